@@ -17,11 +17,11 @@ use crate::{devices::cuda, kernels::Kernels, polling::iterations_for};
 
 const WAITING: usize = 400;
 const BLOCKED: usize = 8;
-/// The time limit after the faulting launch. On an H200 the driver reports a fault after about 150 ms, and a trap after
-/// 3.1 s of queries. Every operation gets the error within one second of the report.
-fn told_within(fault: &str) -> Duration {
-    Duration::from_millis(if fault == "trap_at" { 4200 } else { 1200 })
-}
+/// The time limit of the driver. On an H200 it reports a fault after about 150 ms, a trap after 3.1 s of queries, and a
+/// failed assertion beside other work after 2.9 s at most.
+const REPORTED: Duration = Duration::from_secs(10);
+/// The time limit of every operation, after the report.
+const TOLD: Duration = Duration::from_secs(1);
 
 macro_rules! each {
     ($($name:ident: $fault:literal, $way:literal;)*) => {$(
@@ -155,7 +155,7 @@ fn alone(device: &Device, fault: &str) {
     let start = Instant::now();
     let error = futures::executor::block_on(op.schedule(&policy)).unwrap_err();
     assert_told(fault, &error);
-    assert!(start.elapsed() < told_within(fault), "{:?}", start.elapsed());
+    assert!(start.elapsed() < REPORTED, "{:?}", start.elapsed());
 }
 
 /// A node of a graph faults, beside launches of another graph.
@@ -169,7 +169,7 @@ fn in_a_graph(device: &Device, fault: &str) {
     let start = Instant::now();
     let error = graph.launch().sync_on(&stream).map(drop).unwrap_err();
     assert_told(fault, &error);
-    assert!(start.elapsed() < told_within(fault), "{:?}", start.elapsed());
+    assert!(start.elapsed() < REPORTED, "{:?}", start.elapsed());
     assert!(other.launch().sync_on(&beside).is_err());
     drop((graph, other));
 }
@@ -214,17 +214,19 @@ fn with_hundreds(device: &Device, fault: &str) {
     let faulted = runtime.spawn(op.schedule(&SingleStream::from(own)));
     let error = runtime.block_on(faulted).unwrap().map(drop).unwrap_err();
     assert_told(fault, &error);
+    let reported = start.elapsed();
     let outcomes: Vec<_> = tasks.into_iter().map(|task| runtime.block_on(task).unwrap()).collect();
     let outcomes: Vec<_> = outcomes
         .into_iter()
         .chain(blocked.into_iter().map(|thread| thread.join().unwrap()))
         .collect();
-    let told = start.elapsed();
+    let told = start.elapsed() - reported;
     let failed: Vec<_> = outcomes.iter().filter_map(|outcome| outcome.as_ref().err()).collect();
     assert!(failed.iter().all(|error| error.is_sticky()), "{failed:?}");
-    println!("{} of {} failed, all were told after {told:?}", failed.len(), outcomes.len());
+    println!("{} of {} failed, {told:?} after the report", failed.len(), outcomes.len());
+    println!("reported after {reported:?}");
     assert!(failed.len() > WAITING / 2, "they were to be waiting");
-    assert!(told < told_within(fault), "{told:?}");
+    assert!(reported < REPORTED && told < TOLD, "{reported:?}, {told:?}");
 }
 
 /// Later operations get the error at once, and no drop panics.
