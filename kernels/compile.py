@@ -32,8 +32,10 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The sources, relative to the root. Each example may have its own kernels.
 SOURCES = ("kernels/*.cu", "kernels/bugs/*.cu", "examples/*/kernels/*.cu",
-           "benches/cpu_device/*.cu")
-# The sources that are compiled with line information. They come last, because calls are numbered across all sources.
+           "benches/cpu_device/*.cu", "cuda-async/kernels/*.cu", "cuda-async/kernels/*/*.cu")
+# The folder of headers (`.cuh`) of the sources.
+HEADERS = "cuda-async/kernels"
+# The sources that are compiled with line information.
 LINE_INFO = "kernels/bugs/"
 
 # 12.4 writes PTX ISA 8.4, which every driver from r550 on loads. A newer compiler would exclude drivers
@@ -185,6 +187,12 @@ def compile_own(nvrtc, files, out, folders, macros):
     return 1 if failed else 0
 
 
+def place(path):
+    """The place of a source in the order of compilation. Calls are numbered across all sources."""
+    name = path.as_posix()
+    return name.startswith(HEADERS), name.startswith(LINE_INFO), name
+
+
 def main():
     args = arguments()
     nvrtc = Nvrtc(args.nvrtc or pinned_nvrtc(), args.arch)
@@ -194,10 +202,11 @@ def main():
         raise SystemExit(f"found NVRTC {nvrtc.version()}, expected {PIN}; run: pip install {PACKAGE}")
     failed = 0
     sources = sorted(path.relative_to(ROOT) for pattern in SOURCES for path in ROOT.glob(pattern))
-    for path in sorted(sources, key=lambda path: path.as_posix().startswith(LINE_INFO)):
+    for path in sorted(sources, key=place):
         source, name = ROOT / path, path.as_posix()
         try:
-            options = OPTIONS + (("--generate-line-info",) if name.startswith(LINE_INFO) else ())
+            lines = ("--generate-line-info",) if name.startswith(LINE_INFO) else ()
+            options = (*OPTIONS, f"--include-path={ROOT / HEADERS}", *lines)
             ptx, log = nvrtc.compile(name, source.read_text(), options)
             # A warning is an error, because users read these sources first.
             if log:

@@ -37,7 +37,7 @@
 //! the repository explains all of this.
 
 // Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
-// `memory`, `kernel` and `graph`.
+// `memory`, `kernel`, `tensor` and `graph`.
 #![deny(missing_docs)]
 
 mod book;
@@ -52,6 +52,7 @@ pub mod policy;
 pub mod prelude;
 pub mod run;
 pub mod runtime;
+pub mod tensor;
 mod wake;
 
 pub use context::ExecutionContext;

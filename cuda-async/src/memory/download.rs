@@ -25,7 +25,7 @@ use crate::{
 /// Device memory that can be read: a buffer, an `Arc` or a borrow of one, or a slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to read",
-    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are"
+    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are"
 )]
 pub trait BufferSource: Send {
     /// The element type.
@@ -64,6 +64,7 @@ sources! {
     Arc<DeviceBuffer<T>>: self => (**self).as_slice();
     &Arc<DeviceBuffer<T>>: self => (***self).as_slice();
     &DeviceBuffer<T>: self => (**self).as_slice();
+    &mut DeviceBuffer<T>: self => (**self).as_slice();
     Slice<'_, T>: self => *self;
     SliceMut<'_, T>: self => self.as_slice();
     DeviceScalar<T>: self => DeviceScalar::as_slice(self);

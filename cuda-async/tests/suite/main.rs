@@ -52,6 +52,7 @@ mod slots;
 mod slow_link;
 #[cfg(feature = "spans")]
 mod spans;
+mod tensors;
 mod time;
 mod timed;
 mod variables;

@@ -86,7 +86,14 @@ impl<'a> Arguments<'a> {
     /// Adds the address of a slice that the kernel reads.
     #[inline]
     pub fn slice<T>(&mut self, slice: Slice<'a, T>) -> &mut Self {
-        self.view(slice.view(), Access::Read)
+        self.part(slice, Access::Read)
+    }
+
+    /// Adds the address of a part of a buffer. As [`buffer`](Arguments::buffer) does for the whole, it takes a shared
+    /// borrow for every access: the caller of the launch promises that it may write the part.
+    #[inline]
+    pub fn part<T>(&mut self, slice: Slice<'a, T>, access: Access) -> &mut Self {
+        self.view(slice.view(), access)
     }
 
     /// Adds the address of a slice that the kernel reads and writes.

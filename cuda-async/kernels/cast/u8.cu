@@ -1,0 +1,7 @@
+// Conversions to u8.
+
+#define ELEMENT u8
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "cast.cuh"

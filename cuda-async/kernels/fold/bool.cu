@@ -1,0 +1,10 @@
+// Reductions of bool.
+
+#define ELEMENT bool
+#define UNSIGNED
+#define BOOLEAN
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

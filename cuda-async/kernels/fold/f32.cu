@@ -1,0 +1,9 @@
+// Reductions of f32.
+
+#define ELEMENT f32
+#define FLOAT
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

@@ -1,0 +1,9 @@
+// Reductions of f64.
+
+#define ELEMENT f64
+#define FLOAT
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

@@ -1,0 +1,8 @@
+// Reductions of i16.
+
+#define ELEMENT i16
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

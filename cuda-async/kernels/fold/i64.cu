@@ -1,0 +1,8 @@
+// Reductions of i64.
+
+#define ELEMENT i64
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

@@ -1,0 +1,9 @@
+// Reductions of u16.
+
+#define ELEMENT u16
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

@@ -1,0 +1,9 @@
+// Reductions of u32.
+
+#define ELEMENT u32
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

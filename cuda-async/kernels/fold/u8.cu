@@ -1,0 +1,9 @@
+// Reductions of u8.
+
+#define ELEMENT u8
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "reduce.cuh"

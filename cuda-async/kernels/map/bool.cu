@@ -1,0 +1,10 @@
+// Elementwise operations on bool.
+
+#define ELEMENT bool
+#define UNSIGNED
+#define BOOLEAN
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,10 @@
+// Elementwise operations on f16.
+
+#define ELEMENT f16
+#define FLOAT
+#define HALF
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

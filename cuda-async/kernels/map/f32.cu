@@ -1,0 +1,9 @@
+// Elementwise operations on f32.
+
+#define ELEMENT f32
+#define FLOAT
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,9 @@
+// Elementwise operations on f64.
+
+#define ELEMENT f64
+#define FLOAT
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,8 @@
+// Elementwise operations on i16.
+
+#define ELEMENT i16
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,8 @@
+// Elementwise operations on i32.
+
+#define ELEMENT i32
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

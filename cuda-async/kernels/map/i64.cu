@@ -1,0 +1,8 @@
+// Elementwise operations on i64.
+
+#define ELEMENT i64
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,8 @@
+// Elementwise operations on i8.
+
+#define ELEMENT i8
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,9 @@
+// Elementwise operations on u16.
+
+#define ELEMENT u16
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,9 @@
+// Elementwise operations on u32.
+
+#define ELEMENT u32
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

@@ -1,0 +1,9 @@
+// Elementwise operations on u64.
+
+#define ELEMENT u64
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

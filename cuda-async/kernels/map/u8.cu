@@ -1,0 +1,9 @@
+// Elementwise operations on u8.
+
+#define ELEMENT u8
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "elementwise.cuh"

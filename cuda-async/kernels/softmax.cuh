@@ -1,0 +1,78 @@
+// y[r][c] = exp(x[r][c] - largest of row r) / sum of those over row r. A row of threads takes one row. y may be x.
+
+__device__ inline float exponential(float x) { return expf(x); }
+__device__ inline double exponential(double x) { return exp(x); }
+
+__device__ inline Value largest_of(Value a, Value b) { return larger(a, b); }
+__device__ inline Value sum_of(Value a, Value b) { return a + b; }
+
+#define KEPT 32
+
+// Rows of at most KEPT elements for each thread: the row stays in registers.
+extern "C" __global__ void softmax(const Stored *x, Stored *y, u64 rows, u64 n)
+{
+    __shared__ Value tile[WARPS];
+    u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
+    bool has_row = row < rows;
+    const Stored *from = x + row * n;
+    Stored *to = y + row * n;
+    Value kept[KEPT];
+    Value largest = Traits<Value>::lowest();
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        u64 column = (u64)i * blockDim.x + threadIdx.x;
+        if (has_row && column < n) {
+            kept[i] = widen(from[column]);
+            largest = larger(largest, kept[i]);
+        }
+    }
+    largest = fold_row(tile, largest, largest_of);
+    Value sum = 0;
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        u64 column = (u64)i * blockDim.x + threadIdx.x;
+        if (has_row && column < n) {
+            kept[i] = exponential(kept[i] - largest);
+            sum += kept[i];
+        }
+    }
+    sum = fold_row(tile, sum, sum_of);
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        u64 column = (u64)i * blockDim.x + threadIdx.x;
+        if (has_row && column < n) {
+            to[column] = narrow(kept[i] / sum);
+        }
+    }
+}
+
+// Longer rows are read twice. Each thread keeps the largest of its elements, and the sum of the exponentials below it.
+extern "C" __global__ void softmax_long(const Stored *x, Stored *y, u64 rows, u64 n)
+{
+    __shared__ Value tile[WARPS];
+    u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
+    bool has_row = row < rows;
+    const Stored *from = x + row * n;
+    Stored *to = y + row * n;
+    Value largest = Traits<Value>::lowest(), sum = 0;
+    if (has_row) {
+#pragma unroll 4
+        for (u64 column = threadIdx.x; column < n; column += blockDim.x) {
+            Value value = widen(from[column]);
+            if (value > largest || is_nan(value)) {
+                sum = largest == Traits<Value>::lowest() ? (Value)0 : sum * exponential(largest - value);
+                largest = value;
+            }
+            sum += value == Traits<Value>::lowest() ? (Value)0 : exponential(value - largest);
+        }
+    }
+    Value of_row = fold_row(tile, largest, largest_of);
+    sum = largest == Traits<Value>::lowest() ? (Value)0 : sum * exponential(largest - of_row);
+    sum = fold_row(tile, sum, sum_of);
+    if (has_row) {
+#pragma unroll 4
+        for (u64 column = threadIdx.x; column < n; column += blockDim.x) {
+            to[column] = narrow(exponential(widen(from[column]) - of_row) / sum);
+        }
+    }
+}

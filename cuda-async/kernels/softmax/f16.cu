@@ -1,0 +1,10 @@
+// Softmax of f16.
+
+#define ELEMENT f16
+#define FLOAT
+#define HALF
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "softmax.cuh"

@@ -1,0 +1,9 @@
+// Softmax of f32.
+
+#define ELEMENT f32
+#define FLOAT
+
+#include "scalar.cuh"
+#include "arithmetic.cuh"
+#include "fold.cuh"
+#include "softmax.cuh"

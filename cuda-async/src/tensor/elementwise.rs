@@ -1,0 +1,250 @@
+//! Elementwise operations: `Unary`, `Binary`, `Comparison`.
+
+use crate::{
+    DeviceOp, defer,
+    kernel::{ByValue, launch},
+    ops::Either,
+    tensor::{
+        argument::{Read, Walk, Written, for_elements},
+        copying::dense,
+        create::fresh,
+        dtype::{DType, Float, Number, Signed},
+        forms::TensorInput,
+        kernels::{Kernels, kernel},
+        layout::{Layout, common_shape},
+        tensor::Tensor,
+    },
+};
+
+/// An elementwise function of one number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unary {
+    /// `-x`; integers wrap.
+    Neg,
+    /// The absolute value; the smallest integer stays as it is.
+    Abs,
+    /// `x`, or 0 if `x` is negative.
+    Relu,
+}
+
+/// An elementwise function of one floating-point number. f16 and bf16 are computed as f32 and rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum FloatUnary {
+    /// `e` to the power of `x`.
+    Exp,
+    /// The natural logarithm.
+    Ln,
+    /// The square root, rounded as IEEE 754 requires.
+    Sqrt,
+    /// The sine of radians.
+    Sin,
+    /// The cosine of radians.
+    Cos,
+    /// The hyperbolic tangent.
+    Tanh,
+    /// The error function.
+    Erf,
+    /// The largest whole number that is not larger.
+    Floor,
+    /// The smallest whole number that is not smaller.
+    Ceil,
+    /// The nearest whole number, to the even one of two.
+    Round,
+    /// `1 / (1 + exp(-x))`.
+    Sigmoid,
+    /// `x * (1 + erf(x / sqrt(2))) / 2` (Hendrycks and Gimpel, 2016).
+    Gelu,
+    /// `1 / x`.
+    Recip,
+}
+
+/// An elementwise function of two numbers. Integers wrap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binary {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a * b`.
+    Mul,
+    /// `a / b`. Integers are cut towards 0, and a division by 0 gives 0.
+    Div,
+    /// The remainder of the cut division, with the sign of `a`. That of integers by 0 is 0.
+    Rem,
+    /// The larger one; NaN if one is NaN.
+    Max,
+    /// The smaller one; NaN if one is NaN.
+    Min,
+    /// `a` to the power of `b`. Integers wrap; a negative power is the whole part of the quotient, and 0 to it is 0.
+    Pow,
+}
+
+/// A comparison of two numbers. All but [`Ne`](Comparison::Ne) are `false` for NaN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `a == b`
+    Eq,
+    /// `a != b`
+    Ne,
+    /// `a < b`
+    Lt,
+    /// `a <= b`
+    Le,
+    /// `a > b`
+    Gt,
+    /// `a >= b`
+    Ge,
+}
+
+/// The place of the first scalar function of floats in `elementwise.cuh`.
+const FLOATS: u32 = 3;
+
+pub(super) fn map<I>(x: I, operation: Unary) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Signed>,
+{
+    apply(x, operation as u32)
+}
+
+pub(super) fn map_float<I>(
+    x: I,
+    operation: FloatUnary,
+) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Float>,
+{
+    apply(x, FLOATS + operation as u32)
+}
+
+fn apply<I: TensorInput>(x: I, operation: u32) -> impl DeviceOp<Output = Tensor<I::Element>> {
+    dense(x).then(move |x| {
+        let layout = Layout::dense(x.layout().shape());
+        layout.map(|layout| {
+            fresh(layout).then(move |y| {
+                kernel(<I::Element as Kernels>::map(), "map").then(move |map| {
+                    let n = y.len();
+                    let args = (Read(x), Written(y), n as u64, operation);
+                    // SAFETY: reads x and writes y, all below n.
+                    unsafe { launch(&map, for_elements(n), args) }
+                })
+            })
+        })
+    })
+}
+
+/// `operation(x, scalar)`, or `operation(scalar, x)` if `swapped`.
+pub(super) fn map_scalar<I>(
+    x: I,
+    operation: Binary,
+    scalar: I::Element,
+    swapped: bool,
+) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Number>,
+{
+    dense(x).then(move |x| {
+        let layout = Layout::dense(x.layout().shape());
+        layout.map(|layout| {
+            fresh(layout).then(move |y| {
+                kernel(<I::Element as Kernels>::map(), "map_scalar").then(move |map| {
+                    let (n, operation, swapped) = (y.len(), operation as u32, u32::from(swapped));
+                    let scalar = ByValue(scalar.store());
+                    let args = (Read(x), Written(y), n as u64, operation, swapped, scalar);
+                    // SAFETY: reads x and writes y, all below n.
+                    unsafe { launch(&map, for_elements(n), args) }
+                })
+            })
+        })
+    })
+}
+
+pub(super) fn map2<A, B>(
+    a: A,
+    b: B,
+    operation: Binary,
+) -> impl DeviceOp<Output = Tensor<A::Element>>
+where
+    A: TensorInput<Element: Number>,
+    B: TensorInput<Element = A::Element>,
+{
+    pairs(a, b, ["map2", "map2_strided"], operation as u32)
+}
+
+pub(super) fn compare<A, B>(
+    a: A,
+    b: B,
+    comparison: Comparison,
+) -> impl DeviceOp<Output = Tensor<bool>>
+where
+    A: TensorInput,
+    B: TensorInput<Element = A::Element>,
+{
+    pairs(a, b, ["compare", "compare_strided"], comparison as u32)
+}
+
+/// Runs the first kernel on pairs of elements of two tensors, and the second one if a tensor repeats or has gaps.
+fn pairs<A, B, U>(
+    a: A,
+    b: B,
+    [of_dense, strided]: [&'static str; 2],
+    operation: u32,
+) -> impl DeviceOp<Output = Tensor<U>>
+where
+    A: TensorInput,
+    B: TensorInput<Element = A::Element>,
+    U: DType,
+{
+    defer(move || {
+        let (x, y) = (a.layout(), b.layout());
+        let plain = x.shape() == y.shape() && x.is_dense() && y.is_dense();
+        let shape = common_shape(x.shape(), y.shape())?;
+        let (x, y) = (x.broadcast(&shape)?, y.broadcast(&shape)?);
+        let walk = Walk::new(&shape, [x.strides(), y.strides()]);
+        let name = if plain { of_dense } else { strided };
+        let (layout, kernel) =
+            (Layout::dense(&shape[..])?, kernel(<A::Element as Kernels>::map(), name));
+        Ok(fresh(layout).then(move |y: Tensor<U>| {
+            kernel.then(move |kernel| {
+                let (config, n) = (for_elements(y.len()), y.len() as u64);
+                // SAFETY: reads the places of the elements of a and b, which the layouts keep inside their memory, and
+                // writes y, all below n.
+                unsafe {
+                    if plain {
+                        let args = (Read(a), Read(b), Written(y), n, operation);
+                        Either::Left(launch(&kernel, config, args))
+                    } else {
+                        let args = (Read(a), Read(b), Written(y), walk, operation);
+                        Either::Right(launch(&kernel, config, args))
+                    }
+                }
+            })
+        }))
+    })
+}
+
+/// Takes each element from `a` where the mask is `true`, and from `b` elsewhere.
+pub(super) fn choose<M, A, B>(mask: M, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+where
+    M: TensorInput<Element = bool>,
+    A: TensorInput,
+    B: TensorInput<Element = A::Element>,
+{
+    defer(move || {
+        let shape = common_shape(a.layout().shape(), b.layout().shape())?;
+        let shape = common_shape(mask.layout().shape(), &shape)?;
+        let [m, x, y] = [mask.layout(), a.layout(), b.layout()].map(|it| it.broadcast(&shape));
+        let walk = Walk::new(&shape, [m?.strides(), x?.strides(), y?.strides()]);
+        let layout = Layout::dense(&shape[..])?;
+        Ok(fresh(layout).then(move |y: Tensor<A::Element>| {
+            kernel(<A::Element as Kernels>::map(), "choose").then(move |choose| {
+                let config = for_elements(y.len());
+                let args = (Read(mask), Read(a), Read(b), Written(y), walk);
+                // SAFETY: reads the places of the elements, which the layouts keep inside the memory, and writes y.
+                unsafe { launch(&choose, config, args) }
+            })
+        }))
+    })
+}

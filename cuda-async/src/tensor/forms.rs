@@ -1,0 +1,180 @@
+//! `TensorInput`, `TensorOutput`, `IntoTensor`: the forms in which operations take tensors.
+
+use std::sync::Arc;
+
+use cuda_core::{Result, Slice};
+
+use crate::{
+    memory::{BufferSource, BufferTarget},
+    op::{Op, Submit},
+    ops::{DeviceOp, Value, value},
+    tensor::{dtype::DType, layout::Layout, shape::Dims, tensor::Tensor},
+};
+
+pub(super) use sealed::Sealed;
+
+mod sealed {
+    /// A sealed trait: a foreign form could let one launch write the memory of another tensor.
+    pub trait Sealed {}
+}
+
+/// A tensor that operations read: a [`Tensor`] of any kind, a borrow or an `Arc` of one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tensor",
+    note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`"
+)]
+pub trait TensorInput: Send + sealed::Sealed {
+    /// The element type.
+    type Element: DType;
+
+    /// Returns the places of the elements.
+    fn layout(&self) -> &Layout;
+
+    /// Returns the memory from the first to the last element.
+    fn memory(&self) -> Slice<'_, <Self::Element as DType>::Stored>;
+}
+
+/// A tensor that operations write: an owned or exclusively borrowed one.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a tensor that can be written",
+    note = "`Tensor<T>`, `&mut Tensor<T>` and `TensorViewMut<T>` can; a shared tensor cannot"
+)]
+pub trait TensorOutput: TensorInput {}
+
+impl<T: DType, B> sealed::Sealed for Tensor<T, B> {}
+impl<T: DType, B> sealed::Sealed for &Tensor<T, B> {}
+impl<T: DType, B> sealed::Sealed for &mut Tensor<T, B> {}
+impl<T: DType, B> sealed::Sealed for Arc<Tensor<T, B>> {}
+
+impl<T: DType, B: BufferSource<Element = T::Stored>> TensorInput for Tensor<T, B> {
+    type Element = T;
+
+    fn layout(&self) -> &Layout {
+        Tensor::layout(self)
+    }
+
+    fn memory(&self) -> Slice<'_, T::Stored> {
+        let whole = self.buffer().as_slice();
+        // There is always such a part: views stay inside their buffer.
+        whole.slice(Tensor::layout(self).span()).unwrap_or(whole)
+    }
+}
+
+impl<T: DType, B> TensorOutput for Tensor<T, B> where
+    B: BufferSource<Element = T::Stored> + BufferTarget<Element = T::Stored>
+{
+}
+
+macro_rules! borrowed {
+    ($($tensor:ty;)*) => {$(
+        impl<T: DType, B: BufferSource<Element = T::Stored>> TensorInput for $tensor
+        where
+            Self: Send,
+        {
+            type Element = T;
+
+            fn layout(&self) -> &Layout {
+                Tensor::layout(self)
+            }
+
+            fn memory(&self) -> Slice<'_, T::Stored> {
+                TensorInput::memory(&**self)
+            }
+        }
+    )*};
+}
+
+borrowed! {
+    &Tensor<T, B>;
+    &mut Tensor<T, B>;
+    Arc<Tensor<T, B>>;
+}
+
+impl<T: DType, B> TensorOutput for &mut Tensor<T, B>
+where
+    B: BufferSource<Element = T::Stored> + BufferTarget<Element = T::Stored>,
+    Self: Send,
+{
+}
+
+/// A tensor with another layout of the same elements.
+pub(super) struct Relaid<I> {
+    tensor: I,
+    layout: Layout,
+}
+
+impl<I: TensorInput> Relaid<I> {
+    /// Moves dimension `dim` to the last place.
+    pub(super) fn last(tensor: I, dim: usize) -> Result<Self> {
+        let rank = tensor.layout().shape().len();
+        let order: Dims = (0..rank).filter(|it| *it != dim).chain([dim]).collect();
+        let layout = tensor.layout().permute(&order)?;
+        Ok(Self { tensor, layout })
+    }
+}
+
+impl<I> Sealed for Relaid<I> {}
+
+impl<I: TensorInput> TensorInput for Relaid<I> {
+    type Element = I::Element;
+
+    fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    // Neither the first nor the last element changes.
+    fn memory(&self) -> Slice<'_, <I::Element as DType>::Stored> {
+        self.tensor.memory()
+    }
+}
+
+/// A tensor, or an operation that gives one. Operations take both, in any mixture.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a tensor nor an operation that gives one",
+    note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`"
+)]
+pub trait IntoTensor: Send {
+    /// The element type.
+    type Element: DType;
+    /// The form of the tensor.
+    type Form: TensorInput<Element = Self::Element>;
+    /// The steps of the operation.
+    type Steps: Submit<Output = Self::Form>;
+
+    /// Converts into an operation that gives the tensor.
+    fn into_tensor(self) -> Op<Self::Steps>;
+}
+
+impl<O: DeviceOp<Output: TensorInput>> IntoTensor for O {
+    type Element = <<O as DeviceOp>::Output as TensorInput>::Element;
+    type Form = <O as DeviceOp>::Output;
+    type Steps = <O as DeviceOp>::Steps;
+
+    fn into_tensor(self) -> Op<Self::Steps> {
+        self.into_op()
+    }
+}
+
+macro_rules! ready {
+    ($($tensor:ty;)*) => {$(
+        impl<T: DType, B> IntoTensor for $tensor
+        where
+            Self: TensorInput<Element = T> + Send,
+        {
+            type Element = T;
+            type Form = Self;
+            type Steps = Value<Self>;
+
+            fn into_tensor(self) -> Op<Value<Self>> {
+                value(self)
+            }
+        }
+    )*};
+}
+
+ready! {
+    Tensor<T, B>;
+    &Tensor<T, B>;
+    &mut Tensor<T, B>;
+    Arc<Tensor<T, B>>;
+}

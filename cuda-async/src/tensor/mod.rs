@@ -1,0 +1,32 @@
+//! Tensors: device memory with a shape, and common operations on it.
+
+// This folder uses `memory` and `kernel`. Programs call it directly. A typical call goes from `TensorOps` to the file of the
+// operation, which launches a kernel of `cuda-async/kernels`.
+
+mod argument;
+mod copying;
+mod create;
+mod dtype;
+mod elementwise;
+mod forms;
+mod host;
+mod kernels;
+mod layout;
+mod ops;
+mod place;
+mod random;
+mod reduce;
+mod shape;
+mod softmax;
+#[allow(clippy::module_inception)] // the concept of the folder
+mod tensor;
+
+pub use dtype::{DType, Float, Number, Signed};
+pub use elementwise::{Binary, Comparison, FloatUnary, Unary};
+pub use forms::{IntoTensor, TensorInput, TensorOutput};
+pub use half::{bf16, f16};
+pub use layout::Layout;
+pub use ops::TensorOps;
+pub use random::Generator;
+pub use shape::{IntoShape, MAX_RANK};
+pub use tensor::{SharedTensor, Tensor, TensorView, TensorViewMut};

@@ -1,0 +1,334 @@
+//! `TensorOps`: operations on tensors.
+
+use crate::{
+    DeviceOp,
+    tensor::{
+        copying,
+        dtype::{DType, Float, Number, Signed},
+        elementwise::{self, Binary, Comparison, FloatUnary, Unary},
+        forms::{IntoTensor, TensorInput, TensorOutput},
+        host,
+        place::{self, End},
+        reduce::{self, Fold},
+        softmax,
+        tensor::Tensor,
+    },
+};
+
+macro_rules! binary {
+    ($($name:ident, $scalar:ident: $operation:ident, $doc:literal, $of_scalar:literal;)*) => {$(
+        #[doc = $doc]
+        fn $name<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: Number,
+            I: IntoTensor<Element = Self::Element>,
+        {
+            self.map2(other, Binary::$operation)
+        }
+
+        #[doc = $of_scalar]
+        fn $scalar(self, scalar: Self::Element) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: Number,
+        {
+            self.map_scalar(Binary::$operation, scalar)
+        }
+    )*};
+}
+
+macro_rules! unary {
+    ($($name:ident: $bound:ident, $map:ident, $function:ident::$operation:ident, $doc:literal;)*) => {$(
+        #[doc = $doc]
+        fn $name(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: $bound,
+        {
+            self.$map($function::$operation)
+        }
+    )*};
+}
+
+/// Operations on tensors. They take a tensor in any form, or an operation that gives one, and give a new tensor in
+/// row-major order. An owned tensor is freed behind the operation; to keep it, pass `&x`, [`x.view()`](Tensor::view), an
+/// `Arc` or a [`SharedTensor`](crate::tensor::SharedTensor).
+///
+/// ```
+/// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+///
+/// let weights = Tensor::<f32>::ones([3, 4]).sync()?;
+/// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0], [3, 1]);
+/// let y = (&weights).mul(x).add_scalar(1.0).sum_dim(0); // one operation, nothing has run yet
+/// assert_eq!(y.to_host_vec().sync()?, [9.0; 4]);
+/// assert_eq!(weights.shape(), [3, 4]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// Operations on two tensors repeat the elements of one by the rules of NumPy, as [`Tensor::broadcast`] does.
+///
+/// Their kernels are loaded when an operation on the element type first runs on a device. Inside a graph and in
+/// [`async_on`](DeviceOp::async_on) they must be loaded before: run the operation once.
+///
+/// # Errors
+/// All operations: [`Error::OutOfRange`](crate::Error::OutOfRange) for shapes that do not go together and for dimensions that do not exist,
+/// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+pub trait TensorOps: IntoTensor + Sized {
+    /// Gives the elements in row-major order on the host. Waits, without blocking an executor thread, until they have
+    /// arrived.
+    fn to_host_vec(self) -> impl DeviceOp<Output = Vec<Self::Element>> {
+        self.into_tensor().then(host::to_host_vec)
+    }
+
+    /// Gives the only element on the host.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are more or less.
+    fn item(self) -> impl DeviceOp<Output = Self::Element> {
+        self.into_tensor().then(host::item)
+    }
+
+    /// Copies the tensor into a new one in row-major order.
+    fn dup(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
+        self.into_tensor().then(copying::dup)
+    }
+
+    /// Copies the elements of `from`, of the same shape, into this tensor and gives this tensor back.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let mut x = Tensor::<i32>::zeros([2, 3]).sync()?;
+    /// // One column of x.
+    /// x.view_mut().slice(1, 1..2)?.memcpy(Tensor::ones([2, 1])).sync()?;
+    /// assert_eq!(x.to_host_vec().sync()?, [0, 1, 0, 0, 1, 0]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`Error::Misuse`](crate::Error::Misuse) if this tensor is broadcast.
+    fn memcpy<I>(self, from: I) -> impl DeviceOp<Output = Self::Form>
+    where
+        Self::Form: TensorOutput,
+        I: IntoTensor<Element = Self::Element>,
+    {
+        let from = from.into_tensor();
+        self.into_tensor().then(move |into| from.then(move |from| copying::memcpy(into, from)))
+    }
+
+    /// Converts the elements as Rust's `as` does: floats are rounded to the nearest; to integers they are cut and saturate,
+    /// and NaN gives 0; integers wrap. To `bool`, all but 0 are `true`.
+    fn cast<U: DType>(self) -> impl DeviceOp<Output = Tensor<U>> {
+        self.into_tensor().then(copying::cast)
+    }
+
+    /// Applies a function of one number to each element.
+    fn map1(self, operation: Unary) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Signed,
+    {
+        self.into_tensor().then(move |x| elementwise::map(x, operation))
+    }
+
+    /// Applies a function of one floating-point number to each element.
+    fn map_float(self, operation: FloatUnary) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Float,
+    {
+        self.into_tensor().then(move |x| elementwise::map_float(x, operation))
+    }
+
+    /// Applies a function of two numbers to each pair of elements.
+    fn map2<I>(self, other: I, operation: Binary) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+        I: IntoTensor<Element = Self::Element>,
+    {
+        let other = other.into_tensor();
+        self.into_tensor().then(move |a| other.then(move |b| elementwise::map2(a, b, operation)))
+    }
+
+    /// Applies `operation(element, scalar)` to each element.
+    fn map_scalar(
+        self,
+        operation: Binary,
+        scalar: Self::Element,
+    ) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(move |x| elementwise::map_scalar(x, operation, scalar, false))
+    }
+
+    /// Applies `operation(scalar, element)` to each element.
+    fn scalar_map(
+        self,
+        scalar: Self::Element,
+        operation: Binary,
+    ) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(move |x| elementwise::map_scalar(x, operation, scalar, true))
+    }
+
+    binary! {
+        add, add_scalar: Add, "Adds the elements of another tensor.", "Adds a number to each element.";
+        sub, sub_scalar: Sub, "Subtracts the elements of another tensor.", "Subtracts a number from each element.";
+        mul, mul_scalar: Mul, "Multiplies by the elements of another tensor.", "Multiplies each element by a number.";
+        div, div_scalar: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].";
+    }
+
+    unary! {
+        neg: Signed, map1, Unary::Neg, "Negates each element.";
+        abs: Signed, map1, Unary::Abs, "Gives the absolute value of each element.";
+        relu: Signed, map1, Unary::Relu, "Gives each element, or 0 where it is negative.";
+        exp: Float, map_float, FloatUnary::Exp, "Gives `e` to the power of each element.";
+        ln: Float, map_float, FloatUnary::Ln, "Gives the natural logarithm of each element.";
+        sqrt: Float, map_float, FloatUnary::Sqrt, "Gives the square root of each element.";
+        tanh: Float, map_float, FloatUnary::Tanh, "Gives the hyperbolic tangent of each element.";
+        sigmoid: Float, map_float, FloatUnary::Sigmoid, "Gives `1 / (1 + exp(-x))` of each element.";
+        gelu: Float, map_float, FloatUnary::Gelu, "Gives [`FloatUnary::Gelu`] of each element.";
+    }
+
+    /// Compares pairs of elements. The elements of the result are `true` where the comparison holds.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};
+    /// let x = Tensor::from_host(vec![1.0f32, -2.0, 3.0], 3).sync()?;
+    /// let positive = (&x).compare(Tensor::zeros(1), Comparison::Gt);
+    /// assert_eq!(positive.choose(&x, Tensor::full(9.0, ())).to_host_vec().sync()?, [1.0, 9.0, 3.0]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn compare<I>(self, other: I, comparison: Comparison) -> impl DeviceOp<Output = Tensor<bool>>
+    where
+        I: IntoTensor<Element = Self::Element>,
+    {
+        let other = other.into_tensor();
+        self.into_tensor()
+            .then(move |a| other.then(move |b| elementwise::compare(a, b, comparison)))
+    }
+
+    /// Takes each element from `a` where this mask is `true`, and from `b` elsewhere.
+    fn choose<A, B>(self, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+    where
+        Self: IntoTensor<Element = bool>,
+        A: IntoTensor,
+        B: IntoTensor<Element = A::Element>,
+    {
+        let (a, b) = (a.into_tensor(), b.into_tensor());
+        self.into_tensor()
+            .then(move |mask| a.then(move |a| b.then(move |b| elementwise::choose(mask, a, b))))
+    }
+
+    /// Gives the sum of all elements as a tensor of shape `()`. Integers wrap; [`cast`](TensorOps::cast) to a larger type
+    /// first if the sum may not fit. Sums of f16 and bf16 are computed in f32. The order of the additions depends on the
+    /// shape alone, so that the result is the same on every device.
+    fn sum(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Sum))
+    }
+
+    /// Gives the sums along dimension `dim`, which the result does not have. As [`sum`](TensorOps::sum).
+    fn sum_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(move |x| reduce::fold(x, Fold::Sum, dim))
+    }
+
+    /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their number. Both
+    /// must fit the type. The mean of no elements is NaN.
+    fn mean(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Float,
+    {
+        self.into_tensor().then(|x| {
+            let n = x.layout().len() as f64;
+            reduce::fold_all(x, Fold::Sum).map_scalar(Binary::Div, Self::Element::of(n))
+        })
+    }
+
+    /// Gives the means along dimension `dim`. As [`mean`](TensorOps::mean).
+    fn mean_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Float,
+    {
+        self.into_tensor().then(move |x| {
+            let n = x.layout().size(dim)? as f64;
+            Ok(reduce::fold(x, Fold::Sum, dim).map_scalar(Binary::Div, Self::Element::of(n)))
+        })
+    }
+
+    /// Gives the product of all elements as a tensor of shape `()`. As [`sum`](TensorOps::sum).
+    fn product(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Product))
+    }
+
+    /// Gives the products along dimension `dim`. As [`sum_dim`](TensorOps::sum_dim).
+    fn product_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(move |x| reduce::fold(x, Fold::Product, dim))
+    }
+
+    /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers, and `true` as larger than
+    /// `false`, so that this tells whether any element is `true`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
+    fn max(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
+        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Max))
+    }
+
+    /// Gives the largest elements along dimension `dim`. As [`max`](TensorOps::max).
+    fn max_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
+        self.into_tensor().then(move |x| reduce::fold(x, Fold::Max, dim))
+    }
+
+    /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers, and `false` as smaller
+    /// than `true`, so that this tells whether all elements are `true`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
+    fn min(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
+        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Min))
+    }
+
+    /// Gives the smallest elements along dimension `dim`. As [`min`](TensorOps::min).
+    fn min_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
+        self.into_tensor().then(move |x| reduce::fold(x, Fold::Min, dim))
+    }
+
+    /// Gives the indices of the largest elements along dimension `dim`: the first one of equal elements. NaN counts as larger
+    /// than all numbers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
+    fn argmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
+        self.into_tensor().then(move |x| place::place(x, End::Max, dim))
+    }
+
+    /// Gives the indices of the smallest elements along dimension `dim`: the first one of equal elements. NaN counts as
+    /// smaller than all numbers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
+    fn argmin(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
+        self.into_tensor().then(move |x| place::place(x, End::Min, dim))
+    }
+
+    /// Gives `exp(x)`, divided by the sum of `exp(x)` along dimension `dim`. The largest element is subtracted first, so that
+    /// nothing overflows.
+    fn softmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Float,
+    {
+        self.into_tensor().then(move |x| softmax::softmax(x, dim))
+    }
+}
+
+impl<X: IntoTensor> TensorOps for X {}

@@ -1,0 +1,234 @@
+//! `Tensor`: a device buffer with a shape.
+
+use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
+
+use cuda_core::{Device, DeviceBuffer, Error, Result};
+
+use crate::{
+    memory::BufferSource,
+    tensor::{dtype::DType, layout::Layout, shape::IntoShape},
+};
+
+/// A tensor: device memory of numbers of one type, with a shape.
+///
+/// A tensor owns its memory, as a [`DeviceBuffer`] does. [`view`](Tensor::view) borrows it, and
+/// [`into_shared`](Tensor::into_shared) shares it. The functions that change the shape (`reshape`, `transpose`, `slice`,
+/// ..) submit nothing: they return the same memory with another [`Layout`]. All others are operations; those on existing
+/// tensors are in [`TensorOps`](crate::tensor::TensorOps).
+///
+/// ```
+/// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+///
+/// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).sync()?;
+/// assert_eq!(x.view().sum_dim(0).to_host_vec().sync()?, [5.0, 7.0, 9.0]);
+/// let columns = x.transpose(0, 1)?; // no copy
+/// assert_eq!(columns.shape(), [3, 2]);
+/// assert_eq!(columns.to_host_vec().sync()?, [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+pub struct Tensor<T: DType, B = DeviceBuffer<<T as DType>::Stored>> {
+    buffer: B,
+    layout: Layout,
+    element: PhantomData<fn() -> T>,
+}
+
+/// A borrowed tensor.
+pub type TensorView<'a, T> = Tensor<T, &'a DeviceBuffer<<T as DType>::Stored>>;
+
+/// An exclusively borrowed tensor, which operations may write.
+pub type TensorViewMut<'a, T> = Tensor<T, &'a mut DeviceBuffer<<T as DType>::Stored>>;
+
+/// A tensor that shares its memory with others. Clones are cheap.
+pub type SharedTensor<T> = Tensor<T, Arc<DeviceBuffer<<T as DType>::Stored>>>;
+
+impl<T: DType> Tensor<T> {
+    /// Creates a tensor from a buffer that holds its elements in row-major order. Inverse of
+    /// [`into_buffer`](Tensor::into_buffer).
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the shape has another number of elements.
+    pub fn from_buffer(buffer: DeviceBuffer<T::Stored>, shape: impl IntoShape) -> Result<Self> {
+        let layout = Layout::dense(shape)?;
+        if layout.len() == buffer.len() {
+            return Ok(Self::of(buffer, layout));
+        }
+        let (here, there, shape) = (buffer.len(), layout.len(), layout.shape());
+        let detail =
+            format!("a buffer of {here} elements has not the {there} of the shape {shape:?}");
+        Err(Error::OutOfRange { what: "a tensor".into(), detail })
+    }
+
+    /// Borrows the tensor exclusively.
+    pub fn view_mut(&mut self) -> TensorViewMut<'_, T> {
+        Tensor::of(&mut self.buffer, self.layout.clone())
+    }
+
+    /// Makes the memory shared, so that several tensors can use it.
+    pub fn into_shared(self) -> SharedTensor<T> {
+        Tensor::of(Arc::new(self.buffer), self.layout)
+    }
+}
+
+impl<T: DType> SharedTensor<T> {
+    /// Returns the tensor with memory of its own, if no other handle uses the memory.
+    ///
+    /// # Errors
+    /// Returns the shared tensor if other handles use its memory.
+    pub fn into_owned(self) -> Result<Tensor<T>, Self> {
+        match Arc::try_unwrap(self.buffer) {
+            Ok(buffer) => Ok(Tensor::of(buffer, self.layout)),
+            Err(shared) => Err(Tensor::of(shared, self.layout)),
+        }
+    }
+}
+
+impl<T: DType, B: BufferSource<Element = T::Stored> + std::borrow::Borrow<DeviceBuffer<T::Stored>>>
+    Tensor<T, B>
+{
+    /// Borrows the tensor.
+    pub fn view(&self) -> TensorView<'_, T> {
+        Tensor::of(self.buffer.borrow(), self.layout.clone())
+    }
+
+    /// Returns the device of the memory.
+    pub fn device(&self) -> &Device {
+        self.buffer.borrow().device()
+    }
+}
+
+impl<T: DType, B> Tensor<T, B> {
+    pub(super) const fn of(buffer: B, layout: Layout) -> Self {
+        Self { buffer, layout, element: PhantomData }
+    }
+
+    /// Returns the sizes of the dimensions, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        self.layout.shape()
+    }
+
+    /// Returns the number of dimensions.
+    pub fn rank(&self) -> usize {
+        self.shape().len()
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.layout.len()
+    }
+
+    /// Returns whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.layout.is_empty()
+    }
+
+    /// Returns the places of the elements in the buffer.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// Returns whether the elements lie in row-major order without gaps. Kernels take only such tensors, and
+    /// [`contiguous`](crate::tensor::TensorOps::contiguous) makes one.
+    pub fn is_contiguous(&self) -> bool {
+        self.layout.is_dense()
+    }
+
+    /// Returns the buffer. It has all elements of the tensor from which this one was made by views.
+    pub fn buffer(&self) -> &B {
+        &self.buffer
+    }
+
+    /// Gives the buffer up. It has all elements of the tensor from which this one was made by views.
+    pub fn into_buffer(self) -> B {
+        self.buffer
+    }
+
+    fn with(self, layout: Layout) -> Self {
+        Self { layout, ..self }
+    }
+
+    /// Returns the same elements in another shape, in row-major order.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the number of elements differs, or if the tensor is a view whose elements have no places
+    /// in that shape.
+    pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
+        let layout = self.layout.reshape(shape)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the tensor with dimensions `a` and `b` exchanged.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such dimension.
+    pub fn transpose(self, a: usize, b: usize) -> Result<Self> {
+        let layout = self.layout.transpose(a, b)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the tensor with its dimensions in another order: dimension `i` is `order[i]` of this one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if `order` does not name each dimension once.
+    pub fn permute(self, order: &[usize]) -> Result<Self> {
+        let layout = self.layout.permute(order)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the part of dimension `dim` in `range`. The memory of the other elements stays allocated.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such dimension, or the range is not inside it.
+    pub fn slice(self, dim: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+        let layout = self.layout.slice(dim, range)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the tensor without dimension `dim`, at one index of it.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such dimension or index.
+    pub fn index(self, dim: usize, index: usize) -> Result<Self> {
+        let layout = self.layout.slice(dim, index..=index)?.squeeze(dim)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the tensor without dimension `dim`, whose size is 1.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such dimension, or its size is not 1.
+    pub fn squeeze(self, dim: usize) -> Result<Self> {
+        let layout = self.layout.squeeze(dim)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the tensor with a new dimension of size 1 before dimension `dim`, or as the last one.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there is no such place, or the tensor has the maximum number of dimensions.
+    pub fn unsqueeze(self, dim: usize) -> Result<Self> {
+        let layout = self.layout.unsqueeze(dim)?;
+        Ok(self.with(layout))
+    }
+
+    /// Returns the tensor with its elements repeated to a larger shape, by the rules of NumPy: shapes are compared from
+    /// the last dimension on, and a missing dimension or one of size 1 repeats. An operation cannot write such a tensor.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the shape does not repeat to the other one.
+    pub fn broadcast(self, shape: impl IntoShape) -> Result<Self> {
+        let layout = self.layout.broadcast(shape.dims())?;
+        Ok(self.with(layout))
+    }
+}
+
+impl<T: DType, B: Clone> Clone for Tensor<T, B> {
+    fn clone(&self) -> Self {
+        Self::of(self.buffer.clone(), self.layout.clone())
+    }
+}
+
+impl<T: DType, B> std::fmt::Debug for Tensor<T, B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Tensor<{}>({:?})", T::NAME, self.shape())
+    }
+}

@@ -1,0 +1,247 @@
+//! Tensors: creation, views, copies, elementwise operations, reductions, softmax and random numbers.
+
+mod random_numbers;
+mod random_programs;
+mod reductions;
+mod reference;
+
+use std::sync::Arc;
+
+use cuda_async::{
+    Device, Error,
+    graph::GraphExt,
+    h2d,
+    prelude::*,
+    tensor::{Binary, Comparison, SharedTensor, Tensor, TensorOps, bf16, f16},
+};
+
+use crate::on_every_device;
+
+on_every_device! {
+    tensors_are_created
+    views_share_memory
+    forms_and_lazy_operations_mix
+    part_of_a_tensor_is_written
+    casts_are_those_of_rust
+    shapes_that_do_not_fit_are_errors
+    empty_tensors_work
+    transposes_of_every_size_are_copied
+    graphs_contain_tensor_operations
+    tensors_of_two_devices_do_not_mix
+}
+
+fn tensors_are_created(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let list = |op: Tensor<f32>| op.to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(list(Tensor::zeros([2, 2]).sync_on(&stream).unwrap()), [0.0; 4]);
+    assert_eq!(list(Tensor::ones(3).sync_on(&stream).unwrap()), [1.0; 3]);
+    assert_eq!(list(Tensor::full(-0.0, ()).sync_on(&stream).unwrap())[0].to_bits(), 1 << 31);
+    assert_eq!(list(Tensor::<f32>::arange(1.5..4.0).sync_on(&stream).unwrap()), [1.5, 2.5, 3.5]);
+    let count = Tensor::<i8>::arange(-3..2).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(count, [-3, -2, -1, 0, 1]);
+    let none = Tensor::<u64>::arange(5..5).to_host_vec().sync_on(&stream).unwrap();
+    assert!(none.is_empty());
+    let masks = Tensor::from_bools([true, false, true], 3);
+    assert_eq!(masks.to_host_vec().sync_on(&stream).unwrap(), [true, false, true]);
+    let halves = Tensor::full(f16::from_f32(1.5), 2).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(halves, [f16::from_f32(1.5); 2]);
+    let brains = Tensor::<bf16>::ones(2).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(brains, [bf16::ONE; 2]);
+    let filled = Tensor::<bool>::full(true, [2, 1]).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(filled, [true, true]);
+    let buffer = h2d(vec![1u16, 2, 3, 4]).sync_on(&stream).unwrap();
+    let tensor = Tensor::<u16>::from_buffer(buffer, [2, 2]).unwrap();
+    assert_eq!((tensor.rank(), tensor.len(), tensor.shape()), (2, 4, &[2, 2][..]));
+    assert_eq!(format!("{tensor:?}"), "Tensor<u16>([2, 2])");
+    assert_eq!(tensor.into_buffer().len(), 4);
+}
+
+fn views_share_memory(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::<i32>::arange(0..24).sync_on(&stream).unwrap().reshape([2, 3, 4]).unwrap();
+    let shared = x.into_shared();
+    let list = |x: SharedTensor<i32>| x.to_host_vec().sync_on(&stream).unwrap();
+    let part = shared.clone().slice(2, 1..3).unwrap().index(0, 1).unwrap();
+    assert_eq!((part.shape(), part.is_contiguous()), (&[3, 2][..], false));
+    assert_eq!(list(part.clone()), [13, 14, 17, 18, 21, 22]);
+    assert_eq!(list(part.clone().transpose(0, 1).unwrap()), [13, 17, 21, 14, 18, 22]);
+    assert!(part.clone().reshape(6).is_err());
+    let column = shared.clone().index(1, 0).unwrap().index(1, 2).unwrap();
+    assert_eq!(list(column.clone()), [2, 14]);
+    let repeated = column.unsqueeze(1).unwrap().broadcast([2, 2]).unwrap();
+    assert_eq!(list(repeated), [2, 2, 14, 14]);
+    assert!(shared.clone().into_owned().is_err());
+    drop(part);
+    assert_eq!(list(shared.clone().permute(&[2, 0, 1]).unwrap())[..4], [0, 4, 8, 12]);
+    assert!(shared.into_owned().is_ok());
+}
+
+fn forms_and_lazy_operations_mix(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::from_host(vec![1.0f64, 2.0], 2).sync_on(&stream).unwrap();
+    let shared = Arc::new(Tensor::from_host(vec![10.0f64, 20.0], 2).sync_on(&stream).unwrap());
+    let owned = Tensor::from_host(vec![100.0f64, 200.0], 2).sync_on(&stream).unwrap();
+    let sum = (&x).add(shared.clone()).add(x.view()).add(owned).add(Tensor::ones(1));
+    assert_eq!(sum.to_host_vec().sync_on(&stream).unwrap(), [113.0, 225.0]);
+    assert_eq!(shared.to_host_vec().sync_on(&stream).unwrap(), [10.0, 20.0]);
+    let scaled = x.sub_scalar(1.0).scalar_map(8.0, Binary::Div).neg();
+    assert_eq!(scaled.to_host_vec().sync_on(&stream).unwrap(), [f64::NEG_INFINITY, -8.0]);
+}
+
+fn part_of_a_tensor_is_written(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let mut x = Tensor::<u8>::zeros([3, 4]).sync_on(&stream).unwrap();
+    let part = x.view_mut().slice(0, 1..).unwrap().slice(1, ..2).unwrap();
+    let part = part.memcpy(Tensor::from_host(vec![1u8, 2, 3, 4], [2, 2])).sync_on(&stream).unwrap();
+    assert_eq!(part.shape(), [2, 2]);
+    let repeated = x.view_mut().slice(0, ..1).unwrap().broadcast([3, 4]).unwrap();
+    let wrong = repeated.memcpy(Tensor::ones([3, 4])).sync_on(&stream).unwrap_err();
+    assert!(matches!(wrong, Error::Misuse { .. }), "{wrong}");
+    assert_eq!(x.to_host_vec().sync_on(&stream).unwrap(), [0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0, 0]);
+}
+
+fn casts_are_those_of_rust(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let numbers = vec![
+        f64::NAN,
+        f64::INFINITY,
+        f64::NEG_INFINITY,
+        -0.0,
+        0.5,
+        -1.5,
+        1e10,
+        -1e10,
+        1e300,
+        3e38,
+        1e-40,
+        65519.0,
+        65520.0,
+        1.0 + 2f64.powi(-11) + 2f64.powi(-40),
+        9.3e18,
+        -9.3e18,
+        255.9,
+        4294967295.5,
+    ];
+    let x =
+        Tensor::from_host(numbers.clone(), numbers.len()).sync_on(&stream).unwrap().into_shared();
+    macro_rules! check {
+        ($($ty:ident)*) => {$(
+            let cast = x.clone().cast::<$ty>().to_host_vec().sync_on(&stream).unwrap();
+            let expected: Vec<_> = numbers.iter().map(|x| *x as $ty).collect();
+            assert_eq!(format!("{cast:?}"), format!("{expected:?}"), stringify!($ty));
+        )*};
+    }
+    check!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
+    let halves = x.clone().cast::<f16>().to_host_vec().sync_on(&stream).unwrap();
+    for (half, number) in halves.iter().zip(&numbers).skip(1) {
+        // The distance to the result is at most that to its neighbours. `f16::from_f64` ignores the last bits.
+        let near = |bits: u16| (f16::from_bits(bits).to_f64() - number).abs();
+        let (own, bits) = (near(half.to_bits()), half.to_bits());
+        let overflows = number.abs() >= 65520.0;
+        assert_eq!(half.is_infinite(), overflows, "{half} {number}");
+        let best = own <= near(bits.wrapping_sub(1)) && own <= near(bits.wrapping_add(1));
+        assert!(overflows || bits & 0x7fff == 0 || best, "{half} {number}");
+        assert_eq!(half.is_sign_negative(), number.is_sign_negative());
+    }
+    let brains = x.clone().cast::<bf16>().to_host_vec().sync_on(&stream).unwrap();
+    let expected: Vec<_> = numbers.iter().map(|x| bf16::from_f64(*x)).collect();
+    assert_eq!(format!("{brains:?}"), format!("{expected:?}"));
+    let truth = x.clone().cast::<bool>().to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(truth, numbers.iter().map(|x| *x != 0.0).collect::<Vec<_>>());
+    let large =
+        vec![i64::MAX, i64::MIN, (1 << 53) + 1, 1 << 24 | 1, 2049, 65519, 65520, -1, 0x1_0100_0001];
+    let y = Tensor::from_host(large.clone(), large.len()).sync_on(&stream).unwrap().into_shared();
+    let narrow = y.clone().cast::<u16>().to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(narrow, large.iter().map(|x| *x as u16).collect::<Vec<_>>());
+    let floats = y.clone().cast::<f32>().to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(floats, large.iter().map(|x| *x as f32).collect::<Vec<_>>());
+    let halves = y.clone().cast::<f16>().to_host_vec().sync_on(&stream).unwrap();
+    // 2049 is between 2048 and 2050: to the even one.
+    assert_eq!(halves[4], f16::from_f32(2048.0));
+    assert_eq!((halves[0], halves[5], halves[6]), (f16::INFINITY, f16::MAX, f16::INFINITY));
+    let brains = y.cast::<bf16>().to_host_vec().sync_on(&stream).unwrap();
+    // The f32 in between is a tie, and the integer is above it.
+    assert_eq!(brains[8].to_f64(), 0x1_0200_0000u64 as f64);
+    let flags = Tensor::from_bools([true, false], 2).cast::<f32>().to_host_vec();
+    assert_eq!(flags.sync_on(&stream).unwrap(), [1.0, 0.0]);
+}
+
+fn shapes_that_do_not_fit_are_errors(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::<f32>::zeros([2, 3]).sync_on(&stream).unwrap();
+    let check = |error: Error, text: &str| {
+        assert!(matches!(error, Error::OutOfRange { .. }), "{error:?}");
+        assert!(error.to_string().contains(text), "{error}");
+    };
+    let sum = (&x).add(Tensor::zeros([3, 2])).sync_on(&stream);
+    check(sum.unwrap_err(), "[2, 3] and [3, 2]");
+    check((&x).sum_dim(2).sync_on(&stream).unwrap_err(), "no dimension 2");
+    check((&x).softmax(5).sync_on(&stream).unwrap_err(), "no dimension 5");
+    check((&x).item().sync_on(&stream).unwrap_err(), "6 elements");
+    check(Tensor::from_host([1.0f32; 5], [2, 3]).sync_on(&stream).unwrap_err(), "5 elements");
+    check(Tensor::<f32>::zeros([1; 9]).sync_on(&stream).unwrap_err(), "limit of 8");
+    check(Tensor::<f32>::zeros([usize::MAX, 2]).sync_on(&stream).unwrap_err(), "overflows");
+    let huge = Tensor::<f32>::zeros(isize::MAX as usize).sync_on(&stream).map(drop).unwrap_err();
+    assert!(matches!(huge, Error::OutOfMemory { .. }), "{huge:?}");
+    check(x.reshape([4, 2]).unwrap_err(), "6 elements cannot become [4, 2]");
+}
+
+fn empty_tensors_work(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let empty = Tensor::<f32>::zeros([0, 3]).sync_on(&stream).unwrap().into_shared();
+    let list = |x: SharedTensor<f32>| x.to_host_vec().sync_on(&stream).unwrap();
+    assert!(list(empty.clone()).is_empty());
+    assert!(list(empty.clone().transpose(0, 1).unwrap()).is_empty());
+    assert!(
+        empty.clone().exp().add(empty.clone()).to_host_vec().sync_on(&stream).unwrap().is_empty()
+    );
+    assert_eq!(empty.clone().sum_dim(0).to_host_vec().sync_on(&stream).unwrap(), [0.0; 3]);
+    assert!(empty.clone().sum_dim(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
+    assert_eq!(empty.clone().product().item().sync_on(&stream).unwrap(), 1.0);
+    assert!(empty.clone().softmax(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
+    assert!(empty.clone().softmax(0).to_host_vec().sync_on(&stream).unwrap().is_empty());
+    assert!(empty.clone().argmax(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
+    assert!(matches!(empty.clone().argmax(0).sync_on(&stream), Err(Error::OutOfRange { .. })));
+    assert!(matches!(empty.clone().max().sync_on(&stream), Err(Error::OutOfRange { .. })));
+    let part = Tensor::<u8>::ones([2, 2]).sync_on(&stream).unwrap().slice(1, 2..2).unwrap();
+    assert!(part.to_host_vec().sync_on(&stream).unwrap().is_empty());
+    assert!(Tensor::<f32>::rand(0, 1).to_host_vec().sync_on(&stream).unwrap().is_empty());
+}
+
+fn transposes_of_every_size_are_copied(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    for [batch, rows, columns] in [[1, 1, 7], [1, 33, 31], [1, 64, 5], [3, 32, 32], [2, 70, 1]] {
+        let n = (batch * rows * columns) as u64;
+        let x = Tensor::<u64>::arange(0..n).sync_on(&stream).unwrap().into_shared();
+        let x = x.reshape([batch, rows, columns]).unwrap();
+        let y = x.transpose(1, 2).unwrap().to_host_vec().sync_on(&stream).unwrap();
+        let expected = (0..batch).flat_map(|b| {
+            (0..columns)
+                .flat_map(move |c| (0..rows).map(move |r| ((b * rows + r) * columns + c) as u64))
+        });
+        assert!(y.into_iter().eq(expected), "{batch} {rows} {columns}");
+    }
+}
+
+fn graphs_contain_tensor_operations(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::<f32>::ones([4, 8]).sync_on(&stream).unwrap().into_shared();
+    let op = |x: SharedTensor<f32>| x.mul_scalar(2.0).softmax(1).sum_dim(0);
+    let direct = op(x.clone()).to_host_vec().sync_on(&stream).unwrap(); // loads the kernels
+    let graph = op(x).graph_on(&stream).unwrap();
+    for _ in 0..3 {
+        let output = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();
+        assert_eq!(output, direct);
+    }
+}
+
+fn tensors_of_two_devices_do_not_mix(device: &Device) {
+    let (stream, cpu) = (device.new_stream().unwrap(), cuda_async::open("cpu").unwrap());
+    let here = Tensor::<f32>::ones(4).sync_on(&stream).unwrap();
+    let there = Tensor::<f32>::ones(4).sync_on(&cpu.new_stream().unwrap()).unwrap();
+    if here.device() == there.device() {
+        return;
+    }
+    let error = here.compare(there, Comparison::Eq).sync_on(&stream).map(drop).unwrap_err();
+    assert!(matches!(error, Error::WrongDevice { .. }), "{error:?}");
+}
