@@ -1,5 +1,9 @@
 // Arithmetic that is defined for all operands.
 
+// NaN wins.
+template <typename T> __device__ inline T larger_of(T a, T b) { return a > b || is_nan(a) ? a : b; }
+template <typename T> __device__ inline T smaller_of(T a, T b) { return a < b || is_nan(a) ? a : b; }
+
 // Integer arithmetic wraps. Division by zero gives 0, as there is no value that could stand for an error.
 template <typename T> struct Wrapping {
     static __device__ T add(T a, T b) { return (T)((u64)a + (u64)b); }
@@ -31,6 +35,8 @@ template <typename T> struct Wrapping {
         }
         return result;
     }
+    static __device__ T larger(T a, T b) { return larger_of(a, b); }
+    static __device__ T smaller(T a, T b) { return smaller_of(a, b); }
     static __device__ T negate(T a) { return sub(0, a); }
     static __device__ T absolute(T a) { return a < 0 ? sub(0, a) : a; }
 };
@@ -43,12 +49,10 @@ template <typename T> struct Wrapping {
         static __device__ T div(T a, T b) { return a / b; }                                                            \
         static __device__ T rem(T a, T b) { return FMOD(a, b); }                                                       \
         static __device__ T power(T a, T b) { return POW(a, b); }                                                      \
+        static __device__ T larger(T a, T b) { return larger_of(a, b); }                                               \
+        static __device__ T smaller(T a, T b) { return smaller_of(a, b); }                                             \
         static __device__ T negate(T a) { return -a; }                                                                 \
         static __device__ T absolute(T a) { return ABS(a); }                                                           \
     };
 FLOATING(float, fmodf, powf, fabsf)
 FLOATING(double, fmod, pow, fabs)
-
-// NaN wins.
-template <typename T> __device__ inline T larger(T a, T b) { return a > b || is_nan(a) ? a : b; }
-template <typename T> __device__ inline T smaller(T a, T b) { return a < b || is_nan(a) ? a : b; }

@@ -12,56 +12,54 @@ struct Product {
 };
 struct Largest {
     static __device__ Value start() { return Traits<Value>::lowest(); }
-    static __device__ Value combine(Value a, Value b) { return larger(a, b); }
+    static __device__ Value combine(Value a, Value b) { return larger_of(a, b); }
 };
 struct Smallest {
     static __device__ Value start() { return Traits<Value>::highest(); }
-    static __device__ Value combine(Value a, Value b) { return smaller(a, b); }
+    static __device__ Value combine(Value a, Value b) { return smaller_of(a, b); }
 };
-
-template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T lanes[N]; };
 
 // inner is 1. A row of threads folds one chunk of one row of x. Each thread takes whole packs of 16 bytes, also where the
 // row is not aligned to them, so the order does not depend on the address.
 template <typename Fold, typename From, typename To>
 __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 chunks)
 {
-    const int LANES = 16 / sizeof(From);
+    const int WIDTH = 16 / sizeof(From);
     __shared__ Value tile[WARPS];
     u64 part = (u64)blockIdx.x * blockDim.y + threadIdx.y, row = part / chunks, place = part % chunks;
-    Value lanes[LANES];
+    Value lanes[WIDTH];
 #pragma unroll
-    for (int lane = 0; lane < LANES; lane++) {
+    for (int lane = 0; lane < WIDTH; lane++) {
         lanes[lane] = Fold::start();
     }
     if (row < rows) {
         u64 from = place * chunk, size = n - from < chunk ? n - from : chunk;
         const From *own = x + row * n + from;
-        bool aligned = (u64)own % 16 == 0;
-        u64 whole = size / LANES;
-#pragma unroll (16 / LANES)
-        for (u64 pack = threadIdx.x; pack < whole; pack += blockDim.x) {
-            Pack<From, LANES> loaded;
-            if (aligned) {
-                loaded = ((const Pack<From, LANES> *)own)[pack];
-            } else {
+        u64 whole = size / WIDTH, pack = threadIdx.x;
+        if (aligned(own)) {
+#pragma unroll (32 / WIDTH)
+            for (; pack < whole; pack += blockDim.x) {
+                Pack<From, WIDTH> loaded = ((const Pack<From, WIDTH> *)own)[pack];
 #pragma unroll
-                for (int lane = 0; lane < LANES; lane++) {
-                    loaded.lanes[lane] = own[pack * LANES + lane];
+                for (int lane = 0; lane < WIDTH; lane++) {
+                    lanes[lane] = Fold::combine(lanes[lane], widen(loaded.lanes[lane]));
                 }
             }
+        }
+#pragma unroll 1
+        for (; pack < whole; pack += blockDim.x) {
 #pragma unroll
-            for (int lane = 0; lane < LANES; lane++) {
-                lanes[lane] = Fold::combine(lanes[lane], widen(loaded.lanes[lane]));
+            for (int lane = 0; lane < WIDTH; lane++) {
+                lanes[lane] = Fold::combine(lanes[lane], widen(own[pack * WIDTH + lane]));
             }
         }
-        u64 last = whole * LANES + threadIdx.x;
+        u64 last = whole * WIDTH + threadIdx.x;
         if (last < size) {
             lanes[0] = Fold::combine(lanes[0], widen(own[last]));
         }
     }
 #pragma unroll
-    for (int width = LANES / 2; width > 0; width /= 2) {
+    for (int width = WIDTH / 2; width > 0; width /= 2) {
 #pragma unroll
         for (int lane = 0; lane < width; lane++) {
             lanes[lane] = Fold::combine(lanes[lane], lanes[lane + width]);
@@ -73,21 +71,44 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
     }
 }
 
-// A thread folds one chunk of one column. Neighbouring threads read neighbouring columns.
+// A thread folds one chunk of `WIDTH` neighbouring columns. Neighbouring threads read neighbouring columns.
+template <typename Fold, int WIDTH, typename From, typename To>
+__device__ void columns_in_packs(const From *x, To *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)
+{
+    u64 packs = inner / WIDTH, parts = outer * chunks * packs;
+    for (u64 part = first(); part < parts; part += threads()) {
+        u64 pack = part % packs, place = part / packs % chunks, block = part / packs / chunks;
+        u64 from = place * chunk, to = n - from < chunk ? n : from + chunk;
+        const From *own = x + block * n * inner + pack * WIDTH;
+        Value values[WIDTH];
+#pragma unroll
+        for (int lane = 0; lane < WIDTH; lane++) {
+            values[lane] = Fold::start();
+        }
+#pragma unroll (16 / WIDTH > 4 ? 16 / WIDTH : 4)
+        for (u64 row = from; row < to; row++) {
+            Pack<From, WIDTH> loaded = *(const Pack<From, WIDTH> *)(own + row * inner);
+#pragma unroll
+            for (int lane = 0; lane < WIDTH; lane++) {
+                values[lane] = Fold::combine(values[lane], widen(loaded.lanes[lane]));
+            }
+        }
+#pragma unroll
+        for (int lane = 0; lane < WIDTH; lane++) {
+            y[(block * chunks + place) * inner + pack * WIDTH + lane] = Narrow<To, Value>::of(values[lane]);
+        }
+    }
+}
+
 template <typename Fold, typename From, typename To>
 __device__ void columns_of(const From *x, To *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)
 {
-    u64 parts = outer * chunks * inner;
-    for (u64 part = first(); part < parts; part += threads()) {
-        u64 column = part % inner, place = part / inner % chunks, block = part / inner / chunks;
-        u64 from = place * chunk, to = n - from < chunk ? n : from + chunk;
-        const From *own = x + block * n * inner + column;
-        Value value = Fold::start();
-#pragma unroll 8
-        for (u64 row = from; row < to; row++) {
-            value = Fold::combine(value, widen(own[row * inner]));
-        }
-        y[part] = Narrow<To, Value>::of(value);
+    // The order of the elements of a column is the same in both.
+    const int WIDTH = sizeof(From) > 8 ? 1 : 8 / sizeof(From);
+    if (inner % WIDTH == 0 && (u64)x % 8 == 0) {
+        columns_in_packs<Fold, WIDTH>(x, y, outer, n, inner, chunk, chunks);
+    } else {
+        columns_in_packs<Fold, 1>(x, y, outer, n, inner, chunk, chunks);
     }
 }
 
@@ -124,23 +145,22 @@ struct Found {
     u64 at;
 };
 
-template <bool MAX> __device__ inline bool wins(Found a, Found b)
-{
-    bool a_nan = is_nan(a.value), b_nan = is_nan(b.value);
-    if (a_nan || b_nan || a.value == b.value) {
-        return a_nan == b_nan ? a.at < b.at : a_nan;
-    }
-    return MAX ? a.value > b.value : a.value < b.value;
-}
-
 #define NO_ELEMENT 0xffffffffffffffffull
+
+// Whether `value` wins over `best`, which comes first.
+template <bool MAX> __device__ inline bool wins(Value value, Value best)
+{
+    return (MAX ? value > best : value < best) || (is_nan(value) && !is_nan(best));
+}
 
 template <bool MAX> __device__ inline Found better(Found a, Found b)
 {
-    if (a.at == NO_ELEMENT || b.at == NO_ELEMENT) {
-        return a.at == NO_ELEMENT ? b : a;
+    if (b.at < a.at) {
+        Found first = b;
+        b = a;
+        a = first;
     }
-    return wins<MAX>(a, b) ? a : b;
+    return b.at != NO_ELEMENT && wins<MAX>(b.value, a.value) ? b : a;
 }
 
 // Each chunk of a row of x gives the place of its winner in the row. With `places`, chunks of earlier winners are folded.
@@ -151,12 +171,30 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
     __shared__ u64 ats[WARPS];
     u64 part = (u64)blockIdx.x * blockDim.y + threadIdx.y, row = part / chunks, place = part % chunks;
     Found best = {0, NO_ELEMENT};
-    if (row < rows) {
-        u64 from = place * chunk, to = length - from < chunk ? length : from + chunk;
-        for (u64 i = from + threadIdx.x; i < to; i += blockDim.x) {
-            u64 at = places ? places[row * length + i] : i;
+    if (row < rows && places) {
+        for (u64 i = threadIdx.x; i < length; i += blockDim.x) {
+            u64 at = places[row * length + i];
             Found next = {widen(x[row * n + at]), at};
             best = better<MAX>(best, next);
+        }
+    } else if (row < rows) {
+        // A chunk has less than 2^32 elements.
+        u64 from = place * chunk;
+        u32 size = (u32)(length - from < chunk ? length - from : chunk), at = threadIdx.x;
+        const Stored *own = x + row * n + from;
+        if (at < size) {
+            u32 found = at;
+            Value value = widen(own[at]);
+#pragma unroll 8
+            for (at += blockDim.x; at < size; at += blockDim.x) {
+                Value next = widen(own[at]);
+                if (wins<MAX>(next, value)) {
+                    value = next;
+                    found = at;
+                }
+            }
+            best.value = value;
+            best.at = from + found;
         }
     }
     for (u32 distance = 16; distance > 0; distance /= 2) {

@@ -3,46 +3,73 @@
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
-__device__ inline Value largest_of(Value a, Value b) { return larger(a, b); }
+__device__ inline Value largest_of(Value a, Value b) { return larger_of(a, b); }
 __device__ inline Value sum_of(Value a, Value b) { return a + b; }
 
 #define KEPT 32
 
-// Rows of at most KEPT elements for each thread: the row stays in registers.
-extern "C" __global__ void softmax(const Stored *x, Stored *y, u64 rows, u64 n)
+// The elements of a thread, in packs of WIDTH neighbours.
+template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u32 n)
 {
+    typedef Pack<Stored, WIDTH> P;
     __shared__ Value tile[WARPS];
     u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
-    bool has_row = row < rows;
-    const Stored *from = x + row * n;
-    Stored *to = y + row * n;
+    u32 packs = row < rows ? n / WIDTH : 0;
+    const P *from = (const P *)(x + row * n);
+    P *to = (P *)(y + row * n);
     Value kept[KEPT];
     Value largest = Traits<Value>::lowest();
 #pragma unroll
-    for (int i = 0; i < KEPT; i++) {
-        u64 column = (u64)i * blockDim.x + threadIdx.x;
-        if (has_row && column < n) {
-            kept[i] = widen(from[column]);
-            largest = larger(largest, kept[i]);
+    for (int i = 0; i < KEPT / WIDTH; i++) {
+        u32 pack = i * blockDim.x + threadIdx.x;
+        if (pack < packs) {
+            P loaded = from[pack];
+#pragma unroll
+            for (int lane = 0; lane < WIDTH; lane++) {
+                kept[i * WIDTH + lane] = widen(loaded.lanes[lane]);
+            }
+        } else {
+#pragma unroll
+            for (int lane = 0; lane < WIDTH; lane++) {
+                kept[i * WIDTH + lane] = Traits<Value>::lowest();
+            }
         }
+    }
+#pragma unroll
+    for (int i = 0; i < KEPT; i++) {
+        largest = larger_of(largest, kept[i]);
     }
     largest = fold_row(tile, largest, largest_of);
     Value sum = 0;
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
-        u64 column = (u64)i * blockDim.x + threadIdx.x;
-        if (has_row && column < n) {
-            kept[i] = exponential(kept[i] - largest);
-            sum += kept[i];
+        // The places behind the row give 0, unless the whole row is minus infinity.
+        kept[i] = exponential(kept[i] - largest);
+        sum += kept[i];
+    }
+    Value scale = (Value)1 / fold_row(tile, sum, sum_of);
+#pragma unroll
+    for (int i = 0; i < KEPT / WIDTH; i++) {
+        u32 pack = i * blockDim.x + threadIdx.x;
+        if (pack < packs) {
+            P result;
+#pragma unroll
+            for (int lane = 0; lane < WIDTH; lane++) {
+                result.lanes[lane] = narrow(kept[i * WIDTH + lane] * scale);
+            }
+            to[pack] = result;
         }
     }
-    sum = fold_row(tile, sum, sum_of);
-#pragma unroll
-    for (int i = 0; i < KEPT; i++) {
-        u64 column = (u64)i * blockDim.x + threadIdx.x;
-        if (has_row && column < n) {
-            to[column] = narrow(kept[i] / sum);
-        }
+}
+
+// Rows of at most KEPT elements for each thread: the row stays in registers. Aligned rows of whole packs are read in packs;
+// `width` is their size, or 1.
+extern "C" __global__ void softmax(const Stored *x, Stored *y, u64 rows, u32 n, u32 width)
+{
+    if (width > 1 && aligned(x) && aligned(y)) {
+        softmax_in_packs<LANES>(x, y, rows, n);
+    } else {
+        softmax_in_packs<1>(x, y, rows, n);
     }
 }
 
@@ -68,11 +95,11 @@ extern "C" __global__ void softmax_long(const Stored *x, Stored *y, u64 rows, u6
     }
     Value of_row = fold_row(tile, largest, largest_of);
     sum = largest == Traits<Value>::lowest() ? (Value)0 : sum * exponential(largest - of_row);
-    sum = fold_row(tile, sum, sum_of);
+    Value scale = (Value)1 / fold_row(tile, sum, sum_of);
     if (has_row) {
 #pragma unroll 4
         for (u64 column = threadIdx.x; column < n; column += blockDim.x) {
-            to[column] = narrow(exponential(widen(from[column]) - of_row) / sum);
+            to[column] = narrow(exponential(widen(from[column]) - of_row) * scale);
         }
     }
 }

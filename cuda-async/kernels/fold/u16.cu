@@ -5,5 +5,6 @@
 
 #include "scalar.cuh"
 #include "arithmetic.cuh"
+#include "packs.cuh"
 #include "fold.cuh"
 #include "reduce.cuh"

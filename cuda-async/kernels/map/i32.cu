@@ -5,4 +5,6 @@
 #include "scalar.cuh"
 #include "walk.cuh"
 #include "arithmetic.cuh"
+#include "packs.cuh"
 #include "elementwise.cuh"
+#include "binary.cuh"

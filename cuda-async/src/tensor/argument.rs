@@ -6,6 +6,7 @@ use cuda_core::{Access, Arguments, LaunchConfig};
 use crate::{
     kernel::{BufferTuple, ByValue, KernelArg},
     tensor::{
+        dtype::DType,
         forms::{TensorInput, TensorOutput},
         layout::merged,
         shape::MAX_RANK,
@@ -90,6 +91,11 @@ impl<const N: usize> Walk<N> {
 
 /// The threads of a block.
 pub(super) const BLOCK: usize = 256;
+
+/// Threads for `n` elements of `T` that are read in packs of 16 bytes.
+pub(super) fn for_packs<T: DType>(n: usize) -> LaunchConfig {
+    for_elements(n.div_ceil(16 / size_of::<T::Stored>()))
+}
 
 /// Threads for `n` elements. Each takes several if there are very many.
 pub(super) fn for_elements(n: usize) -> LaunchConfig {

@@ -2,15 +2,15 @@
 
 use crate::{
     DeviceOp, defer,
-    kernel::{ByValue, launch},
+    kernel::{ByValue, ModuleCache, launch},
     ops::Either,
     tensor::{
-        argument::{Read, Walk, Written, for_elements},
+        argument::{Read, Walk, Written, for_elements, for_packs},
         copying::dense,
         create::fresh,
         dtype::{DType, Float, Number, Signed},
         forms::TensorInput,
-        kernels::{Kernels, kernel},
+        kernels::{FloatKernels, Kernels, kernel},
         layout::{Layout, common_shape},
         tensor::Tensor,
     },
@@ -99,14 +99,21 @@ pub enum Comparison {
     Ge,
 }
 
-/// The place of the first scalar function of floats in `elementwise.cuh`.
-const FLOATS: u32 = 3;
+impl Binary {
+    /// The kernels of this function.
+    fn kernels<T: Kernels>(self) -> &'static ModuleCache {
+        match self {
+            Self::Rem | Self::Pow => T::powers(),
+            _ => T::map(),
+        }
+    }
+}
 
 pub(super) fn map<I>(x: I, operation: Unary) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: Signed>,
 {
-    apply(x, operation as u32)
+    apply(x, <I::Element as Kernels>::map(), "map", operation as u32)
 }
 
 pub(super) fn map_float<I>(
@@ -116,19 +123,24 @@ pub(super) fn map_float<I>(
 where
     I: TensorInput<Element: Float>,
 {
-    apply(x, FLOATS + operation as u32)
+    apply(x, I::Element::math(), "map_float", operation as u32)
 }
 
-fn apply<I: TensorInput>(x: I, operation: u32) -> impl DeviceOp<Output = Tensor<I::Element>> {
+fn apply<I: TensorInput>(
+    x: I,
+    cache: &'static ModuleCache,
+    name: &'static str,
+    operation: u32,
+) -> impl DeviceOp<Output = Tensor<I::Element>> {
     dense(x).then(move |x| {
         let layout = Layout::dense(x.layout().shape());
         layout.map(|layout| {
             fresh(layout).then(move |y| {
-                kernel(<I::Element as Kernels>::map(), "map").then(move |map| {
+                kernel(cache, name).then(move |map| {
                     let n = y.len();
                     let args = (Read(x), Written(y), n as u64, operation);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe { launch(&map, for_elements(n), args) }
+                    unsafe { launch(&map, for_packs::<I::Element>(n), args) }
                 })
             })
         })
@@ -149,12 +161,12 @@ where
         let layout = Layout::dense(x.layout().shape());
         layout.map(|layout| {
             fresh(layout).then(move |y| {
-                kernel(<I::Element as Kernels>::map(), "map_scalar").then(move |map| {
+                kernel(operation.kernels::<I::Element>(), "map_scalar").then(move |map| {
                     let (n, operation, swapped) = (y.len(), operation as u32, u32::from(swapped));
                     let scalar = ByValue(scalar.store());
                     let args = (Read(x), Written(y), n as u64, operation, swapped, scalar);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe { launch(&map, for_elements(n), args) }
+                    unsafe { launch(&map, for_packs::<I::Element>(n), args) }
                 })
             })
         })
@@ -170,7 +182,8 @@ where
     A: TensorInput<Element: Number>,
     B: TensorInput<Element = A::Element>,
 {
-    pairs(a, b, ["map2", "map2_strided"], operation as u32)
+    let cache = operation.kernels::<A::Element>();
+    pairs(a, b, cache, ["map2", "map2_strided"], operation as u32)
 }
 
 pub(super) fn compare<A, B>(
@@ -182,13 +195,15 @@ where
     A: TensorInput,
     B: TensorInput<Element = A::Element>,
 {
-    pairs(a, b, ["compare", "compare_strided"], comparison as u32)
+    let cache = <A::Element as Kernels>::map();
+    pairs(a, b, cache, ["compare", "compare_strided"], comparison as u32)
 }
 
 /// Runs the first kernel on pairs of elements of two tensors, and the second one if a tensor repeats or has gaps.
 fn pairs<A, B, U>(
     a: A,
     b: B,
+    cache: &'static ModuleCache,
     [of_dense, strided]: [&'static str; 2],
     operation: u32,
 ) -> impl DeviceOp<Output = Tensor<U>>
@@ -204,20 +219,19 @@ where
         let (x, y) = (x.broadcast(&shape)?, y.broadcast(&shape)?);
         let walk = Walk::new(&shape, [x.strides(), y.strides()]);
         let name = if plain { of_dense } else { strided };
-        let (layout, kernel) =
-            (Layout::dense(&shape[..])?, kernel(<A::Element as Kernels>::map(), name));
+        let (layout, kernel) = (Layout::dense(&shape[..])?, kernel(cache, name));
         Ok(fresh(layout).then(move |y: Tensor<U>| {
             kernel.then(move |kernel| {
-                let (config, n) = (for_elements(y.len()), y.len() as u64);
+                let (len, n) = (y.len(), y.len() as u64);
                 // SAFETY: reads the places of the elements of a and b, which the layouts keep inside their memory, and
                 // writes y, all below n.
                 unsafe {
                     if plain {
                         let args = (Read(a), Read(b), Written(y), n, operation);
-                        Either::Left(launch(&kernel, config, args))
+                        Either::Left(launch(&kernel, for_packs::<A::Element>(len), args))
                     } else {
                         let args = (Read(a), Read(b), Written(y), walk, operation);
-                        Either::Right(launch(&kernel, config, args))
+                        Either::Right(launch(&kernel, for_elements(len), args))
                     }
                 }
             })

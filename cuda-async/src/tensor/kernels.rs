@@ -18,6 +18,10 @@ pub(super) trait Kernels {
     const HALF: bool;
     /// Elementwise operations.
     fn map() -> &'static ModuleCache;
+    /// Remainders and powers, which need much code for floats.
+    fn powers() -> &'static ModuleCache {
+        Self::map()
+    }
     /// Conversions to this type.
     fn cast() -> &'static ModuleCache;
     /// Reductions.
@@ -26,6 +30,8 @@ pub(super) trait Kernels {
 
 /// The further kernels of a floating-point type.
 pub(super) trait FloatKernels {
+    /// Functions of one number, remainders and powers.
+    fn math() -> &'static ModuleCache;
     /// Softmax.
     fn softmax() -> &'static ModuleCache;
     /// Random numbers.
@@ -48,21 +54,38 @@ macro_rules! caches {
 }
 
 macro_rules! kernels {
-    ($half:literal: $($ty:ident)*) => {$(
+    ($($ty:ident)*) => {$(
         impl Kernels for $ty {
-            const HALF: bool = $half;
+            const HALF: bool = false;
             caches!($ty: map cast fold);
         }
     )*};
 }
 
 macro_rules! float_kernels {
-    ($($ty:ident)*) => { $(impl FloatKernels for $ty { caches!($ty: softmax random); })* };
+    ($($ty:ident: $half:literal;)*) => {$(
+        impl Kernels for $ty {
+            const HALF: bool = $half;
+            caches!($ty: map cast fold);
+
+            fn powers() -> &'static ModuleCache {
+                <$ty as FloatKernels>::math()
+            }
+        }
+
+        impl FloatKernels for $ty {
+            caches!($ty: math softmax random);
+        }
+    )*};
 }
 
-kernels!(false: i8 u8 i16 u16 i32 u32 i64 u64 f32 f64 bool);
-kernels!(true: f16 bf16);
-float_kernels!(f16 bf16 f32 f64);
+kernels!(i8 u8 i16 u16 i32 u32 i64 u64 bool);
+float_kernels! {
+    f16: true;
+    bf16: true;
+    f32: false;
+    f64: false;
+}
 
 /// A kernel on the operation's device.
 pub(super) fn kernel(

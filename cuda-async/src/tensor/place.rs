@@ -11,7 +11,7 @@ use crate::{
         forms::{Relaid, TensorInput},
         kernels::{Kernels, kernel},
         layout::Layout,
-        reduce::{CHUNK, for_rows, nothing, without},
+        reduce::{CHUNK, SHORT, for_rows, nothing, without},
         tensor::Tensor,
     },
     value,
@@ -73,7 +73,7 @@ impl Rows {
                     let [rows_, n_, chunk, chunks_] = [rows, n, CHUNK, chunks].map(|it| it as u64);
                     let args = (Kept(x), Written(places), rows_, n_, chunk, chunks_);
                     // SAFETY: reads `rows * n` elements, all of x, and writes `rows * chunks` places, all of them.
-                    unsafe { launch(&kernel, for_rows(rows * chunks, CHUNK.min(n)), args) }
+                    unsafe { launch(&kernel, for_rows(rows * chunks, CHUNK.min(n), SHORT), args) }
                 })
             }))
         })
@@ -94,7 +94,7 @@ impl Rows {
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
                 // SAFETY: reads `rows * chunks` places, which are below n, and elements of x at these places. Writes a place
                 // for each row.
-                unsafe { launch(&kernel, for_rows(rows, chunks), args) }
+                unsafe { launch(&kernel, for_rows(rows, chunks, SHORT), args) }
             })
         })
     }

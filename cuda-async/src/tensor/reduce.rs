@@ -43,10 +43,10 @@ impl Fold {
 pub(super) const CHUNK: usize = 1 << 15;
 
 /// Rows up to this length get a warp, and longer ones a block.
-const SHORT: usize = 1024;
+pub(super) const SHORT: usize = 4096;
 
 /// The number of threads that columns are to keep busy.
-const COLUMNS: usize = 1 << 16;
+const COLUMNS: usize = 1 << 19;
 
 /// A dense tensor as `[outer, n, inner]`, of which `n` is reduced.
 #[derive(Debug, Clone, Copy)]
@@ -85,9 +85,9 @@ impl Sizes {
     }
 }
 
-/// The launch of `rows` rows of threads for rows of `n` elements.
-pub(super) fn for_rows(rows: usize, n: usize) -> LaunchConfig {
-    let (across, down) = if n <= SHORT { (32, BLOCK / 32) } else { (BLOCK, 1) };
+/// The launch of `rows` rows of threads for rows of `n` elements: a warp each up to `short` elements, else a block.
+pub(super) fn for_rows(rows: usize, n: usize, short: usize) -> LaunchConfig {
+    let (across, down) = if n <= short { (32, BLOCK / 32) } else { (BLOCK, 1) };
     // A tensor has less than 2^63 elements, and memory for 2^31 blocks of rows at most.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
     LaunchConfig::new(blocks, 1).block(across as u32, down as u32, 1)
@@ -193,7 +193,7 @@ where
         // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y.
         unsafe {
             if inner == 1 {
-                let config = for_rows(outer * chunks, sizes.chunk.min(sizes.n));
+                let config = for_rows(outer * chunks, sizes.chunk.min(sizes.n), SHORT);
                 let args = (x, y, outer as u64, n, chunk, chunks as u64);
                 Either::Left(launch(&kernel, config, args))
             } else {

@@ -5,11 +5,12 @@ use cuda_core::LaunchConfig;
 use crate::{
     DeviceOp, defer,
     kernel::launch,
+    ops::Either,
     tensor::{
         argument::{BLOCK, Read, Written},
         copying::dense,
         create::fresh,
-        dtype::Float,
+        dtype::{DType, Float},
         forms::{Relaid, TensorInput},
         kernels::{FloatKernels, kernel},
         layout::Layout,
@@ -40,11 +41,22 @@ where
             let rows = layout.len() / n.max(1);
             Ok(fresh(layout)
                 .then(move |y| {
-                    let (name, config) = shape(rows, n);
+                    let long = n > KEPT * BLOCK;
+                    let name = if long { "softmax_long" } else { "softmax" };
                     kernel(I::Element::softmax(), name).then(move |kernel| {
-                        let args = (Read(x), Written(y), rows as u64, n as u64);
+                        let (x, y, rows_) = (Read(x), Written(y), rows as u64);
                         // SAFETY: reads and writes `rows * n` elements, all of both tensors.
-                        unsafe { launch(&kernel, config, args) }
+                        unsafe {
+                            if long {
+                                let blocks = u32::try_from(rows.max(1)).unwrap_or(u32::MAX);
+                                let config = LaunchConfig::new(blocks, LONG_BLOCK);
+                                Either::Left(launch(&kernel, config, (x, y, rows_, n as u64)))
+                            } else {
+                                let config = for_rows(rows, n, KEPT * 32);
+                                let args = (x, y, rows_, n as u32, pack::<I::Element>(n));
+                                Either::Right(launch(&kernel, config, args))
+                            }
+                        }
                     })
                 })
                 .try_map(move |y| y.permute(&back)))
@@ -52,11 +64,8 @@ where
     })
 }
 
-/// The kernel for rows of `n` elements, and its launch.
-fn shape(rows: usize, n: usize) -> (&'static str, LaunchConfig) {
-    if n <= KEPT * BLOCK {
-        return ("softmax", for_rows(rows, n));
-    }
-    let blocks = u32::try_from(rows).unwrap_or(u32::MAX);
-    ("softmax_long", LaunchConfig::new(blocks, LONG_BLOCK))
+/// The elements of a pack of 16 bytes if rows of `n` elements are whole packs, else 1.
+fn pack<T: DType>(n: usize) -> u32 {
+    let lanes = 16 / size_of::<T::Stored>();
+    if n.is_multiple_of(lanes) { lanes as u32 } else { 1 }
 }

@@ -199,6 +199,8 @@ fn empty_tensors_work(device: &Device) {
     assert!(empty.clone().sum_dim(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
     assert_eq!(empty.clone().product().item().sync_on(&stream).unwrap(), 1.0);
     assert!(empty.clone().softmax(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
+    let long = Tensor::<f32>::zeros([0, 9000]).softmax(1).to_host_vec();
+    assert!(long.sync_on(&stream).unwrap().is_empty());
     assert!(empty.clone().softmax(0).to_host_vec().sync_on(&stream).unwrap().is_empty());
     assert!(empty.clone().argmax(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
     assert!(matches!(empty.clone().argmax(0).sync_on(&stream), Err(Error::OutOfRange { .. })));

@@ -1,0 +1,104 @@
+//! Measures operations on large tensors: the bandwidth of memory that they reach.
+//!
+//! `cargo bench -p benches --bench tensors [-- cpu|cuda [MIB]]`. Each measurement runs ten operations on one stream and
+//! waits for the last. `benches/peers/pytorch/tensors.py` measures the same in PyTorch.
+
+use std::{error::Error, ops::ControlFlow, sync::Arc, time::Instant};
+
+use benches::{Effort, Way, done, medians};
+use cuda_async::{
+    Stream, in_order, iterate,
+    memory::copy,
+    prelude::*,
+    tensor::{DType, Float, SharedTensor, Tensor, TensorOps, bf16},
+};
+
+/// Operations in one measurement.
+const IN_SEQUENCE: usize = 10;
+
+const EFFORT: Effort = Effort { rounds: 5, in_a_row: 5 };
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let asked: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
+    let device = match asked.first() {
+        Some(address) => cuda_async::open(address)?,
+        None => cuda_async::default_device()?,
+    };
+    let mib: usize = asked.get(1).map_or(Ok(256), |mib| mib.parse())?;
+    let info = device.info();
+    println!("# {} ({}), driver {:?}, {mib} MiB", info.name, info.address, info.driver);
+    println!("\n| operation | us | GB/s |\n|---|---:|---:|");
+    let stream = device.new_stream()?;
+    copies(&stream, mib << 20)?;
+    floats::<f32>(&stream, mib << 20)?;
+    floats::<bf16>(&stream, mib << 20)?;
+    let start = Instant::now();
+    Tensor::<f64>::ones(2).sum().sync_on(&stream)?;
+    println!("\nfirst sum of f64, with the load of its kernels: {:?}", start.elapsed());
+    Ok(())
+}
+
+/// Prints the time of one operation, and the bandwidth for the bytes that it reads and writes.
+fn measure(name: &str, traffic: usize, run: impl FnMut()) {
+    let micros = medians(&mut [Way::new("", run)], EFFORT)[0] / IN_SEQUENCE as f64;
+    println!("| {name} | {micros:.1} | {:.0} |", traffic as f64 / micros / 1e3);
+}
+
+/// Copies by the driver, for comparison.
+fn copies(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
+    let from = Arc::new(zeros::<u32>(bytes / 4).sync_on(stream)?);
+    let mut into = Some(zeros::<u32>(bytes / 4).sync_on(stream)?);
+    measure("copy by the driver", 2 * bytes, || {
+        let copies = into.take().map(|into| {
+            iterate((into, 0), |(into, done)| {
+                copy(from.clone(), into).map(move |(_, into)| match done + 1 {
+                    IN_SEQUENCE => ControlFlow::Break(into),
+                    done => ControlFlow::Continue((into, done)),
+                })
+            })
+        });
+        into = copies.map(|copies| done(copies.sync_on(stream)));
+    });
+    Ok(())
+}
+
+fn floats<T: Float>(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
+    let n = bytes / size_of::<T>();
+    let x = Tensor::<T>::rand(n, 1).sync_on(stream)?.into_shared();
+    let of = |name: &str| format!("{name}, {}", T::NAME);
+    let run = |op: &dyn Fn() -> Sequence| done(op().sync_on(stream));
+    measure(&of("sum"), bytes, || run(&|| sequence(|| x.clone().sum())));
+    let rows = |rows: usize| x.clone().reshape([n / rows, rows]);
+    let square = rows(4096)?;
+    measure(&of("sum of rows of 4096"), bytes, || {
+        run(&|| sequence(|| square.clone().sum_dim(1)));
+    });
+    measure(&of("sum of columns"), bytes, || run(&|| sequence(|| square.clone().sum_dim(0))));
+    measure(&of("argmax of rows of 4096"), bytes, || {
+        run(&|| sequence(|| square.clone().argmax(1)));
+    });
+    for length in [1024, 8192, 65536] {
+        let x: SharedTensor<T> = rows(length)?;
+        measure(&of(&format!("softmax of rows of {length}")), 2 * bytes, || {
+            run(&|| sequence(|| x.clone().softmax(1)));
+        });
+    }
+    measure(&of("a + b"), 3 * bytes, || run(&|| sequence(|| x.clone().add(x.clone()))));
+    measure(&of("exp"), 2 * bytes, || run(&|| sequence(|| x.clone().exp())));
+    let columns = square.transpose(0, 1)?;
+    measure(&of("copy of a transposed view"), 2 * bytes, || {
+        run(&|| sequence(|| columns.clone().dup()));
+    });
+    Ok(())
+}
+
+type Sequence = cuda_async::BoxedOp<'static, ()>;
+
+/// Operations one after the other. Their outputs are dropped behind them.
+fn sequence<T: DType, O>(op: impl Fn() -> O) -> Sequence
+where
+    O: DeviceOp<Output = Tensor<T>> + 'static,
+{
+    let ops: Vec<_> = (0..IN_SEQUENCE).map(|_| op().map(drop)).collect();
+    in_order(ops).map(drop).boxed()
+}

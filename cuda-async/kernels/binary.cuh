@@ -1,0 +1,51 @@
+// The operations of `Binary` in `tensor/elementwise`. Those of floats that need much code are in modules of their own (MATH).
+#if defined(FLOAT) && defined(MATH)
+#define OPERATIONS(OF) OF(4, rem) OF(7, power)
+#elif defined(FLOAT)
+#define OPERATIONS(OF) OF(0, add) OF(1, sub) OF(2, mul) OF(3, div) OF(5, larger) OF(6, smaller)
+#else
+#define OPERATIONS(OF)                                                                                                 \
+    OF(0, add) OF(1, sub) OF(2, mul) OF(3, div) OF(4, rem) OF(5, larger) OF(6, smaller) OF(7, power)
+#endif
+
+// y[i] = operation(x[i], scalar), or operation(scalar, x[i]) if `swapped`
+extern "C" __global__ void map_scalar(const Stored *x, Stored *y, u64 n, u32 operation, u32 swapped, Stored scalar)
+{
+    Value other = widen(scalar);
+    switch (operation) {
+#define OF(NUMBER, NAME)                                                                                               \
+    case NUMBER:                                                                                                       \
+        return swapped ? each(x, y, n, [other](Value own) { return Wrapping<Value>::NAME(other, own); })               \
+                       : each(x, y, n, [other](Value own) { return Wrapping<Value>::NAME(own, other); });
+        OPERATIONS(OF)
+#undef OF
+    }
+}
+
+// y[i] = operation(a[i], b[i])
+extern "C" __global__ void map2(const Stored *a, const Stored *b, Stored *y, u64 n, u32 operation)
+{
+    switch (operation) {
+#define OF(NUMBER, NAME)                                                                                               \
+    case NUMBER: return each2(a, b, y, n, [](Value a, Value b) { return Wrapping<Value>::NAME(a, b); });
+        OPERATIONS(OF)
+#undef OF
+    }
+}
+
+// The same with operands that are strided or repeated.
+extern "C" __global__ void map2_strided(const Stored *a, const Stored *b, Stored *y, Walk<2> walk, u32 operation)
+{
+    for (u64 i = first(); i < walk.n; i += threads()) {
+        u64 at[2];
+        walk.at(i, at);
+        Value p = widen(a[at[0]]), q = widen(b[at[1]]), result = 0;
+        switch (operation) {
+#define OF(NUMBER, NAME)                                                                                               \
+    case NUMBER: result = Wrapping<Value>::NAME(p, q); break;
+            OPERATIONS(OF)
+#undef OF
+        }
+        y[i] = narrow(result);
+    }
+}

@@ -1,0 +1,13 @@
+// Elementwise functions of bf16.
+
+#define ELEMENT bf16
+#define FLOAT
+#define HALF
+#define MATH
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "packs.cuh"
+#include "binary.cuh"
+#include "math.cuh"

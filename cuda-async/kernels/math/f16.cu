@@ -1,0 +1,13 @@
+// Elementwise functions of f16.
+
+#define ELEMENT f16
+#define FLOAT
+#define HALF
+#define MATH
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "packs.cuh"
+#include "binary.cuh"
+#include "math.cuh"

@@ -1,0 +1,12 @@
+// Elementwise functions of f32.
+
+#define ELEMENT f32
+#define FLOAT
+#define MATH
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "packs.cuh"
+#include "binary.cuh"
+#include "math.cuh"

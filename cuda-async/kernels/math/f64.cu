@@ -1,0 +1,12 @@
+// Elementwise functions of f64.
+
+#define ELEMENT f64
+#define FLOAT
+#define MATH
+
+#include "scalar.cuh"
+#include "walk.cuh"
+#include "arithmetic.cuh"
+#include "packs.cuh"
+#include "binary.cuh"
+#include "math.cuh"
