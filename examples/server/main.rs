@@ -13,7 +13,10 @@
 mod options;
 mod signals;
 
-use std::process::ExitCode;
+use std::{
+    io::{IsTerminal, stderr},
+    process::ExitCode,
+};
 
 use clap::Parser;
 use server_example::{Classifier, serve};
@@ -26,7 +29,7 @@ use options::Options;
 async fn main() -> ExitCode {
     let options = Options::parse();
     if options.trace {
-        let lines = tracing_subscriber::fmt().with_writer(std::io::stderr);
+        let lines = tracing_subscriber::fmt().with_writer(stderr).with_ansi(stderr().is_terminal());
         lines.with_max_level(LevelFilter::TRACE).with_span_events(FmtSpan::CLOSE).init();
     }
     match run(options).await {

@@ -75,16 +75,18 @@ async fn client_that_never_reads_is_disconnected() -> Result {
 #[tokio::test]
 async fn old_connections_end_after_their_request() -> Result {
     let server = Server::start(Limits { lifetime: SHORT, ..LIMITS }).await?;
-    let mut client = Connection::open(server.address).await?;
     let request = client::text("GET /health", "", "");
     let mut responses = 0;
-    while client.send(&request).await.is_ok()
-        && let Some(response) = client.response().await?
-    {
-        assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
-        responses += 1;
+    // On a slow machine a connection is old before its first request.
+    while responses == 0 {
+        let mut client = Connection::open(server.address).await?;
+        while client.send(&request).await.is_ok()
+            && let Some(response) = client.response().await?
+        {
+            assert!(response.starts_with("HTTP/1.1 200 "), "{response}");
+            responses += 1;
+        }
     }
-    assert!(responses > 0);
     Ok(())
 }
 

@@ -1,8 +1,13 @@
 //! The server on a device of a node in this process.
 
+use std::time::Duration;
+
 use cuda_async::Error;
 use cuda_cpu::CpuProvider;
-use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+use cuda_lease::{
+    LeaseBuilder,
+    node::supervisor::{DeviceOptions, Node, NodeOptions},
+};
 use server_example::Classifier;
 use tokio::task::spawn_blocking;
 
@@ -19,8 +24,11 @@ fn start_node() -> cuda_async::Result<Node> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn server_on_a_lease_answers_and_ends_with_its_node() -> Result {
     let node = spawn_blocking(start_node).await??;
-    let address = format!("lease://{}?min_vram=64MiB", node.address());
-    let server = Server::loading(LIMITS, Classifier::open(Some(address.clone()))).await?;
+    // The client does not wait for a node that is gone.
+    let request = LeaseBuilder::new(node.address().to_string()).resume_within(Duration::ZERO);
+    let lease = spawn_blocking(move || request.acquire()).await??;
+    let device = lease.device().clone();
+    let server = Server::loading(LIMITS, Classifier::load(device)).await?;
     server.until("/health", |response| response.contains("ready, device lease://")).await?;
     let response = server.post("/classify", &images(0..3)?).await?;
     assert!(response.ends_with("[0,1,2]"), "{response}");
