@@ -40,7 +40,10 @@ impl Batches {
     ///
     /// # Errors
     /// The error that lost the device. The future then ends at once.
-    pub fn run(self, classifier: Classifier) -> impl Future<Output = cuda_async::Result<()>> + Send {
+    pub fn run(
+        self,
+        classifier: Classifier,
+    ) -> impl Future<Output = cuda_async::Result<()>> + Send {
         self.readiness.set_ready(classifier.device.clone());
         let readiness = self.readiness.clone();
         async move {

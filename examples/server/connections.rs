@@ -49,7 +49,8 @@ impl Connections {
 
     /// Accepts connections until the future is dropped. At the limit, further clients wait in the listener's backlog.
     pub(crate) async fn accept(&mut self, listener: TcpListener) -> Infallible {
-        let places = Arc::new(Semaphore::new(self.limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
+        let places =
+            Arc::new(Semaphore::new(self.limits.connections.clamp(1, Semaphore::MAX_PERMITS)));
         loop {
             let place = places.clone().acquire_owned().await;
             while self.tasks.try_join_next().is_some() {}

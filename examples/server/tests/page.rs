@@ -107,7 +107,9 @@ fn is_bad(page: &mut Page<'_>) -> bool {
 
 /// Returns the number of meters that show a probability of more than 0.5, as a text.
 fn high_meters(page: &mut Page<'_>) -> String {
-    page.text("String([...document.querySelectorAll('meter')].filter((it) => it.value > 0.5).length)")
+    page.text(
+        "String([...document.querySelectorAll('meter')].filter((it) => it.value > 0.5).length)",
+    )
 }
 
 /// Writes a picture of the page, if the environment asks for it.

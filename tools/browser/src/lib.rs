@@ -184,7 +184,8 @@ impl Page<'_> {
             _ => panic!("no code of the key {key} is known"),
         };
         for kind in ["keyDown", "keyUp"] {
-            let mut params = json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            let mut params =
+                json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
             if key == "Enter" && kind == "keyDown" {
                 // Without a text the key does not click the focused button.
                 params["text"] = "\r".into();
