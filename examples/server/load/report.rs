@@ -87,7 +87,7 @@ impl Display for Report {
         writeln!(f, "| batches | {batches} |")?;
         writeln!(f, "| requests in a batch, mean | {mean:.1} |")?;
         let cancelled = count("digits_requests_total{outcome=\"cancelled\"}");
-        writeln!(f, "| requests that ended as cancelled | {cancelled} |")?;
+        writeln!(f, "| requests that were cancelled after their handler began | {cancelled} |")?;
         let dropped = count("digits_dropped_total");
         writeln!(f, "| requests dropped from a batch before the device | {dropped} |")
     }

@@ -1,6 +1,6 @@
 //! The server under load, and its memory.
 
-use std::{error::Error, net::SocketAddr};
+use std::{error::Error, net::SocketAddr, time::Duration};
 
 use server_example::{Classifier, Limits, serve};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
@@ -9,6 +9,10 @@ use crate::client::Connection;
 
 /// The connections of the server that the load does not use: the metrics, the client that never reads, cancelled ones.
 const FURTHER_CONNECTIONS: u32 = 448;
+
+/// The time after which the server in this process disconnects the client that never reads. A run takes a few seconds,
+/// and the client should come back several times.
+const WRITE: Duration = Duration::from_secs(1);
 
 /// A server, in this process or another one.
 pub(crate) struct Target {
@@ -40,7 +44,7 @@ impl Target {
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
         let connections = (connections + FURTHER_CONNECTIONS) as usize;
-        let limits = Limits { connections, ..Limits::default() };
+        let limits = Limits { connections, write: WRITE, ..Limits::default() };
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { stopped.await.unwrap_or_default() };
         let server = serve(listener, limits, async { Ok(classifier) }, shutdown);

@@ -5,9 +5,10 @@ use std::{io, net::SocketAddr};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
+    time::timeout,
 };
 
-use crate::Result;
+use crate::{Result, server::LONG};
 
 /// Returns the text of a request. `line` has the method and the path.
 pub fn text(line: &str, headers: &str, body: &str) -> String {
@@ -34,7 +35,7 @@ pub async fn until_closed(server: SocketAddr, sent: &str) -> io::Result<String> 
 /// rest of a request that it refuses.
 async fn rest(mut connection: TcpStream) -> io::Result<String> {
     let mut response = Vec::new();
-    match connection.read_to_end(&mut response).await {
+    match timeout(LONG, connection.read_to_end(&mut response)).await? {
         Err(error) if response.is_empty() => return Err(error),
         _ => {}
     }
@@ -50,7 +51,7 @@ impl Connection {
     }
 
     pub async fn send(&mut self, text: &str) -> io::Result<()> {
-        self.0.write_all(text.as_bytes()).await
+        timeout(LONG, self.0.write_all(text.as_bytes())).await?
     }
 
     /// Whether the server has sent bytes that are not read yet.
@@ -75,7 +76,7 @@ impl Connection {
                 }
             }
             let mut part = [0; 4096];
-            match self.0.read(&mut part).await {
+            match timeout(LONG, self.0.read(&mut part)).await? {
                 Ok(0) if read.is_empty() => return Ok(None),
                 Err(_) if read.is_empty() => return Ok(None),
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -1,14 +1,17 @@
 //! Requests that are not answered: malformed, refused, late and cancelled ones.
 
-use std::{pin::pin, time::Duration};
+use std::{convert::Infallible, pin::pin, sync::Arc, time::Duration};
 
-use axum::http::StatusCode;
-use futures::{poll, try_join};
+use axum::{
+    body::{Body, Bytes},
+    http::{Request, StatusCode},
+};
+use futures::{StreamExt, poll, stream, try_join};
 use server_example::{Limits, MOST_BODY, routes};
 
 use crate::{
     Result, client,
-    server::{LIMITS, Server, classifier, get, images, metric, post},
+    server::{LIMITS, Server, classifier, get, images, metric, post, send, until_metric},
 };
 
 const FORM: &str = "send a JSON array of images, each an array of 64 numbers from 0 to 16";
@@ -73,10 +76,7 @@ async fn server_without_model_is_not_ready() -> Result {
 
 /// Waits until this number of requests is in the queue.
 async fn queue_has(router: &axum::Router, requests: f64) -> Result {
-    while metric(router, "digits_queue_length").await? != requests {
-        tokio::task::yield_now().await;
-    }
-    Ok(())
+    until_metric(router, "digits_queue_length", requests).await
 }
 
 /// No batch runs until the queue has refused a request.
@@ -100,6 +100,33 @@ async fn full_queue_refuses_requests() -> Result {
     queue_has(&router, 0.0).await
 }
 
+/// A part of a body that keeps memory alive, as a buffer of hyper does, and counts the parts alive.
+struct Part {
+    _alive: Arc<()>,
+}
+
+impl AsRef<[u8]> for Part {
+    fn as_ref(&self) -> &[u8] {
+        b" "
+    }
+}
+
+#[tokio::test]
+async fn incomplete_body_keeps_no_buffers_alive() -> Result {
+    let (router, batches) = routes(LIMITS);
+    let _batches = batches.run(classifier().await?);
+    let alive = Arc::new(());
+    let part = alive.clone();
+    let parts = (0..1000).map(move |_| Ok::<_, Infallible>(Bytes::from_owner(Part { _alive: part.clone() })));
+    let body = Body::from_stream(stream::iter(parts).chain(stream::pending()));
+    let request = Request::post("/classify").body(body)?;
+    let mut request = pin!(send(&router, request));
+    assert!(poll!(request.as_mut()).is_pending());
+    // That of this test. The stream has dropped its own with its last part.
+    assert_eq!(Arc::strong_count(&alive), 1);
+    Ok(())
+}
+
 /// The batches start when the deadline of the request has passed, and skip it.
 #[tokio::test]
 async fn late_answer_is_a_timeout() -> Result {
@@ -112,9 +139,7 @@ async fn late_answer_is_a_timeout() -> Result {
     assert_eq!(metric(&router, &outcome("timed_out")).await?, 1.0);
     let (metrics, batches) = (router.clone(), tokio::spawn(batches));
     drop(router);
-    while metric(&metrics, "digits_dropped_total").await? != 1.0 {
-        tokio::task::yield_now().await;
-    }
+    until_metric(&metrics, "digits_dropped_total", 1.0).await?;
     assert_eq!(metric(&metrics, "digits_batch_requests_count").await?, 0.0);
     drop(metrics);
     Ok(batches.await??)

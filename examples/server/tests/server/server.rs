@@ -63,6 +63,17 @@ pub async fn metric(router: &Router, name: &str) -> Result<f64> {
     client::value(&text, name)
 }
 
+/// Waits until a metric has a value.
+pub async fn until_metric(router: &Router, name: &str, expected: f64) -> Result {
+    let waited = timeout(LONG, async {
+        while metric(router, name).await? != expected {
+            tokio::task::yield_now().await;
+        }
+        Ok(())
+    });
+    waited.await?
+}
+
 /// A server on a port of this machine.
 pub struct Server {
     pub address: SocketAddr,
