@@ -117,7 +117,8 @@ async fn incomplete_body_keeps_no_buffers_alive() -> Result {
     let _batches = batches.run(classifier().await?);
     let alive = Arc::new(());
     let part = alive.clone();
-    let parts = (0..1000).map(move |_| Ok::<_, Infallible>(Bytes::from_owner(Part { _alive: part.clone() })));
+    let parts = (0..1000)
+        .map(move |_| Ok::<_, Infallible>(Bytes::from_owner(Part { _alive: part.clone() })));
     let body = Body::from_stream(stream::iter(parts).chain(stream::pending()));
     let request = Request::post("/classify").body(body)?;
     let mut request = pin!(send(&router, request));
