@@ -20,41 +20,73 @@ const CANVAS: &str = "#canvas";
 /// A digit as strokes.
 type Strokes = Vec<Vec<(f64, f64)>>;
 
-/// Returns points on a straight line.
-fn line(from: (f64, f64), to: (f64, f64)) -> Vec<(f64, f64)> {
-    let at = |n: u32| {
-        let part = f64::from(n) / 10.0;
-        (from.0 + part * (to.0 - from.0), from.1 + part * (to.1 - from.1))
+/// Returns points on straight lines from corner to corner.
+fn lines(corners: &[(f64, f64)]) -> Vec<(f64, f64)> {
+    let line = |ends: &[(f64, f64)]| {
+        let ((x, y), (to_x, to_y)) = (ends[0], ends[1]);
+        (0..=10).map(f64::from).map(move |n| (x + n * (to_x - x) / 10.0, y + n * (to_y - y) / 10.0))
     };
-    (0..=10).map(at).collect()
+    corners.windows(2).flat_map(line).collect()
 }
 
-/// Returns points on an ellipse.
-fn ellipse(middle: (f64, f64), width: f64, height: f64) -> Vec<(f64, f64)> {
+/// Returns points on a part of an ellipse. Angles are parts of a turn from the top, clockwise.
+fn arc(middle: (f64, f64), width: f64, height: f64, from: f64, to: f64) -> Vec<(f64, f64)> {
     let at = |n: u32| {
-        let angle = TAU * f64::from(n) / 40.0;
+        let angle = TAU * (from + (to - from) * f64::from(n) / 30.0);
         (middle.0 + width / 2.0 * angle.sin(), middle.1 - height / 2.0 * angle.cos())
     };
-    (0..=40).map(at).collect()
+    (0..=30).map(at).collect()
 }
 
-fn zero() -> Strokes {
-    vec![ellipse((0.4, 0.55), 0.4, 0.6)]
+/// Returns points on a line that crosses itself in the middle, as an 8 of one stroke.
+fn crossed_loop() -> Vec<(f64, f64)> {
+    let at = |angle: f64| (0.5 + 0.16 * (2.0 * angle).sin(), 0.5 - 0.35 * angle.cos());
+    (0..=60).map(|n| at(TAU * f64::from(n) / 60.0)).collect()
 }
 
-fn one() -> Strokes {
-    vec![line((0.5, 0.15), (0.5, 0.85))]
+/// Returns the digits from 0 to 9.
+fn digits() -> [Strokes; 10] {
+    let two = [
+        arc((0.5, 0.33), 0.36, 0.36, -0.25, 0.3),
+        lines(&[(0.65, 0.42), (0.3, 0.85), (0.72, 0.85)]),
+    ];
+    let three =
+        [arc((0.47, 0.33), 0.34, 0.34, -0.2, 0.48), arc((0.47, 0.67), 0.4, 0.36, 0.02, 0.7)];
+    let five = [
+        lines(&[(0.68, 0.15), (0.38, 0.15), (0.36, 0.45)]),
+        arc((0.48, 0.63), 0.42, 0.42, -0.12, 0.7),
+    ];
+    let six = [
+        lines(&[(0.6, 0.15), (0.42, 0.38), (0.34, 0.65)]),
+        arc((0.5, 0.67), 0.32, 0.36, -0.25, 0.75),
+    ];
+    let nine = [
+        arc((0.5, 0.33), 0.34, 0.36, 0.25, 1.25),
+        lines(&[(0.67, 0.33), (0.64, 0.6), (0.55, 0.85)]),
+    ];
+    [
+        vec![arc((0.4, 0.55), 0.4, 0.6, 0.0, 1.0)],
+        vec![lines(&[(0.5, 0.15), (0.5, 0.85)])],
+        vec![two.concat()],
+        vec![three.concat()],
+        vec![
+            lines(&[(0.45, 0.15), (0.3, 0.55), (0.72, 0.55)]),
+            lines(&[(0.6, 0.35), (0.58, 0.88)]),
+        ],
+        vec![five.concat()],
+        vec![six.concat()],
+        vec![lines(&[(0.3, 0.2), (0.7, 0.2), (0.42, 0.85)]), lines(&[(0.4, 0.5), (0.7, 0.5)])],
+        vec![crossed_loop()],
+        vec![nine.concat()],
+    ]
 }
 
-/// A small one in a corner: the page centres and scales it.
-fn small_one() -> Strokes {
-    vec![line((0.85, 0.7), (0.84, 0.9))]
+fn zero() -> Vec<(f64, f64)> {
+    digits()[0].concat()
 }
 
-fn seven() -> Strokes {
-    let mut top = line((0.3, 0.2), (0.7, 0.2));
-    top.extend(line((0.7, 0.2), (0.42, 0.85)));
-    vec![top, line((0.4, 0.5), (0.7, 0.5))]
+fn one() -> Vec<(f64, f64)> {
+    digits()[1].concat()
 }
 
 /// A server on the CPU device.
@@ -127,7 +159,9 @@ fn page_reads_digits_and_tells_when_the_server_is_gone() -> Result {
     let mut browser = Browser::start();
     let mut page = browser.open(&server.url());
     shows(&mut page, "Nothing is drawn.");
-    for (name, strokes) in [("0", zero()), ("1", one()), ("1", small_one()), ("7", seven())] {
+    // A small one in a corner: the page centres and scales it.
+    let small = vec![lines(&[(0.85, 0.7), (0.85, 0.9)])];
+    for (name, strokes) in (0..).zip(digits()).chain([(1, small)]) {
         for stroke in &strokes {
             page.drag(CANVAS, stroke);
         }
@@ -138,11 +172,11 @@ fn page_reads_digits_and_tells_when_the_server_is_gone() -> Result {
         shows(&mut page, "Nothing is drawn.");
         assert_eq!(high_meters(&mut page), "0");
     }
-    page.touch(CANVAS, &one()[0]);
+    page.touch(CANVAS, &one());
     shows(&mut page, "This is a 1");
     page.press("Escape");
     shows(&mut page, "Nothing is drawn.");
-    page.drag(CANVAS, &zero()[0]);
+    page.drag(CANVAS, &zero());
     shows(&mut page, "This is a 0");
     // The first element in the order of the keyboard is the button that clears the drawing.
     page.press("Tab");
@@ -151,7 +185,7 @@ fn page_reads_digits_and_tells_when_the_server_is_gone() -> Result {
     shows(&mut page, "Nothing is drawn.");
 
     server.stop()?;
-    page.drag(CANVAS, &one()[0]);
+    page.drag(CANVAS, &one());
     shows(&mut page, "The server cannot be reached. Check that it runs, and try again.");
     assert!(is_bad(&mut page));
     page.set_dark();
@@ -168,7 +202,7 @@ fn page_tries_again_when_the_server_is_ready() -> Result {
     let server = Server::start(Limits::default(), load)?;
     let mut browser = Browser::start();
     let mut page = browser.open(&server.url());
-    page.drag(CANVAS, &one()[0]);
+    page.drag(CANVAS, &one());
     shows(&mut page, "The server is busy or not ready. Try again in a moment.");
     assert!(is_bad(&mut page));
     assert!(loaded.send(server.runtime.block_on(cpu())?).is_ok());
@@ -193,7 +227,7 @@ fn page_tells_when_the_answer_is_late() -> Result {
     page.wait_until(
         "fetch('/health').then((it) => { window.ready = it.ok; }), window.ready === true",
     );
-    page.drag(CANVAS, &one()[0]);
+    page.drag(CANVAS, &one());
     shows(&mut page, "The server did not answer in time. Try again.");
     assert!(is_bad(&mut page));
     Ok(())
