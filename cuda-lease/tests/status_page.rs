@@ -2,10 +2,9 @@
 //! leaves them out. With `STATUS_PAGE_PICTURES=DIR` they write pictures of the page there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-mod browser;
-
 use std::{net::TcpListener, path::PathBuf};
 
+use browser::{Browser, Page};
 use cuda_cpu::CpuProvider;
 use cuda_lease::{
     LeaseBuilder,
@@ -15,8 +14,6 @@ use cuda_lease::{
         supervisor::{DeviceOptions, Node, NodeOptions},
     },
 };
-
-use browser::{Browser, Page};
 
 /// Writes a picture of the page, if the environment asks for it.
 fn picture(page: &mut Page<'_>, name: &str) {

@@ -1,4 +1,6 @@
-//! A headless Chromium, controlled over the DevTools protocol on two pipes.
+//! A headless Chromium for tests of web pages, controlled over the DevTools protocol on two pipes. The tests
+//! `status_page` of `cuda-lease` and `page` of `examples/server` use it. Every failure is a panic, as in a test.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{
     io::{BufRead, BufReader, PipeReader, PipeWriter, Write, pipe},
@@ -25,6 +27,7 @@ pub struct Browser {
 }
 
 impl Browser {
+    /// Starts the program of the environment variable `CHROMIUM`, by default `chromium`.
     pub fn start() -> Self {
         let profile = tempfile::tempdir().unwrap();
         let ((to_browser, requests), (replies, from_browser)) = (pipe().unwrap(), pipe().unwrap());
@@ -127,6 +130,67 @@ impl Page<'_> {
                 self.evaluate("document.body.innerText"),
             );
             std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Clicks the middle of an element, which `selector` names.
+    pub fn click(&mut self, selector: &str) {
+        self.drag(selector, &[(0.5, 0.5)]);
+    }
+
+    /// Moves the mouse with a pressed button over points of an element. A point is a part of the element's width and of
+    /// its height: (0, 0) is the top left corner, (1, 1) the bottom right one.
+    pub fn drag(&mut self, selector: &str, points: &[(f64, f64)]) {
+        let points = self.positions(selector, points);
+        let mut event = |kind: &str, (x, y): (f64, f64)| {
+            let params = json!({ "type": kind, "x": x, "y": y, "button": "left", "buttons": 1, "clickCount": 1 });
+            self.call("Input.dispatchMouseEvent", params);
+        };
+        event("mousePressed", points[0]);
+        points.iter().for_each(|point| event("mouseMoved", *point));
+        event("mouseReleased", points[points.len() - 1]);
+    }
+
+    /// Does the same as [`drag`](Page::drag) with a finger.
+    pub fn touch(&mut self, selector: &str, points: &[(f64, f64)]) {
+        let points = self.positions(selector, points);
+        let mut event = |kind: &str, points: &[(f64, f64)]| {
+            let points: Vec<_> = points.iter().map(|(x, y)| json!({ "x": x, "y": y })).collect();
+            self.call("Input.dispatchTouchEvent", json!({ "type": kind, "touchPoints": points }));
+        };
+        event("touchStart", &points[..1]);
+        points.iter().for_each(|point| event("touchMove", &[*point]));
+        event("touchEnd", &[]);
+    }
+
+    /// Returns the positions of points of an element in the window.
+    fn positions(&mut self, selector: &str, points: &[(f64, f64)]) -> Vec<(f64, f64)> {
+        let sides = format!(
+            "(() => {{ const box = document.querySelector('{selector}').getBoundingClientRect(); \
+             return [box.left, box.top, box.width, box.height]; }})()"
+        );
+        let sides = self.evaluate(&sides);
+        let side = |index: usize| sides[index].as_f64().unwrap_or_else(|| panic!("no {selector}"));
+        let [left, top, width, height] = [0, 1, 2, 3].map(side);
+        points.iter().map(|(x, y)| (left + x * width, top + y * height)).collect()
+    }
+
+    /// Presses and releases a key, as `Escape`, `Tab` or `Enter`.
+    pub fn press(&mut self, key: &str) {
+        let code = match key {
+            "Tab" => 9,
+            "Enter" => 13,
+            "Escape" => 27,
+            _ => panic!("no code of the key {key} is known"),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let mut params =
+                json!({ "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code });
+            if key == "Enter" && kind == "keyDown" {
+                // Without a text the key does not click the focused button.
+                params["text"] = "\r".into();
+            }
+            self.call("Input.dispatchKeyEvent", params);
         }
     }
 
