@@ -9,9 +9,12 @@ use syn::{Error, ext::IdentExt};
 
 use crate::{
     argument::Argument,
-    declaration::{Declaration, Kernel, Safety, conditions},
+    attributes::conditions,
+    declaration::{Declaration, Kernel, Safety},
+    entries::Instance,
     fit::{Written, mismatch},
     problem::Problem,
+    quantity::is_integer,
 };
 
 /// The maximum number of kernels that a message lists.
@@ -23,9 +26,16 @@ const RESERVED: [&str; 7] =
 
 /// The result of the checks.
 pub(crate) struct Checked<'a> {
-    /// The kernels with usable names, each with its signature in the PTX if one was found.
-    pub(crate) kernels: Vec<(&'a Kernel, Option<&'a Signature>)>,
+    /// The kernels with usable names.
+    pub(crate) kernels: Vec<Found<'a>>,
     pub(crate) problems: Vec<Problem<'a>>,
+}
+
+/// A kernel, and the signatures of its entries in the PTX if they were found.
+pub(crate) struct Found<'a> {
+    pub(crate) kernel: &'a Kernel,
+    /// One for each instance, in order.
+    pub(crate) signatures: Vec<Option<&'a Signature>>,
 }
 
 /// Compares `declaration` with the kernels of its PTX. Without `signatures`, makes only the checks that need no PTX.
@@ -38,20 +48,25 @@ pub(crate) fn check<'a>(
     for kernel in &declaration.kernels {
         let mut report = |error| checked.problems.push(Problem::of(kernel, error));
         missing_unsafe(declaration, kernel).into_iter().for_each(&mut report);
-        let signature = match signatures.map(|list| counterpart(declaration, kernel, list)) {
-            Some(Ok(signature)) => {
-                mismatches(kernel, signature).into_iter().for_each(&mut report);
-                Some(signature)
-            }
-            Some(Err(error)) => {
-                report(error);
-                None
-            }
-            None => None,
-        };
+        expressions(kernel).into_iter().for_each(&mut report);
+        let mut found = Vec::new();
+        for instance in kernel.instances() {
+            let signature = signatures.map(|list| counterpart(declaration, &instance, list));
+            found.push(match signature.transpose() {
+                Ok(signature) => {
+                    let mismatches = signature.map(|signature| mismatches(&instance, signature));
+                    mismatches.into_iter().flatten().for_each(&mut report);
+                    signature
+                }
+                Err(error) => {
+                    report(error);
+                    None
+                }
+            });
+        }
         match misnamed(kernel, &mut names) {
             Some(error) => report(error),
-            None => checked.kernels.push((kernel, signature)),
+            None => checked.kernels.push(Found { kernel, signatures: found }),
         }
     }
     checked
@@ -82,36 +97,54 @@ fn missing_unsafe(declaration: &Declaration, kernel: &Kernel) -> Option<Error> {
             safe,
             format!(
                 "`safe fn` requires `unsafe struct {name};`: its author promises that every launch is sound, \
-                 with any configuration and any arguments"
+                 with any configuration and any arguments that the launcher accepts"
             ),
         )
     })
 }
 
-/// Finds the signature of `kernel` in the PTX.
+/// Returns the errors of derived values, conditions and the launch shape.
+fn expressions(kernel: &Kernel) -> Vec<Error> {
+    let all = &kernel.arguments;
+    let mut errors = Vec::new();
+    let mut known: Vec<_> = all.iter().filter(|argument| argument.derived.is_none()).collect();
+    for argument in all {
+        let Some(derived) = &argument.derived else { continue };
+        if !is_integer(&argument.passed) {
+            let why = format!(
+                "a derived value is an integer; change the type of `{}` or remove `= {derived}`",
+                argument.name,
+            );
+            errors.push(Error::new_spanned(&argument.ty, why));
+        }
+        errors.extend(derived.check(&known, all));
+        known.push(argument);
+    }
+    errors.extend(kernel.conditions.iter().flat_map(|condition| condition.check(all)));
+    errors.extend(kernel.geometry.check(all));
+    errors
+}
+
+/// Finds the signature of an instance in the PTX.
 ///
 /// # Errors
 /// If the PTX has no such kernel, or the numbers of parameters differ.
 fn counterpart<'a>(
     declaration: &Declaration,
-    kernel: &Kernel,
+    instance: &Instance,
     signatures: &'a [Signature],
 ) -> Result<&'a Signature, Error> {
-    let entry = kernel.entry_name();
-    let place = match &kernel.entry {
-        Some(entry) => entry.to_token_stream(),
-        None => kernel.name.to_token_stream(),
-    };
-    let found = signatures.iter().find(|signature| signature.name == entry);
+    let Instance { entry, place, arguments, .. } = instance;
+    let found = signatures.iter().find(|signature| signature.name == *entry);
     let signature = found.ok_or_else(|| {
         let (file, list) = (declaration.ptx.value(), listed(signatures));
         let why = format!(
             "`{file}` has no kernel `{entry}`; it has {list}. If the kernel has another name in the PTX, \
              write `#[entry = \"name\"]`"
         );
-        Error::new_spanned(&place, why)
+        Error::new_spanned(place, why)
     })?;
-    let (want, have) = (signature.params.len(), kernel.arguments.len());
+    let (want, have) = (signature.params.len(), arguments.len());
     if want == have {
         return Ok(signature);
     }
@@ -121,8 +154,8 @@ fn counterpart<'a>(
     let why = format!(
         "kernel `{entry}` has {want} parameter{plural} in the PTX{types}, the declaration has {have}"
     );
-    let surplus = kernel.arguments.get(want).map(ToTokens::to_token_stream);
-    Err(Error::new_spanned(surplus.unwrap_or(place), why))
+    let surplus = arguments.get(want).map(ToTokens::to_token_stream);
+    Err(Error::new_spanned(surplus.unwrap_or_else(|| place.clone()), why))
 }
 
 /// Lists the names of the kernels for a message, at most `MAX_LISTED`.
@@ -139,17 +172,18 @@ fn listed(signatures: &[Signature]) -> String {
 }
 
 /// Returns an error for each argument that does not match the parameter at its index.
-fn mismatches(kernel: &Kernel, signature: &Signature) -> Vec<Error> {
-    let pairs = kernel.arguments.iter().zip(&signature.params).enumerate();
+fn mismatches(instance: &Instance, signature: &Signature) -> Vec<Error> {
+    let pairs = instance.arguments.iter().zip(&signature.params).enumerate();
     pairs
         .filter_map(|(index, (argument, param))| {
             let why = mismatch(&argument.passed, param)?;
             let message = format!(
-                "parameter {index} of kernel `{}` is `{}` in the PTX ({} bytes), but `{}` {why}",
+                "parameter {index} of kernel `{}` is `{}` in the PTX ({} bytes), but `{}`{} {why}",
                 signature.name,
                 Written(param),
                 param.size,
                 shown(argument),
+                instance.of_type,
             );
             Some(Error::new_spanned(argument, message))
         })

@@ -7,15 +7,20 @@
 #![deny(missing_docs)]
 
 mod argument;
+mod attributes;
 mod check;
 mod declaration;
 mod docs;
+mod entries;
 mod expand;
 mod fit;
+mod geometry;
 mod launcher;
 mod names;
 mod problem;
 mod ptx_file;
+mod quantity;
+mod type_trait;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Error};
 
-use crate::declaration::{Kernel, conditions};
+use crate::{attributes::conditions, declaration::Kernel};
 
 /// An error and the attributes of its kernel. If a `#[cfg]` removes the kernel, the error is removed too.
 pub(crate) struct Problem<'a> {

@@ -17,7 +17,7 @@ use crate::{
 /// [`zip!`](crate::zip)), and `Result`s of operations implement it, so closures can use `?`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device operation",
-    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
+    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as argument of `launch` runs first: `zip!(..).then(..)`"
 )]
 pub trait IntoDeviceOp {
     /// The output of the operation.

@@ -4,6 +4,10 @@
 mod forms;
 #[cfg(feature = "cpu")]
 mod run;
+#[cfg(feature = "cpu")]
+mod checked;
+#[cfg(feature = "cpu")]
+mod lazy;
 
 use std::{fs, path::Path};
 
