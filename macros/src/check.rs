@@ -36,6 +36,9 @@ pub(crate) struct Found<'a> {
     pub(crate) kernel: &'a Kernel,
     /// One for each instance, in order.
     pub(crate) signatures: Vec<Option<&'a Signature>>,
+    /// Whether derived values, conditions and the launch shape are valid. If not, no code is generated from them, so that a
+    /// mistake causes one error.
+    pub(crate) valid: bool,
 }
 
 /// Compares `declaration` with the kernels of its PTX. Without `signatures`, makes only the checks that need no PTX.
@@ -48,7 +51,9 @@ pub(crate) fn check<'a>(
     for kernel in &declaration.kernels {
         let mut report = |error| checked.problems.push(Problem::of(kernel, error));
         missing_unsafe(declaration, kernel).into_iter().for_each(&mut report);
-        expressions(kernel).into_iter().for_each(&mut report);
+        let misused = expressions(kernel);
+        let valid = misused.is_empty();
+        misused.into_iter().for_each(&mut report);
         let mut found = Vec::new();
         for instance in kernel.instances() {
             let signature = signatures.map(|list| counterpart(declaration, &instance, list));
@@ -66,7 +71,7 @@ pub(crate) fn check<'a>(
         }
         match misnamed(kernel, &mut names) {
             Some(error) => report(error),
-            None => checked.kernels.push(Found { kernel, signatures: found }),
+            None => checked.kernels.push(Found { kernel, signatures: found, valid }),
         }
     }
     checked

@@ -108,23 +108,15 @@ fn body(
     let ready: Vec<_> = buffers.iter().map(|buffer| quote!(#buffer)).collect();
     let ready = tree(&ready);
     let passed = nested(parts.iter().map(Part::passed).collect());
-    let shown = name.unraw().to_string();
-    let kernel_checks = quote!(::cuda_async::kernel::checks::Kernel(#shown));
     let launch = |launcher: TokenStream, config: TokenStream| {
         let call = quote!(::cuda_async::kernel::#launcher(#function, #config, #passed));
         unsafe_block(&call, &kernel.safety, declaration.unsafe_token)
     };
     let launch = if kernel.has_checks() {
-        let derived = parts.iter().filter_map(|part| part.derivation(&kernel_checks));
-        let conditions = kernel.conditions.iter().map(|condition| condition.tokens(&kernel_checks));
-        let geometry = kernel.geometry.tokens(&kernel_checks);
-        let geometry =
-            geometry.unwrap_or_else(|| quote!(::core::option::Option::Some(#config)));
+        let checks = checks(found, parts, config);
         let launch = launch(quote!(launch_unless_empty), quote!(#config));
         quote! {
-            #(#derived)*
-            #(#conditions)*
-            let #config = #geometry;
+            #checks
             ::core::result::Result::<_, ::cuda_async::Error>::Ok(#launch)
         }
     } else {
@@ -133,6 +125,29 @@ fn body(
     quote! {
         let #function = ::core::clone::Clone::clone(&self.#name #entry);
         ::cuda_async::DeviceOp::then(::cuda_async::kernel::ready_args(#lazy), move |#ready| { #launch })
+    }
+}
+
+/// Generates the statements that compute derived values, check the conditions and bind `config` to an
+/// `Option<LaunchConfig>`.
+fn checks(found: &Found<'_>, parts: &[Part<'_>], config: &Ident) -> TokenStream {
+    let name = found.kernel.name.unraw().to_string();
+    let kernel = quote!(::cuda_async::kernel::checks::Kernel(#name));
+    if !found.valid {
+        let placeholders = parts.iter().filter(|part| part.argument.derived.is_some()).map(|part| {
+            let Argument { name, ty, .. } = part.argument;
+            quote!(let #name = <#ty as ::core::default::Default>::default();)
+        });
+        return quote!(#(#placeholders)* let #config = ::core::option::Option::None;);
+    }
+    let derived = parts.iter().filter_map(|part| part.derivation(&kernel));
+    let conditions = found.kernel.conditions.iter().map(|condition| condition.tokens(&kernel));
+    let geometry = found.kernel.geometry.tokens(&kernel);
+    let geometry = geometry.unwrap_or_else(|| quote!(::core::option::Option::Some(#config)));
+    quote! {
+        #(#derived)*
+        #(#conditions)*
+        let #config = #geometry;
     }
 }
 

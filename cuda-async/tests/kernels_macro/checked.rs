@@ -27,11 +27,23 @@ cuda_async::kernels! {
 
 cuda_async::kernels! {
     #[ptx = "tests/kernels_macro/plane.ptx"]
-    unsafe struct Planes; // SAFETY: `plane` writes element y * width + x, for x below width and y below height.
+    // SAFETY: `plane` writes element y * width + x, for x below width and y below height; `mark` writes element 0.
+    unsafe struct Planes;
 
     #[plane(width, height)]
     safe fn plane(out: &mut [u32], width: u32, height: u32 = out.len() / width)
     where out.len() % width == 0;
+
+    #[elements(n)]
+    safe fn mark(out: &mut [u32], n: u32) where out.len() > 0;
+
+    #[entry = "mark"]
+    #[plane(n, 1)]
+    safe fn mark_plane(out: &mut [u32], n: u32) where out.len() > 0;
+
+    #[entry = "mark"]
+    #[config(grid = (1, n), block = 32)]
+    safe fn mark_blocks(out: &mut [u32], n: u32) where out.len() > 0;
 }
 
 fn stream() -> Result<(Device, Stream), Error> {
@@ -84,6 +96,17 @@ fn no_elements_launch_nothing_and_give_the_buffers_back() -> Result<(), Error> {
     let vectors = Vectors::for_device(&device)?;
     let (x, y) = vectors.saxpy(zeros(0), zeros(0), 1.0).sync_on(&stream)?;
     assert_eq!((x.len(), y.len()), (0, 0));
+    let planes = Planes::for_device(&device)?;
+    // Each thread of a launch writes the element, so an empty launch shows.
+    let marked = |n| {
+        zip!(planes.mark(zeros(1), n), planes.mark_plane(zeros(1), n), planes.mark_blocks(zeros(1), n))
+            .then(|(a, b, c)| zip!(to_host(a), to_host(b), to_host(c)))
+            .map(|(a, b, c)| [a, b, c].concat())
+    };
+    assert_eq!(marked(0).sync_on(&stream)?, [0, 0, 0]);
+    assert_eq!(marked(1).sync_on(&stream)?, [1, 1, 1]);
+    // The conditions hold for an empty launch too.
+    assert!(matches!(planes.mark(zeros(0), 0).sync_on(&stream), Err(Error::Arguments { .. })));
     Ok(())
 }
 
