@@ -85,7 +85,7 @@ impl ToTokens for Argument {
 }
 
 impl Passed {
-    fn of(ty: &Type) -> Result<Self> {
+    pub(crate) fn of(ty: &Type) -> Result<Self> {
         let wrong = |why| Err(Error::new_spanned(ty, why));
         match bare(ty) {
             Type::Reference(reference) => {

@@ -15,14 +15,15 @@ use crate::{
     fit::{Written, mismatch},
     problem::Problem,
     quantity::is_integer,
+    variable,
 };
 
 /// The maximum number of kernels that a message lists.
 const MAX_LISTED: usize = 12;
 
 /// Names of the generated struct's own items, which no kernel may have.
-const RESERVED: [&str; 7] =
-    ["load", "for_device", "loaded", "modules", "of_module", "clone", "PTX"];
+pub(crate) const RESERVED: [&str; 8] =
+    ["load", "for_device", "loaded", "modules", "of_module", "clone", "PTX", variable::FIELD];
 
 /// The result of the checks.
 pub(crate) struct Checked<'a> {
@@ -49,7 +50,7 @@ pub(crate) fn check<'a>(
     let mut checked = Checked { kernels: Vec::new(), problems: Vec::new() };
     let mut names = HashSet::new();
     for kernel in &declaration.kernels {
-        let mut report = |error| checked.problems.push(Problem::of(kernel, error));
+        let mut report = |error| checked.problems.push(Problem::of(&kernel.attrs, error));
         missing_unsafe(declaration, kernel).into_iter().for_each(&mut report);
         let misused = expressions(kernel);
         let valid = misused.is_empty();
@@ -142,7 +143,8 @@ fn counterpart<'a>(
     let Instance { entry, place, arguments, .. } = instance;
     let found = signatures.iter().find(|signature| signature.name == *entry);
     let signature = found.ok_or_else(|| {
-        let (file, list) = (declaration.ptx.value(), listed(signatures));
+        let names = signatures.iter().map(|signature| signature.name.as_str());
+        let (file, list) = (declaration.ptx.value(), listed_names(names));
         let why = format!(
             "`{file}` has no kernel `{entry}`; it has {list}. If the kernel has another name in the PTX, \
              write `#[entry = \"name\"]`"
@@ -163,14 +165,14 @@ fn counterpart<'a>(
     Err(Error::new_spanned(surplus.unwrap_or_else(|| place.clone()), why))
 }
 
-/// Lists the names of the kernels for a message, at most `MAX_LISTED`.
-fn listed(signatures: &[Signature]) -> String {
-    if signatures.is_empty() {
+/// Lists names for a message, at most `MAX_LISTED`.
+pub(crate) fn listed_names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
+    let count = all.len();
+    if count == 0 {
         return "none".to_owned();
     }
-    let names: Vec<_> =
-        signatures.iter().take(MAX_LISTED).map(|s| format!("`{}`", s.name)).collect();
-    match signatures.len() - names.len() {
+    let names: Vec<_> = all.take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
+    match count - names.len() {
         0 => names.join(", "),
         more => format!("{} and {more} more", names.join(", ")),
     }
@@ -296,8 +298,9 @@ mod tests {
     fn long_kernel_lists_are_truncated() {
         let body: String = (0..20).map(|i| format!(".entry k{i}() {{ ret; }}\n")).collect();
         let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{body}");
-        let list = listed(&cuda_ptx::signatures(&text).unwrap());
+        let signatures = cuda_ptx::signatures(&text).unwrap();
+        let list = listed_names(signatures.iter().map(|signature| signature.name.as_str()));
         assert!(list.ends_with("`k11` and 8 more"), "{list}");
-        assert_eq!(listed(&[]), "none");
+        assert_eq!(listed_names([].into_iter()), "none");
     }
 }

@@ -1,4 +1,4 @@
-//! The input of `kernels!`: a struct and its kernels.
+//! The input of `kernels!`: a struct, its kernels and its variables.
 
 use syn::{
     Attribute, Error, Expr, Ident, LitStr, Result, Token, Visibility, parenthesized,
@@ -12,13 +12,14 @@ use crate::{
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
     geometry::Geometry,
     quantity::Condition,
+    variable::Variable,
 };
 
 mod keyword {
     syn::custom_keyword!(safe);
 }
 
-/// The parsed input: `#[ptx = "..."] pub struct Name;` and the kernels after it.
+/// The parsed input: `#[ptx = "..."] pub struct Name;` and the kernels and variables after it.
 pub(crate) struct Declaration {
     /// All attributes except `ptx`.
     pub(crate) attrs: Vec<Attribute>,
@@ -29,6 +30,7 @@ pub(crate) struct Declaration {
     /// The path of the PTX file, as written.
     pub(crate) ptx: LitStr,
     pub(crate) kernels: Vec<Kernel>,
+    pub(crate) variables: Vec<Variable>,
 }
 
 /// A kernel declaration: `unsafe fn name(argument, ..) where condition, ..;`
@@ -80,20 +82,37 @@ impl Parse for Declaration {
         };
         let ptx = take(&mut attrs, "ptx")?.ok_or_else(missing)?;
         input.parse::<Token![;]>()?;
-        let mut kernels = Vec::new();
+        let (mut kernels, mut variables) = (Vec::new(), Vec::new());
         while !input.is_empty() {
-            kernels.push(input.parse()?);
+            let attrs = input.call(Attribute::parse_outer)?;
+            let vis = input.parse()?;
+            if input.peek(Token![static]) {
+                variables.push(Variable::parse(attrs, vis, input)?);
+            } else {
+                kernels.push(Kernel::after_visibility(attrs, vis, input)?);
+            }
         }
-        Ok(Self { attrs, vis, unsafe_token, name, ptx, kernels })
+        Ok(Self { attrs, vis, unsafe_token, name, ptx, kernels, variables })
     }
 }
 
 impl Parse for Kernel {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut attrs = input.call(Attribute::parse_outer)?;
+        let attrs = input.call(Attribute::parse_outer)?;
+        let vis = input.parse()?;
+        Self::after_visibility(attrs, vis, input)
+    }
+}
+
+impl Kernel {
+    /// Parses what follows the attributes and the visibility.
+    fn after_visibility(
+        mut attrs: Vec<Attribute>,
+        vis: Visibility,
+        input: ParseStream<'_>,
+    ) -> Result<Self> {
         let entry = EntryAttribute::take(&mut attrs)?;
         let geometry = Geometry::take(&mut attrs)?;
-        let vis = input.parse()?;
         let safety = input.parse()?;
         input.parse::<Token![fn]>()?;
         let name: Ident = input.parse()?;

@@ -12,6 +12,7 @@ use crate::{
     launcher::launcher,
     ptx_file::PtxFile,
     type_trait,
+    variable::{self, FoundVariable},
 };
 
 /// Generates the struct and its methods. It does so without a `file` or a signature too, so that a declaration with
@@ -20,17 +21,21 @@ pub(crate) fn expand(
     declaration: &Declaration,
     file: Option<&PtxFile>,
     kernels: &[Found<'_>],
+    variables: &[FoundVariable<'_>],
 ) -> TokenStream {
     let Declaration { attrs, vis, name, .. } = declaration;
     let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
     let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
     let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
     let fields = kernels.iter().map(|found| field(found.kernel));
+    let of_variables = (!variables.is_empty()).then(|| Ident::new(variable::FIELD, Span::call_site()));
+    let of_variables: Vec<_> = of_variables.into_iter().collect();
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());
     let modules = Ident::new("MODULES", Span::mixed_site());
     let initial = kernels.iter().map(|found| initial(found.kernel, &module));
     let launchers = kernels.iter().map(|found| launcher(declaration, found));
+    let getters = variables.iter().map(FoundVariable::method);
     let traits = kernels.iter().filter_map(|found| type_trait::declared(declaration, found));
     let conditions = conditions(attrs);
     quote! {
@@ -39,6 +44,7 @@ pub(crate) fn expand(
         #[derive(::core::clone::Clone, ::core::fmt::Debug)]
         #vis struct #name {
             #(#fields,)*
+            #(#[allow(dead_code)] #of_variables: ::cuda_async::Module,)*
         }
 
         #(#conditions)*
@@ -78,7 +84,10 @@ pub(crate) fn expand(
 
             #[allow(unused_variables)]
             fn of_module(#module: &::cuda_async::Module) -> ::cuda_async::Result<Self> {
-                ::core::result::Result::Ok(Self { #(#initial,)* })
+                ::core::result::Result::Ok(Self {
+                    #(#initial,)*
+                    #(#of_variables: ::core::clone::Clone::clone(#module),)*
+                })
             }
 
             fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
@@ -88,6 +97,8 @@ pub(crate) fn expand(
             }
 
             #(#launchers)*
+
+            #(#getters)*
         }
 
         #(#traits)*

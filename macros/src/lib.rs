@@ -1,7 +1,8 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
 //! Steps of [`kernels!`]: `declaration` parses the input, `ptx_file` reads the PTX, and `check` compares the two by the
-//! rules of `fit`. Then `expand` and `launcher` generate the struct and its methods. Problems are collected and the struct
+//! rules of `fit`, as `variable` does for variables. Then `expand`, `launcher` and `type_trait` generate the struct, its
+//! methods and the traits of generic kernels. `quantity` and `geometry` are the expressions that a launcher computes. Problems are collected and the struct
 //! is generated anyway, so that one mistake does not cause further errors in the code that uses it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -21,6 +22,7 @@ mod problem;
 mod ptx_file;
 mod quantity;
 mod type_trait;
+mod variable;
 
 use proc_macro::TokenStream;
 use syn::parse_macro_input;
@@ -37,10 +39,12 @@ pub fn kernels(input: TokenStream) -> TokenStream {
         Ok(file) => (Some(file), Vec::new()),
         Err(error) => (None, vec![Problem::of_all(error)]),
     };
-    let signatures = file.as_ref().map(|file| file.signatures.as_slice());
-    let checked = check::check(&declaration, signatures);
+    let module = file.as_ref().map(|file| &file.module);
+    let checked = check::check(&declaration, module.map(|module| module.entries.as_slice()));
     problems.extend(checked.problems);
-    let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels);
+    let variables = module.map(|module| module.variables.as_slice());
+    let variables = variable::check(&declaration, variables, &mut problems);
+    let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels, &variables);
     expansion.extend(problems.iter().map(|problem| problem.compile_error(&declaration.attrs)));
     expansion.into()
 }

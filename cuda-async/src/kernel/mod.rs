@@ -7,6 +7,7 @@ mod argument;
 mod buffer_form;
 mod cache;
 pub mod checks;
+mod cuda_launch;
 #[cfg(feature = "macros")]
 mod declare;
 mod given_back;
@@ -21,6 +22,7 @@ pub use buffer_form::KernelBuffer;
 pub use cache::{LoadCached, ModuleCache};
 #[doc(no_inline)]
 pub use cuda_core::{Function, LaunchConfig, Module};
+pub use cuda_launch::{launch_named, launch_on, named};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;
@@ -28,4 +30,4 @@ pub use in_sequence::{Arg, InSequence, LazyArgs, ready_args};
 pub use launch::{LaunchOp, launch};
 pub use load::{LoadPtx, load_ptx};
 pub use prepared::{Prepared, launch_given, launch_unless_empty};
-pub use typed_args::{Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads};
+pub use typed_args::{Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, writes};

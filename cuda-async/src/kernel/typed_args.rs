@@ -6,7 +6,7 @@ use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, Sl
 
 use crate::{
     kernel::{
-        argument::{KernelArg, KernelArgs, given_back},
+        argument::{KernelArg, KernelArgs, Returned, given_back},
         buffer_form::{KernelBuffer, buffer_forms},
         given_back::BufferTuple,
     },
@@ -95,6 +95,11 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<B> {
         rest.prepend(self.buffer)
     }
+}
+
+/// Wraps a buffer that the kernel reads and writes.
+pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
+    Returned(buffer)
 }
 
 /// A value for a kernel parameter with an alignment of `ALIGN` bytes. The alignment of `T` may differ.

@@ -8,6 +8,10 @@ mod run;
 mod checked;
 #[cfg(feature = "cpu")]
 mod lazy;
+#[cfg(feature = "cpu")]
+mod named_parts;
+#[cfg(feature = "cpu")]
+mod variables;
 
 use std::{fs, path::Path};
 
