@@ -236,15 +236,15 @@ impl Part<'_> {
             Passed::Bool => (quote!(::core::primitive::u8::from(#name)), quote!(_)),
             Passed::Number(_) | Passed::Other => (quote!(#name), quote!(#ty)),
         };
-        // The span of the type, so that "the trait `Pod` is not implemented" points at it.
+        // The span of the type, so that "cannot be passed by value" points at it.
         if let Some(selected) = &self.selected {
             let index = self.index;
             return quote_spanned! {ty.span()=>
-                ::cuda_async::kernel::AlignedAt::<#of>::new(#value, #selected::ALIGNS[#index])
+                ::cuda_async::kernel::aligned_at::<#of>(#value, #selected::ALIGNS[#index])
             };
         }
         let align = self.param.map_or(1, |param| param.align) as usize;
-        quote_spanned!(ty.span()=> ::cuda_async::kernel::Aligned::<#align, #of>(#value))
+        quote_spanned!(ty.span()=> ::cuda_async::kernel::aligned::<#align, #of>(#value))
     }
 }
 

@@ -18,6 +18,7 @@ mod fit;
 mod geometry;
 mod launcher;
 mod names;
+mod param_derive;
 mod problem;
 mod ptx_file;
 mod quantity;
@@ -25,7 +26,7 @@ mod type_trait;
 mod variable;
 
 use proc_macro::TokenStream;
-use syn::parse_macro_input;
+use syn::{DeriveInput, parse_macro_input};
 
 use crate::{declaration::Declaration, problem::Problem, ptx_file::PtxFile};
 
@@ -47,4 +48,13 @@ pub fn kernels(input: TokenStream) -> TokenStream {
     let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels, &variables);
     expansion.extend(problems.iter().map(|problem| problem.compile_error(&declaration.attrs)));
     expansion.into()
+}
+
+/// Derives `KernelParam` for a `#[repr(C)]` struct.
+///
+/// The documentation is at `cuda_async::kernel::KernelParam`.
+#[proc_macro_derive(KernelParam)]
+pub fn kernel_param(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    param_derive::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }

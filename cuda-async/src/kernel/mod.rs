@@ -14,6 +14,7 @@ mod given_back;
 mod in_sequence;
 mod launch;
 mod load;
+mod param;
 mod prepared;
 mod typed_args;
 
@@ -29,5 +30,8 @@ pub use given_back::BufferTuple;
 pub use in_sequence::{Arg, InSequence, LazyArgs, ready_args};
 pub use launch::{LaunchOp, launch};
 pub use load::{LoadPtx, load_ptx};
+pub use param::{KernelParam, push_param, put_field};
 pub use prepared::{Prepared, launch_given, launch_unless_empty};
-pub use typed_args::{Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, writes};
+pub use typed_args::{
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
+};

@@ -9,6 +9,7 @@ use crate::{
         argument::{KernelArg, KernelArgs, Returned, given_back},
         buffer_form::{KernelBuffer, buffer_forms},
         given_back::BufferTuple,
+        param::{KernelParam, push_aligned},
     },
     memory::DeviceScalar,
 };
@@ -106,12 +107,18 @@ pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
 #[derive(Debug, Clone, Copy)]
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
-impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
+/// Wraps a value for a parameter with an alignment of `ALIGN` bytes.
+#[inline]
+pub const fn aligned<const ALIGN: usize, T: KernelParam>(value: T) -> Aligned<ALIGN, T> {
+    Aligned(value)
+}
+
+impl<const ALIGN: usize, T: KernelParam> KernelArg for Aligned<ALIGN, T> {
     given_back!(value);
 
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.raw(bytemuck::bytes_of(&self.0), ALIGN);
+        push_aligned(&self.0, ALIGN, arguments);
     }
 }
 
@@ -122,20 +129,18 @@ pub struct AlignedAt<T> {
     align: usize,
 }
 
-impl<T: Element> AlignedAt<T> {
-    /// Wraps a value for a parameter with an alignment of `align` bytes.
-    #[inline]
-    pub const fn new(value: T, align: usize) -> Self {
-        Self { value, align }
-    }
+/// Wraps a value for a parameter with an alignment of `align` bytes.
+#[inline]
+pub const fn aligned_at<T: KernelParam>(value: T, align: usize) -> AlignedAt<T> {
+    AlignedAt { value, align }
 }
 
-impl<T: Element> KernelArg for AlignedAt<T> {
+impl<T: KernelParam> KernelArg for AlignedAt<T> {
     given_back!(value);
 
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.raw(bytemuck::bytes_of(&self.value), self.align);
+        push_aligned(&self.value, self.align, arguments);
     }
 }
 

@@ -11,6 +11,8 @@ mod lazy;
 #[cfg(feature = "cpu")]
 mod named_parts;
 #[cfg(feature = "cpu")]
+mod structs;
+#[cfg(feature = "cpu")]
 mod variables;
 
 use std::{fs, path::Path};
