@@ -54,6 +54,8 @@ mod slow_link;
 mod spans;
 mod time;
 mod timed;
+#[cfg(feature = "macros")]
+mod typed_kernels;
 mod variables;
 mod wakes;
 mod wrapper;
