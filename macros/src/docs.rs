@@ -15,7 +15,8 @@ pub(crate) fn of_launcher(kernel: &Kernel) -> String {
     let written = lines(&kernel.attrs);
     let mut doc = String::new();
     if written.is_none() {
-        let entries: Vec<_> = kernel.instances().iter().map(|it| format!("`{}`", it.entry)).collect();
+        let entries: Vec<_> =
+            kernel.instances().iter().map(|it| format!("`{}`", it.entry)).collect();
         doc = format!(" Returns an operation that launches the kernel {}.", entries.join(" or "));
     }
     doc.push_str(&of_checks(kernel));

@@ -58,7 +58,8 @@ impl EntryAttribute {
                 return Err(Error::new_spanned(attr, "attribute `entry` is given twice"));
             }
             found = if matches!(attr.meta, Meta::List(_)) {
-                let pairs = attr.parse_args_with(Punctuated::<Pair, Token![,]>::parse_terminated)?;
+                let pairs =
+                    attr.parse_args_with(Punctuated::<Pair, Token![,]>::parse_terminated)?;
                 Self::PerType(attr, pairs.into_iter().map(|pair| (pair.0, pair.1)).collect())
             } else {
                 Self::Name(string(&attr, "entry")?)
@@ -154,7 +155,9 @@ impl Entries {
         match self {
             Self::One(entry) => vec![Instance {
                 entry: entry.as_ref().map_or_else(|| kernel.unraw().to_string(), LitStr::value),
-                place: entry.as_ref().map_or_else(|| kernel.to_token_stream(), LitStr::to_token_stream),
+                place: entry
+                    .as_ref()
+                    .map_or_else(|| kernel.to_token_stream(), LitStr::to_token_stream),
                 arguments: arguments.to_vec(),
                 of_type: String::new(),
             }],
@@ -231,18 +234,33 @@ mod tests {
         let instances = kernel.instances();
         let found: Vec<_> =
             instances.into_iter().map(|it| (it.entry, types(it.arguments))).collect();
-        assert_eq!(found[0], ("a".to_owned(), vec!["&[[f32; 2]]".into(), "f32".into(), "u32".into()]));
+        assert_eq!(
+            found[0],
+            ("a".to_owned(), vec!["&[[f32; 2]]".into(), "f32".into(), "u32".into()])
+        );
         assert_eq!(found[1].1[1], "half::f16");
     }
 
     #[test]
     fn entries_and_types_must_match() {
         for (kernel, message) in [
-            ("unsafe fn k<T: f32>(a: T);", "generic kernel `k` needs an entry for each type; write `#[entry(f32 = \"name\", ..)]`"),
-            ("#[entry(f32 = \"a\")] unsafe fn k<T: f32 | f64>(a: T);", "kernel `k` has no entry for `f64`; add `f64 = \"name\"` to `#[entry(..)]`"),
-            ("#[entry(f32 = \"a\", u8 = \"b\")] unsafe fn k<T: f32>(a: T);", "`u8` is not a type of `T`, or has two entries; add it to `T: .. | u8` or remove it"),
+            (
+                "unsafe fn k<T: f32>(a: T);",
+                "generic kernel `k` needs an entry for each type; write `#[entry(f32 = \"name\", ..)]`",
+            ),
+            (
+                "#[entry(f32 = \"a\")] unsafe fn k<T: f32 | f64>(a: T);",
+                "kernel `k` has no entry for `f64`; add `f64 = \"name\"` to `#[entry(..)]`",
+            ),
+            (
+                "#[entry(f32 = \"a\", u8 = \"b\")] unsafe fn k<T: f32>(a: T);",
+                "`u8` is not a type of `T`, or has two entries; add it to `T: .. | u8` or remove it",
+            ),
             ("#[entry(f32 = \"a\")] unsafe fn k<T: f32 | f32>(a: T);", "`f32` is listed twice"),
-            ("#[entry(f32 = \"a\")] unsafe fn k(a: f32);", "the kernel has no type parameter; write `#[entry = \"name\"]`"),
+            (
+                "#[entry(f32 = \"a\")] unsafe fn k(a: f32);",
+                "the kernel has no type parameter; write `#[entry = \"name\"]`",
+            ),
             ("unsafe fn k<T>(a: T);", "state the types of `T`, as in `<T: f32 | f64>`"),
             ("unsafe fn k<T: f32, U: f32>(a: T);", "a kernel has at most one type parameter"),
         ] {

@@ -28,7 +28,8 @@ pub(crate) fn expand(
     let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
     let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
     let fields = kernels.iter().map(|found| field(found.kernel));
-    let of_variables = (!variables.is_empty()).then(|| Ident::new(variable::FIELD, Span::call_site()));
+    let of_variables =
+        (!variables.is_empty()).then(|| Ident::new(variable::FIELD, Span::call_site()));
     let of_variables: Vec<_> = of_variables.into_iter().collect();
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());

@@ -41,7 +41,8 @@ impl Geometry {
         let ours = |attr: &mut Attribute| ATTRIBUTES.iter().any(|name| attr.path().is_ident(name));
         for attr in attrs.extract_if(.., ours) {
             if !matches!(geometry, Self::Caller) {
-                let why = "a kernel has one launch shape; remove this attribute or the one before it";
+                let why =
+                    "a kernel has one launch shape; remove this attribute or the one before it";
                 return Err(Error::new_spanned(attr, why));
             }
             geometry = Self::of(&attr)?;
@@ -95,7 +96,8 @@ impl Geometry {
                 quote!(#kernel.plane(#width, #height)?)
             }
             Self::Config(Shape { grid, block, shared }) => {
-                let (grid, block) = (grid.iter().map(Quantity::side), block.iter().map(Quantity::side));
+                let (grid, block) =
+                    (grid.iter().map(Quantity::side), block.iter().map(Quantity::side));
                 let shared = shared.side();
                 quote!(#kernel.config([#(#grid),*], [#(#block),*], #shared)?)
             }
@@ -149,7 +151,8 @@ fn dimensions(expr: &Expr) -> Result<[Quantity; 3]> {
         return Err(Error::new_spanned(tuple.to_token_stream(), why));
     }
     quantities.resize(3, one());
-    <[_; 3]>::try_from(quantities).map_err(|_| Error::new_spanned(tuple, "expected three dimensions"))
+    <[_; 3]>::try_from(quantities)
+        .map_err(|_| Error::new_spanned(tuple, "expected three dimensions"))
 }
 
 #[cfg(test)]

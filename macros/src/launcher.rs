@@ -34,10 +34,7 @@ struct Part<'a> {
 }
 
 /// Generates `pub unsafe fn vecadd<A: LazyArg<Ready: KernelInput<f32>>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
-pub(crate) fn launcher(
-    declaration: &Declaration,
-    found: &Found<'_>,
-) -> TokenStream {
+pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStream {
     let kernel = found.kernel;
     let selected = type_trait::selected(declaration, kernel);
     let first = found.signatures.first().copied().flatten();
@@ -134,10 +131,11 @@ fn checks(found: &Found<'_>, parts: &[Part<'_>], config: &Ident) -> TokenStream 
     let name = found.kernel.name.unraw().to_string();
     let kernel = quote!(::cuda_async::kernel::checks::Kernel(#name));
     if !found.valid {
-        let placeholders = parts.iter().filter(|part| part.argument.derived.is_some()).map(|part| {
-            let Argument { name, ty, .. } = part.argument;
-            quote!(let #name = <#ty as ::core::default::Default>::default();)
-        });
+        let placeholders =
+            parts.iter().filter(|part| part.argument.derived.is_some()).map(|part| {
+                let Argument { name, ty, .. } = part.argument;
+                quote!(let #name = <#ty as ::core::default::Default>::default();)
+            });
         return quote!(#(#placeholders)* let #config = ::core::option::Option::None;);
     }
     let derived = parts.iter().filter_map(|part| part.derivation(&kernel));

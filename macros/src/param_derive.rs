@@ -15,7 +15,9 @@ pub(crate) fn derive(input: &DeriveInput) -> Result<TokenStream> {
         return Err(Error::new_spanned(&input.generics, why));
     }
     if !has_layout_of_c(input)? {
-        let why = format!("add `#[repr(C)]` to `{name}`, so that its layout is that of the kernel's parameter");
+        let why = format!(
+            "add `#[repr(C)]` to `{name}`, so that its layout is that of the kernel's parameter"
+        );
         return Err(Error::new_spanned(name, why));
     }
     let members = data.fields.iter().enumerate().map(|(index, field)| match &field.ident {

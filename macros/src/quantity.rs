@@ -16,7 +16,8 @@ use crate::{
 };
 
 /// The accepted forms, for messages.
-const FORMS: &str = "write integers, `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses";
+const FORMS: &str =
+    "write integers, `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses";
 
 /// An integer expression: `x.len() / 2 + n`.
 #[derive(Clone)]
@@ -103,7 +104,9 @@ impl Quantity {
                 errors.extend(right.check(known, all));
                 errors
             }
-            Self::Len(name) | Self::Value(name) => self.misused(name, known, all).into_iter().collect(),
+            Self::Len(name) | Self::Value(name) => {
+                self.misused(name, known, all).into_iter().collect()
+            }
         }
     }
 

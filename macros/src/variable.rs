@@ -95,11 +95,15 @@ impl Variable {
         let (name, constant) = (&signature.name, signature.space == Space::Const);
         match (&self.mutable, constant) {
             (Some(token), true) => {
-                let why = format!("variable `{name}` is `.const` in the PTX; write `static` without `mut`");
+                let why = format!(
+                    "variable `{name}` is `.const` in the PTX; write `static` without `mut`"
+                );
                 return Some(Error::new_spanned(token, why));
             }
             (None, false) => {
-                let why = format!("variable `{name}` is `.global` in the PTX, so kernels may write it; write `static mut`");
+                let why = format!(
+                    "variable `{name}` is `.global` in the PTX, so kernels may write it; write `static mut`"
+                );
                 return Some(Error::new_spanned(&self.name, why));
             }
             _ => {}
@@ -112,7 +116,8 @@ impl Variable {
         };
         let ty = format!("{:?}", signature.ty).to_lowercase();
         let element = text(&self.element);
-        let why = format!("variable `{name}` is `.{ty}` in the PTX, but the element `{element}` {why}");
+        let why =
+            format!("variable `{name}` is `.{ty}` in the PTX, but the element `{element}` {why}");
         Some(Error::new_spanned(&self.element, why))
     }
 }
@@ -130,7 +135,8 @@ pub(crate) fn check<'a>(
         let mut report = |error| problems.push(Problem::of(&variable.attrs, error));
         let method = variable.method().unraw().to_string();
         let reserved = RESERVED.contains(&method.as_str());
-        if reserved || conditions(&variable.attrs).next().is_none() && !names.insert(method.clone()) {
+        if reserved || conditions(&variable.attrs).next().is_none() && !names.insert(method.clone())
+        {
             let why = format!(
                 "`{method}` is also another item of the struct; choose another name and write `#[symbol = \"{}\"]` before it",
                 variable.symbol()
@@ -227,14 +233,35 @@ mod tests {
     #[test]
     fn mismatches_are_reported() {
         for (item, message) in [
-            ("static mut taps: [f32; 5];", "variable `taps` is `.const` in the PTX; write `static` without `mut`"),
-            ("static limited: u32;", "variable `limited` is `.global` in the PTX, so kernels may write it; write `static mut`"),
-            ("static mut limited: f32;", "variable `limited` is `.u32` in the PTX, but the element `f32` is a float"),
-            ("static mut sums: [u8; 16];", "variable `sums` is `.f32` in the PTX, but the element `u8` has 1 byte"),
-            ("static mut k: u32;", "`k` is also another item of the struct; choose another name and write `#[symbol = \"k\"]` before it"),
-            ("static mut LOAD: u32;", "`load` is also another item of the struct; choose another name and write `#[symbol = \"LOAD\"]` before it"),
-            ("static mut sum: u32;", "`k.ptx` has no variable `sum`; it has `taps`, `limited`, `sums`. If the variable has another \
-              name in the PTX, write `#[symbol = \"name\"]`; compilers remove unused variables"),
+            (
+                "static mut taps: [f32; 5];",
+                "variable `taps` is `.const` in the PTX; write `static` without `mut`",
+            ),
+            (
+                "static limited: u32;",
+                "variable `limited` is `.global` in the PTX, so kernels may write it; write `static mut`",
+            ),
+            (
+                "static mut limited: f32;",
+                "variable `limited` is `.u32` in the PTX, but the element `f32` is a float",
+            ),
+            (
+                "static mut sums: [u8; 16];",
+                "variable `sums` is `.f32` in the PTX, but the element `u8` has 1 byte",
+            ),
+            (
+                "static mut k: u32;",
+                "`k` is also another item of the struct; choose another name and write `#[symbol = \"k\"]` before it",
+            ),
+            (
+                "static mut LOAD: u32;",
+                "`load` is also another item of the struct; choose another name and write `#[symbol = \"LOAD\"]` before it",
+            ),
+            (
+                "static mut sum: u32;",
+                "`k.ptx` has no variable `sum`; it has `taps`, `limited`, `sums`. If the variable has another \
+              name in the PTX, write `#[symbol = \"name\"]`; compilers remove unused variables",
+            ),
         ] {
             assert_eq!(messages(item), [message]);
         }

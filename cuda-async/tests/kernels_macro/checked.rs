@@ -79,10 +79,7 @@ fn violated_condition_launches_nothing_and_names_both_values() -> Result<(), Err
     let mut y = h2d(vec![1.0f32; 4]).sync_on(&stream)?;
     let (kernel, detail) = arguments(vectors.saxpy(&x, &mut y, 3.0).sync_on(&stream));
     assert_eq!(kernel, "saxpy");
-    assert_eq!(
-        detail,
-        "`x.len() == y.len()` does not hold: `x.len()` is 3, `y.len()` is 4"
-    );
+    assert_eq!(detail, "`x.len() == y.len()` does not hold: `x.len()` is 3, `y.len()` is 4");
     assert_eq!(to_host(&y).sync_on(&stream)?, [1.0; 4]);
     // A slice has its own length.
     vectors.saxpy(&x, y.slice_mut(1..)?, 3.0).sync_on(&stream)?;
@@ -99,9 +96,13 @@ fn no_elements_launch_nothing_and_give_the_buffers_back() -> Result<(), Error> {
     let planes = Planes::for_device(&device)?;
     // Each thread of a launch writes the element, so an empty launch shows.
     let marked = |n| {
-        zip!(planes.mark(zeros(1), n), planes.mark_plane(zeros(1), n), planes.mark_blocks(zeros(1), n))
-            .then(|(a, b, c)| zip!(to_host(a), to_host(b), to_host(c)))
-            .map(|(a, b, c)| [a, b, c].concat())
+        zip!(
+            planes.mark(zeros(1), n),
+            planes.mark_plane(zeros(1), n),
+            planes.mark_blocks(zeros(1), n)
+        )
+        .then(|(a, b, c)| zip!(to_host(a), to_host(b), to_host(c)))
+        .map(|(a, b, c)| [a, b, c].concat())
     };
     assert_eq!(marked(0).sync_on(&stream)?, [0, 0, 0]);
     assert_eq!(marked(1).sync_on(&stream)?, [1, 1, 1]);

@@ -69,7 +69,8 @@ fn conditions_wait_for_lazy_arguments() -> Result<(), Error> {
 fn first_error_ends_the_operation() -> Result<(), Error> {
     let (_, stream, vectors) = stream()?;
     let failed = value(()).try_map(|()| Err::<DeviceBuffer<f32>, _>(Error::OutsideScript));
-    let never = value(()).map(|()| -> DeviceBuffer<f32> { unreachable!("the first argument failed") });
+    let never =
+        value(()).map(|()| -> DeviceBuffer<f32> { unreachable!("the first argument failed") });
     let error = vectors.saxpy(failed, never, 1.0).sync_on(&stream).unwrap_err();
     assert_eq!(error, Error::OutsideScript);
     Ok(())
@@ -97,7 +98,12 @@ fn each_type_launches_its_own_entry() -> Result<(), Error> {
 }
 
 /// A function that is generic over the types of the kernel and the form of its output.
-fn doubled<T, Y>(vectors: &Vectors, x: Arc<DeviceBuffer<T>>, y: Y, two: T) -> impl DeviceOp<Output = Y> + use<T, Y>
+fn doubled<T, Y>(
+    vectors: &Vectors,
+    x: Arc<DeviceBuffer<T>>,
+    y: Y,
+    two: T,
+) -> impl DeviceOp<Output = Y> + use<T, Y>
 where
     T: VectorsAxpy + Element,
     Y: KernelOutput<T>,

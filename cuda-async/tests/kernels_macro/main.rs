@@ -1,15 +1,15 @@
 //! `kernels!`: forms that compile, mistakes and their messages, and launches.
 
-#[allow(dead_code)]
-mod forms;
-#[cfg(feature = "cpu")]
-mod run;
 #[cfg(feature = "cpu")]
 mod checked;
+#[allow(dead_code)]
+mod forms;
 #[cfg(feature = "cpu")]
 mod lazy;
 #[cfg(feature = "cpu")]
 mod named_parts;
+#[cfg(feature = "cpu")]
+mod run;
 #[cfg(feature = "cpu")]
 mod structs;
 #[cfg(feature = "cpu")]

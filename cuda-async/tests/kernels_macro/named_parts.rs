@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    Device, DeviceBuffer, Error, LaunchConfig, Module, Stream, cuda_launch, cuda_launch_async, open,
-    prelude::*,
+    Device, DeviceBuffer, Error, LaunchConfig, Module, Stream, cuda_launch, cuda_launch_async,
+    open, prelude::*,
 };
 
 fn loaded() -> Result<(Device, Stream, Module), Error> {
@@ -62,8 +62,9 @@ fn missing_kernel_is_an_error() -> Result<(), Error> {
     };
     assert!(matches!(eager, Err(Error::NoSuchKernel { .. })), "{eager:?}");
     // SAFETY: refused before anything runs.
-    let lazy =
-        unsafe { cuda_launch_async! { kernel: vecsub, module: module, config: config(), args: [] } };
+    let lazy = unsafe {
+        cuda_launch_async! { kernel: vecsub, module: module, config: config(), args: [] }
+    };
     assert!(matches!(lazy.sync_on(&stream), Err(Error::NoSuchKernel { .. })));
     Ok(())
 }

@@ -2,7 +2,12 @@
 
 use std::mem::MaybeUninit;
 
-use cuda_async::{Error, LaunchConfig, kernel::{ByValue, KernelParam}, launch, open, prelude::*};
+use cuda_async::{
+    Error, LaunchConfig,
+    kernel::{ByValue, KernelParam},
+    launch, open,
+    prelude::*,
+};
 
 /// A struct with padding after its first and its last field.
 #[derive(Debug, Clone, Copy, KernelParam)]

@@ -60,7 +60,8 @@ fn ones(n: usize) -> impl DeviceOp<Output = DeviceBuffer<f32>> + use<> {
 fn lazy_and_ready_arguments_give_their_forms_back(device: &Device) {
     let (vectors, stream) = (vectors(device), device.new_stream().unwrap());
     let x = Arc::new(ones(300).sync_on(&stream).unwrap());
-    let op = vectors.saxpy(x.clone(), vectors.saxpy(ones(300), zeros(300), 2.0).map(|(_, y)| y), 3.0);
+    let op =
+        vectors.saxpy(x.clone(), vectors.saxpy(ones(300), zeros(300), 2.0).map(|(_, y)| y), 3.0);
     let (same, mut y) = op.sync_on(&stream).unwrap();
     assert!(Arc::ptr_eq(&x, &same));
     // Borrowed parts, and an argument that needs host data half way.

@@ -83,13 +83,7 @@ fn variables<'a>(
         // An external variable counts in the module that defines it. `.extern .shared` is dynamic.
         if let (Some(bytes), false) = (bytes, external) {
             storage.add(space, bytes, ty.align());
-            each(DefinedVariable {
-                name: token.text,
-                space,
-                bytes,
-                align: ty.align(),
-                ty: ty.ty,
-            });
+            each(DefinedVariable { name: token.text, space, bytes, align: ty.align(), ty: ty.ty });
         }
         if !cur.eat(",") {
             return cur.semicolon();
