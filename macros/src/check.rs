@@ -3,7 +3,6 @@
 use std::collections::HashSet;
 
 use cuda_ptx::Signature;
-use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Error, ext::IdentExt};
 
@@ -15,15 +14,9 @@ use crate::{
     fit::{Written, mismatch},
     problem::Problem,
     quantity::is_integer,
-    variable,
+    reserved::RESERVED,
+    text::{listed_names, spaced},
 };
-
-/// The maximum number of kernels that a message lists.
-const MAX_LISTED: usize = 12;
-
-/// Names of the generated struct's own items, which no kernel may have.
-pub(crate) const RESERVED: [&str; 8] =
-    ["load", "for_device", "loaded", "modules", "of_module", "clone", "PTX", variable::FIELD];
 
 /// The result of the checks.
 pub(crate) struct Checked<'a> {
@@ -165,19 +158,6 @@ fn counterpart<'a>(
     Err(Error::new_spanned(surplus.unwrap_or_else(|| place.clone()), why))
 }
 
-/// Lists names for a message, at most `MAX_LISTED`.
-pub(crate) fn listed_names<'a>(all: impl ExactSizeIterator<Item = &'a str>) -> String {
-    let count = all.len();
-    if count == 0 {
-        return "none".to_owned();
-    }
-    let names: Vec<_> = all.take(MAX_LISTED).map(|name| format!("`{name}`")).collect();
-    match count - names.len() {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
-}
-
 /// Returns an error for each argument that does not match the parameter at its index.
 fn mismatches(instance: &Instance, signature: &Signature) -> Vec<Error> {
     let pairs = instance.arguments.iter().zip(&signature.params).enumerate();
@@ -200,18 +180,6 @@ fn mismatches(instance: &Instance, signature: &Signature) -> Vec<Error> {
 /// The text of an argument, close to how it was written.
 fn shown(argument: &Argument) -> String {
     spaced(argument.to_token_stream())
-}
-
-/// Converts tokens to text with the usual spacing of types.
-pub(crate) fn spaced(tokens: TokenStream) -> String {
-    tokens
-        .to_string()
-        .replace(" :: ", "::")
-        .replace(" : ", ": ")
-        .replace("& ", "&")
-        .replace(" < ", "<")
-        .replace(" >", ">")
-        .replace(" ;", ";")
 }
 
 #[cfg(test)]
@@ -292,15 +260,5 @@ mod tests {
     fn safe_fn_requires_an_unsafe_struct() {
         assert_eq!(messages("struct", "safe fn empty();").len(), 1);
         assert!(messages("unsafe struct", "safe fn empty();").is_empty());
-    }
-
-    #[test]
-    fn long_kernel_lists_are_truncated() {
-        let body: String = (0..20).map(|i| format!(".entry k{i}() {{ ret; }}\n")).collect();
-        let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{body}");
-        let signatures = cuda_ptx::signatures(&text).unwrap();
-        let list = listed_names(signatures.iter().map(|signature| signature.name.as_str()));
-        assert!(list.ends_with("`k11` and 8 more"), "{list}");
-        assert_eq!(listed_names([].into_iter()), "none");
     }
 }

@@ -9,9 +9,9 @@ use syn::{
 use crate::{
     argument::Argument,
     attributes::take,
+    condition::Condition,
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
     geometry::Geometry,
-    quantity::Condition,
     variable::Variable,
 };
 

@@ -1,7 +1,7 @@
 //! The entries of a kernel in the PTX: one, or one for each type of a generic kernel.
 
 use proc_macro2::{Group, Ident, TokenStream, TokenTree};
-use quote::{ToTokens, quote};
+use quote::ToTokens;
 use syn::{
     Attribute, Error, LitStr, Meta, Result, Token, Type,
     ext::IdentExt,
@@ -9,7 +9,7 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use crate::{argument::Argument, attributes::string, check::spaced};
+use crate::{argument::Argument, attributes::string, text};
 
 /// The entries of a kernel.
 pub(crate) enum Entries {
@@ -46,7 +46,7 @@ pub(crate) struct TypeParameter {
 pub(crate) enum EntryAttribute {
     None,
     Name(LitStr),
-    PerType(Attribute, Vec<(Type, LitStr)>),
+    PerType(Box<Attribute>, Vec<(Type, LitStr)>),
 }
 
 impl EntryAttribute {
@@ -60,7 +60,10 @@ impl EntryAttribute {
             found = if matches!(attr.meta, Meta::List(_)) {
                 let pairs =
                     attr.parse_args_with(Punctuated::<Pair, Token![,]>::parse_terminated)?;
-                Self::PerType(attr, pairs.into_iter().map(|pair| (pair.0, pair.1)).collect())
+                Self::PerType(
+                    Box::new(attr),
+                    pairs.into_iter().map(|pair| (pair.0, pair.1)).collect(),
+                )
             } else {
                 Self::Name(string(&attr, "entry")?)
             };
@@ -122,19 +125,24 @@ impl Entries {
         let EntryAttribute::PerType(_, mut pairs) = attribute else {
             let why = format!(
                 "generic kernel `{kernel}` needs an entry for each type; write `#[entry({} = \"name\", ..)]`",
-                text(&types[0]),
+                text::of_type(&types[0]),
             );
             return Err(Error::new(name.span(), why));
         };
         let mut entries: Vec<(Type, LitStr)> = Vec::new();
         for ty in types {
-            if entries.iter().any(|(earlier, _)| text(earlier) == text(&ty)) {
-                return Err(Error::new_spanned(&ty, format!("`{}` is listed twice", text(&ty))));
+            if entries.iter().any(|(earlier, _)| text::of_type(earlier) == text::of_type(&ty)) {
+                return Err(Error::new_spanned(
+                    &ty,
+                    format!("`{}` is listed twice", text::of_type(&ty)),
+                ));
             }
-            let Some(index) = pairs.iter().position(|(of, _)| text(of) == text(&ty)) else {
+            let Some(index) =
+                pairs.iter().position(|(of, _)| text::of_type(of) == text::of_type(&ty))
+            else {
                 let why = format!(
                     "kernel `{kernel}` has no entry for `{0}`; add `{0} = \"name\"` to `#[entry(..)]`",
-                    text(&ty),
+                    text::of_type(&ty),
                 );
                 return Err(Error::new_spanned(ty, why));
             };
@@ -143,7 +151,7 @@ impl Entries {
         if let Some((surplus, _)) = pairs.first() {
             let why = format!(
                 "`{0}` is not a type of `{name}`, or has two entries; add it to `{name}: .. | {0}` or remove it",
-                text(surplus),
+                text::of_type(surplus),
             );
             return Err(Error::new_spanned(surplus, why));
         }
@@ -167,7 +175,7 @@ impl Entries {
                     entry: entry.value(),
                     place: entry.to_token_stream(),
                     arguments: arguments.iter().map(|it| it.with(parameter, ty)).collect(),
-                    of_type: format!(" with `{parameter} = {}`", text(ty)),
+                    of_type: format!(" with `{parameter} = {}`", text::of_type(ty)),
                 })
                 .collect(),
         }
@@ -208,14 +216,9 @@ fn replaced(tokens: TokenStream, parameter: &Ident, ty: &Type) -> TokenStream {
         .collect()
 }
 
-/// The text of a type, for messages and comparison.
-pub(crate) fn text(ty: &Type) -> String {
-    spaced(quote!(#ty))
-}
-
 #[cfg(test)]
 mod tests {
-    use crate::{argument::Argument, declaration::Kernel, entries::text};
+    use crate::{argument::Argument, declaration::Kernel, text};
 
     fn error(kernel: &str) -> String {
         syn::parse_str::<Kernel>(kernel).err().unwrap().to_string()
@@ -229,7 +232,7 @@ mod tests {
         )
         .unwrap();
         let types = |arguments: Vec<Argument>| -> Vec<String> {
-            arguments.iter().map(|argument| text(&argument.ty)).collect()
+            arguments.iter().map(|argument| text::of_type(&argument.ty)).collect()
         };
         let instances = kernel.instances();
         let found: Vec<_> =

@@ -6,13 +6,15 @@ use quote::quote;
 use crate::{
     attributes::conditions,
     check::Found,
+    check_variables::FoundVariable,
     declaration::{Declaration, Kernel},
     docs,
     entries::Entries,
+    getter::getter,
     launcher::launcher,
     ptx_file::PtxFile,
+    reserved::MODULE_FIELD,
     type_trait,
-    variable::{self, FoundVariable},
 };
 
 /// Generates the struct and its methods. It does so without a `file` or a signature too, so that a declaration with
@@ -28,15 +30,14 @@ pub(crate) fn expand(
     let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
     let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
     let fields = kernels.iter().map(|found| field(found.kernel));
-    let of_variables =
-        (!variables.is_empty()).then(|| Ident::new(variable::FIELD, Span::call_site()));
+    let of_variables = (!variables.is_empty()).then(|| Ident::new(MODULE_FIELD, Span::call_site()));
     let of_variables: Vec<_> = of_variables.into_iter().collect();
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());
     let modules = Ident::new("MODULES", Span::mixed_site());
     let initial = kernels.iter().map(|found| initial(found.kernel, &module));
     let launchers = kernels.iter().map(|found| launcher(declaration, found));
-    let getters = variables.iter().map(FoundVariable::method);
+    let getters = variables.iter().map(getter);
     let traits = kernels.iter().filter_map(|found| type_trait::declared(declaration, found));
     let conditions = conditions(attrs);
     quote! {

@@ -7,12 +7,14 @@ use syn::{Token, Visibility, ext::IdentExt, spanned::Spanned};
 
 use crate::{
     argument::{Argument, Passed},
-    check::{Found, spaced},
+    check::Found,
     declaration::{Declaration, Safety},
     docs,
     fit::Written,
     geometry::Geometry,
-    names, type_trait,
+    names,
+    text::spaced,
+    type_trait,
 };
 
 /// The maximum number of arguments in one tuple. More arguments are grouped into nested tuples.

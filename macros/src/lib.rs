@@ -1,8 +1,8 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
 //! Steps of [`kernels!`]: `declaration` parses the input, `ptx_file` reads the PTX, and `check` compares the two by the
-//! rules of `fit`, as `variable` does for variables. Then `expand`, `launcher` and `type_trait` generate the struct, its
-//! methods and the traits of generic kernels. `quantity` and `geometry` are the expressions that a launcher computes. Problems are collected and the struct
+//! rules of `fit`, as `check_variables` does for variables. Then `expand`, `launcher`, `getter` and `type_trait` generate the struct,
+//! its methods and the traits of generic kernels. `quantity`, `condition` and `geometry` are computed by launchers. Problems are collected and the struct
 //! is generated anyway, so that one mistake does not cause further errors in the code that uses it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
@@ -10,18 +10,23 @@
 mod argument;
 mod attributes;
 mod check;
+mod check_variables;
+mod condition;
 mod declaration;
 mod docs;
 mod entries;
 mod expand;
 mod fit;
 mod geometry;
+mod getter;
 mod launcher;
 mod names;
 mod param_derive;
 mod problem;
 mod ptx_file;
 mod quantity;
+mod reserved;
+mod text;
 mod type_trait;
 mod variable;
 
@@ -44,7 +49,7 @@ pub fn kernels(input: TokenStream) -> TokenStream {
     let checked = check::check(&declaration, module.map(|module| module.entries.as_slice()));
     problems.extend(checked.problems);
     let variables = module.map(|module| module.variables.as_slice());
-    let variables = variable::check(&declaration, variables, &mut problems);
+    let variables = check_variables::check_variables(&declaration, variables, &mut problems);
     let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels, &variables);
     expansion.extend(problems.iter().map(|problem| problem.compile_error(&declaration.attrs)));
     expansion.into()

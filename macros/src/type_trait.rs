@@ -8,8 +8,9 @@ use crate::{
     attributes::conditions,
     check::Found,
     declaration::{Declaration, Kernel},
-    entries::{Entries, PerType, text},
+    entries::{Entries, PerType},
     names::camel,
+    text,
 };
 
 /// The name of the trait: `VectorsAxpy` for the kernel `axpy` of `Vectors`.
@@ -50,7 +51,7 @@ pub(crate) fn declared(declaration: &Declaration, found: &Found<'_>) -> Option<T
     let PerType { types, .. } = per_type(kernel)?;
     let (name, vis) = (name(declaration, kernel), &declaration.vis);
     let sealed = Ident::new(&format!("sealed_{name}"), Span::call_site());
-    let list: Vec<_> = types.iter().map(|(ty, _)| format!("`{}`", text(ty))).collect();
+    let list: Vec<_> = types.iter().map(|(ty, _)| format!("`{}`", text::of_type(ty))).collect();
     let list = list.join(", ");
     let doc = format!(
         "The types for which [`{}::{}`] has an entry: {list}.",

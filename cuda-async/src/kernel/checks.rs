@@ -1,6 +1,8 @@
 //! Checked arithmetic and conditions, for the code that [`kernels!`](crate::kernels) generates.
 //!
 //! Expressions are computed in 128 bits, so no sum or product of two lengths overflows. A larger value is an error.
+//!
+//! The functions are always inlined: most parts of an expression are constants or one load.
 
 use std::fmt;
 
@@ -53,7 +55,7 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
 ///
 /// # Errors
 /// None. All parts of an expression have the same type.
-#[inline]
+#[inline(always)]
 pub fn int(value: impl Integer) -> Quantity {
     Ok(value.widened())
 }
@@ -62,7 +64,7 @@ pub fn int(value: impl Integer) -> Quantity {
 ///
 /// # Errors
 /// None. All parts of an expression have the same type.
-#[inline]
+#[inline(always)]
 pub fn len(buffer: &impl KernelBuffer) -> Quantity {
     int(buffer.elements())
 }
@@ -73,7 +75,7 @@ macro_rules! operators {
         ///
         /// # Errors
         /// [`Undefined`] if the result needs more than 128 bits, or the divisor is zero.
-        #[inline]
+        #[inline(always)]
         pub fn $name(left: Quantity, right: Quantity) -> Quantity {
             let (left, right) = (left?, right?);
             left.$checked(right).ok_or(Undefined::Overflow)
@@ -94,7 +96,7 @@ operators! {
 ///
 /// # Errors
 /// [`Undefined`] if the divisor is zero, or the result needs more than 128 bits.
-#[inline]
+#[inline(always)]
 pub fn div(left: Quantity, right: Quantity) -> Quantity {
     match (left?, right?) {
         (_, 0) => Err(Undefined::DivisionByZero),
@@ -106,7 +108,7 @@ pub fn div(left: Quantity, right: Quantity) -> Quantity {
 ///
 /// # Errors
 /// As [`div`].
-#[inline]
+#[inline(always)]
 pub fn rem(left: Quantity, right: Quantity) -> Quantity {
     match (left?, right?) {
         (_, 0) => Err(Undefined::DivisionByZero),
@@ -126,7 +128,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Arguments`] if it has none.
-    #[inline]
+    #[inline(always)]
     pub fn value(self, (text, value): Side) -> Result<i128> {
         value.map_err(|undefined| self.undefined(text, undefined))
     }
@@ -135,7 +137,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Arguments`], with the condition and both values, if it does not hold.
-    #[inline]
+    #[inline(always)]
     pub fn require(
         self,
         condition: &'static str,
@@ -154,7 +156,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Arguments`] if the value does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn derived<T: TryFrom<i128>>(self, name: &'static str, side: Side) -> Result<T> {
         let value = self.value(side)?;
         T::try_from(value).map_err(|_| {
@@ -167,7 +169,7 @@ impl Kernel {
     ///
     /// # Errors
     /// [`Error::Arguments`] if the expression has no value; [`Error::InvalidLaunch`] if no grid has that many threads.
-    #[inline]
+    #[inline(always)]
     pub fn elements(self, elements: Side) -> Result<Option<LaunchConfig>> {
         let n = self.size::<u64>(elements)?;
         Ok((n != 0).then(|| LaunchConfig::for_num_elems(n)))
@@ -177,7 +179,7 @@ impl Kernel {
     ///
     /// # Errors
     /// As [`elements`](Self::elements).
-    #[inline]
+    #[inline(always)]
     pub fn plane(self, width: Side, height: Side) -> Result<Option<LaunchConfig>> {
         let (width, height) = (self.size::<u64>(width)?, self.size::<u64>(height)?);
         Ok((width != 0 && height != 0).then(|| LaunchConfig::for_plane(width, height)))
@@ -187,7 +189,7 @@ impl Kernel {
     ///
     /// # Errors
     /// As [`elements`](Self::elements). A block without threads is refused at submission.
-    #[inline]
+    #[inline(always)]
     pub fn config(
         self,
         grid: [Side; 3],
@@ -201,11 +203,13 @@ impl Kernel {
         Ok((gx != 0 && gy != 0 && gz != 0).then(|| config.shared_bytes(shared)))
     }
 
+    #[inline]
     fn dimensions(self, [x, y, z]: [Side; 3]) -> Result<[u32; 3]> {
         Ok([self.size(x)?, self.size(y)?, self.size(z)?])
     }
 
     /// Returns a part of the configuration.
+    #[inline(always)]
     fn size<T: TryFrom<i128>>(self, side: Side) -> Result<T> {
         let value = self.value(side)?;
         T::try_from(value).map_err(|_| self.too_large(side.0, value))

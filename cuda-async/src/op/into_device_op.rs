@@ -65,7 +65,7 @@ impl<S: Submit> Submit for Fallible<S> {
         }
     }
 
-    #[inline]
+    #[inline(always)] // as for `LaunchOp`: operations are taken apart where they were made
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
         match self.0.into_state().unwrap_or(Err(Error::AlreadyEnded)) {
             Ok(steps) => steps.submit_now(task, cx).map_err(|steps| Self(Live::new(Ok(steps)))),
