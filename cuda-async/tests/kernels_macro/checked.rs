@@ -34,6 +34,10 @@ cuda_async::kernels! {
     safe fn plane(out: &mut [u32], width: u32, height: u32 = out.len() / width)
     where out.len() % width == 0;
 
+    #[entry = "plane"]
+    #[plane(width, height)]
+    safe fn rows_of_four(out: &mut [u32], width: u32 = 4, height: u32 = out.len() / width);
+
     #[elements(n)]
     safe fn mark(out: &mut [u32], n: u32) where out.len() > 0;
 
@@ -148,6 +152,8 @@ fn plane_attribute_gives_a_two_dimensional_shape() -> Result<(), Error> {
     let planes = Planes::for_device(&device)?;
     let out = planes.plane(zeros(20 * 17), 20).then(to_host).sync_on(&stream)?;
     assert_eq!(out, (0..20 * 17).collect::<Vec<u32>>());
+    let rows = planes.rows_of_four(zeros(10)).then(to_host).sync_on(&stream)?;
+    assert_eq!(rows, [0, 1, 2, 3, 4, 5, 6, 7, 0, 0]);
     let detail = arguments(planes.plane(zeros(7), 0).sync_on(&stream)).1;
     assert_eq!(detail, "`out.len() / width` divides by zero");
     Ok(())
