@@ -54,7 +54,7 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
 /// Returns the value of an integer.
 ///
 /// # Errors
-/// None. All parts of an expression have the same type.
+/// It never fails; all parts of an expression have the same type.
 #[inline(always)]
 pub fn int(value: impl Integer) -> Quantity {
     Ok(value.widened())
@@ -63,7 +63,7 @@ pub fn int(value: impl Integer) -> Quantity {
 /// Returns the number of elements of a buffer.
 ///
 /// # Errors
-/// None. All parts of an expression have the same type.
+/// As [`int`].
 #[inline(always)]
 pub fn len(buffer: &impl KernelBuffer) -> Quantity {
     int(buffer.elements())

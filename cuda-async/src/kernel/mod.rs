@@ -4,7 +4,7 @@
 // call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
 mod argument;
-mod buffer_form;
+pub(crate) mod buffer_form;
 mod cache;
 pub mod checks;
 mod cuda_launch;

@@ -8,7 +8,7 @@ use cuda_async::{
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]
-    unsafe struct Vectors; // SAFETY: each kernel stays below n, which is the length of both buffers.
+    pub(crate) unsafe struct Vectors; // SAFETY: each kernel stays below n, which is the length of both buffers.
 
     #[elements(n)]
     safe fn saxpy(x: &[f32], y: &mut [f32], a: f32, n: u32 = y.len()) where x.len() == y.len();
@@ -45,6 +45,28 @@ fn operations_and_buffers_mix() -> Result<(), Error> {
     let boxed: BoxedOp<Arc<DeviceBuffer<f32>>> = value(x).boxed();
     let op = vectors.saxpy(boxed, y, 1.0).then(|(_, y)| to_host(y));
     assert_eq!(op.sync_on(&stream)?, [7.0; 4]);
+    Ok(())
+}
+
+/// A launch of owned and lazy arguments can be spawned: it borrows neither the struct nor a buffer.
+#[test]
+fn launch_outlives_the_struct() -> Result<(), Error> {
+    fn spawned<F: IntoFuture<Output = Result<Vec<f32>, Error>, IntoFuture: Send + 'static>>(
+        operation: F,
+    ) -> Result<Vec<f32>, Error> {
+        std::thread::scope(|scope| {
+            let future = operation.into_future();
+            let thread = scope.spawn(|| futures::executor::block_on(future));
+            thread.join().unwrap_or(Err(Error::AlreadyEnded))
+        })
+    }
+    let (device, stream, vectors) = stream()?;
+    let x = Arc::new(ones(4).sync_on(&stream)?);
+    // The second argument needs host data half way, so the launch is suspended.
+    let counted = ones(4).then(to_host).then(|host| zeros::<f32>(host.len()));
+    let op = vectors.saxpy(x, counted, 3.0).then(|(_, y)| to_host(y)).on(&device);
+    drop(vectors);
+    assert_eq!(spawned(op)?, [3.0; 4]);
     Ok(())
 }
 

@@ -1,6 +1,8 @@
 //! `kernels!`: forms that compile, mistakes and their messages, and launches.
 
 #[cfg(feature = "cpu")]
+mod allocations;
+#[cfg(feature = "cpu")]
 mod checked;
 #[allow(dead_code)]
 mod forms;
