@@ -14,7 +14,7 @@ use crate::parser::{
     skip_section, storage_space,
 };
 use crate::references::References;
-use crate::types::Space;
+use crate::types::{ScalarType, Space};
 
 /// The signature of a kernel: its parameters, launch limits and declared memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -62,6 +62,8 @@ pub struct VariableSignature {
     pub bytes: u64,
     /// The alignment in bytes.
     pub align: u32,
+    /// The declared type of the elements. Compilers declare arrays and structs as [`ScalarType::B8`].
+    pub ty: ScalarType,
 }
 
 /// The kernels of a module and the memory of its variables.
@@ -228,6 +230,7 @@ impl<'a> Reader<'a> {
             space: it.space,
             bytes: it.bytes,
             align: it.align,
+            ty: it.ty,
         };
         let variables = self.references.into_variables().into_iter().map(variable).collect();
         ModuleSignature { entries, variables, global_bytes, const_bytes, local_bytes: local }
@@ -326,13 +329,14 @@ mod tests {
             .global .f64 b = 0d3FF0000000000000, c[3];
             .global .align 2 .b8 open[] = {1, 2, 3};";
         let variables = module_signature(text).unwrap().variables;
-        let found: Vec<_> =
-            variables.iter().map(|it| (it.name.as_str(), it.space, it.bytes, it.align)).collect();
+        let found =
+            variables.iter().map(|it| (it.name.as_str(), it.space, it.bytes, it.align, it.ty));
+        let found: Vec<_> = found.collect();
         let expected = [
-            ("a", Space::Const, 64, 4),
-            ("b", Space::Global, 8, 8),
-            ("c", Space::Global, 24, 8),
-            ("open", Space::Global, 3, 2),
+            ("a", Space::Const, 64, 4, ScalarType::B8),
+            ("b", Space::Global, 8, 8, ScalarType::F64),
+            ("c", Space::Global, 24, 8, ScalarType::F64),
+            ("open", Space::Global, 3, 2, ScalarType::B8),
         ];
         assert_eq!(found, expected);
     }

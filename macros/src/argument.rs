@@ -7,14 +7,20 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-/// An argument of a kernel, written `name: Type`.
+use crate::quantity::Quantity;
+
+/// An argument of a kernel, written `name: Type` or `name: Type = expression`.
+#[derive(Clone)]
 pub(crate) struct Argument {
     pub(crate) name: Ident,
     pub(crate) ty: Type,
     pub(crate) passed: Passed,
+    /// The value of an argument that the launcher computes.
+    pub(crate) derived: Option<Quantity>,
 }
 
 /// The way in which an argument is passed.
+#[derive(Clone)]
 pub(crate) enum Passed {
     /// `&[T]`: the address of a buffer of `T` that the kernel reads.
     Input(Type),
@@ -49,9 +55,25 @@ impl Parse for Argument {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let name = input.parse()?;
         input.parse::<Token![:]>()?;
-        let ty: Type = input.parse()?;
+        let mut argument = Self::new(name, input.parse()?)?;
+        if input.peek(Token![=]) {
+            input.parse::<Token![=]>()?;
+            argument.derived = Some(input.parse()?);
+        }
+        Ok(argument)
+    }
+}
+
+impl Argument {
+    /// Creates an argument that the caller passes.
+    pub(crate) fn new(name: Ident, ty: Type) -> Result<Self> {
         let passed = Passed::of(&ty)?;
-        Ok(Self { name, ty, passed })
+        Ok(Self { name, ty, passed, derived: None })
+    }
+
+    /// Whether it is a buffer.
+    pub(crate) fn is_buffer(&self) -> bool {
+        matches!(self.passed, Passed::Input(_) | Passed::Output(_))
     }
 }
 
@@ -63,7 +85,7 @@ impl ToTokens for Argument {
 }
 
 impl Passed {
-    fn of(ty: &Type) -> Result<Self> {
+    pub(crate) fn of(ty: &Type) -> Result<Self> {
         let wrong = |why| Err(Error::new_spanned(ty, why));
         match bare(ty) {
             Type::Reference(reference) => {

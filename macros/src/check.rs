@@ -3,29 +3,36 @@
 use std::collections::HashSet;
 
 use cuda_ptx::Signature;
-use proc_macro2::TokenStream;
 use quote::ToTokens;
 use syn::{Error, ext::IdentExt};
 
 use crate::{
     argument::Argument,
-    declaration::{Declaration, Kernel, Safety, conditions},
+    attributes::conditions,
+    declaration::{Declaration, Kernel, Safety},
+    entries::Instance,
     fit::{Written, mismatch},
     problem::Problem,
+    quantity::is_integer,
+    reserved::RESERVED,
+    text::{listed_names, spaced},
 };
-
-/// The maximum number of kernels that a message lists.
-const MAX_LISTED: usize = 12;
-
-/// Names of the generated struct's own items, which no kernel may have.
-const RESERVED: [&str; 7] =
-    ["load", "for_device", "loaded", "modules", "of_module", "clone", "PTX"];
 
 /// The result of the checks.
 pub(crate) struct Checked<'a> {
-    /// The kernels with usable names, each with its signature in the PTX if one was found.
-    pub(crate) kernels: Vec<(&'a Kernel, Option<&'a Signature>)>,
+    /// The kernels with usable names.
+    pub(crate) kernels: Vec<Found<'a>>,
     pub(crate) problems: Vec<Problem<'a>>,
+}
+
+/// A kernel, and the signatures of its entries in the PTX if they were found.
+pub(crate) struct Found<'a> {
+    pub(crate) kernel: &'a Kernel,
+    /// One for each instance, in order.
+    pub(crate) signatures: Vec<Option<&'a Signature>>,
+    /// Whether derived values, conditions and the launch shape are valid. If not, no code is generated from them, so that a
+    /// mistake causes one error.
+    pub(crate) valid: bool,
 }
 
 /// Compares `declaration` with the kernels of its PTX. Without `signatures`, makes only the checks that need no PTX.
@@ -36,22 +43,29 @@ pub(crate) fn check<'a>(
     let mut checked = Checked { kernels: Vec::new(), problems: Vec::new() };
     let mut names = HashSet::new();
     for kernel in &declaration.kernels {
-        let mut report = |error| checked.problems.push(Problem::of(kernel, error));
+        let mut report = |error| checked.problems.push(Problem::of(&kernel.attrs, error));
         missing_unsafe(declaration, kernel).into_iter().for_each(&mut report);
-        let signature = match signatures.map(|list| counterpart(declaration, kernel, list)) {
-            Some(Ok(signature)) => {
-                mismatches(kernel, signature).into_iter().for_each(&mut report);
-                Some(signature)
-            }
-            Some(Err(error)) => {
-                report(error);
-                None
-            }
-            None => None,
-        };
+        let misused = expressions(kernel);
+        let valid = misused.is_empty();
+        misused.into_iter().for_each(&mut report);
+        let mut found = Vec::new();
+        for instance in kernel.instances() {
+            let signature = signatures.map(|list| counterpart(declaration, &instance, list));
+            found.push(match signature.transpose() {
+                Ok(signature) => {
+                    let mismatches = signature.map(|signature| mismatches(&instance, signature));
+                    mismatches.into_iter().flatten().for_each(&mut report);
+                    signature
+                }
+                Err(error) => {
+                    report(error);
+                    None
+                }
+            });
+        }
         match misnamed(kernel, &mut names) {
             Some(error) => report(error),
-            None => checked.kernels.push((kernel, signature)),
+            None => checked.kernels.push(Found { kernel, signatures: found, valid }),
         }
     }
     checked
@@ -82,36 +96,55 @@ fn missing_unsafe(declaration: &Declaration, kernel: &Kernel) -> Option<Error> {
             safe,
             format!(
                 "`safe fn` requires `unsafe struct {name};`: its author promises that every launch is sound, \
-                 with any configuration and any arguments"
+                 with any configuration and any arguments that the launcher accepts"
             ),
         )
     })
 }
 
-/// Finds the signature of `kernel` in the PTX.
+/// Returns the errors of derived values, conditions and the launch shape.
+fn expressions(kernel: &Kernel) -> Vec<Error> {
+    let all = &kernel.arguments;
+    let mut errors = Vec::new();
+    let mut known: Vec<_> = all.iter().filter(|argument| argument.derived.is_none()).collect();
+    for argument in all {
+        let Some(derived) = &argument.derived else { continue };
+        if !is_integer(&argument.passed) {
+            let why = format!(
+                "a derived value is an integer; change the type of `{}` or remove `= {derived}`",
+                argument.name,
+            );
+            errors.push(Error::new_spanned(&argument.ty, why));
+        }
+        errors.extend(derived.check(&known, all));
+        known.push(argument);
+    }
+    errors.extend(kernel.conditions.iter().flat_map(|condition| condition.check(all)));
+    errors.extend(kernel.geometry.check(all));
+    errors
+}
+
+/// Finds the signature of an instance in the PTX.
 ///
 /// # Errors
 /// If the PTX has no such kernel, or the numbers of parameters differ.
 fn counterpart<'a>(
     declaration: &Declaration,
-    kernel: &Kernel,
+    instance: &Instance,
     signatures: &'a [Signature],
 ) -> Result<&'a Signature, Error> {
-    let entry = kernel.entry_name();
-    let place = match &kernel.entry {
-        Some(entry) => entry.to_token_stream(),
-        None => kernel.name.to_token_stream(),
-    };
-    let found = signatures.iter().find(|signature| signature.name == entry);
+    let Instance { entry, place, arguments, .. } = instance;
+    let found = signatures.iter().find(|signature| signature.name == *entry);
     let signature = found.ok_or_else(|| {
-        let (file, list) = (declaration.ptx.value(), listed(signatures));
+        let names = signatures.iter().map(|signature| signature.name.as_str());
+        let (file, list) = (declaration.ptx.value(), listed_names(names));
         let why = format!(
             "`{file}` has no kernel `{entry}`; it has {list}. If the kernel has another name in the PTX, \
              write `#[entry = \"name\"]`"
         );
-        Error::new_spanned(&place, why)
+        Error::new_spanned(place, why)
     })?;
-    let (want, have) = (signature.params.len(), kernel.arguments.len());
+    let (want, have) = (signature.params.len(), arguments.len());
     if want == have {
         return Ok(signature);
     }
@@ -121,35 +154,23 @@ fn counterpart<'a>(
     let why = format!(
         "kernel `{entry}` has {want} parameter{plural} in the PTX{types}, the declaration has {have}"
     );
-    let surplus = kernel.arguments.get(want).map(ToTokens::to_token_stream);
-    Err(Error::new_spanned(surplus.unwrap_or(place), why))
-}
-
-/// Lists the names of the kernels for a message, at most `MAX_LISTED`.
-fn listed(signatures: &[Signature]) -> String {
-    if signatures.is_empty() {
-        return "none".to_owned();
-    }
-    let names: Vec<_> =
-        signatures.iter().take(MAX_LISTED).map(|s| format!("`{}`", s.name)).collect();
-    match signatures.len() - names.len() {
-        0 => names.join(", "),
-        more => format!("{} and {more} more", names.join(", ")),
-    }
+    let surplus = arguments.get(want).map(ToTokens::to_token_stream);
+    Err(Error::new_spanned(surplus.unwrap_or_else(|| place.clone()), why))
 }
 
 /// Returns an error for each argument that does not match the parameter at its index.
-fn mismatches(kernel: &Kernel, signature: &Signature) -> Vec<Error> {
-    let pairs = kernel.arguments.iter().zip(&signature.params).enumerate();
+fn mismatches(instance: &Instance, signature: &Signature) -> Vec<Error> {
+    let pairs = instance.arguments.iter().zip(&signature.params).enumerate();
     pairs
         .filter_map(|(index, (argument, param))| {
             let why = mismatch(&argument.passed, param)?;
             let message = format!(
-                "parameter {index} of kernel `{}` is `{}` in the PTX ({} bytes), but `{}` {why}",
+                "parameter {index} of kernel `{}` is `{}` in the PTX ({} bytes), but `{}`{} {why}",
                 signature.name,
                 Written(param),
                 param.size,
                 shown(argument),
+                instance.of_type,
             );
             Some(Error::new_spanned(argument, message))
         })
@@ -159,18 +180,6 @@ fn mismatches(kernel: &Kernel, signature: &Signature) -> Vec<Error> {
 /// The text of an argument, close to how it was written.
 fn shown(argument: &Argument) -> String {
     spaced(argument.to_token_stream())
-}
-
-/// Converts tokens to text with the usual spacing of types.
-pub(crate) fn spaced(tokens: TokenStream) -> String {
-    tokens
-        .to_string()
-        .replace(" :: ", "::")
-        .replace(" : ", ": ")
-        .replace("& ", "&")
-        .replace(" < ", "<")
-        .replace(" >", ">")
-        .replace(" ;", ";")
 }
 
 #[cfg(test)]
@@ -251,14 +260,5 @@ mod tests {
     fn safe_fn_requires_an_unsafe_struct() {
         assert_eq!(messages("struct", "safe fn empty();").len(), 1);
         assert!(messages("unsafe struct", "safe fn empty();").is_empty());
-    }
-
-    #[test]
-    fn long_kernel_lists_are_truncated() {
-        let body: String = (0..20).map(|i| format!(".entry k{i}() {{ ret; }}\n")).collect();
-        let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{body}");
-        let list = listed(&cuda_ptx::signatures(&text).unwrap());
-        assert!(list.ends_with("`k11` and 8 more"), "{list}");
-        assert_eq!(listed(&[]), "none");
     }
 }

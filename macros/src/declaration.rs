@@ -1,20 +1,25 @@
-//! The input of `kernels!`: a struct and its kernels.
+//! The input of `kernels!`: a struct, its kernels and its variables.
 
 use syn::{
-    Attribute, Error, Expr, Ident, Lit, LitStr, Meta, Result, Token, Visibility,
-    ext::IdentExt,
-    parenthesized,
+    Attribute, Error, Expr, Ident, LitStr, Result, Token, Visibility, parenthesized,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
 };
 
-use crate::argument::Argument;
+use crate::{
+    argument::Argument,
+    attributes::take,
+    condition::Condition,
+    entries::{Entries, EntryAttribute, Instance, TypeParameter},
+    geometry::Geometry,
+    variable::Variable,
+};
 
 mod keyword {
     syn::custom_keyword!(safe);
 }
 
-/// The parsed input: `#[ptx = "..."] pub struct Name;` and the kernels after it.
+/// The parsed input: `#[ptx = "..."] pub struct Name;` and the kernels and variables after it.
 pub(crate) struct Declaration {
     /// All attributes except `ptx`.
     pub(crate) attrs: Vec<Attribute>,
@@ -25,19 +30,22 @@ pub(crate) struct Declaration {
     /// The path of the PTX file, as written.
     pub(crate) ptx: LitStr,
     pub(crate) kernels: Vec<Kernel>,
+    pub(crate) variables: Vec<Variable>,
 }
 
-/// A kernel declaration: `unsafe fn name(argument, ..);`
+/// A kernel declaration: `unsafe fn name(argument, ..) where condition, ..;`
 pub(crate) struct Kernel {
-    /// All attributes except `entry`.
+    /// All attributes except `entry` and the launch shape.
     pub(crate) attrs: Vec<Attribute>,
     /// The visibility as written. An omitted visibility means `pub`.
     pub(crate) vis: Visibility,
     pub(crate) safety: Safety,
     pub(crate) name: Ident,
-    /// The value of `#[entry = ".."]`, if given.
-    pub(crate) entry: Option<LitStr>,
+    pub(crate) entries: Entries,
     pub(crate) arguments: Vec<Argument>,
+    /// The conditions that the launcher checks.
+    pub(crate) conditions: Vec<Condition>,
+    pub(crate) geometry: Geometry,
 }
 
 /// The side that promises the safety of a launch.
@@ -49,12 +57,16 @@ pub(crate) enum Safety {
 }
 
 impl Kernel {
-    /// The kernel's name in the PTX.
-    pub(crate) fn entry_name(&self) -> String {
-        match &self.entry {
-            Some(entry) => entry.value(),
-            None => self.name.unraw().to_string(),
-        }
+    /// The kernel with each of its entries.
+    pub(crate) fn instances(&self) -> Vec<Instance> {
+        self.entries.instances(&self.name, &self.arguments)
+    }
+
+    /// Whether the launcher computes something from its arguments before the launch.
+    pub(crate) fn has_checks(&self) -> bool {
+        !self.conditions.is_empty()
+            || !matches!(self.geometry, Geometry::Caller)
+            || self.arguments.iter().any(|argument| argument.derived.is_some())
     }
 }
 
@@ -70,36 +82,67 @@ impl Parse for Declaration {
         };
         let ptx = take(&mut attrs, "ptx")?.ok_or_else(missing)?;
         input.parse::<Token![;]>()?;
-        let mut kernels = Vec::new();
+        let (mut kernels, mut variables) = (Vec::new(), Vec::new());
         while !input.is_empty() {
-            kernels.push(input.parse()?);
+            let attrs = input.call(Attribute::parse_outer)?;
+            let vis = input.parse()?;
+            if input.peek(Token![static]) {
+                variables.push(Variable::parse(attrs, vis, input)?);
+            } else {
+                kernels.push(Kernel::after_visibility(attrs, vis, input)?);
+            }
         }
-        Ok(Self { attrs, vis, unsafe_token, name, ptx, kernels })
+        Ok(Self { attrs, vis, unsafe_token, name, ptx, kernels, variables })
     }
 }
 
 impl Parse for Kernel {
     fn parse(input: ParseStream<'_>) -> Result<Self> {
-        let mut attrs = input.call(Attribute::parse_outer)?;
-        let entry = take(&mut attrs, "entry")?;
+        let attrs = input.call(Attribute::parse_outer)?;
         let vis = input.parse()?;
+        Self::after_visibility(attrs, vis, input)
+    }
+}
+
+impl Kernel {
+    /// Parses what follows the attributes and the visibility.
+    fn after_visibility(
+        mut attrs: Vec<Attribute>,
+        vis: Visibility,
+        input: ParseStream<'_>,
+    ) -> Result<Self> {
+        let entry = EntryAttribute::take(&mut attrs)?;
+        let geometry = Geometry::take(&mut attrs)?;
         let safety = input.parse()?;
         input.parse::<Token![fn]>()?;
         let name: Ident = input.parse()?;
-        if input.peek(Token![<]) {
-            return Err(input
-                .error("a kernel declaration cannot be generic; declare each entry of the PTX"));
-        }
+        let entries = Entries::new(&name, entry, TypeParameter::parse(input)?)?;
         let inside;
         parenthesized!(inside in input);
         let arguments = Punctuated::<Argument, Token![,]>::parse_terminated(&inside)?;
         if input.peek(Token![->]) {
             return Err(input.error("a kernel cannot return a value; declare an output `&mut [T]`"));
         }
+        let conditions = conditions(input)?;
         input.parse::<Token![;]>()?;
         let arguments = arguments.into_iter().collect();
-        Ok(Self { attrs, vis, safety, name, entry, arguments })
+        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry })
     }
+}
+
+/// Parses `where condition, ..`, which may be absent.
+fn conditions(input: ParseStream<'_>) -> Result<Vec<Condition>> {
+    let mut conditions = Vec::new();
+    if input.peek(Token![where]) {
+        input.parse::<Token![where]>()?;
+        while !input.peek(Token![;]) {
+            Condition::of(&input.parse::<Expr>()?, &mut conditions)?;
+            if !input.peek(Token![;]) {
+                input.parse::<Token![,]>()?;
+            }
+        }
+    }
+    Ok(conditions)
 }
 
 impl Parse for Safety {
@@ -112,38 +155,4 @@ impl Parse for Safety {
         }
         Err(input.error("expected `unsafe fn` (or `safe fn` in an `unsafe struct`)"))
     }
-}
-
-/// The `#[cfg(..)]` attributes, which apply to all code generated from the item.
-pub(crate) fn conditions(attrs: &[Attribute]) -> impl Iterator<Item = &Attribute> {
-    attrs.iter().filter(|attr| attr.path().is_ident("cfg"))
-}
-
-/// Removes `#[name = ".."]` from `attrs` and returns its value.
-fn take(attrs: &mut Vec<Attribute>, name: &str) -> Result<Option<LitStr>> {
-    let mut found = None;
-    for attr in attrs.extract_if(.., |attr| attr.path().is_ident(name)) {
-        if found.is_some() {
-            return Err(Error::new_spanned(attr, format!("attribute `{name}` is given twice")));
-        }
-        found = Some(string(&attr, name)?);
-    }
-    Ok(found)
-}
-
-/// Returns the value of the attribute `#[name = ".."]`.
-fn string(attr: &Attribute, name: &str) -> Result<LitStr> {
-    if let Meta::NameValue(pair) = &attr.meta {
-        let mut value = &pair.value;
-        // `macro_rules` passes fragments in an invisible group.
-        while let Expr::Group(group) = value {
-            value = &group.expr;
-        }
-        if let Expr::Lit(literal) = value
-            && let Lit::Str(string) = &literal.lit
-        {
-            return Ok(string.clone());
-        }
-    }
-    Err(Error::new_spanned(attr, format!("expected `#[{name} = \"..\"]`")))
 }

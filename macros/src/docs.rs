@@ -15,8 +15,11 @@ pub(crate) fn of_launcher(kernel: &Kernel) -> String {
     let written = lines(&kernel.attrs);
     let mut doc = String::new();
     if written.is_none() {
-        doc = format!(" Returns an operation that launches the kernel `{}`.", kernel.entry_name());
+        let entries: Vec<_> =
+            kernel.instances().iter().map(|it| format!("`{}`", it.entry)).collect();
+        doc = format!(" Returns an operation that launches the kernel {}.", entries.join(" or "));
     }
+    doc.push_str(&of_checks(kernel));
     let explained = written.is_some_and(|text| text.contains("# Safety"));
     if matches!(kernel.safety, Safety::Unsafe(_)) && !explained {
         doc.push_str(
@@ -24,6 +27,25 @@ pub(crate) fn of_launcher(kernel: &Kernel) -> String {
              buffer arguments and the variables of its module, within their bounds. Of its arguments, it \
              must write only buffers declared `&mut [T]`. It must not write `__constant__` variables.",
         );
+    }
+    doc
+}
+
+/// The documentation of derived values and conditions, perhaps empty.
+fn of_checks(kernel: &Kernel) -> String {
+    let mut doc = String::new();
+    for argument in &kernel.arguments {
+        if let Some(derived) = &argument.derived {
+            doc.push_str(&format!("\n\n The kernel gets `{} = {derived}`.", argument.name));
+        }
+    }
+    if !kernel.conditions.is_empty() {
+        let conditions: Vec<_> = kernel.conditions.iter().map(|it| format!("`{it}`")).collect();
+        doc.push_str(&format!(
+            "\n\n # Errors\n The operation fails with [`Error::Arguments`](::cuda_async::Error::Arguments), and launches \
+             nothing, unless {}.",
+            conditions.join(" and "),
+        ));
     }
     doc
 }
@@ -54,6 +76,13 @@ mod tests {
 
     fn doc(kernel: &str) -> String {
         of_launcher(&syn::parse_str(kernel).unwrap())
+    }
+
+    #[test]
+    fn checks_are_documented() {
+        let doc = doc("/// Adds.\nsafe fn k(x: &[u8], n: u32 = x.len()) where n > 0, n < 9;");
+        assert!(doc.contains("gets `n = x.len()`"), "{doc}");
+        assert!(doc.ends_with("nothing, unless `n > 0` and `n < 9`."), "{doc}");
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! The generated struct and its own methods.
 
-use cuda_ptx::Signature;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 
 use crate::{
-    declaration::{Declaration, Kernel, conditions},
+    attributes::conditions,
+    check::Found,
+    check_variables::FoundVariable,
+    declaration::{Declaration, Kernel},
     docs,
+    entries::Entries,
+    getter::getter,
     launcher::launcher,
     ptx_file::PtxFile,
+    reserved::MODULE_FIELD,
+    type_trait,
 };
 
 /// Generates the struct and its methods. It does so without a `file` or a signature too, so that a declaration with
@@ -16,22 +22,23 @@ use crate::{
 pub(crate) fn expand(
     declaration: &Declaration,
     file: Option<&PtxFile>,
-    kernels: &[(&Kernel, Option<&Signature>)],
+    kernels: &[Found<'_>],
+    variables: &[FoundVariable<'_>],
 ) -> TokenStream {
-    let Declaration { attrs, vis, name, unsafe_token, .. } = declaration;
+    let Declaration { attrs, vis, name, .. } = declaration;
     let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
     let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
     let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
-    let fields = kernels.iter().map(|(kernel, _)| {
-        let (name, conditions) = (&kernel.name, conditions(&kernel.attrs));
-        quote!(#(#conditions)* #[allow(dead_code)] #name: ::cuda_async::Function)
-    });
+    let fields = kernels.iter().map(|found| field(found.kernel));
+    let of_variables = (!variables.is_empty()).then(|| Ident::new(MODULE_FIELD, Span::call_site()));
+    let of_variables: Vec<_> = of_variables.into_iter().collect();
     let module = Ident::new("module", Span::mixed_site());
     let device = Ident::new("device", Span::mixed_site());
     let modules = Ident::new("MODULES", Span::mixed_site());
-    let found = kernels.iter().map(|(kernel, _)| field(kernel, &module));
-    let launchers =
-        kernels.iter().map(|(kernel, signature)| launcher(kernel, *signature, *unsafe_token));
+    let initial = kernels.iter().map(|found| initial(found.kernel, &module));
+    let launchers = kernels.iter().map(|found| launcher(declaration, found));
+    let getters = variables.iter().map(getter);
+    let traits = kernels.iter().filter_map(|found| type_trait::declared(declaration, found));
     let conditions = conditions(attrs);
     quote! {
         #(#attrs)*
@@ -39,6 +46,7 @@ pub(crate) fn expand(
         #[derive(::core::clone::Clone, ::core::fmt::Debug)]
         #vis struct #name {
             #(#fields,)*
+            #(#[allow(dead_code)] #of_variables: ::cuda_async::Module,)*
         }
 
         #(#conditions)*
@@ -78,7 +86,10 @@ pub(crate) fn expand(
 
             #[allow(unused_variables)]
             fn of_module(#module: &::cuda_async::Module) -> ::cuda_async::Result<Self> {
-                ::core::result::Result::Ok(Self { #(#found,)* })
+                ::core::result::Result::Ok(Self {
+                    #(#initial,)*
+                    #(#of_variables: ::core::clone::Clone::clone(#module),)*
+                })
             }
 
             fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
@@ -88,12 +99,37 @@ pub(crate) fn expand(
             }
 
             #(#launchers)*
+
+            #(#getters)*
         }
+
+        #(#traits)*
     }
 }
 
+/// The field of a kernel. A generic kernel has an array, with one function for each type.
+fn field(kernel: &Kernel) -> TokenStream {
+    let (name, conditions) = (&kernel.name, conditions(&kernel.attrs));
+    let ty = match &kernel.entries {
+        Entries::One(_) => quote!(::cuda_async::Function),
+        Entries::PerType(types) => {
+            let count = types.types.len();
+            quote!([::cuda_async::Function; #count])
+        }
+    };
+    quote!(#(#conditions)* #[allow(dead_code)] #name: #ty)
+}
+
 /// The initializer of a field: `vecadd: module.function("vecadd")?`.
-fn field(kernel: &Kernel, module: &Ident) -> TokenStream {
-    let (name, entry, conditions) = (&kernel.name, kernel.entry_name(), conditions(&kernel.attrs));
-    quote!(#(#conditions)* #name: ::cuda_async::Module::function(#module, #entry)?)
+fn initial(kernel: &Kernel, module: &Ident) -> TokenStream {
+    let (name, conditions) = (&kernel.name, conditions(&kernel.attrs));
+    let functions = kernel.instances().into_iter().map(|instance| {
+        let entry = instance.entry;
+        quote!(::cuda_async::Module::function(#module, #entry)?)
+    });
+    let functions = match &kernel.entries {
+        Entries::One(_) => quote!(#(#functions)*),
+        Entries::PerType(_) => quote!([#(#functions),*]),
+    };
+    quote!(#(#conditions)* #name: #functions)
 }

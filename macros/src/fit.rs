@@ -24,16 +24,36 @@ pub(crate) fn mismatch(passed: &Passed, param: &Param) -> Option<String> {
 }
 
 fn address_mismatch(param: &Param) -> Option<String> {
-    let fits = untyped(param) || matches!(param.ty, ScalarType::U64);
+    let fits = untyped(param.ty) || matches!(param.ty, ScalarType::U64);
     (param.size != ADDRESS || !fits).then(|| "is passed as an address (`.u64`)".to_owned())
 }
 
 fn number_mismatch(number: Number, param: &Param) -> Option<String> {
     if number.size != param.size {
-        let plural = if number.size == 1 { "" } else { "s" };
-        return Some(format!("has {} byte{plural}", number.size));
+        return Some(size(number));
     }
-    if untyped(param) || kind(param.ty) == Some(number.kind) {
+    kind_mismatch(number, param.ty)
+}
+
+/// Returns the reason why an element of a variable does not match its type in the PTX, as [`mismatch`] does.
+pub(crate) fn scalar_mismatch(number: Number, ty: ScalarType) -> Option<String> {
+    // Arrays and structs are declared as bytes.
+    if matches!(ty, ScalarType::B8) {
+        return None;
+    }
+    if number.size != ty.size() {
+        return Some(size(number));
+    }
+    kind_mismatch(number, ty)
+}
+
+fn size(number: Number) -> String {
+    let plural = if number.size == 1 { "" } else { "s" };
+    format!("has {} byte{plural}", number.size)
+}
+
+fn kind_mismatch(number: Number, ty: ScalarType) -> Option<String> {
+    if untyped(ty) || kind(ty) == Some(number.kind) {
         return None;
     }
     Some(match number.kind {
@@ -44,9 +64,9 @@ fn number_mismatch(number: Number, param: &Param) -> Option<String> {
 }
 
 /// Whether the PTX type gives only a size: `.b32`, or `.b8 x[4]`, the form of a struct.
-fn untyped(param: &Param) -> bool {
+fn untyped(ty: ScalarType) -> bool {
     use ScalarType::*;
-    matches!(param.ty, B8 | B16 | B32 | B64 | B128)
+    matches!(ty, B8 | B16 | B32 | B64 | B128)
 }
 
 /// The kind of number of the PTX type `ty`, if it is a single number.

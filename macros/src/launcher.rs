@@ -1,17 +1,20 @@
 //! Generates the method that launches a kernel.
 
-use cuda_ptx::{Param, Signature};
+use cuda_ptx::Param;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
-use syn::{Token, Visibility, spanned::Spanned};
+use syn::{Token, Visibility, ext::IdentExt, spanned::Spanned};
 
 use crate::{
     argument::{Argument, Passed},
-    check::spaced,
-    declaration::{Kernel, Safety},
+    check::Found,
+    declaration::{Declaration, Safety},
     docs,
     fit::Written,
+    geometry::Geometry,
     names,
+    text::spaced,
+    type_trait,
 };
 
 /// The maximum number of arguments in one tuple. More arguments are grouped into nested tuples.
@@ -23,26 +26,28 @@ const BUFFERS: usize = 32;
 /// The parts of a launcher that one argument generates.
 struct Part<'a> {
     argument: &'a Argument,
-    /// The matching parameter in the PTX, if the signature was found.
+    index: usize,
+    /// The matching parameter in the PTX, if the signature was found. For a generic kernel, the one of the first type.
     param: Option<&'a Param>,
     /// The type parameter, if the argument is a buffer.
     generic: Option<Ident>,
+    /// The type that selects the entry of a generic kernel, as an implementor of its trait: `<T as VectorsAxpy>`.
+    selected: Option<TokenStream>,
 }
 
-/// Generates `pub unsafe fn vecadd<A: KernelInput<f32>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
-pub(crate) fn launcher(
-    kernel: &Kernel,
-    signature: Option<&Signature>,
-    unsafe_token: Option<Token![unsafe]>,
-) -> TokenStream {
+/// Generates `pub unsafe fn vecadd<A: LazyArg<Ready: KernelInput<f32>>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
+pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStream {
+    let kernel = found.kernel;
+    let selected = type_trait::selected(declaration, kernel);
+    let first = found.signatures.first().copied().flatten();
     let parts: Vec<_> = kernel
         .arguments
         .iter()
         .zip(names::type_parameters(kernel))
         .enumerate()
         .map(|(index, (argument, generic))| {
-            let param = signature.and_then(|signature| signature.params.get(index));
-            Part { argument, param, generic }
+            let param = first.and_then(|signature| signature.params.get(index));
+            Part { argument, index, param, generic, selected: selected.clone() }
         })
         .collect();
     let (name, attrs, doc) = (&kernel.name, &kernel.attrs, docs::of_launcher(kernel));
@@ -53,27 +58,121 @@ pub(crate) fn launcher(
         Safety::Safe(_) => None,
     };
     let config = Ident::new("config", Span::mixed_site());
-    let bounds = parts.iter().filter_map(Part::bound);
+    let of_caller = matches!(kernel.geometry, Geometry::Caller);
+    let config_taken = of_caller.then(|| quote!(#config: ::cuda_async::LaunchConfig,));
+    let bound = type_trait::bound(declaration, kernel);
+    let bounds = bound.into_iter().chain(parts.iter().filter_map(Part::bound));
     let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
-    let taken = parts.iter().map(Part::taken);
-    let sizes = parts.iter().filter_map(|part| part.size_check(kernel));
-    let passed = nested(parts.iter().map(Part::passed).collect());
-    let call = quote!(::cuda_async::launch(&self.#name, #config, #passed));
-    let call = unsafe_block(&call, &kernel.safety, unsafe_token);
+    let parameter = type_trait::parameter(kernel);
+    let captured = parameter.iter().copied().chain(generics.iter().copied());
+    let taken = parts.iter().filter_map(Part::taken);
+    let sizes = size_checks(found);
+    let body = body(declaration, found, &parts, &config);
     let output = output_type(&generics);
     quote! {
         #(#attrs)*
         #doc
-        #[allow(clippy::undocumented_unsafe_blocks, clippy::too_many_arguments)]
+        #[allow(clippy::undocumented_unsafe_blocks, clippy::too_many_arguments, clippy::type_complexity)]
         #vis #declared fn #name<#(#bounds),*>(
             &self,
-            #config: ::cuda_async::LaunchConfig,
+            #config_taken
             #(#taken),*
-        ) -> impl ::cuda_async::DeviceOp<Output = #output> + use<#(#generics),*> {
+        ) -> impl ::cuda_async::DeviceOp<Output = #output> + use<#(#captured),*> {
             #(#sizes)*
-            #call
+            #body
         }
     }
+}
+
+/// Generates the operation: the buffers become ready, and the launch follows.
+fn body(
+    declaration: &Declaration,
+    found: &Found<'_>,
+    parts: &[Part<'_>],
+    config: &Ident,
+) -> TokenStream {
+    let kernel = found.kernel;
+    let name = &kernel.name;
+    let function = Ident::new("function", Span::mixed_site());
+    let selected = type_trait::selected(declaration, kernel);
+    let entry = selected.map(|selected| quote!([#selected::ENTRY]));
+    let buffers: Vec<_> = parts
+        .iter()
+        .filter(|part| part.generic.is_some())
+        .map(|part| &part.argument.name)
+        .collect();
+    let lazy: Vec<_> =
+        buffers.iter().map(|buffer| quote!(::cuda_async::kernel::Arg(#buffer))).collect();
+    let lazy = tree(&lazy);
+    let ready: Vec<_> = buffers.iter().map(|buffer| quote!(#buffer)).collect();
+    let ready = tree(&ready);
+    let passed = nested(parts.iter().map(Part::passed).collect());
+    let launch = |launcher: TokenStream, config: TokenStream| {
+        let call = quote!(::cuda_async::kernel::#launcher(#function, #config, #passed));
+        unsafe_block(&call, &kernel.safety, declaration.unsafe_token)
+    };
+    let launch = if kernel.has_checks() {
+        let checks = checks(found, parts, config);
+        let launch = launch(quote!(launch_unless_empty), quote!(#config));
+        quote! {
+            #checks
+            ::core::result::Result::<_, ::cuda_async::Error>::Ok(#launch)
+        }
+    } else {
+        launch(quote!(launch_given), quote!(#config))
+    };
+    quote! {
+        let #function = ::core::clone::Clone::clone(&self.#name #entry);
+        ::cuda_async::DeviceOp::then(::cuda_async::kernel::ready_args(#lazy), move |#ready| { #launch })
+    }
+}
+
+/// Generates the statements that compute derived values, check the conditions and bind `config` to an
+/// `Option<LaunchConfig>`.
+fn checks(found: &Found<'_>, parts: &[Part<'_>], config: &Ident) -> TokenStream {
+    let name = found.kernel.name.unraw().to_string();
+    let kernel = quote!(::cuda_async::kernel::checks::Kernel(#name));
+    if !found.valid {
+        let placeholders =
+            parts.iter().filter(|part| part.argument.derived.is_some()).map(|part| {
+                let Argument { name, ty, .. } = part.argument;
+                quote!(let #name = <#ty as ::core::default::Default>::default();)
+            });
+        return quote!(#(#placeholders)* let #config = ::core::option::Option::None;);
+    }
+    let derived = parts.iter().filter_map(|part| part.derivation(&kernel));
+    let conditions = found.kernel.conditions.iter().map(|condition| condition.tokens(&kernel));
+    let geometry = found.kernel.geometry.tokens(&kernel);
+    let geometry = geometry.unwrap_or_else(|| quote!(::core::option::Option::Some(#config)));
+    quote! {
+        #(#derived)*
+        #(#conditions)*
+        let #config = #geometry;
+    }
+}
+
+/// Generates constant assertions of the sizes, for types that the macro does not know.
+fn size_checks(found: &Found<'_>) -> Vec<TokenStream> {
+    let kernel = found.kernel;
+    let mut checks = Vec::new();
+    for (instance, signature) in kernel.instances().iter().zip(&found.signatures) {
+        let Some(signature) = signature else { continue };
+        for (argument, param) in instance.arguments.iter().zip(&signature.params) {
+            let Argument { name, ty, passed: Passed::Other, .. } = argument else { continue };
+            let message = format!(
+                "argument `{name}` of kernel `{}`: `{}` must have {} bytes, the size of the parameter in the PTX (`{}`)",
+                kernel.name,
+                spaced(quote!(#ty)),
+                param.size,
+                Written(param),
+            );
+            let size = param.size as usize;
+            checks.push(quote_spanned! {ty.span()=>
+                const _: () = ::core::assert!(::core::mem::size_of::<#ty>() == #size, #message);
+            });
+        }
+    }
+    checks
 }
 
 /// The visibility as written, or `pub` if it was omitted.
@@ -99,64 +198,66 @@ fn unsafe_block(
 }
 
 impl Part<'_> {
-    /// The bound of the type parameter: `A: KernelInput<f32>`.
+    /// The bound of the type parameter: `A: LazyArg<Ready: KernelInput<f32>>`.
     fn bound(&self) -> Option<TokenStream> {
         let generic = self.generic.as_ref()?;
-        match &self.argument.passed {
-            Passed::Input(element) => {
-                Some(quote!(#generic: ::cuda_async::kernel::KernelInput<#element>))
-            }
-            Passed::Output(element) => {
-                Some(quote!(#generic: ::cuda_async::kernel::KernelOutput<#element>))
-            }
-            _ => None,
-        }
-    }
-
-    /// The parameter of the method: `a: A`.
-    fn taken(&self) -> TokenStream {
-        let Argument { name, ty, .. } = self.argument;
-        match &self.generic {
-            Some(generic) => quote!(#name: #generic),
-            None => quote!(#name: #ty),
-        }
-    }
-
-    /// The value that `launch` takes: `Reads::new(a)`.
-    fn passed(&self) -> TokenStream {
-        let Argument { name, ty, passed } = self.argument;
-        let align = self.param.map_or(1, |param| param.align) as usize;
-        match passed {
-            Passed::Input(_) => quote!(::cuda_async::kernel::Reads::new(#name)),
-            Passed::Output(_) => quote!(::cuda_async::kernel::Returned(#name)),
-            Passed::Bool => {
-                quote!(::cuda_async::kernel::Aligned::<#align, _>(::core::primitive::u8::from(#name)))
-            }
-            // The span of the type, so that "the trait `Pod` is not implemented" points at it.
-            Passed::Number(_) | Passed::Other => {
-                quote_spanned!(ty.span()=> ::cuda_async::kernel::Aligned::<#align, #ty>(#name))
-            }
-        }
-    }
-
-    /// A constant assertion of the size, for types that the macro does not know.
-    fn size_check(&self, kernel: &Kernel) -> Option<TokenStream> {
-        let (Argument { name, ty, passed: Passed::Other }, Some(param)) =
-            (self.argument, self.param)
-        else {
-            return None;
+        let (form, element) = match &self.argument.passed {
+            Passed::Input(element) => (quote!(KernelInput), element),
+            Passed::Output(element) => (quote!(KernelOutput), element),
+            _ => return None,
         };
-        let message = format!(
-            "argument `{name}` of kernel `{}`: `{}` must have {} bytes, the size of the parameter in the PTX (`{}`)",
-            kernel.name,
-            spaced(quote!(#ty)),
-            param.size,
-            Written(param),
-        );
-        let size = param.size as usize;
-        Some(quote_spanned! {ty.span()=>
-            const _: () = ::core::assert!(::core::mem::size_of::<#ty>() == #size, #message);
-        })
+        let form = quote!(::cuda_async::kernel::#form<#element>);
+        Some(quote!(#generic: ::cuda_async::op::LazyArg<Ready: #form>))
+    }
+
+    /// The parameter of the method: `a: A`. `None` if the launcher computes the value.
+    fn taken(&self) -> Option<TokenStream> {
+        let Argument { name, ty, derived, .. } = self.argument;
+        match (&self.generic, derived) {
+            (_, Some(_)) => None,
+            (Some(generic), None) => Some(quote!(#name: #generic)),
+            (None, None) => Some(quote!(#name: #ty)),
+        }
+    }
+
+    /// The statement that computes a derived value.
+    fn derivation(&self, kernel: &TokenStream) -> Option<TokenStream> {
+        let Argument { name, ty, derived, .. } = self.argument;
+        let (text, side) = (name.unraw().to_string(), derived.as_ref()?.side());
+        Some(quote!(let #name = #kernel.derived::<#ty>(#text, #side)?;))
+    }
+
+    /// The value that the launch takes: `Reads::new(a)`.
+    fn passed(&self) -> TokenStream {
+        let Argument { name, ty, passed, .. } = self.argument;
+        let (value, of) = match passed {
+            Passed::Input(_) => return quote!(::cuda_async::kernel::Reads::new(#name)),
+            Passed::Output(_) => return quote!(::cuda_async::kernel::Returned(#name)),
+            Passed::Bool => (quote!(::core::primitive::u8::from(#name)), quote!(_)),
+            Passed::Number(_) | Passed::Other => (quote!(#name), quote!(#ty)),
+        };
+        // The span of the type, so that "cannot be passed by value" points at it.
+        if let Some(selected) = &self.selected {
+            let index = self.index;
+            return quote_spanned! {ty.span()=>
+                ::cuda_async::kernel::aligned_at::<#of>(#value, #selected::ALIGNS[#index])
+            };
+        }
+        let align = self.param.map_or(1, |param| param.align) as usize;
+        quote_spanned!(ty.span()=> ::cuda_async::kernel::aligned::<#align, #of>(#value))
+    }
+}
+
+/// Generates a balanced tree of pairs, as the library's `LazyArgs` says.
+fn tree(parts: &[TokenStream]) -> TokenStream {
+    match parts {
+        [] => quote!(()),
+        [one] => one.clone(),
+        parts => {
+            let (left, right) = parts.split_at(parts.len() / 2);
+            let (left, right) = (tree(left), tree(right));
+            quote!((#left, #right))
+        }
     }
 }
 
@@ -173,15 +274,16 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
 /// Generates the type of the output: the only buffer, or a tuple. As in the library's `BufferTuple`, a tuple of
 /// `BUFFERS` goes into the second place of a pair.
 fn output_type(buffers: &[&Ident]) -> TokenStream {
+    let ready = |buffer: &Ident| quote!(<#buffer as ::cuda_async::op::LazyArg>::Ready);
     if let [one] = buffers {
-        return quote!(#one);
+        return ready(one);
     }
     let mut tuple = Vec::new();
     for buffer in buffers.iter().rev() {
         if tuple.len() == BUFFERS {
             tuple = vec![quote!((#(#tuple,)*))];
         }
-        tuple.insert(0, quote!(#buffer));
+        tuple.insert(0, ready(buffer));
     }
     quote!((#(#tuple,)*))
 }

@@ -1,24 +1,37 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
 //! Steps of [`kernels!`]: `declaration` parses the input, `ptx_file` reads the PTX, and `check` compares the two by the
-//! rules of `fit`. Then `expand` and `launcher` generate the struct and its methods. Problems are collected and the struct
+//! rules of `fit`, as `check_variables` does for variables. Then `expand`, `launcher`, `getter` and `type_trait` generate the struct,
+//! its methods and the traits of generic kernels. `quantity`, `condition` and `geometry` are computed by launchers. Problems are collected and the struct
 //! is generated anyway, so that one mistake does not cause further errors in the code that uses it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 
 mod argument;
+mod attributes;
 mod check;
+mod check_variables;
+mod condition;
 mod declaration;
 mod docs;
+mod entries;
 mod expand;
 mod fit;
+mod geometry;
+mod getter;
 mod launcher;
 mod names;
+mod param_derive;
 mod problem;
 mod ptx_file;
+mod quantity;
+mod reserved;
+mod text;
+mod type_trait;
+mod variable;
 
 use proc_macro::TokenStream;
-use syn::parse_macro_input;
+use syn::{DeriveInput, parse_macro_input};
 
 use crate::{declaration::Declaration, problem::Problem, ptx_file::PtxFile};
 
@@ -32,10 +45,21 @@ pub fn kernels(input: TokenStream) -> TokenStream {
         Ok(file) => (Some(file), Vec::new()),
         Err(error) => (None, vec![Problem::of_all(error)]),
     };
-    let signatures = file.as_ref().map(|file| file.signatures.as_slice());
-    let checked = check::check(&declaration, signatures);
+    let module = file.as_ref().map(|file| &file.module);
+    let checked = check::check(&declaration, module.map(|module| module.entries.as_slice()));
     problems.extend(checked.problems);
-    let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels);
+    let variables = module.map(|module| module.variables.as_slice());
+    let variables = check_variables::check_variables(&declaration, variables, &mut problems);
+    let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels, &variables);
     expansion.extend(problems.iter().map(|problem| problem.compile_error(&declaration.attrs)));
     expansion.into()
+}
+
+/// Derives `KernelParam` for a `#[repr(C)]` struct.
+///
+/// The documentation is at `cuda_async::kernel::KernelParam`.
+#[proc_macro_derive(KernelParam)]
+pub fn kernel_param(input: TokenStream) -> TokenStream {
+    let input = parse_macro_input!(input as DeriveInput);
+    param_derive::derive(&input).unwrap_or_else(|error| error.to_compile_error()).into()
 }

@@ -6,10 +6,7 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
-use crate::{
-    argument::{Argument, Passed},
-    declaration::Kernel,
-};
+use crate::{argument::Argument, declaration::Kernel};
 
 /// Returns a type parameter for each buffer, named after its argument: `LeftSide` for `left_side`. The names differ from
 /// every type in the signature, because type parameters are not hygienic.
@@ -22,7 +19,7 @@ pub(crate) fn type_parameters(kernel: &Kernel) -> Vec<Option<Ident>> {
 }
 
 fn type_parameter(argument: &Argument, taken: &mut HashSet<String>) -> Option<Ident> {
-    if !matches!(argument.passed, Passed::Input(_) | Passed::Output(_)) {
+    if !argument.is_buffer() {
         return None;
     }
     let mut name = camel(&argument.name.unraw().to_string());
@@ -33,7 +30,7 @@ fn type_parameter(argument: &Argument, taken: &mut HashSet<String>) -> Option<Id
 }
 
 /// Converts `left_side` to `LeftSide`. Returns `Buffer` if the result is not a valid identifier.
-fn camel(name: &str) -> String {
+pub(crate) fn camel(name: &str) -> String {
     let words = name.split('_').filter(|word| !word.is_empty());
     let camel: String = words
         .flat_map(|word| {

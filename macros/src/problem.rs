@@ -4,9 +4,9 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Error};
 
-use crate::declaration::{Kernel, conditions};
+use crate::attributes::conditions;
 
-/// An error and the attributes of its kernel. If a `#[cfg]` removes the kernel, the error is removed too.
+/// An error and the attributes of its kernel or variable. If a `#[cfg]` removes that, the error is removed too.
 pub(crate) struct Problem<'a> {
     pub(crate) error: Error,
     attrs: &'a [Attribute],
@@ -18,9 +18,9 @@ impl<'a> Problem<'a> {
         Self { error, attrs: &[] }
     }
 
-    /// An error about one kernel.
-    pub(crate) const fn of(kernel: &'a Kernel, error: Error) -> Self {
-        Self { error, attrs: kernel.attrs.as_slice() }
+    /// An error about one kernel or variable, with its attributes.
+    pub(crate) const fn of(attrs: &'a [Attribute], error: Error) -> Self {
+        Self { error, attrs }
     }
 
     /// Generates a `compile_error!` under the `#[cfg]` conditions of the struct and the kernel.

@@ -7,7 +7,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use cuda_ptx::Signature;
+use cuda_ptx::ModuleSignature;
 use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Error, LitStr};
@@ -19,7 +19,7 @@ const MADE_BY_BUILD_SCRIPT: &str = "$OUT_DIR/";
 pub(crate) struct PtxFile {
     /// An expression for the text, by `include_str!`, so that Cargo rebuilds when the file changes.
     pub(crate) text: TokenStream,
-    pub(crate) signatures: Vec<Signature>,
+    pub(crate) module: ModuleSignature,
 }
 
 impl PtxFile {
@@ -36,10 +36,10 @@ impl PtxFile {
                 "cannot be read: {error}; paths are relative to the folder of Cargo.toml"
             ))
         })?;
-        let signatures = cuda_ptx::signatures(&ptx)
+        let module = cuda_ptx::module_signature(&ptx)
             .map_err(|error| wrong(&format!("cannot be parsed: {error}")))?;
         let literal = place.literal;
-        Ok(Self { text: quote!(::core::include_str!(#literal)), signatures })
+        Ok(Self { text: quote!(::core::include_str!(#literal)), module })
     }
 }
 

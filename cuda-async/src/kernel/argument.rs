@@ -8,7 +8,10 @@ use cuda_core::{
 use half::{bf16, f16};
 
 use crate::{
-    kernel::given_back::BufferTuple,
+    kernel::{
+        given_back::BufferTuple,
+        param::{KernelParam, push_param},
+    },
     memory::{DeviceScalar, ScalarMut},
 };
 
@@ -19,10 +22,10 @@ use crate::{
 /// |---|---|
 /// | `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, [`SliceMut<T>`](cuda_core::SliceMut), [`ScalarMut<T>`](crate::memory::ScalarMut) | reads and writes |
 /// | `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, [`Slice<T>`](cuda_core::Slice), [`SharedSlice<T>`](cuda_core::SharedSlice), [`DeviceScalar<T>`](crate::memory::DeviceScalar), `&DeviceScalar<T>` | reads |
-/// | integers, floats, `f16`, `bf16`, `bool`, [`ByValue`] | receives the value |
+/// | integers, floats, `f16`, `bf16`, `bool`, structs that derive [`KernelParam`](crate::kernel::KernelParam), [`ByValue`] | receives the value |
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not an argument that a kernel can have",
-    note = "a `Vec` or slice goes to the device first, with `h2d(..)`; an op runs first: `zip!(..).then(..)`; a struct goes by value in `ByValue(..)` and derives `bytemuck::Pod`"
+    note = "a `Vec` or slice goes to the device first, with `h2d(..)`; an op runs first: `zip!(..).then(..)`; a struct derives `cuda_async::kernel::KernelParam`, or derives `bytemuck::Pod` and goes in `ByValue(..)`"
 )]
 pub trait KernelArg: Send + Sized {
     /// The buffers that a launch gives back: this argument, if it is a buffer, followed by `Rest`. The type is
@@ -57,16 +60,16 @@ macro_rules! given_back {
 }
 pub(super) use given_back;
 
-/// A struct that is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
+/// A struct that derives `bytemuck::Pod` and is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct ByValue<T>(pub T);
 
-impl<T: Element> KernelArg for ByValue<T> {
+impl<T: KernelParam> KernelArg for ByValue<T> {
     given_back!(value);
 
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.value(&self.0);
+        push_param(&self.0, arguments);
     }
 }
 

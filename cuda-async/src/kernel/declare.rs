@@ -4,12 +4,35 @@
 /// declaration is checked against the PTX **at compile time**.
 ///
 /// ```
-/// use cuda_async::{LaunchConfig, open, prelude::*};
+/// use cuda_async::{open, prelude::*};
 ///
 /// cuda_async::kernels! {
 ///     /// Kernels on vectors.
+///     #[ptx = "../kernels/saxpy.ptx"]
+///     pub unsafe struct Vectors; // SAFETY: `saxpy` stays below n, which is the length of both buffers.
+///
+///     /// y = a x + y
+///     #[elements(n)]
+///     safe fn saxpy(x: &[f32], y: &mut [f32], a: f32, n: u32 = y.len())
+///     where x.len() == y.len();
+/// }
+///
+/// let device = open("cpu")?;
+/// let vectors = Vectors::load(&device)?;
+/// let (_x, y) = vectors.saxpy(h2d(vec![1.0; 100]), zeros(100), 3.0).sync_on(&device.new_stream()?)?;
+/// # assert_eq!(to_host(y).sync_on(&device.new_stream()?)?, [3.0; 100]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// The caller passes neither `n` nor the launch shape, and needs no `unsafe`: the launcher computes both and checks the
+/// condition. A kernel whose caller passes everything looks as follows:
+///
+/// ```
+/// use cuda_async::{LaunchConfig, open, prelude::*};
+///
+/// cuda_async::kernels! {
 ///     #[ptx = "../kernels/vecadd.ptx"]
-///     pub struct Vectors;
+///     pub struct Sums;
 ///
 ///     /// `c[i] = a[i] + b[i]` for each `i < n`.
 ///     ///
@@ -19,11 +42,11 @@
 /// }
 ///
 /// let device = open("cpu")?;
-/// let vectors = Vectors::load(&device)?;
-/// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros(100)).then(move |(a, b, c)| {
-///     // SAFETY: each has 100 elements.
-///     unsafe { vectors.vecadd(LaunchConfig::for_num_elems(100), a, b, c, 100) }
-/// });
+/// let sums = Sums::load(&device)?;
+/// // SAFETY: each has 100 elements.
+/// let op = unsafe {
+///     sums.vecadd(LaunchConfig::for_num_elems(100), h2d(vec![1.0; 100]), h2d(vec![2.0; 100]), zeros(100), 100)
+/// };
 /// let sum = op.then(|(_, _, c)| to_host(c)).sync_on(&device.new_stream()?)?;
 /// assert_eq!(sum, [3.0; 100]);
 /// # Ok::<(), cuda_async::Error>(())
@@ -52,16 +75,106 @@
 /// | an integer | itself | an integer of that size, signed or not; `.b32`; a struct of that size |
 /// | `f32`, `f64`, `f16`, `bf16` | itself | the same; `.b32`; a struct of that size |
 /// | `bool` | itself | an integer of one byte |
-/// | any other type that is [`Pod`](crate::Element) | itself | anything of that size: structs by value |
+/// | any other type that is a [`KernelParam`](crate::kernel::KernelParam) | itself | anything of that size: structs by value |
 ///
 /// A method is public unless the declaration has another visibility, like `pub(crate)`, before `unsafe fn`.
 ///
-/// # Safety
-/// The macro checks the types. It does not check the kernel's accesses: the caller is responsible for sizes, indices and
-/// the launch shape. State the requirements in a `# Safety` section. Without one, the macro writes a general one.
+/// # Lazy arguments
+/// A buffer argument may also be an operation that yields one of the forms in the table, in any mixture with buffers that
+/// are ready. The output then holds the form that the operation yields. Launches nest:
+/// `vectors.saxpy(vectors.scale(x, 2.0), y, 3.0)`.
 ///
-/// If a kernel is sound *with any arguments and in any launch*, its author may state that once, as in an `unsafe extern`
-/// block: `unsafe struct` is a promise for every `safe fn` below it, and those need no `unsafe` to launch.
+/// The operations among the arguments run one after the other, in the order of the declaration, on the stream of the
+/// launch. So no event and no second stream is needed. To run long operations at the same time, write
+/// `zip!(..).then(..)`. The first error ends the operation.
+///
+/// # Derived values, launch shapes and conditions
+/// | written | meaning |
+/// |---|---|
+/// | `n: u32 = y.len()` | the launcher computes `n`, and the caller does not pass it |
+/// | `where x.len() == y.len(), n > 0` | the launch happens only if every condition holds |
+/// | `#[elements(n)]` | the shape is `LaunchConfig::for_num_elems(n)` |
+/// | `#[plane(width, height)]` | the shape is `LaunchConfig::for_plane(width, height)` |
+/// | `#[config(grid = (x, y, z), block = 256, shared = 4 * n)]` | this shape; omitted dimensions are 1, and no shared memory |
+///
+/// Without an attribute for the shape, the caller passes a `LaunchConfig` first. An expression consists of integers,
+/// `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses. Values are computed in 128 bits when all
+/// arguments are ready. Derived values come first, in order, and then the conditions.
+///
+/// A condition that does not hold is an [`Error::Arguments`](crate::Error::Arguments) of the operation. So are a division
+/// by zero, an overflow, and a derived value that does not fit its type:
+///
+/// ```text
+/// wrong arguments for kernel `saxpy`: `x.len() == y.len()` does not hold: `x.len()` is 3, `y.len()` is 4
+/// ```
+///
+/// If the number of elements, a side of the plane or a dimension of the grid is zero, no launch happens, and the buffers
+/// are given back. The conditions must hold then too.
+///
+/// # An entry for each type
+/// A kernel with one type parameter has an entry for each type. The macro checks the signature of every entry:
+///
+/// ```
+/// # use cuda_async::prelude::*;
+/// cuda_async::kernels! {
+///     #[ptx = "../kernels/saxpy.ptx"]
+///     pub unsafe struct Vectors; // SAFETY: `axpy` stays below n, which is the length of both buffers.
+///
+///     #[entry(f32 = "saxpy", f64 = "daxpy")]
+///     #[elements(n)]
+///     safe fn axpy<T: f32 | f64>(x: &[T], y: &mut [T], a: T, n: u32 = y.len())
+///     where x.len() == y.len();
+/// }
+/// # let device = cuda_async::open("cpu")?;
+/// # let vectors = Vectors::load(&device)?;
+/// let single = vectors.axpy(h2d(vec![1.0f32; 4]), zeros(4), 3.0);
+/// let double = vectors.axpy(h2d(vec![1.0f64; 4]), zeros(4), 3.0);
+/// # single.sync_on(&device.new_stream()?)?;
+/// # assert_eq!(double.then(|(_, y)| to_host(y)).sync_on(&device.new_stream()?)?, [3.0; 4]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// Code that is generic over the type bounds it by a trait that the macro generates: here `VectorsAxpy`, of the names of the
+/// struct and the kernel. Only the types of the declaration implement it.
+///
+/// # Variables
+/// `static` declares a `__constant__` variable of the module, and `static mut` a `__device__` variable. A method of the same
+/// name in lower case returns its buffer, as [`Module::variable`](crate::Module::variable) does. The macro checks the name,
+/// the size, the state space, and the element type where the PTX states it. `#[symbol = "name"]` gives another name in
+/// the PTX.
+///
+/// ```
+/// # use cuda_async::{DeviceBuffer, LaunchConfig, memory::upload_into, prelude::*};
+/// cuda_async::kernels! {
+///     #[ptx = "../kernels/filter.ptx"]
+///     pub unsafe struct Filter; // SAFETY: `filter` reads n + 4 elements of `input` and writes n of `out`.
+///
+///     static taps: [f32; 5];
+///     static mut limited: u32;
+///
+///     #[elements(n)]
+///     safe fn filter(out: &mut [f32], input: &[f32], n: u32 = out.len()) where input.len() == n + 4;
+/// }
+/// # let device = cuda_async::open("cpu")?;
+/// # let stream = device.new_stream()?;
+/// let filter = Filter::load(&device)?;
+/// let taps: DeviceBuffer<f32> = filter.taps()?;
+/// upload_into(taps, vec![0.5; 5]).sync_on(&stream)?;
+/// let op = filter.filter(zeros(3), h2d(vec![1.0; 7]));
+/// # op.sync_on(&stream)?;
+/// # assert_eq!(to_host(filter.limited()?).sync_on(&stream)?, [3]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// # Safety
+/// The macro checks the types, and the launcher checks the conditions. Neither checks the kernel's accesses: for an
+/// `unsafe fn`, the caller is responsible for sizes, indices and the launch shape. State the requirements in a `# Safety`
+/// section. Without one, the macro writes a general one.
+///
+/// If a kernel is sound *with any arguments and in any launch that its launcher accepts*, its author may state that once, as
+/// in an `unsafe extern` block: `unsafe struct` is a promise for every `safe fn` below it, and those need no `unsafe` to
+/// launch. Conditions, derived values and the shape attribute limit what the launcher accepts. Without a shape attribute,
+/// the promise includes every `LaunchConfig`.
 ///
 /// ```
 /// # use cuda_async::{LaunchConfig, prelude::*};
@@ -77,8 +190,8 @@
 /// ```
 ///
 /// # Mistakes
-/// A missing file, a missing kernel, a wrong number of parameters, and an argument of another size or kind are compile
-/// errors. They name the parameter in the PTX:
+/// A missing file, a missing kernel, a wrong number of parameters, an argument of another size or kind, and an unknown name
+/// in an expression are compile errors. They name the parameter in the PTX:
 ///
 /// ```text
 /// error: parameter 3 of kernel `vecadd` is `.u32` in the PTX (4 bytes), but `n: u64` has 8 bytes

@@ -56,8 +56,19 @@ pub unsafe fn launch<A: KernelArgs>(
     config: LaunchConfig,
     args: A,
 ) -> Op<LaunchOp<A>> {
-    let (function, args) = (function.clone(), Some(args));
-    Op::new(LaunchOp { function, config, args, credit: Credit::new() })
+    // SAFETY: the caller promises it.
+    Op::new(unsafe { LaunchOp::new(function.clone(), config, args) })
+}
+
+impl<A> LaunchOp<A> {
+    /// Creates the steps of a launch.
+    ///
+    /// # Safety
+    /// As for [`launch`].
+    #[inline]
+    pub(super) unsafe fn new(function: Function, config: LaunchConfig, args: A) -> Self {
+        Self { function, config, args: Some(args), credit: Credit::new() }
+    }
 }
 
 /// Enqueues a launch.

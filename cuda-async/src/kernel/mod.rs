@@ -4,21 +4,34 @@
 // call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
 mod argument;
+pub(crate) mod buffer_form;
 mod cache;
+pub mod checks;
+mod cuda_launch;
 #[cfg(feature = "macros")]
 mod declare;
 mod given_back;
+mod in_sequence;
 mod launch;
 mod load;
+mod param;
+mod prepared;
 mod typed_args;
 
 pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
+pub use buffer_form::KernelBuffer;
 pub use cache::{LoadCached, ModuleCache};
 #[doc(no_inline)]
 pub use cuda_core::{Function, LaunchConfig, Module};
+pub use cuda_launch::{launch_named, launch_on, named};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;
+pub use in_sequence::{Arg, InSequence, LazyArgs, ready_args};
 pub use launch::{LaunchOp, launch};
 pub use load::{LoadPtx, load_ptx};
-pub use typed_args::{Aligned, Group, KernelInput, KernelOutput, Reads};
+pub use param::{KernelParam, push_param, put_field};
+pub use prepared::{Prepared, launch_given, launch_unless_empty};
+pub use typed_args::{
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
+};

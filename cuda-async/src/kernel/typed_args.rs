@@ -6,16 +6,13 @@ use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, Sl
 
 use crate::{
     kernel::{
-        argument::{KernelArg, KernelArgs, given_back},
+        argument::{KernelArg, KernelArgs, Returned, given_back},
+        buffer_form::{KernelBuffer, buffer_forms},
         given_back::BufferTuple,
+        param::{KernelParam, push_aligned},
     },
     memory::DeviceScalar,
 };
-
-mod sealed {
-    /// A sealed trait, so that no foreign type passes the memory of one `KernelOutput` twice.
-    pub trait Buffer {}
-}
 
 /// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, or a
 /// [`DeviceScalar<T>`](crate::memory::DeviceScalar).
@@ -26,7 +23,7 @@ mod sealed {
     label = "not a buffer of `{T}`",
     note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>` or a slice"
 )]
-pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
+pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
     /// Adds the buffer to the arguments of a launch, for reading.
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
@@ -40,12 +37,7 @@ pub trait KernelInput<T: Element>: KernelArg + sealed::Buffer {
     label = "not an exclusive buffer of `{T}`",
     note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` or `SliceMut<T>`"
 )]
-pub trait KernelOutput<T: Element>: KernelArg + sealed::Buffer {}
-
-impl<T> sealed::Buffer for DeviceBuffer<T> {}
-impl<T> sealed::Buffer for Arc<DeviceBuffer<T>> {}
-impl<T> sealed::Buffer for &DeviceBuffer<T> {}
-impl<T> sealed::Buffer for &mut DeviceBuffer<T> {}
+pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {}
 
 impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
 impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
@@ -59,10 +51,6 @@ impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
 impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
 impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
 
-impl<T> sealed::Buffer for Slice<'_, T> {}
-impl<T> sealed::Buffer for SharedSlice<T> {}
-impl<T> sealed::Buffer for SliceMut<'_, T> {}
-
 impl<T: Element> KernelInput<T> for Slice<'_, T> {}
 impl<T: Element> KernelInput<T> for SharedSlice<T> {}
 impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
@@ -75,8 +63,10 @@ impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
 impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
 
 // No handle of a scalar is a `KernelOutput`: all handles are the same memory, so a kernel could get it twice.
-impl<T> sealed::Buffer for DeviceScalar<T> {}
-impl<T> sealed::Buffer for &DeviceScalar<T> {}
+buffer_forms! {
+    [T: Send + Sync] DeviceScalar<T>: |_this| 1;
+    [T: Send + Sync] &DeviceScalar<T>: |_this| 1;
+}
 impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
 impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
 
@@ -108,16 +98,49 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     }
 }
 
+/// Wraps a buffer that the kernel reads and writes.
+pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
+    Returned(buffer)
+}
+
 /// A value for a kernel parameter with an alignment of `ALIGN` bytes. The alignment of `T` may differ.
 #[derive(Debug, Clone, Copy)]
 pub struct Aligned<const ALIGN: usize, T>(pub T);
 
-impl<const ALIGN: usize, T: Element> KernelArg for Aligned<ALIGN, T> {
+/// Wraps a value for a parameter with an alignment of `ALIGN` bytes.
+#[inline]
+pub const fn aligned<const ALIGN: usize, T: KernelParam>(value: T) -> Aligned<ALIGN, T> {
+    Aligned(value)
+}
+
+impl<const ALIGN: usize, T: KernelParam> KernelArg for Aligned<ALIGN, T> {
     given_back!(value);
 
     #[inline]
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.raw(bytemuck::bytes_of(&self.0), ALIGN);
+        push_aligned(&self.0, ALIGN, arguments);
+    }
+}
+
+/// A value for a kernel parameter whose alignment depends on the kernel that a type selects.
+#[derive(Debug, Clone, Copy)]
+pub struct AlignedAt<T> {
+    value: T,
+    align: usize,
+}
+
+/// Wraps a value for a parameter with an alignment of `align` bytes.
+#[inline]
+pub const fn aligned_at<T: KernelParam>(value: T, align: usize) -> AlignedAt<T> {
+    AlignedAt { value, align }
+}
+
+impl<T: KernelParam> KernelArg for AlignedAt<T> {
+    given_back!(value);
+
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        push_aligned(&self.value, self.align, arguments);
     }
 }
 

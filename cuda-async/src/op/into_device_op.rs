@@ -17,7 +17,7 @@ use crate::{
 /// [`zip!`](crate::zip)), and `Result`s of operations implement it, so closures can use `?`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device operation",
-    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
+    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as argument of `launch` runs first: `zip!(..).then(..)`"
 )]
 pub trait IntoDeviceOp {
     /// The output of the operation.
@@ -65,7 +65,7 @@ impl<S: Submit> Submit for Fallible<S> {
         }
     }
 
-    #[inline]
+    #[inline(always)] // as for `LaunchOp`: operations are taken apart where they were made
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
         match self.0.into_state().unwrap_or(Err(Error::AlreadyEnded)) {
             Ok(steps) => steps.submit_now(task, cx).map_err(|steps| Self(Live::new(Ok(steps)))),

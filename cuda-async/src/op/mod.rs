@@ -5,12 +5,14 @@
 // `Submit::poll_submit` to `ExecutionContext::enqueue`.
 
 mod into_device_op;
+mod lazy_arg;
 mod live;
 mod operation;
 mod span;
 mod submit;
 
 pub use into_device_op::{Fallible, IntoDeviceOp};
+pub use lazy_arg::{Given, LazyArg};
 pub(crate) use live::Live;
 pub use operation::Op;
 pub(crate) use span::OpSpan;

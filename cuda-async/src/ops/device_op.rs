@@ -6,7 +6,7 @@ use cuda_core::{Device, Error, Result, Stream};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, LazyArg, Op, Submit},
     ops::{
         boxed::{BoxedOp, boxed},
         chain::{Chain, Plain, WithContext},
@@ -45,13 +45,14 @@ use crate::{
 /// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device operation",
-    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as kernel argument runs first: `zip!(..).then(..)`"
+    note = "a plain value goes into `.map(..)` or `value(..)`; an async closure into `script(async move |cx| ..)`; an op as argument of `launch` runs first: `zip!(..).then(..)`"
 )]
 #[must_use = "a device operation does nothing until it is awaited or run with `.sync()`"]
 pub trait DeviceOp:
     Send
     + Sized
     + IntoDeviceOp<Output = <Self as DeviceOp>::Output, Steps = <Self as DeviceOp>::Steps>
+    + LazyArg<Ready = <Self as DeviceOp>::Output, Steps = <Self as DeviceOp>::Steps>
     + IntoFuture<
         Output = Result<<Self as DeviceOp>::Output>,
         IntoFuture = DeviceFuture<<Self as DeviceOp>::Steps>,

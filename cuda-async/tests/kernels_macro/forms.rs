@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use cuda_async::{DeviceBuffer, DeviceOp, LaunchConfig};
+use cuda_async::{DeviceBuffer, DeviceOp, LaunchConfig, kernel::KernelParam};
 
 mod no_prelude {
     #![no_implicit_prelude]
@@ -25,6 +25,41 @@ mod no_prelude {
         pub(crate) struct Plain;
 
         pub(super) unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u32);
+    }
+
+    ::cuda_async::kernels! {
+        #[ptx = "../kernels/saxpy.ptx"]
+        pub(crate) unsafe struct Checked; // SAFETY: never run.
+
+        /// The names are those of the launcher's own variables.
+        #[entry = "saxpy"]
+        #[elements(config)]
+        pub(super) safe fn hygiene(function: &[f32], kernel: &mut [f32], args: f32, config: u32 = kernel.len())
+        where function.len() == kernel.len();
+    }
+
+    ::cuda_async::kernels! {
+        #[ptx = "../kernels/filter.ptx"]
+        pub(crate) struct Variables;
+
+        static taps: [f32; 5];
+        #[symbol = "limited"]
+        pub(super) static mut COUNT: u32;
+        #[cfg(any())]
+        static gone: u32;
+    }
+
+    /// A struct with padding.
+    #[derive(
+        ::core::clone::Clone,
+        ::core::marker::Copy,
+        ::core::fmt::Debug,
+        ::cuda_async::kernel::KernelParam,
+    )]
+    #[repr(C)]
+    pub(crate) struct Padded {
+        bytes: u8,
+        pass: f64,
     }
 }
 
@@ -68,6 +103,20 @@ cuda_async::kernels! {
     safe fn empty();
 }
 
+cuda_async::kernels! {
+    #[ptx = "../kernels/saxpy.ptx"]
+    pub(crate) unsafe struct Generic; // SAFETY: never run.
+
+    #[entry(f32 = "saxpy", f64 = "daxpy")]
+    #[config(grid = (n / 2, 1), block = 64, shared = n)]
+    safe fn axpy<T: f32 | f64>(x: &[T], y: &mut [T], a: T, n: u32 = y.len())
+    where x.len() == y.len(), n != 0;
+
+    #[cfg(any())]
+    #[entry(f32 = "gone")]
+    safe fn gone<T: f32>(x: &[T]);
+}
+
 fn launches(
     plain: &no_prelude::Plain,
     basic: &Basic,
@@ -86,4 +135,8 @@ fn used() {
     let _ = (launches, Params::load, no_prelude::Plain::load, Params::PTX.len());
     let _ = (Params::double2_by_value::<DeviceBuffer<P>>, Params::r#where::<&mut DeviceBuffer<P>>);
     let _ = Params::hygiene::<DeviceBuffer<f64>>;
+    let _ = Generic::axpy::<f64, DeviceBuffer<f64>, DeviceBuffer<f64>>;
+    let _ = no_prelude::Checked::hygiene::<DeviceBuffer<f32>, DeviceBuffer<f32>>;
+    let _ = (no_prelude::Variables::taps, no_prelude::Variables::count);
+    let _ = |padded: no_prelude::Padded| padded.with_bytes(<[u8]>::len);
 }

@@ -1,9 +1,21 @@
 //! `kernels!`: forms that compile, mistakes and their messages, and launches.
 
+#[cfg(feature = "cpu")]
+mod allocations;
+#[cfg(feature = "cpu")]
+mod checked;
 #[allow(dead_code)]
 mod forms;
 #[cfg(feature = "cpu")]
+mod lazy;
+#[cfg(feature = "cpu")]
+mod named_parts;
+#[cfg(feature = "cpu")]
 mod run;
+#[cfg(feature = "cpu")]
+mod structs;
+#[cfg(feature = "cpu")]
+mod variables;
 
 use std::{fs, path::Path};
 

@@ -55,6 +55,8 @@ mod spans;
 mod tensors;
 mod time;
 mod timed;
+#[cfg(feature = "macros")]
+mod typed_kernels;
 mod variables;
 mod wakes;
 mod wrapper;

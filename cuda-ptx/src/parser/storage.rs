@@ -12,7 +12,7 @@ use crate::parser::declared::{Dimensions, declared_type};
 use crate::parser::header::skip_attribute;
 use crate::parser::initialiser::initialiser;
 use crate::parser::variable::space;
-use crate::types::Space;
+use crate::types::{ScalarType, Space};
 
 /// Returns the state space of a directive that declares sized variables. `.param` is not one of them.
 pub(crate) fn storage_space(token: &Token<'_>) -> Option<Space> {
@@ -26,6 +26,8 @@ pub(crate) struct DefinedVariable<'a> {
     pub(crate) space: Space,
     pub(crate) bytes: u64,
     pub(crate) align: u32,
+    /// The type of the elements, or of their components.
+    pub(crate) ty: ScalarType,
 }
 
 /// Adds the variables of a declaration, from after its state space to its semicolon, and calls `each` with them. Returns
@@ -81,7 +83,7 @@ fn variables<'a>(
         // An external variable counts in the module that defines it. `.extern .shared` is dynamic.
         if let (Some(bytes), false) = (bytes, external) {
             storage.add(space, bytes, ty.align());
-            each(DefinedVariable { name: token.text, space, bytes, align: ty.align() });
+            each(DefinedVariable { name: token.text, space, bytes, align: ty.align(), ty: ty.ty });
         }
         if !cur.eat(",") {
             return cur.semicolon();

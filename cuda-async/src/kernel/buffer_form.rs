@@ -1,0 +1,59 @@
+//! `KernelBuffer`: the forms in which a launcher takes and gives back a buffer.
+
+use std::sync::Arc;
+
+use cuda_core::{DeviceBuffer, SharedSlice, Slice, SliceMut};
+
+use crate::op::LazyArg;
+
+pub(crate) mod sealed {
+    /// A sealed trait, so that no foreign type passes the memory of one `KernelOutput` twice, or states a wrong number
+    /// of elements.
+    pub trait Buffer {}
+}
+
+/// A form of a buffer that is an argument of a launcher: the buffer itself, a borrow, an `Arc`, a slice or a scalar.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a device buffer",
+    note = "a `Vec` or slice goes to the device first, with `h2d(..)`"
+)]
+pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
+    /// Returns the number of elements.
+    fn elements(&self) -> usize;
+}
+
+/// Implements [`KernelBuffer`] for types, with the traits that it needs.
+macro_rules! buffer_forms {
+    ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr;)*) => {$(
+        impl<$($generics)*> $crate::kernel::buffer_form::sealed::Buffer for $form {}
+
+        impl<$($generics)*> $crate::op::LazyArg for $form {
+            type Ready = Self;
+            type Steps = $crate::op::Given<Self>;
+
+            #[inline(always)]
+            fn into_arg_steps(self) -> $crate::op::Given<Self> {
+                $crate::op::Given::new(self)
+            }
+        }
+
+        impl<$($generics)*> $crate::kernel::buffer_form::KernelBuffer for $form {
+            #[inline]
+            fn elements(&self) -> usize {
+                let $this = self;
+                $elements
+            }
+        }
+    )*};
+}
+pub(crate) use buffer_forms;
+
+buffer_forms! {
+    [T: Send + Sync] DeviceBuffer<T>: |this| this.len();
+    [T: Send + Sync] Arc<DeviceBuffer<T>>: |this| this.len();
+    [T: Send + Sync] &DeviceBuffer<T>: |this| this.len();
+    [T: Send + Sync] &mut DeviceBuffer<T>: |this| this.len();
+    [T: Send + Sync] Slice<'_, T>: |this| this.len();
+    [T: Send + Sync] SharedSlice<T>: |this| this.len();
+    [T: Send + Sync] SliceMut<'_, T>: |this| this.len();
+}

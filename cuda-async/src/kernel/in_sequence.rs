@@ -1,0 +1,126 @@
+//! The lazy arguments of one launch, in sequence on its stream.
+
+use std::task::{Context, Poll, ready};
+
+use cuda_core::{Error, Result};
+
+use crate::{
+    context::ExecutionContext,
+    op::{Given, LazyArg, Live, Op, Submit, Submitted},
+};
+
+/// The buffer arguments of a launch, as a balanced tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`.
+/// [`kernels!`](crate::kernels) generates it.
+// Balanced, so that the types of a launch with many buffers stay within the compiler's limit of recursion.
+pub trait LazyArgs: Send + Sized {
+    /// The buffers, as the same tree.
+    type Ready: Send;
+    /// The steps that yield the buffers.
+    type Steps: Submit<Output = Self::Ready>;
+
+    /// Converts the arguments into steps that yield the buffers.
+    fn into_steps(self) -> Self::Steps;
+}
+
+/// One argument in a tree of [`LazyArgs`].
+#[derive(Debug)]
+pub struct Arg<A>(pub A);
+
+impl<A: LazyArg> LazyArgs for Arg<A> {
+    type Ready = A::Ready;
+    type Steps = A::Steps;
+
+    #[inline(always)]
+    fn into_steps(self) -> A::Steps {
+        self.0.into_arg_steps()
+    }
+}
+
+impl LazyArgs for () {
+    type Ready = ();
+    type Steps = Given<()>;
+
+    #[inline(always)]
+    fn into_steps(self) -> Given<()> {
+        Given::new(())
+    }
+}
+
+impl<A: LazyArgs, B: LazyArgs> LazyArgs for (A, B) {
+    type Ready = (A::Ready, B::Ready);
+    type Steps = InSequence<A::Steps, B::Steps>;
+
+    #[inline(always)]
+    fn into_steps(self) -> Self::Steps {
+        let (first, rest) = self;
+        InSequence(Live::new(State::First(first.into_steps(), rest.into_steps())))
+    }
+}
+
+/// Returns an operation that yields the buffers of `args`.
+///
+/// The operations among them run one after the other, in the order of the declaration, on the stream of the launch. So no
+/// event orders the launch behind them, and a buffer that is ready costs nothing. The first error ends the operation.
+#[inline]
+pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
+    Op::new(args.into_steps())
+}
+
+/// The steps of the first arguments, and then the steps of the rest.
+pub struct InSequence<A: Submit, B>(Live<State<A, A::Output, B>>);
+
+enum State<A, T, B> {
+    First(A, B),
+    Rest(T, B),
+}
+
+impl<A: Submit, B: Submit> Submit for InSequence<A, B> {
+    type Output = (A::Output, B::Output);
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        if let State::First(first, _) = self.0.get()? {
+            let output = ready!(first.poll_submit(task, cx));
+            let State::First(_, rest) = self.0.take()? else {
+                return Poll::Ready(Err(Error::AlreadyEnded));
+            };
+            self.0.set(State::Rest(output?, rest));
+        }
+        let State::Rest(_, rest) = self.0.get()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        let rest = ready!(rest.poll_submit(task, cx));
+        let State::Rest(first, _) = self.0.take()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        Poll::Ready(rest.map(|rest| (first, rest)))
+    }
+
+    #[inline(always)] // so buffers that are ready never move into a state
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        let (first, rest) = match self.0.into_state() {
+            Some(State::First(first, rest)) => match first.submit_now(task, cx) {
+                Ok(Ok(output)) => (output, rest),
+                Ok(Err(error)) => return Ok(Err(error)),
+                Err(first) => return Err(Self(Live::new(State::First(first, rest)))),
+            },
+            Some(State::Rest(first, rest)) => (first, rest),
+            None => return Ok(Err(Error::AlreadyEnded)),
+        };
+        match rest.submit_now(task, cx) {
+            Ok(rest) => Ok(rest.map(|rest| (first, rest))),
+            Err(rest) => Err(Self(Live::new(State::Rest(first, rest)))),
+        }
+    }
+
+    fn nested_boxes(&self) -> usize {
+        match self.0.peek() {
+            Some(State::First(first, rest)) => first.nested_boxes().max(rest.nested_boxes()),
+            Some(State::Rest(_, rest)) => rest.nested_boxes(),
+            None => 0,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! `Prepared`: a launch whose shape is known only when its arguments are ready.
+
+use std::task::{Context, Poll};
+
+use cuda_core::{Error, Function, LaunchConfig, Result};
+
+use crate::{
+    context::ExecutionContext,
+    kernel::{
+        argument::{Buffers, KernelArgs},
+        given_back::BufferTuple,
+        launch::LaunchOp,
+    },
+    op::{Op, Submit, Submitted},
+};
+
+/// The steps of [`launch_unless_empty`].
+#[derive(Clone)]
+pub struct Prepared<A>(State<A>);
+
+#[derive(Clone)]
+enum State<A> {
+    Launch(LaunchOp<A>),
+    /// There are no elements, so nothing runs.
+    Empty(Option<A>),
+}
+
+/// Runs a kernel as [`launch`](crate::launch) does, and takes the function by value.
+///
+/// # Safety
+/// As for [`launch`](crate::launch).
+#[inline]
+pub unsafe fn launch_given<A: KernelArgs>(
+    function: Function,
+    config: LaunchConfig,
+    args: A,
+) -> Op<LaunchOp<A>> {
+    // SAFETY: the caller promises it.
+    Op::new(unsafe { LaunchOp::new(function, config, args) })
+}
+
+/// Runs a kernel as [`launch`](crate::launch) does. Without a configuration, there are no elements: the kernel does not
+/// run, and the output is the buffers all the same.
+///
+/// # Safety
+/// As for [`launch`](crate::launch).
+#[inline]
+pub unsafe fn launch_unless_empty<A: KernelArgs>(
+    function: Function,
+    config: Option<LaunchConfig>,
+    args: A,
+) -> Op<Prepared<A>> {
+    Op::new(Prepared(match config {
+        // SAFETY: the caller promises it.
+        Some(config) => State::Launch(unsafe { LaunchOp::new(function, config, args) }),
+        None => State::Empty(Some(args)),
+    }))
+}
+
+fn given_back<A: KernelArgs>(args: Option<A>) -> Result<Buffers<A>> {
+    Ok(args.ok_or(Error::AlreadyEnded)?.give_back(()).bare())
+}
+
+impl<A: KernelArgs> Submit for Prepared<A> {
+    type Output = Buffers<A>;
+
+    #[inline]
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Buffers<A>>> {
+        match &mut self.0 {
+            State::Launch(launch) => launch.poll_submit(task, cx),
+            State::Empty(args) => Poll::Ready(given_back(args.take())),
+        }
+    }
+
+    #[inline(always)] // as for `LaunchOp`
+    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+        match self.0 {
+            State::Launch(launch) => {
+                launch.submit_now(task, cx).map_err(|launch| Self(State::Launch(launch)))
+            }
+            State::Empty(args) => Ok(given_back(args)),
+        }
+    }
+}

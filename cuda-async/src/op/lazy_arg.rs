@@ -1,0 +1,68 @@
+//! `LazyArg`: a buffer, or an operation that yields one.
+
+use std::task::{Context, Poll};
+
+use cuda_core::{Error, Result};
+
+use crate::{
+    context::ExecutionContext,
+    op::{
+        operation::Op,
+        submit::{Submit, Submitted},
+    },
+};
+
+/// A buffer argument of a launcher that [`kernels!`](crate::kernels) generates: a buffer in any form, or an operation
+/// that yields one.
+///
+/// Every [`DeviceOp`](crate::DeviceOp) implements it, so an `impl DeviceOp<Output = ..>` that a function returns is an
+/// argument too.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is neither a device buffer nor an operation that yields one",
+    label = "not a buffer",
+    note = "a `Vec` or slice goes to the device first, with `h2d(..)`; `zeros(n)` yields a new buffer"
+)]
+pub trait LazyArg: Send + Sized {
+    /// The buffer: this value itself, or the output of the operation.
+    type Ready: Send;
+    /// The steps that yield the buffer.
+    type Steps: Submit<Output = Self::Ready>;
+
+    /// Converts the value into steps that yield the buffer.
+    fn into_arg_steps(self) -> Self::Steps;
+}
+
+impl<S: Submit> LazyArg for Op<S> {
+    type Ready = S::Output;
+    type Steps = S;
+
+    #[inline]
+    fn into_arg_steps(self) -> S {
+        self.into_steps()
+    }
+}
+
+/// The steps of a buffer that exists already. They submit nothing.
+#[derive(Clone)]
+pub struct Given<B>(Option<B>);
+
+impl<B> Given<B> {
+    #[inline]
+    pub(crate) const fn new(buffer: B) -> Self {
+        Self(Some(buffer))
+    }
+}
+
+impl<B: Send> Submit for Given<B> {
+    type Output = B;
+
+    #[inline]
+    fn poll_submit(&mut self, _: &mut Context<'_>, _: &ExecutionContext) -> Poll<Result<B>> {
+        Poll::Ready(self.0.take().ok_or(Error::AlreadyEnded))
+    }
+
+    #[inline(always)] // so the buffer is never moved into steps
+    fn submit_now(self, _: &mut Context<'_>, _: &ExecutionContext) -> Submitted<Self> {
+        Ok(self.0.ok_or(Error::AlreadyEnded))
+    }
+}

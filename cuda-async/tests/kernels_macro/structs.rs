@@ -1,0 +1,88 @@
+//! Structs that derive `KernelParam`, on the CPU device.
+
+use std::mem::MaybeUninit;
+
+use cuda_async::{
+    Error, LaunchConfig,
+    kernel::{ByValue, KernelParam},
+    launch, open,
+    prelude::*,
+};
+
+/// A struct with padding after its first and its last field.
+#[derive(Debug, Clone, Copy, KernelParam)]
+#[repr(C)]
+struct Step {
+    axis: u8,
+    width: f64,
+    count: Count,
+}
+
+/// A struct inside a struct.
+#[derive(Debug, Clone, Copy, KernelParam)]
+#[repr(C)]
+struct Count(u8, u16);
+
+#[derive(Debug, Clone, Copy, KernelParam)]
+#[repr(C, packed)]
+struct Packed {
+    axis: u8,
+    width: f64,
+}
+
+cuda_async::kernels! {
+    #[ptx = "tests/kernels_macro/padded.ptx"]
+    unsafe struct Padded; // SAFETY: `bytes_of_struct` writes three words.
+
+    #[config(grid = 1, block = 1)]
+    safe fn bytes_of_struct(p: Step, out: &mut [u64]) where out.len() >= 3;
+}
+
+/// A step whose padding has other bytes than zero.
+fn step() -> Step {
+    let mut memory = MaybeUninit::<Step>::uninit();
+    // SAFETY: the memory is that of one struct, and every byte pattern is valid for its fields.
+    let mut step = unsafe {
+        memory.as_mut_ptr().cast::<u8>().write_bytes(0xFF, size_of::<Step>());
+        memory.assume_init()
+    };
+    step.axis = 1;
+    step.width = 0.5;
+    step.count = Count(2, 3);
+    step
+}
+
+fn expected() -> [u64; 3] {
+    [1, 0.5f64.to_bits(), 2 | 3 << 16]
+}
+
+#[test]
+fn padding_arrives_as_zeros() -> Result<(), Error> {
+    let device = open("cpu")?;
+    let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
+    let op = padded.bytes_of_struct(step(), zeros(3)).then(to_host);
+    assert_eq!(op.sync_on(&stream)?, expected());
+    Ok(())
+}
+
+#[test]
+fn launch_takes_the_struct_itself() -> Result<(), Error> {
+    let device = open("cpu")?;
+    let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
+    let config = LaunchConfig::new(1, 1);
+    let out = zeros::<u64>(3).sync_on(&stream)?;
+    // SAFETY: `out` has three words.
+    let out = unsafe { launch(&padded.bytes_of_struct, config, (step(), out)) }.sync_on(&stream)?;
+    // SAFETY: as above.
+    let op = unsafe { launch(&padded.bytes_of_struct, config, (ByValue(step()), out)) };
+    assert_eq!(op.then(to_host).sync_on(&stream)?, expected());
+    Ok(())
+}
+
+#[test]
+fn packed_structs_have_the_bytes_of_their_fields() {
+    let packed = Packed { axis: 7, width: 1.5 };
+    let bytes = packed.with_bytes(<[u8]>::to_vec);
+    assert_eq!(bytes[0], 7);
+    assert_eq!(bytes[1..], 1.5f64.to_ne_bytes());
+}

@@ -1,0 +1,199 @@
+//! The launch shape of a kernel: `#[elements(n)]`, `#[plane(width, height)]` and `#[config(..)]`.
+
+use proc_macro2::{Ident, TokenStream};
+use quote::{ToTokens, quote};
+use syn::{
+    Attribute, Error, Expr, Result, Token,
+    parse::{Parse, ParseStream},
+    punctuated::Punctuated,
+};
+
+use crate::{argument::Argument, quantity::Quantity};
+
+/// The names of the attributes.
+const ATTRIBUTES: [&str; 3] = ["elements", "plane", "config"];
+
+/// The source of a launch's configuration.
+pub(crate) enum Geometry {
+    /// The caller passes a `LaunchConfig`.
+    Caller,
+    /// `LaunchConfig::for_num_elems`.
+    Elements(Quantity),
+    /// `LaunchConfig::for_plane`.
+    Plane(Quantity, Quantity),
+    Config(Shape),
+}
+
+/// The shape of `#[config(grid = .., block = .., shared = ..)]`.
+pub(crate) struct Shape {
+    grid: [Quantity; 3],
+    block: [Quantity; 3],
+    shared: Quantity,
+}
+
+impl Geometry {
+    /// Removes the attribute from `attrs`.
+    ///
+    /// # Errors
+    /// If there are several, or one is malformed.
+    pub(crate) fn take(attrs: &mut Vec<Attribute>) -> Result<Self> {
+        let mut geometry = Self::Caller;
+        let ours = |attr: &mut Attribute| ATTRIBUTES.iter().any(|name| attr.path().is_ident(name));
+        for attr in attrs.extract_if(.., ours) {
+            if !matches!(geometry, Self::Caller) {
+                let why =
+                    "a kernel has one launch shape; remove this attribute or the one before it";
+                return Err(Error::new_spanned(attr, why));
+            }
+            geometry = Self::of(&attr)?;
+        }
+        Ok(geometry)
+    }
+
+    fn of(attr: &Attribute) -> Result<Self> {
+        let wrong = |why| Err(Error::new_spanned(attr, why));
+        if attr.path().is_ident("config") {
+            return attr.parse_args().map(Self::Config);
+        }
+        let list = Punctuated::<Quantity, Token![,]>::parse_terminated;
+        let quantities: Vec<_> = attr.parse_args_with(list)?.into_iter().collect();
+        match (attr.path().is_ident("plane"), <[_; 1]>::try_from(quantities)) {
+            (false, Ok([elements])) => Ok(Self::Elements(elements)),
+            (true, Err(quantities)) => match <[_; 2]>::try_from(quantities) {
+                Ok([width, height]) => Ok(Self::Plane(width, height)),
+                Err(_) => wrong("expected `#[plane(width, height)]`"),
+            },
+            (true, Ok(_)) => wrong("expected `#[plane(width, height)]`"),
+            (false, Err(_)) => wrong("expected `#[elements(count)]`"),
+        }
+    }
+
+    /// Checks the names.
+    pub(crate) fn check(&self, all: &[Argument]) -> Vec<Error> {
+        let known: Vec<_> = all.iter().collect();
+        let check = |quantity: &Quantity| quantity.check(&known, all);
+        match self {
+            Self::Caller => Vec::new(),
+            Self::Elements(elements) => check(elements),
+            Self::Plane(width, height) => [width, height].into_iter().flat_map(check).collect(),
+            Self::Config(Shape { grid, block, shared }) => {
+                grid.iter().chain(block).chain([shared]).flat_map(check).collect()
+            }
+        }
+    }
+
+    /// Generates the configuration, of type `Option<LaunchConfig>`. `None` if the caller passes it. `kernel` is an
+    /// expression of type `kernel::checks::Kernel`.
+    pub(crate) fn tokens(&self, kernel: &TokenStream) -> Option<TokenStream> {
+        Some(match self {
+            Self::Caller => return None,
+            Self::Elements(elements) => {
+                let elements = elements.side();
+                quote!(#kernel.elements(#elements)?)
+            }
+            Self::Plane(width, height) => {
+                let (width, height) = (width.side(), height.side());
+                quote!(#kernel.plane(#width, #height)?)
+            }
+            Self::Config(Shape { grid, block, shared }) => {
+                let (grid, block) =
+                    (grid.iter().map(Quantity::side), block.iter().map(Quantity::side));
+                let shared = shared.side();
+                quote!(#kernel.config([#(#grid),*], [#(#block),*], #shared)?)
+            }
+        })
+    }
+}
+
+impl Parse for Shape {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let (mut grid, mut block, mut shared) = (None, None, None);
+        let whole = input.cursor().token_stream();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            input.parse::<Token![=]>()?;
+            let value: Expr = input.parse()?;
+            let twice = match key.to_string().as_str() {
+                "grid" => grid.replace(dimensions(&value)?).is_some(),
+                "block" => block.replace(dimensions(&value)?).is_some(),
+                "shared" => shared.replace(Quantity::of(&value)?).is_some(),
+                _ => {
+                    let why = format!("unknown key `{key}`; write `grid`, `block` or `shared`");
+                    return Err(Error::new(key.span(), why));
+                }
+            };
+            if twice {
+                return Err(Error::new(key.span(), format!("`{key}` is given twice")));
+            }
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        let (Some(grid), Some(block)) = (grid, block) else {
+            return Err(Error::new_spanned(
+                whole,
+                "expected `#[config(grid = (x, y, z), block = (x, y, z), shared = bytes)]`; `shared` may be omitted",
+            ));
+        };
+        Ok(Self { grid, block, shared: shared.unwrap_or(Quantity::Literal(0)) })
+    }
+}
+
+/// Converts `x`, `(x, y)` or `(x, y, z)`. Omitted dimensions are 1.
+fn dimensions(expr: &Expr) -> Result<[Quantity; 3]> {
+    let one = || Quantity::Literal(1);
+    let Expr::Tuple(tuple) = expr else {
+        return Ok([Quantity::of(expr)?, one(), one()]);
+    };
+    let mut quantities = tuple.elems.iter().map(Quantity::of).collect::<Result<Vec<_>>>()?;
+    if quantities.is_empty() || quantities.len() > 3 {
+        let why = "expected one, two or three dimensions";
+        return Err(Error::new_spanned(tuple.to_token_stream(), why));
+    }
+    quantities.resize(3, one());
+    <[_; 3]>::try_from(quantities)
+        .map_err(|_| Error::new_spanned(tuple, "expected three dimensions"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn geometry(text: &str) -> Result<Geometry> {
+        let mut attrs = vec![syn::parse_quote!(#[doc = "kept"])];
+        let parsed: syn::DeriveInput = syn::parse_str(&format!("{text} struct S;")).unwrap();
+        attrs.extend(parsed.attrs);
+        let geometry = Geometry::take(&mut attrs);
+        assert_eq!(attrs.len(), 1);
+        geometry
+    }
+
+    #[test]
+    fn shapes_are_parsed() {
+        assert!(matches!(geometry(""), Ok(Geometry::Caller)));
+        assert!(matches!(geometry("#[elements(x.len() / 2)]"), Ok(Geometry::Elements(_))));
+        assert!(matches!(geometry("#[plane(w, h)]"), Ok(Geometry::Plane(..))));
+        let Ok(Geometry::Config(shape)) = geometry("#[config(grid = (n, 2), block = 64)]") else {
+            panic!("not a shape")
+        };
+        let texts = shape.grid.map(|quantity| quantity.to_string());
+        assert_eq!(texts, ["n", "2", "1"]);
+        assert_eq!(shape.shared.to_string(), "0");
+    }
+
+    #[test]
+    fn malformed_shapes_are_refused() {
+        for (text, message) in [
+            ("#[elements(a, b)]", "expected `#[elements(count)]`"),
+            ("#[plane(a)]", "expected `#[plane(width, height)]`"),
+            ("#[config(grid = 1, grid = 2)]", "`grid` is given twice"),
+            ("#[config(rows = 1)]", "unknown key `rows`; write `grid`, `block` or `shared`"),
+            ("#[config(grid = (1, 1, 1, 1), block = 1)]", "expected one, two or three dimensions"),
+        ] {
+            let error = geometry(text).err().unwrap();
+            assert_eq!(error.to_string(), message);
+        }
+        assert!(geometry("#[elements(a)] #[plane(a, b)]").is_err());
+        assert!(geometry("#[config(grid = 1)]").is_err());
+    }
+}
