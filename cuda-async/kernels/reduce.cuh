@@ -114,7 +114,7 @@ __device__ void columns_of(const From *x, To *y, u64 outer, u64 n, u64 inner, u6
 
 // From elements to an element, from elements to a partial result, and from partial results to an element.
 #define FOLD_(NAME, FOLD, SUFFIX, FROM, TO)                                                                            \
-    extern "C" __global__ void NAME##_rows##SUFFIX(const FROM *x, TO *y, u64 rows, u64 n, u64 chunk, u64 chunks)       \
+    extern "C" __global__ void __launch_bounds__(1024) NAME##_rows##SUFFIX(const FROM *x, TO *y, u64 rows, u64 n, u64 chunk, u64 chunks)       \
     {                                                                                                                  \
         rows_of<FOLD>(x, y, rows, n, chunk, chunks);                                                                   \
     }                                                                                                                  \
@@ -182,17 +182,30 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
         u64 from = place * chunk;
         u32 size = (u32)(length - from < chunk ? length - from : chunk), at = threadIdx.x;
         const Stored *own = x + row * n + from;
-        if (at < size) {
-            u32 found = at;
-            Value value = widen(own[at]);
-#pragma unroll 8
-            for (at += blockDim.x; at < size; at += blockDim.x) {
-                Value next = widen(own[at]);
-                if (wins<MAX>(next, value)) {
+        // A thread sees its elements in order, so that a later one wins only if it is better.
+        u32 packs = aligned(own) ? size / LANES : 0;
+        u32 found = 0xffffffff;
+        Value value = 0;
+#pragma unroll 4
+        for (u32 pack = at; pack < packs; pack += blockDim.x) {
+            Pack<Stored, LANES> loaded = ((const Pack<Stored, LANES> *)own)[pack];
+#pragma unroll
+            for (int lane = 0; lane < LANES; lane++) {
+                Value next = widen(loaded.lanes[lane]);
+                if (found == 0xffffffff || wins<MAX>(next, value)) {
                     value = next;
-                    found = at;
+                    found = pack * LANES + lane;
                 }
             }
+        }
+        for (at += packs * LANES; at < size; at += blockDim.x) {
+            Value next = widen(own[at]);
+            if (found == 0xffffffff || wins<MAX>(next, value)) {
+                value = next;
+                found = at;
+            }
+        }
+        if (found != 0xffffffff) {
             best.value = value;
             best.at = from + found;
         }
@@ -219,11 +232,11 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
 }
 
 #define PLACE(NAME, MAX)                                                                                               \
-    extern "C" __global__ void NAME(const Stored *x, u64 *y, u64 rows, u64 n, u64 chunk, u64 chunks)                   \
+    extern "C" __global__ void __launch_bounds__(1024) NAME(const Stored *x, u64 *y, u64 rows, u64 n, u64 chunk, u64 chunks)                   \
     {                                                                                                                  \
         place_of<MAX>(x, nullptr, y, rows, n, n, chunk, chunks);                                                       \
     }                                                                                                                  \
-    extern "C" __global__ void NAME##_finish(const Stored *x, const u64 *places, u64 *y, u64 rows, u64 n, u64 length)  \
+    extern "C" __global__ void __launch_bounds__(1024) NAME##_finish(const Stored *x, const u64 *places, u64 *y, u64 rows, u64 n, u64 length)  \
     {                                                                                                                  \
         place_of<MAX>(x, places, y, rows, n, length, length, 1);                                                       \
     }

@@ -3,10 +3,14 @@
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
-__device__ inline Value largest_of(Value a, Value b) { return larger_of(a, b); }
+// These ignore NaN, which comes back with its exponential.
+__device__ inline float most(float a, float b) { return fmaxf(a, b); }
+__device__ inline double most(double a, double b) { return fmax(a, b); }
+
+__device__ inline Value largest_of(Value a, Value b) { return most(a, b); }
 __device__ inline Value sum_of(Value a, Value b) { return a + b; }
 
-#define KEPT 32
+#define KEPT 16
 
 // The elements of a thread, in packs of WIDTH neighbours.
 template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u32 n)
@@ -37,7 +41,7 @@ template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, St
     }
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
-        largest = larger_of(largest, kept[i]);
+        largest = most(largest, kept[i]);
     }
     largest = fold_row(tile, largest, largest_of);
     Value sum = 0;
@@ -64,7 +68,7 @@ template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, St
 
 // Rows of at most KEPT elements for each thread: the row stays in registers. Aligned rows of whole packs are read in packs;
 // `width` is their size, or 1.
-extern "C" __global__ void softmax(const Stored *x, Stored *y, u64 rows, u32 n, u32 width)
+extern "C" __global__ void __launch_bounds__(1024) softmax(const Stored *x, Stored *y, u64 rows, u32 n, u32 width)
 {
     if (width > 1 && aligned(x) && aligned(y)) {
         softmax_in_packs<LANES>(x, y, rows, n);
@@ -73,33 +77,69 @@ extern "C" __global__ void softmax(const Stored *x, Stored *y, u64 rows, u32 n, 
     }
 }
 
-// Longer rows are read twice. Each thread keeps the largest of its elements, and the sum of the exponentials below it.
-extern "C" __global__ void softmax_long(const Stored *x, Stored *y, u64 rows, u64 n)
-{
-    __shared__ Value tile[WARPS];
-    u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
-    bool has_row = row < rows;
-    const Stored *from = x + row * n;
-    Stored *to = y + row * n;
-    Value largest = Traits<Value>::lowest(), sum = 0;
-    if (has_row) {
-#pragma unroll 4
-        for (u64 column = threadIdx.x; column < n; column += blockDim.x) {
-            Value value = widen(from[column]);
-            if (value > largest || is_nan(value)) {
-                sum = largest == Traits<Value>::lowest() ? (Value)0 : sum * exponential(largest - value);
-                largest = value;
-            }
-            sum += value == Traits<Value>::lowest() ? (Value)0 : exponential(value - largest);
+// The largest of the elements that a thread has seen, and the sum of the exponentials below it.
+struct Seen {
+    Value largest, sum;
+
+    // The exponential of a difference, of which both may be minus infinity.
+    static __device__ Value below(Value value, Value largest)
+    {
+        return value == Traits<Value>::lowest() ? (Value)0 : exponential(value - largest);
+    }
+
+    template <int WIDTH> __device__ void see(const Stored *elements)
+    {
+        Value values[WIDTH], top = largest;
+#pragma unroll
+        for (int lane = 0; lane < WIDTH; lane++) {
+            values[lane] = widen(elements[lane]);
+            top = most(top, values[lane]);
+        }
+        if (top > largest) {
+            sum *= below(largest, top);
+            largest = top;
+        }
+#pragma unroll
+        for (int lane = 0; lane < WIDTH; lane++) {
+            sum += below(values[lane], largest);
         }
     }
-    Value of_row = fold_row(tile, largest, largest_of);
-    sum = largest == Traits<Value>::lowest() ? (Value)0 : sum * exponential(largest - of_row);
-    Value scale = (Value)1 / fold_row(tile, sum, sum_of);
-    if (has_row) {
-#pragma unroll 4
-        for (u64 column = threadIdx.x; column < n; column += blockDim.x) {
-            to[column] = narrow(exponential(widen(from[column]) - of_row) * scale);
+};
+
+// Longer rows are read twice.
+template <int WIDTH> __device__ inline void softmax_twice(const Stored *x, Stored *y, u64 n)
+{
+    typedef Pack<Stored, WIDTH> P;
+    __shared__ Value tile[WARPS];
+    u64 packs = n / WIDTH;
+    const P *from = (const P *)(x + blockIdx.x * n);
+    P *to = (P *)(y + blockIdx.x * n);
+    Seen seen = {Traits<Value>::lowest(), 0};
+#pragma unroll 2
+    for (u64 pack = threadIdx.x; pack < packs; pack += blockDim.x) {
+        P loaded = from[pack];
+        seen.see<WIDTH>(loaded.lanes);
+    }
+    Value largest = fold_row(tile, seen.largest, largest_of);
+    Value sum = fold_row(tile, seen.sum * Seen::below(seen.largest, largest), sum_of);
+    Value scale = (Value)1 / sum;
+#pragma unroll 2
+    for (u64 pack = threadIdx.x; pack < packs; pack += blockDim.x) {
+        P loaded = from[pack], result;
+#pragma unroll
+        for (int lane = 0; lane < WIDTH; lane++) {
+            result.lanes[lane] = narrow(exponential(widen(loaded.lanes[lane]) - largest) * scale);
         }
+        to[pack] = result;
+    }
+}
+
+// A block for each row.
+extern "C" __global__ void __launch_bounds__(1024) softmax_long(const Stored *x, Stored *y, u64 n, u32 width)
+{
+    if (width > 1 && aligned(x) && aligned(y)) {
+        softmax_twice<LANES>(x, y, n);
+    } else {
+        softmax_twice<1>(x, y, n);
     }
 }

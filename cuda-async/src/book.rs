@@ -31,6 +31,9 @@ struct Memory;
 #[doc = include_str!("../../book/src/slices.md")]
 struct Slices;
 
+#[doc = include_str!("../../book/src/tensors.md")]
+struct Tensors;
+
 #[doc = include_str!("../../book/src/kernels.md")]
 struct Kernels;
 

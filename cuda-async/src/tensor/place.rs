@@ -11,7 +11,7 @@ use crate::{
         forms::{Relaid, TensorInput},
         kernels::{Kernels, kernel},
         layout::Layout,
-        reduce::{CHUNK, SHORT, for_rows, nothing, without},
+        reduce::{CHUNK, across, for_rows, nothing, without},
         tensor::Tensor,
     },
     value,
@@ -72,8 +72,9 @@ impl Rows {
                 kernel(I::Element::fold(), name).then(move |kernel| {
                     let [rows_, n_, chunk, chunks_] = [rows, n, CHUNK, chunks].map(|it| it as u64);
                     let args = (Kept(x), Written(places), rows_, n_, chunk, chunks_);
+                    let config = for_rows(rows * chunks, across(rows * chunks, CHUNK.min(n)));
                     // SAFETY: reads `rows * n` elements, all of x, and writes `rows * chunks` places, all of them.
-                    unsafe { launch(&kernel, for_rows(rows * chunks, CHUNK.min(n), SHORT), args) }
+                    unsafe { launch(&kernel, config, args) }
                 })
             }))
         })
@@ -94,7 +95,7 @@ impl Rows {
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
                 // SAFETY: reads `rows * chunks` places, which are below n, and elements of x at these places. Writes a place
                 // for each row.
-                unsafe { launch(&kernel, for_rows(rows, chunks, SHORT), args) }
+                unsafe { launch(&kernel, for_rows(rows, across(rows, chunks)), args) }
             })
         })
     }

@@ -39,11 +39,11 @@ impl Fold {
 }
 
 /// The largest number of elements that a row of threads folds in one launch. Longer rows are folded in chunks, so that
-/// there are enough blocks. It does not depend on the device: the order of a sum is the same everywhere.
-pub(super) const CHUNK: usize = 1 << 15;
+/// there are enough of them. It does not depend on the device: the order of a sum is the same everywhere.
+pub(super) const CHUNK: usize = 1 << 12;
 
-/// Rows up to this length get a warp, and longer ones a block.
-pub(super) const SHORT: usize = 4096;
+/// The number of rows that keep a device busy with a warp for each.
+const MANY: usize = 1 << 10;
 
 /// The number of threads that columns are to keep busy.
 const COLUMNS: usize = 1 << 19;
@@ -85,12 +85,20 @@ impl Sizes {
     }
 }
 
-/// The launch of `rows` rows of threads for rows of `n` elements: a warp each up to `short` elements, else a block.
-pub(super) fn for_rows(rows: usize, n: usize, short: usize) -> LaunchConfig {
-    let (across, down) = if n <= short { (32, BLOCK / 32) } else { (BLOCK, 1) };
-    // A tensor has less than 2^63 elements, and memory for 2^31 blocks of rows at most.
+/// The launch of `rows` rows of `across` threads, a multiple of 32.
+pub(super) fn for_rows(rows: usize, across: usize) -> LaunchConfig {
+    let down = (BLOCK / across).max(1);
+    // A grid has at most 2^31 - 1 blocks. More are an error of the launch.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
     LaunchConfig::new(blocks, 1).block(across as u32, down as u32, 1)
+}
+
+/// The threads that fold a row of `n` elements. Many rows get a warp each, and few long ones a block.
+pub(super) const fn across(rows: usize, n: usize) -> usize {
+    match (rows, n) {
+        (_, ..=256) | (MANY.., _) => 32,
+        _ => 1024,
+    }
 }
 
 /// The shape without dimension `dim`.
@@ -193,7 +201,8 @@ where
         // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y.
         unsafe {
             if inner == 1 {
-                let config = for_rows(outer * chunks, sizes.chunk.min(sizes.n), SHORT);
+                let rows = outer * chunks;
+                let config = for_rows(rows, across(rows, sizes.chunk.min(sizes.n)));
                 let args = (x, y, outer as u64, n, chunk, chunks as u64);
                 Either::Left(launch(&kernel, config, args))
             } else {

@@ -7,7 +7,7 @@ use crate::{
     kernel::launch,
     ops::Either,
     tensor::{
-        argument::{BLOCK, Read, Written},
+        argument::{Read, Written},
         copying::dense,
         create::fresh,
         dtype::{DType, Float},
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The elements of a row that a thread of `softmax` keeps in registers.
-const KEPT: usize = 32;
+const KEPT: usize = 16;
 
 /// The threads of a row in `softmax_long`.
 const LONG_BLOCK: u32 = 1024;
@@ -41,18 +41,20 @@ where
             let rows = layout.len() / n.max(1);
             Ok(fresh(layout)
                 .then(move |y| {
-                    let long = n > KEPT * BLOCK;
+                    let long = n > KEPT * LONG_BLOCK as usize && rows > 0;
                     let name = if long { "softmax_long" } else { "softmax" };
                     kernel(I::Element::softmax(), name).then(move |kernel| {
                         let (x, y, rows_) = (Read(x), Written(y), rows as u64);
                         // SAFETY: reads and writes `rows * n` elements, all of both tensors.
                         unsafe {
                             if long {
-                                let blocks = u32::try_from(rows.max(1)).unwrap_or(u32::MAX);
+                                let blocks = u32::try_from(rows).unwrap_or(u32::MAX);
                                 let config = LaunchConfig::new(blocks, LONG_BLOCK);
-                                Either::Left(launch(&kernel, config, (x, y, rows_, n as u64)))
+                                let args = (x, y, n as u64, pack::<I::Element>(n));
+                                Either::Left(launch(&kernel, config, args))
                             } else {
-                                let config = for_rows(rows, n, KEPT * 32);
+                                let across = n.div_ceil(KEPT).next_power_of_two();
+                                let config = for_rows(rows, across.clamp(32, 1024));
                                 let args = (x, y, rows_, n as u32, pack::<I::Element>(n));
                                 Either::Right(launch(&kernel, config, args))
                             }

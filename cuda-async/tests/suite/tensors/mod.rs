@@ -1,5 +1,6 @@
 //! Tensors: creation, views, copies, elementwise operations, reductions, softmax and random numbers.
 
+mod kernel_forms;
 mod random_numbers;
 mod random_programs;
 mod reductions;

@@ -25,6 +25,8 @@ pub struct Arguments<'a> {
     places: List<Place, 16>,
     pub(super) relocations: List<Relocation, 6>,
     pub(super) operands: List<Operand<'a>, 6>,
+    /// The reason why the launch cannot take an argument.
+    refusal: Option<Box<str>>,
 }
 
 impl Default for Arguments<'_> {
@@ -35,6 +37,7 @@ impl Default for Arguments<'_> {
             places: List::new(),
             relocations: List::new(),
             operands: List::new(),
+            refusal: None,
         }
     }
 }
@@ -102,6 +105,14 @@ impl<'a> Arguments<'a> {
         self.view(slice.view(), Access::Write)
     }
 
+    /// Makes the launch fail with [`Error::Arguments`] and this reason. A form of an argument that cannot be passed calls it:
+    /// adding an argument returns no error.
+    #[cold]
+    pub fn refuse(&mut self, reason: String) -> &mut Self {
+        self.refusal.get_or_insert_with(|| reason.into());
+        self
+    }
+
     #[inline]
     fn view(&mut self, view: View<'a>, access: Access) -> &mut Self {
         self.push(&[0; 8], 8, ArgumentKind::Integer);
@@ -126,6 +137,7 @@ impl<'a> Arguments<'a> {
     pub(super) fn check(&self, function: &Function) -> Result<()> {
         let slots = &function.shape().slots;
         let fit = slots.len() == self.places.len()
+            && self.refusal.is_none()
             && slots.iter().zip(self.places.iter()).all(|(slot, place)| slot.takes(place));
         if fit { Ok(()) } else { Err(self.misfit(function)) }
     }
@@ -135,6 +147,9 @@ impl<'a> Arguments<'a> {
     fn misfit(&self, function: &Function) -> Error {
         let params = &function.info().params;
         let wrong = |detail| Error::Arguments { kernel: function.name().to_owned(), detail };
+        if let Some(reason) = &self.refusal {
+            return wrong(reason.to_string());
+        }
         let (want, have) = (params.len(), self.places.len());
         let pairs = params.iter().zip(self.places.iter()).enumerate();
         let misfits = pairs.filter_map(|(index, (param, place))| {

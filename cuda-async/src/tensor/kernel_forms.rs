@@ -1,0 +1,104 @@
+//! Tensors as arguments of a program's own kernels.
+
+use std::sync::Arc;
+
+use cuda_core::{Access, Arguments};
+
+use crate::{
+    kernel::{BufferTuple, KernelArg, KernelInput, KernelOutput, buffer_form::buffer_forms},
+    tensor::{
+        dtype::{DType, Number},
+        forms::TensorInput,
+        partition::Partition,
+        tensor::{SharedTensor, Tensor, TensorView, TensorViewMut},
+    },
+};
+
+/// Adds the address of the first element. A kernel knows no strides, so a tensor with gaps or another order is refused.
+fn push<'a, I: TensorInput>(tensor: &'a I, access: Access, arguments: &mut Arguments<'a>) {
+    if !tensor.layout().is_dense() {
+        arguments.refuse(format!(
+            "a tensor of shape {:?} has the strides {:?}, and a kernel needs the elements in row-major order without gaps; copy it first, with `dup()`",
+            tensor.layout().shape(),
+            tensor.layout().strides()
+        ));
+    }
+    arguments.part(tensor.memory(), access);
+}
+
+macro_rules! kernel_args {
+    ($([$($generics:tt)*] $form:ty: $access:ident;)*) => {$(
+        impl<$($generics)*> KernelArg for $form
+        where
+            Self: TensorInput,
+        {
+            type GivenBack<Rest: BufferTuple> = Rest::Prepend<Self>;
+
+            fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                push(self, Access::$access, arguments);
+            }
+
+            fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<Self> {
+                rest.prepend(self)
+            }
+        }
+    )*};
+}
+
+kernel_args! {
+    [T: DType] Tensor<T>: Write;
+    [T: DType] &mut Tensor<T>: Write;
+    [T: DType] TensorViewMut<'_, T>: Write;
+    [T: DType] &Tensor<T>: Read;
+    [T: DType] Arc<Tensor<T>>: Read;
+    [T: DType] TensorView<'_, T>: Read;
+    [T: DType] SharedTensor<T>: Read;
+    [T: DType] &SharedTensor<T>: Read;
+    [O: TensorInput] Partition<O>: Write;
+}
+
+buffer_forms! {
+    [T: DType] Tensor<T>: |this| this.len();
+    [T: DType] &mut Tensor<T>: |this| this.len();
+    [T: DType] TensorViewMut<'_, T>: |this| this.len();
+    [T: DType] &Tensor<T>: |this| this.len();
+    [T: DType] Arc<Tensor<T>>: |this| this.len();
+    [T: DType] TensorView<'_, T>: |this| this.len();
+    [T: DType] SharedTensor<T>: |this| this.len();
+    [T: DType] &SharedTensor<T>: |this| this.len();
+    [O: TensorInput] Partition<O>: |this| this.layout().len();
+}
+
+/// A kernel gets numbers as themselves, and `bool`s as bytes. Each number type has one tensor type, so the compiler infers the
+/// type of a lazy tensor from the declaration of the kernel.
+macro_rules! inputs_and_outputs {
+    ($([$($generics:tt)*] $ty:ty, $stored:ty;)*) => {$(
+        impl<$($generics)*> KernelInput<$stored> for Tensor<$ty> {
+            fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                push(self, Access::Read, arguments);
+            }
+        }
+        impl<$($generics)*> KernelInput<$stored> for TensorViewMut<'_, $ty> {
+            fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                push(self, Access::Read, arguments);
+            }
+        }
+        impl<$($generics)*> KernelInput<$stored> for &Tensor<$ty> {}
+        impl<$($generics)*> KernelInput<$stored> for Arc<Tensor<$ty>> {}
+        impl<$($generics)*> KernelInput<$stored> for TensorView<'_, $ty> {}
+        impl<$($generics)*> KernelInput<$stored> for SharedTensor<$ty> {}
+        impl<$($generics)*> KernelInput<$stored> for &SharedTensor<$ty> {}
+
+        impl<$($generics)*> KernelOutput<$stored> for Tensor<$ty> {}
+        impl<$($generics)*> KernelOutput<$stored> for &mut Tensor<$ty> {}
+        impl<$($generics)*> KernelOutput<$stored> for TensorViewMut<'_, $ty> {}
+        impl<$($generics)*> KernelOutput<$stored> for Partition<Tensor<$ty>> {}
+        impl<$($generics)*> KernelOutput<$stored> for Partition<&mut Tensor<$ty>> {}
+        impl<$($generics)*> KernelOutput<$stored> for Partition<TensorViewMut<'_, $ty>> {}
+    )*};
+}
+
+inputs_and_outputs! {
+    [T: Number] T, T;
+    [] bool, u8;
+}
