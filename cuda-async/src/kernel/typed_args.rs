@@ -14,14 +14,15 @@ use crate::{
     memory::DeviceScalar,
 };
 
-/// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, or a
-/// [`DeviceScalar<T>`](crate::memory::DeviceScalar).
+/// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, a
+/// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a [`Tensor<T>`](crate::tensor::Tensor) in one of these forms whose
+/// elements lie without gaps.
 ///
 /// The kernel reads it. Kernels on several streams may read it at the same time.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can read as `&[{T}]`",
     label = "not a buffer of `{T}`",
-    note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>` or a slice"
+    note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, or a tensor in one of these forms"
 )]
 pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
     /// Adds the buffer to the arguments of a launch, for reading.
@@ -31,11 +32,13 @@ pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
     }
 }
 
-/// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` or `SliceMut<T>`.
+/// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, a
+/// [`Tensor<T>`](crate::tensor::Tensor) in one of these forms whose elements lie without gaps, or a
+/// [`Partition`](crate::tensor::Partition) of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
-    note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>` or `SliceMut<T>`"
+    note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, or a tensor in one of these forms"
 )]
 pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {}
 

@@ -155,7 +155,7 @@ impl<O: DeviceOp<Output: TensorInput>> IntoTensor for O {
     }
 }
 
-macro_rules! ready {
+macro_rules! ready_forms {
     ($($tensor:ty;)*) => {$(
         impl<T: DType, B> IntoTensor for $tensor
         where
@@ -172,7 +172,7 @@ macro_rules! ready {
     )*};
 }
 
-ready! {
+ready_forms! {
     Tensor<T, B>;
     &Tensor<T, B>;
     &mut Tensor<T, B>;

@@ -173,7 +173,8 @@ impl Layout {
 
     /// The layout with dimensions `a` and `b` exchanged.
     pub(super) fn transpose(&self, a: usize, b: usize) -> Result<Self> {
-        (self.size(a)?, self.size(b)?);
+        self.size(a)?;
+        self.size(b)?;
         let mut order: Dims = (0..self.shape.len()).collect();
         order.swap(a, b);
         self.permute(&order)
@@ -209,7 +210,8 @@ impl Layout {
             return Err(wrong(format!("dimension {dim} has {size}, and only one of 1 can go")));
         }
         let mut layout = self.clone();
-        (layout.shape.remove(dim), layout.strides.remove(dim));
+        layout.shape.remove(dim);
+        layout.strides.remove(dim);
         Ok(layout)
     }
 
@@ -364,7 +366,7 @@ mod tests {
             } else {
                 prop_assert!(!layout.is_dense());
             }
-            let divisor = (1..=cut + 1).rev().find(|size| layout.len() % size == 0).unwrap_or(1);
+            let divisor = (1..=cut + 1).rev().find(|size| layout.len().is_multiple_of(*size)).unwrap_or(1);
             if let Ok(cut) = layout.reshape([divisor, layout.len() / divisor]) {
                 prop_assert_eq!(places(&cut), all);
             }
