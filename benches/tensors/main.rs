@@ -1,4 +1,4 @@
-//! Measures operations on large tensors: the bandwidth of memory that they reach.
+//! Measures the memory bandwidth of operations on large tensors.
 //!
 //! `cargo bench -p benches --bench tensors [-- cpu|cuda [MIB]]`. Each measurement runs ten operations on one stream and
 //! waits for the last. `benches/peers/pytorch/tensors.py` measures the same in PyTorch.
@@ -38,13 +38,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the time of one operation, and the bandwidth for the bytes that it reads and writes.
+/// Prints the time of one operation, and its bandwidth. `traffic` is the number of bytes that it reads and writes.
 fn measure(name: &str, traffic: usize, run: impl FnMut()) {
     let micros = medians(&mut [Way::new("", run)], EFFORT)[0] / IN_SEQUENCE as f64;
     println!("| {name} | {micros:.1} | {:.0} |", traffic as f64 / micros / 1e3);
 }
 
-/// Copies by the driver, for comparison.
+/// Measures copies by the driver, for comparison.
 fn copies(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
     let from = Arc::new(zeros::<u32>(bytes / 4).sync_on(stream)?);
     let mut into = Some(zeros::<u32>(bytes / 4).sync_on(stream)?);
@@ -94,7 +94,7 @@ fn floats<T: Float>(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>>
 
 type Sequence = cuda_async::BoxedOp<'static, ()>;
 
-/// Operations one after the other. Their outputs are dropped behind them.
+/// Runs an operation [`IN_SEQUENCE`] times on one stream. Each output is freed in stream order.
 fn sequence<T: DType, O>(op: impl Fn() -> O) -> Sequence
 where
     O: DeviceOp<Output = Tensor<T>> + 'static,

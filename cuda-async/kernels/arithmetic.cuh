@@ -1,10 +1,10 @@
 // Arithmetic that is defined for all operands.
 
-// NaN wins.
+// NaN takes precedence over numbers.
 template <typename T> __device__ inline T larger_of(T a, T b) { return a > b || is_nan(a) ? a : b; }
 template <typename T> __device__ inline T smaller_of(T a, T b) { return a < b || is_nan(a) ? a : b; }
 
-// Integer arithmetic wraps. Division by zero gives 0, as there is no value that could stand for an error.
+// Integer arithmetic wraps. Division by zero gives 0, because integers have no value that means an error.
 template <typename T> struct Wrapping {
     static __device__ T add(T a, T b) { return (T)((u64)a + (u64)b); }
     static __device__ T sub(T a, T b) { return (T)((u64)a - (u64)b); }

@@ -1,4 +1,4 @@
-// The operations of `Binary` in `tensor/elementwise`. Those of floats that need much code are in modules of their own (MATH).
+// The operations of `Binary` in `tensor/elementwise`. The float operations with much code are in other modules (MATH).
 #if defined(FLOAT) && defined(MATH)
 #define OPERATIONS(OF) OF(4, rem) OF(7, power)
 #elif defined(FLOAT)
@@ -33,8 +33,8 @@ extern "C" __global__ void map2(const Stored *a, const Stored *b, Stored *y, u64
     }
 }
 
-// The same with operands that are strided or repeated.
-extern "C" __global__ void map2_strided(const Stored *a, const Stored *b, Stored *y, Walk<2> walk, u32 operation)
+// y[i] = operation(a[i], b[i]) with operands that are strided or broadcast
+extern "C" __global__ void map2_strided(const Stored *a, const Stored *b, Stored *y, StridedIndex<2> walk, u32 operation)
 {
     for (u64 i = first(); i < walk.n; i += threads()) {
         u64 at[2];

@@ -1,5 +1,5 @@
-// Conversions as those of Rust's `as`: floats are rounded to the nearest; to integers they are cut and saturate, and NaN
-// gives 0; integers wrap.
+// Conversions as those of Rust's `as`. To floats: rounded to the nearest. Floats to integers: truncated and saturated, and
+// NaN gives 0. Integers to integers: wrapped.
 template <typename To, typename From> __device__ inline To convert(From x)
 {
     if (Traits<From>::is_float && !Traits<To>::is_float) {
@@ -15,7 +15,8 @@ template <typename To, typename From> __device__ inline To convert(From x)
     return (To)x;
 }
 
-// Rounds to the odd neighbour if `x` is no float. Rounding the result to fewer bits then gives the same as rounding `x`.
+// Converts to float with rounding to odd: an inexact result gets an odd last bit. Rounding it to fewer bits then gives the
+// same as rounding `x` directly.
 #define ROUND_TO_ODD(T, TRUNCATE)                                                                                      \
     __device__ inline float round_to_odd(T x)                                                                          \
     {                                                                                                                  \

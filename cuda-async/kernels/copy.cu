@@ -1,11 +1,11 @@
-// Kernels of tensors that depend on the size of an element alone, and those of generators.
+// Kernels for which only the size of an element matters, and those of generators.
 
 #include "scalar.cuh"
-#include "walk.cuh"
+#include "strided_index.cuh"
 
-// y[i] = x[i], both strided or repeated
+// y[i] = x[i]; both may be strided, and x may be broadcast
 #define COPY(T)                                                                                                        \
-    extern "C" __global__ void copy_##T(const T *x, T *y, Walk<2> walk)                                                \
+    extern "C" __global__ void copy_##T(const T *x, T *y, StridedIndex<2> walk)                                                \
     {                                                                                                                  \
         for (u64 i = first(); i < walk.n; i += threads()) {                                                            \
             u64 at[2];                                                                                                 \
@@ -47,8 +47,11 @@ TRANSPOSE(u16)
 TRANSPOSE(u32)
 TRANSPOSE(u64)
 
-// Moves a generator on by `blocks`. One thread.
-extern "C" __global__ void advance(u64 *state, u64 blocks)
+// Takes `blocks` blocks of a generator: copies its state, and advances it. One thread. One launch does both, so that no two
+// draws read the same state.
+extern "C" __global__ void take(u64 *state, u64 *taken, u64 blocks)
 {
+    taken[0] = state[0];
+    taken[1] = state[1];
     state[1] += blocks;
 }

@@ -1,4 +1,4 @@
-// Elementwise operations. Their numbers are those of `Unary` and `Comparison` in `tensor/elementwise`.
+// Elementwise operations. Their numbers are the discriminants of `Unary` and `Comparison` in `tensor/elementwise`.
 
 #ifndef UNSIGNED
 // y[i] = operation(x[i])
@@ -24,7 +24,7 @@ template <typename T> __device__ inline bool holds(u32 operation, T a, T b)
     }
 }
 
-// y[i] = whether a[i] and b[i] compare so
+// y[i] = comparison(a[i], b[i])
 extern "C" __global__ void compare(const Stored *a, const Stored *b, u8 *y, u64 n, u32 operation)
 {
     for (u64 i = first(); i < n; i += threads()) {
@@ -32,7 +32,7 @@ extern "C" __global__ void compare(const Stored *a, const Stored *b, u8 *y, u64 
     }
 }
 
-extern "C" __global__ void compare_strided(const Stored *a, const Stored *b, u8 *y, Walk<2> walk, u32 operation)
+extern "C" __global__ void compare_strided(const Stored *a, const Stored *b, u8 *y, StridedIndex<2> walk, u32 operation)
 {
     for (u64 i = first(); i < walk.n; i += threads()) {
         u64 at[2];
@@ -42,7 +42,7 @@ extern "C" __global__ void compare_strided(const Stored *a, const Stored *b, u8 
 }
 
 // y[i] = mask[i] ? a[i] : b[i]
-extern "C" __global__ void choose(const u8 *mask, const Stored *a, const Stored *b, Stored *y, Walk<3> walk)
+extern "C" __global__ void choose(const u8 *mask, const Stored *a, const Stored *b, Stored *y, StridedIndex<3> walk)
 {
     for (u64 i = first(); i < walk.n; i += threads()) {
         u64 at[3];

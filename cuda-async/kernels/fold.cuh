@@ -1,11 +1,11 @@
-// Folds of the values of the threads that work on one row. A row has blockDim.x threads, a multiple of 32, and a block has
-// blockDim.y rows. The order depends on the launch shape only, so results are reproducible bit for bit.
+// Reductions of the values of the threads that work on one row. A row has blockDim.x threads, a multiple of 32, and a block
+// has blockDim.y rows. The order depends on the launch shape only, so results are reproducible bit for bit.
 
 template <typename T> __device__ inline T exchange(T value, u32 distance)
 {
     return __shfl_xor_sync(0xffffffff, value, distance);
 }
-// Smaller integers are exchanged as one of 32 bits.
+// Smaller integers are exchanged as 32-bit integers.
 #define EXCHANGE(T)                                                                                                    \
     template <> __device__ inline T exchange<T>(T value, u32 distance)                                                 \
     {                                                                                                                  \
@@ -13,7 +13,8 @@ template <typename T> __device__ inline T exchange(T value, u32 distance)
     }
 EXCHANGE(i8) EXCHANGE(u8) EXCHANGE(i16) EXCHANGE(u16)
 
-// Returns the fold of the row's values to all its threads. `tile` has a place for each warp of the block.
+// Reduces the values of a row's threads, and returns the result in all of them. `tile` has an element for each warp of the
+// block.
 template <typename T, typename Combine> __device__ inline T fold_row(T *tile, T value, Combine combine)
 {
     for (u32 distance = 16; distance > 0; distance /= 2) {
@@ -30,7 +31,7 @@ template <typename T, typename Combine> __device__ inline T fold_row(T *tile, T 
         for (u32 warp = 1; warp < warps; warp++) {
             value = combine(value, row[warp]);
         }
-        // The next fold writes the same places.
+        // The next reduction writes the same elements of `tile`.
         __syncthreads();
     }
     return value;

@@ -28,7 +28,7 @@ extern "C" __global__ void map_float(const Stored *x, Stored *y, u64 n, u32 oper
     switch (operation) {
 #define IN_PACKS(NUMBER, NAME)                                                                                         \
     case NUMBER: return each(x, y, n, [](Value x) { return F::NAME(x); });
-// Functions with much code are not repeated for each lane.
+// Functions with much code are not inlined once for each lane of a pack.
 #define ONE_BY_ONE(NUMBER, NAME)                                                                                       \
     case NUMBER:                                                                                                       \
         for (u64 i = first(); i < n; i += threads()) {                                                                 \

@@ -1,4 +1,4 @@
-// Elementwise work in packs of 16 bytes, where all operands are aligned to them.
+// Elementwise operations in packs of 16 bytes, if all operands are aligned to 16 bytes.
 
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T lanes[N]; };
 
@@ -39,5 +39,31 @@ template <typename F> __device__ inline void each2(const Stored *a, const Stored
     }
     for (u64 i = packs * LANES + first(); i < n; i += threads()) {
         y[i] = narrow(f(widen(a[i]), widen(b[i])));
+    }
+}
+
+// Loads and stores a pack, element by element unless the address is aligned. The elements of a thread are the same in both.
+template <int WIDTH> __device__ inline Pack<Stored, WIDTH> load_pack(const Stored *from, bool is_aligned)
+{
+    if (is_aligned) {
+        return *(const Pack<Stored, WIDTH> *)from;
+    }
+    Pack<Stored, WIDTH> pack;
+#pragma unroll
+    for (int lane = 0; lane < WIDTH; lane++) {
+        pack.lanes[lane] = from[lane];
+    }
+    return pack;
+}
+
+template <int WIDTH> __device__ inline void store_pack(Stored *to, Pack<Stored, WIDTH> pack, bool is_aligned)
+{
+    if (is_aligned) {
+        *(Pack<Stored, WIDTH> *)to = pack;
+        return;
+    }
+#pragma unroll
+    for (int lane = 0; lane < WIDTH; lane++) {
+        to[lane] = pack.lanes[lane];
     }
 }

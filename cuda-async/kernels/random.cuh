@@ -17,7 +17,7 @@ __device__ inline Words philox(u64 key, u64 block)
     return c;
 }
 
-// Uniform in [0, 1): as many bits as the element has in [0.5, 1). A pair of words is one f64.
+// Uniform in [0, 1), with as many bits as the type has in [0.5, 1). An f64 takes two words.
 #define DRAWS (4 / WORDS)
 #if WORDS == 2
 __device__ inline Value uniform_of(const u32 *word)
@@ -46,7 +46,7 @@ __device__ inline void normal_pair(Value a, Value b, Value *pair)
 }
 #endif
 
-// Normal numbers are made of uniform ones of 24 bits in every type (Box and Muller, 1958).
+// The uniform numbers for the Box-Muller transform (1958): 53 bits for f64, 24 bits for the other types.
 __device__ inline Value uniform_wide(const u32 *word)
 {
 #if WORDS == 2
@@ -93,7 +93,7 @@ extern "C" __global__ void normal(Stored *y, u64 n, u64 key)
     draw<true>(y, n, key, 0);
 }
 
-// From the state of a generator: its key, and the number of blocks that were drawn.
+// `state` is that of a generator: the key, and the number of Philox blocks that have been used.
 extern "C" __global__ void uniform_from(Stored *y, u64 n, const u64 *state)
 {
     draw<false>(y, n, state[0], state[1]);

@@ -1,6 +1,6 @@
 // Sums, products, and the largest and smallest elements along one dimension of [outer, n, inner] in row-major order, in
-// chunks of that dimension: y is [outer, chunks, inner]. A second launch folds the chunks. f16 and bf16 have float partial
-// results. Integers wrap.
+// chunks of that dimension: y is [outer, chunks, inner]. A second launch reduces the results of the chunks. Partial sums and
+// products of f16 and bf16 are float. Integers wrap.
 
 struct Sum {
     static __device__ Value start() { return 0; }
@@ -19,7 +19,7 @@ struct Smallest {
     static __device__ Value combine(Value a, Value b) { return smaller_of(a, b); }
 };
 
-// inner is 1. A row of threads folds one chunk of one row of x. Each thread takes whole packs of 16 bytes, also where the
+// inner is 1. A row of threads reduces one chunk of one row of x. Each thread takes whole packs of 16 bytes, also where the
 // row is not aligned to them, so the order does not depend on the address.
 template <typename Fold, typename From, typename To>
 __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 chunks)
@@ -71,7 +71,7 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
     }
 }
 
-// A thread folds one chunk of `WIDTH` neighbouring columns. Neighbouring threads read neighbouring columns.
+// A thread reduces one chunk of `WIDTH` neighbouring columns. Neighbouring threads read neighbouring columns.
 template <typename Fold, int WIDTH, typename From, typename To>
 __device__ void columns_in_packs(const From *x, To *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)
 {
@@ -103,7 +103,7 @@ __device__ void columns_in_packs(const From *x, To *y, u64 outer, u64 n, u64 inn
 template <typename Fold, typename From, typename To>
 __device__ void columns_of(const From *x, To *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)
 {
-    // The order of the elements of a column is the same in both.
+    // Both cases add the elements of a column in the same order.
     const int WIDTH = sizeof(From) > 8 ? 1 : 8 / sizeof(From);
     if (inner % WIDTH == 0 && (u64)x % 8 == 0) {
         columns_in_packs<Fold, WIDTH>(x, y, outer, n, inner, chunk, chunks);
@@ -139,7 +139,7 @@ FOLD(sum, Sum)
 FOLD(product, Product)
 #endif
 
-// A candidate of argmax and argmin. Of equal elements the first one wins, and NaN wins over every number.
+// A candidate of argmax and argmin. The first of equal elements takes precedence, and NaN takes precedence over numbers.
 struct Found {
     Value value;
     u64 at;
@@ -147,7 +147,7 @@ struct Found {
 
 #define NO_ELEMENT 0xffffffffffffffffull
 
-// Whether `value` wins over `best`, which comes first.
+// Whether `value` replaces `best`, which comes before it.
 template <bool MAX> __device__ inline bool wins(Value value, Value best)
 {
     return (MAX ? value > best : value < best) || (is_nan(value) && !is_nan(best));
@@ -163,7 +163,8 @@ template <bool MAX> __device__ inline Found better(Found a, Found b)
     return b.at != NO_ELEMENT && wins<MAX>(b.value, a.value) ? b : a;
 }
 
-// Each chunk of a row of x gives the place of its winner in the row. With `places`, chunks of earlier winners are folded.
+// Writes, for each chunk of a row of x, the index of its best element in the row. With `places`, the candidates of a row are
+// the `length` elements at these indices.
 template <bool MAX>
 __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u64 n, u64 length, u64 chunk, u64 chunks)
 {
@@ -174,6 +175,10 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
     if (row < rows && places) {
         for (u64 i = threadIdx.x; i < length; i += blockDim.x) {
             u64 at = places[row * length + i];
+            // Never so: an earlier launch wrote them.
+            if (at >= n) {
+                continue;
+            }
             Found next = {widen(x[row * n + at]), at};
             best = better<MAX>(best, next);
         }
@@ -182,7 +187,7 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
         u64 from = place * chunk;
         u32 size = (u32)(length - from < chunk ? length - from : chunk), at = threadIdx.x;
         const Stored *own = x + row * n + from;
-        // A thread sees its elements in order, so that a later one wins only if it is better.
+        // A thread reads its elements in order, so a later element replaces the candidate only if it is better.
         u32 packs = aligned(own) ? size / LANES : 0;
         u32 found = 0xffffffff;
         Value value = 0;

@@ -53,7 +53,7 @@ template <typename V> struct Narrow<F16, V> {
 };
 
 template <typename V> struct Narrow<BF16, V> {
-    // To the nearest, ties to even. The instruction for it needs a newer GPU than the target.
+    // Rounds to the nearest, ties to even. The instruction for it needs a newer GPU than the target.
     static __device__ BF16 of(float value)
     {
         u32 bits = __float_as_uint(value);
@@ -129,7 +129,7 @@ __device__ inline Stored narrow(Value value)
 }
 #endif
 
-// Element of an index whose thread count is a multiple of the grid: each thread takes every `threads()`-th element.
+// A grid-stride loop begins at `first()`, the thread's index in the grid, and advances by `threads()`, their number.
 __device__ inline u64 first() { return (u64)blockIdx.x * blockDim.x + threadIdx.x; }
 __device__ inline u64 threads() { return (u64)gridDim.x * blockDim.x; }
 

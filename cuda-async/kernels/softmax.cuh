@@ -1,9 +1,10 @@
-// y[r][c] = exp(x[r][c] - largest of row r) / sum of those over row r. A row of threads takes one row. y may be x.
+// y[r][c] = exp(x[r][c] - m) / (sum of exp(x[r][k] - m) over k), where m is the largest element of row r. A row of threads
+// computes one row. y may be x.
 
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
-// These ignore NaN, which comes back with its exponential.
+// These ignore NaN. The exponential of NaN is NaN, so the sum still becomes NaN.
 __device__ inline float most(float a, float b) { return fmaxf(a, b); }
 __device__ inline double most(double a, double b) { return fmax(a, b); }
 
@@ -13,21 +14,22 @@ __device__ inline Value sum_of(Value a, Value b) { return a + b; }
 #define KEPT 16
 
 // The elements of a thread, in packs of WIDTH neighbours.
-template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u32 n)
+template <int WIDTH>
+__device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u32 n, bool is_aligned)
 {
     typedef Pack<Stored, WIDTH> P;
     __shared__ Value tile[WARPS];
     u64 row = (u64)blockIdx.x * blockDim.y + threadIdx.y;
     u32 packs = row < rows ? n / WIDTH : 0;
-    const P *from = (const P *)(x + row * n);
-    P *to = (P *)(y + row * n);
+    const Stored *from = x + row * n;
+    Stored *to = y + row * n;
     Value kept[KEPT];
     Value largest = Traits<Value>::lowest();
 #pragma unroll
     for (int i = 0; i < KEPT / WIDTH; i++) {
         u32 pack = i * blockDim.x + threadIdx.x;
         if (pack < packs) {
-            P loaded = from[pack];
+            P loaded = load_pack<WIDTH>(from + pack * WIDTH, is_aligned);
 #pragma unroll
             for (int lane = 0; lane < WIDTH; lane++) {
                 kept[i * WIDTH + lane] = widen(loaded.lanes[lane]);
@@ -47,7 +49,7 @@ template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, St
     Value sum = 0;
 #pragma unroll
     for (int i = 0; i < KEPT; i++) {
-        // The places behind the row give 0, unless the whole row is minus infinity.
+        // Elements past the end of the row add 0, unless the whole row is minus infinity.
         kept[i] = exponential(kept[i] - largest);
         sum += kept[i];
     }
@@ -61,27 +63,27 @@ template <int WIDTH> __device__ inline void softmax_in_packs(const Stored *x, St
             for (int lane = 0; lane < WIDTH; lane++) {
                 result.lanes[lane] = narrow(kept[i * WIDTH + lane] * scale);
             }
-            to[pack] = result;
+            store_pack<WIDTH>(to + pack * WIDTH, result, is_aligned);
         }
     }
 }
 
 // Rows of at most KEPT elements for each thread: the row stays in registers. Aligned rows of whole packs are read in packs;
-// `width` is their size, or 1.
+// `width` is the number of elements of a pack, or 1.
 extern "C" __global__ void __launch_bounds__(1024) softmax(const Stored *x, Stored *y, u64 rows, u32 n, u32 width)
 {
-    if (width > 1 && aligned(x) && aligned(y)) {
-        softmax_in_packs<LANES>(x, y, rows, n);
+    if (width > 1) {
+        softmax_in_packs<LANES>(x, y, rows, n, aligned(x) && aligned(y));
     } else {
-        softmax_in_packs<1>(x, y, rows, n);
+        softmax_in_packs<1>(x, y, rows, n, true);
     }
 }
 
-// The largest of the elements that a thread has seen, and the sum of the exponentials below it.
+// The largest element that a thread has read so far, and the sum of the exponentials of the differences to it.
 struct Seen {
     Value largest, sum;
 
-    // The exponential of a difference, of which both may be minus infinity.
+    // exp(value - largest), or 0 if `value` is minus infinity. The difference would be NaN if both are.
     static __device__ Value below(Value value, Value largest)
     {
         return value == Traits<Value>::lowest() ? (Value)0 : exponential(value - largest);
@@ -106,18 +108,18 @@ struct Seen {
     }
 };
 
-// Longer rows are read twice.
-template <int WIDTH> __device__ inline void softmax_twice(const Stored *x, Stored *y, u64 n)
+// Computes a longer row, which it reads twice.
+template <int WIDTH> __device__ inline void softmax_twice(const Stored *x, Stored *y, u64 n, bool is_aligned)
 {
     typedef Pack<Stored, WIDTH> P;
     __shared__ Value tile[WARPS];
     u64 packs = n / WIDTH;
-    const P *from = (const P *)(x + blockIdx.x * n);
-    P *to = (P *)(y + blockIdx.x * n);
+    const Stored *from = x + blockIdx.x * n;
+    Stored *to = y + blockIdx.x * n;
     Seen seen = {Traits<Value>::lowest(), 0};
 #pragma unroll 2
     for (u64 pack = threadIdx.x; pack < packs; pack += blockDim.x) {
-        P loaded = from[pack];
+        P loaded = load_pack<WIDTH>(from + pack * WIDTH, is_aligned);
         seen.see<WIDTH>(loaded.lanes);
     }
     Value largest = fold_row(tile, seen.largest, largest_of);
@@ -125,21 +127,21 @@ template <int WIDTH> __device__ inline void softmax_twice(const Stored *x, Store
     Value scale = (Value)1 / sum;
 #pragma unroll 2
     for (u64 pack = threadIdx.x; pack < packs; pack += blockDim.x) {
-        P loaded = from[pack], result;
+        P loaded = load_pack<WIDTH>(from + pack * WIDTH, is_aligned), result;
 #pragma unroll
         for (int lane = 0; lane < WIDTH; lane++) {
             result.lanes[lane] = narrow(exponential(widen(loaded.lanes[lane]) - largest) * scale);
         }
-        to[pack] = result;
+        store_pack<WIDTH>(to + pack * WIDTH, result, is_aligned);
     }
 }
 
-// A block for each row.
+// Longer rows, with a block for each row.
 extern "C" __global__ void __launch_bounds__(1024) softmax_long(const Stored *x, Stored *y, u64 n, u32 width)
 {
-    if (width > 1 && aligned(x) && aligned(y)) {
-        softmax_twice<LANES>(x, y, n);
+    if (width > 1) {
+        softmax_twice<LANES>(x, y, n, aligned(x) && aligned(y));
     } else {
-        softmax_twice<1>(x, y, n);
+        softmax_twice<1>(x, y, n, true);
     }
 }

@@ -35,7 +35,7 @@ pub(crate) struct Connections {
     router: Router,
     limits: Limits,
     open: Gauge,
-    /// Each task returns whether its connection ended by itself.
+    /// Each task returns false if it had to close its connection during a request.
     tasks: JoinSet<bool>,
     /// Dropping the sender begins the shutdown of all connections.
     closing: watch::Sender<()>,
@@ -72,7 +72,7 @@ impl Connections {
     }
 
     /// Lets each connection finish its current request within the grace time, and closes it. Returns the number of
-    /// connections that were closed before that.
+    /// connections that were closed during a request.
     pub(crate) async fn close(self) -> usize {
         let Self { router, mut tasks, closing, .. } = self;
         drop((router, closing));
@@ -85,7 +85,7 @@ impl Connections {
     }
 }
 
-/// Counts an open connection. Dropping it ends the count, also if the task panics.
+/// Counts an open connection. Dropping it decrements the count, also if the task panics.
 struct Open(Gauge);
 
 impl Drop for Open {
@@ -101,7 +101,7 @@ async fn connection(
     limits: Limits,
     mut closing: watch::Receiver<()>,
 ) -> bool {
-    // Small responses leave at once. A failure only makes them slower.
+    // Without Nagle's algorithm, small responses are sent at once. A failure only makes them slower.
     _ = stream.set_nodelay(true);
     let mut stream = TimeoutStream::new(stream);
     stream.set_write_timeout(Some(limits.write));

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use tokio::time::{Instant, timeout_at};
 
 use crate::{
-    limits::{MOST_BODY, MOST_IMAGES},
+    limits::{MAX_BODY_BYTES, MAX_IMAGES},
     refusal::Refusal,
 };
 
@@ -22,7 +22,7 @@ async fn collect(body: Body) -> Result<Vec<u8>, Refusal> {
     let (mut parts, mut text) = (body.into_data_stream(), Vec::new());
     while let Some(part) = parts.next().await {
         let part = part.map_err(Refusal::Body)?;
-        if text.len() + part.len() > MOST_BODY {
+        if text.len() + part.len() > MAX_BODY_BYTES {
             return Err(Refusal::TooLarge);
         }
         text.extend_from_slice(&part);
@@ -32,7 +32,7 @@ async fn collect(body: Body) -> Result<Vec<u8>, Refusal> {
 
 fn parse(text: &[u8]) -> Result<Vec<u8>, Refusal> {
     let images: Vec<Vec<u8>> = serde_json::from_slice(text).map_err(Refusal::Syntax)?;
-    if !(1..=MOST_IMAGES).contains(&images.len()) {
+    if !(1..=MAX_IMAGES).contains(&images.len()) {
         return Err(Refusal::Count(images.len()));
     }
     let valid = |image: &Vec<u8>| image.len() == PIXELS && image.iter().all(|pixel| *pixel <= 16);

@@ -9,7 +9,7 @@
 //! | `GET /metrics` | OpenMetrics text |
 //! | `GET /health` | status 200 while the model is loaded and its device works, else 503 |
 //!
-//! The body of a `POST` is a JSON array of 1 to [`MOST_IMAGES`] images, each an array of 64 numbers from 0 to 16. A body
+//! The body of a `POST` is a JSON array of 1 to [`MAX_IMAGES`] images, each an array of 64 numbers from 0 to 16. A body
 //! of another form gets status 400, 413 or 422 with the form to send.
 //!
 //! # Limits
@@ -19,8 +19,8 @@
 //! |---|---|---|
 //! | connections | 512 | further clients wait to be accepted |
 //! | head of a request | 16 KiB, 10 s | status 431; the connection is closed |
-//! | body of a request | 64 KiB ([`MOST_BODY`]) | status 413 |
-//! | images of a request | 64 ([`MOST_IMAGES`]) | status 422 |
+//! | body of a request | 64 KiB ([`MAX_BODY_BYTES`]) | status 413 |
+//! | images of a request | 64 ([`MAX_IMAGES`]) | status 422 |
 //! | requests in the queue | 256 | status 503 |
 //! | requests in a batch | 32, collected for 2 ms | they go into the next batch |
 //! | batches on the device | 4 | requests wait in the queue |
@@ -58,6 +58,6 @@ mod state;
 
 pub use batches::Batches;
 pub use classifier::Classifier;
-pub use limits::{Limits, MOST_BODY, MOST_IMAGES};
+pub use limits::{Limits, MAX_BODY_BYTES, MAX_IMAGES};
 pub use routes::routes;
 pub use serve::serve;

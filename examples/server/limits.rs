@@ -5,10 +5,10 @@ use std::time::Duration;
 use examples::digits::{CLASSES, PIXELS};
 
 /// The maximum number of images in a request.
-pub const MOST_IMAGES: usize = 64;
+pub const MAX_IMAGES: usize = 64;
 
-/// The maximum size of a request body in bytes. A body with [`MOST_IMAGES`] images and spaces has 17 KiB.
-pub const MOST_BODY: usize = 64 << 10;
+/// The maximum size of a request body in bytes. A body with [`MAX_IMAGES`] images and spaces has 17 KiB.
+pub const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// The maximum size of the buffers in which hyper reads a connection and writes to it. A request head has to fit.
 pub(crate) const BUFFER: usize = 16 << 10;
@@ -19,7 +19,7 @@ pub(crate) const IN_FLIGHT: usize = 4;
 /// An upper bound of the memory of one response.
 const RESPONSE: usize = 16 << 10;
 
-/// An upper bound of the tasks, futures and headers of a connection.
+/// An upper bound of the memory for the task, the futures and the headers of a connection.
 const TASK: usize = 16 << 10;
 
 /// An upper bound of the memory in which a thread parses a body. `[[],[],...` has a vector of 24 bytes for each 3 bytes
@@ -32,7 +32,7 @@ const DEVICE_FLOATS: usize = PIXELS + 64 + 32 + 2 * CLASSES;
 /// The limits of a server.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// The maximum number of requests that wait for a batch. A request that finds the queue full gets status 503.
+    /// The maximum number of requests that wait for a batch. Further requests get status 503.
     pub queue: usize,
     /// The maximum number of requests in a batch.
     pub batch: usize,
@@ -75,10 +75,10 @@ impl Limits {
     #[must_use]
     pub const fn host_bytes(&self, threads: usize) -> usize {
         // The body grows by doubling.
-        let connection = 2 * BUFFER + RESPONSE + 2 * MOST_BODY + TASK;
-        let request = MOST_IMAGES * PIXELS + 256;
+        let connection = 2 * BUFFER + RESPONSE + 2 * MAX_BODY_BYTES + TASK;
+        let request = MAX_IMAGES * PIXELS + 256;
         // The images of a batch exist twice, in its requests and in the upload. So do the answers.
-        let batched = 2 * MOST_IMAGES * (PIXELS + 4 * CLASSES) + 256;
+        let batched = 2 * MAX_IMAGES * (PIXELS + 4 * CLASSES) + 256;
         // One batch is being collected.
         let batches = (IN_FLIGHT + 1) * self.batch;
         self.connections * connection + self.queue * request + batches * batched + threads * PARSER
@@ -87,6 +87,6 @@ impl Limits {
     /// Returns the maximum device memory of all batches in bytes. The weights are not included.
     #[must_use]
     pub const fn device_bytes(&self) -> usize {
-        IN_FLIGHT * self.batch * MOST_IMAGES * (PIXELS + 4 * DEVICE_FLOATS)
+        IN_FLIGHT * self.batch * MAX_IMAGES * (PIXELS + 4 * DEVICE_FLOATS)
     }
 }

@@ -13,7 +13,7 @@ const LATENCIES: [f64; 9] = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0]
 /// Upper bounds of the buckets of batch sizes, in requests.
 const SIZES: [f64; 8] = [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0];
 
-/// The end of a request for digits.
+/// The outcome of a request for digits.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Outcome {
     Answered,

@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page/index.html");
 
-/// The page may run its own script, use its own style and call this server, and nothing else.
+/// The content security policy: the page may run its own script, use its own style and call this server, and nothing else.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let (script, style) = (hash("<script>", "</script>"), hash("<style>", "</style>"));
     format!(

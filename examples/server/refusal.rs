@@ -5,7 +5,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 
-use crate::limits::{MOST_BODY, MOST_IMAGES};
+use crate::limits::{MAX_BODY_BYTES, MAX_IMAGES};
 
 /// The form of a request body.
 const EXPECTED: &str = "send a JSON array of images, each an array of 64 numbers from 0 to 16";
@@ -15,11 +15,11 @@ const EXPECTED: &str = "send a JSON array of images, each an array of 64 numbers
 pub(crate) enum Refusal {
     #[error("the body is not valid: {0}; {EXPECTED}")]
     Syntax(serde_json::Error),
-    #[error("the body has {0} images, the limit is 1 to {MOST_IMAGES}; {EXPECTED}")]
+    #[error("the body has {0} images, the limit is 1 to {MAX_IMAGES}; {EXPECTED}")]
     Count(usize),
     #[error("image {index} is not 64 numbers from 0 to 16; {EXPECTED}")]
     Image { index: usize },
-    #[error("the body is larger than {MOST_BODY} bytes; {EXPECTED}")]
+    #[error("the body is larger than {MAX_BODY_BYTES} bytes; {EXPECTED}")]
     TooLarge,
     #[error("the body ended too early or is not valid HTTP: {0}")]
     Body(axum::Error),

@@ -39,7 +39,7 @@ struct Server {
     metrics: Metrics,
     readiness: Readiness,
     deadline: Duration,
-    /// Held while a thread asks the device for its memory, so that a stuck device blocks one thread and no more.
+    /// Locked while a thread queries the memory of the device. So a device that does not reply blocks at most one thread.
     asking: Arc<Mutex<()>>,
 }
 

@@ -8,8 +8,8 @@ use tokio::{
 
 use crate::{classifier::Classifier, connections::Connections, limits::Limits, routes::routes};
 
-/// Serves until `shutdown` is ready, and then until every started request is answered, or the grace time is over. The
-/// server listens while `load` loads the model, and refuses requests until then. Returns the number of connections that
+/// Serves until `shutdown` is ready, and then until every started request is answered, or the grace time is over. While
+/// `load` loads the model, the server listens and refuses requests. Returns the number of connections that
 /// were closed during a request.
 ///
 /// # Errors

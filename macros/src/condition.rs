@@ -53,7 +53,7 @@ impl Condition {
         Ok(())
     }
 
-    /// Checks the names.
+    /// Returns an error for each name that a condition cannot use.
     pub(crate) fn check(&self, all: &[Argument]) -> Vec<Error> {
         let known: Vec<_> = all.iter().collect();
         let mut errors = self.left.check(&known, all);

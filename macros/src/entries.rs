@@ -13,9 +13,9 @@ use crate::{argument::Argument, attributes::string, text};
 
 /// The entries of a kernel.
 pub(crate) enum Entries {
-    /// One. The value of `#[entry = ".."]`, if given; otherwise the entry has the kernel's name.
+    /// One entry: the value of `#[entry = ".."]`, if given; otherwise the entry has the kernel's name.
     One(Option<LitStr>),
-    /// One for each type of a generic kernel.
+    /// One entry for each type of a generic kernel.
     PerType(PerType),
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct PerType {
 /// A kernel with one entry.
 pub(crate) struct Instance {
     pub(crate) entry: String,
-    /// The tokens to which a message about the entry points.
+    /// The tokens whose span an error about the entry has.
     pub(crate) place: TokenStream,
     /// The arguments, without the type parameter.
     pub(crate) arguments: Vec<Argument>,
@@ -183,7 +183,7 @@ impl Entries {
 }
 
 impl Argument {
-    /// The argument with `ty` in the place of a type parameter. Its tokens keep the place of the declaration.
+    /// Replaces a type parameter by `ty`. The tokens keep their spans in the declaration.
     fn with(&self, parameter: &Ident, ty: &Type) -> Self {
         let tokens = replaced(self.ty.to_token_stream(), parameter, ty);
         match syn::parse2::<Type>(tokens).and_then(|ty| Self::new(self.name.clone(), ty)) {

@@ -68,7 +68,7 @@ impl Geometry {
         }
     }
 
-    /// Checks the names.
+    /// Returns an error for each name that a launch shape cannot use.
     pub(crate) fn check(&self, all: &[Argument]) -> Vec<Error> {
         let known: Vec<_> = all.iter().collect();
         let check = |quantity: &Quantity| quantity.check(&known, all);
@@ -82,8 +82,8 @@ impl Geometry {
         }
     }
 
-    /// Generates the configuration, of type `Option<LaunchConfig>`. `None` if the caller passes it. `kernel` is an
-    /// expression of type `kernel::checks::Kernel`.
+    /// Generates an expression of type `Option<LaunchConfig>`, or `None` if the caller passes the configuration. `kernel` is
+    /// an expression of type `kernel::checks::Kernel`.
     pub(crate) fn tokens(&self, kernel: &TokenStream) -> Option<TokenStream> {
         Some(match self {
             Self::Caller => return None,

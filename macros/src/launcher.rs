@@ -232,7 +232,7 @@ impl Part<'_> {
         let Argument { name, ty, passed, .. } = self.argument;
         let (value, of) = match passed {
             Passed::Input(_) => return quote!(::cuda_async::kernel::Reads::new(#name)),
-            Passed::Output(_) => return quote!(::cuda_async::kernel::Returned(#name)),
+            Passed::Output(_) => return quote!(::cuda_async::kernel::Writes::new(#name)),
             Passed::Bool => (quote!(::core::primitive::u8::from(#name)), quote!(_)),
             Passed::Number(_) | Passed::Other => (quote!(#name), quote!(#ty)),
         };
@@ -248,7 +248,7 @@ impl Part<'_> {
     }
 }
 
-/// Generates a balanced tree of pairs, as the library's `LazyArgs` says.
+/// Generates a balanced tree of pairs, as the library's `LazyArgs` requires.
 fn tree(parts: &[TokenStream]) -> TokenStream {
     match parts {
         [] => quote!(()),
@@ -271,8 +271,8 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
     quote!((#(#groups,)*))
 }
 
-/// Generates the type of the output: the only buffer, or a tuple. As in the library's `BufferTuple`, a tuple of
-/// `BUFFERS` goes into the second place of a pair.
+/// Generates the type of the output: the only buffer, or a tuple. As in the library's `BufferTuple`, a full tuple of
+/// `BUFFERS` becomes the last element of the tuple before it.
 fn output_type(buffers: &[&Ident]) -> TokenStream {
     let ready = |buffer: &Ident| quote!(<#buffer as ::cuda_async::op::LazyArg>::Ready);
     if let [one] = buffers {

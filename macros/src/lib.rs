@@ -1,9 +1,10 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
 //! Steps of [`kernels!`]: `declaration` parses the input, `ptx_file` reads the PTX, and `check` compares the two by the
-//! rules of `fit`, as `check_variables` does for variables. Then `expand`, `launcher`, `getter` and `type_trait` generate the struct,
-//! its methods and the traits of generic kernels. `quantity`, `condition` and `geometry` are computed by launchers. Problems are collected and the struct
-//! is generated anyway, so that one mistake does not cause further errors in the code that uses it.
+//! rules of `fit`, as `check_variables` does for variables. Then `expand`, `launcher`, `getter` and `type_trait` generate
+//! the struct, its methods and the traits of generic kernels. `quantity`, `condition` and `geometry` parse the expressions
+//! that launchers compute. Problems are collected and the struct is generated anyway, so that one mistake does not cause
+//! further errors in the code that uses it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

@@ -6,7 +6,7 @@ use syn::{Attribute, Error};
 
 use crate::attributes::conditions;
 
-/// An error and the attributes of its kernel or variable. If a `#[cfg]` removes that, the error is removed too.
+/// An error and the attributes of its kernel or variable. If a `#[cfg]` removes the item, the error is removed too.
 pub(crate) struct Problem<'a> {
     pub(crate) error: Error,
     attrs: &'a [Attribute],
@@ -23,7 +23,7 @@ impl<'a> Problem<'a> {
         Self { error, attrs }
     }
 
-    /// Generates a `compile_error!` under the `#[cfg]` conditions of the struct and the kernel.
+    /// Generates a `compile_error!` under the `#[cfg]` conditions of the struct and the item.
     pub(crate) fn compile_error(&self, of_struct: &[Attribute]) -> TokenStream {
         let error = self.error.to_compile_error();
         let conditions = conditions(of_struct).chain(conditions(self.attrs));

@@ -45,8 +45,8 @@ pub(crate) fn selected(declaration: &Declaration, kernel: &Kernel) -> Option<Tok
 
 /// Generates the trait and its implementations.
 ///
-/// A private module seals the trait: a wrong number of an entry would select a kernel for another type. The attribute for
-/// the compiler's message does not resolve in modules with `#![no_implicit_prelude]`, so these cannot declare generic
+/// A private module seals the trait: an implementation with a wrong index would select a kernel for another type. The
+/// attribute `diagnostic` does not resolve in modules with `#![no_implicit_prelude]`, so these cannot declare generic
 /// kernels.
 pub(crate) fn declared(declaration: &Declaration, found: &Found<'_>) -> Option<TokenStream> {
     let kernel = found.kernel;

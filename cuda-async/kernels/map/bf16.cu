@@ -5,7 +5,7 @@
 #define HALF
 
 #include "scalar.cuh"
-#include "walk.cuh"
+#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
 #include "elementwise.cuh"

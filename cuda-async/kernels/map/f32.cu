@@ -4,7 +4,7 @@
 #define FLOAT
 
 #include "scalar.cuh"
-#include "walk.cuh"
+#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
 #include "elementwise.cuh"

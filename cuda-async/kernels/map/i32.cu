@@ -3,7 +3,7 @@
 #define ELEMENT i32
 
 #include "scalar.cuh"
-#include "walk.cuh"
+#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
 #include "elementwise.cuh"

@@ -5,7 +5,7 @@
 #define MATH
 
 #include "scalar.cuh"
-#include "walk.cuh"
+#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
 #include "binary.cuh"

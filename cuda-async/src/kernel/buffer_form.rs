@@ -22,7 +22,7 @@ pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
     fn elements(&self) -> usize;
 }
 
-/// Implements [`KernelBuffer`] for types, with the traits that it needs.
+/// Implements [`KernelBuffer`] and its supertraits for types.
 macro_rules! buffer_forms {
     ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr;)*) => {$(
         impl<$($generics)*> $crate::kernel::buffer_form::sealed::Buffer for $form {}

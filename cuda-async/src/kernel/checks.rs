@@ -54,7 +54,7 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
 /// Returns the value of an integer.
 ///
 /// # Errors
-/// It never fails; all parts of an expression have the same type.
+/// Never fails. The type is that of all parts of an expression.
 #[inline(always)]
 pub fn int(value: impl Integer) -> Quantity {
     Ok(value.widened())
@@ -74,7 +74,7 @@ macro_rules! operators {
         $(#[$doc])*
         ///
         /// # Errors
-        /// [`Undefined`] if the result needs more than 128 bits, or the divisor is zero.
+        /// [`Undefined`] if an operand has no value, or the result needs more than 128 bits.
         #[inline(always)]
         pub fn $name(left: Quantity, right: Quantity) -> Quantity {
             let (left, right) = (left?, right?);
@@ -95,7 +95,7 @@ operators! {
 /// Divides the first value by the second, and rounds towards zero.
 ///
 /// # Errors
-/// [`Undefined`] if the divisor is zero, or the result needs more than 128 bits.
+/// [`Undefined`] if an operand has no value, the divisor is zero, or the result needs more than 128 bits.
 #[inline(always)]
 pub fn div(left: Quantity, right: Quantity) -> Quantity {
     match (left?, right?) {
@@ -116,7 +116,7 @@ pub fn rem(left: Quantity, right: Quantity) -> Quantity {
     }
 }
 
-/// A kernel, for messages.
+/// The name of a kernel, for error messages.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel(pub &'static str);
 
@@ -133,10 +133,10 @@ impl Kernel {
         value.map_err(|undefined| self.undefined(text, undefined))
     }
 
-    /// Checks a condition: `left` and `right`, of which `holds` compares the values.
+    /// Checks a condition: `holds` compares the values of `left` and `right`.
     ///
     /// # Errors
-    /// [`Error::Arguments`], with the condition and both values, if it does not hold.
+    /// [`Error::Arguments`], with the condition and both values, if the condition does not hold or a side has no value.
     #[inline(always)]
     pub fn require(
         self,
@@ -155,7 +155,7 @@ impl Kernel {
     /// Converts the value of `name = text` to the type of the parameter.
     ///
     /// # Errors
-    /// [`Error::Arguments`] if the value does not fit.
+    /// [`Error::Arguments`] if the expression has no value, or the value does not fit.
     #[inline(always)]
     pub fn derived<T: TryFrom<i128>>(self, name: &'static str, side: Side) -> Result<T> {
         let value = self.value(side)?;
@@ -208,7 +208,7 @@ impl Kernel {
         Ok([self.size(x)?, self.size(y)?, self.size(z)?])
     }
 
-    /// Returns a part of the configuration.
+    /// Converts the value of an expression to a number of the configuration.
     #[inline(always)]
     fn size<T: TryFrom<i128>>(self, side: Side) -> Result<T> {
         let value = self.value(side)?;

@@ -1,4 +1,4 @@
-//! `cuda_launch!` and `cuda_launch_async!`: launches that name their parts.
+//! `cuda_launch!` and `cuda_launch_async!`: launches with named arguments.
 
 use cuda_core::{Arguments, Function, LaunchConfig, Module, Result, Stream};
 
@@ -29,17 +29,18 @@ use crate::kernel::argument::KernelArgs;
 /// ```
 ///
 /// The keys are those of NVIDIA's `cuda-oxide`, in this order:
-/// - `kernel`: the name, as an identifier, a path (its last part counts) or a string. Without the key `module`, an
+/// - `kernel`: the name, as an identifier, a path (its last segment) or a string. Without the key `module`, an
 ///   expression of type [`Function`](crate::Function).
 /// - `stream`: a [`Stream`](crate::Stream). `module`: a [`Module`](crate::Module). `config`: a
 ///   [`LaunchConfig`](crate::LaunchConfig).
 /// - `args`: in the order of the kernel's parameters. `slice(x)` borrows a buffer that the kernel reads, `slice_mut(x)` one
 ///   that it writes. Any other expression is a [`KernelArg`](crate::kernel::KernelArg).
+///   Write `slice_mut(*x)` if `x` is itself an exclusive borrow of a buffer.
 ///
 /// A slice passes its address alone. Kernels that `cuda-oxide` compiles also take its length: write `slice(x), x.len()`.
 ///
-/// The value is a `Result<()>`. The stream orders the launch behind earlier uses of the buffers, on any stream, and later
-/// uses behind the launch.
+/// The value is a `Result<()>`. The launch runs after earlier uses of the buffers, on any stream, and later uses run after
+/// the launch.
 ///
 /// # Errors
 /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel), or an error of the launch.
@@ -126,7 +127,7 @@ macro_rules! __launch_async {
     };
 }
 
-/// The arguments of a launch, as pairs of an argument and the group of the rest.
+/// The arguments of a launch, as nested pairs of an argument and the group of the remaining arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __launch_args {

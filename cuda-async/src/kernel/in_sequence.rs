@@ -59,8 +59,8 @@ impl<A: LazyArgs, B: LazyArgs> LazyArgs for (A, B) {
 
 /// Returns an operation that yields the buffers of `args`.
 ///
-/// The operations among them run one after the other, in the order of the declaration, on the stream of the launch. So no
-/// event orders the launch behind them, and a buffer that is ready costs nothing. The first error ends the operation.
+/// The operations among them run one after the other, in the order of the declaration, on the stream of the launch. So the
+/// launch waits for no event, and a buffer that is ready costs nothing. The first error ends the operation.
 #[inline]
 pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
     Op::new(args.into_steps())

@@ -33,5 +33,6 @@ pub use load::{LoadPtx, load_ptx};
 pub use param::{KernelParam, push_param, put_field};
 pub use prepared::{Prepared, launch_given, launch_unless_empty};
 pub use typed_args::{
-    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, Writes, aligned, aligned_at,
+    writes,
 };

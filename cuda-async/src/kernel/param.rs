@@ -8,7 +8,7 @@ use cuda_core::{Arguments, Element};
 /// struct is `#[repr(C)]`, has no padding, and that each field is `Pod`. It refuses structs with padding, because padding
 /// is uninitialised memory.
 ///
-/// The derive of `KernelParam` takes those too, and sends zeros in the place of the padding:
+/// The derive of `KernelParam` also takes structs with padding, and passes zeros as the padding:
 ///
 /// ```
 /// use cuda_async::{kernel::KernelParam, prelude::*};

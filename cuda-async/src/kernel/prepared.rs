@@ -39,8 +39,8 @@ pub unsafe fn launch_given<A: KernelArgs>(
     Op::new(unsafe { LaunchOp::new(function, config, args) })
 }
 
-/// Runs a kernel as [`launch`](crate::launch) does. Without a configuration, there are no elements: the kernel does not
-/// run, and the output is the buffers all the same.
+/// Runs a kernel as [`launch`](crate::launch) does. If `config` is `None`, there are no elements: nothing is launched, and
+/// the output is the buffers.
 ///
 /// # Safety
 /// As for [`launch`](crate::launch).

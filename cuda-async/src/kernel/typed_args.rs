@@ -15,8 +15,8 @@ use crate::{
 };
 
 /// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, a
-/// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a [`Tensor<T>`](crate::tensor::Tensor) in one of these forms whose
-/// elements lie without gaps.
+/// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these
+/// forms.
 ///
 /// The kernel reads it. Kernels on several streams may read it at the same time.
 #[diagnostic::on_unimplemented(
@@ -33,14 +33,17 @@ pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
 }
 
 /// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, a
-/// [`Tensor<T>`](crate::tensor::Tensor) in one of these forms whose elements lie without gaps, or a
+/// contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these forms, or a
 /// [`Partition`](crate::tensor::Partition) of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
     note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, or a tensor in one of these forms"
 )]
-pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {}
+pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
+    /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
+    fn is_variable(&self) -> bool;
+}
 
 impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
 impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
@@ -51,8 +54,16 @@ impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
     }
 }
 
-impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
-impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
+impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {
+    fn is_variable(&self) -> bool {
+        DeviceBuffer::is_variable(self)
+    }
+}
+impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {
+    fn is_variable(&self) -> bool {
+        DeviceBuffer::is_variable(self)
+    }
+}
 
 impl<T: Element> KernelInput<T> for Slice<'_, T> {}
 impl<T: Element> KernelInput<T> for SharedSlice<T> {}
@@ -63,7 +74,11 @@ impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
     }
 }
 
-impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
+impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {
+    fn is_variable(&self) -> bool {
+        SliceMut::is_variable(self)
+    }
+}
 
 // No handle of a scalar is a `KernelOutput`: all handles are the same memory, so a kernel could get it twice.
 buffer_forms! {
@@ -101,9 +116,50 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     }
 }
 
-/// Wraps a buffer that the kernel reads and writes.
+/// A buffer that a declared kernel writes. The launch gives it back.
+///
+/// A variable of a module is refused: each call of its getter gives another handle of the same memory, so a safe launch could
+/// get it twice, or write it while the kernel itself reads it.
+#[derive(Debug)]
+pub struct Writes<T, B> {
+    buffer: B,
+    element: PhantomData<fn() -> T>,
+}
+
+impl<T: Element, B: KernelOutput<T>> Writes<T, B> {
+    /// Wraps a buffer that the kernel writes.
+    pub const fn new(buffer: B) -> Self {
+        Self { buffer, element: PhantomData }
+    }
+}
+
+impl<T: Element, B: KernelOutput<T>> KernelArg for Writes<T, B> {
+    type GivenBack<Rest: BufferTuple> = Rest::Prepend<B>;
+
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        if self.buffer.is_variable() {
+            refuse_variable(arguments);
+        }
+        self.buffer.push(arguments);
+    }
+
+    #[inline]
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<B> {
+        rest.prepend(self.buffer)
+    }
+}
+
+/// Wraps a buffer that a kernel writes whose launch is `unsafe`.
 pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
     Returned(buffer)
+}
+
+#[cold]
+fn refuse_variable(arguments: &mut Arguments<'_>) {
+    arguments.refuse(
+        "an output is a variable of a module, whose memory other handles have too; pass a buffer, and copy it into the variable with `memory::copy`".into(),
+    );
 }
 
 /// A value for a kernel parameter with an alignment of `ALIGN` bytes. The alignment of `T` may differ.

@@ -8,7 +8,7 @@ use crate::{
     tensor::{
         dtype::DType,
         forms::{TensorInput, TensorOutput},
-        layout::merged,
+        layout::merge_dims,
         shape::MAX_RANK,
     },
 };
@@ -22,11 +22,23 @@ pub(super) struct Kept<I>(pub(super) I);
 /// A tensor that a kernel of this crate writes from its first element on. The launch gives it back.
 pub(super) struct Written<O>(pub(super) O);
 
+/// Adds the address of the first element.
+pub(super) fn push<'a, I: TensorInput>(
+    tensor: &'a I,
+    access: Access,
+    arguments: &mut Arguments<'a>,
+) {
+    match tensor.memory() {
+        Ok(memory) => arguments.part(memory, access),
+        Err(error) => arguments.refuse(error.to_string()),
+    };
+}
+
 impl<I: TensorInput> KernelArg for Read<I> {
     type GivenBack<Rest: BufferTuple> = Rest;
 
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.part(self.0.memory(), Access::Read);
+        push(&self.0, Access::Read, arguments);
     }
 
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest {
@@ -38,7 +50,7 @@ impl<I: TensorInput> KernelArg for Kept<I> {
     type GivenBack<Rest: BufferTuple> = Rest::Prepend<I>;
 
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.part(self.0.memory(), Access::Read);
+        push(&self.0, Access::Read, arguments);
     }
 
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<I> {
@@ -50,7 +62,7 @@ impl<O: TensorOutput> KernelArg for Written<O> {
     type GivenBack<Rest: BufferTuple> = Rest::Prepend<O>;
 
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        arguments.part(self.0.memory(), Access::Write);
+        push(&self.0, Access::Write, arguments);
     }
 
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<O> {
@@ -58,10 +70,10 @@ impl<O: TensorOutput> KernelArg for Written<O> {
     }
 }
 
-/// `Walk` of `walk.cuh`: the positions of the elements of `N` operands of one shape.
+/// `StridedIndex` of `strided_index.cuh`: the offsets of the elements of `N` operands of one shape.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub(super) struct Walk<const N: usize> {
+pub(super) struct StridedIndex<const N: usize> {
     n: u64,
     rank: u64,
     shape: [u64; MAX_RANK],
@@ -69,16 +81,16 @@ pub(super) struct Walk<const N: usize> {
 }
 
 // SAFETY: all fields are `u64`s or arrays of them, in C layout, so there is no padding and every bit pattern is valid.
-unsafe impl<const N: usize> Zeroable for Walk<N> {}
+unsafe impl<const N: usize> Zeroable for StridedIndex<N> {}
 // SAFETY: as above.
-unsafe impl<const N: usize> Pod for Walk<N> {}
+unsafe impl<const N: usize> Pod for StridedIndex<N> {}
 
-impl<const N: usize> Walk<N> {
-    /// The walk over `shape` in row-major order. `strides` are those of the operands.
+impl<const N: usize> StridedIndex<N> {
+    /// Returns the offsets for `shape` in row-major order. `strides` are those of the operands.
     pub(super) fn new(shape: &[usize], strides: [&[usize]; N]) -> ByValue<Self> {
         let mut walk = Self::zeroed();
         walk.n = shape.iter().product::<usize>() as u64;
-        for (dim, (size, of_operands)) in merged(shape, strides).into_iter().enumerate() {
+        for (dim, (size, of_operands)) in merge_dims(shape, strides).into_iter().enumerate() {
             walk.rank += 1;
             walk.shape[dim] = size as u64;
             for (operand, stride) in of_operands.into_iter().enumerate() {
@@ -89,15 +101,15 @@ impl<const N: usize> Walk<N> {
     }
 }
 
-/// The threads of a block.
-pub(super) const BLOCK: usize = 256;
+/// The number of threads of a block.
+pub(super) const BLOCK_THREADS: usize = 256;
 
 /// Threads for `n` elements of `T` that are read in packs of 16 bytes.
-pub(super) fn for_packs<T: DType>(n: usize) -> LaunchConfig {
-    for_elements(n.div_ceil(16 / size_of::<T::Stored>()))
+pub(super) fn vector_config<T: DType>(n: usize) -> LaunchConfig {
+    element_config(n.div_ceil(16 / size_of::<T::Stored>()))
 }
 
-/// Threads for `n` elements. Each takes several if there are very many.
-pub(super) fn for_elements(n: usize) -> LaunchConfig {
-    LaunchConfig::new(n.div_ceil(BLOCK).clamp(1, 1 << 24) as u32, BLOCK as u32)
+/// Threads for `n` elements. Above 2^32 elements, each thread takes several.
+pub(super) fn element_config(n: usize) -> LaunchConfig {
+    LaunchConfig::new(n.div_ceil(BLOCK_THREADS).clamp(1, 1 << 24) as u32, BLOCK_THREADS as u32)
 }

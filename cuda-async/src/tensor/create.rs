@@ -5,11 +5,11 @@ use std::ops::Range;
 use cuda_core::{Error, Result};
 
 use crate::{
-    DeviceOp, defer,
-    kernel::{ByValue, launch},
+    DeviceOp, defer, in_order,
+    kernel::{ByValue, ModuleCache, launch},
     memory::{HostSource, h2d, uninitialised, zeros},
     tensor::{
-        argument::{Written, for_elements},
+        argument::{Written, element_config},
         dtype::{DType, Number},
         kernels::kernel,
         layout::Layout,
@@ -19,6 +19,26 @@ use crate::{
 };
 
 impl<T: DType> Tensor<T> {
+    /// Loads the kernels of all operations on tensors of this type. Without it, an operation loads those of its family when
+    /// it first runs on a device; inside a graph and in [`async_on`](DeviceOp::async_on), where it cannot wait for them, it
+    /// returns an error.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let device = cuda_async::open("cpu")?;
+    /// let stream = device.new_stream()?;
+    /// Tensor::<f32>::warm_up().sync_on(&stream)?;
+    /// let graph = Tensor::<f32>::ones([2, 3]).sum_dim(0).graph_on(&stream)?;
+    /// assert_eq!(graph.launch().then(|x| x.to_host_vec()).sync_on(&stream)?, [2.0; 3]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`](crate::Device::load_ptx).
+    pub fn warm_up() -> impl DeviceOp<Output = ()> {
+        defer(|| in_order(T::all().into_iter().map(ModuleCache::module))).map(drop)
+    }
+
     /// Creates a tensor of zeros, or of `false`.
     ///
     /// # Errors
@@ -26,7 +46,7 @@ impl<T: DType> Tensor<T> {
     /// device.
     pub fn zeros(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         defer(move || {
-            let layout = Layout::dense(shape)?;
+            let layout = Layout::contiguous(shape)?;
             Ok(zeros(layout.len()).map(|buffer| Tensor::of(buffer, layout)))
         })
     }
@@ -36,7 +56,7 @@ impl<T: DType> Tensor<T> {
     /// # Errors
     /// As [`zeros`](Tensor::zeros).
     pub fn uninitialised(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
-        defer(move || Ok(fresh(Layout::dense(shape)?)))
+        defer(move || Ok(allocate(Layout::contiguous(shape)?)))
     }
 
     /// Creates a tensor with `value` in every element.
@@ -55,7 +75,7 @@ impl<T: DType> Tensor<T> {
                 let n = x.len();
                 let args = (Written(x), n as u64, ByValue(value.store()));
                 // SAFETY: `fill(y, n, value)` writes y, all below n.
-                unsafe { launch(&fill, for_elements(n), args) }
+                unsafe { launch(&fill, element_config(n), args) }
             })
         })
     }
@@ -66,7 +86,7 @@ fn check_len(len: usize, layout: &Layout) -> Result<()> {
         return Ok(());
     }
     let detail = format!(
-        "{len} elements are not the {} of the shape {:?}; both must be the same",
+        "{len} elements were given, but {} are needed for the shape {:?}",
         layout.len(),
         layout.shape()
     );
@@ -84,7 +104,7 @@ impl Tensor<bool> {
     ) -> impl DeviceOp<Output = Self> {
         defer(move || {
             let bytes: Vec<u8> = elements.as_ref().iter().map(|it| u8::from(*it)).collect();
-            let layout = Layout::dense(shape)?;
+            let layout = Layout::contiguous(shape)?;
             check_len(bytes.len(), &layout)?;
             Ok(h2d(bytes).map(|buffer| Tensor::of(buffer, layout)))
         })
@@ -109,9 +129,13 @@ impl<T: Number> Tensor<T> {
         S: HostSource<Element = T>,
     {
         defer(move || {
-            let layout = Layout::dense(shape)?;
+            let layout = Layout::contiguous(shape)?;
             check_len(elements.elements()?.len(), &layout)?;
-            Ok(h2d(elements).map(|buffer| Tensor::of(buffer, layout)))
+            // The source is foreign code. It may give another length when it is uploaded.
+            Ok(h2d(elements).try_map(move |buffer| {
+                check_len(buffer.len(), &layout)?;
+                Ok(Tensor::of(buffer, layout))
+            }))
         })
     }
 
@@ -123,8 +147,8 @@ impl<T: Number> Tensor<T> {
         Self::full(T::ONE, shape)
     }
 
-    /// Creates a tensor of `len` elements: `start`, `start + step`, .. Each is computed as `start + i * step`, and integers
-    /// wrap.
+    /// Creates a tensor of `len` elements: `start`, `start + step`, .. Element `i` is computed as `start + i * step`.
+    /// Integers wrap.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -139,7 +163,7 @@ impl<T: Number> Tensor<T> {
             kernel(T::map(), "arange").then(move |arange| {
                 let args = (Written(x), len as u64, ByValue(start), ByValue(step));
                 // SAFETY: `arange(y, n, start, step)` writes y, all below n.
-                unsafe { launch(&arange, for_elements(len), args) }
+                unsafe { launch(&arange, element_config(len), args) }
             })
         })
     }
@@ -151,16 +175,24 @@ macro_rules! ranges {
             /// Creates a tensor of the numbers in a range, from its start in steps of 1.
             ///
             /// # Errors
-            /// As [`zeros`](Tensor::zeros).
+            /// As [`zeros`](Tensor::zeros); [`Error::OutOfRange`] too for a range with NaN.
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
-                let len = (range.end as f64 - range.start as f64).max(0.0).ceil();
-                Self::arange_by(range.start, 1 as $ty, len as usize)
+                let len = (range.end as f64 - range.start as f64).ceil();
+                defer(move || match len.is_nan() {
+                    true => Err(no_range(&range)),
+                    false => Ok(Self::arange_by(range.start, 1 as $ty, len.max(0.0) as usize)),
+                })
             }
         }
     )*};
 }
 
 ranges!(f32 f64);
+
+fn no_range(range: &impl std::fmt::Debug) -> Error {
+    let detail = format!("the range {range:?} has no number of elements; use finite bounds");
+    Error::OutOfRange { what: "a tensor".into(), detail }
+}
 
 macro_rules! integer_ranges {
     ($($ty:ident)*) => {$(
@@ -171,7 +203,7 @@ macro_rules! integer_ranges {
             /// As [`zeros`](Tensor::zeros).
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
                 let len = (range.end as i128 - range.start as i128).max(0);
-                // More elements than fit `usize` are no tensor either.
+                // A length that does not fit `usize` is an error, as `usize::MAX` elements are.
                 Self::arange_by(range.start, 1, usize::try_from(len).unwrap_or(usize::MAX))
             }
         }
@@ -180,7 +212,7 @@ macro_rules! integer_ranges {
 
 integer_ranges!(i8 u8 i16 u16 i32 u32 i64 u64);
 
-/// A tensor with unspecified values.
-pub(super) fn fresh<T: DType>(layout: Layout) -> impl DeviceOp<Output = Tensor<T>> {
+/// Allocates a tensor with unspecified values.
+pub(super) fn allocate<T: DType>(layout: Layout) -> impl DeviceOp<Output = Tensor<T>> {
     uninitialised(layout.len()).map(|buffer| Tensor::of(buffer, layout))
 }

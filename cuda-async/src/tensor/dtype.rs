@@ -13,7 +13,7 @@ use crate::tensor::kernels::{FloatKernels, Kernels};
 )]
 #[allow(private_bounds)] // sealed: the kernels are those of this crate
 pub trait DType: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + Kernels {
-    /// The element in device memory: the type itself, and a byte for `bool`.
+    /// The type of an element in device memory: the type itself, or a byte for `bool`.
     type Stored: Element;
 
     /// The name of the type, such as `f32`.
@@ -43,11 +43,11 @@ pub trait Number: DType<Stored = Self> + Element + Zeroable {
 )]
 #[allow(private_bounds)]
 pub trait Float: Number + FloatKernels {
-    /// The number in this type, rounded to the nearest.
+    /// Converts a number to this type, rounded to the nearest.
     fn of(number: f64) -> Self;
 }
 
-/// The number types that have negative numbers.
+/// The signed number types: the floats and the signed integers.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a tensor of numbers with a sign, not of `{Self}`",
     note = "convert it first: `x.cast::<i64>()`"

@@ -5,13 +5,13 @@ use crate::{
     kernel::{ByValue, ModuleCache, launch},
     ops::Either,
     tensor::{
-        argument::{Read, Walk, Written, for_elements, for_packs},
-        copying::dense,
-        create::fresh,
+        argument::{Read, StridedIndex, Written, element_config, vector_config},
+        copy::contiguous,
+        create::allocate,
         dtype::{DType, Float, Number, Signed},
         forms::TensorInput,
         kernels::{FloatKernels, Kernels, kernel},
-        layout::{Layout, common_shape},
+        layout::{Layout, broadcast_shape},
         tensor::Tensor,
     },
 };
@@ -22,13 +22,13 @@ use crate::{
 pub enum Unary {
     /// `-x`; integers wrap.
     Neg,
-    /// The absolute value; the smallest integer stays as it is.
+    /// The absolute value; the minimum of an integer type is unchanged.
     Abs,
     /// `x`, or 0 if `x` is negative.
     Relu,
 }
 
-/// An elementwise function of one floating-point number. f16 and bf16 are computed as f32 and rounded.
+/// An elementwise function of one floating-point number. f16 and bf16 are computed in f32 and rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FloatUnary {
@@ -46,11 +46,11 @@ pub enum FloatUnary {
     Tanh,
     /// The error function.
     Erf,
-    /// The largest whole number that is not larger.
+    /// The largest integer that is at most `x`.
     Floor,
-    /// The smallest whole number that is not smaller.
+    /// The smallest integer that is at least `x`.
     Ceil,
-    /// The nearest whole number, to the even one of two.
+    /// The nearest integer, ties to even.
     Round,
     /// `1 / (1 + exp(-x))`.
     Sigmoid,
@@ -70,19 +70,20 @@ pub enum Binary {
     Sub,
     /// `a * b`.
     Mul,
-    /// `a / b`. Integers are cut towards 0, and a division by 0 gives 0.
+    /// `a / b`. An integer quotient is truncated towards 0, and an integer divided by 0 gives 0.
     Div,
-    /// The remainder of the cut division, with the sign of `a`. That of integers by 0 is 0.
+    /// The remainder of the truncated division, with the sign of `a`. The remainder of an integer divided by 0 is 0.
     Rem,
     /// The larger one; NaN if one is NaN.
     Max,
     /// The smaller one; NaN if one is NaN.
     Min,
-    /// `a` to the power of `b`. Integers wrap; a negative power is the whole part of the quotient, and 0 to it is 0.
+    /// `a` to the power of `b`. Integers wrap. For a negative `b`, an integer gives `1 / a^-b`, truncated towards 0, and 0
+    /// gives 0.
     Pow,
 }
 
-/// A comparison of two numbers. All but [`Ne`](Comparison::Ne) are `false` for NaN.
+/// A comparison of two elements. All but [`Ne`](Comparison::Ne) are `false` if one is NaN.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Comparison {
     /// `a == b`
@@ -100,7 +101,7 @@ pub enum Comparison {
 }
 
 impl Binary {
-    /// The kernels of this function.
+    /// Returns the module with the kernels of this function.
     fn kernels<T: Kernels>(self) -> &'static ModuleCache {
         match self {
             Self::Rem | Self::Pow => T::powers(),
@@ -132,22 +133,22 @@ fn apply<I: TensorInput>(
     name: &'static str,
     operation: u32,
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
-    dense(x).then(move |x| {
-        let layout = Layout::dense(x.layout().shape());
+    contiguous(x).then(move |x| {
+        let layout = Layout::contiguous(x.layout().shape());
         layout.map(|layout| {
-            fresh(layout).then(move |y| {
+            allocate(layout).then(move |y| {
                 kernel(cache, name).then(move |map| {
                     let n = y.len();
                     let args = (Read(x), Written(y), n as u64, operation);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe { launch(&map, for_packs::<I::Element>(n), args) }
+                    unsafe { launch(&map, vector_config::<I::Element>(n), args) }
                 })
             })
         })
     })
 }
 
-/// `operation(x, scalar)`, or `operation(scalar, x)` if `swapped`.
+/// Applies `operation(x, scalar)` to each element `x`, or `operation(scalar, x)` if `swapped`.
 pub(super) fn map_scalar<I>(
     x: I,
     operation: Binary,
@@ -157,16 +158,16 @@ pub(super) fn map_scalar<I>(
 where
     I: TensorInput<Element: Number>,
 {
-    dense(x).then(move |x| {
-        let layout = Layout::dense(x.layout().shape());
+    contiguous(x).then(move |x| {
+        let layout = Layout::contiguous(x.layout().shape());
         layout.map(|layout| {
-            fresh(layout).then(move |y| {
+            allocate(layout).then(move |y| {
                 kernel(operation.kernels::<I::Element>(), "map_scalar").then(move |map| {
                     let (n, operation, swapped) = (y.len(), operation as u32, u32::from(swapped));
                     let scalar = ByValue(scalar.store());
                     let args = (Read(x), Written(y), n as u64, operation, swapped, scalar);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe { launch(&map, for_packs::<I::Element>(n), args) }
+                    unsafe { launch(&map, vector_config::<I::Element>(n), args) }
                 })
             })
         })
@@ -199,7 +200,8 @@ where
     pairs(a, b, cache, ["compare", "compare_strided"], comparison as u32)
 }
 
-/// Runs the first kernel on pairs of elements of two tensors, and the second one if a tensor repeats or has gaps.
+/// Runs a kernel on the pairs of elements of two tensors: the first kernel if both are contiguous and have one shape,
+/// otherwise the strided one.
 fn pairs<A, B, U>(
     a: A,
     b: B,
@@ -214,24 +216,24 @@ where
 {
     defer(move || {
         let (x, y) = (a.layout(), b.layout());
-        let plain = x.shape() == y.shape() && x.is_dense() && y.is_dense();
-        let shape = common_shape(x.shape(), y.shape())?;
+        let plain = x.shape() == y.shape() && x.is_contiguous() && y.is_contiguous();
+        let shape = broadcast_shape(x.shape(), y.shape())?;
         let (x, y) = (x.broadcast(&shape)?, y.broadcast(&shape)?);
-        let walk = Walk::new(&shape, [x.strides(), y.strides()]);
+        let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
         let name = if plain { of_dense } else { strided };
-        let (layout, kernel) = (Layout::dense(&shape[..])?, kernel(cache, name));
-        Ok(fresh(layout).then(move |y: Tensor<U>| {
+        let (layout, kernel) = (Layout::contiguous(&shape[..])?, kernel(cache, name));
+        Ok(allocate(layout).then(move |y: Tensor<U>| {
             kernel.then(move |kernel| {
                 let (len, n) = (y.len(), y.len() as u64);
-                // SAFETY: reads the places of the elements of a and b, which the layouts keep inside their memory, and
-                // writes y, all below n.
+                // SAFETY: reads a and b at the offsets of their layouts, which are inside their memory, and writes y, all
+                // below n.
                 unsafe {
                     if plain {
                         let args = (Read(a), Read(b), Written(y), n, operation);
-                        Either::Left(launch(&kernel, for_packs::<A::Element>(len), args))
+                        Either::Left(launch(&kernel, vector_config::<A::Element>(len), args))
                     } else {
                         let args = (Read(a), Read(b), Written(y), walk, operation);
-                        Either::Right(launch(&kernel, for_elements(len), args))
+                        Either::Right(launch(&kernel, element_config(len), args))
                     }
                 }
             })
@@ -240,23 +242,23 @@ where
 }
 
 /// Takes each element from `a` where the mask is `true`, and from `b` elsewhere.
-pub(super) fn choose<M, A, B>(mask: M, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+pub(super) fn select<M, A, B>(mask: M, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     M: TensorInput<Element = bool>,
     A: TensorInput,
     B: TensorInput<Element = A::Element>,
 {
     defer(move || {
-        let shape = common_shape(a.layout().shape(), b.layout().shape())?;
-        let shape = common_shape(mask.layout().shape(), &shape)?;
+        let shape = broadcast_shape(a.layout().shape(), b.layout().shape())?;
+        let shape = broadcast_shape(mask.layout().shape(), &shape)?;
         let [m, x, y] = [mask.layout(), a.layout(), b.layout()].map(|it| it.broadcast(&shape));
-        let walk = Walk::new(&shape, [m?.strides(), x?.strides(), y?.strides()]);
-        let layout = Layout::dense(&shape[..])?;
-        Ok(fresh(layout).then(move |y: Tensor<A::Element>| {
+        let walk = StridedIndex::new(&shape, [m?.strides(), x?.strides(), y?.strides()]);
+        let layout = Layout::contiguous(&shape[..])?;
+        Ok(allocate(layout).then(move |y: Tensor<A::Element>| {
             kernel(<A::Element as Kernels>::map(), "choose").then(move |choose| {
-                let config = for_elements(y.len());
+                let config = element_config(y.len());
                 let args = (Read(mask), Read(a), Read(b), Written(y), walk);
-                // SAFETY: reads the places of the elements, which the layouts keep inside the memory, and writes y.
+                // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes y.
                 unsafe { launch(&choose, config, args) }
             })
         }))

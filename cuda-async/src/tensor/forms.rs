@@ -14,7 +14,7 @@ use crate::{
 pub(super) use sealed::Sealed;
 
 mod sealed {
-    /// A sealed trait: a foreign form could let one launch write the memory of another tensor.
+    /// A sealed trait: with a foreign implementation, a launch could write the memory of another tensor.
     pub trait Sealed {}
 }
 
@@ -27,11 +27,20 @@ pub trait TensorInput: Send + sealed::Sealed {
     /// The element type.
     type Element: DType;
 
-    /// Returns the places of the elements.
+    /// Returns the offsets of the elements in their buffer.
     fn layout(&self) -> &Layout;
 
+    /// Returns the whole buffer.
+    fn whole(&self) -> Slice<'_, <Self::Element as DType>::Stored>;
+
     /// Returns the memory from the first to the last element.
-    fn memory(&self) -> Slice<'_, <Self::Element as DType>::Stored>;
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the layout exceeds the buffer, which the constructors of tensors
+    /// exclude.
+    fn memory(&self) -> Result<Slice<'_, <Self::Element as DType>::Stored>> {
+        self.whole().slice(self.layout().span())
+    }
 }
 
 /// A tensor that operations write: an owned or exclusively borrowed one.
@@ -45,6 +54,7 @@ impl<T: DType, B> sealed::Sealed for Tensor<T, B> {}
 impl<T: DType, B> sealed::Sealed for &Tensor<T, B> {}
 impl<T: DType, B> sealed::Sealed for &mut Tensor<T, B> {}
 impl<T: DType, B> sealed::Sealed for Arc<Tensor<T, B>> {}
+impl<T: DType, B> sealed::Sealed for &Arc<Tensor<T, B>> {}
 
 impl<T: DType, B: BufferSource<Element = T::Stored>> TensorInput for Tensor<T, B> {
     type Element = T;
@@ -53,10 +63,8 @@ impl<T: DType, B: BufferSource<Element = T::Stored>> TensorInput for Tensor<T, B
         Tensor::layout(self)
     }
 
-    fn memory(&self) -> Slice<'_, T::Stored> {
-        let whole = self.buffer().as_slice();
-        // There is always such a part: views stay inside their buffer.
-        whole.slice(Tensor::layout(self).span()).unwrap_or(whole)
+    fn whole(&self) -> Slice<'_, T::Stored> {
+        self.buffer().as_slice()
     }
 }
 
@@ -77,8 +85,8 @@ macro_rules! borrowed {
                 Tensor::layout(self)
             }
 
-            fn memory(&self) -> Slice<'_, T::Stored> {
-                TensorInput::memory(&**self)
+            fn whole(&self) -> Slice<'_, T::Stored> {
+                Tensor::buffer(self).as_slice()
             }
         }
     )*};
@@ -88,6 +96,7 @@ borrowed! {
     &Tensor<T, B>;
     &mut Tensor<T, B>;
     Arc<Tensor<T, B>>;
+    &Arc<Tensor<T, B>>;
 }
 
 impl<T: DType, B> TensorOutput for &mut Tensor<T, B>
@@ -97,14 +106,14 @@ where
 {
 }
 
-/// A tensor with another layout of the same elements.
-pub(super) struct Relaid<I> {
+/// A tensor whose dimensions are in another order.
+pub(super) struct Permuted<I> {
     tensor: I,
     layout: Layout,
 }
 
-impl<I: TensorInput> Relaid<I> {
-    /// Moves dimension `dim` to the last place.
+impl<I: TensorInput> Permuted<I> {
+    /// Moves dimension `dim` to the end.
     pub(super) fn last(tensor: I, dim: usize) -> Result<Self> {
         let rank = tensor.layout().shape().len();
         let order: Dims = (0..rank).filter(|it| *it != dim).chain([dim]).collect();
@@ -113,18 +122,17 @@ impl<I: TensorInput> Relaid<I> {
     }
 }
 
-impl<I> Sealed for Relaid<I> {}
+impl<I> Sealed for Permuted<I> {}
 
-impl<I: TensorInput> TensorInput for Relaid<I> {
+impl<I: TensorInput> TensorInput for Permuted<I> {
     type Element = I::Element;
 
     fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    // Neither the first nor the last element changes.
-    fn memory(&self) -> Slice<'_, <I::Element as DType>::Stored> {
-        self.tensor.memory()
+    fn whole(&self) -> Slice<'_, <I::Element as DType>::Stored> {
+        self.tensor.whole()
     }
 }
 
@@ -177,4 +185,5 @@ ready_forms! {
     &Tensor<T, B>;
     &mut Tensor<T, B>;
     Arc<Tensor<T, B>>;
+    &Arc<Tensor<T, B>>;
 }

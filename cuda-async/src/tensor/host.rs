@@ -3,39 +3,43 @@
 use cuda_core::{Error, Slice};
 
 use crate::{
-    DeviceOp,
+    DeviceOp, defer,
     memory::{BufferSource, to_host},
     tensor::{
-        copying::{Dense, dense},
+        copy::{Contiguous, contiguous},
         dtype::DType,
         forms::TensorInput,
     },
 };
 
-/// The memory of a dense tensor.
-struct Memory<I: TensorInput>(Dense<I>);
+/// The memory of a contiguous tensor.
+struct Memory<I: TensorInput>(Contiguous<I>);
 
 impl<I: TensorInput> BufferSource for Memory<I> {
     type Element = <I::Element as DType>::Stored;
 
     fn as_slice(&self) -> Slice<'_, Self::Element> {
-        self.0.memory()
+        // `to_host_vec` has checked that it is inside the buffer.
+        self.0.memory().unwrap_or(self.0.whole())
     }
 }
 
 /// Downloads the elements in row-major order.
 pub(super) fn to_host_vec<I: TensorInput>(x: I) -> impl DeviceOp<Output = Vec<I::Element>> {
-    dense(x).then(|x| to_host(Memory(x))).map(I::Element::load_all)
+    contiguous(x)
+        .then(|x| x.memory().map(drop).map(|()| to_host(Memory(x))))
+        .map(I::Element::load_all)
 }
 
 /// Downloads the only element.
 pub(super) fn item<I: TensorInput>(x: I) -> impl DeviceOp<Output = I::Element> {
-    to_host_vec(x).try_map(|elements| match elements[..] {
-        [element] => Ok(element),
-        _ => {
-            let detail =
-                format!("it has {} elements, not one; use `to_host_vec()`", elements.len());
-            Err(Error::OutOfRange { what: "the only element of a tensor".into(), detail })
-        }
+    defer(move || match x.layout().len() {
+        1 => Ok(to_host_vec(x).try_map(|elements| elements.first().copied().ok_or(several(0)))),
+        len => Err(several(len)),
     })
+}
+
+fn several(len: usize) -> Error {
+    let detail = format!("it has {len} elements, not one; use `to_host_vec()`");
+    Error::OutOfRange { what: "the only element of a tensor".into(), detail }
 }

@@ -7,6 +7,7 @@ use cuda_core::{Access, Arguments};
 use crate::{
     kernel::{BufferTuple, KernelArg, KernelInput, KernelOutput, buffer_form::buffer_forms},
     tensor::{
+        argument::push as push_memory,
         dtype::{DType, Number},
         forms::TensorInput,
         partition::Partition,
@@ -14,16 +15,16 @@ use crate::{
     },
 };
 
-/// Adds the address of the first element. A kernel knows no strides, so a tensor with gaps or another order is refused.
+/// Adds the address of the first element. A kernel receives no strides, so a tensor that is not contiguous is refused.
 fn push<'a, I: TensorInput>(tensor: &'a I, access: Access, arguments: &mut Arguments<'a>) {
-    if !tensor.layout().is_dense() {
+    if !tensor.layout().is_contiguous() {
         arguments.refuse(format!(
             "a tensor of shape {:?} has the strides {:?}, and a kernel needs the elements in row-major order without gaps; copy it first, with `dup()`",
             tensor.layout().shape(),
             tensor.layout().strides()
         ));
     }
-    arguments.part(tensor.memory(), access);
+    push_memory(tensor, access, arguments);
 }
 
 macro_rules! kernel_args {
@@ -69,8 +70,8 @@ buffer_forms! {
     [O: TensorInput] Partition<O>: |this| this.layout().len();
 }
 
-/// A kernel gets numbers as themselves, and `bool`s as bytes. Each number type has one tensor type, so the compiler infers the
-/// type of a lazy tensor from the declaration of the kernel.
+/// A kernel receives numbers unchanged, and `bool`s as bytes. Each number type has one tensor type, so the compiler infers
+/// the type of a lazy tensor from the declaration of the kernel.
 macro_rules! inputs_and_outputs {
     ($([$($generics:tt)*] $ty:ty, $stored:ty;)*) => {$(
         impl<$($generics)*> KernelInput<$stored> for Tensor<$ty> {
@@ -89,12 +90,42 @@ macro_rules! inputs_and_outputs {
         impl<$($generics)*> KernelInput<$stored> for SharedTensor<$ty> {}
         impl<$($generics)*> KernelInput<$stored> for &SharedTensor<$ty> {}
 
-        impl<$($generics)*> KernelOutput<$stored> for Tensor<$ty> {}
-        impl<$($generics)*> KernelOutput<$stored> for &mut Tensor<$ty> {}
-        impl<$($generics)*> KernelOutput<$stored> for TensorViewMut<'_, $ty> {}
-        impl<$($generics)*> KernelOutput<$stored> for Partition<Tensor<$ty>> {}
-        impl<$($generics)*> KernelOutput<$stored> for Partition<&mut Tensor<$ty>> {}
-        impl<$($generics)*> KernelOutput<$stored> for Partition<TensorViewMut<'_, $ty>> {}
+        impl<$($generics)*> KernelOutput<$stored> for Tensor<$ty> {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+        impl<$($generics)*> KernelOutput<$stored> for &mut Tensor<$ty> {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+        impl<$($generics)*> KernelOutput<$stored> for TensorViewMut<'_, $ty> {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+        impl<$($generics)*> KernelOutput<$stored> for Partition<Tensor<$ty>> {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+        impl<$($generics)*> KernelOutput<$stored> for Partition<&mut Tensor<$ty>> {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+        impl<$($generics)*> KernelOutput<$stored> for Partition<TensorViewMut<'_, $ty>> {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
     )*};
 }
 

@@ -9,7 +9,7 @@ use half::{bf16, f16};
 
 use crate::{DeviceOp, kernel::ModuleCache};
 
-/// The kernels that depend on the size of an element alone, and those of generators.
+/// The kernels for which only the size of an element matters, and those of generators.
 pub(super) static COPY: ModuleCache = ModuleCache::new(include_str!("../../kernels/copy.ptx"));
 
 /// The kernels of one element type.
@@ -26,6 +26,10 @@ pub(super) trait Kernels {
     fn cast() -> &'static ModuleCache;
     /// Reductions.
     fn fold() -> &'static ModuleCache;
+    /// The kernels of all operations.
+    fn all() -> Vec<&'static ModuleCache> {
+        vec![&COPY, Self::map(), Self::cast(), Self::fold()]
+    }
 }
 
 /// The further kernels of a floating-point type.
@@ -71,6 +75,11 @@ macro_rules! float_kernels {
             fn powers() -> &'static ModuleCache {
                 <$ty as FloatKernels>::math()
             }
+
+            fn all() -> Vec<&'static ModuleCache> {
+                let common = [&COPY, Self::map(), Self::cast(), Self::fold()];
+                common.into_iter().chain([Self::math(), Self::softmax(), Self::random()]).collect()
+            }
         }
 
         impl FloatKernels for $ty {
@@ -87,7 +96,7 @@ float_kernels! {
     f64: false;
 }
 
-/// A kernel on the operation's device.
+/// Gives a kernel on the operation's device.
 pub(super) fn kernel(
     cache: &'static ModuleCache,
     name: impl Into<Cow<'static, str>> + Send,

@@ -1,4 +1,4 @@
-//! `Layout`: the places of a tensor's elements in its buffer.
+//! `Layout`: the offsets of a tensor's elements in its buffer.
 
 use std::ops::{Bound, Range, RangeBounds};
 
@@ -6,10 +6,11 @@ use cuda_core::{Error, Result};
 
 use crate::tensor::shape::{Dims, IntoShape, len_of};
 
-/// The shape of a tensor, and the places of its elements in the buffer. Element `[i, j, ..]` is at
-/// `offset + i * strides[0] + j * strides[1] + ..`. A stride of 0 repeats elements.
+/// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at
+/// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
+/// same element.
 ///
-/// Every place is inside the buffer: a layout begins dense, and views only take places away.
+/// Every offset is inside the buffer: a layout begins contiguous, and views only remove offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
@@ -17,13 +18,13 @@ pub struct Layout {
     offset: usize,
 }
 
-fn wrong(detail: String) -> Error {
+fn view_error(detail: String) -> Error {
     Error::OutOfRange { what: "a view of a tensor".into(), detail }
 }
 
 impl Layout {
-    /// The layout of a new tensor: row-major, without gaps.
-    pub(super) fn dense(shape: impl IntoShape) -> Result<Self> {
+    /// Returns the layout of a new tensor, which is contiguous: in row-major order without gaps.
+    pub(super) fn contiguous(shape: impl IntoShape) -> Result<Self> {
         let dims = shape.dims();
         len_of(dims)?;
         Ok(Self { shape: dims.into(), strides: row_major(dims), offset: 0 })
@@ -34,9 +35,14 @@ impl Layout {
         &self.shape
     }
 
-    /// Returns the distances of neighbours along each dimension, in elements.
+    /// Returns the strides: for each dimension, the distance between neighbouring elements, in elements.
     pub fn strides(&self) -> &[usize] {
         &self.strides
+    }
+
+    /// Returns the index of the first element in the buffer.
+    pub fn offset(&self) -> usize {
+        self.offset
     }
 
     /// Returns the number of elements.
@@ -49,8 +55,8 @@ impl Layout {
         self.shape.contains(&0)
     }
 
-    /// Returns whether the elements lie in row-major order without gaps.
-    pub fn is_dense(&self) -> bool {
+    /// Returns whether the layout is contiguous: in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
         let mut expected = 1;
         self.is_empty()
             || self.shape.iter().zip(&self.strides).rev().all(|(size, stride)| {
@@ -60,13 +66,13 @@ impl Layout {
             })
     }
 
-    /// Returns whether two indices mean the same element, as after a broadcast.
-    pub(super) fn repeats(&self) -> bool {
-        // Views give no overlap but that of a stride of 0.
+    /// Returns whether two indices have the same offset, as after a broadcast.
+    pub(super) fn has_overlap(&self) -> bool {
+        // Only a stride of 0 makes elements of a view overlap.
         self.shape.iter().zip(&self.strides).any(|(size, stride)| *size > 1 && *stride == 0)
     }
 
-    /// The part of the buffer from the first to the last element.
+    /// Returns the range of the buffer from the first to the last element.
     pub(super) fn span(&self) -> Range<usize> {
         if self.is_empty() {
             return self.offset..self.offset;
@@ -76,11 +82,11 @@ impl Layout {
         self.offset..self.offset + last + 1
     }
 
-    /// The size of a dimension.
+    /// Returns the size of a dimension.
     pub(super) fn size(&self, dim: usize) -> Result<usize> {
         let rank = self.shape.len();
         let none = || {
-            wrong(format!(
+            view_error(format!(
                 "there is no dimension {dim} in the shape {:?}; dimensions are counted from 0 to {rank}, exclusive",
                 &self.shape[..]
             ))
@@ -88,22 +94,22 @@ impl Layout {
         self.shape.get(dim).copied().ok_or_else(none)
     }
 
-    /// The same elements with other dimensions.
+    /// Returns the layout of the same elements, in the same order, with another shape.
     pub(super) fn reshape(&self, shape: impl IntoShape) -> Result<Self> {
         let dims = shape.dims();
         let (here, there) = (self.len(), len_of(dims)?);
         if here != there {
-            return Err(wrong(format!(
+            return Err(view_error(format!(
                 "the shape {:?} of {here} elements cannot become {dims:?}, which has {there}",
                 &self.shape[..]
             )));
         }
-        if self.is_dense() {
+        if self.is_contiguous() {
             return Ok(Self { shape: dims.into(), strides: row_major(dims), offset: self.offset });
         }
-        let strides = self.strides_for(dims).ok_or_else(|| {
-            wrong(format!(
-                "the elements of a view of shape {:?} with strides {:?} have no places as {dims:?}; copy them first, with `contiguous()`",
+        let strides = self.reshaped_strides(dims).ok_or_else(|| {
+            view_error(format!(
+                "a view of shape {:?} with strides {:?} cannot become {dims:?} without a copy; copy it first, with `dup()`",
                 &self.shape[..],
                 &self.strides[..]
             ))
@@ -111,9 +117,10 @@ impl Layout {
         Ok(Self { shape: dims.into(), strides, offset: self.offset })
     }
 
-    /// The strides of `dims` over the same places, if there are any. Dimensions that lie together are cut anew.
-    fn strides_for(&self, dims: &[usize]) -> Option<Dims> {
-        let mut blocks = merged(&self.shape, [&self.strides]).into_iter().rev();
+    /// Returns the strides with which `dims` has the same offsets, if there are any. Merges dimensions that are contiguous
+    /// with each other, and splits the result into `dims`.
+    fn reshaped_strides(&self, dims: &[usize]) -> Option<Dims> {
+        let mut blocks = merge_dims(&self.shape, [&self.strides]).into_iter().rev();
         let (mut left, mut stride) = (1, 1);
         let mut strides = Dims::from_elem(0, dims.len());
         for (place, size) in dims.iter().enumerate().rev().filter(|(_, size)| **size > 1) {
@@ -130,7 +137,7 @@ impl Layout {
         Some(strides)
     }
 
-    /// The part of a dimension.
+    /// Returns the layout of a part of dimension `dim`.
     pub(super) fn slice(&self, dim: usize, range: impl RangeBounds<usize>) -> Result<Self> {
         let size = self.size(dim)?;
         let past = |bound: usize| bound.checked_add(1);
@@ -148,30 +155,30 @@ impl Layout {
             (Some(start), Some(end)) if start <= end && end <= size => {
                 let mut part = self.clone();
                 part.shape[dim] = end - start;
-                // An empty part may begin behind the last element.
+                // The start of an empty part may be past the last element.
                 part.offset += if part.is_empty() { 0 } else { start * self.strides[dim] };
                 Ok(part)
             }
-            _ => Err(wrong(format!(
-                "the range {:?} to {:?} is not inside dimension {dim}, which has {size}",
+            _ => Err(view_error(format!(
+                "the range {:?} to {:?} is not inside dimension {dim}, which has size {size}",
                 range.start_bound(),
                 range.end_bound()
             ))),
         }
     }
 
-    /// The dimensions in another order.
+    /// Returns the layout with its dimensions in another order.
     pub(super) fn permute(&self, order: &[usize]) -> Result<Self> {
         let rank = self.shape.len();
         let each_once = (0..rank).all(|dim| order.contains(&dim));
         if order.len() != rank || !each_once {
-            return Err(wrong(format!("{order:?} is no order of {rank} dimensions")));
+            return Err(view_error(format!("{order:?} is not a permutation of {rank} dimensions")));
         }
         let pick = |from: &Dims| order.iter().map(|dim| from[*dim]).collect();
         Ok(Self { shape: pick(&self.shape), strides: pick(&self.strides), offset: self.offset })
     }
 
-    /// The layout with dimensions `a` and `b` exchanged.
+    /// Returns the layout with dimensions `a` and `b` exchanged.
     pub(super) fn transpose(&self, a: usize, b: usize) -> Result<Self> {
         self.size(a)?;
         self.size(b)?;
@@ -180,34 +187,36 @@ impl Layout {
         self.permute(&order)
     }
 
-    /// The layout with elements repeated to a larger shape, by the rules of NumPy: dimensions are compared from the last
-    /// to the first, and a missing one or one of size 1 repeats.
+    /// Returns the layout broadcast to a larger shape, by the rules of NumPy: dimensions are compared from the last to the
+    /// first, and a missing one or one of size 1 is repeated.
     pub(super) fn broadcast(&self, shape: &[usize]) -> Result<Self> {
         len_of(shape)?;
-        let wrong = || {
-            wrong(format!(
-                "the shape {:?} does not repeat to {shape:?}: each of its sizes, from the last on, is 1 or the same",
+        let view_error = || {
+            view_error(format!(
+                "the shape {:?} cannot be broadcast to {shape:?}: from the last dimension on, each size must be 1 or the same",
                 &self.shape[..]
             ))
         };
-        let missing = shape.len().checked_sub(self.shape.len()).ok_or_else(wrong)?;
+        let missing = shape.len().checked_sub(self.shape.len()).ok_or_else(view_error)?;
         let mut strides = Dims::from_elem(0, shape.len());
         for (dim, (size, stride)) in self.shape.iter().zip(&self.strides).enumerate() {
             let target = shape[missing + dim];
             if *size == target {
                 strides[missing + dim] = *stride;
             } else if *size != 1 {
-                return Err(wrong());
+                return Err(view_error());
             }
         }
         Ok(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
-    /// The layout without dimension `dim`, of size 1.
+    /// Returns the layout without dimension `dim`, whose size must be 1.
     pub(super) fn squeeze(&self, dim: usize) -> Result<Self> {
         let size = self.size(dim)?;
         if size != 1 {
-            return Err(wrong(format!("dimension {dim} has {size}, and only one of 1 can go")));
+            return Err(view_error(format!(
+                "dimension {dim} has size {size}; only one of size 1 can be removed"
+            )));
         }
         let mut layout = self.clone();
         layout.shape.remove(dim);
@@ -215,12 +224,12 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The layout with a dimension of size 1 before dimension `dim`.
+    /// Returns the layout with a new dimension of size 1 before dimension `dim`.
     pub(super) fn unsqueeze(&self, dim: usize) -> Result<Self> {
         let rank = self.shape.len();
         if dim > rank {
-            return Err(wrong(format!(
-                "a tensor of {rank} dimensions gets a new one at 0 to {rank}, not at {dim}"
+            return Err(view_error(format!(
+                "a tensor of {rank} dimensions takes a new one at 0 to {rank}, not at {dim}"
             )));
         }
         let mut layout = self.clone();
@@ -230,11 +239,11 @@ impl Layout {
     }
 }
 
-/// The shape to which two shapes are repeated together, by the rules of NumPy.
+/// Returns the shape to which two shapes are broadcast, by the rules of NumPy.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if two sizes differ and neither is 1.
-pub(super) fn common_shape(a: &[usize], b: &[usize]) -> Result<Dims> {
+pub(super) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Dims> {
     let rank = a.len().max(b.len());
     let size = |shape: &[usize], dim: usize| {
         (dim + shape.len()).checked_sub(rank).map_or(1, |dim| shape[dim])
@@ -245,7 +254,7 @@ pub(super) fn common_shape(a: &[usize], b: &[usize]) -> Result<Dims> {
         _ => None,
     });
     common.collect::<Option<Dims>>().ok_or_else(|| {
-        wrong(format!("the shapes {a:?} and {b:?} do not go together: from the last on, two sizes are the same, or one is 1"))
+        view_error(format!("the shapes {a:?} and {b:?} cannot be broadcast together: from the last dimension on, two sizes must be the same, or one must be 1"))
     })
 }
 
@@ -264,9 +273,9 @@ fn row_major(dims: &[usize]) -> Dims {
     strides
 }
 
-/// The dimensions of operands of one shape, without those of size 1, and with those joined that lie together in every
-/// operand.
-pub(super) fn merged<const N: usize>(
+/// Returns the sizes and strides of operands of one shape, without dimensions of size 1. Neighbouring dimensions that are
+/// contiguous with each other in every operand are merged into one.
+pub(super) fn merge_dims<const N: usize>(
     shape: &[usize],
     strides: [&[usize]; N],
 ) -> Vec<(usize, [usize; N])> {
@@ -292,7 +301,7 @@ mod tests {
 
     use super::*;
 
-    /// The places of all elements in row-major order of the indices.
+    /// Returns the offsets of all elements in row-major order of the indices.
     fn places(layout: &Layout) -> Vec<usize> {
         let index = |mut n: usize| {
             let mut place = layout.offset;
@@ -332,7 +341,7 @@ mod tests {
             View::Unsqueeze(dim) => layout.unsqueeze(dim),
             View::Broadcast(dim) => {
                 let mut shape = layout.shape.to_vec();
-                *shape.get_mut(dim).ok_or_else(|| wrong(String::new()))? *= 3;
+                *shape.get_mut(dim).ok_or_else(|| view_error(String::new()))? *= 3;
                 layout.broadcast(&shape)
             }
         }
@@ -347,24 +356,24 @@ mod tests {
             views in prop::collection::vec(view(), 0..5),
             cut in 0..6usize,
         ) {
-            let dense = Layout::dense(&shape).unwrap();
-            let mut layout = dense.clone();
+            let contiguous = Layout::contiguous(&shape).unwrap();
+            let mut layout = contiguous.clone();
             for view in &views {
                 layout = apply(&layout, view).unwrap_or(layout);
             }
             let all = places(&layout);
-            prop_assert!(layout.span().end <= dense.len().max(layout.offset));
+            prop_assert!(layout.span().end <= contiguous.len().max(layout.offset));
             prop_assert!(all.iter().all(|place| layout.span().contains(place)));
-            prop_assert_eq!(layout.is_dense(), all.iter().enumerate().all(|(i, place)| *place == layout.offset + i));
+            prop_assert_eq!(layout.is_contiguous(), all.iter().enumerate().all(|(i, place)| *place == layout.offset + i));
             let mut distinct = all.clone();
             distinct.sort_unstable();
             distinct.dedup();
-            prop_assert_eq!(layout.repeats() && !layout.is_empty(), distinct.len() < all.len());
+            prop_assert_eq!(layout.has_overlap() && !layout.is_empty(), distinct.len() < all.len());
             let flat = layout.reshape(layout.len());
             if let Ok(flat) = &flat {
                 prop_assert_eq!(places(flat), all.clone());
             } else {
-                prop_assert!(!layout.is_dense());
+                prop_assert!(!layout.is_contiguous());
             }
             let divisor = (1..=cut + 1).rev().find(|size| layout.len().is_multiple_of(*size)).unwrap_or(1);
             if let Ok(cut) = layout.reshape([divisor, layout.len() / divisor]) {
@@ -375,14 +384,14 @@ mod tests {
 
     #[test]
     fn shapes_repeat_together() {
-        assert_eq!(&common_shape(&[3, 1], &[4]).unwrap()[..], [3, 4]);
-        assert_eq!(&common_shape(&[], &[2, 0]).unwrap()[..], [2, 0]);
-        assert!(common_shape(&[3], &[4]).is_err());
+        assert_eq!(&broadcast_shape(&[3, 1], &[4]).unwrap()[..], [3, 4]);
+        assert_eq!(&broadcast_shape(&[], &[2, 0]).unwrap()[..], [2, 0]);
+        assert!(broadcast_shape(&[3], &[4]).is_err());
     }
 
     #[test]
     fn mistakes_are_errors() {
-        let layout = Layout::dense([2, 3]).unwrap();
+        let layout = Layout::contiguous([2, 3]).unwrap();
         assert!(layout.reshape([4]).is_err());
         assert!(layout.transpose(0, 1).unwrap().reshape(6).is_err());
         assert!(layout.slice(1, 2..4).is_err());

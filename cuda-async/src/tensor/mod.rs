@@ -3,8 +3,9 @@
 // This folder uses `memory` and `kernel`. Programs call it directly. A typical call goes from `TensorOps` to the file of the
 // operation, which launches a kernel of `cuda-async/kernels`.
 
+mod arg_reduce;
 mod argument;
-mod copying;
+mod copy;
 mod create;
 mod dtype;
 mod elementwise;
@@ -13,9 +14,11 @@ mod host;
 mod kernel_forms;
 mod kernels;
 mod layout;
+#[cfg(feature = "ndarray")]
+mod ndarray_interop;
 mod ops;
 mod partition;
-mod place;
+
 mod random;
 mod reduce;
 mod shape;

@@ -3,13 +3,13 @@
 use crate::{
     DeviceOp,
     tensor::{
-        copying,
+        arg_reduce::{self, Extremum},
+        copy,
         dtype::{DType, Float, Number, Signed},
         elementwise::{self, Binary, Comparison, FloatUnary, Unary},
-        forms::{IntoTensor, TensorInput, TensorOutput},
+        forms::{IntoTensor, TensorOutput},
         host,
-        place::{self, End},
-        reduce::{self, Fold},
+        reduce::{self, Reduction},
         softmax,
         tensor::Tensor,
     },
@@ -49,8 +49,8 @@ macro_rules! unary {
 }
 
 /// Operations on tensors. They take a tensor in any form, or an operation that gives one, and give a new tensor in
-/// row-major order. An owned tensor is freed behind the operation; to keep it, pass `&x`, [`x.view()`](Tensor::view), an
-/// `Arc` or a [`SharedTensor`](crate::tensor::SharedTensor).
+/// row-major order. An owned tensor is freed in stream order after the operation; to keep it, pass `&x`,
+/// [`x.view()`](Tensor::view), an `Arc` or a [`SharedTensor`](crate::tensor::SharedTensor).
 ///
 /// ```
 /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -63,14 +63,14 @@ macro_rules! unary {
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// Operations on two tensors repeat the elements of one by the rules of NumPy, as [`Tensor::broadcast`] does.
+/// Operations on two tensors broadcast them to one shape by the rules of NumPy, as [`Tensor::broadcast`] does.
 ///
 /// Their kernels are loaded when an operation on the element type first runs on a device. Inside a graph and in
-/// [`async_on`](DeviceOp::async_on) they must be loaded before: run the operation once.
+/// [`async_on`](DeviceOp::async_on) they must be loaded before, by [`Tensor::warm_up`] or by running the operation once.
 ///
 /// # Errors
-/// All operations: [`Error::OutOfRange`](crate::Error::OutOfRange) for shapes that do not go together and for dimensions that do not exist,
-/// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+/// All operations: [`Error::OutOfRange`](crate::Error::OutOfRange) for shapes that cannot be broadcast together and for
+/// dimensions that do not exist, [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
 pub trait TensorOps: IntoTensor + Sized {
     /// Gives the elements in row-major order on the host. Waits, without blocking an executor thread, until they have
     /// arrived.
@@ -78,17 +78,24 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(host::to_host_vec)
     }
 
+    /// Gives the elements as an array of `ndarray` of the same shape. Needs the feature `ndarray`. Waits as
+    /// [`to_host_vec`](TensorOps::to_host_vec) does.
+    #[cfg(feature = "ndarray")]
+    fn to_ndarray(self) -> impl DeviceOp<Output = ndarray::ArrayD<Self::Element>> {
+        self.into_tensor().then(super::ndarray_interop::to_ndarray)
+    }
+
     /// Gives the only element on the host.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are more or less.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the tensor does not have exactly one element.
     fn item(self) -> impl DeviceOp<Output = Self::Element> {
         self.into_tensor().then(host::item)
     }
 
     /// Copies the tensor into a new one in row-major order.
     fn dup(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(copying::dup)
+        self.into_tensor().then(copy::dup)
     }
 
     /// Copies the elements of `from`, of the same shape, into this tensor and gives this tensor back.
@@ -110,13 +117,13 @@ pub trait TensorOps: IntoTensor + Sized {
         I: IntoTensor<Element = Self::Element>,
     {
         let from = from.into_tensor();
-        self.into_tensor().then(move |into| from.then(move |from| copying::memcpy(into, from)))
+        self.into_tensor().then(move |into| from.then(move |from| copy::memcpy(into, from)))
     }
 
-    /// Converts the elements as Rust's `as` does: floats are rounded to the nearest; to integers they are cut and saturate,
-    /// and NaN gives 0; integers wrap. To `bool`, all but 0 are `true`.
+    /// Converts the elements as Rust's `as` does. Conversions to floats round to the nearest. Conversions of floats to
+    /// integers truncate and saturate, and NaN gives 0. Conversions between integers wrap. As `bool`, all but 0 are `true`.
     fn cast<U: DType>(self) -> impl DeviceOp<Output = Tensor<U>> {
-        self.into_tensor().then(copying::cast)
+        self.into_tensor().then(copy::cast)
     }
 
     /// Applies a function of one number to each element.
@@ -158,7 +165,7 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     /// Applies `operation(scalar, element)` to each element.
-    fn scalar_map(
+    fn map_scalar_left(
         self,
         scalar: Self::Element,
         operation: Binary,
@@ -179,13 +186,13 @@ pub trait TensorOps: IntoTensor + Sized {
     unary! {
         neg: Signed, map1, Unary::Neg, "Negates each element.";
         abs: Signed, map1, Unary::Abs, "Gives the absolute value of each element.";
-        relu: Signed, map1, Unary::Relu, "Gives each element, or 0 where it is negative.";
+        relu: Signed, map1, Unary::Relu, "Gives each element, or 0 if it is negative.";
         exp: Float, map_float, FloatUnary::Exp, "Gives `e` to the power of each element.";
         ln: Float, map_float, FloatUnary::Ln, "Gives the natural logarithm of each element.";
         sqrt: Float, map_float, FloatUnary::Sqrt, "Gives the square root of each element.";
         tanh: Float, map_float, FloatUnary::Tanh, "Gives the hyperbolic tangent of each element.";
         sigmoid: Float, map_float, FloatUnary::Sigmoid, "Gives `1 / (1 + exp(-x))` of each element.";
-        gelu: Float, map_float, FloatUnary::Gelu, "Gives [`FloatUnary::Gelu`] of each element.";
+        gelu: Float, map_float, FloatUnary::Gelu, "Gives the GELU of each element; see [`FloatUnary::Gelu`].";
     }
 
     /// Compares pairs of elements. The elements of the result are `true` where the comparison holds.
@@ -194,7 +201,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};
     /// let x = Tensor::from_host(vec![1.0f32, -2.0, 3.0], 3).sync()?;
     /// let positive = (&x).compare(Tensor::zeros(1), Comparison::Gt);
-    /// assert_eq!(positive.choose(&x, Tensor::full(9.0, ())).to_host_vec().sync()?, [1.0, 9.0, 3.0]);
+    /// assert_eq!(positive.select(&x, Tensor::full(9.0, ())).to_host_vec().sync()?, [1.0, 9.0, 3.0]);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     fn compare<I>(self, other: I, comparison: Comparison) -> impl DeviceOp<Output = Tensor<bool>>
@@ -207,7 +214,7 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     /// Takes each element from `a` where this mask is `true`, and from `b` elsewhere.
-    fn choose<A, B>(self, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+    fn select<A, B>(self, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
     where
         Self: IntoTensor<Element = bool>,
         A: IntoTensor,
@@ -215,37 +222,34 @@ pub trait TensorOps: IntoTensor + Sized {
     {
         let (a, b) = (a.into_tensor(), b.into_tensor());
         self.into_tensor()
-            .then(move |mask| a.then(move |a| b.then(move |b| elementwise::choose(mask, a, b))))
+            .then(move |mask| a.then(move |a| b.then(move |b| elementwise::select(mask, a, b))))
     }
 
     /// Gives the sum of all elements as a tensor of shape `()`. Integers wrap; [`cast`](TensorOps::cast) to a larger type
-    /// first if the sum may not fit. Sums of f16 and bf16 are computed in f32. The order of the additions depends on the
-    /// shape alone, so that the result is the same on every device.
+    /// first if the sum may not fit. Sums of f16 and bf16 are computed in f32. The order of the additions depends only on
+    /// the shape, so the result is the same on every device.
     fn sum(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Sum))
+        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Sum))
     }
 
-    /// Gives the sums along dimension `dim`, which the result does not have. As [`sum`](TensorOps::sum).
+    /// Gives the sums along dimension `dim`, which is removed from the shape. As [`sum`](TensorOps::sum).
     fn sum_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| reduce::fold(x, Fold::Sum, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Sum, dim))
     }
 
-    /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their number. Both
-    /// must fit the type. The mean of no elements is NaN.
+    /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their number.
+    /// Means of f16 and bf16 are computed in f32. The mean of no elements is NaN.
     fn mean(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,
     {
-        self.into_tensor().then(|x| {
-            let n = x.layout().len() as f64;
-            reduce::fold_all(x, Fold::Sum).map_scalar(Binary::Div, Self::Element::of(n))
-        })
+        self.into_tensor().then(|x| reduce::mean(x, None))
     }
 
     /// Gives the means along dimension `dim`. As [`mean`](TensorOps::mean).
@@ -253,10 +257,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Float,
     {
-        self.into_tensor().then(move |x| {
-            let n = x.layout().size(dim)? as f64;
-            Ok(reduce::fold(x, Fold::Sum, dim).map_scalar(Binary::Div, Self::Element::of(n)))
-        })
+        self.into_tensor().then(move |x| reduce::mean(x, Some(dim)))
     }
 
     /// Gives the product of all elements as a tensor of shape `()`. As [`sum`](TensorOps::sum).
@@ -264,7 +265,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Product))
+        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Product))
     }
 
     /// Gives the products along dimension `dim`. As [`sum_dim`](TensorOps::sum_dim).
@@ -272,57 +273,57 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| reduce::fold(x, Fold::Product, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Product, dim))
     }
 
-    /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers, and `true` as larger than
-    /// `false`, so that this tells whether any element is `true`.
+    /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers. For `bool`, the result is
+    /// whether any element is `true`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
     fn max(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Max))
+        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Max))
     }
 
     /// Gives the largest elements along dimension `dim`. As [`max`](TensorOps::max).
     fn max_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(move |x| reduce::fold(x, Fold::Max, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Max, dim))
     }
 
-    /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers, and `false` as smaller
-    /// than `true`, so that this tells whether all elements are `true`.
+    /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers. For `bool`, the result
+    /// is whether all elements are `true`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
     fn min(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(|x| reduce::fold_all(x, Fold::Min))
+        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Min))
     }
 
     /// Gives the smallest elements along dimension `dim`. As [`min`](TensorOps::min).
     fn min_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(move |x| reduce::fold(x, Fold::Min, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Min, dim))
     }
 
-    /// Gives the indices of the largest elements along dimension `dim`: the first one of equal elements. NaN counts as larger
-    /// than all numbers.
+    /// Gives the indices of the largest elements along dimension `dim`. Of equal elements, it is the first one. NaN counts
+    /// as larger than all numbers.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
     fn argmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
-        self.into_tensor().then(move |x| place::place(x, End::Max, dim))
+        self.into_tensor().then(move |x| arg_reduce::arg_reduce(x, Extremum::Max, dim))
     }
 
-    /// Gives the indices of the smallest elements along dimension `dim`: the first one of equal elements. NaN counts as
-    /// smaller than all numbers.
+    /// Gives the indices of the smallest elements along dimension `dim`. Of equal elements, it is the first one. NaN counts
+    /// as smaller than all numbers.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
     fn argmin(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
-        self.into_tensor().then(move |x| place::place(x, End::Min, dim))
+        self.into_tensor().then(move |x| arg_reduce::arg_reduce(x, Extremum::Min, dim))
     }
 
-    /// Gives `exp(x)`, divided by the sum of `exp(x)` along dimension `dim`. The largest element is subtracted first, so that
-    /// nothing overflows.
+    /// Gives `exp(x)`, divided by the sum of `exp(x)` along dimension `dim`. The largest element is subtracted first, so no
+    /// exponential overflows.
     fn softmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,

@@ -10,8 +10,8 @@ use crate::tensor::{
     tensor::Tensor,
 };
 
-/// A tensor that is divided into tiles of one shape. A kernel takes it as output, with a block for each tile. Tiles at the
-/// end of a dimension may be cut off.
+/// A tensor that is divided into tiles of one shape. A kernel takes it as output, with a block for each tile. The last tile
+/// of a dimension may extend past its end, so the kernel must check its indices.
 ///
 /// ```
 /// use cuda_async::{launch, prelude::*, tensor::{Tensor, TensorOps}};
@@ -50,15 +50,14 @@ impl<O: TensorOutput> Partition<O> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the tile has another number of dimensions or a size of 0, or if there are more than three
-    /// dimensions, which is the limit of a grid. The
-    /// launch checks the number of tiles.
+    /// dimensions, which is the limit of a grid. The launch checks the number of tiles.
     pub fn new(tensor: O, tile: impl IntoShape) -> Result<Self> {
         let (shape, tile) = (tensor.layout().shape(), tile.dims());
         if shape.len() == tile.len() && tile.len() <= 3 && tile.iter().all(|size| *size > 0) {
             return Ok(Self { tile: tile.into(), tensor });
         }
         let detail = format!(
-            "a tensor of shape {shape:?} has no tiles of {tile:?}: both must have the same number of dimensions, three at most, and a tile at least one element"
+            "a tensor of shape {shape:?} cannot be divided into tiles of {tile:?}: both must have the same number of dimensions, three at most, and no size of a tile may be 0"
         );
         Err(Error::OutOfRange { what: "a partition of a tensor".into(), detail })
     }
@@ -76,13 +75,13 @@ impl<O: TensorInput> Partition<O> {
         sizes.map(|(size, tile)| size.div_ceil(*tile)).collect()
     }
 
-    /// Returns the launch with a block of `threads` threads for each tile. The tiles along the first dimension are `x` of the
-    /// grid, those along the second `y`, and those along the third `z`.
+    /// Returns the configuration with a block of `threads` threads for each tile. The first, second and third dimension of
+    /// the tensor are `x`, `y` and `z` of the grid.
     pub fn launch_config(&self, threads: u32) -> LaunchConfig {
         let tiles = self.tiles();
-        // More tiles than a grid can have are an error of the launch.
+        // The launch refuses more tiles than a grid can have.
         let along = |dim: usize| {
-            tiles.get(dim).map_or(1, |tiles| u32::try_from(*tiles).unwrap_or(u32::MAX))
+            tiles.get(dim).map_or(1, |tiles| u32::try_from(*tiles).unwrap_or(u32::MAX).max(1))
         };
         LaunchConfig::new(1, threads).grid(along(0), along(1), along(2))
     }
@@ -92,7 +91,7 @@ impl<O: TensorInput> Partition<O> {
         &self.tensor
     }
 
-    /// Gives the tensor back.
+    /// Returns the tensor, and drops the division into tiles.
     pub fn unpartition(self) -> O {
         self.tensor
     }
@@ -107,7 +106,7 @@ impl<O: TensorInput> TensorInput for Partition<O> {
         self.tensor.layout()
     }
 
-    fn memory(&self) -> Slice<'_, <O::Element as DType>::Stored> {
-        self.tensor.memory()
+    fn whole(&self) -> Slice<'_, <O::Element as DType>::Stored> {
+        self.tensor.whole()
     }
 }

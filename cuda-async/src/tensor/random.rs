@@ -1,11 +1,11 @@
 //! Random tensors: `rand`, `randn`, `Generator`.
 
 use crate::{
-    DeviceOp,
+    BoxedOp, DeviceOp,
     kernel::launch,
-    memory::DeviceScalar,
+    memory::{DeviceScalar, ScalarMut},
     tensor::{
-        argument::{Written, for_elements},
+        argument::{Read, Written, element_config},
         dtype::Float,
         kernels::{COPY, kernel},
         shape::IntoShape,
@@ -21,7 +21,7 @@ enum Distribution {
     Normal,
 }
 
-/// The blocks of Philox that give `n` numbers: four of each, and two of f64.
+/// Returns the number of Philox blocks for `n` numbers. A block gives four numbers, or two of f64.
 const fn blocks<T>(n: usize) -> usize {
     n.div_ceil(if size_of::<T>() == 8 { 2 } else { 4 })
 }
@@ -38,7 +38,7 @@ impl<T: Float> Tensor<T> {
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     ///
-    /// The numbers are those of Philox4x32-10 (Salmon and others, SC 2011) with the seed as key.
+    /// The generator is Philox4x32-10 (Salmon and others, SC 2011) with the seed as key.
     ///
     /// # Errors
     /// As [`zeros`](Tensor::zeros).
@@ -49,7 +49,7 @@ impl<T: Float> Tensor<T> {
     /// Creates a tensor of normally distributed random numbers of mean 0 and variance 1. The same seed gives the same
     /// numbers, as for [`rand`](Tensor::rand).
     ///
-    /// The numbers are made of uniform ones (Box and Muller, 1958).
+    /// The Box-Muller transform (1958) makes them from uniform numbers.
     ///
     /// # Errors
     /// As [`zeros`](Tensor::zeros).
@@ -71,13 +71,13 @@ fn seeded<T: Float>(
         kernel(T::random(), name).then(move |kernel| {
             let n = x.len();
             // SAFETY: writes x, all below n.
-            unsafe { launch(&kernel, for_elements(blocks::<T>(n)), (Written(x), n as u64, seed)) }
+            unsafe { launch(&kernel, element_config(blocks::<T>(n)), (Written(x), n as u64, seed)) }
         })
     })
 }
 
-/// A source of random tensors. Each one continues the numbers of the one before it. Its state is in device memory, so each
-/// launch of a recorded graph gives new numbers too.
+/// A source of random tensors. Each tensor continues the sequence of numbers. The state is in device memory, so each launch
+/// of a recorded graph gives new numbers too.
 ///
 /// ```
 /// use cuda_async::{prelude::*, tensor::{Generator, Tensor, TensorOps}};
@@ -91,11 +91,11 @@ fn seeded<T: Float>(
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// Clones share the state. Operations that use it run in an order, also on several streams, but if they are not ordered by
-/// the program, that order is not the same in each run.
+/// Clones share the state. The library runs the operations that use it one after the other, also across streams. If the
+/// program does not order them, the order may differ between runs.
 #[derive(Debug, Clone)]
 pub struct Generator {
-    /// The key, and the number of blocks that were drawn.
+    /// The key, and the number of Philox blocks that have been used.
     state: DeviceScalar<[u64; 2]>,
 }
 
@@ -121,43 +121,51 @@ impl Generator {
     ///
     /// # Errors
     /// As [`Tensor::zeros`].
-    pub fn rand<T: Float>(&self, shape: impl IntoShape) -> impl DeviceOp<Output = Tensor<T>> {
-        self.draw(shape, Distribution::Uniform)
+    pub fn rand<T: Float>(&self, shape: impl IntoShape) -> BoxedOp<'static, Tensor<T>> {
+        self.draw(shape.dims().to_vec(), Distribution::Uniform).boxed()
     }
 
     /// Creates a tensor of normally distributed random numbers of mean 0 and variance 1.
     ///
     /// # Errors
     /// As [`Tensor::zeros`].
-    pub fn randn<T: Float>(&self, shape: impl IntoShape) -> impl DeviceOp<Output = Tensor<T>> {
-        self.draw(shape, Distribution::Normal)
+    pub fn randn<T: Float>(&self, shape: impl IntoShape) -> BoxedOp<'static, Tensor<T>> {
+        self.draw(shape.dims().to_vec(), Distribution::Normal).boxed()
     }
 
-    fn draw<T: Float, S: IntoShape>(
+    fn draw<T: Float>(
         &self,
-        shape: S,
+        shape: Vec<usize>,
         distribution: Distribution,
-    ) -> impl DeviceOp<Output = Tensor<T>> + use<T, S> {
+    ) -> impl DeviceOp<Output = Tensor<T>> + use<T> {
         let name = match distribution {
             Distribution::Uniform => "uniform_from",
             Distribution::Normal => "normal_from",
         };
-        let (read, written) = (self.state.clone(), self.state.writable());
+        let state = self.state.writable();
         Tensor::uninitialised(shape).then(move |x| {
             let (n, drawn) = (x.len(), blocks::<T>(x.len()));
-            kernel(T::random(), name)
-                .then(move |kernel| {
-                    let args = (Written(x), n as u64, read);
-                    // SAFETY: writes x, all below n, and reads the two words of the state.
-                    unsafe { launch(&kernel, for_elements(drawn), args) }
+            // First, so that a draw whose kernel is missing takes no numbers.
+            kernel(T::random(), name).then(move |draw| {
+                take(state, drawn).then(move |taken| {
+                    let args = (Written(x), n as u64, Read(taken));
+                    // SAFETY: writes x, all below n, and reads the two words of `taken`.
+                    unsafe { launch(&draw, element_config(drawn), args) }
                 })
-                .then(move |(x, _)| {
-                    kernel(&COPY, "advance").then(move |advance| {
-                        let config = LaunchConfig::new(1, 1);
-                        // SAFETY: reads and writes the state. Launches that use it are ordered.
-                        unsafe { launch(&advance, config, (written, drawn as u64)) }.map(|_| x)
-                    })
-                })
+            })
         })
     }
+}
+
+/// Takes the next blocks of a generator: gives its key and the number of the first block. One launch reads and writes the state,
+/// so no two draws take the same blocks.
+fn take(state: ScalarMut<[u64; 2]>, blocks: usize) -> impl DeviceOp<Output = Tensor<u64>> {
+    Tensor::<u64>::uninitialised(2).then(move |taken| {
+        kernel(&COPY, "take").then(move |take| {
+            let args = (state, Written(taken), blocks as u64);
+            // SAFETY: reads and writes the two words of the state, and writes those of `taken`. Launches that use the state
+            // are ordered.
+            unsafe { launch(&take, LaunchConfig::new(1, 1), args) }.map(|(_, taken)| taken)
+        })
+    })
 }

@@ -7,10 +7,11 @@ use crate::{
     kernel::launch,
     ops::Either,
     tensor::{
-        argument::{BLOCK, Read, Written, for_elements},
-        copying::{Dense, dense},
-        create::fresh,
-        dtype::DType,
+        argument::{BLOCK_THREADS, Read, Written, element_config},
+        copy::{self, Contiguous, contiguous},
+        create::allocate,
+        dtype::{DType, Float},
+        elementwise::{self, Binary},
         forms::{TensorInput, TensorOutput},
         kernels::{Kernels, kernel},
         layout::Layout,
@@ -20,14 +21,14 @@ use crate::{
 
 /// The reduction of a dimension to one element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fold {
+pub(super) enum Reduction {
     Sum,
     Product,
     Max,
     Min,
 }
 
-impl Fold {
+impl Reduction {
     const fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -38,33 +39,41 @@ impl Fold {
     }
 }
 
-/// The largest number of elements that a row of threads folds in one launch. Longer rows are folded in chunks, so that
-/// there are enough of them. It does not depend on the device: the order of a sum is the same everywhere.
-pub(super) const CHUNK: usize = 1 << 12;
+/// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into chunks,
+/// about 4096 of them in all rows. It depends only on the shape, so the order of a sum is the same on every device.
+pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
+    const CHUNKS: usize = 1 << 12;
+    const SHORTEST: usize = 1 << 12;
+    // The kernels count the elements of a chunk in 32 bits.
+    const LONGEST: usize = 1 << 31;
+    let all = rows.saturating_mul(n).div_ceil(CHUNKS);
+    all.min(LONGEST).next_multiple_of(SHORTEST).max(SHORTEST)
+}
 
 /// The number of rows that keep a device busy with a warp for each.
-const MANY: usize = 1 << 10;
+const MANY_ROWS: usize = 1 << 10;
 
 /// The number of threads that columns are to keep busy.
-const COLUMNS: usize = 1 << 19;
+const TARGET_THREADS: usize = 1 << 19;
 
-/// A dense tensor as `[outer, n, inner]`, of which `n` is reduced.
+/// A contiguous tensor as `[outer, n, inner]`, of which `n` is reduced.
 #[derive(Debug, Clone, Copy)]
 struct Sizes {
     outer: usize,
     n: usize,
     inner: usize,
-    /// The number of elements that one launch folds to one.
+    /// The number of elements that one launch reduces to one.
     chunk: usize,
 }
 
 impl Sizes {
     fn new(outer: usize, n: usize, inner: usize) -> Self {
         let chunk = if inner == 1 {
-            CHUNK
+            chunk_of_rows(outer, n)
         } else {
-            let chunks = COLUMNS.div_ceil((outer * inner).max(1));
-            n.div_ceil(chunks).max(64)
+            let chunks = TARGET_THREADS.div_ceil((outer * inner).max(1));
+            // Both launches reduce about as many elements in sequence if few columns are long.
+            n.div_ceil(chunks).max(64).max(n.isqrt())
         };
         Self { outer, n, inner, chunk }
     }
@@ -74,117 +83,153 @@ impl Sizes {
         Self::new(product(&shape[..dim]), shape[dim], product(&shape[dim + 1..]))
     }
 
-    /// The chunks of the dimension. An empty one has none, and its fold is that of one empty chunk.
+    /// Returns the number of chunks of the dimension. An empty dimension has one empty chunk.
     fn chunks(self) -> usize {
         self.n.div_ceil(self.chunk).max(1)
     }
 
-    /// The fold of the results of the chunks.
+    /// Returns the sizes for the reduction of the chunks' results.
     fn of_chunks(self) -> Self {
         Self { n: self.chunks(), chunk: self.chunks(), ..self }
     }
 }
 
-/// The launch of `rows` rows of `across` threads, a multiple of 32.
-pub(super) fn for_rows(rows: usize, across: usize) -> LaunchConfig {
-    let down = (BLOCK / across).max(1);
-    // A grid has at most 2^31 - 1 blocks. More are an error of the launch.
+/// Returns the configuration for `rows` rows of `threads_per_row` threads each. `threads_per_row` is a multiple of 32.
+pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
+    let down = (BLOCK_THREADS / threads_per_row).max(1);
+    // A grid has at most 2^31 - 1 blocks. The launch refuses more.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
-    LaunchConfig::new(blocks, 1).block(across as u32, down as u32, 1)
+    LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }
 
-/// The threads that fold a row of `n` elements. Many rows get a warp each, and few long ones a block.
-pub(super) const fn across(rows: usize, n: usize) -> usize {
+/// Returns the number of threads that reduce a row of `n` elements: a warp if there are many rows or the rows are short,
+/// otherwise a block.
+pub(super) const fn threads_per_row(rows: usize, n: usize) -> usize {
     match (rows, n) {
-        (_, ..=256) | (MANY.., _) => 32,
+        (_, ..=256) | (MANY_ROWS.., _) => 32,
         _ => 1024,
     }
 }
 
-/// The shape without dimension `dim`.
-pub(super) fn without(layout: &Layout, dim: usize) -> Result<Layout> {
+/// Returns the contiguous layout of the shape without dimension `dim`.
+pub(super) fn without_dim(layout: &Layout, dim: usize) -> Result<Layout> {
     let mut shape = layout.shape().to_vec();
     layout.size(dim)?;
     shape.remove(dim);
-    Layout::dense(shape)
+    Layout::contiguous(shape)
 }
 
-pub(super) fn nothing(operation: &'static str) -> Error {
-    let detail = "it has no elements in that dimension, and so no largest or smallest one".into();
+pub(super) fn empty_dimension(operation: &'static str) -> Error {
+    let detail = "the dimension has no elements, so there is no largest or smallest one".into();
     Error::OutOfRange { what: format!("{operation} of a tensor").into(), detail }
 }
 
-/// Folds dimension `dim`.
-pub(super) fn fold<I>(x: I, fold: Fold, dim: usize) -> impl DeviceOp<Output = Tensor<I::Element>>
+/// Reduces dimension `dim`.
+pub(super) fn reduce_dim<I>(
+    x: I,
+    fold: Reduction,
+    dim: usize,
+) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput,
 {
-    dense(x).then(move |x| {
-        let layout = without(x.layout(), dim)?;
+    contiguous(x).then(move |x| {
+        let layout = without_dim(x.layout(), dim)?;
         let sizes = Sizes::of(x.layout().shape(), dim);
-        folded(x, fold, sizes, layout)
+        reduce_contiguous(x, fold, sizes, layout)
     })
 }
 
-/// Folds all elements.
-pub(super) fn fold_all<I: TensorInput>(
+/// Reduces all elements to one.
+pub(super) fn reduce_all<I: TensorInput>(
     x: I,
-    fold: Fold,
+    fold: Reduction,
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
-    dense(x).then(move |x| {
+    contiguous(x).then(move |x| {
         let sizes = Sizes::new(1, x.layout().len(), 1);
-        folded(x, fold, sizes, Layout::dense(())?)
+        reduce_contiguous(x, fold, sizes, Layout::contiguous(())?)
     })
 }
 
-fn folded<I: TensorInput>(
-    x: Dense<I>,
-    fold: Fold,
+/// The mean of all elements, or along a dimension.
+pub(super) fn mean<I>(x: I, dim: Option<usize>) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Float>,
+{
+    defer(move || {
+        let n = dim.map_or(Ok(x.layout().len()), |dim| x.layout().size(dim))? as f64;
+        Ok(if I::Element::HALF {
+            let mean = copy::cast::<f32, _>(x).then(move |x| divided_sum(x, dim, n as f32));
+            Either::Left(mean.then(copy::cast))
+        } else {
+            Either::Right(divided_sum(x, dim, I::Element::of(n)))
+        })
+    })
+}
+
+fn divided_sum<I>(
+    x: I,
+    dim: Option<usize>,
+    n: I::Element,
+) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Float>,
+{
+    let sum = match dim {
+        Some(dim) => Either::Left(reduce_dim(x, Reduction::Sum, dim)),
+        None => Either::Right(reduce_all(x, Reduction::Sum)),
+    };
+    sum.into_op().then(move |sum| elementwise::map_scalar(sum, Binary::Div, n, false))
+}
+
+fn reduce_contiguous<I: TensorInput>(
+    x: Contiguous<I>,
+    fold: Reduction,
     sizes: Sizes,
     layout: Layout,
 ) -> Result<impl IntoDeviceOp<Output = Tensor<I::Element>> + Send> {
-    if sizes.n == 0 && matches!(fold, Fold::Max | Fold::Min) {
-        return Err(nothing(fold.name()));
+    if sizes.n == 0 && matches!(fold, Reduction::Max | Reduction::Min) {
+        return Err(empty_dimension(fold.name()));
     }
     if sizes.chunks() <= 1 {
         let whole =
-            fresh(layout).then(move |y| launched::<I::Element, _, _>(x, y, fold, sizes, ""));
+            allocate(layout).then(move |y| launch_pass::<I::Element, _, _>(x, y, fold, sizes, ""));
         return Ok(Either::Left(whole));
     }
-    // Sums and products of f16 and bf16 have partial results of f32.
-    let wide = I::Element::HALF && matches!(fold, Fold::Sum | Fold::Product);
+    // Partial sums and products of f16 and bf16 are f32.
+    let wide = I::Element::HALF && matches!(fold, Reduction::Sum | Reduction::Product);
     Ok(Either::Right(if wide {
-        Either::Left(in_two::<I, f32>(x, fold, sizes, layout, ["_partial", "_finish"]))
+        Either::Left(in_two_passes::<I, f32>(x, fold, sizes, layout, ["_partial", "_finish"]))
     } else {
-        Either::Right(in_two::<I, I::Element>(x, fold, sizes, layout, ["", ""]))
+        Either::Right(in_two_passes::<I, I::Element>(x, fold, sizes, layout, ["", ""]))
     }))
 }
 
-/// Folds the chunks, and then their results, of type `P`.
-fn in_two<I: TensorInput, P: DType>(
-    x: Dense<I>,
-    fold: Fold,
+/// Reduces the chunks, and then their results, of type `P`.
+fn in_two_passes<I: TensorInput, P: DType>(
+    x: Contiguous<I>,
+    fold: Reduction,
     sizes: Sizes,
     layout: Layout,
     [first, second]: [&'static str; 2],
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
     defer(move || {
-        let partial = Layout::dense([sizes.outer, sizes.chunks(), sizes.inner])?;
-        Ok(fresh::<P>(partial)
-            .then(move |partial| launched::<I::Element, _, _>(x, partial, fold, sizes, first))
+        let partial = Layout::contiguous([sizes.outer, sizes.chunks(), sizes.inner])?;
+        Ok(allocate::<P>(partial)
+            .then(move |partial| launch_pass::<I::Element, _, _>(x, partial, fold, sizes, first))
             .then(move |partial| {
-                fresh(layout).then(move |y| {
-                    launched::<I::Element, _, _>(partial, y, fold, sizes.of_chunks(), second)
+                allocate(layout).then(move |y| {
+                    launch_pass::<I::Element, _, _>(partial, y, fold, sizes.of_chunks(), second)
                 })
             }))
     })
 }
 
-/// Folds the chunks of x into y, with a kernel of the type `T`.
-fn launched<T, X, Y>(
+/// Reduces the chunks of x into y, with a kernel of the type `T`.
+fn launch_pass<T, X, Y>(
     x: X,
     y: Y,
-    fold: Fold,
+    fold: Reduction,
     sizes: Sizes,
     suffix: &'static str,
 ) -> impl DeviceOp<Output = Y>
@@ -202,11 +247,11 @@ where
         unsafe {
             if inner == 1 {
                 let rows = outer * chunks;
-                let config = for_rows(rows, across(rows, sizes.chunk.min(sizes.n)));
+                let config = rows_config(rows, threads_per_row(rows, sizes.chunk.min(sizes.n)));
                 let args = (x, y, outer as u64, n, chunk, chunks as u64);
                 Either::Left(launch(&kernel, config, args))
             } else {
-                let config = for_elements(outer * chunks * inner);
+                let config = element_config(outer * chunks * inner);
                 let args = (x, y, outer as u64, n, inner as u64, chunk, chunks as u64);
                 Either::Right(launch(&kernel, config, args))
             }

@@ -11,6 +11,10 @@ pub(super) type Dims = SmallVec<[usize; 4]>;
 
 /// The sizes of a tensor's dimensions, outermost first: `5`, `[2, 3]`, a slice or a vector. `()` is the shape of a single
 /// element.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a shape",
+    note = "a shape is a `usize`, an array, slice or vector of `usize`, or `()`: write `[2, 3]`, and `n as usize`"
+)]
 pub trait IntoShape: Send {
     /// Returns the sizes.
     fn dims(&self) -> &[usize];
@@ -46,7 +50,7 @@ shapes! {
     [] &Vec<usize>;
 }
 
-/// The number of elements of a shape.
+/// Returns the number of elements of a shape.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if there are too many dimensions or elements.

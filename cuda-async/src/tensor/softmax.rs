@@ -8,38 +8,39 @@ use crate::{
     ops::Either,
     tensor::{
         argument::{Read, Written},
-        copying::dense,
-        create::fresh,
+        copy::{self, contiguous},
+        create::allocate,
         dtype::{DType, Float},
-        forms::{Relaid, TensorInput},
+        forms::{Permuted, TensorInput},
         kernels::{FloatKernels, kernel},
         layout::Layout,
-        reduce::for_rows,
+        reduce::rows_config,
         shape::Dims,
         tensor::Tensor,
     },
+    value,
 };
 
-/// The elements of a row that a thread of `softmax` keeps in registers.
+/// The maximum number of elements of a row that a thread of `softmax` keeps in registers.
 const KEPT: usize = 16;
 
-/// The threads of a row in `softmax_long`.
+/// The number of threads for each row in `softmax_long`.
 const LONG_BLOCK: u32 = 1024;
 
-/// Softmax along dimension `dim`.
+/// Computes the softmax along dimension `dim`.
 pub(super) fn softmax<I>(x: I, dim: usize) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: Float>,
 {
     defer(move || {
         let n = x.layout().size(dim)?;
-        let last = dense(Relaid::last(x, dim)?);
+        let last = contiguous(Permuted::last(x, dim)?);
         Ok(last.then(move |x| {
-            let layout = Layout::dense(x.layout().shape())?;
+            let layout = Layout::contiguous(x.layout().shape())?;
             let rank = layout.shape().len();
             let back: Dims = (0..dim).chain([rank - 1]).chain(dim..rank - 1).collect();
             let rows = layout.len() / n.max(1);
-            Ok(fresh(layout)
+            Ok(allocate(layout)
                 .then(move |y| {
                     let long = n > KEPT * LONG_BLOCK as usize && rows > 0;
                     let name = if long { "softmax_long" } else { "softmax" };
@@ -53,21 +54,31 @@ where
                                 let args = (x, y, n as u64, pack::<I::Element>(n));
                                 Either::Left(launch(&kernel, config, args))
                             } else {
-                                let across = n.div_ceil(KEPT).next_power_of_two();
-                                let config = for_rows(rows, across.clamp(32, 1024));
+                                let threads_per_row = n.div_ceil(KEPT).next_power_of_two();
+                                let config = rows_config(rows, threads_per_row.clamp(32, 1024));
                                 let args = (x, y, rows_, n as u32, pack::<I::Element>(n));
                                 Either::Right(launch(&kernel, config, args))
                             }
                         }
                     })
                 })
-                .try_map(move |y| y.permute(&back)))
+                .try_map(move |y| y.permute(&back))
+                .then(in_row_major_order))
         }))
     })
 }
 
-/// The elements of a pack of 16 bytes if rows of `n` elements are whole packs, else 1.
+/// Returns the number of elements in a pack of 16 bytes, or 1 if a row of `n` elements does not divide into packs.
 fn pack<T: DType>(n: usize) -> u32 {
     let lanes = 16 / size_of::<T::Stored>();
     if n.is_multiple_of(lanes) { lanes as u32 } else { 1 }
+}
+
+/// The tensor itself, or a copy if its dimensions have another order.
+fn in_row_major_order<T: DType>(y: Tensor<T>) -> impl DeviceOp<Output = Tensor<T>> {
+    defer(
+        move || {
+            if y.is_contiguous() { Either::Left(value(y)) } else { Either::Right(copy::dup(y)) }
+        },
+    )
 }

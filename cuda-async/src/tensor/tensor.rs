@@ -9,12 +9,14 @@ use crate::{
     tensor::{dtype::DType, layout::Layout, shape::IntoShape},
 };
 
-/// A tensor: device memory of numbers of one type, with a shape.
+/// A tensor: device memory of elements of one type, with a shape.
 ///
 /// A tensor owns its memory, as a [`DeviceBuffer`] does. [`view`](Tensor::view) borrows it, and
 /// [`into_shared`](Tensor::into_shared) shares it. The functions that change the shape (`reshape`, `transpose`, `slice`,
-/// ..) submit nothing: they return the same memory with another [`Layout`]. All others are operations; those on existing
-/// tensors are in [`TensorOps`](crate::tensor::TensorOps).
+/// ..) submit nothing: they return the same memory with another [`Layout`]. Operations on existing tensors are in
+/// [`TensorOps`](crate::tensor::TensorOps).
+///
+/// If one of these functions fails, the tensor is dropped with its memory. Use them on `x.view()` to try.
 ///
 /// ```
 /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -42,20 +44,29 @@ pub type TensorViewMut<'a, T> = Tensor<T, &'a mut DeviceBuffer<<T as DType>::Sto
 pub type SharedTensor<T> = Tensor<T, Arc<DeviceBuffer<<T as DType>::Stored>>>;
 
 impl<T: DType> Tensor<T> {
-    /// Creates a tensor from a buffer that holds its elements in row-major order. Inverse of
-    /// [`into_buffer`](Tensor::into_buffer).
+    /// Creates a tensor from a buffer that holds its elements in row-major order.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the shape has another number of elements.
+    /// [`Error::OutOfRange`] if the shape has another number of elements, and [`Error::Misuse`] for a variable of a module,
+    /// whose memory other handles have too. The buffer is dropped.
     pub fn from_buffer(buffer: DeviceBuffer<T::Stored>, shape: impl IntoShape) -> Result<Self> {
-        let layout = Layout::dense(shape)?;
+        let layout = Layout::contiguous(shape)?;
+        if buffer.is_variable() {
+            let detail = "the buffer is a variable of a module, whose memory other handles have too; copy it first, with `memory::copy`".into();
+            return Err(Error::Misuse { what: "a tensor".into(), detail });
+        }
         if layout.len() == buffer.len() {
             return Ok(Self::of(buffer, layout));
         }
         let (here, there, shape) = (buffer.len(), layout.len(), layout.shape());
-        let detail =
-            format!("a buffer of {here} elements has not the {there} of the shape {shape:?}");
+        let detail = format!("the buffer has {here} elements, but the shape {shape:?} has {there}");
         Err(Error::OutOfRange { what: "a tensor".into(), detail })
+    }
+
+    /// Converts into the buffer. That of a view has all elements of the original tensor, in their order there; see
+    /// [`layout`](Tensor::layout).
+    pub fn into_buffer(self) -> DeviceBuffer<T::Stored> {
+        self.buffer
     }
 
     /// Borrows the tensor exclusively.
@@ -63,14 +74,20 @@ impl<T: DType> Tensor<T> {
         Tensor::of(&mut self.buffer, self.layout.clone())
     }
 
-    /// Makes the memory shared, so that several tensors can use it.
+    /// Converts into a tensor that shares its memory with its clones.
     pub fn into_shared(self) -> SharedTensor<T> {
         Tensor::of(Arc::new(self.buffer), self.layout)
     }
 }
 
 impl<T: DType> SharedTensor<T> {
-    /// Returns the tensor with memory of its own, if no other handle uses the memory.
+    /// Converts into the buffer. That of a view has all elements of the original tensor, in their order there; see
+    /// [`layout`](Tensor::layout).
+    pub fn into_buffer(self) -> Arc<DeviceBuffer<T::Stored>> {
+        self.buffer
+    }
+
+    /// Converts into a tensor that owns its memory, if no other handle uses the memory.
     ///
     /// # Errors
     /// Returns the shared tensor if other handles use its memory.
@@ -121,25 +138,20 @@ impl<T: DType, B> Tensor<T, B> {
         self.layout.is_empty()
     }
 
-    /// Returns the places of the elements in the buffer.
+    /// Returns the offsets of the elements in the buffer.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// Returns whether the elements lie in row-major order without gaps. Kernels take only such tensors, and
-    /// [`contiguous`](crate::tensor::TensorOps::contiguous) makes one.
+    /// Returns whether the tensor is contiguous: its elements lie in row-major order without gaps. Kernels take only
+    /// contiguous tensors. [`dup`](crate::tensor::TensorOps::dup) copies any tensor into one.
     pub fn is_contiguous(&self) -> bool {
-        self.layout.is_dense()
+        self.layout.is_contiguous()
     }
 
-    /// Returns the buffer. It has all elements of the tensor from which this one was made by views.
+    /// Returns the buffer. That of a view has all elements of the original tensor.
     pub fn buffer(&self) -> &B {
         &self.buffer
-    }
-
-    /// Gives the buffer up. It has all elements of the tensor from which this one was made by views.
-    pub fn into_buffer(self) -> B {
-        self.buffer
     }
 
     fn with(self, layout: Layout) -> Self {
@@ -149,8 +161,8 @@ impl<T: DType, B> Tensor<T, B> {
     /// Returns the same elements in another shape, in row-major order.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of elements differs, or if the tensor is a view whose elements have no places
-    /// in that shape.
+    /// [`Error::OutOfRange`] if the number of elements differs, or if the tensor is a view that can have that shape only as
+    /// a copy; see [`dup`](crate::tensor::TensorOps::dup).
     pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
         let layout = self.layout.reshape(shape)?;
         Ok(self.with(layout))
@@ -204,17 +216,18 @@ impl<T: DType, B> Tensor<T, B> {
     /// Returns the tensor with a new dimension of size 1 before dimension `dim`, or as the last one.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there is no such place, or the tensor has the maximum number of dimensions.
+    /// [`Error::OutOfRange`] if `dim` is larger than the number of dimensions, or the tensor has the maximum number of
+    /// dimensions.
     pub fn unsqueeze(self, dim: usize) -> Result<Self> {
         let layout = self.layout.unsqueeze(dim)?;
         Ok(self.with(layout))
     }
 
-    /// Returns the tensor with its elements repeated to a larger shape, by the rules of NumPy: shapes are compared from
-    /// the last dimension on, and a missing dimension or one of size 1 repeats. An operation cannot write such a tensor.
+    /// Broadcasts the tensor to a larger shape, by the rules of NumPy: shapes are compared from the last dimension on, and
+    /// a missing dimension or one of size 1 is repeated. An operation cannot write such a tensor.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the shape does not repeat to the other one.
+    /// [`Error::OutOfRange`] if the tensor cannot be broadcast to the shape.
     pub fn broadcast(self, shape: impl IntoShape) -> Result<Self> {
         let layout = self.layout.broadcast(shape.dims())?;
         Ok(self.with(layout))

@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static COUNTING: Counting = Counting;
 
-/// The allocations of this thread in the call that makes the fewest: vectors of the library grow in some calls.
+/// Returns the fewest allocations of this thread in 50 calls. In some calls, vectors of the library grow.
 fn fewest(mut call: impl FnMut()) -> u64 {
     let count = |call: &mut dyn FnMut()| {
         let before = COUNT.get();

@@ -4,7 +4,7 @@ use cuda_async::{Device, Error, LaunchConfig, Stream, open, prelude::*};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]
-    unsafe struct Vectors; // SAFETY: each kernel stays below n, which no buffer is shorter than.
+    unsafe struct Vectors; // SAFETY: each kernel stays below n, and each buffer has at least n elements.
 
     /// y = a x + y
     #[elements(n)]

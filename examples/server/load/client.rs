@@ -41,7 +41,7 @@ impl Connection {
         let stream = TcpStream::connect(self.server).await?;
         stream.set_nodelay(true)?;
         let (open, connection) = handshake(TokioIo::new(stream)).await?;
-        // Its error is also that of the request.
+        // An error of the connection is also an error of the request.
         tokio::spawn(connection);
         self.send_on(open, method, path, body).await
     }

@@ -7,7 +7,7 @@ use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 
 use crate::client::Connection;
 
-/// The connections of the server that the load does not use: the metrics, the client that never reads, cancelled ones.
+/// The connections beyond those of the load: for the metrics, the client that never reads and cancelled requests.
 const FURTHER_CONNECTIONS: u32 = 448;
 
 /// The time after which the server in this process disconnects the client that never reads. A run takes a few seconds,

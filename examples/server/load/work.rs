@@ -26,7 +26,7 @@ type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 /// The first answer to an image.
 type Answer = OnceLock<String>;
 
-/// Malformed bodies: no JSON, another type, no image, an image of the wrong size, a number that is too large.
+/// Malformed bodies: invalid JSON, another type, no image, an image of the wrong size, a number that is too large.
 const MALFORMED: [&str; 5] = ["[[0, 1", "{\"image\": 1}", "[]", "[[0, 1, 2]]", "[[17]]"];
 
 /// The kind of a request.
@@ -78,7 +78,7 @@ pub(crate) struct Together {
     pub(crate) connections: u32,
     /// The memory after 10% of the requests, and after all.
     pub(crate) memory: [Memory; 2],
-    /// How often the server has disconnected the client that never reads.
+    /// The number of times that the server has disconnected the client that never reads.
     pub(crate) disconnected: u64,
     pub(crate) metrics: String,
 }
@@ -139,7 +139,7 @@ impl Load {
         let start = Instant::now();
         let senders = (0..connections).map(|_| {
             let sender = self.sender()?;
-            // One of the senders tells when a tenth of the requests has begun.
+            // One of the senders signals when a tenth of the requests has begun.
             Ok(tokio::spawn(sender.until(next.clone(), requests, tenth.take())))
         });
         let senders: Vec<_> = senders.collect::<Result<_>>()?;
@@ -180,7 +180,7 @@ impl Sender {
             if number >= requests / 10
                 && let Some(tenth) = tenth.take()
             {
-                // The receiver waits for it.
+                // Never fails: the receiver waits for this signal.
                 _ = tenth.send(());
             }
             if number >= requests {

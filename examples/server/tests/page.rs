@@ -144,7 +144,7 @@ fn high_meters(page: &mut Page<'_>) -> String {
     )
 }
 
-/// Writes a picture of the page, if the environment asks for it.
+/// Writes a picture of the page, if `SERVER_PAGE_PICTURES` is set.
 fn picture(page: &mut Page<'_>, name: &str) -> Result {
     if let Some(folder) = std::env::var_os("SERVER_PAGE_PICTURES") {
         std::fs::write(PathBuf::from(folder).join(name), page.picture())?;
@@ -159,7 +159,7 @@ fn page_reads_digits_and_tells_when_the_server_is_gone() -> Result {
     let mut browser = Browser::start();
     let mut page = browser.open(&server.url());
     shows(&mut page, "Nothing is drawn.");
-    // A small one in a corner: the page centres and scales it.
+    // A small digit in a corner: the page centres and scales it.
     let small = vec![lines(&[(0.85, 0.7), (0.85, 0.9)])];
     for (name, strokes) in (0..).zip(digits()).chain([(1, small)]) {
         for stroke in &strokes {

@@ -12,8 +12,8 @@ use crate::{modules::load_ptx, on_every_device};
 
 on_every_device! {
     tensors_are_arguments_in_every_form
-    views_with_gaps_are_refused
-    conditions_see_the_number_of_elements
+    non_contiguous_views_are_refused
+    conditions_use_the_number_of_elements
     partitions_are_outputs
 }
 
@@ -51,7 +51,7 @@ fn tensors_are_arguments_in_every_form(device: &Device) {
     assert_eq!(y.to_host_vec().sync_on(&stream).unwrap(), [15.0; 6]);
 }
 
-fn views_with_gaps_are_refused(device: &Device) {
+fn non_contiguous_views_are_refused(device: &Device) {
     let (stream, vectors) = (device.new_stream().unwrap(), vectors(device));
     let x = Tensor::<f32>::arange(0.0..12.0).sync_on(&stream).unwrap().reshape([3, 4]).unwrap();
     let x = x.into_shared();
@@ -65,7 +65,7 @@ fn views_with_gaps_are_refused(device: &Device) {
     assert!(matches!(repeated, Error::OutOfRange { .. }), "{repeated:?}");
     let one = x.clone().index(0, 0).unwrap().slice(0, ..1).unwrap().broadcast(6).unwrap();
     assert!(vectors.saxpy(one, zeros(), 1.0).sync_on(&stream).is_err());
-    // A part without gaps is passed from its first element on, and a copy of any view too.
+    // A contiguous part is passed from its first element on. A copy of any view is contiguous.
     let rows = x.slice(0, 1..).unwrap().slice(0, ..1).unwrap();
     let (_, y) = vectors.saxpy(rows, Tensor::zeros(4), 1.0).sync_on(&stream).unwrap();
     assert_eq!(y.to_host_vec().sync_on(&stream).unwrap(), [4.0, 5.0, 6.0, 7.0]);
@@ -73,7 +73,7 @@ fn views_with_gaps_are_refused(device: &Device) {
     assert_eq!(y.to_host_vec().sync_on(&stream).unwrap(), [1.0, 2.0, 5.0, 6.0, 9.0, 10.0]);
 }
 
-fn conditions_see_the_number_of_elements(device: &Device) {
+fn conditions_use_the_number_of_elements(device: &Device) {
     let (stream, vectors) = (device.new_stream().unwrap(), vectors(device));
     let op = vectors.saxpy(Tensor::ones(5), Tensor::zeros([2, 3]), 1.0);
     let error = op.sync_on(&stream).map(drop).unwrap_err();

@@ -6,17 +6,21 @@ mod random_programs;
 mod reductions;
 mod reference;
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use cuda_async::{
     Device, Error,
     graph::GraphExt,
     h2d,
+    memory::HostSource,
     prelude::*,
     tensor::{Binary, Comparison, SharedTensor, Tensor, TensorOps, bf16, f16},
 };
 
-use crate::on_every_device;
+use crate::{modules::load_ptx, on_every_device};
 
 on_every_device! {
     tensors_are_created
@@ -29,6 +33,8 @@ on_every_device! {
     transposes_of_every_size_are_copied
     graphs_contain_tensor_operations
     tensors_of_two_devices_do_not_mix
+    sources_that_change_their_length_are_refused
+    variables_are_neither_tensors_nor_outputs
 }
 
 fn tensors_are_created(device: &Device) {
@@ -85,7 +91,7 @@ fn forms_and_lazy_operations_mix(device: &Device) {
     let sum = (&x).add(shared.clone()).add(x.view()).add(owned).add(Tensor::ones(1));
     assert_eq!(sum.to_host_vec().sync_on(&stream).unwrap(), [113.0, 225.0]);
     assert_eq!(shared.to_host_vec().sync_on(&stream).unwrap(), [10.0, 20.0]);
-    let scaled = x.sub_scalar(1.0).scalar_map(8.0, Binary::Div).neg();
+    let scaled = x.sub_scalar(1.0).map_scalar_left(8.0, Binary::Div).neg();
     assert_eq!(scaled.to_host_vec().sync_on(&stream).unwrap(), [f64::NEG_INFINITY, -8.0]);
 }
 
@@ -157,11 +163,11 @@ fn casts_are_those_of_rust(device: &Device) {
     let floats = y.clone().cast::<f32>().to_host_vec().sync_on(&stream).unwrap();
     assert_eq!(floats, large.iter().map(|x| *x as f32).collect::<Vec<_>>());
     let halves = y.clone().cast::<f16>().to_host_vec().sync_on(&stream).unwrap();
-    // 2049 is between 2048 and 2050: to the even one.
+    // 2049 is halfway between 2048 and 2050, and rounds to the even mantissa, 2048.
     assert_eq!(halves[4], f16::from_f32(2048.0));
     assert_eq!((halves[0], halves[5], halves[6]), (f16::INFINITY, f16::MAX, f16::INFINITY));
     let brains = y.cast::<bf16>().to_host_vec().sync_on(&stream).unwrap();
-    // The f32 in between is a tie, and the integer is above it.
+    // Rounding to f32 first would give a tie. The integer is above it.
     assert_eq!(brains[8].to_f64(), 0x1_0200_0000u64 as f64);
     let flags = Tensor::from_bools([true, false], 2).cast::<f32>().to_host_vec();
     assert_eq!(flags.sync_on(&stream).unwrap(), [1.0, 0.0]);
@@ -247,4 +253,54 @@ fn tensors_of_two_devices_do_not_mix(device: &Device) {
     }
     let error = here.compare(there, Comparison::Eq).sync_on(&stream).map(drop).unwrap_err();
     assert!(matches!(error, Error::WrongDevice { .. }), "{error:?}");
+}
+
+/// Foreign code that gives fewer elements when it is asked again.
+struct Shrinking(AtomicUsize);
+
+impl HostSource for Shrinking {
+    type Element = f32;
+
+    fn elements(&self) -> cuda_async::Result<&[f32]> {
+        static NUMBERS: [f32; 64] = [1.0; 64];
+        Ok(if self.0.fetch_add(1, Ordering::Relaxed) == 0 { &NUMBERS } else { &NUMBERS[..1] })
+    }
+}
+
+fn sources_that_change_their_length_are_refused(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::from_host(Shrinking(0.into()), 64).add_scalar(1.0).to_host_vec();
+    let error = x.sync_on(&stream).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { .. }), "{error:?}");
+}
+
+cuda_async::kernels! {
+    #[ptx = "../kernels/filter.ptx"]
+    unsafe struct Filter; // SAFETY: `filter` reads n + 4 elements of `input` and writes n of `out`.
+
+    static taps: [f32; 5];
+
+    #[elements(n)]
+    safe fn filter(out: &mut [f32], input: &[f32], n: u32 = out.len()) where input.len() == n + 4;
+}
+
+fn variables_are_neither_tensors_nor_outputs(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let filter = Filter::of_module(&load_ptx(device, Filter::PTX).unwrap()).unwrap();
+    let input = || h2d(vec![1.0f32; 9]);
+    let mut taps = filter.taps().unwrap();
+    for error in [
+        filter.filter(filter.taps().unwrap(), input()).sync_on(&stream).map(drop),
+        filter.filter(&mut taps, input()).sync_on(&stream).map(drop),
+        filter.filter(taps.as_slice_mut(), input()).sync_on(&stream).map(drop),
+    ] {
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("variable of a module"), "{error}");
+    }
+    let error = Tensor::<f32>::from_buffer(taps, 5).unwrap_err();
+    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    // As an input it is one.
+    let taps = filter.taps().unwrap();
+    let (out, _) = filter.filter(zeros(1), taps).sync_on(&stream).unwrap();
+    assert_eq!(to_host(out).sync_on(&stream).unwrap().len(), 1);
 }

@@ -1,5 +1,7 @@
 //! Random tensors: the published sequence, the distributions, and generators in graphs and on several streams.
 
+use std::thread;
+
 use cuda_async::{
     Device,
     graph::GraphExt,
@@ -14,6 +16,7 @@ on_every_device! {
     distributions_have_their_moments
     graphs_draw_new_numbers
     generators_are_used_by_several_streams
+    concurrent_draws_share_no_numbers
 }
 
 /// Philox4x32-10, as in the paper.
@@ -32,7 +35,7 @@ fn philox(key: u64, block: u64) -> [u32; 4] {
 
 fn numbers_are_those_of_philox(device: &Device) {
     let stream = device.new_stream().unwrap();
-    // The first known answer of Random123.
+    // The first known-answer test of Random123.
     assert_eq!(philox(0, 0), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     let seed = 0x1234_5678_9abc_def0;
     let words: Vec<u32> = (0..300).flat_map(|block| philox(seed, block)).collect();
@@ -113,8 +116,40 @@ fn generators_are_used_by_several_streams(device: &Device) {
     let expected = expected.chunks(2).map(|pair| {
         ((u64::from(pair[1]) << 32 | u64::from(pair[0])) >> 11) as f64 / (1u64 << 53) as f64
     });
-    // Each tensor of three begins a new block of two.
+    // Each tensor of three numbers begins with a new block. A block gives two numbers of f64.
     let expected: Vec<_> =
         expected.enumerate().filter(|(i, _)| i % 4 != 3).map(|(_, x)| x).collect();
     assert_eq!(drawn, expected);
+}
+
+fn concurrent_draws_share_no_numbers(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let generator = Generator::new(11).sync_on(&stream).unwrap();
+    let both = zip!(generator.rand::<f32>(100), generator.rand::<f32>(100));
+    let (a, b) = both.sync_on(&stream).unwrap();
+    let mut drawn = vec![a, b];
+    thread::scope(|scope| {
+        let draws: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    let own = device.new_stream().unwrap();
+                    let draw = |_| generator.rand::<f32>(100).sync_on(&own).unwrap();
+                    (0..10).map(draw).collect::<Vec<_>>()
+                })
+            })
+            .collect();
+        drawn.extend(draws.into_iter().flat_map(|draw| draw.join().unwrap()));
+    });
+    let mut drawn: Vec<Vec<u32>> = drawn
+        .into_iter()
+        .map(|x| x.to_host_vec().sync_on(&stream).unwrap().iter().map(|x| x.to_bits()).collect())
+        .collect();
+    let words: Vec<u32> = (0..42 * 25).flat_map(|block| philox(11, block)).collect();
+    let mut expected: Vec<Vec<u32>> = words
+        .chunks(100)
+        .map(|part| part.iter().map(|x| ((x >> 8) as f32 / (1 << 24) as f32).to_bits()).collect())
+        .collect();
+    drawn.sort();
+    expected.sort();
+    assert!(drawn == expected);
 }

@@ -1,5 +1,5 @@
-//! Random programs on tensors of every number type, compared with the reference bit by bit. The count is that of the
-//! environment variable `RANDOM_TENSOR_PROGRAMS`.
+//! Random programs on tensors of integers, f32 and f64, compared with the reference bit by bit. The environment variable
+//! `RANDOM_TENSOR_PROGRAMS` sets their number.
 
 use cuda_async::{
     Device, Stream,
@@ -13,7 +13,7 @@ use crate::on_every_device;
 
 on_every_device! { random_programs_agree_with_the_reference }
 
-/// The programs of a test run without the environment variable, for all types together.
+/// The number of programs, for all types together, if the environment variable is not set.
 const PROGRAMS: usize = 120;
 
 fn random_programs_agree_with_the_reference(device: &Device) {
@@ -125,7 +125,7 @@ impl Program<'_> {
         }
     }
 
-    /// Gives the result of an operation, after comparing it with the reference.
+    /// Runs an operation, compares the result with the reference, and returns both.
     fn check<T: Arithmetic>(&mut self, op: BoxedOp<'static, Tensor<T>>, host: Host<T>) -> Pair<T> {
         let tensor = op.sync_on(&self.stream()).unwrap();
         let tensor = tensor.into_shared();
@@ -153,14 +153,14 @@ impl Program<'_> {
                     let op = x.map_scalar(operation, scalar).boxed();
                     self.check(op, host.map(|x| T::binary(operation, x, scalar)))
                 } else {
-                    let op = x.scalar_map(scalar, operation).boxed();
+                    let op = x.map_scalar_left(scalar, operation).boxed();
                     self.check(op, host.map(|x| T::binary(operation, scalar, x)))
                 }
             }
             3 => {
                 let comparison = self.random.pick(&COMPARISONS);
                 let (other, of_other) = self.partner(&x, &host);
-                let op = x.clone().compare(other.clone(), comparison).choose(x, other).boxed();
+                let op = x.clone().compare(other.clone(), comparison).select(x, other).boxed();
                 let mask = host.map2(&of_other, |a, b| T::holds(comparison, a, b));
                 let both = host.map2(&of_other, |a, b| (a, b));
                 self.check(op, mask.map2(&both, |mask, (a, b)| if mask { a } else { b }))
@@ -175,7 +175,7 @@ impl Program<'_> {
                 let folded = host.fold(dim, |row| {
                     row.iter().copied().reduce(|a, b| T::binary(operation, a, b)).unwrap()
                 });
-                // The sign of a zero depends on the order.
+                // The sign of a zero depends on the order of the elements. Adding 0 makes it positive.
                 let folded = folded.map(|x| T::binary(Binary::Add, x, zero()));
                 let op = if max { x.max_dim(dim).boxed() } else { x.min_dim(dim).boxed() };
                 self.check(op.add_scalar(zero()).boxed(), folded)
@@ -194,7 +194,7 @@ impl Program<'_> {
         }
     }
 
-    /// A tensor whose shape goes together with that of `x`.
+    /// Returns a tensor whose shape can be broadcast together with that of `x`.
     fn partner<T: Arithmetic>(&mut self, x: &SharedTensor<T>, host: &Host<T>) -> Pair<T> {
         match self.random.below(3) {
             0 => (x.clone(), host.clone()),

@@ -1,4 +1,4 @@
-//! Reductions and softmax of every shape of launch.
+//! Reductions and softmax with every launch shape.
 
 use cuda_async::{
     Device,
@@ -11,12 +11,15 @@ use crate::on_every_device;
 
 on_every_device! {
     sums_of_every_launch_shape
-    sums_do_not_depend_on_the_place
-    places_of_every_launch_shape
+    sums_do_not_depend_on_alignment
+    argmax_and_argmin_of_every_launch_shape
     nan_and_infinity_are_reduced
     softmax_of_every_launch_shape
+    softmax_does_not_depend_on_alignment
+    results_are_contiguous
+    long_thin_columns_are_summed
     halves_are_summed_in_f32
-    means_and_truth
+    means_and_bool_reductions
 }
 
 /// Sizes whose middle dimension is reduced: short and long rows, and several chunks of rows and columns.
@@ -59,8 +62,8 @@ fn sums_of_every_launch_shape(device: &Device) {
     }
 }
 
-/// The order of additions is that of the indices, also where packs of 16 bytes are not aligned.
-fn sums_do_not_depend_on_the_place(device: &Device) {
+/// The order of additions does not depend on the address, also where packs of 16 bytes are not aligned.
+fn sums_do_not_depend_on_alignment(device: &Device) {
     let stream = device.new_stream().unwrap();
     const N: usize = 40_000;
     let x = Tensor::<f32>::rand(N + 3, 3).sync_on(&stream).unwrap().into_shared();
@@ -72,10 +75,40 @@ fn sums_do_not_depend_on_the_place(device: &Device) {
     }
 }
 
-fn places_of_every_launch_shape(device: &Device) {
+fn softmax_does_not_depend_on_alignment(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    for n in [1024, 20_000] {
+        let x = Tensor::<f32>::randn(2 * n + 3, 3).sync_on(&stream).unwrap().into_shared();
+        let part = x.slice(0, 1..2 * n + 1).unwrap().reshape([2, n]).unwrap();
+        let moved = part.clone().dup().softmax(1).to_host_vec().sync_on(&stream).unwrap();
+        assert_eq!(part.softmax(1).to_host_vec().sync_on(&stream).unwrap(), moved, "{n}");
+    }
+}
+
+/// A dimension that is not the last: the result is in row-major order too.
+fn results_are_contiguous(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::<f32>::randn([3, 4, 5], 1).sync_on(&stream).unwrap().into_shared();
+    let x = x.transpose(0, 2).unwrap();
+    for dim in 0..3 {
+        assert!(x.clone().softmax(dim).sync_on(&stream).unwrap().is_contiguous());
+        assert!(x.clone().sum_dim(dim).sync_on(&stream).unwrap().is_contiguous());
+        assert!(x.clone().argmin(dim).sync_on(&stream).unwrap().is_contiguous());
+    }
+    assert!(x.clone().exp().sync_on(&stream).unwrap().is_contiguous());
+    assert!(x.clone().add(x).sync_on(&stream).unwrap().is_contiguous());
+}
+
+fn long_thin_columns_are_summed(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let sums = Tensor::<u32>::ones([1 << 18, 2]).sum_dim(0).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(sums, [1 << 18; 2]);
+}
+
+fn argmax_and_argmin_of_every_launch_shape(device: &Device) {
     let stream = device.new_stream().unwrap();
     for shape in SIZES {
-        // Equal elements: the first one wins.
+        // Rows with equal elements: the result is the index of the first one.
         let host = numbers(shape).map(|x| x % 50);
         let x = Tensor::from_host(host.elements.clone(), shape).sync_on(&stream).unwrap();
         let x = x.into_shared();
@@ -124,11 +157,11 @@ fn softmax_of_every_launch_shape(device: &Device) {
         let here = x.clone().softmax(1).to_host_vec().sync_on(&stream).unwrap();
         assert!(close(&here), "{rows} {n}");
         let columns = x.clone().transpose(0, 1).unwrap().softmax(0);
-        assert!(close(&columns.map_transposed().sync_on(&stream).unwrap()), "{rows} {n}");
+        assert!(close(&columns.transposed_to_host().sync_on(&stream).unwrap()), "{rows} {n}");
         let wide = x.cast::<f64>().softmax(1).cast::<f32>().to_host_vec().sync_on(&stream).unwrap();
         assert!(close(&wide), "{rows} {n}");
     }
-    // A whole row of minus infinity has no softmax. An infinite element beside others has none either.
+    // The softmax of a row of minus infinity is NaN. Beside a finite element, that of minus infinity is 0.
     let inf = f32::INFINITY;
     for n in [2, 9000] {
         let mut row = vec![-inf; n];
@@ -141,18 +174,18 @@ fn softmax_of_every_launch_shape(device: &Device) {
     }
 }
 
-trait MapTransposed: DeviceOp<Output = Tensor<f32>> {
+trait TransposedToHost: DeviceOp<Output = Tensor<f32>> {
     /// The elements of the transposed tensor.
-    fn map_transposed(self) -> impl DeviceOp<Output = Vec<f32>> {
+    fn transposed_to_host(self) -> impl DeviceOp<Output = Vec<f32>> {
         self.try_map(|x| x.transpose(0, 1)).then(|x| x.to_host_vec())
     }
 }
 
-impl<O: DeviceOp<Output = Tensor<f32>>> MapTransposed for O {}
+impl<O: DeviceOp<Output = Tensor<f32>>> TransposedToHost for O {}
 
 fn halves_are_summed_in_f32(device: &Device) {
     let stream = device.new_stream().unwrap();
-    // Adding 1 to 2048 one by one in f16 stops at 2048; bf16 stops at 256.
+    // Adding ones one by one stops at 2048 in f16, and at 256 in bf16.
     for n in [3000, 50_000] {
         let sum = Tensor::<f16>::ones(n).sum().item().sync_on(&stream).unwrap();
         assert_eq!(sum, f16::from_f64(n as f64));
@@ -161,11 +194,16 @@ fn halves_are_summed_in_f32(device: &Device) {
     }
 }
 
-fn means_and_truth(device: &Device) {
+fn means_and_bool_reductions(device: &Device) {
     let stream = device.new_stream().unwrap();
     let x = Tensor::from_host(vec![1.0f64, 2.0, 3.0, 6.0], [2, 2]).sync_on(&stream).unwrap();
     assert_eq!(x.view().mean().item().sync_on(&stream).unwrap(), 3.0);
     assert_eq!(x.mean_dim(0).to_host_vec().sync_on(&stream).unwrap(), [2.0, 4.0]);
+    // The sum and the number exceed f16.
+    let halves = Tensor::full(f16::from_f32(0.5), [300, 300]).sync_on(&stream).unwrap();
+    assert_eq!(halves.view().mean().item().sync_on(&stream).unwrap(), f16::from_f32(0.5));
+    let means = halves.mean_dim(0).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(means, [f16::from_f32(0.5); 300]);
     let flags = Tensor::from_bools([true, false, true, true], [2, 2]).sync_on(&stream).unwrap();
     assert_eq!(flags.view().max_dim(1).to_host_vec().sync_on(&stream).unwrap(), [true, true]);
     assert_eq!(flags.min_dim(1).to_host_vec().sync_on(&stream).unwrap(), [false, true]);

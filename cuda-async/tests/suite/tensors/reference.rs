@@ -1,4 +1,4 @@
-//! Tensors on the host, in plain Rust: the reference for those on devices.
+//! Tensors on the host, in plain Rust: the reference for tensors on devices.
 
 use cuda_async::tensor::{Binary, Comparison, Number, Unary};
 
@@ -20,7 +20,7 @@ impl<T: Copy> Host<T> {
         self.elements[place]
     }
 
-    /// A tensor of a shape whose elements are those of this one at the indices that `from` gives.
+    /// Returns a tensor of `shape`. `from` maps each of its indices to an index of this tensor.
     fn pick(&self, shape: Vec<usize>, from: impl Fn(&[usize]) -> Vec<usize>) -> Self {
         let elements = indices(&shape).map(|index| self.index(&from(&index))).collect();
         Self { shape, elements }
@@ -72,7 +72,7 @@ impl<T: Copy> Host<T> {
         Host { shape, elements }
     }
 
-    /// Gives each row along dimension `dim` to `f`.
+    /// Reduces each row along dimension `dim` with `f`.
     pub fn fold<U>(&self, dim: usize, f: impl Fn(&[T]) -> U) -> Host<U> {
         let mut shape = self.shape.clone();
         let size = shape.remove(dim);
@@ -122,7 +122,7 @@ pub trait Arithmetic: Number + PartialOrd {
     }
     /// A number from random bits. Special values are frequent.
     fn random(bits: u64) -> Self;
-    /// The bits, with one NaN for all.
+    /// The bits. All NaNs have the same.
     fn bits(self) -> u64;
 }
 

@@ -112,6 +112,11 @@ impl<T> DeviceBuffer<T> {
         Self { allocation, start: 0, len, element: PhantomData }
     }
 
+    /// Returns whether this is a variable of a module. Other handles may have the same memory.
+    pub fn is_variable(&self) -> bool {
+        self.allocation.is_variable()
+    }
+
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len

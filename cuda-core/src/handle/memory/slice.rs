@@ -89,6 +89,11 @@ impl<'a, T> SliceMut<'a, T> {
         self.view
     }
 
+    /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
+    pub fn is_variable(&self) -> bool {
+        self.view.allocation.is_variable()
+    }
+
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         elements::<T>(self.view)

@@ -31,8 +31,8 @@ pub async fn until_closed(server: SocketAddr, sent: &str) -> io::Result<String> 
     rest(connection).await
 }
 
-/// Reads until the server closes the connection. A reset after a response is an end too: the server does not read the
-/// rest of a request that it refuses.
+/// Reads until the server closes the connection. A reset after a response is also an end, because the server does not read
+/// the rest of a request that it refuses.
 async fn rest(mut connection: TcpStream) -> io::Result<String> {
     let mut response = Vec::new();
     match timeout(LONG, connection.read_to_end(&mut response)).await? {

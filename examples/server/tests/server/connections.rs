@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use server_example::{Limits, MOST_BODY};
+use server_example::{Limits, MAX_BODY_BYTES};
 
 use crate::{
     Result,
@@ -45,7 +45,7 @@ async fn large_heads_and_bodies_are_refused() -> Result {
     assert!(response.starts_with("HTTP/1.1 431 "), "{response}");
 
     let chunked = "POST /classify HTTP/1.1\r\nHost: test\r\nTransfer-Encoding: chunked\r\n\r\n";
-    let spaces = " ".repeat(MOST_BODY + 1);
+    let spaces = " ".repeat(MAX_BODY_BYTES + 1);
     let body = format!("{chunked}{:x}\r\n{spaces}\r\n", spaces.len());
     let response = client::until_closed(server.address, &body).await?;
     assert!(response.starts_with("HTTP/1.1 413 "), "{response}");

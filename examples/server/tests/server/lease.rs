@@ -36,7 +36,7 @@ async fn server_on_a_lease_answers_and_ends_with_its_node() -> Result {
     assert!(crate::client::value(&memory, "digits_device_memory_bytes")? > 26e3);
 
     spawn_blocking(move || drop(node)).await?;
-    // The server notices the loss at the next batch.
+    // The server detects the loss at the next batch.
     let lost = server.post("/classify", &images(0..1)?).await?;
     assert!(!lost.starts_with("HTTP/1.1 200"), "{lost}");
     let error = server.ended().await?.unwrap_err();

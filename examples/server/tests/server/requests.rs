@@ -7,7 +7,7 @@ use axum::{
     http::{Request, StatusCode},
 };
 use futures::{StreamExt, poll, stream, try_join};
-use server_example::{Limits, MOST_BODY, routes};
+use server_example::{Limits, MAX_BODY_BYTES, routes};
 
 use crate::{
     Result, client,
@@ -26,7 +26,7 @@ async fn malformed_requests_are_told_the_form_to_send() -> Result {
     let _batches = batches.run(classifier().await?);
     let (many, dark) = (images(0..65)?, format!("{:?}", [[17; 64]]));
     let empties = format!("[{}[]]", "[],".repeat(20_000));
-    let large = format!("[{}]", " ".repeat(MOST_BODY));
+    let large = format!("[{}]", " ".repeat(MAX_BODY_BYTES));
     let cases = [
         ("", StatusCode::BAD_REQUEST, "the body is not valid: EOF while parsing"),
         ("[[1, 2", StatusCode::BAD_REQUEST, "the body is not valid: EOF while parsing"),
@@ -100,7 +100,7 @@ async fn full_queue_refuses_requests() -> Result {
     queue_has(&router, 0.0).await
 }
 
-/// A part of a body that keeps memory alive, as a buffer of hyper does, and counts the parts alive.
+/// A part of a body that keeps a buffer alive, as those of hyper do. The references to `_alive` count the parts.
 struct Part {
     _alive: Arc<()>,
 }
@@ -123,7 +123,7 @@ async fn incomplete_body_keeps_no_buffers_alive() -> Result {
     let request = Request::post("/classify").body(body)?;
     let mut request = pin!(send(&router, request));
     assert!(poll!(request.as_mut()).is_pending());
-    // That of this test. The stream has dropped its own with its last part.
+    // Only the reference of this test is left: the stream has dropped its own with its last part.
     assert_eq!(Arc::strong_count(&alive), 1);
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::{Result, client};
 /// The longest wait for a state of the server. A test that waits longer has found a bug.
 pub const LONG: Duration = Duration::from_secs(120);
 
-/// Limits that no test reaches, except where it sets others.
+/// Limits that no test reaches. A test that needs a limit overrides it.
 pub const LIMITS: Limits = Limits {
     queue: 100,
     batch: 16,

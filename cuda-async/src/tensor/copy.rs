@@ -1,4 +1,4 @@
-//! Copies of tensors: `dup`, `contiguous`, `memcpy`, `cast`.
+//! Copies of tensors: `dup`, `memcpy`, `cast`.
 
 use cuda_core::{Error, LaunchConfig, Slice};
 
@@ -7,29 +7,29 @@ use crate::{
     kernel::launch,
     ops::Either,
     tensor::{
-        argument::{Read, Walk, Written, for_elements},
-        create::fresh,
+        argument::{Read, StridedIndex, Written, element_config},
+        create::allocate,
         dtype::DType,
         forms::{Sealed, TensorInput, TensorOutput},
         kernels::{COPY, kernel},
-        layout::{Layout, merged},
+        layout::{Layout, merge_dims},
         tensor::Tensor,
     },
     value,
 };
 
-/// The tiles of `transpose` in `copy.cu`.
+/// The side of the tiles of `transpose` in `copy.cu`.
 const TILE: usize = 32;
 
-/// A tensor whose elements lie in row-major order without gaps: the given one, or a copy of it.
-pub(super) enum Dense<I: TensorInput> {
+/// A contiguous tensor, in row-major order without gaps: the given one, or a copy of it.
+pub(super) enum Contiguous<I: TensorInput> {
     Given(I),
     Copied(Tensor<I::Element>),
 }
 
-impl<I: TensorInput> Sealed for Dense<I> {}
+impl<I: TensorInput> Sealed for Contiguous<I> {}
 
-impl<I: TensorInput> TensorInput for Dense<I> {
+impl<I: TensorInput> TensorInput for Contiguous<I> {
     type Element = I::Element;
 
     fn layout(&self) -> &Layout {
@@ -39,37 +39,37 @@ impl<I: TensorInput> TensorInput for Dense<I> {
         }
     }
 
-    fn memory(&self) -> Slice<'_, <I::Element as DType>::Stored> {
+    fn whole(&self) -> Slice<'_, <I::Element as DType>::Stored> {
         match self {
-            Self::Given(tensor) => tensor.memory(),
-            Self::Copied(tensor) => tensor.memory(),
+            Self::Given(tensor) => tensor.whole(),
+            Self::Copied(tensor) => tensor.whole(),
         }
     }
 }
 
-/// Gives the tensor, or a copy of it if its elements have gaps or another order.
-pub(super) fn dense<I: TensorInput>(x: I) -> impl DeviceOp<Output = Dense<I>> {
+/// Gives the tensor, or a copy of it if it is not contiguous.
+pub(super) fn contiguous<I: TensorInput>(x: I) -> impl DeviceOp<Output = Contiguous<I>> {
     defer(move || {
-        if x.layout().is_dense() {
-            Either::Left(value(Dense::Given(x)))
+        if x.layout().is_contiguous() {
+            Either::Left(value(Contiguous::Given(x)))
         } else {
-            Either::Right(dup(x).map(Dense::Copied))
+            Either::Right(dup(x).map(Contiguous::Copied))
         }
     })
 }
 
-/// Gives the tensor as a new one in row-major order.
+/// Copies the tensor into a new one in row-major order.
 pub(super) fn dup<I: TensorInput>(x: I) -> impl DeviceOp<Output = Tensor<I::Element>> {
     defer(move || {
-        let layout = Layout::dense(x.layout().shape())?;
-        Ok(fresh(layout).then(move |y| match as_transposed(x.layout()) {
+        let layout = Layout::contiguous(x.layout().shape())?;
+        Ok(allocate(layout).then(move |y| match as_transposed(x.layout()) {
             Some(shape) => Either::Left(transpose(x, y, shape)),
             None => Either::Right(copy(x, y)),
         }))
     })
 }
 
-/// The name of a kernel in `copy.cu` for elements of `T`.
+/// Returns the name of a kernel in `copy.cu` for elements of `T`.
 fn name_of<T: DType>(family: &str) -> String {
     format!("{family}_u{}", 8 * size_of::<T::Stored>())
 }
@@ -82,15 +82,15 @@ where
 {
     kernel(&COPY, name_of::<I::Element>("copy")).then(move |copy| {
         let (x, y) = (from.layout(), into.layout());
-        let (n, walk) = (x.len(), Walk::new(x.shape(), [x.strides(), y.strides()]));
-        // SAFETY: reads and writes the places of the elements, which the layouts keep inside the memory.
-        unsafe { launch(&copy, for_elements(n), (Read(from), Written(into), walk)) }
+        let (n, walk) = (x.len(), StridedIndex::new(x.shape(), [x.strides(), y.strides()]));
+        // SAFETY: reads and writes the offsets of the layouts, which are inside the memory.
+        unsafe { launch(&copy, element_config(n), (Read(from), Written(into), walk)) }
     })
 }
 
-/// Batch, rows and columns of a dense tensor of which this layout is the transpose.
+/// Returns `[batch, rows, columns]` of the contiguous tensor of which this layout is the transpose, if there is one.
 fn as_transposed(layout: &Layout) -> Option<[usize; 3]> {
-    let all = merged(layout.shape(), [layout.strides()]);
+    let all = merge_dims(layout.shape(), [layout.strides()]);
     let (batch, of_batch, columns, rows) = match all[..] {
         [(columns, [1]), (rows, [of_rows])] if of_rows == columns => (1, 0, columns, rows),
         [(batch, [of_batch]), (columns, [1]), (rows, [of_rows])] if of_rows == columns => {
@@ -115,7 +115,7 @@ fn transpose<I: TensorInput>(
     })
 }
 
-/// Copies the elements of `from` into an existing tensor, and gives that one back.
+/// Copies the elements of `from` into an existing tensor, and gives the existing tensor back.
 pub(super) fn memcpy<I, O>(into: O, from: I) -> impl DeviceOp<Output = O>
 where
     I: TensorInput,
@@ -131,7 +131,7 @@ where
             );
             return Err(Error::OutOfRange { what: "a copy of a tensor".into(), detail });
         }
-        if y.repeats() {
+        if y.has_overlap() {
             let detail = "the target is broadcast: several of its elements are the same memory; copy it first, with `dup()`";
             return Err(Error::Misuse { what: "a copy of a tensor".into(), detail: detail.into() });
         }
@@ -139,17 +139,17 @@ where
     })
 }
 
-/// Gives the elements as another type, in row-major order.
+/// Converts the elements to another type, in row-major order.
 pub(super) fn cast<U: DType, I: TensorInput>(x: I) -> impl DeviceOp<Output = Tensor<U>> {
-    dense(x).then(|x| {
-        let layout = Layout::dense(x.layout().shape());
+    contiguous(x).then(|x| {
+        let layout = Layout::contiguous(x.layout().shape());
         layout.map(|layout| {
-            fresh::<U>(layout).then(move |y| {
+            allocate::<U>(layout).then(move |y| {
                 kernel(U::cast(), format!("cast_{}", <I::Element as DType>::NAME)).then(
                     move |cast| {
                         let n = y.len();
                         // SAFETY: reads x and writes y, all below n.
-                        unsafe { launch(&cast, for_elements(n), (Read(x), Written(y), n as u64)) }
+                        unsafe { launch(&cast, element_config(n), (Read(x), Written(y), n as u64)) }
                     },
                 )
             })

@@ -1,15 +1,16 @@
-// Positions of the elements of strided operands. The host merges dimensions that lie together, so most tensors have one.
+// Offsets of the elements of strided operands. The host merges dimensions that are contiguous with each other, so most
+// tensors have one dimension.
 
 #define MAX_RANK 8
 
-// `OPERANDS` operands are visited in row-major order of one shape. Strides are in elements; 0 repeats an operand.
-template <int OPERANDS> struct Walk {
+// `OPERANDS` operands of one shape, in row-major order. Strides are in elements; a stride of 0 broadcasts an operand.
+template <int OPERANDS> struct StridedIndex {
     u64 n;
     u64 rank;
     u64 shape[MAX_RANK];
     u64 strides[OPERANDS][MAX_RANK];
 
-    // The positions of element `index` in each operand.
+    // Computes the offset of element `index` in each operand.
     __device__ void at(u64 index, u64 *positions) const
     {
         for (int operand = 0; operand < OPERANDS; operand++) {
@@ -17,7 +18,7 @@ template <int OPERANDS> struct Walk {
         }
         for (u64 dimension = rank; dimension-- > 0;) {
             u64 size = shape[dimension], place;
-            // A division of 32 bits is several times as fast.
+            // A division of 32 bits is several times as fast as one of 64 bits.
             if ((index | size) >> 32 == 0) {
                 place = (u32)index % (u32)size;
                 index = (u32)index / (u32)size;
