@@ -94,7 +94,7 @@ unsafe fn enqueue<A: KernelArgs>(
 
 /// The output of a launch.
 #[inline(always)]
-fn buffers<A: KernelArgs>(args: A) -> Buffers<A> {
+pub(super) fn buffers<A: KernelArgs>(args: A) -> Buffers<A> {
     args.give_back(()).bare()
 }
 

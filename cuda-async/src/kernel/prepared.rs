@@ -8,8 +8,7 @@ use crate::{
     context::ExecutionContext,
     kernel::{
         argument::{Buffers, KernelArgs},
-        given_back::BufferTuple,
-        launch::LaunchOp,
+        launch::{LaunchOp, buffers},
     },
     op::{Op, Submit, Submitted},
 };
@@ -58,7 +57,7 @@ pub unsafe fn launch_unless_empty<A: KernelArgs>(
 }
 
 fn given_back<A: KernelArgs>(args: Option<A>) -> Result<Buffers<A>> {
-    Ok(args.ok_or(Error::AlreadyEnded)?.give_back(()).bare())
+    args.map(buffers).ok_or(Error::AlreadyEnded)
 }
 
 impl<A: KernelArgs> Submit for Prepared<A> {

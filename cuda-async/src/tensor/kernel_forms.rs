@@ -70,6 +70,17 @@ buffer_forms! {
     [O: TensorInput] Partition<O>: |this| this.layout().len();
 }
 
+macro_rules! outputs {
+    ($([$($generics:tt)*] $form:ty, $stored:ty;)*) => {$(
+        impl<$($generics)*> KernelOutput<$stored> for $form {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+    )*};
+}
+
 /// A kernel receives numbers unchanged, and `bool`s as bytes. Each number type has one tensor type, so the compiler infers
 /// the type of a lazy tensor from the declaration of the kernel.
 macro_rules! inputs_and_outputs {
@@ -90,41 +101,13 @@ macro_rules! inputs_and_outputs {
         impl<$($generics)*> KernelInput<$stored> for SharedTensor<$ty> {}
         impl<$($generics)*> KernelInput<$stored> for &SharedTensor<$ty> {}
 
-        impl<$($generics)*> KernelOutput<$stored> for Tensor<$ty> {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
-        }
-        impl<$($generics)*> KernelOutput<$stored> for &mut Tensor<$ty> {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
-        }
-        impl<$($generics)*> KernelOutput<$stored> for TensorViewMut<'_, $ty> {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
-        }
-        impl<$($generics)*> KernelOutput<$stored> for Partition<Tensor<$ty>> {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
-        }
-        impl<$($generics)*> KernelOutput<$stored> for Partition<&mut Tensor<$ty>> {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
-        }
-        impl<$($generics)*> KernelOutput<$stored> for Partition<TensorViewMut<'_, $ty>> {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
+        outputs! {
+            [$($generics)*] Tensor<$ty>, $stored;
+            [$($generics)*] &mut Tensor<$ty>, $stored;
+            [$($generics)*] TensorViewMut<'_, $ty>, $stored;
+            [$($generics)*] Partition<Tensor<$ty>>, $stored;
+            [$($generics)*] Partition<&mut Tensor<$ty>>, $stored;
+            [$($generics)*] Partition<TensorViewMut<'_, $ty>>, $stored;
         }
     )*};
 }
