@@ -2,11 +2,20 @@
 
 use std::sync::Arc;
 
-use super::{backend::CudaBackend, context::Bound, graphs::Capture, streams::DriverStream};
-use crate::protocol::{Foreign, ForeignWork, RawStream, Result, StreamId, Ticket};
+use super::{
+    backend::CudaBackend,
+    context::Bound,
+    driver::api::{STREAM_PER_THREAD, StreamHandle},
+    graphs::Capture,
+    streams::DriverStream,
+};
+use crate::protocol::{
+    AllocId, Error, Foreign, ForeignOwner, ForeignWork, RawStream, Region, Result, StreamId, Ticket,
+};
 
 // SAFETY: `submit` is called at most once, with the stream and the context of this backend, or with a stream of a
-// capture. The stream and the context stay valid until `submit` returns.
+// capture. The stream and the context stay valid until `submit` returns. A foreign stream holds its owner as long as it
+// is used, and forgotten memory is in no table.
 unsafe impl Foreign for CudaBackend {
     unsafe fn submit(
         &self,
@@ -45,6 +54,37 @@ unsafe impl Foreign for CudaBackend {
             self.end_window(&stream, &self.primary.bind()?)?;
         }
         Ok(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
+    }
+
+    unsafe fn add_stream(&self, id: StreamId, raw: RawStream, owner: ForeignOwner) -> Result<()> {
+        self.primary.alive()?;
+        let here = &self.primary.info.address;
+        if raw.stream == STREAM_PER_THREAD {
+            let what = "the stream of a thread (`CU_STREAM_PER_THREAD`), which is another one on each thread; use a stream of its own";
+            return Err(Error::unsupported(what, here));
+        }
+        if raw.context != self.primary.context.0 {
+            let lives_on = "another CUDA context than the primary one of this GPU".into();
+            return Err(Error::WrongDevice {
+                what: "a stream of foreign code".into(),
+                lives_on,
+                used_on: here.clone(),
+            });
+        }
+        self.streams.add(id, StreamHandle(raw.stream), owner)
+    }
+
+    unsafe fn add_memory(&self, id: AllocId, address: u64, bytes: u64) -> Result<()> {
+        self.primary.alive()?;
+        self.memory.add_foreign(id, address, bytes)
+    }
+
+    unsafe fn forget_memory(&self, id: AllocId) -> Result<()> {
+        self.memory.forget(id)
+    }
+
+    fn address(&self, region: Region, bytes: u64) -> Result<u64> {
+        self.memory.locate(region, bytes)
     }
 }
 

@@ -48,7 +48,7 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, HostValues, Landing, PinnedBuffer, Pinning, ScalarMemory, SharedSlice,
+    Crossing, DeviceBuffer, ForeignCall, HostValues, Landing, PinnedBuffer, Pinning, ScalarMemory, SharedSlice,
     Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;

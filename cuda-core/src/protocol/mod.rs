@@ -40,7 +40,7 @@ pub use device_info::DeviceInfo;
 pub use element::Element;
 pub use error::{Error, Result};
 pub use fault::{Fault, FaultKind, FaultSite};
-pub use foreign::{Foreign, ForeignWork, RawStream};
+pub use foreign::{Foreign, ForeignOwner, ForeignWork, RawStream};
 pub use graph::{CONDITION_BYTES, Graph, GraphLaunch, GraphNode, NodeChange, Repeat};
 pub use graph_cache::GraphCacheInfo;
 pub use host_block::HostBlock;

@@ -122,7 +122,8 @@ impl Work<'_> {
     pub fn uses(&self, mut each: impl FnMut(Use)) {
         use Access::{Read, Write};
         match self {
-            Work::Join | Work::Foreign(_) => {}
+            Work::Join => {}
+            Work::Foreign(foreign) => foreign.uses().iter().cloned().for_each(each),
             Work::Upload { to, bytes, .. } => each(to.used(*bytes, Write)),
             Work::Download { from, bytes, .. } | Work::Send { from, bytes, .. } => {
                 each(from.used(*bytes, Read));
@@ -145,9 +146,9 @@ impl Work<'_> {
     }
 
     /// Returns whether every write replaces all bytes of its operand, so that their earlier contents do not matter.
-    /// False for kernels, graphs and loops, which may read before they write.
+    /// False for kernels, graphs, loops and foreign work, which may read before they write.
     pub fn overwrites(&self) -> bool {
-        !matches!(self, Work::Launch(_) | Work::Graph(_) | Work::Repeat(_))
+        !matches!(self, Work::Launch(_) | Work::Graph(_) | Work::Repeat(_) | Work::Foreign(_))
     }
 }
 

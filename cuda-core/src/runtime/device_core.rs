@@ -198,7 +198,7 @@ impl Drop for DeviceCore {
     fn drop(&mut self) {
         let streams = self.streams.all();
         streams.iter().for_each(|it| it.retention.release(it.progress.completed()));
-        let retained = streams.iter().flat_map(|it| it.retention.take(it.id)).collect();
-        self.backend.close(retained);
+        let retained = streams.iter().flat_map(|it| it.retention.take(it.id));
+        self.backend.close(retained.chain(self.take_foreign()).collect());
     }
 }

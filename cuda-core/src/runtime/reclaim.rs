@@ -4,7 +4,7 @@
 use smallvec::SmallVec;
 
 use super::inbox::Inbox;
-use crate::protocol::{AllocId, GraphId, ModuleId, StreamId, Ticket};
+use crate::protocol::{AllocId, ForeignOwner, GraphId, ModuleId, StreamId, Ticket};
 
 #[derive(Default)]
 pub(crate) struct Reclaim {
@@ -21,7 +21,7 @@ pub(crate) struct Freed {
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,
 }
 
-/// A graph, a module or a stream that was dropped, or launches whose graph was.
+/// A graph, a module, a stream or foreign memory that was dropped, or launches whose graph was.
 pub(super) enum Retired {
     /// Dropped at once: every launch of it is complete.
     Graph(GraphId),
@@ -31,4 +31,6 @@ pub(super) enum Retired {
     Stream(StreamId),
     /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.
     Launch(Ticket),
+    /// Foreign memory. Forgotten, and its owner dropped, once all of the tickets are known to be complete.
+    Foreign(AllocId, Vec<Ticket>, ForeignOwner),
 }

@@ -4,11 +4,13 @@
 //! is retired, and a module unloaded, once everything that used it is known to be complete. Synchronisations, module
 //! loads, new streams and notices check for that.
 
+use std::{any::Any, sync::Arc};
+
 use super::{
     device_core::DeviceCore,
     reclaim::{Freed, Retired},
 };
-use crate::protocol::{Control, GraphId, ModuleId, StreamId, Ticket};
+use crate::protocol::{AllocId, Control, ForeignOwner, GraphId, ModuleId, StreamId, Ticket};
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
@@ -28,6 +30,24 @@ impl DeviceCore {
     /// Queues the request for a report of a launch, which releases the resources that its stream retains.
     pub(crate) fn retire_launch(&self, launch: Ticket) {
         self.reclaim.rest.push(Retired::Launch(launch));
+    }
+
+    /// Queues foreign memory to be given back after its last uses. The helper thread does this also while the device is
+    /// idle, because another allocator waits for the memory.
+    pub(crate) fn retire_foreign(
+        self: &Arc<Self>,
+        id: AllocId,
+        last_uses: Vec<Ticket>,
+        owner: ForeignOwner,
+    ) {
+        self.reclaim.rest.push(Retired::Foreign(id, last_uses, owner));
+        let core = Arc::downgrade(self);
+        // Without the thread, the next submission that waits gives it back.
+        _ = self.helper.run(move || {
+            if let Some(core) = core.upgrade() {
+                core.reclaim_all();
+            }
+        });
     }
 
     pub(crate) fn retire_stream(&self, id: StreamId) {
@@ -76,12 +96,22 @@ impl DeviceCore {
                 }
             }
             Retired::Module(id, mut uses) => {
-                uses.retain(|ticket| !self.streams.is_complete(*ticket));
-                if let Some(ticket) = uses.first() {
-                    self.want(*ticket);
+                if self.is_in_use(&mut uses) {
                     return Some(Retired::Module(id, uses));
                 }
                 self.send(Control::UnloadModule { id });
+            }
+            Retired::Foreign(id, mut uses, owner) => {
+                if self.is_in_use(&mut uses) {
+                    return Some(Retired::Foreign(id, uses, owner));
+                }
+                if let Some(foreign) = self.backend.foreign() {
+                    // SAFETY: the last handle was dropped, and every submission that names the memory is complete.
+                    // An error can only mean that the memory is forgotten already.
+                    _ = unsafe { foreign.forget_memory(id) };
+                }
+                // A user's code: it may block or panic, so it runs on the helper thread.
+                _ = self.helper.run(move || drop(owner));
             }
             Retired::Stream(id) => {
                 if let Some(timeline) = self.streams.find(id).filter(|it| it.is_busy()) {
@@ -95,6 +125,27 @@ impl DeviceCore {
             }
         }
         None
+    }
+
+    /// Takes out the foreign memory that was dropped, with the tickets of its last uses.
+    pub(super) fn take_foreign(&self) -> Vec<(Ticket, Box<dyn Any + Send + Sync>)> {
+        let mut taken = Vec::<(Ticket, Box<dyn Any + Send + Sync>)>::new();
+        for retired in self.reclaim.rest.take() {
+            if let Retired::Foreign(_, uses, owner) = retired {
+                let owner = Arc::new(owner);
+                taken.extend(uses.into_iter().map(|it| (it, Box::new(owner.clone()) as _)));
+            }
+        }
+        taken
+    }
+
+    /// Removes the tickets that are complete. If one is left, requests its report.
+    fn is_in_use(&self, uses: &mut Vec<Ticket>) -> bool {
+        uses.retain(|ticket| !self.streams.is_complete(*ticket));
+        if let Some(ticket) = uses.first() {
+            self.want(*ticket);
+        }
+        !uses.is_empty()
     }
 
     /// Frees on the stream of a last use that is not complete, after all other uses.

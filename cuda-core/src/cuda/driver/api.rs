@@ -115,6 +115,8 @@ pub(crate) mod jit_option {
 pub(crate) const CAPTURE_RELAXED: c_int = 2;
 /// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
 pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
+/// `CU_STREAM_PER_THREAD`: names another stream on each thread.
+pub(crate) const STREAM_PER_THREAD: *mut c_void = std::ptr::without_provenance_mut(2);
 /// `CU_EVENT_DEFAULT`: with a time stamp.
 pub(crate) const EVENT_DEFAULT: c_uint = 0;
 /// `CU_EVENT_DISABLE_TIMING`: makes recording cheap.

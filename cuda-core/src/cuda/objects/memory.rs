@@ -39,8 +39,18 @@ struct AddressRange {
 #[derive(Debug, Clone, Copy)]
 struct Allocation {
     range: AddressRange,
-    /// The module, if this is a variable. The memory is freed with the module.
-    module: Option<ModuleId>,
+    origin: Origin,
+}
+
+/// The origin of memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Origin {
+    /// Allocated and freed here.
+    Driver,
+    /// A variable of this module. The memory is freed with the module.
+    Module(ModuleId),
+    /// Foreign code, which frees it.
+    Foreign,
 }
 
 impl Memory {
@@ -71,7 +81,7 @@ impl Memory {
         }
         .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
-        let inserted = self.insert(id, Allocation { range, module: None });
+        let inserted = self.insert(id, Allocation { range, origin: Origin::Driver });
         if inserted.is_ok() {
             self.used.fetch_add(bytes, Ordering::Relaxed);
         } else {
@@ -89,12 +99,30 @@ impl Memory {
         bytes: u64,
     ) -> Result<()> {
         let range = AddressRange { address, bytes };
-        self.insert(id, Allocation { range, module: Some(module) })
+        self.insert(id, Allocation { range, origin: Origin::Module(module) })
+    }
+
+    /// Adds memory of foreign code as an allocation.
+    pub(crate) fn add_foreign(&self, id: AllocId, address: Address, bytes: u64) -> Result<()> {
+        let range = AddressRange { address, bytes };
+        self.insert(id, Allocation { range, origin: Origin::Foreign })
+    }
+
+    /// Removes an allocation without freeing it.
+    pub(crate) fn forget(&self, id: AllocId) -> Result<()> {
+        let Some(Allocation { range, origin }) = self.table.write().remove(&id) else {
+            return Err(self.unknown(id));
+        };
+        self.cache.evict([id.0, 0]);
+        if origin == Origin::Driver {
+            self.used.fetch_sub(range.bytes, Ordering::Relaxed);
+        }
+        Ok(())
     }
 
     /// Removes the variables of a module that is unloaded.
     pub(crate) fn forget_variables(&self, module: ModuleId) {
-        let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
+        let is_variable = |_: &AllocId, it: &mut Allocation| it.origin == Origin::Module(module);
         for (id, _) in self.table.write().extract_if(is_variable) {
             self.cache.evict([id.0, 0]);
         }
@@ -155,10 +183,11 @@ impl Memory {
         Ok(MemoryInfo { used, free: free as u64, total: total as u64 })
     }
 
-    /// Takes out every allocation for a backend that is dropped, without variables, which the driver frees.
+    /// Takes out every allocation for a backend that is dropped, without variables, which the driver frees, and without
+    /// foreign memory.
     pub(crate) fn take(&self) -> Vec<Address> {
         let all = std::mem::take(&mut *self.table.write()).into_values();
-        all.filter(|it| it.module.is_none()).map(|it| it.range.address).collect()
+        all.filter(|it| it.origin == Origin::Driver).map(|it| it.range.address).collect()
     }
 
     /// Allocates from the driver. `scarce` allows memory whose free on another stream has not run.

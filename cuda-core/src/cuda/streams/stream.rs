@@ -19,7 +19,7 @@ use crate::{
         driver::api::{EventHandle, StreamHandle},
         windows::{CacheMemory, Window},
     },
-    protocol::{Error, Result, StreamId},
+    protocol::{Error, ForeignOwner, Result, StreamId},
     sync::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -45,6 +45,8 @@ pub(crate) struct DriverStream {
     is_windowed: AtomicBool,
     /// Whether the stream was found idle, or a caller has waited until it was, since the last part of a window.
     was_idle: AtomicBool,
+    /// The owner of the driver's stream, if that is foreign code.
+    owner: Option<ForeignOwner>,
     reclaim: &'static ReclaimQueue,
 }
 
@@ -77,8 +79,16 @@ impl DriverStream {
             window: Mutex::new(Window::new(cached)),
             is_windowed: AtomicBool::new(false),
             was_idle: AtomicBool::new(false),
+            owner: None,
             reclaim,
         }
+    }
+
+    /// The same stream, which belongs to foreign code.
+    pub(super) fn owned_by(self, owner: ForeignOwner) -> Self {
+        let mut owned = self;
+        owned.owner = Some(owner);
+        owned
     }
 
     /// A stream that no driver knows. When it is dropped, no driver is called.
@@ -156,6 +166,7 @@ impl DriverStream {
         self.submitted() == number
             && self.held_back.load(Ordering::Acquire) != number
             && !self.is_foreign()
+            && self.owner.is_none()
     }
 
     /// Makes later work of `consumer` wait until submission `number` of this stream is complete.
@@ -219,7 +230,8 @@ impl Drop for DriverStream {
     fn drop(&mut self) {
         let mut events: Vec<_> = self.reports.events().take().collect();
         events.extend(self.event.get_mut().event);
-        self.reclaim.put(Box::new(RetiredStream { stream: self.raw, events }));
+        let owner = self.owner.take();
+        self.reclaim.put(Box::new(RetiredStream { stream: self.raw, events, owner }));
     }
 }
 
@@ -227,6 +239,7 @@ impl Drop for DriverStream {
 struct RetiredStream {
     stream: StreamHandle,
     events: Vec<EventHandle>,
+    owner: Option<ForeignOwner>,
 }
 
 impl Reclaimable for RetiredStream {
@@ -238,11 +251,14 @@ impl Reclaimable for RetiredStream {
         // The driver frees them when the work in flight has run.
         // SAFETY: the last holder dropped the stream, which owned the events.
         unsafe {
-            _ = primary.api.stream_destroy(self.stream);
+            if self.owner.is_none() {
+                _ = primary.api.stream_destroy(self.stream);
+            }
             for event in self.events {
                 _ = primary.api.event_destroy(event);
             }
         }
+        drop(self.owner);
         None
     }
 }

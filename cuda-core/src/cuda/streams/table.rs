@@ -12,7 +12,7 @@ use crate::{
         driver::api::{STREAM_NON_BLOCKING, StreamHandle},
         windows::CacheMemory,
     },
-    protocol::{Error, Result, StreamId},
+    protocol::{Error, ForeignOwner, Result, StreamId},
 };
 
 /// The streams of a backend. Submissions find them through a cache, without a lock.
@@ -86,9 +86,19 @@ impl StreamTable {
         // SAFETY: writes one handle; the context is bound.
         unsafe { api.stream_create(&mut raw, STREAM_NON_BLOCKING, priority) }
             .map_err(|failed| self.primary.error(failed))?;
-        let stream = Arc::new(DriverStream::new(id, raw, self.cached.clone(), reclaim));
+        self.insert(DriverStream::new(id, raw, self.cached.clone(), reclaim))
+    }
+
+    /// Adds a stream of foreign code.
+    pub(crate) fn add(&self, id: StreamId, raw: StreamHandle, owner: ForeignOwner) -> Result<()> {
+        let stream = DriverStream::new(id, raw, self.cached.clone(), &self.primary.reclaim);
+        self.insert(stream.owned_by(owner))
+    }
+
+    fn insert(&self, stream: DriverStream) -> Result<()> {
+        let id = stream.id;
         match self.table.write().entry(id) {
-            Entry::Vacant(entry) => entry.insert(stream),
+            Entry::Vacant(entry) => entry.insert(Arc::new(stream)),
             Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),
         };
         Ok(())

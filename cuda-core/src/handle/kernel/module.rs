@@ -157,7 +157,7 @@ impl Module {
         let found = variables.infos.iter().position(|it| it.name == name);
         let index = found.ok_or_else(|| self.no_such_variable(name))?;
         let len = elements::<T>(&variables.infos[index])?;
-        Ok(DeviceBuffer::of_variable(self.open_variable(index as u32)?, len))
+        Ok(DeviceBuffer::of_allocation(self.open_variable(index as u32)?, len))
     }
 
     /// Returns the allocation of a variable, and keeps it in this handle.

@@ -107,14 +107,18 @@ impl<T: Element> DeviceBuffer<T> {
 }
 
 impl<T> DeviceBuffer<T> {
-    /// Returns a buffer of `len` elements over the variable of a module.
-    pub(crate) fn of_variable(allocation: Arc<Allocation>, len: usize) -> Self {
+    /// Returns a buffer of `len` elements over the whole of an allocation, such as the variable of a module.
+    pub(crate) fn of_allocation(allocation: Arc<Allocation>, len: usize) -> Self {
         Self { allocation, start: 0, len, element: PhantomData }
     }
 
     /// Returns whether this is a variable of a module. Other handles may have the same memory.
     pub fn is_variable(&self) -> bool {
         self.allocation.is_variable()
+    }
+
+    pub(super) fn into_allocation(self) -> Arc<Allocation> {
+        self.allocation
     }
 
     /// Returns the number of elements.

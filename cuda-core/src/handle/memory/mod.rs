@@ -4,6 +4,7 @@
 //! through a [`View`], whose `upload`, `download`, `copy_from` and `fill` go to [`Stream`](super::Stream)'s `submit`.
 
 mod buffer;
+mod foreign;
 mod host_values;
 mod landing;
 mod peer;
@@ -15,6 +16,7 @@ mod slice;
 mod view;
 
 pub use buffer::DeviceBuffer;
+pub use foreign::ForeignCall;
 pub use host_values::HostValues;
 pub use landing::Landing;
 pub use peer::Crossing;

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     handle::device::Device,
     order::{Retain, accesses::Accesses},
-    protocol::{Access, AllocId, Region, Result, Ticket},
+    protocol::{Access, AllocId, Error, ForeignOwner, Region, Result, Ticket},
     runtime::Freed,
     sync::{
         Mutex,
@@ -17,7 +17,8 @@ use crate::{
     },
 };
 
-/// Untyped device memory. Pool memory is freed in stream order after its last use, a variable with its module.
+/// Untyped device memory. Pool memory is freed in stream order after its last use, a variable with its module. Foreign
+/// memory goes back to its owner after its last use.
 pub struct Allocation {
     device: Device,
     id: AllocId,
@@ -68,6 +69,10 @@ enum Source {
     Variable { _module: Arc<dyn Any + Send + Sync> },
     /// A plan. The memory does not exist on the device.
     Plan,
+    /// Foreign code. The owner is dropped after the last use.
+    Foreign(ForeignOwner),
+    /// The memory was given to foreign code.
+    GivenAway,
 }
 
 impl Allocation {
@@ -96,6 +101,36 @@ impl Allocation {
         let planned = Self::from(Source::Plan, device, id, bytes, at);
         planned.take_turns();
         planned
+    }
+
+    /// Memory of foreign code. `at` comes after the work that foreign code did with it.
+    pub(super) fn foreign(
+        device: Device,
+        id: AllocId,
+        bytes: u64,
+        at: Ticket,
+        owner: ForeignOwner,
+    ) -> Arc<Self> {
+        Self::from(Source::Foreign(owner), device, id, bytes, at)
+    }
+
+    /// Makes the drop free nothing, because foreign code owns the memory from now on.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if this is no memory of the pool.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        let whose = match self.source {
+            Source::Pool => {
+                self.device.core().charge.refund(self.bytes.max(1));
+                self.source = Source::GivenAway;
+                return Ok(());
+            }
+            Source::Variable { .. } => "a variable of a module",
+            Source::Plan => "memory of a plan",
+            Source::Foreign(_) | Source::GivenAway => "memory of foreign code already",
+        };
+        let detail = format!("it is {whose}; copy it into another buffer, and give that away");
+        Err(Error::Misuse { what: "a buffer".into(), detail })
     }
 
     fn from(
@@ -206,10 +241,17 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if matches!(self.source, Source::Pool) {
-            let last_uses = self.accesses.last_uses();
-            let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
-            self.device.core().retire_allocation(freed);
+        match std::mem::replace(&mut self.source, Source::GivenAway) {
+            Source::Pool => {
+                let last_uses = self.accesses.last_uses();
+                let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
+                self.device.core().retire_allocation(freed);
+            }
+            Source::Foreign(owner) => {
+                let last_uses = self.accesses.last_uses().to_vec();
+                self.device.core().retire_foreign(self.id, last_uses, owner);
+            }
+            Source::Variable { .. } | Source::Plan | Source::GivenAway => {}
         }
     }
 }

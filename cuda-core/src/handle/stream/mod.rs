@@ -24,6 +24,7 @@ mod allocation;
 mod capture_pool;
 mod credit;
 mod event;
+mod foreign;
 mod join;
 mod lending;
 mod naming;

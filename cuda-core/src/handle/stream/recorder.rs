@@ -199,13 +199,30 @@ impl Recorder {
         Ok(number)
     }
 
-    /// Records commands of foreign code, between everything earlier and everything later on the stream.
+    /// Records commands of foreign code. Without operands, they come between everything earlier and everything later on the
+    /// stream.
     ///
     /// # Errors
     /// As [`append`](Self::append).
-    pub(super) fn append_foreign(&self, stream: StreamId, work: ForeignWork) -> Result<u64> {
+    pub(super) fn append_foreign(
+        &self,
+        stream: StreamId,
+        work: ForeignWork,
+        operands: &[Operand<'_>],
+    ) -> Result<u64> {
         let mut recorded = self.work.lock();
-        recorded.as_mut().ok_or_else(ended)?.plan.append_between(stream, Work::Foreign(work))
+        let recorded = recorded.as_mut().ok_or_else(ended)?;
+        if operands.is_empty() {
+            return recorded.plan.append_between(stream, Work::Foreign(work));
+        }
+        let number = recorded.push(stream, &Work::Foreign(work), operands, true, 0)?;
+        // The commands hold the addresses of their operands. With another owner the memory counts as no temporary
+        // buffer, so every replay has it at the same address.
+        for operand in operands {
+            let memory = operand.allocation.shared().ok_or(Error::AlreadyEnded)?;
+            recorded.others.push(memory);
+        }
+        Ok(number)
     }
 
     /// Orders later work of a stream after other streams of the recording. Returns the number of its last node.

@@ -17,11 +17,11 @@ use super::{
 };
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{Error, HostBlock, RawStream, Repeat, Result, Submission, Ticket, Work},
+    protocol::{Error, HostBlock, Repeat, Result, Submission, Ticket, Work},
 };
 
 /// Tickets that a submission comes after.
-type After = SmallVec<[Ticket; 4]>;
+pub(super) type After = SmallVec<[Ticket; 4]>;
 
 /// A resource that a submission needs.
 pub(crate) struct Keep {
@@ -158,12 +158,9 @@ impl Stream {
         let timeline = self.timeline();
         let core = self.device().core();
         let ticket = self.reserve();
-        let mut claims = Claims::default();
-        for (owner, operand) in operands.iter().enumerate() {
-            claims.claim(owner, operand, ticket);
-        }
+        let claims = Claims::of(operands, ticket);
         let mut after = After::new();
-        if !joined.is_empty() || !claims.displaced.is_empty() {
+        if !joined.is_empty() || !claims.is_empty() {
             self.come_after(marks, joined, &claims, operands, &mut after);
         }
         // Retain before submitting, because completion on another thread releases the resource.
@@ -213,49 +210,10 @@ impl Stream {
         Ok(ticket)
     }
 
-    /// Runs foreign code that enqueues on the raw stream, and counts its commands as one submission.
-    ///
-    /// In a recording, `submit` runs once, with a raw stream that is being captured. Its commands run in every replay,
-    /// after the earlier work of the branch and before the later work. A recording with foreign work has to be prepared
-    /// before a replay.
-    ///
-    /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process, or the error of `submit`. In a recording,
-    /// [`Error::Misuse`] if a command cannot be captured.
-    ///
-    /// # Safety
-    /// - Device memory of this library that the enqueued commands access is used by no unordered work on another
-    ///   stream, unless both only read.
-    /// - Host memory that the commands access stays valid until they have run.
-    /// - `submit` passes this stream to no function of this library, and launches no graph.
-    /// - A capture of the stream that `submit` begins has ended when it returns.
-    /// - In a recording, `submit` begins and ends no capture, and all of this holds for every replay.
-    pub unsafe fn submit_foreign(
-        &self,
-        submit: &mut dyn FnMut(RawStream) -> Result<()>,
-    ) -> Result<Ticket> {
-        let backend = &self.device().core().backend;
-        let Some(foreign) = backend.foreign() else {
-            return Err(Error::unsupported("foreign submissions", &self.device().info().address));
-        };
-        let _order = self.timeline().order.lock();
-        if let Some(recorder) = self.recorder() {
-            // SAFETY: the caller promises it.
-            let captured = unsafe { foreign.capture(submit) }?;
-            return Ok(self.publish_recorded(recorder.append_foreign(self.id(), captured)?));
-        }
-        let ticket = self.reserve();
-        // SAFETY: the caller promises it.
-        let submitted = unsafe { foreign.submit(ticket, &[], submit) };
-        submitted.inspect_err(|_| self.timeline().give_back(ticket))?;
-        self.publish(ticket);
-        Ok(ticket)
-    }
-
     /// Begins a submission: takes the next number. If a task awaits the last submission of another handle, requests the
     /// report of that one before this one follows it. Called with the order lock held.
     #[inline]
-    fn reserve(&self) -> Ticket {
+    pub(super) fn reserve(&self) -> Ticket {
         let ticket = self.timeline().reserve();
         if !self.sent.continues_with(ticket.number)
             && let Some(number) = self.timeline().take_awaited()
@@ -267,7 +225,7 @@ impl Stream {
 
     /// Publishes a submission that the backend has taken. Called with the order lock held.
     #[inline]
-    fn publish(&self, ticket: Ticket) {
+    pub(super) fn publish(&self, ticket: Ticket) {
         self.timeline().publish(ticket.number);
         self.sent.count(ticket.number);
         if self.sent.is_awaited() {
@@ -275,13 +233,13 @@ impl Stream {
         }
     }
 
-    fn is_plan(&self) -> bool {
+    pub(super) fn is_plan(&self) -> bool {
         self.recorder().is_some_and(|it| it.is_plan())
     }
 
     /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once. Called
     /// with the order lock held.
-    fn publish_recorded(&self, number: u64) -> Ticket {
+    pub(super) fn publish_recorded(&self, number: u64) -> Ticket {
         let ticket = Ticket { stream: self.id(), number };
         self.progress().fail(number, Error::needs_host_data("a wait for recorded work"));
         drop(self.progress().advance(number));
@@ -291,7 +249,7 @@ impl Stream {
 
     /// Adds to `after` the tickets that this submission has to name.
     #[cold]
-    fn come_after(
+    pub(super) fn come_after(
         &self,
         marks: &mut Watermarks,
         joined: &[Ticket],
@@ -334,7 +292,7 @@ impl Stream {
     }
 
     #[cold]
-    fn note_edges(&self, marks: &mut Watermarks, own: Ticket, after: &After) {
+    pub(super) fn note_edges(&self, marks: &mut Watermarks, own: Ticket, after: &After) {
         for ticket in after {
             marks.raise(*ticket);
             if let Some(producer) = self.device().core().streams.find(ticket.stream) {
@@ -351,7 +309,7 @@ fn blocks(host: Option<&Arc<HostBlock>>) -> &[Arc<HostBlock>] {
 }
 
 #[cold]
-fn planned_memory() -> Error {
+pub(super) fn planned_memory() -> Error {
     let detail =
         "it was allocated by a plan and does not exist on the device; allocate outside of the plan";
     Error::Misuse { what: "a buffer".into(), detail: detail.into() }
@@ -359,13 +317,29 @@ fn planned_memory() -> Error {
 
 /// The accesses that a submission has displaced from the histories of its operands.
 #[derive(Default)]
-struct Claims {
+pub(super) struct Claims {
     displaced: Displaced,
     /// For every displaced access, the index of the operand from whose history it comes.
     owners: SmallVec<[u32; 4]>,
 }
 
 impl Claims {
+    /// Claims the operands of a submission.
+    #[inline]
+    pub(super) fn of(operands: &[Operand<'_>], ticket: Ticket) -> Self {
+        let mut claims = Self::default();
+        for (owner, operand) in operands.iter().enumerate() {
+            claims.claim(owner, operand, ticket);
+        }
+        claims
+    }
+
+    /// Whether no other access was displaced.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.displaced.is_empty()
+    }
+
     /// Claims an operand. An operand without bytes claims nothing: its position may lie in a piece that another thread
     /// uses.
     #[inline]
@@ -397,7 +371,7 @@ impl Claims {
 
     /// Undoes the claims of a refused submission, and restores the accesses that they displaced.
     #[cold]
-    fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
+    pub(super) fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
         for operand in operands {
             operand.allocation.accesses.retract(ticket);
         }

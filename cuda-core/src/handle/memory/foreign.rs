@@ -1,0 +1,117 @@
+//! Buffers and foreign code: calls that use buffers, and buffers in memory of other libraries.
+
+use smallvec::SmallVec;
+
+use super::{buffer::DeviceBuffer, slice::Slice};
+use crate::{
+    handle::stream::{Allocation, Operand, Stream},
+    protocol::{Access, Element, Error, ForeignOwner, RawStream, Result, Ticket},
+};
+
+/// A call of foreign code that enqueues commands on a stream: a library such as cuBLAS, or a caller's own driver calls.
+///
+/// The call names the memory that its commands use. The library orders it with other uses of that memory, as it orders
+/// a kernel launch.
+#[derive(Debug, Clone, Default)]
+pub struct ForeignCall<'a> {
+    operands: SmallVec<[Operand<'a>; 4]>,
+}
+
+impl<'a> ForeignCall<'a> {
+    /// Creates a call that uses no memory yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds memory that the commands use. It takes a shared borrow for every access: the caller of
+    /// [`submit`](Self::submit) promises that the commands may write the memory.
+    #[must_use]
+    pub fn uses<T>(mut self, slice: Slice<'a, T>, access: Access) -> Self {
+        self.operands.push(slice.view().operand(access));
+        self
+    }
+
+    /// Calls `submit`, which enqueues commands on the raw stream. It gets the device addresses of the memory, in the order
+    /// in which it was added. The GPU's context is current on the calling thread. All commands count as one submission.
+    ///
+    /// In a recording, `submit` runs once, with a raw stream that is being captured, and its commands run in every replay.
+    /// The recording has to be prepared before a replay.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU of this process, or in a plan; [`Error::WrongDevice`] for memory of
+    /// another device; or the error of `submit`. In a recording, [`Error::Misuse`] if a command cannot be captured.
+    ///
+    /// # Safety
+    /// - The commands use no other memory of this library, and stay inside the slices. They write only slices with
+    ///   [`Access::Write`], which the caller may write.
+    /// - Host memory and foreign memory that the commands use stays valid until they have run.
+    /// - `submit` passes this stream to no function of this library, and launches no graph.
+    /// - A capture of the stream that `submit` begins has ended when it returns.
+    /// - In a recording, `submit` begins and ends no capture, and all of this holds for every replay.
+    pub unsafe fn submit(
+        self,
+        stream: &Stream,
+        submit: impl FnOnce(RawStream, &[u64]) -> Result<()>,
+    ) -> Result<Ticket> {
+        let mut submit = Some(submit);
+        let mut once = |raw, addresses: &[u64]| {
+            submit.take().map_or(Err(Error::AlreadyEnded), |submit| submit(raw, addresses))
+        };
+        // SAFETY: the caller promises it.
+        unsafe { stream.submit_foreign_on(&self.operands, &mut once) }
+    }
+}
+
+impl<T: Element> DeviceBuffer<T> {
+    /// Creates a buffer over memory of foreign code: `len` elements from the device address `address` on. Work on the
+    /// buffer comes after everything that is enqueued on `stream` so far.
+    ///
+    /// `owner` keeps the memory alive. When the last handle of the buffer is dropped and the last work on it is complete, a
+    /// thread of the device drops `owner`. The memory does not count for [`Device::memory`](crate::Device::memory).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU of this process. [`Error::OutOfRange`] if the memory is misaligned for
+    /// the elements, longer than any address, or empty. [`Error::Misuse`] on a stream of a recording.
+    ///
+    /// # Safety
+    /// - The device may access the memory until `owner` is dropped, and its bytes are valid elements.
+    /// - Until then, foreign code that uses the memory is ordered by the caller, and does not write it while this library
+    ///   uses it. Work that foreign code has enqueued on other streams than `stream` is complete.
+    pub unsafe fn from_raw_parts(
+        stream: &Stream,
+        address: u64,
+        len: usize,
+        owner: ForeignOwner,
+    ) -> Result<Self> {
+        let wrong = |detail| Err(Error::OutOfRange { what: "foreign memory".into(), detail });
+        let (size, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
+        if !address.is_multiple_of(align) {
+            let detail = format!("address {address:#x} is not a multiple of {align}, the alignment of the elements");
+            return wrong(detail);
+        }
+        let bytes = (len as u64).checked_mul(size).filter(|bytes| *bytes > 0);
+        let Some(bytes) = bytes.filter(|bytes| address.checked_add(*bytes).is_some()) else {
+            return wrong(format!("{len} elements of {size} bytes; at least one byte is required"));
+        };
+        // SAFETY: the caller promises it.
+        let allocation = unsafe { Allocation::of_foreign(stream, address, bytes, owner) }?;
+        Ok(Self::of_allocation(allocation, len))
+    }
+
+    /// Gives the memory to foreign code, and returns the device address of the first element. Work that is enqueued on
+    /// `stream` later comes after all uses of the buffer so far. Foreign code frees the memory in the order of a stream
+    /// (`cuMemFreeAsync`).
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU of this process; [`Error::StillShared`] if the allocation has other
+    /// owners; [`Error::Misuse`] if it is memory of foreign code, a variable of a module, a part of a split buffer, or has
+    /// no elements, or if a recording uses it. The buffer is then dropped.
+    pub fn into_raw_parts(self, stream: &Stream) -> Result<u64> {
+        let whole = self.view().bytes == self.allocation().bytes() && !self.is_empty();
+        if !whole || self.allocation().takes_turns() {
+            let detail = "only a whole buffer that has elements and is in no recording can be given away; copy it first";
+            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+        }
+        self.into_allocation().give_to_foreign(stream)
+    }
+}

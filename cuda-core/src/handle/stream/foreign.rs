@@ -1,0 +1,215 @@
+//! Foreign code on streams: its submissions, and streams and memory that belong to it.
+
+use std::sync::Arc;
+
+use super::{
+    allocation::{Allocation, Operand},
+    stream::{OnDrop, Stream},
+    submit::{After, Claims, planned_memory},
+    turns::Turns,
+};
+use crate::{
+    handle::device::Device,
+    order::timeline::{Timeline, Watermarks},
+    protocol::{
+        Access, AllocId, Error, Foreign, ForeignOwner, RawStream, Result, StreamId, Ticket, Use,
+    },
+};
+
+impl Stream {
+    /// Runs foreign code that enqueues on the raw stream, and counts its commands as one submission. It names no memory.
+    /// For commands that use buffers see [`ForeignCall`](crate::ForeignCall).
+    ///
+    /// In a recording, `submit` runs once, with a raw stream that is being captured. Its commands run in every replay,
+    /// after the earlier work of the branch and before the later work. A recording with foreign work has to be prepared
+    /// before a replay.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU of this process, or the error of `submit`. In a recording,
+    /// [`Error::Misuse`] if a command cannot be captured.
+    ///
+    /// # Safety
+    /// - Device memory of this library that the enqueued commands access is used by no unordered work on another
+    ///   stream, unless both only read.
+    /// - Host memory that the commands access stays valid until they have run.
+    /// - `submit` passes this stream to no function of this library, and launches no graph.
+    /// - A capture of the stream that `submit` begins has ended when it returns.
+    /// - In a recording, `submit` begins and ends no capture, and all of this holds for every replay.
+    pub unsafe fn submit_foreign(
+        &self,
+        submit: &mut dyn FnMut(RawStream) -> Result<()>,
+    ) -> Result<Ticket> {
+        // SAFETY: the caller promises it.
+        unsafe { self.submit_foreign_on(&[], &mut |raw, _| submit(raw)) }
+    }
+
+    /// As [`submit_foreign`](Self::submit_foreign), for commands that use these operands. `submit` gets their addresses,
+    /// in the same order.
+    ///
+    /// # Safety
+    /// As for [`submit_foreign`](Self::submit_foreign), for memory that is no operand. The caller may write the operands
+    /// that are written.
+    pub(crate) unsafe fn submit_foreign_on(
+        &self,
+        operands: &[Operand<'_>],
+        submit: &mut dyn FnMut(RawStream, &[u64]) -> Result<()>,
+    ) -> Result<Ticket> {
+        let device = self.device();
+        let foreign = of(device)?;
+        device.core().reclaim_memory();
+        for operand in operands {
+            device.check_same("a buffer", operand.allocation.device())?;
+            if operand.allocation.is_planned() {
+                return Err(planned_memory());
+            }
+        }
+        let addresses = operands.iter().map(|it| {
+            let region = it.allocation.region(it.range.start);
+            foreign.address(region, it.range.end - it.range.start)
+        });
+        let addresses = addresses.collect::<Result<Vec<_>>>()?;
+        let submit = &mut |raw| submit(raw, &addresses);
+        let mut marks = self.timeline().order.lock();
+        if let Some(recorder) = self.recorder() {
+            if self.is_plan() {
+                return Err(Error::unsupported("foreign work in a plan", &device.info().address));
+            }
+            // SAFETY: the caller promises it.
+            let captured = unsafe { foreign.capture(submit) }?;
+            let uses = operands.iter().map(|it| Use {
+                base: it.allocation.id(),
+                range: it.range.clone(),
+                access: it.access,
+            });
+            let work = captured.with_uses(uses);
+            return Ok(self.publish_recorded(recorder.append_foreign(self.id(), work, operands)?));
+        }
+        let turns = Turns::of_operands(operands);
+        // SAFETY: the caller promises it.
+        let submitted = unsafe { self.submit_foreign_ordered(&mut marks, foreign, operands, submit) };
+        // The turns are released before the order lock.
+        drop(turns);
+        submitted
+    }
+
+    /// Submits foreign work. Called with the order lock held, with checked operands, and with their turns.
+    unsafe fn submit_foreign_ordered(
+        &self,
+        marks: &mut Watermarks,
+        foreign: &dyn Foreign,
+        operands: &[Operand<'_>],
+        submit: &mut dyn FnMut(RawStream) -> Result<()>,
+    ) -> Result<Ticket> {
+        let ticket = self.reserve();
+        let claims = Claims::of(operands, ticket);
+        let mut after = After::new();
+        if !claims.is_empty() {
+            self.come_after(marks, &[], &claims, operands, &mut after);
+        }
+        // SAFETY: the caller promises it. `after` and the stream order the uses of the operands.
+        if let Err(error) = unsafe { foreign.submit(ticket, &after, submit) } {
+            claims.give_back(operands, ticket);
+            self.timeline().give_back(ticket);
+            return Err(error);
+        }
+        if !after.is_empty() {
+            self.note_edges(marks, ticket, &after);
+        }
+        self.publish(ticket);
+        Ok(ticket)
+    }
+}
+
+impl Device {
+    /// Adds a stream of foreign code, a `CUstream`, to this device. Work that is submitted to the result runs on that
+    /// stream, in order with the commands that foreign code enqueues there. The stream is never destroyed here.
+    ///
+    /// `owner` keeps the stream alive. It is dropped on a thread of the device, some time after the last handle of the
+    /// result is dropped and its work has run.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the device is no GPU of this process, or for the stream of a thread
+    /// (`CU_STREAM_PER_THREAD`). [`Error::WrongDevice`] if the stream belongs to another context than the primary one of
+    /// this GPU. Otherwise an error of the device.
+    ///
+    /// # Safety
+    /// - The handles are those of a stream that exists until `owner` is dropped.
+    /// - While work is submitted to the result, foreign code does not capture the stream.
+    /// - Device memory of this library that foreign commands on the stream access is ordered by the caller.
+    pub unsafe fn add_foreign_stream(&self, raw: RawStream, owner: ForeignOwner) -> Result<Stream> {
+        let foreign = of(self)?;
+        let id = StreamId(self.core().next_id());
+        // SAFETY: the caller promises it.
+        unsafe { foreign.add_stream(id, raw, owner) }?;
+        let timeline = Timeline::new(id, 0, self.capabilities().ordered_visibility);
+        self.core().streams.insert(timeline.clone());
+        Ok(Stream::new(self.clone(), timeline, OnDrop::Destroy))
+    }
+}
+
+impl Allocation {
+    /// Memory that belongs to `owner`. Uses of it come after the work that was submitted to `stream` so far.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
+    ///
+    /// # Safety
+    /// As for [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
+    pub(crate) unsafe fn of_foreign(
+        stream: &Stream,
+        address: u64,
+        bytes: u64,
+        owner: ForeignOwner,
+    ) -> Result<Arc<Self>> {
+        if stream.is_recording() {
+            let detail = "its memory belongs to foreign code; make the buffer before the recording";
+            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+        }
+        let device = stream.device().clone();
+        let (foreign, id) = (of(&device)?, AllocId(device.core().next_id()));
+        // SAFETY: the caller promises it. The allocation forgets the memory before it drops the owner.
+        unsafe { foreign.add_memory(id, address, bytes) }?;
+        // A submission, so that an event behind it covers the work that foreign code enqueued on the stream.
+        // SAFETY: enqueues nothing.
+        let at = unsafe { stream.submit_foreign(&mut |_| Ok(())) };
+        let at = at.inspect_err(|_| {
+            // SAFETY: no submission named the memory.
+            _ = unsafe { foreign.forget_memory(id) };
+        })?;
+        Ok(Self::foreign(device, id, bytes, at, owner))
+    }
+
+    /// Gives the memory to foreign code, which frees it, and returns its address. Later work of `stream` comes after the
+    /// uses of the memory so far.
+    ///
+    /// # Errors
+    /// As [`DeviceBuffer::into_raw_parts`](crate::DeviceBuffer::into_raw_parts).
+    pub(crate) fn give_to_foreign(self: Arc<Self>, stream: &Stream) -> Result<u64> {
+        if stream.is_recording() {
+            let detail = "it is given away in a recording; do that outside of the recording";
+            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+        }
+        let others = (Arc::strong_count(&self) - 1).max(1);
+        let mut this = Arc::into_inner(self).ok_or(Error::StillShared { others })?;
+        let device = this.device().clone();
+        let (foreign, mut address) = (of(&device)?, 0);
+        let whole = Operand::new(&this, 0..this.bytes(), Access::Write);
+        // SAFETY: enqueues nothing. The stream waits for the earlier uses.
+        unsafe {
+            stream.submit_foreign_on(&[whole], &mut |_, addresses| {
+                address = addresses.first().copied().unwrap_or_default();
+                Ok(())
+            })
+        }?;
+        this.forget()?;
+        // SAFETY: the last owner of the allocation is dropped here, and frees nothing.
+        unsafe { foreign.forget_memory(this.id()) }?;
+        Ok(address)
+    }
+}
+
+/// The part of a GPU that works with foreign code.
+fn of(device: &Device) -> Result<&dyn Foreign> {
+    let unsupported = || Error::unsupported("work of foreign code", &device.info().address);
+    device.core().backend.foreign().ok_or_else(unsupported)
+}
