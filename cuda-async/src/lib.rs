@@ -45,6 +45,8 @@ mod book;
 pub mod context;
 pub mod graph;
 pub mod kernel;
+#[cfg(feature = "cudarc")]
+pub mod libraries;
 pub mod memory;
 mod misuse;
 pub mod op;

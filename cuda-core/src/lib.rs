@@ -24,15 +24,15 @@ pub mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Crossing, Device, DeviceBuffer,
-    Event, ForeignCall, Function, HostValues, Landing, Loading, MemoryWaiter, Module, PinnedBuffer, Pinning,
-    ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
+    Event, ForeignCall, Function, HostValues, Landing, Loading, MemoryWaiter, Module, PinnedBuffer,
+    Pinning, ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]
 pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
-    Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite, ForeignOwner,
-    GraphCacheInfo, LaunchConfig, MemoryInfo, NoticeSink, ParamInfo, Provider, RawStream, Result,
-    SourceLine, Ticket, VariableInfo,
+    Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,
+    ForeignOwner, GraphCacheInfo, LaunchConfig, MemoryInfo, NoticeSink, ParamInfo, Provider,
+    RawStream, Result, SourceLine, Ticket, VariableInfo,
 };
 pub use runtime::{HOST_POOL_LIMIT, Pending};

@@ -8,7 +8,7 @@ use crate::{
         argument::{Kept, Read, Written},
         copy::contiguous,
         create::allocate,
-        forms::{Permuted, TensorInput},
+        forms::{Relaid, TensorInput},
         kernels::{Kernels, kernel},
         layout::Layout,
         reduce::{chunk_of_rows, empty_dimension, rows_config, threads_per_row, without_dim},
@@ -42,7 +42,7 @@ pub(super) fn arg_reduce<I: TensorInput>(
         // The kernels reduce the last dimension.
         let chunk = chunk_of_rows(layout.len(), n);
         let rows = Rows { rows: layout.len(), n, chunk, chunks: n.div_ceil(chunk) };
-        let contiguous = contiguous(Permuted::last(x, dim)?);
+        let contiguous = contiguous(Relaid::last(x, dim)?);
         Ok(contiguous.then(move |x| {
             rows.reduce_chunks(x, name).then(move |(x, places)| match rows.chunks {
                 1 => Either::Left(value(Tensor::of(places.into_buffer(), layout))),

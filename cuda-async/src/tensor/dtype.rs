@@ -4,7 +4,7 @@ use bytemuck::Zeroable;
 use cuda_core::Element;
 use half::{bf16, f16};
 
-use crate::tensor::kernels::{FloatKernels, Kernels};
+use crate::tensor::kernels::{FftKernels, FloatKernels, Kernels};
 
 /// An element type of tensors: `f16`, `bf16`, `f32`, `f64`, the integers of 8 to 64 bits, and `bool`.
 #[diagnostic::on_unimplemented(
@@ -46,6 +46,17 @@ pub trait Float: Number + FloatKernels {
     /// Converts a number to this type, rounded to the nearest.
     fn of(number: f64) -> Self;
 }
+
+/// The types of Fourier transforms: `f32` and `f64`.
+#[diagnostic::on_unimplemented(
+    message = "Fourier transforms need a tensor of `f32` or `f64`, not of `{Self}`",
+    note = "convert it first: `x.cast::<f32>()`"
+)]
+#[allow(private_bounds)]
+pub trait FftFloat: Float + FftKernels {}
+
+impl FftFloat for f32 {}
+impl FftFloat for f64 {}
 
 /// The signed number types: the floats and the signed integers.
 #[diagnostic::on_unimplemented(

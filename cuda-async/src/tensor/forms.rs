@@ -106,13 +106,13 @@ where
 {
 }
 
-/// A tensor whose dimensions are in another order.
-pub(super) struct Permuted<I> {
+/// A tensor with another layout of the same memory.
+pub(super) struct Relaid<I> {
     tensor: I,
     layout: Layout,
 }
 
-impl<I: TensorInput> Permuted<I> {
+impl<I: TensorInput> Relaid<I> {
     /// Moves dimension `dim` to the end.
     pub(super) fn last(tensor: I, dim: usize) -> Result<Self> {
         let rank = tensor.layout().shape().len();
@@ -122,9 +122,17 @@ impl<I: TensorInput> Permuted<I> {
     }
 }
 
-impl<I> Sealed for Permuted<I> {}
+impl<I: TensorInput> Relaid<I> {
+    /// Broadcasts the tensor to a larger shape.
+    pub(super) fn broadcast(tensor: I, shape: &[usize]) -> Result<Self> {
+        let layout = tensor.layout().broadcast(shape)?;
+        Ok(Self { tensor, layout })
+    }
+}
 
-impl<I: TensorInput> TensorInput for Permuted<I> {
+impl<I> Sealed for Relaid<I> {}
+
+impl<I: TensorInput> TensorInput for Relaid<I> {
     type Element = I::Element;
 
     fn layout(&self) -> &Layout {

@@ -40,6 +40,14 @@ pub(super) trait FloatKernels {
     fn softmax() -> &'static ModuleCache;
     /// Random numbers.
     fn random() -> &'static ModuleCache;
+    /// Matrix products.
+    fn matmul() -> &'static ModuleCache;
+}
+
+/// The further kernels of f32 and f64.
+pub(super) trait FftKernels {
+    /// Fourier transforms.
+    fn fft() -> &'static ModuleCache;
 }
 
 macro_rules! caches {
@@ -78,12 +86,21 @@ macro_rules! float_kernels {
 
             fn all() -> Vec<&'static ModuleCache> {
                 let common = [&COPY, Self::map(), Self::cast(), Self::fold()];
-                common.into_iter().chain([Self::math(), Self::softmax(), Self::random()]).collect()
+                let of_floats = [Self::math(), Self::softmax(), Self::random(), Self::matmul()];
+                common.into_iter().chain(of_floats).collect()
             }
         }
 
         impl FloatKernels for $ty {
-            caches!($ty: math softmax random);
+            caches!($ty: math softmax random matmul);
+        }
+    )*};
+}
+
+macro_rules! fft_kernels {
+    ($($ty:ident)*) => {$(
+        impl FftKernels for $ty {
+            caches!($ty: fft);
         }
     )*};
 }
@@ -95,6 +112,7 @@ float_kernels! {
     f32: false;
     f64: false;
 }
+fft_kernels!(f32 f64);
 
 /// Gives a kernel on the operation's device.
 pub(super) fn kernel(

@@ -10,6 +10,7 @@ mod create;
 mod dtype;
 mod elementwise;
 mod forms;
+mod fourier;
 mod host;
 mod kernel_forms;
 mod kernels;
@@ -18,7 +19,7 @@ mod layout;
 mod ndarray_interop;
 mod ops;
 mod partition;
-
+mod product;
 mod random;
 mod reduce;
 mod shape;
@@ -26,13 +27,14 @@ mod softmax;
 #[allow(clippy::module_inception)] // the concept of the folder
 mod tensor;
 
-pub use dtype::{DType, Float, Number, Signed};
+pub use dtype::{DType, FftFloat, Float, Number, Signed};
 pub use elementwise::{Binary, Comparison, FloatUnary, Unary};
 pub use forms::{IntoTensor, TensorInput, TensorOutput};
 pub use half::{bf16, f16};
 pub use layout::Layout;
 pub use ops::TensorOps;
 pub use partition::Partition;
+pub use product::Activation;
 pub use random::Generator;
 pub use shape::{IntoShape, MAX_RANK};
 pub use tensor::{SharedTensor, Tensor, TensorView, TensorViewMut};

@@ -5,10 +5,12 @@ use crate::{
     tensor::{
         arg_reduce::{self, Extremum},
         copy,
-        dtype::{DType, Float, Number, Signed},
+        dtype::{DType, FftFloat, Float, Number, Signed},
         elementwise::{self, Binary, Comparison, FloatUnary, Unary},
         forms::{IntoTensor, TensorOutput},
+        fourier::{self, Direction},
         host,
+        product::{self, Activation},
         reduce::{self, Reduction},
         softmax,
         tensor::Tensor,
@@ -320,6 +322,98 @@ pub trait TensorOps: IntoTensor + Sized {
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
     fn argmin(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
         self.into_tensor().then(move |x| arg_reduce::arg_reduce(x, Extremum::Min, dim))
+    }
+
+    /// Gives the matrix product of this tensor, of shape `[.., m, k]`, and another one of shape `[.., k, n]`. The dimensions
+    /// before the last two are broadcast. Products of f16 and bf16 are computed in f32.
+    ///
+    /// With the feature `cudarc`, a GPU of this process uses cuBLAS where it is installed. Otherwise kernels of this crate
+    /// compute the product: they add in the order of `k`, with fused multiply-adds, and give the same bits on every device.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let a = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]).sync()?;
+    /// let swap = Tensor::from_host(vec![0.0, 1.0, 1.0, 0.0], [2, 2]);
+    /// assert_eq!((&a).matmul(swap).to_host_vec().sync()?, [2.0, 1.0, 4.0, 3.0]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) if a tensor has fewer than two dimensions or the two sizes `k`
+    /// differ.
+    fn matmul<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Float,
+        I: IntoTensor<Element = Self::Element>,
+    {
+        let other = other.into_tensor();
+        self.into_tensor().then(move |a| other.then(move |b| product::matmul(a, b)))
+    }
+
+    /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor and
+    /// `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. With the feature `cudarc`, a GPU of this
+    /// process uses cuBLASLt where it is installed, in one pass.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Activation, Tensor, TensorOps}};
+    /// let x = Tensor::from_host(vec![1.0f32, 2.0], [1, 2]);
+    /// let weights = Tensor::from_host(vec![1.0, -1.0, 1.0, -1.0], [2, 2]);
+    /// let bias = Tensor::from_host(vec![0.5, 0.5], 2);
+    /// let y = x.linear(weights, bias, Activation::Relu);
+    /// assert_eq!(y.to_host_vec().sync()?, [3.5, 0.0]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As for [`matmul`](TensorOps::matmul), also if the bias has another shape.
+    fn linear<W, B>(
+        self,
+        weights: W,
+        bias: B,
+        activation: Activation,
+    ) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Float,
+        W: IntoTensor<Element = Self::Element>,
+        B: IntoTensor<Element = Self::Element>,
+    {
+        let (weights, bias) = (weights.into_tensor(), bias.into_tensor());
+        self.into_tensor().then(move |x| {
+            weights.then(move |weights| {
+                bias.then(move |bias| product::linear(x, weights, bias, activation))
+            })
+        })
+    }
+
+    /// Gives the discrete Fourier transforms of complex numbers. The tensor has the shape `[.., n, 2]`: the last dimension
+    /// holds the real and the imaginary part of each number, and each row of `n` numbers is transformed. Element `k` of the
+    /// result is the sum of `x[j] * exp(-2 pi i j k / n)` over `j`.
+    ///
+    /// With the feature `cudarc`, a GPU of this process uses cuFFT where it is installed. Otherwise kernels of this crate
+    /// compute one pass for each prime factor `p` of `n`, in time proportional to the sum of these factors.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let x = Tensor::from_host(vec![1.0f32, 0.0, 2.0, 0.0], [2, 2]); // 1 and 2
+    /// assert_eq!(x.fft().to_host_vec().sync()?, [3.0, 0.0, -1.0, 0.0]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) for another shape.
+    fn fft(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: FftFloat,
+    {
+        self.into_tensor().then(|x| fourier::fft(x, Direction::Forward))
+    }
+
+    /// Gives the inverse of [`fft`](TensorOps::fft): the sums with `exp(2 pi i j k / n)`, divided by `n`.
+    fn ifft(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: FftFloat,
+    {
+        self.into_tensor().then(|x| fourier::fft(x, Direction::Inverse))
     }
 
     /// Gives `exp(x)`, divided by the sum of `exp(x)` along dimension `dim`. The largest element is subtracted first, so no

@@ -11,7 +11,7 @@ use crate::{
         copy::{self, contiguous},
         create::allocate,
         dtype::{DType, Float},
-        forms::{Permuted, TensorInput},
+        forms::{Relaid, TensorInput},
         kernels::{FloatKernels, kernel},
         layout::Layout,
         reduce::rows_config,
@@ -34,7 +34,7 @@ where
 {
     defer(move || {
         let n = x.layout().size(dim)?;
-        let last = contiguous(Permuted::last(x, dim)?);
+        let last = contiguous(Relaid::last(x, dim)?);
         Ok(last.then(move |x| {
             let layout = Layout::contiguous(x.layout().shape())?;
             let rank = layout.shape().len();

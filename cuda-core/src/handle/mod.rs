@@ -48,8 +48,8 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, ForeignCall, HostValues, Landing, PinnedBuffer, Pinning, ScalarMemory, SharedSlice,
-    Slice, SliceMut,
+    Crossing, DeviceBuffer, ForeignCall, HostValues, Landing, PinnedBuffer, Pinning, ScalarMemory,
+    SharedSlice, Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
 #[cfg(all(test, feature = "cuda", not(loom)))]

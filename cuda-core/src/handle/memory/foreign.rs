@@ -86,7 +86,9 @@ impl<T: Element> DeviceBuffer<T> {
         let wrong = |detail| Err(Error::OutOfRange { what: "foreign memory".into(), detail });
         let (size, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
         if !address.is_multiple_of(align) {
-            let detail = format!("address {address:#x} is not a multiple of {align}, the alignment of the elements");
+            let detail = format!(
+                "address {address:#x} is not a multiple of {align}, the alignment of the elements"
+            );
             return wrong(detail);
         }
         let bytes = (len as u64).checked_mul(size).filter(|bytes| *bytes > 0);

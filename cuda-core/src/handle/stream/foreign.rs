@@ -82,11 +82,16 @@ impl Stream {
                 access: it.access,
             });
             let work = captured.with_uses(uses);
-            return Ok(self.publish_recorded(recorder.append_foreign(self.id(), work, operands)?));
+            return Ok(self.publish_recorded(recorder.append_foreign(
+                self.id(),
+                work,
+                operands,
+            )?));
         }
         let turns = Turns::of_operands(operands);
         // SAFETY: the caller promises it.
-        let submitted = unsafe { self.submit_foreign_ordered(&mut marks, foreign, operands, submit) };
+        let submitted =
+            unsafe { self.submit_foreign_ordered(&mut marks, foreign, operands, submit) };
         // The turns are released before the order lock.
         drop(turns);
         submitted

@@ -1,0 +1,6 @@
+// Fourier transforms of f32.
+
+#define ELEMENT f32
+
+#include "scalar.cuh"
+#include "fft.cuh"

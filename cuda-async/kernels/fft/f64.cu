@@ -1,0 +1,6 @@
+// Fourier transforms of f64.
+
+#define ELEMENT f64
+
+#include "scalar.cuh"
+#include "fft.cuh"

@@ -1,0 +1,6 @@
+// Matrix products of f16.
+
+#define ELEMENT f16
+
+#include "scalar.cuh"
+#include "matmul.cuh"

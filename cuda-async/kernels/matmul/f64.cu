@@ -1,0 +1,6 @@
+// Matrix products of f64.
+
+#define ELEMENT f64
+
+#include "scalar.cuh"
+#include "matmul.cuh"

@@ -1,0 +1,23 @@
+//! Whether the libraries are installed.
+
+use std::sync::OnceLock;
+
+macro_rules! present {
+    ($($(#[$doc:meta])* $name:ident: $module:ident;)*) => {$(
+        $(#[$doc])*
+        pub(super) fn $name() -> bool {
+            static FOUND: OnceLock<bool> = OnceLock::new();
+            // SAFETY: loads and unloads a library of NVIDIA, whose start-up code any program may run.
+            *FOUND.get_or_init(|| unsafe { cudarc::$module::sys::is_culib_present() })
+        }
+    )*};
+}
+
+present! {
+    /// Returns whether cuBLAS can be loaded.
+    cublas: cublas;
+    /// Returns whether cuBLASLt can be loaded.
+    cublaslt: cublaslt;
+    /// Returns whether cuFFT can be loaded.
+    cufft: cufft;
+}
