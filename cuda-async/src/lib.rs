@@ -44,6 +44,8 @@
 mod book;
 pub mod context;
 pub mod graph;
+#[cfg(feature = "cudarc")]
+pub mod interop;
 pub mod kernel;
 #[cfg(feature = "cudarc")]
 pub mod libraries;

@@ -122,6 +122,16 @@ impl<'a> Arguments<'a> {
         self
     }
 
+    /// The reason why the launch cannot take an argument.
+    pub(super) fn refusal(&self) -> Option<&str> {
+        self.refusal.as_deref()
+    }
+
+    /// The byte offsets of the arguments.
+    pub(super) fn starts(&self) -> impl Iterator<Item = usize> {
+        self.places.iter().map(Place::start)
+    }
+
     /// Returns the number of arguments.
     pub fn len(&self) -> usize {
         self.places.len()

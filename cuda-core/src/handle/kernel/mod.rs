@@ -4,6 +4,7 @@
 //! [`Stream`](super::Stream)'s `submit`.
 
 mod arguments;
+mod foreign_launch;
 mod function;
 mod launch;
 mod list;

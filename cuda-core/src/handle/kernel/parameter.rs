@@ -51,6 +51,11 @@ impl Place {
         Self { at: Span::new(offset, size), kind }
     }
 
+    /// The byte offset.
+    pub(super) fn start(&self) -> usize {
+        (self.at.0 >> 32) as usize
+    }
+
     /// The reason why it does not fit a parameter.
     #[cold]
     pub(super) fn misfit(&self, param: &ParamInfo) -> Option<String> {

@@ -1,5 +1,7 @@
 //! Buffers and foreign code: calls that use buffers, and buffers in memory of other libraries.
 
+use std::{any::Any, sync::Arc};
+
 use smallvec::SmallVec;
 
 use super::{buffer::DeviceBuffer, slice::Slice};
@@ -12,9 +14,10 @@ use crate::{
 ///
 /// The call names the memory that its commands use. The library orders it with other uses of that memory, as it orders
 /// a kernel launch.
-#[derive(Debug, Clone, Default)]
+#[derive(Clone, Default)]
 pub struct ForeignCall<'a> {
     operands: SmallVec<[Operand<'a>; 4]>,
+    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl<'a> ForeignCall<'a> {
@@ -28,6 +31,14 @@ impl<'a> ForeignCall<'a> {
     #[must_use]
     pub fn uses<T>(mut self, slice: Slice<'a, T>, access: Access) -> Self {
         self.operands.push(slice.view().operand(access));
+        self
+    }
+
+    /// Keeps a resource, such as a plan of a library, until the commands have run. A thread of the device then drops it. A
+    /// second call replaces the first resource.
+    #[must_use]
+    pub fn keeps(mut self, resource: Arc<dyn Any + Send + Sync>) -> Self {
+        self.kept = Some(resource);
         self
     }
 
@@ -58,7 +69,13 @@ impl<'a> ForeignCall<'a> {
             submit.take().map_or(Err(Error::AlreadyEnded), |submit| submit(raw, addresses))
         };
         // SAFETY: the caller promises it.
-        unsafe { stream.submit_foreign_on(&self.operands, &mut once) }
+        unsafe { stream.submit_foreign_on(&self.operands, self.kept, &mut once) }
+    }
+}
+
+impl std::fmt::Debug for ForeignCall<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ForeignCall").field("operands", &self.operands).finish_non_exhaustive()
     }
 }
 

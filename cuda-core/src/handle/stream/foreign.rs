@@ -1,6 +1,6 @@
 //! Foreign code on streams: its submissions, and streams and memory that belong to it.
 
-use std::sync::Arc;
+use std::{any::Any, sync::Arc};
 
 use super::{
     allocation::{Allocation, Operand},
@@ -10,10 +10,15 @@ use super::{
 };
 use crate::{
     handle::device::Device,
-    order::timeline::{Timeline, Watermarks},
+    order::{
+        Retain,
+        retention::Until,
+        timeline::{Timeline, Watermarks},
+    },
     protocol::{
         Access, AllocId, Error, Foreign, ForeignOwner, RawStream, Result, StreamId, Ticket, Use,
     },
+    sync::HelperThread,
 };
 
 impl Stream {
@@ -40,11 +45,11 @@ impl Stream {
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
         // SAFETY: the caller promises it.
-        unsafe { self.submit_foreign_on(&[], &mut |raw, _| submit(raw)) }
+        unsafe { self.submit_foreign_on(&[], None, &mut |raw, _| submit(raw)) }
     }
 
     /// As [`submit_foreign`](Self::submit_foreign), for commands that use these operands. `submit` gets their addresses,
-    /// in the same order.
+    /// in the same order. `kept` is dropped on the helper thread when the commands have run.
     ///
     /// # Safety
     /// As for [`submit_foreign`](Self::submit_foreign), for memory that is no operand. The caller may write the operands
@@ -52,6 +57,7 @@ impl Stream {
     pub(crate) unsafe fn submit_foreign_on(
         &self,
         operands: &[Operand<'_>],
+        kept: Option<Arc<dyn Any + Send + Sync>>,
         submit: &mut dyn FnMut(RawStream, &[u64]) -> Result<()>,
     ) -> Result<Ticket> {
         let device = self.device();
@@ -82,16 +88,13 @@ impl Stream {
                 access: it.access,
             });
             let work = captured.with_uses(uses);
-            return Ok(self.publish_recorded(recorder.append_foreign(
-                self.id(),
-                work,
-                operands,
-            )?));
+            let number = recorder.append_foreign(self.id(), work, operands, kept)?;
+            return Ok(self.publish_recorded(number));
         }
         let turns = Turns::of_operands(operands);
         // SAFETY: the caller promises it.
         let submitted =
-            unsafe { self.submit_foreign_ordered(&mut marks, foreign, operands, submit) };
+            unsafe { self.submit_foreign_ordered(&mut marks, foreign, operands, kept, submit) };
         // The turns are released before the order lock.
         drop(turns);
         submitted
@@ -103,6 +106,7 @@ impl Stream {
         marks: &mut Watermarks,
         foreign: &dyn Foreign,
         operands: &[Operand<'_>],
+        kept: Option<Arc<dyn Any + Send + Sync>>,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
         let ticket = self.reserve();
@@ -111,8 +115,14 @@ impl Stream {
         if !claims.is_empty() {
             self.come_after(marks, &[], &claims, operands, &mut after);
         }
+        let keeps = kept.is_some();
+        // Retain before submitting, because completion on another thread releases the resource.
+        let report = kept.is_some_and(|kept| self.keep_foreign(ticket, kept));
         // SAFETY: the caller promises it. `after` and the stream order the uses of the operands.
         if let Err(error) = unsafe { foreign.submit(ticket, &after, submit) } {
+            if keeps {
+                self.timeline().retention.forget(ticket.number);
+            }
             claims.give_back(operands, ticket);
             self.timeline().give_back(ticket);
             return Err(error);
@@ -121,7 +131,33 @@ impl Stream {
             self.note_edges(marks, ticket, &after);
         }
         self.publish(ticket);
+        if report {
+            self.device().core().report(ticket);
+        }
         Ok(ticket)
+    }
+
+    /// Retains a resource of foreign code for a submission. Returns whether a report is due.
+    fn keep_foreign(&self, ticket: Ticket, resource: Arc<dyn Any + Send + Sync>) -> bool {
+        let helper = self.device().core().helper.clone();
+        let kept = Arc::new(Kept { resource: Some(resource), helper });
+        self.timeline().retention.keep(ticket.number, Until::Complete, kept)
+    }
+}
+
+/// A resource of foreign code. Its drop may block, so the helper thread runs it.
+struct Kept {
+    resource: Option<Arc<dyn Any + Send + Sync>>,
+    helper: HelperThread,
+}
+
+impl Retain for Kept {}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        let resource = self.resource.take();
+        // Without the thread, the resource is dropped here.
+        _ = self.helper.run(move || drop(resource));
     }
 }
 
@@ -201,7 +237,7 @@ impl Allocation {
         let whole = Operand::new(&this, 0..this.bytes(), Access::Write);
         // SAFETY: enqueues nothing. The stream waits for the earlier uses.
         unsafe {
-            stream.submit_foreign_on(&[whole], &mut |_, addresses| {
+            stream.submit_foreign_on(&[whole], None, &mut |_, addresses| {
                 address = addresses.first().copied().unwrap_or_default();
                 Ok(())
             })

@@ -209,9 +209,11 @@ impl Recorder {
         stream: StreamId,
         work: ForeignWork,
         operands: &[Operand<'_>],
+        kept: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<u64> {
         let mut recorded = self.work.lock();
         let recorded = recorded.as_mut().ok_or_else(ended)?;
+        recorded.others.extend(kept);
         if operands.is_empty() {
             return recorded.plan.append_between(stream, Work::Foreign(work));
         }

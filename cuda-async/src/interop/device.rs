@@ -1,0 +1,43 @@
+//! The device of a context of cudarc, and errors of cudarc.
+
+use std::sync::Arc;
+
+use cuda_core::{Device, Error, RawStream, Result};
+use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUstreamCaptureStatus};
+
+use crate::open;
+
+/// Returns the device of this process that is the GPU of a context of cudarc: the one of `open("cuda:N")`.
+///
+/// # Errors
+/// As [`open`], and [`Error::WrongDevice`] if it is not the primary context of the GPU.
+pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
+    let device = open(&format!("cuda:{}", context.ordinal()))?;
+    if context.is_primary() {
+        return Ok(device);
+    }
+    Err(Error::WrongDevice {
+        what: "a context of cudarc".into(),
+        lives_on: "a context that is not the primary one; use `CudaContext::new`".into(),
+        used_on: device.info().address.clone(),
+    })
+}
+
+/// The raw handles of a stream of cudarc, which is not being captured.
+///
+/// # Errors
+/// [`Error::Misuse`] if it is being captured.
+pub(super) fn raw(stream: &CudaStream) -> Result<RawStream> {
+    let status = stream.capture_status().map_err(failed)?;
+    if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+        let detail = "it is being captured; end the capture first".into();
+        return Err(Error::Misuse { what: "a stream of cudarc".into(), detail });
+    }
+    let context = stream.context().cu_ctx().cast();
+    Ok(RawStream { stream: stream.cu_stream().cast(), context })
+}
+
+/// Converts an error of cudarc.
+pub(super) fn failed(error: DriverError) -> Error {
+    Error::other(error)
+}

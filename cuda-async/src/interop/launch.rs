@@ -1,0 +1,68 @@
+//! Launches of kernels that cudarc has loaded.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use cuda_core::{Arguments, LaunchConfig, Result};
+use cudarc::driver::{CudaFunction, result};
+
+use super::device::failed;
+use crate::{
+    context::ExecutionContext,
+    kernel::{BufferTuple, Buffers, KernelArgs},
+    op::{Live, Op, Submit},
+};
+
+/// The steps of [`launch`].
+pub struct ForeignLaunch<A>(Live<(CudaFunction, LaunchConfig, A)>);
+
+/// Runs a kernel of a module that cudarc has loaded. Takes the arguments of [`launch`](crate::launch) and gives the same
+/// output.
+///
+/// # Errors
+/// [`Error::Unsupported`] on a device that is no GPU of this process. Otherwise the error of the device.
+///
+/// # Safety
+/// - The number and the types of the arguments are those that the kernel takes: they are not checked.
+/// - Everything that [`launch`](crate::launch) requires.
+pub unsafe fn launch<A: KernelArgs>(
+    function: &CudaFunction,
+    config: LaunchConfig,
+    args: A,
+) -> Op<ForeignLaunch<A>> {
+    Op::new(ForeignLaunch(Live::new((function.clone(), config, args))))
+}
+
+impl<A: KernelArgs> Submit for ForeignLaunch<A> {
+    type Output = Buffers<A>;
+
+    fn poll_submit(
+        &mut self,
+        _: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Buffers<A>>> {
+        let (function, config, args) = self.0.take()?;
+        let enqueued = cx.enqueue(|stream| {
+            let mut arguments = Arguments::new();
+            args.push_all(&mut arguments);
+            // SAFETY: the caller of `launch` promised it. The function holds its module. `args` holds the buffers until it is enqueued.
+            unsafe {
+                let kernel = function.cu_function();
+                arguments.launch_foreign(stream, Arc::new(function), |raw, arguments| {
+                    result::launch_kernel(
+                        kernel,
+                        config.grid.into(),
+                        config.block.into(),
+                        config.shared_bytes,
+                        raw.stream.cast(),
+                        arguments,
+                    )
+                    .map_err(failed)
+                })
+            }
+        });
+        Poll::Ready(enqueued.map(|_| args.give_back(()).bare()))
+    }
+}
