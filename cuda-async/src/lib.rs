@@ -38,10 +38,11 @@
 //! the repository explains all of this.
 
 // Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
-// `memory`, `kernel`, `tensor` and `graph`.
+// `memory`, `kernel`, `libraries`, `tensor`, `collective`, `interop` and `graph`.
 #![deny(missing_docs)]
 
 mod book;
+pub mod collective;
 pub mod context;
 pub mod graph;
 #[cfg(feature = "cudarc")]

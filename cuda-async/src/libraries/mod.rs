@@ -15,6 +15,7 @@ pub(crate) mod cublas;
 pub(crate) mod cublaslt;
 pub(crate) mod cufft;
 mod error;
+pub(crate) mod nccl;
 mod opened;
 mod present;
 

@@ -20,4 +20,6 @@ present! {
     cublaslt: cublaslt;
     /// Returns whether cuFFT can be loaded.
     cufft: cufft;
+    /// Returns whether NCCL can be loaded.
+    nccl: nccl;
 }

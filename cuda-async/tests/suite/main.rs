@@ -6,6 +6,7 @@ mod aliasing;
 mod auto_traits;
 mod cancellation;
 mod captures;
+mod collectives;
 mod combinators;
 mod completion;
 mod copies;

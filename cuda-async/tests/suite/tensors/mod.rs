@@ -1,6 +1,8 @@
 //! Tensors: creation, views, copies, elementwise operations, reductions, softmax and random numbers.
 
+mod fourier;
 mod kernel_forms;
+mod products;
 mod random_numbers;
 mod random_programs;
 mod reductions;

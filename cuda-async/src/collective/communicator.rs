@@ -1,0 +1,218 @@
+//! `Communicator`: a group of devices that exchange tensors.
+
+use std::sync::Arc;
+
+use cuda_core::{Device, Error, Result};
+
+use super::plain;
+use crate::{
+    DeviceOp, IntoDeviceOp, defer, join_all,
+    ops::Either,
+    tensor::{Binary, Number, Tensor, TensorOps},
+    value,
+};
+
+/// The way in which elements of several tensors become one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reduction {
+    /// Their sum. Integers wrap.
+    Sum,
+    /// Their product. Integers wrap.
+    Product,
+    /// The largest one. If one is NaN, the result is NaN or the largest number.
+    Max,
+    /// The smallest one. If one is NaN, the result is NaN or the smallest number.
+    Min,
+}
+
+impl Reduction {
+    pub(super) fn of_two(self) -> Binary {
+        match self {
+            Self::Sum => Binary::Add,
+            Self::Product => Binary::Mul,
+            Self::Max => Binary::Max,
+            Self::Min => Binary::Min,
+        }
+    }
+}
+
+/// A group of devices that exchange tensors. Clones are the same group.
+///
+/// Its operations take one tensor of each device, in the order of the devices, and give the same. With the feature `cudarc`,
+/// a group of GPUs uses NCCL where it is installed. Other groups use copies between devices and kernels of this crate, and
+/// add in the order of the devices.
+///
+/// An operation is complete when it is complete on all devices. It runs on any device, but cannot be part of a graph.
+#[derive(Clone)]
+pub struct Communicator(Arc<Group>);
+
+struct Group {
+    devices: Vec<Device>,
+    #[cfg(feature = "cudarc")]
+    nccl: Option<super::nccl::Nccl>,
+}
+
+impl Communicator {
+    /// Creates a group of different devices. Blocks: NCCL takes about a second.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if there is no device, or one twice. Otherwise an error of a device or of NCCL.
+    pub fn new(devices: &[Device]) -> Result<Self> {
+        let misuse = |detail: String| Error::Misuse { what: "a communicator".into(), detail };
+        if devices.is_empty() {
+            return Err(misuse("it has no devices; name one or more".into()));
+        }
+        let twice = devices.iter().enumerate().find(|(at, device)| devices[..*at].contains(device));
+        if let Some((_, device)) = twice {
+            return Err(misuse(format!("it has {device} twice; name each device once")));
+        }
+        Ok(Self(Arc::new(Group {
+            #[cfg(feature = "cudarc")]
+            nccl: super::nccl::Nccl::new(devices)?,
+            devices: devices.to_vec(),
+        })))
+    }
+
+    /// Returns the devices, in their order.
+    pub fn devices(&self) -> &[Device] {
+        &self.0.devices
+    }
+
+    /// Returns whether the group uses NCCL.
+    pub fn uses_nccl(&self) -> bool {
+        #[cfg(feature = "cudarc")]
+        return self.0.nccl.is_some();
+        #[cfg(not(feature = "cudarc"))]
+        false
+    }
+
+    /// Gives each device the reduction of all tensors, which have one shape. NCCL reduces in place.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the number of tensors is not that of the devices or if their shapes differ;
+    /// [`Error::WrongDevice`] if a tensor is not on its device; [`Error::NeedsHostData`] in a graph; or an error of a device.
+    pub fn all_reduce<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+        reduction: Reduction,
+    ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
+        let group = self.clone();
+        self.prepared(tensors).then(move |tensors| {
+            #[cfg(feature = "cudarc")]
+            let tensors = match group.0.nccl.as_ref() {
+                Some(nccl) => match nccl.all_reduce(tensors, reduction) {
+                    Ok(call) => return call.into_op().boxed(),
+                    Err(tensors) => tensors,
+                },
+                None => tensors,
+            };
+            plain::all_reduce(group, tensors, reduction).boxed()
+        })
+    }
+
+    /// Gives each device all tensors, which have one shape, in a tensor with another dimension in front: the number of the
+    /// device.
+    ///
+    /// # Errors
+    /// As for [`all_reduce`](Self::all_reduce).
+    pub fn all_gather<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+    ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
+        let group = self.clone();
+        self.prepared(tensors).then(move |tensors| {
+            #[cfg(feature = "cudarc")]
+            let tensors = match group.0.nccl.as_ref() {
+                Some(nccl) => match nccl.all_gather(tensors) {
+                    Ok(call) => return call.into_op().boxed(),
+                    Err(tensors) => tensors,
+                },
+                None => tensors,
+            };
+            plain::all_gather(group, tensors).boxed()
+        })
+    }
+
+    /// Reduces all tensors, which have one shape, and gives each device its part of the result. The first dimension is
+    /// divided among the devices.
+    ///
+    /// # Errors
+    /// As for [`all_reduce`](Self::all_reduce), and [`Error::OutOfRange`] if the first dimension is not a multiple of the
+    /// number of devices.
+    pub fn reduce_scatter<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+        reduction: Reduction,
+    ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
+        let group = self.clone();
+        let ranks = self.devices().len();
+        self.prepared(tensors).then(move |tensors| {
+            let first = tensors.first().and_then(|it| it.shape().first().copied());
+            if first.is_none_or(|size| !size.is_multiple_of(ranks)) {
+                let shape = tensors.first().map(|it| it.shape().to_vec()).unwrap_or_default();
+                let detail = format!("the shape is {shape:?}; the first dimension must be a multiple of {ranks}, the number of devices");
+                return Err(Error::OutOfRange { what: "a reduce-scatter".into(), detail });
+            }
+            #[cfg(feature = "cudarc")]
+            let tensors = match group.0.nccl.as_ref() {
+                Some(nccl) => match nccl.reduce_scatter(tensors, reduction) {
+                    Ok(call) => return Ok(call.into_op().boxed()),
+                    Err(tensors) => tensors,
+                },
+                None => tensors,
+            };
+            Ok(plain::reduce_scatter(group, tensors, reduction).boxed())
+        })
+    }
+
+    /// Checks the tensors, and copies those that are not a whole buffer in row-major order.
+    fn prepared<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+    ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
+        let devices = self.devices().to_vec();
+        defer(move || {
+            check(&devices, &tensors)?;
+            let contiguous = tensors.into_iter().zip(devices).map(|(tensor, device)| {
+                let is_whole = tensor.is_contiguous() && tensor.buffer().len() == tensor.len();
+                let contiguous = if is_whole {
+                    Either::Left(value(tensor))
+                } else {
+                    Either::Right(tensor.dup().on(&device))
+                };
+                contiguous.into_op()
+            });
+            Ok(join_all(contiguous.collect::<Vec<_>>()))
+        })
+    }
+}
+
+fn check<T: Number>(devices: &[Device], tensors: &[Tensor<T>]) -> Result<()> {
+    let wrong = |detail| Err(Error::OutOfRange { what: "a collective".into(), detail });
+    if tensors.len() != devices.len() {
+        let (tensors, devices) = (tensors.len(), devices.len());
+        return wrong(format!("{tensors} tensors for {devices} devices; pass one for each device"));
+    }
+    for (at, (tensor, device)) in tensors.iter().zip(devices).enumerate() {
+        if tensor.device() != device {
+            return Err(Error::WrongDevice {
+                what: format!("tensor {at} of a collective").into(),
+                lives_on: tensor.device().info().address.clone(),
+                used_on: device.info().address.clone(),
+            });
+        }
+        if tensor.shape() != tensors[0].shape() {
+            let (here, first) = (tensor.shape(), tensors[0].shape());
+            return wrong(format!(
+                "tensor {at} has the shape {here:?} and tensor 0 has {first:?}; they must be the same"
+            ));
+        }
+    }
+    Ok(())
+}
+
+impl std::fmt::Debug for Communicator {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Communicator").field("devices", &self.0.devices).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,29 @@
+//! Collectives: operations on tensors of several devices at once.
+//!
+//! ```
+//! use cuda_async::{collective::{Communicator, Reduction}, cuda_cpu::CpuProvider, prelude::*, tensor::{Tensor, TensorOps}};
+//!
+//! // Two devices of this machine; `open("cuda:0")?` and `open("cuda:1")?` where there are GPUs.
+//! let devices = [Device::open(&CpuProvider::default(), 0)?, Device::open(&CpuProvider::default(), 0)?];
+//! let group = Communicator::new(&devices)?;
+//!
+//! let gradients = vec![
+//!     Tensor::from_host(vec![1.0f32, 2.0], 2).on(&devices[0]),
+//!     Tensor::from_host(vec![10.0f32, 20.0], 2).on(&devices[1]),
+//! ];
+//! let sums = cuda_async::join_all(gradients).then(move |x| group.all_reduce(x, Reduction::Sum)).sync()?;
+//! for (sum, device) in sums.into_iter().zip(&devices) {
+//!     assert_eq!(sum.to_host_vec().on(device).sync()?, [11.0, 22.0]);
+//! }
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
+
+// `communicator` checks the tensors, and `plain` or `nccl` moves them. This folder uses `tensor`, `memory` and `ops`, and
+// `libraries` where the feature `cudarc` is on. Programs call it.
+
+mod communicator;
+#[cfg(feature = "cudarc")]
+mod nccl;
+mod plain;
+
+pub use communicator::{Communicator, Reduction};

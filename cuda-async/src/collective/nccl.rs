@@ -1,0 +1,250 @@
+//! Collectives with NCCL (feature `cudarc`).
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{
+    Access, Device, DeviceBuffer, Error, ForeignCall, RawStream, Result, Stream, Waiter,
+};
+use cudarc::nccl::sys;
+
+use super::communicator::Reduction;
+use crate::{
+    context::ExecutionContext,
+    libraries::nccl::{Collective, Communicators, Group, data_type},
+    op::{Live, Op, Submit},
+    tensor::{Number, Tensor},
+};
+
+/// A group of GPUs that NCCL connects.
+#[derive(Clone)]
+pub(super) struct Nccl(Arc<Connected>);
+
+struct Connected {
+    group: Communicators,
+    /// The stream of each GPU that runs the collectives. One stream keeps their order.
+    streams: Vec<Stream>,
+}
+
+impl Nccl {
+    /// Connects the devices, if all of them are GPUs of this process and NCCL is installed. Blocks.
+    ///
+    /// # Errors
+    /// The error of NCCL or of a device.
+    pub(super) fn new(devices: &[Device]) -> Result<Option<Self>> {
+        let gpu = |device: &Device| device.info().address.strip_prefix("cuda:")?.parse().ok();
+        let Some(gpus) = devices.iter().map(gpu).collect::<Option<Vec<u32>>>() else {
+            return Ok(None);
+        };
+        let Some(group) = Communicators::new(&gpus)? else { return Ok(None) };
+        let streams = devices.iter().map(Device::new_stream).collect::<Result<_>>()?;
+        Ok(Some(Self(Arc::new(Connected { group, streams }))))
+    }
+
+    /// Prepares an all-reduce in place. `None` if NCCL has not the element type.
+    pub(super) fn all_reduce<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+        reduction: Reduction,
+    ) -> Result<Call<T>, Vec<Tensor<T>>> {
+        let collective = Collective::AllReduce(operation(reduction));
+        self.call(collective, tensors, |tensor| (tensor.len(), None))
+    }
+
+    /// Prepares an all-gather. `None` if NCCL has not the element type.
+    pub(super) fn all_gather<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+    ) -> Result<Call<T>, Vec<Tensor<T>>> {
+        let ranks = tensors.len();
+        self.call(Collective::AllGather, tensors, |tensor| {
+            let shape = [ranks].into_iter().chain(tensor.shape().iter().copied());
+            (tensor.len(), Some(shape.collect()))
+        })
+    }
+
+    /// Prepares a reduce-scatter. `None` if NCCL has not the element type.
+    pub(super) fn reduce_scatter<T: Number>(
+        &self,
+        tensors: Vec<Tensor<T>>,
+        reduction: Reduction,
+    ) -> Result<Call<T>, Vec<Tensor<T>>> {
+        let ranks = tensors.len();
+        let collective = Collective::ReduceScatter(operation(reduction));
+        self.call(collective, tensors, |tensor| {
+            let mut shape = tensor.shape().to_vec();
+            if let Some(first) = shape.first_mut() {
+                *first /= ranks;
+            }
+            (tensor.len() / ranks, Some(shape))
+        })
+    }
+
+    fn call<T: Number>(
+        &self,
+        collective: Collective,
+        tensors: Vec<Tensor<T>>,
+        sizes: impl FnOnce(&Tensor<T>) -> (usize, Option<Vec<usize>>),
+    ) -> Result<Call<T>, Vec<Tensor<T>>> {
+        match (data_type(T::NAME), tensors.first()) {
+            (Some(of_type), Some(first)) => {
+                let (count, target) = sizes(first);
+                Ok(Call { nccl: self.clone(), collective, of_type, count, target, tensors })
+            }
+            _ => Err(tensors),
+        }
+    }
+}
+
+fn operation(reduction: Reduction) -> sys::ncclRedOp_t {
+    match reduction {
+        Reduction::Sum => sys::ncclRedOp_t::ncclSum,
+        Reduction::Product => sys::ncclRedOp_t::ncclProd,
+        Reduction::Max => sys::ncclRedOp_t::ncclMax,
+        Reduction::Min => sys::ncclRedOp_t::ncclMin,
+    }
+}
+
+/// A collective that was not submitted yet.
+pub(super) struct Call<T: Number> {
+    nccl: Nccl,
+    collective: Collective,
+    of_type: sys::ncclDataType_t,
+    count: usize,
+    /// The shape of the results. `None` if they take the place of the tensors.
+    target: Option<Vec<usize>>,
+    tensors: Vec<Tensor<T>>,
+}
+
+impl<T: Number> Call<T> {
+    /// Creates the operation that runs it.
+    pub(super) fn into_op(self) -> Op<Steps<T>> {
+        Op::new(Steps(Live::new(State::Idle(self))))
+    }
+
+    /// Submits it on all GPUs. Returns the results, and the submission on each GPU.
+    fn submit(self) -> Result<(Vec<Tensor<T>>, Vec<Waiter>)> {
+        let streams = &self.nccl.0.streams;
+        let mut group = self.nccl.0.group.lock();
+        if group.is_broken() {
+            let detail = "an earlier collective of this group failed; make a new communicator";
+            return Err(Error::Misuse { what: "a communicator".into(), detail: detail.into() });
+        }
+        let results = match &self.target {
+            None => None,
+            Some(shape) => {
+                let len = shape.iter().product();
+                let allocate = |stream| {
+                    let buffer = DeviceBuffer::<T::Stored>::uninitialised(stream, len)?;
+                    Tensor::from_buffer(buffer, &shape[..])
+                };
+                Some(streams.iter().map(allocate).collect::<Result<Vec<_>>>()?)
+            }
+        };
+        let ranks = (0..streams.len()).map(|rank| {
+            let from = self.tensors[rank].buffer().as_slice();
+            let call = ForeignCall::new();
+            let call = match &results {
+                None => call.uses(from, Access::Write),
+                Some(results) => call
+                    .uses(from, Access::Read)
+                    .uses(results[rank].buffer().as_slice(), Access::Write),
+            };
+            (call, &streams[rank])
+        });
+        let (mut raws, mut addresses) = (Vec::new(), Vec::new());
+        let mut numbers = Vec::new();
+        let (collective, of_type, count) = (self.collective, self.of_type, self.count);
+        let enqueue = |group: &mut Group, raws: &[RawStream], addresses: &[[u64; 2]]| {
+            // SAFETY: the tensors have the shapes of the collective and are owned here.
+            unsafe { group.call(collective, of_type, count, raws, addresses) }
+        };
+        nest(
+            &mut ranks.collect(),
+            &mut raws,
+            &mut addresses,
+            &mut numbers,
+            &mut |raws, addresses| enqueue(&mut group, raws, addresses),
+        )?;
+        drop(group);
+        numbers.reverse();
+        let waiters = streams.iter().zip(numbers).map(|(stream, number)| stream.waiter(number));
+        let waiters = waiters.collect::<Result<Vec<_>>>()?;
+        Ok((results.unwrap_or(self.tensors), waiters))
+    }
+}
+
+/// Opens a foreign call on the stream of each GPU, one inside the other, and calls `enqueue` in the innermost one. Adds the
+/// numbers of the submissions, that of the last GPU first.
+fn nest(
+    ranks: &mut Vec<(ForeignCall<'_>, &Stream)>,
+    raws: &mut Vec<RawStream>,
+    addresses: &mut Vec<[u64; 2]>,
+    numbers: &mut Vec<u64>,
+    enqueue: &mut dyn FnMut(&[RawStream], &[[u64; 2]]) -> Result<()>,
+) -> Result<()> {
+    if ranks.is_empty() {
+        return enqueue(raws, addresses);
+    }
+    let (call, stream) = ranks.remove(0);
+    // SAFETY: the innermost call enqueues work on all of the streams that uses only the memory of their calls. The inner
+    // calls are on streams of other devices. The group is locked, so no other thread submits to these streams, and the locks
+    // of their orders are taken in one sequence.
+    let ticket = unsafe {
+        call.submit(stream, |raw, own| {
+            raws.push(raw);
+            // In place there is one address.
+            let (Some(from), Some(to)) = (own.first(), own.last()) else {
+                return Err(Error::AlreadyEnded);
+            };
+            addresses.push([*from, *to]);
+            nest(ranks, raws, addresses, numbers, enqueue)
+        })
+    }?;
+    numbers.push(ticket.number);
+    Ok(())
+}
+
+/// The steps of a collective.
+pub(super) struct Steps<T: Number>(Live<State<T>>);
+
+enum State<T: Number> {
+    Idle(Call<T>),
+    Submitted(Vec<Tensor<T>>, Vec<Waiter>),
+}
+
+impl<T: Number> Submit for Steps<T> {
+    type Output = Vec<Tensor<T>>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        if let State::Idle(_) = self.0.get()? {
+            cx.wait_by_wakers("a collective", task)?;
+            let State::Idle(call) = self.0.take()? else {
+                return Poll::Ready(Err(Error::AlreadyEnded));
+            };
+            let (results, waiters) = call.submit()?;
+            self.0.set(State::Submitted(results, waiters));
+        }
+        let State::Submitted(_, waiters) = self.0.get()? else {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        };
+        while let Some(waiter) = waiters.last_mut() {
+            let outcome = ready!(waiter.poll(task));
+            waiters.pop();
+            if let Err(error) = outcome {
+                self.0.end();
+                return Poll::Ready(Err(error));
+            }
+        }
+        match self.0.take()? {
+            State::Submitted(results, _) => Poll::Ready(Ok(results)),
+            State::Idle(_) => Poll::Ready(Err(Error::AlreadyEnded)),
+        }
+    }
+}

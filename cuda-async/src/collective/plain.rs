@@ -1,0 +1,103 @@
+//! Collectives by copies between devices, and kernels of this crate.
+
+use cuda_core::Result;
+
+use super::communicator::{Communicator, Reduction};
+use crate::{
+    DeviceOp, join_all, script,
+    tensor::{Number, Tensor, TensorOps},
+    to_device,
+};
+
+/// Reduces on the first device, in the order of the devices, and copies the result to the others.
+pub(super) fn all_reduce<T: Number>(
+    group: Communicator,
+    tensors: Vec<Tensor<T>>,
+    reduction: Reduction,
+) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
+    reduced(group.clone(), tensors, reduction).then(move |sum| copies(group, sum))
+}
+
+/// Collects all tensors on the first device, and copies the result to the others.
+pub(super) fn all_gather<T: Number>(
+    group: Communicator,
+    tensors: Vec<Tensor<T>>,
+) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
+    let home = group.devices().first().cloned();
+    let gathered = script(async move |cx| {
+        let home = home.ok_or(cuda_core::Error::AlreadyEnded)?;
+        let shape = tensors.first().map(|it| it.shape().to_vec()).unwrap_or_default();
+        let all: Vec<_> = [tensors.len()].into_iter().chain(shape.iter().copied()).collect();
+        let mut gathered = cx.run(Tensor::<T>::zeros(all).on(&home)).await?;
+        for (rank, tensor) in tensors.into_iter().enumerate() {
+            let here = cx.run(moved(tensor, &home)?).await?;
+            let part = gathered.view_mut().index(0, rank)?;
+            cx.run(part.memcpy(here).on(&home)).await?;
+        }
+        Ok(gathered)
+    });
+    gathered.then(move |all| copies(group, all))
+}
+
+/// Reduces on the first device, and copies a part of the result to each device.
+pub(super) fn reduce_scatter<T: Number>(
+    group: Communicator,
+    tensors: Vec<Tensor<T>>,
+    reduction: Reduction,
+) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
+    reduced(group.clone(), tensors, reduction).then(move |sum| {
+        let ranks = group.devices().len();
+        let size = sum.shape().first().copied().unwrap_or_default() / ranks;
+        let sum = sum.into_shared();
+        let parts = group.devices().iter().enumerate().map(|(rank, device)| {
+            let part = sum.clone().slice(0, rank * size..(rank + 1) * size)?;
+            let (home, device) = (sum.device().clone(), device.clone());
+            Ok(part.dup().on(&home).then(move |part| moved(part, &device)))
+        });
+        parts.collect::<Result<Vec<_>>>().map(join_all)
+    })
+}
+
+/// Gives the reduction on the first device.
+fn reduced<T: Number>(
+    group: Communicator,
+    tensors: Vec<Tensor<T>>,
+    reduction: Reduction,
+) -> impl DeviceOp<Output = Tensor<T>> {
+    script(async move |cx| {
+        let home = group.devices().first().cloned().ok_or(cuda_core::Error::AlreadyEnded)?;
+        let mut tensors = tensors.into_iter();
+        let mut sum = tensors.next().ok_or(cuda_core::Error::AlreadyEnded)?;
+        for tensor in tensors {
+            let here = cx.run(moved(tensor, &home)?).await?;
+            sum = cx.run(sum.map2(here, reduction.of_two()).on(&home)).await?;
+        }
+        Ok(sum)
+    })
+}
+
+/// Copies a tensor of the first device to all others.
+fn copies<T: Number>(
+    group: Communicator,
+    tensor: Tensor<T>,
+) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
+    script(async move |cx| {
+        let mut others = Vec::new();
+        for device in &group.devices()[1..] {
+            let shape = tensor.shape().to_vec();
+            let there = cx.run(to_device(tensor.buffer(), device)).await?;
+            others.push(Tensor::from_buffer(there, shape)?);
+        }
+        Ok([tensor].into_iter().chain(others).collect())
+    })
+}
+
+/// Moves a contiguous tensor to another device.
+fn moved<T: Number>(
+    tensor: Tensor<T>,
+    device: &cuda_core::Device,
+) -> Result<impl DeviceOp<Output = Tensor<T>> + use<T>> {
+    let shape = tensor.shape().to_vec();
+    let buffer = tensor.into_buffer();
+    Ok(to_device(buffer, device).try_map(move |buffer| Tensor::from_buffer(buffer, shape)))
+}
