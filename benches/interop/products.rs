@@ -10,7 +10,7 @@ use cuda_async::{
 };
 use cudarc::{
     cublas::{result, sys},
-    driver::{CudaContext, CudaStream, DevicePtr},
+    driver::{CudaContext, CudaSlice, CudaStream, DevicePtr},
 };
 
 use crate::print;
@@ -25,7 +25,7 @@ const WORKSPACE: usize = 32 << 20;
 /// Measures one product, and a sequence of them.
 pub fn run(device: &Device) -> Result<(), Box<dyn Error>> {
     let stream = device.new_stream()?;
-    let made = |seed| Tensor::<f32>::randn([SIZE, SIZE], seed).cast::<bf16>().sync_on(&stream);
+    let made = |seed| Tensor::from_host(random(seed), [SIZE, SIZE]).sync_on(&stream);
     let (a, b) = (made(1)?.into_shared(), made(2)?.into_shared());
     let raw = Raw::new()?;
     let product = |a: &SharedTensor<bf16>, b: &SharedTensor<bf16>| a.clone().matmul(b.clone());
@@ -54,40 +54,40 @@ pub fn run(device: &Device) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The raw calls, on random numbers of the same kind.
+/// Small numbers of both signs. The speed of a product depends on its numbers.
+fn random(seed: u64) -> Vec<bf16> {
+    let mut state = seed;
+    let next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        bf16::from_f32((state >> 40) as f32 / (1u32 << 22) as f32 - 2.0)
+    };
+    std::iter::repeat_with(next).take(SIZE * SIZE).collect()
+}
+
+/// The raw calls, on the same numbers.
 struct Raw {
     stream: Arc<CudaStream>,
     handle: sys::cublasHandle_t,
-    /// a, b, the product and the scratch memory.
-    memory: [cudarc::driver::CudaSlice<u8>; 4],
+    /// a, b and the product.
+    matrices: [CudaSlice<u16>; 3],
+    scratch: CudaSlice<u8>,
 }
 
 impl Raw {
     fn new() -> Result<Self, Box<dyn Error>> {
         let stream = CudaContext::new(0)?.new_stream()?;
         let handle = result::create_handle()?;
-        // Small numbers of both signs, because the speed depends on the bits.
-        let random = |seed: u64| {
-            let mut state = seed;
-            let next = || {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                let uniform = (state >> 40) as f32 / (1u32 << 23) as f32 - 1.0;
-                bf16::from_f32(2.0 * uniform).to_bits().to_le_bytes()
-            };
-            std::iter::repeat_with(next).take(SIZE * SIZE).flatten().collect::<Vec<u8>>()
-        };
-        let memory = [
-            stream.clone_htod(&random(1))?,
-            stream.clone_htod(&random(2))?,
-            stream.alloc_zeros(2 * SIZE * SIZE)?,
-            stream.alloc_zeros(WORKSPACE)?,
-        ];
-        Ok(Self { stream, handle, memory })
+        let bits = |seed| random(seed).into_iter().map(bf16::to_bits).collect::<Vec<_>>();
+        let (a, b) = (stream.clone_htod(&bits(1))?, stream.clone_htod(&bits(2))?);
+        let matrices = [a, b, stream.alloc_zeros(SIZE * SIZE)?];
+        let scratch = stream.alloc_zeros(WORKSPACE)?;
+        Ok(Self { stream, handle, matrices, scratch })
     }
 
     /// Runs products and waits for them.
     fn products(&self, count: usize) {
-        let [a, b, c, scratch] = self.memory.each_ref().map(|it| it.device_ptr(&self.stream).0);
+        let [a, b, c] = self.matrices.each_ref().map(|it| it.device_ptr(&self.stream).0);
+        let scratch = self.scratch.device_ptr(&self.stream).0;
         let pointer = |address: u64| address as *mut c_void;
         let (one, zero) = (1.0f32, 0.0f32);
         let (size, bf16) = (SIZE as i32, sys::cudaDataType_t::CUDA_R_16BF);

@@ -124,8 +124,8 @@ impl<T: Number> Call<T> {
         Op::new(Steps(Live::new(State::Idle(self))))
     }
 
-    /// Submits it on all GPUs. Returns the results, and the submission on each GPU.
-    fn submit(self) -> Result<(Vec<Tensor<T>>, Vec<Waiter>)> {
+    /// Submits it on all GPUs.
+    fn submit(self) -> Result<Submitted<T>> {
         let streams = &self.nccl.0.streams;
         let mut group = self.nccl.0.group.lock();
         if group.is_broken() {
@@ -170,9 +170,8 @@ impl<T: Number> Call<T> {
         )?;
         drop(group);
         numbers.reverse();
-        let waiters = streams.iter().zip(numbers).map(|(stream, number)| stream.waiter(number));
-        let waiters = waiters.collect::<Result<Vec<_>>>()?;
-        Ok((results.unwrap_or(self.tensors), waiters))
+        let results = results.unwrap_or(self.tensors);
+        Ok(Submitted { nccl: self.nccl, results, numbers, waiter: None })
     }
 }
 
@@ -212,7 +211,16 @@ pub(super) struct Steps<T: Number>(Live<State<T>>);
 
 enum State<T: Number> {
     Idle(Call<T>),
-    Submitted(Vec<Tensor<T>>, Vec<Waiter>),
+    Submitted(Submitted<T>),
+}
+
+/// A collective in flight.
+struct Submitted<T: Number> {
+    nccl: Nccl,
+    results: Vec<Tensor<T>>,
+    /// The number of the submission on the stream of each GPU. Those at the end were waited for.
+    numbers: Vec<u64>,
+    waiter: Option<Waiter>,
 }
 
 impl<T: Number> Submit for Steps<T> {
@@ -224,27 +232,32 @@ impl<T: Number> Submit for Steps<T> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         if let State::Idle(_) = self.0.get()? {
-            cx.wait_by_wakers("a collective", task)?;
+            cx.may_wait("a collective")?;
             let State::Idle(call) = self.0.take()? else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };
-            let (results, waiters) = call.submit()?;
-            self.0.set(State::Submitted(results, waiters));
+            self.0.set(State::Submitted(call.submit()?));
         }
-        let State::Submitted(_, waiters) = self.0.get()? else {
+        let State::Submitted(submitted) = self.0.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
-        while let Some(waiter) = waiters.last_mut() {
-            let outcome = ready!(waiter.poll(task));
-            waiters.pop();
-            if let Err(error) = outcome {
-                self.0.end();
-                return Poll::Ready(Err(error));
-            }
-        }
+        let outcome = ready!(submitted.poll(task, cx));
         match self.0.take()? {
-            State::Submitted(results, _) => Poll::Ready(Ok(results)),
+            State::Submitted(submitted) => Poll::Ready(outcome.map(|()| submitted.results)),
             State::Idle(_) => Poll::Ready(Err(Error::AlreadyEnded)),
         }
+    }
+}
+
+impl<T: Number> Submitted<T> {
+    /// Ready when the collective is complete on all GPUs.
+    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
+        while let Some(number) = self.numbers.last() {
+            let stream = &self.nccl.0.streams[self.numbers.len() - 1];
+            ready!(cx.poll_submission_on(stream, *number, &mut self.waiter, task))?;
+            self.numbers.pop();
+            self.waiter = None;
+        }
+        Poll::Ready(Ok(()))
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{DeviceBuffer, Element, Result};
+use cuda_core::{DeviceBuffer, Element, Error, Result};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtrMut};
 
 use super::{device::device, stream::add};
@@ -11,9 +11,9 @@ use super::{device::device, stream::add};
 /// enqueued on the memory so far. cudarc frees the memory after the last work on the buffer, when the buffer is dropped.
 ///
 /// # Errors
-/// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements,
-/// [`Error::WrongDevice`](crate::Error::WrongDevice) if the context of the memory is not the primary one of the GPU,
-/// [`Error::Misuse`](crate::Error::Misuse) if the stream of the memory is being captured, or an error of the device.
+/// [`Error::OutOfRange`] if there are no elements,
+/// [`Error::WrongDevice`] if the context of the memory is not the primary one of the GPU,
+/// [`Error::Misuse`] if the stream of the memory is being captured, or an error of the device.
 pub fn from_slice<T: Element>(mut slice: CudaSlice<T>) -> Result<DeviceBuffer<T>> {
     let theirs = slice.stream().clone();
     let device = device(theirs.context())?;
@@ -30,13 +30,12 @@ pub fn from_slice<T: Element>(mut slice: CudaSlice<T>) -> Result<DeviceBuffer<T>
 }
 
 /// Converts a buffer into memory of cudarc, without a copy. Commands that cudarc enqueues on `stream` later come after all
-/// work on the buffer so far. cudarc frees the memory.
+/// work on the buffer so far. cudarc frees the memory. Memory that came from [`from_slice`] goes back as the same slice.
 ///
 /// # Errors
-/// [`Error::StillShared`](crate::Error::StillShared) if the memory has other owners;
-/// [`Error::Misuse`](crate::Error::Misuse) if it is memory of cudarc or of a module, a part of a split buffer, empty, or
-/// used by a recording, or if `stream` is being captured; [`Error::WrongDevice`](crate::Error::WrongDevice) if `stream` is
-/// one of another GPU; or an error of the device. The buffer is then dropped.
+/// [`Error::StillShared`] if the memory has other owners; [`Error::Misuse`] if it is memory of a module or of other foreign
+/// code, a part of a split buffer, empty, or used by a recording, or if `stream` is being captured;
+/// [`Error::WrongDevice`] if `stream` is one of another GPU; or an error of the device. The buffer is then dropped.
 pub fn into_slice<T: Element>(
     buffer: DeviceBuffer<T>,
     stream: &Arc<CudaStream>,
@@ -45,9 +44,19 @@ pub fn into_slice<T: Element>(
     // this moment, the driver refuses to wait for an event outside of the capture.
     let ours = unsafe { add(buffer.device(), stream) }?;
     let len = buffer.len();
-    let address = buffer.into_raw_parts(&ours)?;
-    // SAFETY: an allocation of `len` elements, whose bytes are valid for every element type. Its owner is cudarc now.
-    Ok(unsafe { stream.upgrade_device_ptr(address, len) })
+    let (address, owner) = buffer.into_raw_parts(&ours)?;
+    let Some(owner) = owner else {
+        // SAFETY: an allocation of `len` elements, whose bytes are valid for every element type. Its owner is cudarc now.
+        return Ok(unsafe { stream.upgrade_device_ptr(address, len) });
+    };
+    let slice = owner.downcast::<Owner<T>>().ok().and_then(|mut owner| owner.0.take());
+    let Some(mut slice) = slice else {
+        let detail = "its memory belongs to other foreign code than cudarc; copy it first".into();
+        return Err(Error::Misuse { what: "a buffer".into(), detail });
+    };
+    // Records on `stream`, behind all work of this library, that the memory was written.
+    drop(slice.device_ptr_mut(stream).1);
+    Ok(slice)
 }
 
 /// An owned slice that is dropped with the context of its GPU, which cudarc expects.

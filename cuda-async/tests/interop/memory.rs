@@ -29,13 +29,14 @@ fn memory_crosses_without_a_copy() {
     let tensor = Tensor::<f32>::from_buffer(buffer, 3).unwrap();
     let doubled = (&tensor).mul_scalar(2.0).to_host_vec().sync_on(&stream).unwrap();
     assert_eq!(doubled, [2.0, 4.0, 6.0]);
-    // Memory of cudarc stays cudarc's.
-    let refused = interop::into_slice(tensor.into_buffer(), &theirs).unwrap_err();
-    assert!(matches!(refused, Error::Misuse { .. }), "{refused}");
+    // Memory of cudarc goes back.
+    let written = fill(tensor.into_buffer(), 7.0).sync_on(&stream).unwrap();
+    let slice = interop::into_slice(written, &theirs).unwrap();
+    assert_eq!(theirs.clone_dtoh(&slice).unwrap(), [7.0; 3]);
+    assert_eq!(slice.device_ptr(&theirs).0, before);
     let buffer = h2d(vec![5u32; 1 << 20]).sync_on(&stream).unwrap();
     let slice = interop::into_slice(buffer, &theirs).unwrap();
     assert_eq!(theirs.clone_dtoh(&slice).unwrap(), vec![5; 1 << 20]);
-    assert!(before != 0);
 }
 
 #[test]
@@ -107,11 +108,10 @@ fn memory_returns_to_both_sides() {
             drop(interop::into_slice(buffer, &theirs).unwrap());
         }
         theirs.synchronize().unwrap();
-        device.memory().unwrap()
     };
-    let used = turn(4).used;
-    // Without returns, this would be 256 GiB.
-    assert_eq!(turn(2000).used, used);
+    // Without returns, this would need 256 GiB.
+    turn(2000);
+    assert!(device.memory().unwrap().used < 64 << 30);
 }
 
 #[test]

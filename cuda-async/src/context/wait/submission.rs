@@ -32,7 +32,17 @@ impl ExecutionContext {
         waiter: &mut Option<Waiter>,
         task: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        let stream = self.stream()?;
+        self.poll_submission_on(self.stream()?, number, waiter, task)
+    }
+
+    /// As [`poll_submission`](Self::poll_submission), for a stream that is not this context's.
+    pub(crate) fn poll_submission_on(
+        &self,
+        stream: &Stream,
+        number: u64,
+        waiter: &mut Option<Waiter>,
+        task: &mut Context<'_>,
+    ) -> Poll<Result<()>> {
         match self.mode() {
             RunMode::Detached => Poll::Ready(Ok(())),
             RunMode::Blocking => {

@@ -119,18 +119,23 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Gives the memory to foreign code, and returns the device address of the first element. Work that is enqueued on
     /// `stream` later comes after all uses of the buffer so far. Foreign code frees the memory in the order of a stream
-    /// (`cuMemFreeAsync`).
+    /// (`cuMemFreeAsync`). Memory that came from foreign code goes back: then the owner is returned too, and frees it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is no GPU of this process; [`Error::StillShared`] if the allocation has other
-    /// owners; [`Error::Misuse`] if it is memory of foreign code, a variable of a module, a part of a split buffer, or has
-    /// no elements, or if a recording uses it. The buffer is then dropped.
-    pub fn into_raw_parts(self, stream: &Stream) -> Result<u64> {
+    /// owners; [`Error::Misuse`] if it is a variable of a module, a part of a split buffer, or has no elements, or if a
+    /// recording uses it. The buffer is then dropped.
+    pub fn into_raw_parts(self, stream: &Stream) -> Result<(u64, Option<ForeignOwner>)> {
         let whole = self.view().bytes == self.allocation().bytes() && !self.is_empty();
         if !whole || self.allocation().takes_turns() {
             let detail = "only a whole buffer that has elements and is in no recording can be given away; copy it first";
             return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
         }
         self.into_allocation().give_to_foreign(stream)
+    }
+
+    /// Returns whether the memory came from foreign code.
+    pub fn is_foreign(&self) -> bool {
+        self.allocation().is_foreign()
     }
 }

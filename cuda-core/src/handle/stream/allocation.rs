@@ -133,6 +133,22 @@ impl Allocation {
         Err(Error::Misuse { what: "a buffer".into(), detail })
     }
 
+    /// Whether the memory belongs to foreign code.
+    pub(crate) fn is_foreign(&self) -> bool {
+        matches!(self.source, Source::Foreign(_))
+    }
+
+    /// Takes the owner of foreign memory, which this allocation does not name any more.
+    pub(super) fn take_owner(&mut self) -> Option<ForeignOwner> {
+        match std::mem::replace(&mut self.source, Source::GivenAway) {
+            Source::Foreign(owner) => Some(owner),
+            source => {
+                self.source = source;
+                None
+            }
+        }
+    }
+
     fn from(
         source: Source,
         device: Device,

@@ -220,12 +220,15 @@ impl Allocation {
         Ok(Self::foreign(device, id, bytes, at, owner))
     }
 
-    /// Gives the memory to foreign code, which frees it, and returns its address. Later work of `stream` comes after the
-    /// uses of the memory so far.
+    /// Gives the memory to foreign code, which frees it, and returns its address. Returns the owner too, if it was foreign
+    /// memory. Later work of `stream` comes after the uses of the memory so far.
     ///
     /// # Errors
     /// As [`DeviceBuffer::into_raw_parts`](crate::DeviceBuffer::into_raw_parts).
-    pub(crate) fn give_to_foreign(self: Arc<Self>, stream: &Stream) -> Result<u64> {
+    pub(crate) fn give_to_foreign(
+        self: Arc<Self>,
+        stream: &Stream,
+    ) -> Result<(u64, Option<ForeignOwner>)> {
         if stream.is_recording() {
             let detail = "it is given away in a recording; do that outside of the recording";
             return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
@@ -242,10 +245,13 @@ impl Allocation {
                 Ok(())
             })
         }?;
-        this.forget()?;
+        let owner = this.take_owner();
+        if owner.is_none() {
+            this.forget()?;
+        }
         // SAFETY: the last owner of the allocation is dropped here, and frees nothing.
         unsafe { foreign.forget_memory(this.id()) }?;
-        Ok(address)
+        Ok((address, owner))
     }
 }
 
