@@ -31,8 +31,22 @@ pub fn compile_with(
     cached(nvrtc, cache, source, options, false)
 }
 
+/// Compiles a source as [`compile_with`] does, and adds the types of the kernels' parameters, as
+/// [`Nvrtc::compile_with_types`] does.
+///
+/// # Errors
+/// As [`Nvrtc::compile`].
+pub fn compile_with_types(
+    nvrtc: &Nvrtc,
+    cache: &Cache,
+    source: &Source,
+    options: &Options,
+) -> Result<Ptx> {
+    cached(nvrtc, cache, source, options, true)
+}
+
 /// As [`compile_with`]. With `with_types`, the text also states the types of the kernels' parameters.
-pub(crate) fn cached(
+fn cached(
     nvrtc: &Nvrtc,
     cache: &Cache,
     source: &Source,

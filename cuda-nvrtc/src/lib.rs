@@ -43,7 +43,7 @@ pub mod signature;
 mod source;
 
 pub use cache::{Cache, MAX_CACHE_BYTES};
-pub use compile::{compile, compile_with};
+pub use compile::{compile, compile_with, compile_with_types};
 pub use error::{Error, Result};
 pub use nvrtc::Nvrtc;
 pub use options::{DEFAULT_ARCHITECTURE, Options};

@@ -7,7 +7,7 @@ use std::{
 
 use crate::{
     cache::Cache,
-    compile::cached,
+    compile::compile_with_types,
     error::{Error, Result},
     nvrtc::Nvrtc,
     options::Options,
@@ -72,7 +72,9 @@ pub fn resolve_with(
         files.push(beside.clone());
     }
     let ptx = match nvrtc {
-        Some(nvrtc) => Some((cached(nvrtc, cache, &source, options, true)?, Origin::Compiled)),
+        Some(nvrtc) => {
+            Some((compile_with_types(nvrtc, cache, &source, options)?, Origin::Compiled))
+        }
         None if beside.is_file() => Some((read(&source, &beside, options)?, Origin::File)),
         None => None,
     };

@@ -5,8 +5,11 @@
 //! subset, and returns nothing for a name outside it, so that a check can only be missing, never wrong.
 
 mod demangle;
+mod fit;
 
 use std::fmt;
+
+pub use fit::{Declared, Number, NumberKind};
 
 /// The type of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use cuda_ptx::Param;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{Token, Visibility, ext::IdentExt, spanned::Spanned};
 
 use crate::{
@@ -243,7 +243,12 @@ impl Part<'_> {
                 ::cuda_async::kernel::aligned_at::<#of>(#value, #selected::ALIGNS[#index])
             };
         }
-        let align = self.param.map_or(1, |param| param.align) as usize;
+        // A program that compiles its source when it runs has only the alignment of the type.
+        let align = match (self.param, passed) {
+            (Some(param), _) => (param.align as usize).to_token_stream(),
+            (None, Passed::Bool) => quote!(1),
+            (None, _) => quote!({ ::core::mem::align_of::<#ty>() }),
+        };
         quote_spanned!(ty.span()=> ::cuda_async::kernel::aligned::<#align, #of>(#value))
     }
 }

@@ -7,15 +7,18 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{CachedModule, Device, Loading, Module, Result, WeakDevice};
+use cuda_core::{CachedModule, Device, Module, Result, WeakDevice};
 use futures_util::{
     FutureExt,
     future::{Shared, WeakShared},
 };
 use parking_lot::Mutex;
 
+#[cfg(feature = "nvrtc")]
+use crate::kernel::cuda_source::CudaSource;
 use crate::{
     context::ExecutionContext,
+    kernel::code::{Code, LoadingCode},
     op::{Live, Op, Submit},
 };
 
@@ -44,7 +47,7 @@ use crate::{
 /// of [`kernels!`](crate::kernels) has such a cache: see its `for_device`.
 #[derive(Debug)]
 pub struct ModuleCache {
-    ptx: &'static str,
+    code: Code,
     devices: Mutex<Vec<(WeakDevice, Arc<Slot>)>>,
 }
 
@@ -62,7 +65,7 @@ enum State {
     #[default]
     Empty,
     /// Operations wait for this load. It ends if all of them are dropped.
-    Loading(WeakShared<Loading>),
+    Loading(WeakShared<LoadingCode>),
     Loaded(CachedModule),
 }
 
@@ -89,7 +92,10 @@ impl Slot {
 
     /// Returns the load that other operations wait for. If there is none, starts one, with the lock held so that no other
     /// thread starts a second one.
-    fn join_load(&self, start: impl FnOnce() -> Result<Loading>) -> Result<Shared<Loading>> {
+    fn join_load(
+        &self,
+        start: impl FnOnce() -> Result<LoadingCode>,
+    ) -> Result<Shared<LoadingCode>> {
         let mut state = self.state.lock();
         if let State::Loading(load) = &*state
             && let Some(load) = load.upgrade()
@@ -111,7 +117,13 @@ impl Slot {
 impl ModuleCache {
     /// Creates a cache for a PTX text. Nothing is loaded yet.
     pub const fn new(ptx: &'static str) -> Self {
-        Self { ptx, devices: Mutex::new(Vec::new()) }
+        Self { code: Code::Ptx(ptx), devices: Mutex::new(Vec::new()) }
+    }
+
+    /// Creates a cache for a CUDA source. If its PTX was not compiled with the program, the first load compiles it.
+    #[cfg(feature = "nvrtc")]
+    pub const fn of_source(source: CudaSource) -> Self {
+        Self { code: Code::Source(source), devices: Mutex::new(Vec::new()) }
     }
 
     /// Returns the module on `device`. The first call for a device compiles and loads the text, and blocks as
@@ -127,7 +139,7 @@ impl ModuleCache {
         let _load = slot.load.lock();
         match slot.module() {
             Some(module) => Ok(module),
-            None => Ok(slot.store(device.load_ptx(self.ptx)?)),
+            None => Ok(slot.store(self.code.load(device)?)),
         }
     }
 
@@ -158,7 +170,7 @@ impl ModuleCache {
 pub struct LoadCached<'a> {
     cache: &'a ModuleCache,
     /// The load that this operation waits for.
-    load: Live<Option<Shared<Loading>>>,
+    load: Live<Option<Shared<LoadingCode>>>,
 }
 
 impl Submit for LoadCached<'_> {
@@ -179,7 +191,7 @@ impl Submit for LoadCached<'_> {
             Some(load) => load,
             None => {
                 cx.wait_by_wakers("load_ptx", task)?;
-                load.insert(slot.join_load(|| cx.device().start_loading(self.cache.ptx))?)
+                load.insert(slot.join_load(|| self.cache.code.start(cx.device()))?)
             }
         };
         let loaded = ready!(Pin::new(load).poll(task));

@@ -7,9 +7,16 @@ mod argument;
 pub(crate) mod buffer_form;
 mod cache;
 pub mod checks;
+mod code;
+#[cfg(feature = "nvrtc")]
+mod compile;
 mod cuda_launch;
+#[cfg(feature = "nvrtc")]
+mod cuda_source;
 #[cfg(feature = "macros")]
 mod declare;
+#[cfg(feature = "nvrtc")]
+pub mod declared;
 mod given_back;
 mod in_sequence;
 mod launch;
@@ -21,9 +28,15 @@ mod typed_args;
 pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
 pub use buffer_form::KernelBuffer;
 pub use cache::{LoadCached, ModuleCache};
+#[cfg(feature = "nvrtc")]
+pub use compile::{Compile, compile, compile_blocking};
 #[doc(no_inline)]
 pub use cuda_core::{Function, LaunchConfig, Module};
 pub use cuda_launch::{launch_named, launch_on, named};
+#[cfg(feature = "nvrtc")]
+pub use cuda_nvrtc::{self as nvrtc, Options, Source};
+#[cfg(feature = "nvrtc")]
+pub use cuda_source::CudaSource;
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;
