@@ -9,7 +9,7 @@ mod fit;
 
 use std::fmt;
 
-pub use fit::{Declared, Number, NumberKind};
+pub use fit::{Declared, NumberKind, Scalar};
 
 /// The type of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]

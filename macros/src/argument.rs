@@ -87,13 +87,13 @@ impl ToTokens for Argument {
 
 impl Number {
     /// The number, as it is compared with a type in C.
-    pub(crate) const fn declared(self) -> signature::Number {
+    pub(crate) const fn declared(self) -> signature::Scalar {
         let kind = match self.kind {
             Kind::Integer => NumberKind::Integer,
             Kind::Float => NumberKind::Float,
             Kind::BFloat => NumberKind::BFloat,
         };
-        signature::Number { kind, size: self.size }
+        signature::Scalar { kind, size: self.size }
     }
 }
 

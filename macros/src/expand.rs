@@ -173,10 +173,10 @@ fn expected(kernel: &Kernel) -> TokenStream {
 /// Generates a `Declared`.
 fn declared(argument: &Argument) -> TokenStream {
     let module = quote!(::cuda_async::kernel::declared);
-    let number = |number: signature::Number| {
+    let number = |number: signature::Scalar| {
         let (kind, size) =
             (Ident::new(&format!("{:?}", number.kind), Span::call_site()), number.size);
-        quote!(#module::Number { kind: #module::NumberKind::#kind, size: #size })
+        quote!(#module::Scalar { kind: #module::NumberKind::#kind, size: #size })
     };
     match argument.passed.declared() {
         Declared::Buffer { element, written } => {

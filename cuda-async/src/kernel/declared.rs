@@ -2,7 +2,7 @@
 
 use cuda_core::{Error, Result, protocol};
 use cuda_nvrtc::signature;
-pub use cuda_nvrtc::signature::{Declared, Number, NumberKind};
+pub use cuda_nvrtc::signature::{Declared, NumberKind, Scalar};
 
 /// An entry that a program declares.
 #[derive(Debug, Clone, Copy)]
@@ -73,8 +73,8 @@ mod tests {
     const PTX: &str = "// cuda-nvrtc: signature k _Z20cuda_nvrtc_signatureIPFvPKfPfjEEvv
 .version 8.0\n.target sm_80\n.address_size 64
 .visible .entry k(.param .u64 a, .param .u64 b, .param .u32 n) { ret; }";
-    const FLOATS: Option<Number> = Some(Number { kind: NumberKind::Float, size: 4 });
-    const N: Number = Number { kind: NumberKind::Integer, size: 4 };
+    const FLOATS: Option<Scalar> = Some(Scalar { kind: NumberKind::Float, size: 4 });
+    const N: Scalar = Scalar { kind: NumberKind::Integer, size: 4 };
 
     fn message(entry: &'static str, arguments: &'static [(&'static str, Declared)]) -> String {
         let checked = Kernel::check_all(&[Kernel { entry, arguments }], PTX);

@@ -8,19 +8,19 @@ pub enum Declared {
     /// A slice.
     Buffer {
         /// The type of its elements, if it is a number.
-        element: Option<Number>,
+        element: Option<Scalar>,
         /// Whether it is `&mut`.
         written: bool,
     },
     /// A number, by value.
-    Number(Number),
+    Number(Scalar),
     /// Any other value of this size in bytes, if it is known.
     Value(Option<u32>),
 }
 
 /// A type of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Number {
+pub struct Scalar {
     /// Its kind.
     pub kind: NumberKind,
     /// Its size in bytes.
@@ -69,8 +69,8 @@ impl CType {
     }
 
     /// The type as a number.
-    fn number(&self) -> Option<Number> {
-        let number = |kind, size| Some(Number { kind, size });
+    fn number(&self) -> Option<Scalar> {
+        let number = |kind, size| Some(Scalar { kind, size });
         match *self {
             CType::Bool => number(NumberKind::Integer, 1),
             CType::Integer { size, .. } => number(NumberKind::Integer, size),
@@ -82,7 +82,7 @@ impl CType {
 }
 
 /// The reason why the elements of a buffer are not those that a pointer points to.
-fn element_misfit(to: &CType, element: Option<Number>, written: bool) -> Option<String> {
+fn element_misfit(to: &CType, element: Option<Scalar>, written: bool) -> Option<String> {
     let (want, have) = (to.number()?, element?);
     let form = if written { "&mut " } else { "&" };
     (want != have)
@@ -90,7 +90,7 @@ fn element_misfit(to: &CType, element: Option<Number>, written: bool) -> Option<
 }
 
 /// The name of a number in Rust.
-fn rust_name(ty: &CType, number: Number) -> String {
+fn rust_name(ty: &CType, number: Scalar) -> String {
     let bits = number.size * 8;
     match (number.kind, ty) {
         (NumberKind::BFloat, _) => "bf16".to_owned(),
@@ -112,16 +112,16 @@ mod tests {
     use super::*;
     use crate::signature::of_kernel;
 
-    const fn number(kind: NumberKind, size: u32) -> Number {
-        Number { kind, size }
+    const fn number(kind: NumberKind, size: u32) -> Scalar {
+        Scalar { kind, size }
     }
 
-    const F32: Number = number(NumberKind::Float, 4);
-    const I32: Number = number(NumberKind::Integer, 4);
-    const U8: Number = number(NumberKind::Integer, 1);
-    const BF16: Number = number(NumberKind::BFloat, 2);
+    const F32: Scalar = number(NumberKind::Float, 4);
+    const I32: Scalar = number(NumberKind::Integer, 4);
+    const U8: Scalar = number(NumberKind::Integer, 1);
+    const BF16: Scalar = number(NumberKind::BFloat, 2);
 
-    fn buffer(element: Number, written: bool) -> Declared {
+    fn buffer(element: Scalar, written: bool) -> Declared {
         Declared::Buffer { element: Some(element), written }
     }
 
