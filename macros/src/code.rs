@@ -10,13 +10,18 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Error, LitStr, Result};
 
-use crate::{code_path::CodePath, contents::Contents, place::Place};
+use crate::{
+    code_path::CodePath, contents::Contents, declaration::Declaration, images::ImageFile,
+    place::Place,
+};
 
 /// The code of a declaration.
 pub(crate) struct Code {
     pub(crate) text: Text,
     /// The kernels and variables. `None` if the code could not be read, or if the program compiles it when it runs.
     pub(crate) contents: Option<Contents>,
+    /// Machine code beside the PTX.
+    pub(crate) images: Vec<ImageFile>,
 }
 
 /// Expressions of the code, by `include_str!`, so that Cargo rebuilds when a file changes.
@@ -39,8 +44,24 @@ pub(crate) struct Cuda {
 }
 
 impl Code {
-    /// Reads the files. Returns the code without contents, and the error, if that fails.
-    pub(crate) fn read(path: &CodePath) -> (Self, Option<Error>) {
+    /// Reads the files. Returns the code without the parts that could not be read, and the errors.
+    pub(crate) fn read(declaration: &Declaration) -> (Self, Vec<Error>) {
+        let (mut code, error) = Self::of(&declaration.code);
+        let mut errors: Vec<_> = error.into_iter().collect();
+        for image in &declaration.images {
+            match image.read(declaration.unsafe_token.is_some()) {
+                Ok(image) => code.images.push(image),
+                Err(error) => errors.push(error),
+            }
+        }
+        (code, errors)
+    }
+
+    const fn new(text: Text, contents: Option<Contents>) -> Self {
+        Self { text, contents, images: Vec::new() }
+    }
+
+    fn of(path: &CodePath) -> (Self, Option<Error>) {
         let (read, text) = match path {
             CodePath::Ptx(path) => (ptx(path), Text::Ptx(quote!(""))),
             CodePath::Cuda(path, flags) => {
@@ -50,7 +71,7 @@ impl Code {
         };
         match read {
             Ok(code) => (code, None),
-            Err(error) => (Self { text, contents: None }, Some(error)),
+            Err(error) => (Self::new(text, None), Some(error)),
         }
     }
 }
@@ -68,7 +89,7 @@ fn ptx(path: &LitStr) -> Result<Code> {
         Contents::of(&text).map_err(|error| wrong(&format!("cannot be parsed: {error}")))?;
     let literal = place.literal;
     let text = Text::Ptx(quote!(::core::include_str!(#literal)));
-    Ok(Code { text, contents: Some(contents) })
+    Ok(Code::new(text, Some(contents)))
 }
 
 /// Reads the CUDA source at `path` and compiles it, or takes the PTX beside it.
@@ -94,7 +115,7 @@ fn cuda(path: &LitStr, flags: &[LitStr]) -> Result<Code> {
     let mut text =
         Cuda { name: path.value(), text: literal(&place), headers, flags: written, ptx: None };
     let Some((ptx, origin)) = ptx else {
-        return Ok(Code { text: Text::Cuda(text), contents: None });
+        return Ok(Code::new(Text::Cuda(text), None));
     };
     let contents = Contents::of(&ptx.text)
         .map_err(|error| wrong(&format!("has PTX that cannot be parsed: {error}")))?;
@@ -102,7 +123,7 @@ fn cuda(path: &LitStr, flags: &[LitStr]) -> Result<Code> {
         Origin::Compiled => ptx.text.to_token_stream(),
         Origin::File => include(&place.file.with_extension("ptx"))?,
     });
-    Ok(Code { text: Text::Cuda(text), contents: Some(contents) })
+    Ok(Code::new(Text::Cuda(text), Some(contents)))
 }
 
 fn literal(place: &Place) -> TokenStream {

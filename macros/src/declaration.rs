@@ -12,6 +12,7 @@ use crate::{
     condition::Condition,
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
     geometry::Geometry,
+    images::ImagePath,
     variable::Variable,
 };
 
@@ -29,6 +30,8 @@ pub(crate) struct Declaration {
     pub(crate) name: Ident,
     /// The file of the kernels.
     pub(crate) code: CodePath,
+    /// Machine code of the same kernels.
+    pub(crate) images: Vec<ImagePath>,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
 }
@@ -78,6 +81,7 @@ impl Parse for Declaration {
         input.parse::<Token![struct]>()?;
         let name: Ident = input.parse()?;
         let code = CodePath::take(&mut attrs, &name)?;
+        let images = ImagePath::take(&mut attrs)?;
         input.parse::<Token![;]>()?;
         let (mut kernels, mut variables) = (Vec::new(), Vec::new());
         while !input.is_empty() {
@@ -89,7 +93,7 @@ impl Parse for Declaration {
                 kernels.push(Kernel::after_visibility(attrs, vis, input)?);
             }
         }
-        Ok(Self { attrs, vis, unsafe_token, name, code, kernels, variables })
+        Ok(Self { attrs, vis, unsafe_token, name, code, images, kernels, variables })
     }
 }
 

@@ -14,6 +14,7 @@ use crate::{
     docs,
     entries::Entries,
     getter::getter,
+    images,
     launcher::launcher,
     reserved::MODULE_FIELD,
     text, type_trait,
@@ -31,20 +32,16 @@ pub(crate) fn expand(
     let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
     let device = Ident::new("device", Span::mixed_site());
     let constants = constants(declaration, code, kernels);
-    let (load, cache) = match &code.text {
-        Text::Ptx(_) => (
-            quote!(::cuda_async::Device::load_ptx(#device, Self::PTX)),
-            quote!(::cuda_async::kernel::ModuleCache::new(#name::PTX)),
-        ),
-        Text::Cuda(_) => (
-            quote!(::cuda_async::kernel::CudaSource::load(&Self::SOURCE, #device)),
-            quote!(::cuda_async::kernel::ModuleCache::of_source(#name::SOURCE)),
-        ),
+    let cache = match &code.text {
+        Text::Ptx(_) => quote!(::cuda_async::kernel::ModuleCache::new(#name::PTX)),
+        Text::Cuda(_) => quote!(::cuda_async::kernel::ModuleCache::of_source(#name::SOURCE)),
     };
+    let images = images::tokens(&code.images, declaration.unsafe_token);
     let fields = kernels.iter().map(|found| field(found.kernel));
     let of_variables = (!variables.is_empty()).then(|| Ident::new(MODULE_FIELD, Span::call_site()));
     let of_variables: Vec<_> = of_variables.into_iter().collect();
     let module = Ident::new("module", Span::mixed_site());
+    let devices = Ident::new("devices", Span::mixed_site());
     let modules = Ident::new("MODULES", Span::mixed_site());
     let initial = kernels.iter().map(|found| initial(found.kernel, &module));
     let launchers = kernels.iter().map(|found| launcher(declaration, found));
@@ -70,7 +67,7 @@ pub(crate) fn expand(
             /// # Errors
             /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
-                Self::of_module(&#load?)
+                Self::of_module(&::cuda_async::kernel::ModuleCache::load(Self::modules(), #device)?)
             }
 
             /// Returns the kernels on `device`. The first call for a device loads them, as [`load`](Self::load) does. They
@@ -94,6 +91,15 @@ pub(crate) fn expand(
                 )
             }
 
+            /// Loads the kernels on each of the devices, all at the same time, and blocks until they are loaded on all. Later
+            /// calls of [`for_device`](Self::for_device) and [`loaded`](Self::loaded) do not wait.
+            ///
+            /// # Errors
+            /// The errors of [`load`](Self::load).
+            pub fn warm_up(#devices: &[::cuda_async::Device]) -> ::cuda_async::Result<()> {
+                ::cuda_async::kernel::ModuleCache::warm_up(Self::modules(), #devices)
+            }
+
             #[allow(unused_variables)]
             fn of_module(#module: &::cuda_async::Module) -> ::cuda_async::Result<Self> {
                 ::core::result::Result::Ok(Self {
@@ -103,7 +109,7 @@ pub(crate) fn expand(
             }
 
             fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
-                static #modules: ::cuda_async::kernel::ModuleCache = #cache;
+                static #modules: ::cuda_async::kernel::ModuleCache = #cache #images;
                 &#modules
             }
 

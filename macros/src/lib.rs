@@ -23,6 +23,7 @@ mod expand;
 mod fit;
 mod geometry;
 mod getter;
+mod images;
 mod launcher;
 mod names;
 mod param_derive;
@@ -45,8 +46,8 @@ use crate::{code::Code, declaration::Declaration, problem::Problem};
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     let declaration = parse_macro_input!(input as Declaration);
-    let (code, error) = Code::read(&declaration.code);
-    let mut problems: Vec<_> = error.into_iter().map(Problem::of_all).collect();
+    let (code, errors) = Code::read(&declaration);
+    let mut problems: Vec<_> = errors.into_iter().map(Problem::of_all).collect();
     let contents = code.contents.as_ref();
     let checked = check::check(&declaration, contents);
     problems.extend(checked.problems);

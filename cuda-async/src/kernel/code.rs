@@ -1,15 +1,15 @@
 //! The code of a cached module, and how it is loaded.
 
-#[cfg(feature = "nvrtc")]
-use std::borrow::Cow;
 use std::{
+    borrow::Cow,
     future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
-use cuda_core::{Device, Loading, Module, Result};
+use cuda_core::{Device, Error, Loading, Module, Result};
 
+use crate::kernel::image::Image;
 #[cfg(feature = "nvrtc")]
 use crate::kernel::{compile::OnThread, cuda_source::CudaSource};
 
@@ -24,30 +24,55 @@ pub(super) enum Code {
 }
 
 impl Code {
-    /// Loads the code and blocks.
-    pub(super) fn load(&self, device: &Device) -> Result<Module> {
-        match self {
-            Code::Ptx(ptx) => device.load_ptx(ptx),
-            #[cfg(feature = "nvrtc")]
-            Code::Source(source) => source.load(device),
+    /// Loads the image that fits the device, or this code, and blocks.
+    pub(super) fn load(&self, device: &Device, images: &[Image]) -> Result<Module> {
+        let ptx = self.ptx()?;
+        match image_loading(device, &ptx, images).map(|loading| loading.and_then(Loading::wait)) {
+            Some(loaded) if !is_refused(&loaded) => loaded,
+            _ => device.load_ptx(&ptx),
         }
     }
 
-    /// Starts to load the code, without blocking.
-    pub(super) fn start(&self, device: &Device) -> Result<LoadingCode> {
-        match self {
-            Code::Ptx(ptx) => device.start_loading(ptx).map(LoadingCode::Loading),
+    /// Starts to load the image that fits the device, or this code, without blocking.
+    pub(super) fn start(&self, device: &Device, images: &[Image]) -> Result<LoadingCode> {
+        let ptx = match self {
+            Code::Ptx(ptx) => *ptx,
             #[cfg(feature = "nvrtc")]
             Code::Source(source) => match source.built_ptx() {
-                Some(ptx) => device.start_loading(ptx).map(LoadingCode::Loading),
+                Some(ptx) => ptx,
                 None => {
                     let source = *source;
                     let compiling = OnThread::start(move || source.ptx())?;
-                    Ok(LoadingCode::Compiling(compiling, device.clone()))
+                    return Ok(LoadingCode::Compiling(compiling, device.clone()));
                 }
             },
+        };
+        match image_loading(device, ptx, images) {
+            Some(Ok(loading)) => Ok(LoadingCode::Image(loading, device.clone(), ptx)),
+            _ => LoadingCode::of_ptx(device, ptx),
         }
     }
+
+    /// The PTX. Blocks while a source is compiled.
+    fn ptx(&self) -> Result<Cow<'static, str>> {
+        match self {
+            Code::Ptx(ptx) => Ok((*ptx).into()),
+            #[cfg(feature = "nvrtc")]
+            Code::Source(source) => source.ptx(),
+        }
+    }
+}
+
+/// Starts to load the image that fits the device. `None` if none does.
+fn image_loading(device: &Device, ptx: &str, images: &[Image]) -> Option<Result<Loading>> {
+    let image = Image::fitting(images, device.info())?;
+    // SAFETY: the promise of the image's author.
+    Some(unsafe { device.start_loading_image(ptx, image.bytes()) })
+}
+
+/// Whether the PTX may load where an image did not: the driver has no code for the GPU in it, or cannot list its kernels.
+const fn is_refused(loaded: &Result<Module>) -> bool {
+    matches!(loaded, Err(Error::LoadFailed { .. } | Error::Unsupported { .. }))
 }
 
 /// Code that is being loaded.
@@ -55,24 +80,40 @@ pub(super) enum LoadingCode {
     /// The compiler of CUDA C runs.
     #[cfg(feature = "nvrtc")]
     Compiling(OnThread<Cow<'static, str>>, Device),
+    /// The device loads an image. The PTX replaces it if that fails.
+    Image(Loading, Device, &'static str),
     /// The device compiles and loads the PTX.
-    Loading(Loading),
+    Ptx(Loading),
+}
+
+impl LoadingCode {
+    /// Starts to load PTX.
+    pub(super) fn of_ptx(device: &Device, ptx: &str) -> Result<Self> {
+        device.start_loading(ptx).map(LoadingCode::Ptx)
+    }
 }
 
 impl Future for LoadingCode {
     type Output = Result<Module>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Result<Module>> {
-        #[cfg(feature = "nvrtc")]
-        if let LoadingCode::Compiling(compiling, device) = &mut *self {
-            let ptx = std::task::ready!(Pin::new(compiling).poll(task))?;
-            let loading = device.start_loading(&ptx)?;
-            *self = LoadingCode::Loading(loading);
-        }
-        match &mut *self {
-            LoadingCode::Loading(loading) => loading.poll(task),
-            #[cfg(feature = "nvrtc")]
-            LoadingCode::Compiling(..) => Poll::Ready(Err(cuda_core::Error::AlreadyEnded)),
+        loop {
+            let next = match &mut *self {
+                #[cfg(feature = "nvrtc")]
+                LoadingCode::Compiling(compiling, device) => {
+                    let ptx = ready!(Pin::new(compiling).poll(task))?;
+                    Self::of_ptx(device, &ptx)?
+                }
+                LoadingCode::Image(loading, device, ptx) => {
+                    let loaded = ready!(loading.poll(task));
+                    if !is_refused(&loaded) {
+                        return Poll::Ready(loaded);
+                    }
+                    Self::of_ptx(device, ptx)?
+                }
+                LoadingCode::Ptx(loading) => return loading.poll(task),
+            };
+            *self = next;
         }
     }
 }

@@ -18,11 +18,14 @@ mod declare;
 #[cfg(feature = "nvrtc")]
 pub mod declared;
 mod given_back;
+mod image;
 mod in_sequence;
 mod launch;
 mod load;
 mod param;
 mod prepared;
+mod slot;
+mod store;
 mod typed_args;
 
 pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
@@ -40,11 +43,13 @@ pub use cuda_source::CudaSource;
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;
+pub use image::Image;
 pub use in_sequence::{Arg, InSequence, LazyArgs, ready_args};
 pub use launch::{LaunchOp, launch};
 pub use load::{LoadPtx, load_ptx};
 pub use param::{KernelParam, push_param, put_field};
 pub use prepared::{Prepared, launch_given, launch_unless_empty};
+pub use store::{LoadStored, ModuleStore};
 pub use typed_args::{
     Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, Writes, aligned, aligned_at,
     writes,
