@@ -107,8 +107,8 @@ impl Passed {
         match self {
             Self::Input(ty) => Declared::Buffer { element: element(ty), written: false },
             Self::Output(ty) => Declared::Buffer { element: element(ty), written: true },
-            Self::Number(number) => Declared::Number(number.declared()),
-            Self::Bool => Declared::Number(Number { kind: Kind::Integer, size: 1 }.declared()),
+            Self::Number(number) => Declared::Scalar(number.declared()),
+            Self::Bool => Declared::Scalar(Number { kind: Kind::Integer, size: 1 }.declared()),
             Self::Other => Declared::Value(None),
         }
     }

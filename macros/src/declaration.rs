@@ -126,7 +126,8 @@ impl Kernel {
         }
         let conditions = conditions(input)?;
         input.parse::<Token![;]>()?;
-        let arguments = arguments.into_iter().collect();
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        entries.check(&arguments)?;
         Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry })
     }
 }

@@ -192,9 +192,9 @@ fn declared(argument: &Argument) -> TokenStream {
             };
             quote!(#module::Declared::Buffer { element: #element, written: #written })
         }
-        Declared::Number(it) => {
+        Declared::Scalar(it) => {
             let number = number(it);
-            quote!(#module::Declared::Number(#number))
+            quote!(#module::Declared::Scalar(#number))
         }
         Declared::Value(_) => {
             let ty = &argument.ty;

@@ -39,11 +39,12 @@ struct Part<'a> {
 pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStream {
     let kernel = found.kernel;
     let selected = type_trait::selected(declaration, kernel);
+    let of_trait = type_trait::trait_name(declaration, kernel);
     let first = found.signatures.first().copied().flatten();
     let parts: Vec<_> = kernel
         .arguments
         .iter()
-        .zip(names::type_parameters(kernel))
+        .zip(names::type_parameters(kernel, of_trait.as_ref()))
         .enumerate()
         .map(|(index, (argument, generic))| {
             let param = first.and_then(|signature| signature.params.get(index));

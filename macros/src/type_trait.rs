@@ -32,6 +32,11 @@ pub(crate) fn parameter(kernel: &Kernel) -> Option<&Ident> {
     per_type(kernel).map(|types| &types.parameter)
 }
 
+/// The name of the trait of a generic kernel.
+pub(crate) fn trait_name(declaration: &Declaration, kernel: &Kernel) -> Option<Ident> {
+    parameter(kernel).map(|_| name(declaration, kernel))
+}
+
 /// The bound of the type parameter: `T: VectorsAxpy`.
 pub(crate) fn bound(declaration: &Declaration, kernel: &Kernel) -> Option<TokenStream> {
     let (parameter, name) = (parameter(kernel)?, name(declaration, kernel));

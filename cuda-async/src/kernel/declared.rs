@@ -45,7 +45,7 @@ impl Kernel {
         {
             let size = match declared {
                 Declared::Buffer { .. } => Some(8),
-                Declared::Number(number) => Some(number.size),
+                Declared::Scalar(number) => Some(number.size),
                 Declared::Value(size) => *size,
             };
             if let Some(size) = size.filter(|size| *size != param.size) {
@@ -89,7 +89,7 @@ mod tests {
             ("b: &mut [f32]", Declared::Buffer { element: FLOATS, written: true });
         const B_READ: (&str, Declared) =
             ("b: &[f32]", Declared::Buffer { element: FLOATS, written: false });
-        const LAST: (&str, Declared) = ("n: u32", Declared::Number(N));
+        const LAST: (&str, Declared) = ("n: u32", Declared::Scalar(N));
         const WIDE: (&str, Declared) = ("n: Wide", Declared::Value(Some(8)));
         assert_eq!(message("k", &[A, B, LAST]), "");
         assert!(message("other", &[]).contains("no kernel `other` in the module; it has `k`"));

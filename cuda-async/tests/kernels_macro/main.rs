@@ -3,6 +3,8 @@
 #[cfg(feature = "cpu")]
 mod allocations;
 #[cfg(feature = "cpu")]
+mod alternatives;
+#[cfg(feature = "cpu")]
 mod checked;
 #[cfg(feature = "cpu")]
 mod cuda_sources;

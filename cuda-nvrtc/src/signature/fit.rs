@@ -13,7 +13,7 @@ pub enum Declared {
         written: bool,
     },
     /// A number, by value.
-    Number(Scalar),
+    Scalar(Scalar),
     /// Any other value of this size in bytes, if it is known.
     Value(Option<u32>),
 }
@@ -52,14 +52,14 @@ impl CType {
                     })
                 })
             }
-            (CType::Pointer { .. }, Declared::Number(_)) => {
+            (CType::Pointer { .. }, Declared::Scalar(_)) => {
                 Some("is passed by value; write `&[T]` or `&mut [T]`".to_owned())
             }
             (_, Declared::Buffer { .. }) => {
                 let number = self.number()?;
                 Some(format!("is a buffer; write `{}`", rust_name(self, number)))
             }
-            (_, Declared::Number(given)) => {
+            (_, Declared::Scalar(given)) => {
                 let number = self.number()?;
                 (number != given)
                     .then(|| format!("is another type; write `{}`", rust_name(self, number)))
@@ -141,9 +141,9 @@ mod tests {
             ("PKv", buffer(F32, false)),
             ("PK6float4", buffer(F32, false)),
             ("PK5Mixed", Declared::Buffer { element: None, written: false }),
-            ("j", Declared::Number(I32)),
+            ("j", Declared::Scalar(I32)),
             ("5Mixed", Declared::Value(Some(8))),
-            ("5Mixed", Declared::Number(F32)),
+            ("5Mixed", Declared::Scalar(F32)),
         ] {
             assert_eq!(misfit(ty, declared), None, "{ty} {declared:?}");
         }
@@ -171,9 +171,9 @@ mod tests {
                 Declared::Buffer { element: None, written: false },
                 "is only read; write `&mut [T]`, or `const Mixed *` in the source",
             ),
-            ("Pf", Declared::Number(I32), "is passed by value; write `&[T]` or `&mut [T]`"),
+            ("Pf", Declared::Scalar(I32), "is passed by value; write `&[T]` or `&mut [T]`"),
             ("y", buffer(F32, false), "is a buffer; write `u64`"),
-            ("f", Declared::Number(I32), "is another type; write `f32`"),
+            ("f", Declared::Scalar(I32), "is another type; write `f32`"),
         ] {
             assert_eq!(misfit(ty, declared).as_deref(), Some(why), "{ty} {declared:?}");
         }
