@@ -205,8 +205,10 @@ impl Future for Loading {
 
 #[cfg(all(test, not(loom)))]
 mod tests {
+    use cuda_ptx::ScalarType;
+
     use super::*;
-    use crate::protocol::{ParamInfo, ParamType, ScalarType, entries};
+    use crate::protocol::{ParamInfo, ParamType, entries};
 
     /// A kernel as a driver describes it: only offsets and sizes.
     fn of_image(name: &str, sizes: &[u32]) -> EntryInfo {
