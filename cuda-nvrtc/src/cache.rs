@@ -230,21 +230,22 @@ mod tests {
     #[test]
     fn least_recently_used_entries_are_evicted() {
         let (_folder, cache) = cache();
-        let cache = cache.with_limit(4000);
         let text = "x".repeat(1000);
-        for (key, seconds) in [("a", 30), ("b", 20), ("c", 10)] {
+        let keys: Vec<_> = (0..20).map(|index| format!("{:x}", index * 7919 % 65536)).collect();
+        for (index, key) in keys.iter().enumerate() {
             cache.put(key, &text);
-            age(&cache, key, seconds);
+            age(&cache, key, 1000 - index as u64);
         }
-        assert!(cache.get("a").is_some(), "a use makes it the newest");
-        cache.put("d", &text);
-        let kept: Vec<_> =
-            ["a", "b", "c", "d"].into_iter().filter(|key| cache.get(key).is_some()).collect();
-        assert_eq!(kept, ["a", "c", "d"]);
+        assert!(cache.get(&keys[3]).is_some(), "a use makes it the newest");
+        // Each entry has less than 1,100 bytes: ten fit, one of them the new one.
+        cache.clone().with_limit(11_000).put("d", &text);
+        let expected = keys.iter().enumerate().filter(|(index, _)| *index == 3 || *index > 11);
+        let kept: Vec<_> = keys.iter().filter(|key| cache.path(key).unwrap().exists()).collect();
+        assert_eq!(kept, expected.map(|(_, key)| key).collect::<Vec<_>>());
         let small = cache.clone().with_limit(10);
         small.put("e", &text);
         assert!(small.get("e").is_some(), "the newest entry stays");
-        assert!(small.get("a").is_none());
+        assert!(small.get(&keys[19]).is_none());
     }
 
     #[test]
