@@ -18,7 +18,7 @@
 //! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | use memory again, or parts of it | [`memory::upload_into`], [`memory::fill`], [`memory::copy`], [`memory::read_back`], [`DeviceBuffer::slice`], [`DeviceBuffer::split_at_mut`] |
 //! | compute with tensors | [`tensor::Tensor`], [`tensor::TensorOps`] |
-//! | run kernels | [`kernels!`], [`launch`], [`cuda_launch!`], [`cuda_launch_async!`], [`kernel::KernelArg`], [`kernel::KernelParam`] |
+//! | run kernels | [`kernels!`], [`kernel::compile()`], [`launch`], [`cuda_launch!`], [`cuda_launch_async!`], [`kernel::KernelArg`], [`kernel::KernelParam`] |
 //! | use the variables of a module | [`Module::variable`] |
 //! | run operations in sequence | [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::try_map`], [`defer`], [`iterate`], [`in_order`], [`script`] |
 //! | run operations concurrently | [`zip!`], tuples, [`join_all`], [`race()`], [`DeviceOp::shared`], [`unzip!`] |

@@ -1,5 +1,6 @@
 //! Arguments of a kernel, and the ways to pass them.
 
+use cuda_nvrtc::signature::{self, Declared, NumberKind};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{
@@ -84,7 +85,34 @@ impl ToTokens for Argument {
     }
 }
 
+impl Number {
+    /// The number, as it is compared with a type in C.
+    pub(crate) const fn declared(self) -> signature::Scalar {
+        let kind = match self.kind {
+            Kind::Integer => NumberKind::Integer,
+            Kind::Float => NumberKind::Float,
+            Kind::BFloat => NumberKind::BFloat,
+        };
+        signature::Scalar { kind, size: self.size }
+    }
+}
+
 impl Passed {
+    /// The declaration, as it is compared with a type in C.
+    pub(crate) fn declared(&self) -> Declared {
+        let element = |ty: &Type| match Self::of(ty) {
+            Ok(Self::Number(number)) => Some(number.declared()),
+            _ => None,
+        };
+        match self {
+            Self::Input(ty) => Declared::Buffer { element: element(ty), written: false },
+            Self::Output(ty) => Declared::Buffer { element: element(ty), written: true },
+            Self::Number(number) => Declared::Scalar(number.declared()),
+            Self::Bool => Declared::Scalar(Number { kind: Kind::Integer, size: 1 }.declared()),
+            Self::Other => Declared::Value(None),
+        }
+    }
+
     pub(crate) fn of(ty: &Type) -> Result<Self> {
         let wrong = |why| Err(Error::new_spanned(ty, why));
         match bare(ty) {

@@ -9,6 +9,7 @@ use syn::{Error, ext::IdentExt};
 use crate::{
     argument::Argument,
     attributes::conditions,
+    contents::Contents,
     declaration::{Declaration, Kernel, Safety},
     entries::Instance,
     fit::{Written, mismatch},
@@ -35,10 +36,10 @@ pub(crate) struct Found<'a> {
     pub(crate) valid: bool,
 }
 
-/// Compares `declaration` with the kernels of its PTX. Without `signatures`, makes only the checks that need no PTX.
+/// Compares `declaration` with the kernels of its PTX. Without `contents`, makes only the checks that need no PTX.
 pub(crate) fn check<'a>(
     declaration: &'a Declaration,
-    signatures: Option<&'a [Signature]>,
+    contents: Option<&'a Contents>,
 ) -> Checked<'a> {
     let mut checked = Checked { kernels: Vec::new(), problems: Vec::new() };
     let mut names = HashSet::new();
@@ -50,11 +51,15 @@ pub(crate) fn check<'a>(
         misused.into_iter().for_each(&mut report);
         let mut found = Vec::new();
         for instance in kernel.instances() {
-            let signature = signatures.map(|list| counterpart(declaration, &instance, list));
+            let signature =
+                contents.map(|contents| counterpart(declaration, &instance, &contents.entries));
             found.push(match signature.transpose() {
                 Ok(signature) => {
-                    let mismatches = signature.map(|signature| mismatches(&instance, signature));
-                    mismatches.into_iter().flatten().for_each(&mut report);
+                    if let (Some(contents), Some(signature)) = (contents, signature) {
+                        mismatches(&instance, signature, contents)
+                            .into_iter()
+                            .for_each(&mut report);
+                    }
                     signature
                 }
                 Err(error) => {
@@ -137,7 +142,7 @@ fn counterpart<'a>(
     let found = signatures.iter().find(|signature| signature.name == *entry);
     let signature = found.ok_or_else(|| {
         let names = signatures.iter().map(|signature| signature.name.as_str());
-        let (file, list) = (declaration.ptx.value(), listed_names(names));
+        let (file, list) = (declaration.code.path().value(), listed_names(names));
         let why = format!(
             "`{file}` has no kernel `{entry}`; it has {list}. If the kernel has another name in the PTX, \
              write `#[entry = \"name\"]`"
@@ -159,11 +164,22 @@ fn counterpart<'a>(
 }
 
 /// Returns an error for each argument that does not match the parameter at its index.
-fn mismatches(instance: &Instance, signature: &Signature) -> Vec<Error> {
+fn mismatches(instance: &Instance, signature: &Signature, contents: &Contents) -> Vec<Error> {
+    let types = contents.types.get(&signature.name);
     let pairs = instance.arguments.iter().zip(&signature.params).enumerate();
     pairs
         .filter_map(|(index, (argument, param))| {
-            let why = mismatch(&argument.passed, param)?;
+            let Some(why) = mismatch(&argument.passed, param) else {
+                let ty = types?.get(index)?;
+                let why = ty.misfit(argument.passed.declared())?;
+                let message = format!(
+                    "parameter {index} of kernel `{}` is `{ty}` in the source, but `{}`{} {why}",
+                    signature.name,
+                    shown(argument),
+                    instance.of_type,
+                );
+                return Some(Error::new_spanned(argument, message));
+            };
             let message = format!(
                 "parameter {index} of kernel `{}` is `{}` in the PTX ({} bytes), but `{}`{} {why}",
                 signature.name,
@@ -193,10 +209,10 @@ mod tests {
 
     /// The messages for a declaration of `kernels`.
     fn messages(head: &str, kernels: &str) -> Vec<String> {
-        let signatures = cuda_ptx::signatures(PTX).unwrap();
+        let contents = Contents::of(PTX).unwrap();
         let text = format!("#[ptx = \"k.ptx\"] {head} K; {kernels}");
         let declaration = syn::parse_str(&text).unwrap();
-        let checked = check(&declaration, Some(&signatures));
+        let checked = check(&declaration, Some(&contents));
         checked.problems.iter().map(|problem| problem.error.to_string()).collect()
     }
 

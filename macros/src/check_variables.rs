@@ -47,7 +47,7 @@ pub(crate) fn check_variables<'a>(
                 let why = format!(
                     "`{}` has no variable `{symbol}`; it has {}. If the variable has another name in the PTX, write \
                      `#[symbol = \"name\"]`; compilers remove unused variables",
-                    declaration.ptx.value(),
+                    declaration.code.path().value(),
                     listed_names(list.iter().map(|it| it.name.as_str())),
                 );
                 let span = variable.symbol.as_ref().map_or(variable.name.span(), LitStr::span);

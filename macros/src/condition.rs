@@ -8,16 +8,17 @@ use syn::{BinOp, Error, Expr, Result};
 
 use crate::{argument::Argument, quantity::Quantity};
 
-/// A condition of a launch: `x.len() == y.len()`.
+/// A condition of a launch.
 #[derive(Clone)]
-pub(crate) struct Condition {
-    left: Quantity,
-    comparison: Comparison,
-    right: Quantity,
+pub(crate) enum Condition {
+    /// `x.len() == y.len()`
+    Compare { left: Quantity, comparison: Comparison, right: Quantity },
+    /// `n == 0 || n > 2 && n < 8`: the conditions of one alternative hold.
+    Any(Vec<Vec<Condition>>),
 }
 
 #[derive(Clone, Copy)]
-struct Comparison {
+pub(crate) struct Comparison {
     sign: &'static str,
     /// The method of `i128` that compares.
     method: &'static str,
@@ -38,7 +39,12 @@ impl Condition {
                 Self::of(&binary.left, conditions)?;
                 return Self::of(&binary.right, conditions);
             }
-            BinOp::Or(_) => return wrong("`||` is not supported; every condition must hold"),
+            BinOp::Or(_) => {
+                let mut alternatives = Self::alternatives(&binary.left)?;
+                alternatives.extend(Self::alternatives(&binary.right)?);
+                conditions.push(Self::Any(alternatives));
+                return Ok(());
+            }
             BinOp::Eq(_) => ("==", "eq"),
             BinOp::Ne(_) => ("!=", "ne"),
             BinOp::Lt(_) => ("<", "lt"),
@@ -49,31 +55,103 @@ impl Condition {
         };
         let comparison = Comparison { sign, method };
         let (left, right) = (Quantity::of(&binary.left)?, Quantity::of(&binary.right)?);
-        conditions.push(Self { left, comparison, right });
+        conditions.push(Self::Compare { left, comparison, right });
         Ok(())
+    }
+
+    /// The alternatives of one side of `||`.
+    fn alternatives(expr: &Expr) -> Result<Vec<Vec<Self>>> {
+        let mut conditions = Vec::new();
+        Self::of(expr, &mut conditions)?;
+        match conditions.as_mut_slice() {
+            [Self::Any(alternatives)] => Ok(std::mem::take(alternatives)),
+            _ => Ok(vec![conditions]),
+        }
     }
 
     /// Returns an error for each name that a condition cannot use.
     pub(crate) fn check(&self, all: &[Argument]) -> Vec<Error> {
         let known: Vec<_> = all.iter().collect();
-        let mut errors = self.left.check(&known, all);
-        errors.extend(self.right.check(&known, all));
-        errors
+        match self {
+            Self::Compare { left, right, .. } => {
+                let mut errors = left.check(&known, all);
+                errors.extend(right.check(&known, all));
+                errors
+            }
+            Self::Any(alternatives) => {
+                alternatives.iter().flatten().flat_map(|condition| condition.check(all)).collect()
+            }
+        }
     }
 
     /// Generates the statement that checks the condition. `kernel` is an expression of type `kernel::checks::Kernel`.
     pub(crate) fn tokens(&self, kernel: &TokenStream) -> TokenStream {
-        let (text, left, right) = (self.to_string(), self.left.side(), self.right.side());
-        let name = self.comparison.method;
+        let text = self.to_string();
+        match self {
+            Self::Compare { left, comparison, right } => {
+                let (left, right, holds) = (left.side(), right.side(), comparison.tokens());
+                quote!(#kernel.require(#text, #left, #right, #holds)?;)
+            }
+            Self::Any(_) => {
+                let (holds, mut sides) = (self.holds(kernel), Vec::new());
+                self.sides(&mut sides);
+                quote!(#kernel.require_any(#text, #holds, || [#(#sides),*])?;)
+            }
+        }
+    }
+
+    /// Generates an expression of type `bool`. As in Rust, it computes the right side of `||` and `&&` only if necessary.
+    fn holds(&self, kernel: &TokenStream) -> TokenStream {
+        match self {
+            Self::Compare { left, comparison, right } => {
+                let (left, right, holds) = (left.side(), right.side(), comparison.tokens());
+                quote!(#kernel.holds(#left, #right, #holds)?)
+            }
+            Self::Any(alternatives) => {
+                let alternatives = alternatives.iter().map(|all| {
+                    let all = all.iter().map(|condition| condition.holds(kernel));
+                    quote!((#(#all)&&*))
+                });
+                quote!((#(#alternatives)||*))
+            }
+        }
+    }
+
+    /// Collects the sides of all comparisons.
+    fn sides(&self, sides: &mut Vec<TokenStream>) {
+        match self {
+            Self::Compare { left, right, .. } => sides.extend([left.side(), right.side()]),
+            Self::Any(alternatives) => {
+                alternatives.iter().flatten().for_each(|condition| condition.sides(sides));
+            }
+        }
+    }
+}
+
+impl Comparison {
+    /// Generates the path of the function that compares.
+    fn tokens(self) -> TokenStream {
+        let name = self.method;
         let method = Ident::new(name, Span::call_site());
         let of = if matches!(name, "eq" | "ne") { quote!(PartialEq) } else { quote!(PartialOrd) };
-        quote!(#kernel.require(#text, #left, #right, ::core::cmp::#of::#method)?;)
+        quote!(::core::cmp::#of::#method)
     }
 }
 
 impl fmt::Display for Condition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {} {}", self.left, self.comparison.sign, self.right)
+        let alternatives = match self {
+            Self::Compare { left, comparison, right } => {
+                return write!(f, "{left} {} {right}", comparison.sign);
+            }
+            Self::Any(alternatives) => alternatives,
+        };
+        let shown = |condition: &Self| match condition {
+            Self::Compare { .. } => condition.to_string(),
+            Self::Any(_) => format!("({condition})"),
+        };
+        let all = |all: &Vec<Self>| all.iter().map(shown).collect::<Vec<_>>().join(" && ");
+        f.write_str(&alternatives.iter().map(all).collect::<Vec<_>>().join(" || "))
     }
 }
 
@@ -99,7 +177,12 @@ mod tests {
 
     #[test]
     fn conditions_display_as_written() {
-        for text in ["x.len() == y.len()", "n * (x.len() + 1) / 2 <= 7 - y.len() % 3"] {
+        for text in [
+            "x.len() == y.len()",
+            "n * (x.len() + 1) / 2 <= 7 - y.len() % 3",
+            "n == 0 || n == 1 || x.len() / n > 2 && y.len() == n",
+            "n == 0 || n < 4 && (x.len() == 1 || y.len() == 1)",
+        ] {
             let mut conditions = Vec::new();
             Condition::of(&syn::parse_str(text).unwrap(), &mut conditions).unwrap();
             assert_eq!(conditions[0].to_string(), text);
@@ -123,7 +206,8 @@ mod tests {
             ("x == 1", "`x` is a buffer; write `x.len()`"),
             ("a == 1", "`a` is not an integer, its type is `f32`"),
             ("n", "a condition compares two integers, as in `x.len() == y.len()`"),
-            ("n == 1 || n == 2", "`||` is not supported; every condition must hold"),
+            ("n == 1 || m == 2", "no argument has the name `m`; the kernel has `x`, `y`, `a`, `n`"),
+            ("n == 1 || n", "a condition compares two integers, as in `x.len() == y.len()`"),
             ("x.len == 1", "write `.len()`, with parentheses"),
         ] {
             assert_eq!(errors(condition), [message], "{condition}");

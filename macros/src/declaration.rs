@@ -1,17 +1,18 @@
 //! The input of `kernels!`: a struct, its kernels and its variables.
 
 use syn::{
-    Attribute, Error, Expr, Ident, LitStr, Result, Token, Visibility, parenthesized,
+    Attribute, Expr, Ident, Result, Token, Visibility, parenthesized,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
 };
 
 use crate::{
     argument::Argument,
-    attributes::take,
+    code_path::CodePath,
     condition::Condition,
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
     geometry::Geometry,
+    images::ImagePath,
     variable::Variable,
 };
 
@@ -19,16 +20,18 @@ mod keyword {
     syn::custom_keyword!(safe);
 }
 
-/// The parsed input: `#[ptx = "..."] pub struct Name;` and the kernels and variables after it.
+/// The parsed input: `#[ptx = "..."]` or `#[cuda = "..."]`, `pub struct Name;` and the kernels and variables after it.
 pub(crate) struct Declaration {
-    /// All attributes except `ptx`.
+    /// All attributes except those of the code.
     pub(crate) attrs: Vec<Attribute>,
     pub(crate) vis: Visibility,
     /// The `unsafe` of `unsafe struct`: the author promises the safety of every `safe fn`.
     pub(crate) unsafe_token: Option<Token![unsafe]>,
     pub(crate) name: Ident,
-    /// The path of the PTX file, as written.
-    pub(crate) ptx: LitStr,
+    /// The file of the kernels.
+    pub(crate) code: CodePath,
+    /// Machine code of the same kernels.
+    pub(crate) images: Vec<ImagePath>,
     pub(crate) kernels: Vec<Kernel>,
     pub(crate) variables: Vec<Variable>,
 }
@@ -77,10 +80,8 @@ impl Parse for Declaration {
         let unsafe_token = input.parse()?;
         input.parse::<Token![struct]>()?;
         let name: Ident = input.parse()?;
-        let missing = || {
-            Error::new(name.span(), "missing PTX path; write `#[ptx = \"path\"]` before the struct")
-        };
-        let ptx = take(&mut attrs, "ptx")?.ok_or_else(missing)?;
+        let code = CodePath::take(&mut attrs, &name)?;
+        let images = ImagePath::take(&mut attrs)?;
         input.parse::<Token![;]>()?;
         let (mut kernels, mut variables) = (Vec::new(), Vec::new());
         while !input.is_empty() {
@@ -92,7 +93,7 @@ impl Parse for Declaration {
                 kernels.push(Kernel::after_visibility(attrs, vis, input)?);
             }
         }
-        Ok(Self { attrs, vis, unsafe_token, name, ptx, kernels, variables })
+        Ok(Self { attrs, vis, unsafe_token, name, code, images, kernels, variables })
     }
 }
 
@@ -125,7 +126,8 @@ impl Kernel {
         }
         let conditions = conditions(input)?;
         input.parse::<Token![;]>()?;
-        let arguments = arguments.into_iter().collect();
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        entries.check(&arguments)?;
         Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry })
     }
 }

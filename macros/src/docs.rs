@@ -6,7 +6,7 @@ use crate::declaration::{Declaration, Kernel, Safety};
 
 /// The generated documentation of a struct that has none.
 pub(crate) fn of_struct(declaration: &Declaration) -> Option<String> {
-    let file = declaration.ptx.value();
+    let file = declaration.code.path().value();
     lines(&declaration.attrs).is_none().then(|| format!("The kernels of `{file}`."))
 }
 

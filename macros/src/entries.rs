@@ -158,6 +158,20 @@ impl Entries {
         Ok(Self::PerType(PerType { parameter: name, types: entries }))
     }
 
+    /// Checks that each argument can have each type.
+    pub(crate) fn check(&self, arguments: &[Argument]) -> Result<()> {
+        let Self::PerType(PerType { parameter, types }) = self else { return Ok(()) };
+        for (ty, _) in types {
+            for argument in arguments {
+                argument.with(parameter, ty).map_err(|error| {
+                    let why = format!("with `{parameter} = {}`: {error}", text::of_type(ty));
+                    Error::new_spanned(argument, why)
+                })?;
+            }
+        }
+        Ok(())
+    }
+
     /// The instances of a kernel with these entries.
     pub(crate) fn instances(&self, kernel: &Ident, arguments: &[Argument]) -> Vec<Instance> {
         match self {
@@ -174,7 +188,11 @@ impl Entries {
                 .map(|(ty, entry)| Instance {
                     entry: entry.value(),
                     place: entry.to_token_stream(),
-                    arguments: arguments.iter().map(|it| it.with(parameter, ty)).collect(),
+                    // The parser has refused arguments that cannot have one of the types.
+                    arguments: arguments
+                        .iter()
+                        .map(|it| it.with(parameter, ty).unwrap_or_else(|_| it.clone()))
+                        .collect(),
                     of_type: format!(" with `{parameter} = {}`", text::of_type(ty)),
                 })
                 .collect(),
@@ -184,12 +202,12 @@ impl Entries {
 
 impl Argument {
     /// Replaces a type parameter by `ty`. The tokens keep their spans in the declaration.
-    fn with(&self, parameter: &Ident, ty: &Type) -> Self {
+    ///
+    /// # Errors
+    /// If no argument can have the resulting type.
+    fn with(&self, parameter: &Ident, ty: &Type) -> Result<Self> {
         let tokens = replaced(self.ty.to_token_stream(), parameter, ty);
-        match syn::parse2::<Type>(tokens).and_then(|ty| Self::new(self.name.clone(), ty)) {
-            Ok(argument) => argument,
-            Err(_) => self.clone(),
-        }
+        Self::new(self.name.clone(), syn::parse2(tokens)?)
     }
 }
 
@@ -247,6 +265,10 @@ mod tests {
     #[test]
     fn entries_and_types_must_match() {
         for (kernel, message) in [
+            (
+                "#[entry(fn() = \"a\")] unsafe fn k<T: fn()>(a: T);",
+                "with `T = fn ()`: unsupported argument type; write `&[T]`, `&mut [T]`, a number, or a struct of numbers",
+            ),
             (
                 "unsafe fn k<T: f32>(a: T);",
                 "generic kernel `k` needs an entry for each type; write `#[entry(f32 = \"name\", ..)]`",

@@ -1,39 +1,47 @@
 //! The generated struct and its own methods.
 
+use cuda_nvrtc::signature::{self, Declared};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 
 use crate::{
+    argument::Argument,
     attributes::conditions,
     check::Found,
     check_variables::FoundVariable,
+    code::{Code, Cuda, Text},
     declaration::{Declaration, Kernel},
     docs,
     entries::Entries,
     getter::getter,
+    images,
     launcher::launcher,
-    ptx_file::PtxFile,
     reserved::MODULE_FIELD,
-    type_trait,
+    text, type_trait,
 };
 
-/// Generates the struct and its methods. It does so without a `file` or a signature too, so that a declaration with
+/// Generates the struct and its methods. It does so without the contents of the code too, so that a declaration with
 /// errors causes no further errors in the code that uses it.
 pub(crate) fn expand(
     declaration: &Declaration,
-    file: Option<&PtxFile>,
+    code: &Code,
     kernels: &[Found<'_>],
     variables: &[FoundVariable<'_>],
 ) -> TokenStream {
     let Declaration { attrs, vis, name, .. } = declaration;
     let doc = docs::of_struct(declaration).map(|doc| quote!(#[doc = #doc]));
-    let text = file.map_or_else(|| quote!(""), |file| file.text.clone());
-    let ptx_doc = format!("The PTX of `{}`.", declaration.ptx.value());
+    let device = Ident::new("device", Span::mixed_site());
+    let constants = constants(declaration, code, kernels);
+    let cache = match &code.text {
+        Text::Ptx(_) => quote!(::cuda_async::kernel::ModuleCache::new(#name::PTX)),
+        Text::Cuda(_) => quote!(::cuda_async::kernel::ModuleCache::of_source(#name::SOURCE)),
+    };
+    let images = images::tokens(&code.images, declaration.unsafe_token);
     let fields = kernels.iter().map(|found| field(found.kernel));
     let of_variables = (!variables.is_empty()).then(|| Ident::new(MODULE_FIELD, Span::call_site()));
     let of_variables: Vec<_> = of_variables.into_iter().collect();
     let module = Ident::new("module", Span::mixed_site());
-    let device = Ident::new("device", Span::mixed_site());
+    let devices = Ident::new("devices", Span::mixed_site());
     let modules = Ident::new("MODULES", Span::mixed_site());
     let initial = kernels.iter().map(|found| initial(found.kernel, &module));
     let launchers = kernels.iter().map(|found| launcher(declaration, found));
@@ -51,16 +59,15 @@ pub(crate) fn expand(
 
         #(#conditions)*
         impl #name {
-            #[doc = #ptx_doc]
-            pub const PTX: &'static ::core::primitive::str = #text;
+            #constants
 
-            /// Loads the PTX on `device` and looks up its kernels. Blocks while the device compiles the PTX, which
-            /// can take 100 ms on a GPU.
+            /// Loads the module on `device` and looks up its kernels. Blocks while it is compiled, which can
+            /// take 100 ms on a GPU.
             ///
             /// # Errors
             /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
-                Self::of_module(&::cuda_async::Device::load_ptx(#device, Self::PTX)?)
+                Self::of_module(&::cuda_async::kernel::ModuleCache::load(Self::modules(), #device)?)
             }
 
             /// Returns the kernels on `device`. The first call for a device loads them, as [`load`](Self::load) does. They
@@ -84,6 +91,15 @@ pub(crate) fn expand(
                 )
             }
 
+            /// Loads the kernels on each of the devices, all at the same time, and blocks until they are loaded on all. Later
+            /// calls of [`for_device`](Self::for_device) and [`loaded`](Self::loaded) do not wait.
+            ///
+            /// # Errors
+            /// The errors of [`load`](Self::load).
+            pub fn warm_up(#devices: &[::cuda_async::Device]) -> ::cuda_async::Result<()> {
+                ::cuda_async::kernel::ModuleCache::warm_up(Self::modules(), #devices)
+            }
+
             #[allow(unused_variables)]
             fn of_module(#module: &::cuda_async::Module) -> ::cuda_async::Result<Self> {
                 ::core::result::Result::Ok(Self {
@@ -93,8 +109,7 @@ pub(crate) fn expand(
             }
 
             fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
-                static #modules: ::cuda_async::kernel::ModuleCache =
-                    ::cuda_async::kernel::ModuleCache::new(#name::PTX);
+                static #modules: ::cuda_async::kernel::ModuleCache = #cache #images;
                 &#modules
             }
 
@@ -104,6 +119,87 @@ pub(crate) fn expand(
         }
 
         #(#traits)*
+    }
+}
+
+/// Generates the constant with the code: `PTX` or `SOURCE`.
+fn constants(declaration: &Declaration, code: &Code, kernels: &[Found<'_>]) -> TokenStream {
+    let cuda = match &code.text {
+        Text::Ptx(text) => {
+            let doc = format!("The PTX of `{}`.", declaration.code.path().value());
+            return quote! {
+                #[doc = #doc]
+                pub const PTX: &'static ::core::primitive::str = #text;
+            };
+        }
+        Text::Cuda(cuda) => cuda,
+    };
+    let Cuda { name, text, headers, flags, ptx } = cuda;
+    let doc = format!("The CUDA source `{}`.", declaration.code.path().value());
+    // The compiler of the build has made the checks, unless there was none.
+    let expected = ptx.is_none().then(|| kernels.iter().map(|found| expected(found.kernel)));
+    let expected = expected.into_iter().flatten();
+    let ptx = match ptx {
+        Some(ptx) => quote!(::core::option::Option::Some(#ptx)),
+        None => quote!(::core::option::Option::None),
+    };
+    // Another compiler may be found when one of these changes.
+    let variables = cuda_nvrtc::VARIABLES;
+    quote! {
+        #[doc = #doc]
+        pub const SOURCE: ::cuda_async::kernel::CudaSource = {
+            #(const _: ::core::option::Option<&::core::primitive::str> = ::core::option_env!(#variables);)*
+            ::cuda_async::kernel::CudaSource::new(#name, #text)
+                .headers(&[#(#headers),*])
+                .flags(&[#(#flags),*])
+                .declared(#ptx, &[#(#expected),*])
+        };
+    }
+}
+
+/// Generates the entries of a kernel with the types of their arguments, for the check when the program has compiled them.
+fn expected(kernel: &Kernel) -> TokenStream {
+    let conditions: Vec<_> = conditions(&kernel.attrs).collect();
+    let instances = kernel.instances();
+    let instances = instances.iter().map(|instance| {
+        let entry = &instance.entry;
+        let arguments = instance.arguments.iter().map(|argument| {
+            let shown = text::spaced(quote!(#argument));
+            let declared = declared(argument);
+            quote!((#shown, #declared))
+        });
+        quote! {
+            #(#conditions)*
+            ::cuda_async::kernel::declared::Kernel { entry: #entry, arguments: &[#(#arguments),*] }
+        }
+    });
+    quote!(#(#instances),*)
+}
+
+/// Generates a `Declared`.
+fn declared(argument: &Argument) -> TokenStream {
+    let module = quote!(::cuda_async::kernel::declared);
+    let number = |number: signature::Scalar| {
+        let (kind, size) =
+            (Ident::new(&format!("{:?}", number.kind), Span::call_site()), number.size);
+        quote!(#module::Scalar { kind: #module::NumberKind::#kind, size: #size })
+    };
+    match argument.passed.declared() {
+        Declared::Buffer { element, written } => {
+            let element = match element.map(number) {
+                Some(element) => quote!(::core::option::Option::Some(#element)),
+                None => quote!(::core::option::Option::None),
+            };
+            quote!(#module::Declared::Buffer { element: #element, written: #written })
+        }
+        Declared::Scalar(it) => {
+            let number = number(it);
+            quote!(#module::Declared::Scalar(#number))
+        }
+        Declared::Value(_) => {
+            let ty = &argument.ty;
+            quote!(#module::Declared::Value(::core::option::Option::Some(::core::mem::size_of::<#ty>() as u32)))
+        }
     }
 }
 

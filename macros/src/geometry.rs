@@ -1,4 +1,5 @@
-//! The launch shape of a kernel: `#[elements(n)]`, `#[plane(width, height)]` and `#[config(..)]`.
+//! The launch shape of a kernel: `#[elements(n)]`, `#[plane(width, height)]`, `#[tiles(buffer, threads)]`
+//! and `#[config(..)]`.
 
 use proc_macro2::{Ident, TokenStream};
 use quote::{ToTokens, quote};
@@ -8,10 +9,13 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use crate::{argument::Argument, quantity::Quantity};
+use crate::{
+    argument::{Argument, Passed},
+    quantity::Quantity,
+};
 
 /// The names of the attributes.
-const ATTRIBUTES: [&str; 3] = ["elements", "plane", "config"];
+const ATTRIBUTES: [&str; 4] = ["elements", "plane", "tiles", "config"];
 
 /// The source of a launch's configuration.
 pub(crate) enum Geometry {
@@ -21,6 +25,8 @@ pub(crate) enum Geometry {
     Elements(Quantity),
     /// `LaunchConfig::for_plane`.
     Plane(Quantity, Quantity),
+    /// A block for each tile of an argument that is a `Partition`.
+    Tiles(Ident, Quantity),
     Config(Shape),
 }
 
@@ -55,6 +61,9 @@ impl Geometry {
         if attr.path().is_ident("config") {
             return attr.parse_args().map(Self::Config);
         }
+        if attr.path().is_ident("tiles") {
+            return attr.parse_args().map(|Tiles(buffer, threads)| Self::Tiles(buffer, threads));
+        }
         let list = Punctuated::<Quantity, Token![,]>::parse_terminated;
         let quantities: Vec<_> = attr.parse_args_with(list)?.into_iter().collect();
         match (attr.path().is_ident("plane"), <[_; 1]>::try_from(quantities)) {
@@ -76,6 +85,15 @@ impl Geometry {
             Self::Caller => Vec::new(),
             Self::Elements(elements) => check(elements),
             Self::Plane(width, height) => [width, height].into_iter().flat_map(check).collect(),
+            Self::Tiles(buffer, threads) => {
+                let of_buffer = Quantity::Len(buffer.clone()).check(&known, all);
+                let is_read =
+                    |it: &Argument| it.name == *buffer && matches!(it.passed, Passed::Input(_));
+                let why =
+                    format!("`{buffer}` is only read; the tiles are those of an output `&mut [T]`");
+                let read = all.iter().any(is_read).then(|| Error::new(buffer.span(), why));
+                of_buffer.into_iter().chain(read).chain(check(threads)).collect()
+            }
             Self::Config(Shape { grid, block, shared }) => {
                 grid.iter().chain(block).chain([shared]).flat_map(check).collect()
             }
@@ -95,6 +113,10 @@ impl Geometry {
                 let (width, height) = (width.side(), height.side());
                 quote!(#kernel.plane(#width, #height)?)
             }
+            Self::Tiles(buffer, threads) => {
+                let (name, threads) = (buffer.to_string(), threads.side());
+                quote!(#kernel.tiles(#name, &#buffer, #threads)?)
+            }
             Self::Config(Shape { grid, block, shared }) => {
                 let (grid, block) =
                     (grid.iter().map(Quantity::side), block.iter().map(Quantity::side));
@@ -102,6 +124,17 @@ impl Geometry {
                 quote!(#kernel.config([#(#grid),*], [#(#block),*], #shared)?)
             }
         })
+    }
+}
+
+/// The content of `#[tiles(buffer, threads)]`.
+struct Tiles(Ident, Quantity);
+
+impl Parse for Tiles {
+    fn parse(input: ParseStream<'_>) -> Result<Self> {
+        let buffer = input.parse()?;
+        input.parse::<Token![,]>()?;
+        Ok(Self(buffer, input.parse()?))
     }
 }
 
@@ -173,6 +206,7 @@ mod tests {
         assert!(matches!(geometry(""), Ok(Geometry::Caller)));
         assert!(matches!(geometry("#[elements(x.len() / 2)]"), Ok(Geometry::Elements(_))));
         assert!(matches!(geometry("#[plane(w, h)]"), Ok(Geometry::Plane(..))));
+        assert!(matches!(geometry("#[tiles(y, 64)]"), Ok(Geometry::Tiles(..))));
         let Ok(Geometry::Config(shape)) = geometry("#[config(grid = (n, 2), block = 64)]") else {
             panic!("not a shape")
         };

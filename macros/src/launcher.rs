@@ -2,7 +2,7 @@
 
 use cuda_ptx::Param;
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{quote, quote_spanned};
+use quote::{ToTokens, quote, quote_spanned};
 use syn::{Token, Visibility, ext::IdentExt, spanned::Spanned};
 
 use crate::{
@@ -39,11 +39,12 @@ struct Part<'a> {
 pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStream {
     let kernel = found.kernel;
     let selected = type_trait::selected(declaration, kernel);
+    let of_trait = type_trait::trait_name(declaration, kernel);
     let first = found.signatures.first().copied().flatten();
     let parts: Vec<_> = kernel
         .arguments
         .iter()
-        .zip(names::type_parameters(kernel))
+        .zip(names::type_parameters(kernel, of_trait.as_ref()))
         .enumerate()
         .map(|(index, (argument, generic))| {
             let param = first.and_then(|signature| signature.params.get(index));
@@ -243,7 +244,12 @@ impl Part<'_> {
                 ::cuda_async::kernel::aligned_at::<#of>(#value, #selected::ALIGNS[#index])
             };
         }
-        let align = self.param.map_or(1, |param| param.align) as usize;
+        // A program that compiles its source when it runs has only the alignment of the type.
+        let align = match (self.param, passed) {
+            (Some(param), _) => (param.align as usize).to_token_stream(),
+            (None, Passed::Bool) => quote!(1),
+            (None, _) => quote!({ ::core::mem::align_of::<#ty>() }),
+        };
         quote_spanned!(ty.span()=> ::cuda_async::kernel::aligned::<#align, #of>(#value))
     }
 }

@@ -1,7 +1,7 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
-//! Steps of [`kernels!`]: `declaration` parses the input, `ptx_file` reads the PTX, and `check` compares the two by the
-//! rules of `fit`, as `check_variables` does for variables. Then `expand`, `launcher`, `getter` and `type_trait` generate
+//! Steps of [`kernels!`]: `declaration` parses the input, `code` reads the PTX or compiles the source, and `check` compares the
+//! two by the rules of `fit`, as `check_variables` does for variables. Then `expand`, `launcher`, `getter` and `type_trait` generate
 //! the struct, its methods and the traits of generic kernels. `quantity`, `condition` and `geometry` parse the expressions
 //! that launchers compute. Problems are collected and the struct is generated anyway, so that one mistake does not cause
 //! further errors in the code that uses it.
@@ -12,7 +12,10 @@ mod argument;
 mod attributes;
 mod check;
 mod check_variables;
+mod code;
+mod code_path;
 mod condition;
+mod contents;
 mod declaration;
 mod docs;
 mod entries;
@@ -20,11 +23,12 @@ mod expand;
 mod fit;
 mod geometry;
 mod getter;
+mod images;
 mod launcher;
 mod names;
 mod param_derive;
+mod place;
 mod problem;
-mod ptx_file;
 mod quantity;
 mod reserved;
 mod text;
@@ -34,24 +38,22 @@ mod variable;
 use proc_macro::TokenStream;
 use syn::{DeriveInput, parse_macro_input};
 
-use crate::{declaration::Declaration, problem::Problem, ptx_file::PtxFile};
+use crate::{code::Code, declaration::Declaration, problem::Problem};
 
-/// Declares the kernels of a PTX file and checks the declarations against the file at compile time.
+/// Declares the kernels of a PTX file or a CUDA source, and checks the declarations against the PTX at compile time.
 ///
 /// The documentation is at `cuda_async::kernels!`.
 #[proc_macro]
 pub fn kernels(input: TokenStream) -> TokenStream {
     let declaration = parse_macro_input!(input as Declaration);
-    let (file, mut problems) = match PtxFile::read(&declaration.ptx) {
-        Ok(file) => (Some(file), Vec::new()),
-        Err(error) => (None, vec![Problem::of_all(error)]),
-    };
-    let module = file.as_ref().map(|file| &file.module);
-    let checked = check::check(&declaration, module.map(|module| module.entries.as_slice()));
+    let (code, errors) = Code::read(&declaration);
+    let mut problems: Vec<_> = errors.into_iter().map(Problem::of_all).collect();
+    let contents = code.contents.as_ref();
+    let checked = check::check(&declaration, contents);
     problems.extend(checked.problems);
-    let variables = module.map(|module| module.variables.as_slice());
+    let variables = contents.map(|contents| contents.variables.as_slice());
     let variables = check_variables::check_variables(&declaration, variables, &mut problems);
-    let mut expansion = expand::expand(&declaration, file.as_ref(), &checked.kernels, &variables);
+    let mut expansion = expand::expand(&declaration, &code, &checked.kernels, &variables);
     expansion.extend(problems.iter().map(|problem| problem.compile_error(&declaration.attrs)));
     expansion.into()
 }

@@ -6,12 +6,15 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
-use crate::{argument::Argument, declaration::Kernel};
+use crate::{argument::Argument, declaration::Kernel, entries::Entries};
 
 /// Returns a type parameter for each buffer, named after its argument: `LeftSide` for `left_side`. The names differ from
-/// every type in the signature, because type parameters are not hygienic.
-pub(crate) fn type_parameters(kernel: &Kernel) -> Vec<Option<Ident>> {
-    let mut taken = HashSet::new();
+/// every type in the signature and from `of_trait`, the trait of a generic kernel, because type parameters are not hygienic.
+pub(crate) fn type_parameters(kernel: &Kernel, of_trait: Option<&Ident>) -> Vec<Option<Ident>> {
+    let mut taken: HashSet<_> = of_trait.iter().map(|name| name.to_string()).collect();
+    if let Entries::PerType(types) = &kernel.entries {
+        taken.insert(types.parameter.to_string());
+    }
     for argument in &kernel.arguments {
         collect(argument.ty.to_token_stream(), &mut taken);
     }
@@ -58,13 +61,24 @@ mod tests {
 
     fn names(kernel: &str) -> Vec<String> {
         let kernel = syn::parse_str(kernel).unwrap();
-        type_parameters(&kernel).into_iter().flatten().map(|name| name.to_string()).collect()
+        type_parameters(&kernel, None).into_iter().flatten().map(|name| name.to_string()).collect()
     }
 
     #[test]
     fn type_parameters_are_named_after_arguments() {
         let kernel = "unsafe fn k(a: &[f32], left_side: &[f32], n: u32, r#type: &mut [f32]);";
         assert_eq!(names(kernel), ["A", "LeftSide", "Type"]);
+    }
+
+    #[test]
+    fn type_parameters_differ_from_the_trait() {
+        let kernel =
+            "#[entry(f32 = \"k\")] unsafe fn axpy<T: f32>(vectors_axpy: &[f32], t: &[f32]);";
+        let kernel = syn::parse_str(kernel).unwrap();
+        let of_trait = Ident::new("VectorsAxpy", Span::call_site());
+        let names = type_parameters(&kernel, Some(&of_trait));
+        let names: Vec<_> = names.iter().flatten().map(ToString::to_string).collect();
+        assert_eq!(names, ["VectorsAxpy_", "T_"]);
     }
 
     #[test]

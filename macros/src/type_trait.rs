@@ -1,10 +1,11 @@
 //! The trait of a generic kernel: the types for which the PTX has an entry.
 
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::{format_ident, quote};
+use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 
 use crate::{
+    argument::Passed,
     attributes::conditions,
     check::Found,
     declaration::{Declaration, Kernel},
@@ -29,6 +30,11 @@ fn per_type(kernel: &Kernel) -> Option<&PerType> {
 /// The type parameter of a generic kernel.
 pub(crate) fn parameter(kernel: &Kernel) -> Option<&Ident> {
     per_type(kernel).map(|types| &types.parameter)
+}
+
+/// The name of the trait of a generic kernel.
+pub(crate) fn trait_name(declaration: &Declaration, kernel: &Kernel) -> Option<Ident> {
+    parameter(kernel).map(|_| name(declaration, kernel))
 }
 
 /// The bound of the type parameter: `T: VectorsAxpy`.
@@ -63,11 +69,20 @@ pub(crate) fn declared(declaration: &Declaration, found: &Found<'_>) -> Option<T
     let note = format!("it has entries for {list}");
     let conditions: Vec<_> =
         conditions(&declaration.attrs).chain(conditions(&kernel.attrs)).collect();
+    let instances = kernel.instances();
     let implementations = types.iter().zip(&found.signatures).enumerate();
     let implementations = implementations.map(|(index, ((ty, _), signature))| {
-        let aligns = kernel.arguments.iter().enumerate().map(|(index, _)| {
+        let arguments = instances.get(index).map_or(&[][..], |it| it.arguments.as_slice());
+        let aligns = arguments.iter().enumerate().map(|(index, argument)| {
             let param = signature.and_then(|signature| signature.params.get(index));
-            param.map_or(1, |param| param.align as usize)
+            match (param, &argument.passed) {
+                (Some(param), _) => (param.align as usize).to_token_stream(),
+                (None, Passed::Number(_) | Passed::Other) => {
+                    let ty = &argument.ty;
+                    quote!(::core::mem::align_of::<#ty>())
+                }
+                (None, _) => quote!(1),
+            }
         });
         quote! {
             #(#conditions)*

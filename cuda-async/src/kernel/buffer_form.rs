@@ -20,11 +20,17 @@ pub(crate) mod sealed {
 pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
     /// Returns the number of elements.
     fn elements(&self) -> usize;
+
+    /// Returns the number of tiles along `x`, `y` and `z`, for a [`Partition`](crate::tensor::Partition). `None` for other
+    /// forms.
+    fn tiles(&self) -> Option<[u32; 3]> {
+        None
+    }
 }
 
 /// Implements [`KernelBuffer`] and its supertraits for types.
 macro_rules! buffer_forms {
-    ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr;)*) => {$(
+    ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr $(, tiles $tiles:expr)?;)*) => {$(
         impl<$($generics)*> $crate::kernel::buffer_form::sealed::Buffer for $form {}
 
         impl<$($generics)*> $crate::op::LazyArg for $form {
@@ -43,6 +49,12 @@ macro_rules! buffer_forms {
                 let $this = self;
                 $elements
             }
+            $(
+                fn tiles(&self) -> Option<[u32; 3]> {
+                    let $this = self;
+                    $tiles
+                }
+            )?
         }
     )*};
 }

@@ -7,16 +7,21 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{CachedModule, Device, Loading, Module, Result, WeakDevice};
-use futures_util::{
-    FutureExt,
-    future::{Shared, WeakShared},
-};
+use cuda_core::{Device, Module, Result, WeakDevice};
+use futures_util::future::Shared;
 use parking_lot::Mutex;
 
+#[cfg(feature = "nvrtc")]
+use crate::kernel::cuda_source::CudaSource;
 use crate::{
     context::ExecutionContext,
+    kernel::{
+        code::{Code, LoadingCode},
+        image::Image,
+        slot::Slot,
+    },
     op::{Live, Op, Submit},
+    ops::DeviceOp,
 };
 
 /// A cache that loads a PTX text once for each device. It is for libraries: a function of a library gets its kernels
@@ -44,74 +49,65 @@ use crate::{
 /// of [`kernels!`](crate::kernels) has such a cache: see its `for_device`.
 #[derive(Debug)]
 pub struct ModuleCache {
-    ptx: &'static str,
+    code: Code,
+    images: &'static [Image],
     devices: Mutex<Vec<(WeakDevice, Arc<Slot>)>>,
-}
-
-/// The module of one device.
-#[derive(Debug, Default)]
-struct Slot {
-    /// Held while [`ModuleCache::get`] loads.
-    load: Mutex<()>,
-    /// Held only to look, and to store.
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-enum State {
-    #[default]
-    Empty,
-    /// Operations wait for this load. It ends if all of them are dropped.
-    Loading(WeakShared<Loading>),
-    Loaded(CachedModule),
-}
-
-impl Slot {
-    /// Returns the module if it is loaded.
-    fn module(&self) -> Option<Module> {
-        match &*self.state.lock() {
-            State::Loaded(module) => module.get(),
-            State::Empty | State::Loading(_) => None,
-        }
-    }
-
-    /// Stores a module, unless another one was stored meanwhile, and returns the stored one.
-    fn store(&self, module: Module) -> Module {
-        let mut state = self.state.lock();
-        if let State::Loaded(stored) = &*state
-            && let Some(stored) = stored.get()
-        {
-            return stored;
-        }
-        *state = State::Loaded(module.cached());
-        module
-    }
-
-    /// Returns the load that other operations wait for. If there is none, starts one, with the lock held so that no other
-    /// thread starts a second one.
-    fn join_load(&self, start: impl FnOnce() -> Result<Loading>) -> Result<Shared<Loading>> {
-        let mut state = self.state.lock();
-        if let State::Loading(load) = &*state
-            && let Some(load) = load.upgrade()
-            && load.peek().is_none()
-        {
-            return Ok(load);
-        }
-        let load = start()?.shared();
-        // If `get` has stored the module meanwhile, `store` returns that one.
-        if !matches!(*state, State::Loaded(_))
-            && let Some(weak) = load.downgrade()
-        {
-            *state = State::Loading(weak);
-        }
-        Ok(load)
-    }
 }
 
 impl ModuleCache {
     /// Creates a cache for a PTX text. Nothing is loaded yet.
     pub const fn new(ptx: &'static str) -> Self {
-        Self { ptx, devices: Mutex::new(Vec::new()) }
+        Self { code: Code::Ptx(ptx), images: &[], devices: Mutex::new(Vec::new()) }
+    }
+
+    /// Creates a cache for a CUDA source. If its PTX was not compiled with the program, the first load compiles it.
+    #[cfg(feature = "nvrtc")]
+    pub const fn of_source(source: CudaSource) -> Self {
+        Self { code: Code::Source(source), images: &[], devices: Mutex::new(Vec::new()) }
+    }
+
+    /// Adds machine code of the same kernels. A GPU loads the image that fits it, and compiles nothing. Other devices load
+    /// the PTX. An image that cannot be loaded is replaced by the PTX too.
+    ///
+    /// ```
+    /// use cuda_async::kernel::{Image, ModuleCache};
+    ///
+    /// # const PTX: &str = include_str!("../../../kernels/filter.ptx");
+    /// # const CUBIN: &[u8] = include_bytes!("../../tests/suite/filter_sm_90.cubin");
+    /// // SAFETY: both files are `kernels/filter.cu`, compiled by NVIDIA's compiler.
+    /// static FILTERS: ModuleCache = ModuleCache::new(PTX).with_images(&[unsafe { Image::cubin((9, 0), CUBIN) }]);
+    /// let module = FILTERS.get(&cuda_async::open("cpu")?)?;
+    /// assert!(module.function("filter").is_ok());
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    pub const fn with_images(mut self, images: &'static [Image]) -> Self {
+        self.images = images;
+        self
+    }
+
+    /// Loads the module on each of the devices, all at the same time, and blocks until it is loaded on all. Call it before a
+    /// service takes requests, so that none waits for a compiler. For one device in async code, use
+    /// [`module`](Self::module).
+    ///
+    /// # Errors
+    /// As [`get`](Self::get), of the first device that fails. The others are loaded.
+    pub fn warm_up(&self, devices: &[Device]) -> Result<()> {
+        let start = |device: &Device| {
+            let slot = self.slot(device);
+            // A load ends when no caller holds it.
+            match slot.module() {
+                Some(_) => Ok(None),
+                None => slot.join_load(|| self.code.start(device, self.images)).map(Some),
+            }
+        };
+        let started: Vec<_> = devices.iter().map(start).collect();
+        let wait = |(device, load): (&Device, Result<_>)| {
+            load.and_then(|_: Option<Shared<LoadingCode>>| {
+                self.module().sync_on(&device.lend_stream(0)?).map(drop)
+            })
+        };
+        let ended: Vec<_> = devices.iter().zip(started).map(wait).collect();
+        ended.into_iter().collect()
     }
 
     /// Returns the module on `device`. The first call for a device compiles and loads the text, and blocks as
@@ -120,15 +116,15 @@ impl ModuleCache {
     /// # Errors
     /// As [`Device::load_ptx`]. The next call tries again.
     pub fn get(&self, device: &Device) -> Result<Module> {
-        let slot = self.slot(device);
-        if let Some(module) = slot.module() {
-            return Ok(module);
-        }
-        let _load = slot.load.lock();
-        match slot.module() {
-            Some(module) => Ok(module),
-            None => Ok(slot.store(device.load_ptx(self.ptx)?)),
-        }
+        self.slot(device).get_or_load(|| self.load(device))
+    }
+
+    /// Loads the module on `device` as [`get`](Self::get) does, but does not keep it: it is unloaded after its last use.
+    ///
+    /// # Errors
+    /// As [`get`](Self::get).
+    pub fn load(&self, device: &Device) -> Result<Module> {
+        self.code.load(device, self.images)
     }
 
     /// Creates an operation whose output is the module on the operation's device. The first one for a device compiles
@@ -158,7 +154,7 @@ impl ModuleCache {
 pub struct LoadCached<'a> {
     cache: &'a ModuleCache,
     /// The load that this operation waits for.
-    load: Live<Option<Shared<Loading>>>,
+    load: Live<Option<Shared<LoadingCode>>>,
 }
 
 impl Submit for LoadCached<'_> {
@@ -179,7 +175,9 @@ impl Submit for LoadCached<'_> {
             Some(load) => load,
             None => {
                 cx.wait_by_wakers("load_ptx", task)?;
-                load.insert(slot.join_load(|| cx.device().start_loading(self.cache.ptx))?)
+                load.insert(
+                    slot.join_load(|| self.cache.code.start(cx.device(), self.cache.images))?,
+                )
             }
         };
         let loaded = ready!(Pin::new(load).poll(task));

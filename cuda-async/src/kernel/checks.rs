@@ -149,7 +149,38 @@ impl Kernel {
         if holds(&values.0, &values.1) {
             return Ok(());
         }
-        Err(self.violated(condition, [(left.0, values.0), (right.0, values.1)]))
+        Err(self.violated(condition, &[(left.0, values.0), (right.0, values.1)]))
+    }
+
+    /// Compares two values, for an alternative of a condition.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] if a side has no value.
+    #[inline(always)]
+    pub fn holds(
+        self,
+        left: Side,
+        right: Side,
+        holds: impl FnOnce(&i128, &i128) -> bool,
+    ) -> Result<bool> {
+        Ok(holds(&self.value(left)?, &self.value(right)?))
+    }
+
+    /// Checks a condition with alternatives. `sides` returns those of all comparisons, for the message.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`], with the condition and the values, if no alternative holds.
+    #[inline(always)]
+    pub fn require_any<const N: usize>(
+        self,
+        condition: &'static str,
+        holds: bool,
+        sides: impl FnOnce() -> [Side; N],
+    ) -> Result<()> {
+        if holds {
+            return Ok(());
+        }
+        Err(self.violated_all(condition, &sides()))
     }
 
     /// Converts the value of `name = text` to the type of the parameter.
@@ -183,6 +214,27 @@ impl Kernel {
     pub fn plane(self, width: Side, height: Side) -> Result<Option<LaunchConfig>> {
         let (width, height) = (self.size::<u64>(width)?, self.size::<u64>(height)?);
         Ok((width != 0 && height != 0).then(|| LaunchConfig::for_plane(width, height)))
+    }
+
+    /// Returns the configuration with a block of `threads` threads for each tile of a partition, or `None` if there are no tiles.
+    ///
+    /// # Errors
+    /// [`Error::Arguments`] if the argument `name` is no [`Partition`](crate::tensor::Partition), or `threads` has no value;
+    /// [`Error::InvalidLaunch`] if `threads` is out of range.
+    pub fn tiles(
+        self,
+        name: &'static str,
+        buffer: &impl KernelBuffer,
+        threads: Side,
+    ) -> Result<Option<LaunchConfig>> {
+        let threads = self.size(threads)?;
+        let Some([x, y, z]) = buffer.tiles() else {
+            let why =
+                "the launch has a block for each tile; pass a partition: `tensor.partition(..)?`";
+            return Err(self.wrong(format!("`{name}` is not divided into tiles, and {why}")));
+        };
+        let config = LaunchConfig::new(1, threads).grid(x, y, z);
+        Ok((x != 0 && y != 0 && z != 0).then_some(config))
     }
 
     /// Returns the configuration with these dimensions, or `None` if a dimension of the grid is zero.
@@ -227,7 +279,21 @@ impl Kernel {
     }
 
     #[cold]
-    fn violated(self, condition: &str, sides: [(&str, i128); 2]) -> Error {
+    fn violated_all(self, condition: &str, sides: &[Side]) -> Error {
+        let mut known: Vec<(&str, i128)> = Vec::new();
+        for (text, value) in sides {
+            // A side of an alternative that was not computed may have no value.
+            if let Ok(value) = value
+                && !known.iter().any(|(earlier, _)| earlier == text)
+            {
+                known.push((text, *value));
+            }
+        }
+        self.violated(condition, &known)
+    }
+
+    #[cold]
+    fn violated(self, condition: &str, sides: &[(&str, i128)]) -> Error {
         let named: Vec<_> = sides
             .iter()
             .filter(|(text, value)| *text != value.to_string())

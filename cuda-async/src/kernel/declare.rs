@@ -1,6 +1,6 @@
 //! `kernels!`: the documentation of the macro.
 
-/// Declares the kernels of a PTX file as a struct that is loaded onto a device, with one launch method for each kernel. The
+/// Declares the kernels of a PTX file or a CUDA source as a struct that is loaded onto a device, with one launch method for each kernel. The
 /// declaration is checked against the PTX **at compile time**.
 ///
 /// ```
@@ -60,7 +60,29 @@
 /// - `load(&Device) -> Result<Self>`,
 /// - `for_device(&Device) -> Result<Self>`, which loads once for each device (see [`ModuleCache`](crate::kernel::ModuleCache)),
 /// - `loaded()`, an operation that does the same on its device and blocks no executor thread,
-/// - the text as `PTX: &str`.
+/// - `warm_up(&[Device]) -> Result<()>`, which loads on several devices at the same time,
+/// - the text as `PTX: &str`, or for a CUDA source `SOURCE:` [`CudaSource`](crate::kernel::CudaSource).
+///
+/// # CUDA sources
+/// `#[cuda = "kernels/saxpy.cu"]` names CUDA C in the place of PTX, and `#[nvrtc("--fmad=false", "-DN=4", "-Iinclude")]` options
+/// of the compiler. The default target is `compute_75`.
+///
+/// 1. If NVRTC is installed where the program is built, it compiles the source then, and mistakes are compile errors with the
+///    lines of the source. See [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find) for where it is looked for.
+/// 2. Otherwise the macro takes `kernels/saxpy.ptx`, beside the source. The program `cuda-nvrtc` writes that file, with a digest
+///    of the source, its headers and the options. A file with another digest is a compile error.
+/// 3. Otherwise the program compiles the source when it first loads the kernels, keeps the result in a cache on disk, and
+///    compares it with the declaration. [`compile`](crate::kernel::compile()) states the errors.
+///
+/// The package is built again when the source or a header between quotes changes, but not when NVRTC is installed.
+///
+/// The macro also knows the types of elements then: `&[f64]` for a `const float *`, and `&[f32]` for a `float *`, which the
+/// kernel may write, are compile errors. The same holds for PTX with mangled names.
+///
+/// # Machine code
+/// `#[cubin(sm_80 = "k80.cubin", sm_90 = "k90.cubin")]` and `#[fatbin = "k.fatbin"]` add machine code of the same source to
+/// `#[ptx = ".."]`. A GPU loads the image that fits it, and compiles nothing. Other GPUs and the CPU device load the PTX. The
+/// struct must be `unsafe`: its author promises what [`Image`](crate::kernel::Image) requires.
 ///
 /// # The kernels
 /// A kernel is found by its name. `#[entry = "_Z5scalePfj"]` gives another name, for example one that a C++ compiler made
@@ -93,8 +115,10 @@
 /// |---|---|
 /// | `n: u32 = y.len()` | the launcher computes `n`, and the caller does not pass it |
 /// | `where x.len() == y.len(), n > 0` | the launch happens only if every condition holds |
+/// | `where n == 0 \|\| x.len() / n == 4` | one alternative holds; later ones are not computed then |
 /// | `#[elements(n)]` | the shape is `LaunchConfig::for_num_elems(n)` |
 /// | `#[plane(width, height)]` | the shape is `LaunchConfig::for_plane(width, height)` |
+/// | `#[tiles(y, threads)]` | the output `y` is a [`Partition`](crate::tensor::Partition); a block of `threads` threads for each tile |
 /// | `#[config(grid = (x, y, z), block = 256, shared = 4 * n)]` | this shape; omitted dimensions are 1, and no shared memory |
 ///
 /// Without an attribute for the shape, the caller passes a `LaunchConfig` first. An expression consists of integers,

@@ -67,7 +67,7 @@ buffer_forms! {
     [T: DType] TensorView<'_, T>: |this| this.len();
     [T: DType] SharedTensor<T>: |this| this.len();
     [T: DType] &SharedTensor<T>: |this| this.len();
-    [O: TensorInput] Partition<O>: |this| this.layout().len();
+    [O: TensorInput] Partition<O>: |this| this.layout().len(), tiles Some(this.grid());
 }
 
 macro_rules! outputs {

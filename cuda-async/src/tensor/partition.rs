@@ -78,12 +78,18 @@ impl<O: TensorInput> Partition<O> {
     /// Returns the configuration with a block of `threads` threads for each tile. The first, second and third dimension of
     /// the tensor are `x`, `y` and `z` of the grid.
     pub fn launch_config(&self, threads: u32) -> LaunchConfig {
+        let [x, y, z] = self.grid().map(|tiles| tiles.max(1));
+        LaunchConfig::new(1, threads).grid(x, y, z)
+    }
+
+    /// The number of tiles along each dimension of a grid.
+    pub(super) fn grid(&self) -> [u32; 3] {
         let tiles = self.tiles();
         // The launch refuses more tiles than a grid can have.
         let along = |dim: usize| {
-            tiles.get(dim).map_or(1, |tiles| u32::try_from(*tiles).unwrap_or(u32::MAX).max(1))
+            tiles.get(dim).map_or(1, |tiles| u32::try_from(*tiles).unwrap_or(u32::MAX))
         };
-        LaunchConfig::new(1, threads).grid(along(0), along(1), along(2))
+        [along(0), along(1), along(2)]
     }
 
     /// Returns the tensor.

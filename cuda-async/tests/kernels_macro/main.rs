@@ -3,7 +3,11 @@
 #[cfg(feature = "cpu")]
 mod allocations;
 #[cfg(feature = "cpu")]
+mod alternatives;
+#[cfg(feature = "cpu")]
 mod checked;
+#[cfg(feature = "cpu")]
+mod cuda_sources;
 #[allow(dead_code)]
 mod forms;
 #[cfg(feature = "cpu")]
@@ -24,13 +28,20 @@ use std::{fs, path::Path};
 fn copy_kernels() -> std::io::Result<()> {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
     let copies = target.join("trybuild").join("kernels");
-    fs::create_dir_all(&copies)?;
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../kernels"))? {
+    copy_files("../kernels", &copies, &["ptx"])?;
+    copy_files("tests/kernels_macro/cuda", &copies.join("cuda"), &["cu", "cuh", "ptx"])
+}
+
+/// Copies the files of a folder of the package that have one of the suffixes.
+fn copy_files(from: &str, to: &Path, suffixes: &[&str]) -> std::io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(from))? {
         let path = entry?.path();
-        if let (Some(name), Some("ptx")) =
+        if let (Some(name), Some(suffix)) =
             (path.file_name(), path.extension().and_then(|e| e.to_str()))
+            && suffixes.contains(&suffix)
         {
-            fs::copy(&path, copies.join(name))?;
+            fs::copy(&path, to.join(name))?;
         }
     }
     Ok(())

@@ -31,6 +31,7 @@ mod memory;
 mod messages;
 mod misuse;
 mod module_cache;
+mod module_store;
 mod modules;
 mod op_stream;
 mod ordering;

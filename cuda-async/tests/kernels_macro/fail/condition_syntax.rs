@@ -2,7 +2,7 @@ cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]
     pub unsafe struct One;
 
-    safe fn saxpy(x: &[f32], y: &mut [f32], a: f32, n: u32) where n < x.len() || n == 0;
+    safe fn saxpy(x: &[f32], y: &mut [f32], a: f32, n: u32) where n < x.len() || n;
 }
 
 cuda_async::kernels! {

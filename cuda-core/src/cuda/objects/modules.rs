@@ -50,6 +50,8 @@ pub(crate) struct LoadedModule {
     variables: Vec<DriverVariable>,
     /// The kernels of a cubin. Empty for PTX.
     entries: Vec<EntryInfo>,
+    /// Whether it was loaded from a cubin or a fatbin.
+    is_machine_code: bool,
     log: String,
 }
 
@@ -126,8 +128,17 @@ impl Modules {
     /// The address and the size of a variable of a loaded module.
     pub(crate) fn variable(&self, id: ModuleId, name: &str) -> Result<(Address, u64)> {
         let slot = self.hold(id)?;
-        let found = slot.ready().and_then(|module| module.variable(name));
-        found.ok_or_else(|| unknown(format!("variable `{name}`"), &self.primary.info.address))
+        let missing = || unknown(format!("variable `{name}`"), &self.primary.info.address);
+        let module = slot.ready().ok_or_else(missing)?;
+        match module.variable(name) {
+            Some(found) => Ok(found),
+            // The variables of a cubin cannot be listed, so they are looked up by the names that the client has.
+            None if module.is_machine_code => {
+                let found = module.locate(name.to_owned(), &self.primary.bind()?);
+                found.map(|it| (it.address, it.bytes)).ok_or_else(missing)
+            }
+            None => Err(missing()),
+        }
     }
 
     /// A kernel. Blocks while its module is loading.
@@ -231,13 +242,14 @@ impl LoadedModule {
         let functions = kernels.iter().map(|(raw, kernel)| module.function(*raw, kernel, &bound));
         module.functions = functions.collect::<Result<_>>()?;
         module.entries = kernels.into_iter().map(|(_, kernel)| kernel).collect();
+        module.is_machine_code = true;
         Ok(module)
     }
 
     /// Wraps a module that the driver has loaded. Dropping the result unloads the module.
     fn new(primary: &'static Primary, raw: ModuleHandle, log: String) -> Self {
         let (functions, variables, entries) = Default::default();
-        Self { primary, raw, functions, variables, entries, log }
+        Self { primary, raw, functions, variables, entries, is_machine_code: false, log }
     }
 
     /// Returns the address and size of a variable, or `None` if the driver does not have it.

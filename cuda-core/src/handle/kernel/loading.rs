@@ -90,6 +90,22 @@ impl Device {
         let info = ModuleInfo { entries, variables, has_variables: true };
         Loading::new(self, info, ModuleImage::Cubin(image.to_owned()))
     }
+
+    /// Starts to load a cubin or a fatbin that was made from the same source as the text `ptx`, without blocking. The text
+    /// describes the module: so launches check the kinds of arguments and claim the variables that they use, as those of
+    /// [`start_loading`](Self::start_loading) do. The device runs the image.
+    ///
+    /// # Errors
+    /// As [`start_loading_cubin`](Self::start_loading_cubin) and [`start_loading`](Self::start_loading). The [`Loading`] fails
+    /// with [`Error::LoadFailed`] if the image has a kernel that the text does not have, or with other parameters.
+    ///
+    /// # Safety
+    /// As for [`load_cubin`](Self::load_cubin), and the image and the text are of one source. The text says which
+    /// variables a kernel writes, and launches are ordered by that.
+    pub unsafe fn start_loading_image(&self, ptx: &str, image: &[u8]) -> Result<Loading> {
+        check_machine_code(image)?;
+        Loading::new(self, module_info(ptx)?, ModuleImage::Cubin(image.to_owned()))
+    }
 }
 
 /// Checks the first bytes of an image.
@@ -108,6 +124,28 @@ fn check_machine_code(image: &[u8]) -> Result<()> {
         }
     };
     Err(Error::LoadFailed { log: log.into() })
+}
+
+/// Returns the kernels of an image in its order, with the parameters and variables that a PTX text states for them. Without
+/// a text, returns them as they are.
+fn described(text: &[EntryInfo], image: Vec<EntryInfo>) -> Result<Vec<EntryInfo>> {
+    if text.is_empty() {
+        return Ok(image);
+    }
+    let describe = |entry: EntryInfo| {
+        let places = |entry: &EntryInfo| -> Vec<_> {
+            entry.params.iter().map(|param| (param.offset, param.size)).collect()
+        };
+        let same = text.iter().find(|it| it.name == entry.name && places(it) == places(&entry));
+        same.cloned().ok_or_else(|| {
+            let name = entry.name;
+            let log = format!(
+                "kernel `{name}` of the image is not in the PTX, or has other parameters there; make both from one source"
+            );
+            Error::LoadFailed { log }
+        })
+    };
+    image.into_iter().map(describe).collect()
 }
 
 impl Loading {
@@ -149,7 +187,9 @@ impl Loading {
     fn take(&mut self, reported: Reported) -> Result<Module> {
         let Reported { max_threads, log, entries } = reported;
         let (device, unloads, mut info) = self.module.take().ok_or(Error::AlreadyEnded)?;
-        info.entries.extend(entries);
+        if !entries.is_empty() {
+            info.entries = described(&info.entries, entries)?;
+        }
         info.entries.iter_mut().zip(max_threads).for_each(|(entry, most)| entry.max_threads = most);
         Ok(Module::new(device, unloads, info, log))
     }
@@ -160,5 +200,48 @@ impl Future for Loading {
 
     fn poll(self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Result<Module>> {
         Loading::poll(self.get_mut(), task)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use cuda_ptx::ScalarType;
+
+    use super::*;
+    use crate::protocol::{ParamInfo, ParamType, entries};
+
+    /// A kernel as a driver describes it: only offsets and sizes.
+    fn of_image(name: &str, sizes: &[u32]) -> EntryInfo {
+        let params = sizes.iter().enumerate().map(|(index, size)| ParamInfo {
+            name: format!("p{index}"),
+            ty: ParamType::Array { element: ScalarType::B8, count: *size },
+            offset: index as u32 * 8,
+            size: *size,
+            align: 1,
+        });
+        EntryInfo {
+            name: name.into(),
+            params: params.collect(),
+            variables: [].into(),
+            max_threads: 0,
+        }
+    }
+
+    #[test]
+    fn image_keeps_its_order_and_takes_types_from_the_text() {
+        let text = entries(
+            ".version 7.0\n.target sm_50\n.entry a(.param .u64 p, .param .f32 x) { ret; }\n.entry b() { ret; }",
+        )
+        .unwrap();
+        let image = vec![of_image("b", &[]), of_image("a", &[8, 4])];
+        assert_eq!(described(&[], image.clone()).unwrap(), image);
+        let found = described(&text, image).unwrap();
+        let names: Vec<_> = found.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["b", "a"]);
+        assert_eq!(found[1].params[1].ty.to_string(), "f32");
+        for wrong in [of_image("c", &[]), of_image("a", &[8]), of_image("a", &[8, 8])] {
+            let error = described(&text, vec![wrong]).unwrap_err();
+            assert!(matches!(error, Error::LoadFailed { .. }), "{error}");
+        }
     }
 }

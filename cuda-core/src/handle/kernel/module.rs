@@ -214,6 +214,12 @@ impl std::fmt::Debug for Module {
 }
 
 impl CachedModule {
+    /// Returns whether another handle of the module exists: a [`Module`], a function, a buffer of a variable, a recording, or
+    /// another `CachedModule`.
+    pub fn is_in_use(&self) -> bool {
+        Arc::strong_count(&self.parts.unloads) > 1
+    }
+
     /// Returns the module, if its device is still open.
     pub fn get(&self) -> Option<Module> {
         let (device, parts) = (self.device.upgrade()?, self.parts.clone());

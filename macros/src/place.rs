@@ -1,58 +1,29 @@
-//! Locates and reads the PTX file.
+//! Locates the files that a declaration names.
 
 use std::{
-    env,
     ffi::OsString,
-    fs,
     path::{Path, PathBuf},
 };
 
-use cuda_ptx::ModuleSignature;
 use proc_macro2::TokenStream;
 use quote::quote;
-use syn::{Error, LitStr};
 
 /// The prefix of a path to a file made by a build script.
 const MADE_BY_BUILD_SCRIPT: &str = "$OUT_DIR/";
 
-/// A PTX file that was read successfully.
-pub(crate) struct PtxFile {
-    /// An expression for the text, by `include_str!`, so that Cargo rebuilds when the file changes.
-    pub(crate) text: TokenStream,
-    pub(crate) module: ModuleSignature,
-}
-
-impl PtxFile {
-    /// Reads the file at `path`: relative to the package's folder, absolute, or `$OUT_DIR/..`.
-    ///
-    /// # Errors
-    /// If the file cannot be read or is not PTX. The error has the span of `path`.
-    pub(crate) fn read(path: &LitStr) -> Result<Self, Error> {
-        let written = path.value();
-        let wrong = |why: &str| Error::new(path.span(), format!("`{written}` {why}"));
-        let place = Place::of(&written, |name| env::var_os(name)).map_err(wrong)?;
-        let ptx = fs::read_to_string(&place.file).map_err(|error| {
-            wrong(&format!(
-                "cannot be read: {error}; paths are relative to the folder of Cargo.toml"
-            ))
-        })?;
-        let module = cuda_ptx::module_signature(&ptx)
-            .map_err(|error| wrong(&format!("cannot be parsed: {error}")))?;
-        let literal = place.literal;
-        Ok(Self { text: quote!(::core::include_str!(#literal)), module })
-    }
-}
-
 /// The location of a file.
-struct Place {
-    file: PathBuf,
+pub(crate) struct Place {
+    pub(crate) file: PathBuf,
     /// The location as an argument of `include_str!`.
-    literal: TokenStream,
+    pub(crate) literal: TokenStream,
 }
 
 impl Place {
     /// Resolves `path`. `variable` returns the environment variables.
-    fn of(path: &str, variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, &'static str> {
+    pub(crate) fn of(
+        path: &str,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> Result<Self, &'static str> {
         if let Some(rest) = path.strip_prefix(MADE_BY_BUILD_SCRIPT) {
             let folder =
                 variable("OUT_DIR").ok_or("requires a build script: OUT_DIR is not set")?;

@@ -1,0 +1,173 @@
+//! `ModuleStore`: a bounded cache of modules by their PTX.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{Device, Module, Result, WeakDevice};
+use futures_util::future::Shared;
+use parking_lot::Mutex;
+
+use crate::{
+    context::ExecutionContext,
+    kernel::{code::LoadingCode, slot::Slot},
+    op::{Live, Op, Submit},
+};
+
+/// A cache of modules by their PTX text, with limits. It is for programs that make kernels while they run: it loads each text
+/// once on each device, and unloads the modules that were used least recently.
+///
+/// ```
+/// use cuda_async::{kernel::ModuleStore, prelude::*};
+/// # const PTX: &str = include_str!("../../../kernels/basic.ptx");
+///
+/// static GENERATED: ModuleStore = ModuleStore::new(64, 16 << 20);
+///
+/// let device = cuda_async::open("cpu")?;
+/// let first = GENERATED.get(&device, PTX)?;
+/// let scale = GENERATED.module(PTX).sync_on(&device.new_stream()?)?.function("scale")?;
+/// assert_eq!((first.entries().len(), GENERATED.len()), (scale.module().entries().len(), 1));
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
+/// A module is in use while a [`Module`], a [`Function`](crate::Function), a buffer of a variable or a recording of it exists. It is
+/// never unloaded then, so the store may exceed its limits. On a GPU, unloading waits for the running kernels, on a
+/// thread of the device. The store keeps no device open.
+#[derive(Debug)]
+pub struct ModuleStore {
+    max_modules: usize,
+    max_bytes: usize,
+    entries: Mutex<Entries>,
+}
+
+/// The modules, in the order of their last use.
+#[derive(Debug)]
+struct Entries(Vec<Entry>);
+
+#[derive(Debug, Clone)]
+struct Entry {
+    device: WeakDevice,
+    ptx: Arc<str>,
+    slot: Arc<Slot>,
+}
+
+impl ModuleStore {
+    /// Creates a store for at most `max_modules` modules whose texts have at most `max_bytes` bytes together, over all devices.
+    pub const fn new(max_modules: usize, max_bytes: usize) -> Self {
+        Self { max_modules, max_bytes, entries: Mutex::new(Entries(Vec::new())) }
+    }
+
+    /// Returns the module of `ptx` on `device`. The first call for a text and a device compiles and loads it, and blocks as
+    /// [`Device::load_ptx`] does; concurrent calls for it wait. In async code use [`module`](Self::module).
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`]. The next call tries again.
+    pub fn get(&self, device: &Device, ptx: &str) -> Result<Module> {
+        self.slot(device, ptx).get_or_load(|| device.load_ptx(ptx))
+    }
+
+    /// Creates an operation whose output is the module of `ptx` on the operation's device. The first one for a text and a device
+    /// compiles and loads it on a thread of the device, so no executor thread waits. To load ahead, run it and drop the output.
+    ///
+    /// # Errors
+    /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait.
+    pub fn module(&self, ptx: impl Into<Arc<str>>) -> Op<LoadStored<'_>> {
+        Op::new(LoadStored { store: self, ptx: ptx.into(), load: Live::new(None) })
+    }
+
+    /// Returns the number of modules, in use or not.
+    pub fn len(&self) -> usize {
+        self.entries.lock().0.len()
+    }
+
+    /// Returns whether there are no modules.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Unloads all modules that are not in use.
+    pub fn clear(&self) {
+        let evicted = self.entries.lock().evict(0, 0, None);
+        drop(evicted);
+    }
+
+    /// Returns the slot of a text on a device, marks it as used, and evicts others if there are too many.
+    fn slot(&self, device: &Device, ptx: &str) -> Arc<Slot> {
+        let mut entries = self.entries.lock();
+        let found = entries.0.iter().position(|it| it.device.is(device) && *it.ptx == *ptx);
+        let entry = match found {
+            Some(index) => entries.0.remove(index),
+            None => Entry { device: device.downgrade(), ptx: ptx.into(), slot: Arc::default() },
+        };
+        let slot = entry.slot.clone();
+        entries.0.push(entry);
+        let evicted = match found {
+            Some(_) => Vec::new(),
+            None => entries.evict(self.max_modules, self.max_bytes, Some(&slot)),
+        };
+        // Unloading a module calls the device.
+        drop(entries);
+        drop(evicted);
+        slot
+    }
+}
+
+impl Entries {
+    /// Removes those of closed devices, and those that were used least recently and are not in use, until the others are within
+    /// the limits. Keeps `kept`.
+    fn evict(&mut self, max: usize, max_bytes: usize, kept: Option<&Arc<Slot>>) -> Vec<Entry> {
+        let mut evicted: Vec<_> = self.0.extract_if(.., |it| it.device.is_closed()).collect();
+        let mut bytes: usize = self.0.iter().map(|it| it.ptx.len()).sum();
+        let mut count = self.0.len();
+        evicted.extend(self.0.extract_if(.., |it| {
+            let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &it.slot));
+            // A slot that a caller holds is one that it is about to load or to use.
+            let is_idle = Arc::strong_count(&it.slot) == 1 && it.slot.is_idle();
+            let goes = (count > max || bytes > max_bytes) && !is_kept && is_idle;
+            if goes {
+                count -= 1;
+                bytes -= it.ptx.len();
+            }
+            goes
+        }));
+        evicted
+    }
+}
+
+/// The steps of [`ModuleStore::module`].
+pub struct LoadStored<'a> {
+    store: &'a ModuleStore,
+    ptx: Arc<str>,
+    /// The slot, which is not evicted meanwhile, and the load that this operation waits for.
+    load: Live<Option<(Arc<Slot>, Shared<LoadingCode>)>>,
+}
+
+impl Submit for LoadStored<'_> {
+    type Output = Module;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Module>> {
+        let state = self.load.get()?;
+        let (slot, load) = match state {
+            Some(state) => state,
+            None => {
+                let slot = self.store.slot(cx.device(), &self.ptx);
+                if let Some(module) = slot.module() {
+                    self.load.end();
+                    return Poll::Ready(Ok(module));
+                }
+                cx.wait_by_wakers("load_ptx", task)?;
+                let load = slot.join_load(|| LoadingCode::of_ptx(cx.device(), &self.ptx))?;
+                state.insert((slot, load))
+            }
+        };
+        let loaded = ready!(Pin::new(load).poll(task)).map(|module| slot.store(module));
+        self.load.end();
+        Poll::Ready(loaded)
+    }
+}
