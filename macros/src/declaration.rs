@@ -12,6 +12,7 @@ use crate::{
     condition::Condition,
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
     geometry::Geometry,
+    launch_attributes::LaunchAttributes,
     variable::Variable,
 };
 
@@ -35,7 +36,7 @@ pub(crate) struct Declaration {
 
 /// A kernel declaration: `unsafe fn name(argument, ..) where condition, ..;`
 pub(crate) struct Kernel {
-    /// All attributes except `entry` and the launch shape.
+    /// All attributes except `entry` and those of the launch.
     pub(crate) attrs: Vec<Attribute>,
     /// The visibility as written. An omitted visibility means `pub`.
     pub(crate) vis: Visibility,
@@ -46,6 +47,7 @@ pub(crate) struct Kernel {
     /// The conditions that the launcher checks.
     pub(crate) conditions: Vec<Condition>,
     pub(crate) geometry: Geometry,
+    pub(crate) launch: LaunchAttributes,
 }
 
 /// The side that promises the safety of a launch.
@@ -66,6 +68,7 @@ impl Kernel {
     pub(crate) fn has_checks(&self) -> bool {
         !self.conditions.is_empty()
             || !matches!(self.geometry, Geometry::Caller)
+            || !self.launch.is_empty()
             || self.arguments.iter().any(|argument| argument.derived.is_some())
     }
 }
@@ -113,6 +116,7 @@ impl Kernel {
     ) -> Result<Self> {
         let entry = EntryAttribute::take(&mut attrs)?;
         let geometry = Geometry::take(&mut attrs)?;
+        let launch = LaunchAttributes::take(&mut attrs)?;
         let safety = input.parse()?;
         input.parse::<Token![fn]>()?;
         let name: Ident = input.parse()?;
@@ -126,7 +130,7 @@ impl Kernel {
         let conditions = conditions(input)?;
         input.parse::<Token![;]>()?;
         let arguments = arguments.into_iter().collect();
-        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry })
+        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry, launch })
     }
 }
 

@@ -20,6 +20,7 @@ mod expand;
 mod fit;
 mod geometry;
 mod getter;
+mod launch_attributes;
 mod launcher;
 mod names;
 mod param_derive;

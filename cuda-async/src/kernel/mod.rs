@@ -23,7 +23,7 @@ pub use buffer_form::KernelBuffer;
 pub use cache::{LoadCached, ModuleCache};
 #[doc(no_inline)]
 pub use cuda_core::{Function, LaunchConfig, Module};
-pub use cuda_launch::{launch_named, launch_on, named};
+pub use cuda_launch::{launch_named, launch_on, named, with_cluster};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
 pub use given_back::BufferTuple;

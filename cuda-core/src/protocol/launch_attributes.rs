@@ -127,10 +127,11 @@ mod tests {
     #[test]
     fn bytes_hold_every_attribute() {
         let all = LaunchAttributes::NONE.cluster(4, 2, 1).cooperative().dependent();
+        let from_bytes = LaunchAttributes::from_bytes;
         assert_eq!(all.to_bytes(), [4, 2, 1, 3]);
-        assert_eq!(LaunchAttributes::from_bytes(all.to_bytes()), Some(all));
-        assert_eq!(LaunchAttributes::from_bytes([0, 0, 0, 4]), None);
-        assert!(LaunchAttributes::from_bytes([0; 4]).is_some_and(LaunchAttributes::is_none));
+        assert_eq!(from_bytes(all.to_bytes()), Some(all));
+        assert_eq!(from_bytes([0, 0, 0, 4]), None);
+        assert!(from_bytes([0; 4]).is_some_and(LaunchAttributes::is_none));
         assert!(!all.without_dependent().is_dependent() && !all.is_none());
     }
 

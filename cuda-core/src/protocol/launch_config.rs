@@ -114,9 +114,14 @@ impl LaunchConfig {
     /// This is a permission: a device may always wait for the earlier kernel, as the CPU device, graphs and GPUs before
     /// compute capability 9.0 do.
     ///
-    /// # Safety of the launch
-    /// A kernel that is launched like this executes `griddepcontrol.wait` in every thread, before its first access to
-    /// memory that other work writes, and before its first write.
+    /// The launch is unsafe, and its caller promises that the kernel executes `griddepcontrol.wait` in every thread,
+    /// before its first access to memory that other work writes, and before its first write. Launchers that are safe
+    /// remove the attribute, unless the kernel is declared `#[dependent]`.
+    ///
+    /// ```
+    /// # use cuda_core::LaunchConfig;
+    /// assert!(LaunchConfig::new(4, 256).dependent().attributes.is_dependent());
+    /// ```
     pub const fn dependent(mut self) -> Self {
         self.attributes = self.attributes.dependent();
         self

@@ -412,7 +412,7 @@ unsafe impl Backend for CpuBackend {
             }
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Occupancy { function, config } => {
-                let module = self.shared.modules.find(function.module);
+                let module = self.shared.modules.find_loaded(function.module);
                 let reply = module.and_then(|it| it.occupancy(function.entry, &config, &self.info));
                 answer.give(reply.map(Reply::Occupancy));
             }

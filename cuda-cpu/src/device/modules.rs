@@ -152,6 +152,15 @@ impl Modules {
         }
     }
 
+    /// Returns a module that is loaded. Never blocks.
+    pub(crate) fn find_loaded(&self, id: ModuleId) -> Result<Arc<LoadedModule>> {
+        match self.table.lock().get(&id) {
+            Some(State::Loaded(module)) => Ok(module.clone()),
+            Some(State::Failed(error)) => Err(error.clone()),
+            Some(State::Loading(_)) | None => Err(unknown("a loaded module", id.0)),
+        }
+    }
+
     /// Removes a module. It is dropped here, or with its last launch in flight.
     pub(crate) fn unload(&self, id: ModuleId) {
         let removed = self.table.lock().remove(&id);

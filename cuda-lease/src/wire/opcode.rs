@@ -68,6 +68,8 @@ pub const GRAPH_CREATE: u16 = 0x0612;
 pub const GRAPH_DROP: u16 = 0x0613;
 /// Launches a graph.
 pub const GRAPH_LAUNCH: u16 = 0x0614;
+/// Launches a kernel with attributes.
+pub const LAUNCH_WITH: u16 = 0x0615;
 
 /// A loop. Only the content of a graph has it.
 pub const REPEAT: u16 = 0x0640;

@@ -116,6 +116,9 @@ impl Function {
         } else if *shared_bytes > shape.max_shared_bytes {
             let most = shape.max_shared_bytes;
             format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}; use less")
+        } else if !attributes.is_none() && !self.device().capabilities().launch_attributes {
+            let what = "a launch with attributes (update the node)";
+            return Err(Error::unsupported(what, &self.device().info().address));
         } else if let Some(detail) = attributes.cluster_misfit(*grid) {
             detail
         } else if attributes.cluster_blocks() > 1 && !self.device().info().has_clusters() {
