@@ -22,6 +22,7 @@ mod graph_cache;
 mod graphs;
 mod host_memory;
 mod kernels;
+mod launch_attributes;
 mod limits;
 mod link;
 mod loops;
