@@ -4,6 +4,7 @@
 
 mod aliasing;
 mod auto_traits;
+mod autotuner;
 mod cancellation;
 mod captures;
 mod combinators;
