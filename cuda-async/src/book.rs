@@ -37,6 +37,9 @@ struct Tensors;
 #[doc = include_str!("../../book/src/kernels.md")]
 struct Kernels;
 
+#[doc = include_str!("../../book/src/launches.md")]
+struct Launches;
+
 #[doc = include_str!("../../book/src/cpu-device.md")]
 struct CpuDevice;
 

@@ -7,6 +7,8 @@ mod checked;
 #[allow(dead_code)]
 mod forms;
 #[cfg(feature = "cpu")]
+mod launch_attributes;
+#[cfg(feature = "cpu")]
 mod lazy;
 #[cfg(feature = "cpu")]
 mod named_parts;
