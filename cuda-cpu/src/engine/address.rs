@@ -32,7 +32,7 @@ const _: () = assert!(CLUSTER_STEP * (super::launch::MAX_CLUSTER_BLOCKS as u64 +
 /// block. It works in every block of the cluster. Keeps the window of a generic address.
 pub(crate) const fn in_block(address: u64, rank: u32) -> u64 {
     let (window, at) = (address & !(WINDOW - 1), address & (CLUSTER_STEP - 1));
-    window | (rank as u64 + 1) * CLUSTER_STEP | at
+    window + (rank as u64 + 1) * CLUSTER_STEP + at
 }
 
 /// Returns the rank of the block to whose shared memory an address belongs. `None` is the running block itself.
