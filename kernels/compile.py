@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compiles CUDA C kernels with NVRTC and no other part of CUDA: the repository's to PTX, your own to PTX or cubins.
 
-    pip install nvidia-cuda-nvrtc-cu12==12.4.127
+    pip install nvidia-cuda-nvrtc-cu12==12.4.127 nvidia-cuda-runtime-cu12==12.4.127
     python3 kernels/compile.py            # writes X.ptx beside each X.cu
     python3 kernels/compile.py --check    # fails if a committed .ptx differs from the compiled one
 
@@ -31,12 +31,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The sources, relative to the root. Each example may have its own kernels.
-SOURCES = ("kernels/*.cu", "kernels/bugs/*.cu", "examples/*/kernels/*.cu",
+SOURCES = ("kernels/*.cu", "kernels/bugs/*.cu", "kernels/sm_90/*.cu", "examples/*/kernels/*.cu",
            "benches/cpu_device/*.cu", "cuda-async/kernels/*.cu", "cuda-async/kernels/*/*.cu")
 # The folder of headers (`.cuh`) of the sources.
 HEADERS = "cuda-async/kernels"
 # The sources that are compiled with line information.
 LINE_INFO = "kernels/bugs/"
+
+# The sources that need compute capability 9.0 and CUDA's headers.
+NEW_TARGET = "kernels/sm_90/"
 
 # 12.4 writes PTX ISA 8.4, which every driver from r550 on loads. A newer compiler would exclude drivers
 # for features that no kernel here uses.
@@ -46,6 +49,7 @@ PACKAGE = "nvidia-cuda-nvrtc-cu12==12.4.127"
 # The oldest target that CUDA 12 and CUDA 13 both accept, so one set of sources serves both. PTX is compiled
 # forward to every later GPU, and nothing here needs an instruction newer than Turing's.
 ARCH = "compute_75"
+NEW_ARCH = "compute_90"
 
 STANDARD = "--std=c++17"
 OPTIONS = (
@@ -101,14 +105,14 @@ class Nvrtc:
         """Returns a NUL-terminated text."""
         return self.result(program, size_call, text_call).partition(b"\0")[0].decode()
 
-    def compile(self, name, source, options):
+    def compile(self, name, source, options, arch=None):
         """Returns the PTX of `source`, or the bytes of its cubin for a target `sm_..`, and the compiler's log. `name` is
         the file name in asserts and diagnostics."""
         lib, program = self.lib, ctypes.c_void_p()
         self.check(
             lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None), name)
         try:
-            options = (self.arch, *options)
+            options = (f"--gpu-architecture={arch}" if arch else self.arch, *options)
             options = (ctypes.c_char_p * len(options))(*(o.encode() for o in options))
             status = lib.nvrtcCompileProgram(program, len(options), options)
             log = self.text(program, lib.nvrtcGetProgramLogSize, lib.nvrtcGetProgramLog).strip()
@@ -190,7 +194,7 @@ def compile_own(nvrtc, files, out, folders, macros):
 def place(path):
     """The place of a source in the order of compilation. Calls are numbered across all sources."""
     name = path.as_posix()
-    return name.startswith(HEADERS), name.startswith(LINE_INFO), name
+    return name.startswith(NEW_TARGET), name.startswith(HEADERS), name.startswith(LINE_INFO), name
 
 
 def main():
@@ -207,7 +211,11 @@ def main():
         try:
             lines = ("--generate-line-info",) if name.startswith(LINE_INFO) else ()
             options = (*OPTIONS, f"--include-path={ROOT / HEADERS}", *lines)
-            ptx, log = nvrtc.compile(name, source.read_text(), options)
+            arch = None
+            if name.startswith(NEW_TARGET):
+                options += tuple(f"--include-path={folder}" for folder in wheel_headers())
+                arch = NEW_ARCH if args.arch == ARCH else None
+            ptx, log = nvrtc.compile(name, source.read_text(), options, arch)
             # A warning is an error, because users read these sources first.
             if log:
                 raise CompileError(log)

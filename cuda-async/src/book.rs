@@ -39,6 +39,8 @@ struct Kernels;
 
 #[doc = include_str!("../../book/src/cuda-sources.md")]
 struct CudaSources;
+#[doc = include_str!("../../book/src/launches.md")]
+struct Launches;
 
 #[doc = include_str!("../../book/src/cpu-device.md")]
 struct CpuDevice;

@@ -28,7 +28,7 @@
 //! | handle errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
 //! | record an operation and launch it many times | [`graph::GraphExt::graph`], [`graph::CudaGraph`] |
 //! | choose the device or the stream | [`open`], [`devices`], [`DeviceOp::on`], [`policy`] |
-//! | measure an operation | [`DeviceOp::timed`] |
+//! | measure an operation, find its fastest form | [`DeviceOp::timed`], [`kernel::Autotuner`], [`Function::occupancy`] |
 //! | set process-wide defaults | [`set_default_device`], [`runtime`] |
 //! | write an operation by hand | [`with_context`], [`Stream`], [`op::Submit`] |
 //!

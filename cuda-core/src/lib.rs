@@ -32,7 +32,7 @@ pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, 
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,
-    ForeignOwner, GraphCacheInfo, LaunchConfig, MemoryInfo, NoticeSink, ParamInfo, Provider,
-    RawStream, Result, SourceLine, Ticket, VariableInfo,
+    ForeignOwner, FunctionAttributes, GraphCacheInfo, LaunchConfig, MemoryInfo, NoticeSink,
+    Occupancy, ParamInfo, Provider, RawStream, Result, SourceLine, Ticket, VariableInfo,
 };
 pub use runtime::{HOST_POOL_LIMIT, Pending};

@@ -14,7 +14,7 @@ pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
 pub use engine::{
     Checks, Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, KernelProfile, KindCount,
     Launch, LaunchDims, LaunchError, Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS,
-    MAX_SHARED_BYTES, MbarrierMisuse, NearVariable, Profile, Program, Racing, Schedule, Waiting,
-    WaitsFor,
+    MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES, MbarrierMisuse, NearVariable, Profile, Program, Racing,
+    Resources, Schedule, Waiting, WaitsFor,
 };
 pub use memory::{AccessError, Contents, FreeError, Memory, Nearest, OutOfMemory, Usage};

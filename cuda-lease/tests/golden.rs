@@ -6,7 +6,7 @@
 use std::{fmt::Write, path::PathBuf};
 
 use cuda_core::{
-    Access, Error, LaunchConfig, Ticket,
+    Access, Error, FunctionAttributes, LaunchConfig, Occupancy, Ticket,
     protocol::{
         AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, Status,
         StreamId,
@@ -14,8 +14,8 @@ use cuda_core::{
 };
 use cuda_lease::wire::{
     Ack, Allocate, Attach, Attached, Change, Chunk, Command, Content, Event, Exclusivity, Free,
-    Hello, ImageKind, Inventory, Lane, Node, NodeWork, PutBlob, Query, Refused, Renew, Renewed,
-    Step, Submit, Submitted, TransferId, VERSION, Welcome, decode_nodes, encode_changes,
+    Hello, ImageKind, Inventory, Lane, Node, NodeWork, PutBlob, Query, QueryReply, Refused, Renew,
+    Renewed, Step, Submit, Submitted, TransferId, VERSION, Welcome, decode_nodes, encode_changes,
     encode_nodes, frames_in, put_frame,
 };
 
@@ -152,6 +152,8 @@ fn session(out: &mut Vec<Example>) {
         relocations: vec![Relocation { at: 0, region, bytes: 16, access: Access::Write }].into(),
         variables: Vec::new().into(),
     };
+    let with_attributes =
+        Launch { config: launch.config.cluster(2, 1, 1).cooperative(), ..launch.clone() };
     let mut change = Vec::new();
     let step = Step::Fill { to: region, pattern: Pattern::Word(3), count: 4 };
     encode_changes(&[Change { node: 0, step }], &mut change);
@@ -191,7 +193,10 @@ fn session(out: &mut Vec<Example>) {
         command(
             "CreateGraph",
             12,
-            Command::CreateGraph { id: GraphId(9), nodes: Content::Inline(nodes(launch).leak()) },
+            Command::CreateGraph {
+                id: GraphId(9),
+                nodes: Content::Inline(nodes(launch.clone()).leak()),
+            },
         ),
         command("GraphReady?", 13, Command::Query { id: 2, query: Query::GraphReady(GraphId(9)) }),
         command(
@@ -205,7 +210,38 @@ fn session(out: &mut Vec<Example>) {
             submit(8, Step::Graph { graph: GraphId(9), changes: Content::Inline(change.leak()) }),
         ),
         command("DropGraph", 16, Command::DropGraph { id: GraphId(9) }),
+        command("Launch with attributes", 17, submit(9, Step::Launch(with_attributes))),
+        command(
+            "Occupancy?",
+            18,
+            Command::Query {
+                id: 3,
+                query: Query::Occupancy {
+                    function: FunctionId { module: ModuleId(3), entry: 0 },
+                    config: LaunchConfig::new(1, 256),
+                },
+            },
+        ),
         event("NeedBlob", 1, Event::NeedBlob { hash: [0xbb; 32] }),
+        event(
+            "Occupancy",
+            5,
+            Event::Reply {
+                id: 3,
+                reply: Ok(QueryReply::Occupancy(Occupancy {
+                    blocks_per_multiprocessor: 8,
+                    max_cooperative_blocks: 1056,
+                    max_cluster_blocks: 16,
+                    suggested_block: 1024,
+                    kernel: FunctionAttributes {
+                        registers: 16,
+                        local_bytes: 0,
+                        static_shared_bytes: 0,
+                        max_threads: 1024,
+                    },
+                })),
+            },
+        ),
         event("Progress", 2, Event::Progress { stream, accepted: 6, complete: 6 }),
         event(
             "Failed",

@@ -94,7 +94,8 @@ fn read_ptx(path: &Path) -> Result<String, Failure> {
 fn config(cli: &Cli) -> LaunchConfig {
     let grid = cli.grid.unwrap_or([1; 3]);
     let block = cli.block.unwrap_or([1; 3]);
-    LaunchConfig { grid, block, shared_bytes: cli.shared }
+    let ([gx, gy, gz], [x, y, z]) = (grid, block);
+    LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(cli.shared)
 }
 
 fn output_path(arg: &Arg) -> Option<&Path> {

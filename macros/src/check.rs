@@ -126,6 +126,7 @@ fn expressions(kernel: &Kernel) -> Vec<Error> {
     }
     errors.extend(kernel.conditions.iter().flat_map(|condition| condition.check(all)));
     errors.extend(kernel.geometry.check(all));
+    errors.extend(kernel.launch.check(all));
     errors
 }
 

@@ -13,6 +13,7 @@ use crate::{
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
     geometry::Geometry,
     images::ImagePath,
+    launch_attributes::LaunchAttributes,
     variable::Variable,
 };
 
@@ -38,7 +39,7 @@ pub(crate) struct Declaration {
 
 /// A kernel declaration: `unsafe fn name(argument, ..) where condition, ..;`
 pub(crate) struct Kernel {
-    /// All attributes except `entry` and the launch shape.
+    /// All attributes except `entry` and those of the launch.
     pub(crate) attrs: Vec<Attribute>,
     /// The visibility as written. An omitted visibility means `pub`.
     pub(crate) vis: Visibility,
@@ -49,6 +50,7 @@ pub(crate) struct Kernel {
     /// The conditions that the launcher checks.
     pub(crate) conditions: Vec<Condition>,
     pub(crate) geometry: Geometry,
+    pub(crate) launch: LaunchAttributes,
 }
 
 /// The side that promises the safety of a launch.
@@ -69,6 +71,7 @@ impl Kernel {
     pub(crate) fn has_checks(&self) -> bool {
         !self.conditions.is_empty()
             || !matches!(self.geometry, Geometry::Caller)
+            || !self.launch.is_empty()
             || self.arguments.iter().any(|argument| argument.derived.is_some())
     }
 }
@@ -114,6 +117,7 @@ impl Kernel {
     ) -> Result<Self> {
         let entry = EntryAttribute::take(&mut attrs)?;
         let geometry = Geometry::take(&mut attrs)?;
+        let launch = LaunchAttributes::take(&mut attrs)?;
         let safety = input.parse()?;
         input.parse::<Token![fn]>()?;
         let name: Ident = input.parse()?;
@@ -128,7 +132,7 @@ impl Kernel {
         input.parse::<Token![;]>()?;
         let arguments: Vec<_> = arguments.into_iter().collect();
         entries.check(&arguments)?;
-        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry })
+        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry, launch })
     }
 }
 

@@ -122,7 +122,12 @@ fn body(
     } else {
         launch(quote!(launch_given), quote!(#config))
     };
+    // The caller of a safe launcher promises nothing, and the author no `griddepcontrol.wait`.
+    let is_safe = matches!(kernel.safety, Safety::Safe(_));
+    let config_cleared = (is_safe && matches!(kernel.geometry, Geometry::Caller))
+        .then(|| quote!(let #config = ::cuda_async::kernel::checks::not_dependent(#config);));
     quote! {
+        #config_cleared
         let #function = ::core::clone::Clone::clone(&self.#name #entry);
         ::cuda_async::DeviceOp::then(::cuda_async::kernel::ready_args(#lazy), move |#ready| { #launch })
     }
@@ -145,10 +150,19 @@ fn checks(found: &Found<'_>, parts: &[Part<'_>], config: &Ident) -> TokenStream 
     let conditions = found.kernel.conditions.iter().map(|condition| condition.tokens(&kernel));
     let geometry = found.kernel.geometry.tokens(&kernel);
     let geometry = geometry.unwrap_or_else(|| quote!(::core::option::Option::Some(#config)));
+    let launch = &found.kernel.launch;
+    // Kernels guard their index where the shape is a number of elements.
+    let rounds = matches!(found.kernel.geometry, Geometry::Elements(_) | Geometry::Plane(..));
+    let attributes = launch.tokens(config, &kernel, rounds);
+    let dependent = launch
+        .dependent
+        .then(|| quote!(let #config = ::cuda_async::kernel::checks::dependent(#config);));
     quote! {
         #(#derived)*
         #(#conditions)*
         let #config = #geometry;
+        #attributes
+        #dependent
     }
 }
 

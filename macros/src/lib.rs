@@ -24,6 +24,7 @@ mod fit;
 mod geometry;
 mod getter;
 mod images;
+mod launch_attributes;
 mod launcher;
 mod names;
 mod param_derive;

@@ -120,6 +120,19 @@ pub fn rem(left: Quantity, right: Quantity) -> Quantity {
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel(pub &'static str);
 
+/// Adds the attribute of [`LaunchConfig::dependent`].
+#[inline(always)]
+pub fn dependent(config: Option<LaunchConfig>) -> Option<LaunchConfig> {
+    config.map(LaunchConfig::dependent)
+}
+
+/// Removes the attribute of [`LaunchConfig::dependent`], for launchers that are safe and get a configuration.
+#[inline(always)]
+pub fn not_dependent(mut config: LaunchConfig) -> LaunchConfig {
+    config.attributes = config.attributes.without_dependent();
+    config
+}
+
 /// The text of an expression, and its value.
 pub type Side = (&'static str, Quantity);
 
@@ -253,6 +266,34 @@ impl Kernel {
         let shared = self.size(shared_bytes)?;
         let config = LaunchConfig::new(1, 1).grid(gx, gy, gz).block(bx, by, bz);
         Ok((gx != 0 && gy != 0 && gz != 0).then(|| config.shared_bytes(shared)))
+    }
+
+    /// Adds the attribute of [`LaunchConfig::cooperative`].
+    #[inline(always)]
+    pub fn cooperative(self, config: Option<LaunchConfig>) -> Option<LaunchConfig> {
+        config.map(LaunchConfig::cooperative)
+    }
+
+    /// Adds a cluster with these dimensions. With `rounds`, the grid grows to a multiple of it.
+    ///
+    /// # Errors
+    /// As [`elements`](Self::elements).
+    #[inline(always)]
+    pub fn cluster(
+        self,
+        config: Option<LaunchConfig>,
+        cluster: [Side; 3],
+        rounds: bool,
+    ) -> Result<Option<LaunchConfig>> {
+        let [x, y, z] = self.dimensions(cluster)?;
+        Ok(config.map(|mut config| {
+            if rounds {
+                for (blocks, side) in config.grid.iter_mut().zip([x, y, z]) {
+                    *blocks = blocks.div_ceil(side.max(1)).saturating_mul(side.max(1));
+                }
+            }
+            config.cluster(x, y, z)
+        }))
     }
 
     #[inline]

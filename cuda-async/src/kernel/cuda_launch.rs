@@ -33,6 +33,10 @@ use crate::kernel::argument::KernelArgs;
 ///   expression of type [`Function`](crate::Function).
 /// - `stream`: a [`Stream`](crate::Stream). `module`: a [`Module`](crate::Module). `config`: a
 ///   [`LaunchConfig`](crate::LaunchConfig).
+/// - `cluster_dim`: the blocks of a cluster, as `(x, y, z)`; see [`LaunchConfig::cluster`](crate::LaunchConfig::cluster).
+///   May be omitted.
+/// - `cooperative`: whether all blocks run at the same time; see
+///   [`LaunchConfig::cooperative`](crate::LaunchConfig::cooperative). May be omitted.
 /// - `args`: in the order of the kernel's parameters. `slice(x)` borrows a buffer that the kernel reads, `slice_mut(x)` one
 ///   that it writes. Any other expression is a [`KernelArg`](crate::kernel::KernelArg).
 ///   Write `slice_mut(*x)` if `x` is itself an exclusive borrow of a buffer.
@@ -49,19 +53,19 @@ use crate::kernel::argument::KernelArgs;
 /// As for [`launch`](crate::launch()). The macro calls an `unsafe` function, so it must stand in an `unsafe` block.
 #[macro_export]
 macro_rules! cuda_launch {
-    (kernel: $kernel:ident $(:: $part:ident)*, stream: $stream:expr, module: $module:expr, config: $config:expr, args: [$($args:tt)*] $(,)?) => {
+    (kernel: $kernel:ident $(:: $part:ident)*, stream: $stream:expr, module: $module:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
         $crate::kernel::launch_named(
-            &$module, stringify!($kernel $(:: $part)*), &$stream, $config, &$crate::__launch_args!(borrowed $($args)*),
+            &$module, stringify!($kernel $(:: $part)*), &$stream, $crate::__launch_config!($config $(, cluster $cluster)? $(, cooperative $cooperative)?), &$crate::__launch_args!(borrowed $($args)*),
         )
     };
-    (kernel: $kernel:literal, stream: $stream:expr, module: $module:expr, config: $config:expr, args: [$($args:tt)*] $(,)?) => {
+    (kernel: $kernel:literal, stream: $stream:expr, module: $module:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
         $crate::kernel::launch_named(
-            &$module, $kernel, &$stream, $config, &$crate::__launch_args!(borrowed $($args)*),
+            &$module, $kernel, &$stream, $crate::__launch_config!($config $(, cluster $cluster)? $(, cooperative $cooperative)?), &$crate::__launch_args!(borrowed $($args)*),
         )
     };
-    (kernel: $kernel:expr, stream: $stream:expr, config: $config:expr, args: [$($args:tt)*] $(,)?) => {
+    (kernel: $kernel:expr, stream: $stream:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
         $crate::kernel::launch_on(
-            &$kernel, &$stream, $config, &$crate::__launch_args!(borrowed $($args)*),
+            &$kernel, &$stream, $crate::__launch_config!($config $(, cluster $cluster)? $(, cooperative $cooperative)?), &$crate::__launch_args!(borrowed $($args)*),
         )
     };
 }
@@ -99,16 +103,17 @@ macro_rules! cuda_launch {
 /// As for [`cuda_launch!`](crate::cuda_launch).
 #[macro_export]
 macro_rules! cuda_launch_async {
-    (kernel: $kernel:ident $(:: $part:ident)*, module: $module:expr, config: $config:expr, args: [$($args:tt)*] $(,)?) => {
+    (kernel: $kernel:ident $(:: $part:ident)*, module: $module:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
         $crate::__launch_async!(
-            $crate::kernel::named(&$module, stringify!($kernel $(:: $part)*)); $config; $($args)*
+            $crate::kernel::named(&$module, stringify!($kernel $(:: $part)*));
+            $crate::__launch_config!($config $(, cluster $cluster)? $(, cooperative $cooperative)?); $($args)*
         )
     };
-    (kernel: $kernel:literal, module: $module:expr, config: $config:expr, args: [$($args:tt)*] $(,)?) => {
-        $crate::__launch_async!($crate::kernel::named(&$module, $kernel); $config; $($args)*)
+    (kernel: $kernel:literal, module: $module:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
+        $crate::__launch_async!($crate::kernel::named(&$module, $kernel); $crate::__launch_config!($config $(, cluster $cluster)? $(, cooperative $cooperative)?); $($args)*)
     };
-    (kernel: $kernel:expr, config: $config:expr, args: [$($args:tt)*] $(,)?) => {
-        $crate::launch(&$kernel, $config, $crate::__launch_args!(owned $($args)*))
+    (kernel: $kernel:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
+        $crate::launch(&$kernel, $crate::__launch_config!($config $(, cluster $cluster)? $(, cooperative $cooperative)?), $crate::__launch_args!(owned $($args)*))
     };
 }
 
@@ -125,6 +130,18 @@ macro_rules! __launch_async {
             ::core::result::Result::Err(error) => ::core::result::Result::Err(error),
         })
     };
+}
+
+/// The configuration of a launch with the keys behind `config`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __launch_config {
+    ($config:expr $(, cluster $cluster:expr)? $(, cooperative $cooperative:expr)?) => {{
+        let config: $crate::LaunchConfig = $config;
+        $(let config = $crate::kernel::with_cluster(config, $cluster);)?
+        $(let config = if $cooperative { config.cooperative() } else { config };)?
+        config
+    }};
 }
 
 /// The arguments of a launch, as nested pairs of an argument and the group of the remaining arguments.
@@ -147,6 +164,11 @@ macro_rules! __launch_args {
     ($form:ident $value:expr $(, $($rest:tt)*)?) => {
         ($value, $crate::kernel::Group($crate::__launch_args!($form $($($rest)*)?)))
     };
+}
+
+/// Adds a cluster to a configuration, for the key `cluster_dim` of [`cuda_launch!`](crate::cuda_launch).
+pub fn with_cluster(config: LaunchConfig, (x, y, z): (u32, u32, u32)) -> LaunchConfig {
+    config.cluster(x, y, z)
 }
 
 /// Finds a kernel by its name, or by a path that ends with its name.

@@ -120,6 +120,9 @@
 /// | `#[plane(width, height)]` | the shape is `LaunchConfig::for_plane(width, height)` |
 /// | `#[tiles(y, threads)]` | the output `y` is a [`Partition`](crate::tensor::Partition); a block of `threads` threads for each tile |
 /// | `#[config(grid = (x, y, z), block = 256, shared = 4 * n)]` | this shape; omitted dimensions are 1, and no shared memory |
+/// | `#[cluster(x, y, z)]` | clusters of this many blocks; a grid from `elements` or `plane` is rounded up to whole clusters |
+/// | `#[cooperative]` | all blocks run at the same time |
+/// | `#[dependent]` | the kernel may begin before the kernel in front of it on the stream has ended; the promise includes that of [`LaunchConfig::dependent`](crate::LaunchConfig::dependent) |
 ///
 /// Without an attribute for the shape, the caller passes a `LaunchConfig` first. An expression consists of integers,
 /// `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses. Values are computed in 128 bits when all

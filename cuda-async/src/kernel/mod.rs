@@ -4,6 +4,7 @@
 // call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
 mod argument;
+mod autotuner;
 pub(crate) mod buffer_form;
 mod cache;
 pub mod checks;
@@ -26,16 +27,20 @@ mod param;
 mod prepared;
 mod slot;
 mod store;
+mod tuning_file;
 mod typed_args;
 
 pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
+pub use autotuner::Autotuner;
 pub use buffer_form::KernelBuffer;
 pub use cache::{LoadCached, ModuleCache};
 #[cfg(feature = "nvrtc")]
 pub use compile::{Compile, compile, compile_blocking};
+pub use cuda_core::{
+    Function, FunctionAttributes, LaunchConfig, Module, Occupancy, protocol::LaunchAttributes,
+};
+pub use cuda_launch::{launch_named, launch_on, named, with_cluster};
 #[doc(no_inline)]
-pub use cuda_core::{Function, LaunchConfig, Module};
-pub use cuda_launch::{launch_named, launch_on, named};
 #[cfg(feature = "nvrtc")]
 pub use cuda_nvrtc::{self as nvrtc, Options, Source};
 #[cfg(feature = "nvrtc")]

@@ -11,6 +11,8 @@ mod cuda_sources;
 #[allow(dead_code)]
 mod forms;
 #[cfg(feature = "cpu")]
+mod launch_attributes;
+#[cfg(feature = "cpu")]
 mod lazy;
 #[cfg(feature = "cpu")]
 mod named_parts;

@@ -4,6 +4,7 @@
 
 mod aliasing;
 mod auto_traits;
+mod autotuner;
 mod cancellation;
 mod captures;
 mod collectives;
@@ -23,6 +24,7 @@ mod graph_cache;
 mod graphs;
 mod host_memory;
 mod kernels;
+mod launch_attributes;
 mod limits;
 mod link;
 mod loops;

@@ -21,9 +21,9 @@ use super::{
 };
 use crate::{
     protocol::{
-        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
-        GraphCacheInfo, GraphId, HostBlock, NoticeSink, Region, Reply, Request, Result, StreamId,
-        Submission, Ticket, TransferId,
+        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, FunctionId,
+        Graph, GraphCacheInfo, GraphId, HostBlock, LaunchConfig, NoticeSink, Region, Reply,
+        Request, Result, StreamId, Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };
@@ -163,6 +163,18 @@ impl CudaBackend {
         let address = self.memory.locate(to, bytes)?;
         let target = Target { backend: self.id, ordinal: self.primary.ordinal, address, bytes };
         Transfers::get().announce(transfer, target)
+    }
+
+    /// Answers a question on occupancy.
+    fn answer_occupancy(&self, id: FunctionId, config: LaunchConfig, answer: Answer) {
+        // The client asks about modules that are loaded, so holding the slot does not wait.
+        let held = self.modules.hold(id.module);
+        self.answer_later(answer, move |primary, bound| {
+            let slot = held?;
+            let module = slot.wait()?;
+            let function = module.function_at(id, primary)?;
+            work::occupancy(primary, function, &config, bound).map(Reply::Occupancy)
+        });
     }
 
     /// Answers on the helper thread, with the context bound.
@@ -318,6 +330,9 @@ unsafe impl Backend for CudaBackend {
         match request {
             Request::Loaded { module } => self.modules.answer_loaded(module, answer),
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
+            Request::Occupancy { function, config } => {
+                self.answer_occupancy(function, config, answer)
+            }
             Request::Memory => {
                 let used = self.memory.used();
                 self.answer_later(answer, move |primary, bound| {

@@ -26,6 +26,9 @@ pub struct Capabilities {
     /// Whether the backend gains from deferrable submissions
     /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)).
     pub graph_cache: bool,
+    /// Whether the backend takes launches with [attributes](super::LaunchAttributes) and answers
+    /// [`Request::Occupancy`](super::Request::Occupancy).
+    pub launch_attributes: bool,
 }
 
 impl Capabilities {
@@ -40,6 +43,7 @@ impl Capabilities {
             graphs: false,
             loops: false,
             graph_cache: false,
+            launch_attributes: true,
         }
     }
 }

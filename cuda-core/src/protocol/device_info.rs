@@ -36,4 +36,9 @@ impl DeviceInfo {
             driver: None,
         }
     }
+
+    /// Returns whether the device runs clusters of blocks: compute capability 9.0 and later.
+    pub fn has_clusters(&self) -> bool {
+        self.compute_capability >= (9, 0)
+    }
 }

@@ -1,5 +1,7 @@
 //! The shape of a launch.
 
+use super::LaunchAttributes;
+
 /// The grid and block dimensions and the dynamic shared memory of a launch.
 ///
 /// ```
@@ -7,8 +9,8 @@
 /// let config = LaunchConfig::for_num_elems(1000);
 /// assert_eq!((config.grid, config.block), ([4, 1, 1], [256, 1, 1]));
 /// ```
-// Aligned, so that it is copied as two whole registers. Copies of its 28 bytes would overlap, and a load that overlaps
-// a store which has not retired waits for it: that is measurable in every launch.
+// Aligned, so that it is copied as two whole registers. Smaller copies would overlap, and a load that overlaps a store
+// which has not retired waits for it: that is measurable in every launch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(align(16))]
 pub struct LaunchConfig {
@@ -18,7 +20,11 @@ pub struct LaunchConfig {
     pub block: [u32; 3],
     /// Bytes of dynamic shared memory per block.
     pub shared_bytes: u32,
+    /// The attributes beyond the shape: cooperative, clusters, dependent. A launch has none by default.
+    pub attributes: LaunchAttributes,
 }
+
+const _: () = assert!(size_of::<LaunchConfig>() == 32);
 
 impl LaunchConfig {
     /// The number of threads per block that [`LaunchConfig::for_num_elems`] uses.
@@ -48,7 +54,8 @@ impl LaunchConfig {
 
     /// Creates a one-dimensional configuration of `grid` blocks of `block` threads.
     pub const fn new(grid: u32, block: u32) -> Self {
-        Self { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes: 0 }
+        let attributes = LaunchAttributes::NONE;
+        Self { grid: [grid, 1, 1], block: [block, 1, 1], shared_bytes: 0, attributes }
     }
 
     /// Sets the number of blocks in x, y and z.
@@ -69,11 +76,69 @@ impl LaunchConfig {
         self
     }
 
+    /// Runs all blocks of the grid at the same time, so that they can wait for each other: `grid.sync()` of cooperative
+    /// groups. A launch whose blocks do not all fit on the device fails with
+    /// [`Error::InvalidLaunch`](crate::Error::InvalidLaunch), which states how many fit.
+    /// [`Function::occupancy`](crate::Function::occupancy) answers the same question before the launch.
+    ///
+    /// ```
+    /// # use cuda_core::LaunchConfig;
+    /// assert!(LaunchConfig::new(4, 256).cooperative().attributes.is_cooperative());
+    /// ```
+    pub const fn cooperative(mut self) -> Self {
+        self.attributes = self.attributes.cooperative();
+        self
+    }
+
+    /// Groups the blocks into clusters of this many blocks in x, y and z. Blocks of a cluster run at the same time, and
+    /// access each other's shared memory.
+    ///
+    /// The grid is a multiple of the cluster in each direction, and a cluster has at most
+    /// [`MAX_CLUSTER_BLOCKS`](LaunchAttributes::MAX_CLUSTER_BLOCKS) blocks. Any other launch fails with
+    /// [`Error::InvalidLaunch`](crate::Error::InvalidLaunch). A GPU needs compute capability 9.0. Eight blocks are
+    /// possible on every such GPU, more only on some, and depend on the kernel.
+    ///
+    /// ```
+    /// # use cuda_core::LaunchConfig;
+    /// let config = LaunchConfig::new(8, 256).cluster(2, 1, 1);
+    /// assert_eq!(config.attributes.cluster_dims(), Some([2, 1, 1]));
+    /// ```
+    pub const fn cluster(mut self, x: u32, y: u32, z: u32) -> Self {
+        self.attributes = self.attributes.cluster(x, y, z);
+        self
+    }
+
+    /// Lets the kernel begin before the kernel in front of it on the stream has ended (programmatic dependent launch).
+    /// The kernel waits for the earlier one with `griddepcontrol.wait` (`cudaGridDependencySynchronize`).
+    ///
+    /// This is a permission: a device may always wait for the earlier kernel, as the CPU device, graphs and GPUs before
+    /// compute capability 9.0 do.
+    ///
+    /// The launch is unsafe, and its caller promises that the kernel executes `griddepcontrol.wait` in every thread,
+    /// before its first access to memory that other work writes, and before its first write. Launchers that are safe
+    /// remove the attribute, unless the kernel is declared `#[dependent]`.
+    ///
+    /// ```
+    /// # use cuda_core::LaunchConfig;
+    /// assert!(LaunchConfig::new(4, 256).dependent().attributes.is_dependent());
+    /// ```
+    pub const fn dependent(mut self) -> Self {
+        self.attributes = self.attributes.dependent();
+        self
+    }
+
     /// Returns the number of threads per block. Saturates instead of wrapping.
     pub const fn threads_per_block(&self) -> u64 {
         (self.block[0] as u64)
             .saturating_mul(self.block[1] as u64)
             .saturating_mul(self.block[2] as u64)
+    }
+
+    /// Returns the number of blocks of the grid. Saturates instead of wrapping.
+    pub const fn blocks(&self) -> u64 {
+        (self.grid[0] as u64)
+            .saturating_mul(self.grid[1] as u64)
+            .saturating_mul(self.grid[2] as u64)
     }
 
     /// Returns whether a dimension is 0. No device runs such a launch.
@@ -87,7 +152,7 @@ impl LaunchConfig {
 /// Blocks of `block` threads for `threads` threads, at least one. Numbers that no grid can have give the largest `u32`,
 /// which no device runs.
 #[inline]
-fn blocks(threads: impl TryInto<u64>, block: u32) -> u32 {
+pub(super) fn blocks(threads: impl TryInto<u64>, block: u32) -> u32 {
     let Ok(threads) = threads.try_into() else { return u32::MAX };
     u32::try_from(threads.div_ceil(u64::from(block)).max(1)).unwrap_or(u32::MAX)
 }

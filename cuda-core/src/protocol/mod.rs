@@ -22,9 +22,11 @@ mod graph_cache;
 mod host_block;
 mod ids;
 mod kernels;
+mod launch_attributes;
 mod launch_config;
 mod name;
 mod notice;
+mod occupancy;
 mod operand;
 mod other_error;
 mod request;
@@ -48,9 +50,11 @@ pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, StreamId, Transfer
 pub use kernels::{
     EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };
+pub use launch_attributes::LaunchAttributes;
 pub use launch_config::LaunchConfig;
 pub use name::Name;
 pub use notice::Notice;
+pub use occupancy::{FunctionAttributes, Occupancy};
 pub use operand::{HostRegion, Pattern, Region, Relocation, Use};
 pub use other_error::OtherError;
 pub use request::{Answer, MemoryInfo, Reply, Request};

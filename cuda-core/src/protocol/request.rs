@@ -1,6 +1,6 @@
 //! Requests: questions that have a reply.
 
-use super::{EntryInfo, Error, GraphId, ModuleId, Result};
+use super::{EntryInfo, Error, FunctionId, GraphId, LaunchConfig, ModuleId, Occupancy, Result};
 
 /// A question to a device. The reply arrives later, on any thread; asking never blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,6 +15,13 @@ pub enum Request {
     GraphReady {
         /// The graph.
         graph: GraphId,
+    },
+    /// Asks how many blocks of a kernel run at the same time; answered by [`Reply::Occupancy`]. The module is loaded.
+    Occupancy {
+        /// The kernel.
+        function: FunctionId,
+        /// The block, the shared memory and the cluster. The grid does not matter.
+        config: LaunchConfig,
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
@@ -41,6 +48,8 @@ pub enum Reply {
         /// The kernels of a cubin. Empty for PTX, whose kernels the client reads from the text.
         entries: Vec<EntryInfo>,
     },
+    /// The blocks that run at the same time.
+    Occupancy(Occupancy),
     /// The graph is ready.
     GraphReady,
     /// The memory of the device.

@@ -131,7 +131,7 @@ impl CpuBackend {
         let pumps = pumps.map_err(|error| Error::host(what, &error))?;
         let memory = Memory::new(info.memory);
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
-        let launch_options = LaunchOptions::new(options);
+        let launch_options = LaunchOptions::new(options, info.multiprocessors);
         let shared = Arc::new(Shared::new(memory, pumps, pool, launch_options, notices));
         let (names, graphs, streams, leftover, order) = Default::default();
         let mut capabilities = Capabilities::local(info.memory);
@@ -411,6 +411,11 @@ unsafe impl Backend for CpuBackend {
                 self.shared.modules.when_loaded(module, answer, most);
             }
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
+            Request::Occupancy { function, config } => {
+                let module = self.shared.modules.find_loaded(function.module);
+                let reply = module.and_then(|it| it.occupancy(function.entry, &config, &self.info));
+                answer.give(reply.map(Reply::Occupancy));
+            }
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
             Request::Reach { .. } => answer.give(Ok(Reply::Reached(false))),
             Request::Reset => self.reset(answer),

@@ -10,11 +10,13 @@ pub(crate) struct LaunchOptions {
     pub(crate) schedule: Schedule,
     pub(crate) budget: Option<u64>,
     pub(crate) profile: Option<Arc<Profile>>,
+    /// The threads of the device, which are its multiprocessors.
+    pub(crate) multiprocessors: u32,
 }
 
 impl LaunchOptions {
-    pub(crate) fn new(options: &CpuOptions) -> Self {
+    pub(crate) fn new(options: &CpuOptions, multiprocessors: u32) -> Self {
         let CpuOptions { checks, schedule, budget, .. } = *options;
-        Self { checks, schedule, budget, profile: options.profile.clone() }
+        Self { checks, schedule, budget, profile: options.profile.clone(), multiprocessors }
     }
 }

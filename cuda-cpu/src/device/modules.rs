@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use cuda_core::{
-    Error, Result,
+    DeviceInfo, Error, FunctionAttributes, LaunchConfig, Occupancy, Result,
     protocol::{Answer, ModuleId, ModuleImage, Reply, entries},
 };
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use super::resolve::unknown;
-use crate::{Memory, Program};
+use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program};
 
 /// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.
 pub(crate) struct LoadedModule {
@@ -45,6 +45,38 @@ impl LoadedModule {
     pub(crate) fn entry(&self, entry: u32) -> Result<usize> {
         let found = self.entries.get(entry as usize).copied();
         found.filter(|at| *at != usize::MAX).ok_or_else(|| unknown("a kernel", entry.into()))
+    }
+
+    /// Answers a question on occupancy: the limits of compute capability 9.0, for each thread of the device.
+    pub(crate) fn occupancy(
+        &self,
+        entry: u32,
+        config: &LaunchConfig,
+        info: &DeviceInfo,
+    ) -> Result<Occupancy> {
+        let entry = self.entry(entry)?;
+        let LaunchConfig { grid, block, shared_bytes: dynamic_shared, .. } = *config;
+        let found = self.program.resources(entry, LaunchDims { grid, block, dynamic_shared });
+        let found = found.zip(self.program.entries().get(entry));
+        let (resources, kernel) = found.ok_or_else(|| unknown("a kernel", entry as u64))?;
+        let most = kernel.max_threads.or(kernel.required_threads);
+        let most = most.map_or(info.max_threads_per_block, |most| most.iter().product());
+        let suggested_block = match kernel.required_threads {
+            Some(required) => required.iter().product(),
+            None => most.min(LaunchConfig::DEFAULT_BLOCK),
+        };
+        Ok(Occupancy {
+            blocks_per_multiprocessor: resources.blocks,
+            max_cooperative_blocks: resources.blocks.saturating_mul(info.multiprocessors),
+            max_cluster_blocks: MAX_CLUSTER_BLOCKS,
+            suggested_block,
+            kernel: FunctionAttributes {
+                registers: resources.registers,
+                local_bytes: resources.local_bytes,
+                static_shared_bytes: kernel.static_shared,
+                max_threads: most.min(info.max_threads_per_block),
+            },
+        })
     }
 }
 
@@ -117,6 +149,15 @@ impl Modules {
                 Some(State::Loading(_)) => self.loaded.wait(&mut table),
                 None => return Err(unknown("a module", id.0)),
             }
+        }
+    }
+
+    /// Returns a module that is loaded. Never blocks.
+    pub(crate) fn find_loaded(&self, id: ModuleId) -> Result<Arc<LoadedModule>> {
+        match self.table.lock().get(&id) {
+            Some(State::Loaded(module)) => Ok(module.clone()),
+            Some(State::Failed(error)) => Err(error.clone()),
+            Some(State::Loading(_)) | None => Err(unknown("a loaded module", id.0)),
         }
     }
 

@@ -91,7 +91,8 @@ impl Names {
             block: config.block,
             dynamic_shared: config.shared_bytes,
         };
-        Ok(Box::new(Kernel { entry: module.entry(launch.function.entry)?, module, dims, params }))
+        let (entry, attributes) = (module.entry(launch.function.entry)?, config.attributes);
+        Ok(Box::new(Kernel { entry, module, dims, attributes, params }))
     }
 }
 

@@ -10,7 +10,7 @@ use std::{
 
 use cuda_core::{
     Error, Fault, FaultKind, Result,
-    protocol::{AllocId, HostBlock, Pattern},
+    protocol::{AllocId, HostBlock, LaunchAttributes, Pattern},
     sync::discard_panic,
 };
 use smallvec::SmallVec;
@@ -69,6 +69,7 @@ pub(crate) struct Kernel {
     pub(crate) module: Arc<LoadedModule>,
     pub(crate) entry: usize,
     pub(crate) dims: LaunchDims,
+    pub(crate) attributes: LaunchAttributes,
     pub(crate) params: SmallVec<[u8; 64]>,
 }
 
@@ -193,6 +194,9 @@ impl Kernel {
             schedule: options.schedule,
             checks: options.checks,
             profile: options.profile.as_deref(),
+            cluster: self.attributes.cluster_dims(),
+            cooperative: self.attributes.is_cooperative(),
+            multiprocessors: options.multiprocessors,
             ..Launch::new(self.dims, &self.params, print)
         }
     }

@@ -4,6 +4,7 @@ use super::address::Segment;
 use super::barriers::{Barriers, first_lane};
 use super::buffer::Buffer;
 use super::bulk::Bulk;
+use super::cluster::Cluster;
 use super::code::{Code, Preset};
 use super::ctx::{FULL, LANES};
 use super::divergence::divergence;
@@ -13,7 +14,7 @@ use super::observe::{Checks, Shadow, Size};
 use super::presets::{self, Place};
 use super::runner::{Faulted, Runner, SLICE, Stop};
 use super::stall::Stall;
-use super::team::Team;
+use super::team::{ClusterBarrier, Team};
 use super::waiting::waiting_threads;
 use super::warp::{Fragment, Warp};
 
@@ -42,6 +43,10 @@ pub(crate) struct Block {
     team: Box<Team>,
     stall: Stall,
     function: u32,
+    /// The other blocks of the cluster, in the block with rank 0.
+    pub(crate) cluster: Option<Box<Cluster>>,
+    /// Whether no thread can continue without another block of the cluster.
+    is_stalled: bool,
     /// The place for which the presets were last filled in.
     filled: Option<Place>,
 }
@@ -107,6 +112,8 @@ impl Block {
             team: Box::default(),
             stall: Stall::default(),
             function,
+            cluster: None,
+            is_stalled: false,
             filled: None,
         }))
     }
@@ -114,11 +121,23 @@ impl Block {
     /// Returns the number of bytes that the block takes.
     pub(crate) fn taken(&self) -> u64 {
         let shadow = self.shadow.as_ref().map_or(0, |shadow| shadow.taken());
-        self.warps.iter().map(Warp::taken).sum::<u64>() + self.shared.len() as u64 + shadow
+        let cluster = self.cluster.as_ref().map_or(0, |cluster| cluster.taken());
+        self.warps.iter().map(Warp::taken).sum::<u64>()
+            + self.shared.len() as u64
+            + shadow
+            + cluster
     }
 
-    /// Starts the block at `place.at`.
+    /// Starts the block at `place.at`, and the other blocks of its cluster.
     pub(crate) fn start(&mut self, runner: &mut Runner<'_>, place: Place) {
+        self.start_alone(runner, place);
+        if let Some(mut cluster) = self.cluster.take() {
+            cluster.start(self, runner, place);
+            self.cluster = Some(cluster);
+        }
+    }
+
+    pub(crate) fn start_alone(&mut self, runner: &mut Runner<'_>, place: Place) {
         self.at = place.at;
         runner.ctx.place = place;
         self.shared.bytes_mut().fill(FILL);
@@ -149,6 +168,28 @@ impl Block {
         self.stall = Stall::default();
     }
 
+    /// Returns whether no thread could continue without another block of the cluster, at the end of the last turn.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.is_stalled
+    }
+
+    /// Returns the block's place in a launch at some place of which a worker is.
+    pub(crate) fn place(&self, of_worker: Place) -> Place {
+        Place { at: self.at, ..of_worker }
+    }
+
+    /// Returns the block's shared memory.
+    pub(crate) fn shared_segment(&mut self) -> Segment {
+        Segment { start: self.shared.bytes_mut().as_mut_ptr(), size: self.shared_size }
+    }
+
+    /// Exchanges the block's cluster barrier with that of its cluster. `before` is the number of warps in blocks with
+    /// lower ranks.
+    pub(crate) fn swap_cluster_barrier(&mut self, barrier: &mut ClusterBarrier, before: u32) {
+        std::mem::swap(&mut self.team.cluster, barrier);
+        self.team.warps_before = before;
+    }
+
     /// Returns whether no check is enabled for the block.
     pub(crate) fn is_unwatched(&self) -> bool {
         self.shadow.is_none()
@@ -161,8 +202,15 @@ impl Block {
         unwatched && (self.function, self.warps.len(), self.shared_size) == like
     }
 
-    /// Runs the block until all threads have exited, a thread faults, or the block's turn ends.
+    /// Runs the block and its cluster until all threads have exited, a thread faults, or the turn ends.
     pub(crate) fn run(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
+        let Some(mut cluster) = self.cluster.take() else { return self.run_alone(runner) };
+        let turn = cluster.run(self, runner);
+        self.cluster = Some(cluster);
+        turn
+    }
+
+    pub(crate) fn run_alone(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
         runner.swap_shadow(&mut self.shadow);
         std::mem::swap(&mut self.team, &mut runner.ctx.team);
         let turn = self.turn(runner);
@@ -184,8 +232,13 @@ impl Block {
 
     fn turn(&mut self, runner: &mut Runner<'_>) -> Result<Turn, BlockFault> {
         runner.ctx.place.at = self.at;
-        let start = self.shared.bytes_mut().as_mut_ptr();
-        runner.ctx.spaces.shared = Segment { start, size: self.shared_size };
+        let own = runner.ctx.place.cluster_rank() as usize;
+        let spaces = &mut runner.ctx.spaces;
+        spaces.shared = match spaces.cluster.get(own) {
+            // The cluster has made pointers to the memory of all its blocks.
+            Some(shared) => *shared,
+            None => self.shared_segment(),
+        };
         let (mut rounds, mut used) = (0, 0);
         loop {
             let (mut yielded, mut moved, mut ran) = (false, false, 0);
@@ -200,7 +253,8 @@ impl Block {
                 let stop = runner
                     .run(warp, &mut self.barriers)
                     .map_err(|Faulted { pc }| BlockFault { pc, warp: i as u32 })?;
-                runner.ctx.team.cluster.set_live(i as u32, warp.live);
+                let team = &mut runner.ctx.team;
+                team.cluster.set_live(team.warps_before + i as u32, warp.live);
                 yielded |= stop == Stop::Yielded;
                 ran += 1;
                 used += runner.used() + PASS;
@@ -216,8 +270,12 @@ impl Block {
             }
             let runnable = self.warps.iter().any(|w| !w.ready.is_empty());
             let hangs = self.stall.hangs(runner.code, &self.warps, &mut runner.ctx.team);
-            if hangs || !moved && !runnable {
+            if !moved && !runnable || hangs && runner.ctx.spaces.cluster.is_empty() {
                 return Err(self.deadlock(runner));
+            }
+            self.is_stalled = hangs;
+            if hangs {
+                return Ok(Turn::Yielded(used));
             }
             rounds += u32::from(yielded);
             if rounds >= ROUNDS || used >= TURN * ran {
@@ -227,7 +285,7 @@ impl Block {
     }
 
     /// Creates the fault for a block in which no thread can continue.
-    fn deadlock(&mut self, runner: &mut Runner<'_>) -> BlockFault {
+    pub(crate) fn deadlock(&mut self, runner: &mut Runner<'_>) -> BlockFault {
         let code = runner.code;
         if let Some((warp, fragment, kind)) = self.warps.iter().find_map(|w| divergence(code, w)) {
             runner.ctx.fail(first_lane(fragment.mask), kind);

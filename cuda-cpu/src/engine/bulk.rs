@@ -4,6 +4,7 @@
 //! when a thread waits for that mbarrier. A transfer in a thread's bulk group is performed when the thread waits for
 //! the group, or when the block ends.
 
+use super::address::block_of;
 use super::budget::Budget;
 
 /// Maximum number of outstanding transfers. Further ones are performed immediately.
@@ -32,6 +33,13 @@ pub(crate) struct Bulk {
     pub(crate) lane: u32,
     pub(crate) warp: u32,
     pub(crate) pc: u32,
+}
+
+impl Bulk {
+    /// Returns whether it completes at an mbarrier in the shared memory of another block.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.completion, Completion::Barrier { at, .. } if block_of(at).is_some())
+    }
 }
 
 /// Source and destination of a transfer. Addresses are offsets in their state space.

@@ -128,6 +128,23 @@ pub(crate) enum Special {
     LaneMaskGe,
     DynamicSharedSize,
     TotalSharedSize,
+    /// `%cluster_ctaid`.
+    ClusterCtaid(u8),
+    /// `%cluster_nctaid`.
+    ClusterNctaid(u8),
+    /// `%clusterid`.
+    ClusterId(u8),
+    /// `%nclusterid`.
+    NClusterId(u8),
+    /// `%cluster_ctarank`.
+    ClusterRank,
+    /// `%cluster_nctarank`.
+    ClusterSize,
+    IsExplicitCluster,
+    /// A half of the address of the workspace of a cooperative launch, which is 0 in other launches.
+    Workspace {
+        high: bool,
+    },
 }
 
 /// An action that the scheduler performs for an instruction.

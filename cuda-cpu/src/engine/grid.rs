@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use super::block::{Block, BlockFault, BlockSize, Turn};
 use super::budget::Budget;
 use super::clock::Clock;
+use super::cluster::Cluster;
 use super::code::Code;
 use super::crew;
 use super::ctx::{Ctx, LANES, LaneFault};
@@ -34,10 +35,10 @@ pub(crate) struct Grid<'a> {
     code: &'a Code,
     memory: &'a Memory,
     function: u32,
-    static_shared: u32,
     block: BlockSize,
     launch: &'a Launch<'a>,
-    grid_id: u64,
+    /// The place of every block, except for its position in the grid and its worker.
+    place: Place,
     budget: Budget,
     spares: &'a Spares,
     instructions: Option<InstructionBudget>,
@@ -50,20 +51,18 @@ impl<'a> Grid<'a> {
     pub(crate) fn new(
         code: &'a Code,
         memory: &'a Memory,
-        static_shared: u32,
         block: BlockSize,
         launch: &'a Launch<'a>,
-        grid_id: u64,
+        place: Place,
         (budget, spares): (Budget, &'a Spares),
     ) -> Self {
         Self {
             code,
             memory,
             function: block.function,
-            static_shared,
             block,
             launch,
-            grid_id,
+            place,
             budget,
             spares,
             instructions: launch.limits.instructions.map(InstructionBudget::new),
@@ -73,13 +72,26 @@ impl<'a> Grid<'a> {
         }
     }
 
-    fn blocks(&self) -> u64 {
-        self.launch.dims.grid.iter().map(|&d| u64::from(d)).product()
+    /// Returns the number of clusters. Most launches have clusters of one block.
+    fn clusters(&self) -> u64 {
+        self.dims().iter().product()
+    }
+
+    /// Returns the number of clusters in each direction.
+    fn dims(&self) -> [u64; 3] {
+        let Place { grid, cluster, .. } = self.place;
+        [0, 1, 2].map(|i| u64::from(grid[i] / cluster[i].max(1)))
+    }
+
+    /// Returns the maximum number of started clusters of one worker.
+    fn most_started(&self) -> usize {
+        // Blocks of a cooperative launch wait for each other, so all of them have to start.
+        if self.launch.cooperative { usize::MAX } else { MAX_STARTED }
     }
 
     /// Returns whether blocks are left to start and the launch has not ended.
     pub(crate) fn has_more(&self) -> bool {
-        self.next.load(Ordering::Relaxed) < self.blocks() && !self.ending.has_ended()
+        self.next.load(Ordering::Relaxed) < self.clusters() && !self.ending.has_ended()
     }
 
     /// Runs all blocks on this thread. If there are several, helpers from the launch's pool join.
@@ -87,8 +99,8 @@ impl<'a> Grid<'a> {
         let pool = self.launch.pool.filter(|_| !self.launch.schedule.is_deterministic());
         let helpers = pool.map_or(0, |pool| pool.current_num_threads() as u64);
         match pool {
-            Some(pool) if self.blocks() > 1 => {
-                crew::run(self, pool, helpers.min(self.blocks() - 1) as u32);
+            Some(pool) if self.clusters() > 1 => {
+                crew::run(self, pool, helpers.min(self.clusters() - 1) as u32);
             }
             _ => self.work(0, 1, None),
         }
@@ -104,18 +116,10 @@ impl<'a> Grid<'a> {
 
     /// Creates the runner of one worker.
     fn runner(&self, worker: u32, workers: u32) -> Runner<'_> {
-        let Launch { dims, params, print, schedule, checks, profile, .. } = *self.launch;
+        let Launch { params, print, schedule, profile, .. } = *self.launch;
+        let checks = self.block.checks;
         let mut ctx = Ctx::new(self.code, View::new(self.memory), params, print, &self.budget);
-        ctx.place = Place {
-            grid: dims.grid,
-            block: dims.block,
-            at: [0; 3],
-            worker,
-            workers,
-            grid_id: self.grid_id,
-            static_shared: self.static_shared,
-            dynamic_shared: dims.dynamic_shared,
-        };
+        ctx.place = Place { worker, workers, ..self.place };
         if schedule.is_deterministic() {
             ctx.clock = Clock::Counted(0);
         }
@@ -129,7 +133,7 @@ impl<'a> Grid<'a> {
     pub(crate) fn work(&self, worker: u32, workers: u32, mut help: Option<&dyn Fn()>) {
         let _stopping = self.ending.on_panic();
         let mut runner = self.runner(worker, workers);
-        let mut order = BlockOrder::new(self.launch.schedule, self.blocks());
+        let mut order = BlockOrder::new(self.launch.schedule, self.clusters());
         let started = Instant::now();
         let mut running = VecDeque::new();
         let mut spare: Option<Box<Block>> = None;
@@ -154,12 +158,12 @@ impl<'a> Grid<'a> {
                     self.charge_iterations(&runner, &block, used);
                     self.end_if_cancelled(&runner, &block);
                     running.push_back(block);
-                    if running.len() < MAX_STARTED && further {
+                    if running.len() < self.most_started() && further {
                         running.extend(self.begin(&mut runner, &order, spare.take()));
                     }
                     continue;
                 }
-                Err(fault) => self.stop(&mut runner, &block, fault),
+                Err(fault) => self.stop(&mut runner, fault),
             }
             if self.is_cancelled() {
                 self.end(&runner, None, FaultKind::Cancelled);
@@ -193,22 +197,48 @@ impl<'a> Grid<'a> {
     ) -> Option<Box<Block>> {
         let mut block = match spare {
             Some(block) => block,
-            None => self.new_block(runner)?,
+            None => self.new_cluster(runner)?,
         };
         let index = self.next.fetch_add(1, Ordering::Relaxed);
-        if index >= self.blocks() {
-            self.budget.give(block.taken());
-            if block.is_unwatched() {
-                self.spares.give(block);
-            }
+        if index >= self.clusters() {
+            self.give_back(block);
             return None;
         }
         let index = order.block(index);
-        let [x, y, _] = self.launch.dims.grid.map(u64::from);
-        let at = [index % x, index / x % y, index / (x * y)].map(|i| i as u32);
+        let [x, y, _] = self.dims();
+        let at = [index % x, index / x % y, index / (x * y)];
+        let at = [0, 1, 2].map(|i| at[i] as u32 * self.place.cluster[i]);
         let place = Place { at, ..runner.ctx.place };
         block.start(runner, place);
         Some(block)
+    }
+
+    /// Returns a block for further use in this program.
+    fn give_back(&self, mut block: Box<Block>) {
+        self.budget.give(block.taken());
+        block.cluster = None;
+        if block.is_unwatched() {
+            self.spares.give(block);
+        }
+    }
+
+    /// Creates the blocks of a cluster. `None` if no block is left or the budget has no room for all of them.
+    fn new_cluster(&self, runner: &Runner<'_>) -> Option<Box<Block>> {
+        let mut first = self.new_block(runner)?;
+        let others = self.place.cluster_size().saturating_sub(1);
+        if others == 0 {
+            return Some(first);
+        }
+        let mut blocks = Vec::with_capacity(others as usize);
+        for _ in 0..others {
+            let Some(block) = self.new_block(runner) else {
+                blocks.into_iter().chain([first]).for_each(|block| self.give_back(block));
+                return None;
+            };
+            blocks.push(block);
+        }
+        first.cluster = Some(Box::new(Cluster::new(blocks)));
+        Some(first)
     }
 
     fn new_block(&self, runner: &Runner<'_>) -> Option<Box<Block>> {
@@ -248,9 +278,11 @@ impl<'a> Grid<'a> {
         self.ending.report(self.complete(runner, fault, runner.ctx.place.at, at));
     }
 
-    fn stop(&self, runner: &mut Runner<'_>, block: &Block, at: BlockFault) {
+    fn stop(&self, runner: &mut Runner<'_>, at: BlockFault) {
         let Some(fault) = runner.ctx.fault.take() else { return };
-        self.ending.report(self.complete(runner, fault, block.at, at));
+        // In a cluster, this is the block whose thread has faulted.
+        let place = runner.ctx.place.at;
+        self.ending.report(self.complete(runner, fault, place, at));
     }
 
     /// Adds the location, the nearest allocation and the nearest variable to a fault.

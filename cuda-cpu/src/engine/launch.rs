@@ -12,6 +12,9 @@ pub const MAX_BLOCK_THREADS: u32 = 1024;
 /// Maximum static and dynamic shared memory of a block, in bytes: 227 KiB.
 pub const MAX_SHARED_BYTES: u32 = 227 << 10;
 
+/// Maximum number of blocks in a cluster.
+pub const MAX_CLUSTER_BLOCKS: u32 = 16;
+
 /// Maximum values of `gridDim` and `blockDim`.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
@@ -67,6 +70,12 @@ pub struct Launch<'a> {
     pub checks: Checks,
     /// The profile that counts the executed instructions, if any.
     pub profile: Option<&'a Profile>,
+    /// The blocks of a cluster in x, y and z. `None` is the cluster that the kernel requires, or a single block.
+    pub cluster: Option<[u32; 3]>,
+    /// Whether all blocks run at the same time, so that they can wait for each other.
+    pub cooperative: bool,
+    /// The number of multiprocessors of the device, for the limit of cooperative launches.
+    pub multiprocessors: u32,
     /// The function that receives the output of `printf`. It is called with complete strings, from several threads.
     pub print: &'a (dyn Fn(&str) + Sync),
 }
@@ -75,7 +84,20 @@ impl<'a> Launch<'a> {
     /// Creates a launch on the calling thread, without limits and additional checks.
     pub fn new(dims: LaunchDims, params: &'a [u8], print: &'a (dyn Fn(&str) + Sync)) -> Self {
         let (limits, schedule, checks) = Default::default();
-        Self { dims, params, limits, pool: None, schedule, checks, profile: None, print }
+        let (pool, profile, cluster, cooperative) = Default::default();
+        Self {
+            dims,
+            params,
+            limits,
+            pool,
+            schedule,
+            checks,
+            profile,
+            cluster,
+            cooperative,
+            multiprocessors: 1,
+            print,
+        }
     }
 }
 
@@ -127,6 +149,27 @@ pub enum Invalid {
         /// Bytes that one block needs.
         bytes: u64,
         /// The maximum in bytes.
+        most: u64,
+    },
+    /// The grid is not a multiple of the cluster, or the cluster has a zero or too many blocks.
+    Cluster {
+        /// The grid.
+        grid: [u32; 3],
+        /// The cluster.
+        cluster: [u32; 3],
+    },
+    /// The kernel requires another cluster (`.reqnctapercluster`).
+    RequiredCluster {
+        /// The given cluster.
+        cluster: [u32; 3],
+        /// The required cluster.
+        required: [u32; 3],
+    },
+    /// A cooperative grid has more blocks than run at the same time.
+    Cooperative {
+        /// The blocks of the grid.
+        blocks: u64,
+        /// The maximum.
         most: u64,
     },
     /// The parameter block is too short.
@@ -182,6 +225,17 @@ impl fmt::Display for Invalid {
             Self::Memory { bytes, most } => write!(
                 f,
                 "{bytes} bytes of registers, local and shared memory for a block: there can be {most}"
+            ),
+            Self::Cluster { grid, cluster } => write!(
+                f,
+                "clusters of {cluster:?} blocks in a grid of {grid:?}: the grid must be a multiple of the cluster, which has 1 to {MAX_CLUSTER_BLOCKS} blocks"
+            ),
+            Self::RequiredCluster { cluster, required } => {
+                write!(f, "clusters of {cluster:?} blocks: the kernel requires {required:?}")
+            }
+            Self::Cooperative { blocks, most } => write!(
+                f,
+                "a cooperative grid of {blocks} blocks, {most} blocks fit at once on this device; use fewer blocks, and a loop in the kernel"
             ),
             Self::Params { given, needed } => {
                 write!(f, "{given} bytes of parameters: the kernel takes {needed}")

@@ -15,6 +15,7 @@ mod builtin;
 mod bulk;
 mod calls;
 mod clock;
+mod cluster;
 mod code;
 mod collectives;
 mod copies;
@@ -46,8 +47,9 @@ pub use decode::{LoadError, LoadProblem};
 pub use exec::barrier_word::MbarrierMisuse;
 pub use fault::{Fault, FaultKind, FaultSpace, Racing, Waiting, WaitsFor};
 pub use launch::{
-    Invalid, Launch, LaunchDims, LaunchError, Limits, MAX_BLOCK_THREADS, MAX_SHARED_BYTES,
+    Invalid, Launch, LaunchDims, LaunchError, Limits, MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS,
+    MAX_SHARED_BYTES,
 };
 pub use observe::{Checks, KernelProfile, KindCount, Profile, Schedule};
-pub use program::{Entry, EntryParam, Program};
+pub use program::{Entry, EntryParam, Program, Resources};
 pub use variables::NearVariable;

@@ -15,6 +15,11 @@ pub(crate) struct Place {
     pub(crate) grid_id: u64,
     pub(crate) static_shared: u32,
     pub(crate) dynamic_shared: u32,
+    /// Blocks of a cluster.
+    pub(crate) cluster: [u32; 3],
+    pub(crate) is_explicit_cluster: bool,
+    /// Address of the workspace of a cooperative launch, or 0.
+    pub(crate) workspace: u64,
 }
 
 impl Place {
@@ -25,6 +30,29 @@ impl Place {
     /// Returns whether the same worker runs both in the same launch.
     pub(crate) fn is_same_launch(&self, other: &Self) -> bool {
         (self.grid_id, self.worker) == (other.grid_id, other.worker)
+    }
+
+    /// Returns the number of blocks of a cluster.
+    pub(crate) fn cluster_size(&self) -> u32 {
+        self.cluster.iter().product()
+    }
+
+    /// Returns the position of the block in its cluster.
+    fn in_cluster(&self) -> [u32; 3] {
+        [0, 1, 2].map(|i| self.at[i] % self.cluster[i].max(1))
+    }
+
+    /// Returns the rank of the block in its cluster.
+    pub(crate) fn cluster_rank(&self) -> u32 {
+        let ([x, y, z], [nx, ny, _]) = (self.in_cluster(), self.cluster);
+        x + nx * (y + ny * z)
+    }
+
+    /// Returns the place of the block with this rank in the same cluster.
+    pub(crate) fn of_rank(&self, rank: u32) -> Self {
+        let ([nx, ny, _], inside) = (self.cluster.map(|n| n.max(1)), self.in_cluster());
+        let to = [rank % nx, rank / nx % ny, rank / (nx * ny)];
+        Self { at: [0, 1, 2].map(|i| self.at[i] - inside[i] + to[i]), ..*self }
     }
 
     /// Returns `threadIdx` of the thread with this linear number.
@@ -61,7 +89,12 @@ pub(crate) fn with_lifetime(presets: &[Preset], lifetime: Lifetime) -> Vec<Prese
 fn lifetime_of(value: PresetValue) -> Lifetime {
     match value {
         PresetValue::Const(_) | PresetValue::Local(_) => Lifetime::Always,
-        PresetValue::Special(Special::Ctaid(_)) => Lifetime::ForBlock,
+        PresetValue::Special(
+            Special::Ctaid(_)
+            | Special::ClusterCtaid(_)
+            | Special::ClusterId(_)
+            | Special::ClusterRank,
+        ) => Lifetime::ForBlock,
         PresetValue::Special(Special::Ntid(_) | Special::WarpId | Special::NWarpId) => {
             Lifetime::Always
         }
@@ -137,5 +170,14 @@ fn value(place: &Place, special: Special, warp: u32, lane: u32) -> u64 {
         Special::LaneMaskGe => !((1 << lane) - 1),
         Special::DynamicSharedSize => place.dynamic_shared,
         Special::TotalSharedSize => place.static_shared + place.dynamic_shared,
+        Special::ClusterCtaid(i) => axis(place.in_cluster(), i),
+        Special::ClusterNctaid(i) => axis(place.cluster, i),
+        Special::ClusterId(i) => axis(place.at, i) / axis(place.cluster, i).max(1),
+        Special::NClusterId(i) => axis(place.grid, i) / axis(place.cluster, i).max(1),
+        Special::ClusterRank => place.cluster_rank(),
+        Special::ClusterSize => place.cluster_size(),
+        Special::IsExplicitCluster => u32::from(place.is_explicit_cluster),
+        Special::Workspace { high: false } => place.workspace as u32,
+        Special::Workspace { high: true } => (place.workspace >> 32) as u32,
     })
 }

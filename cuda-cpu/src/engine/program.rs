@@ -7,9 +7,14 @@ use cuda_ptx::Module;
 use super::block::BlockSize;
 use super::budget::Budget;
 use super::code::Code;
+use super::ctx::LANES;
 use super::decode::{Layout, LoadError, decode, reachable};
 use super::grid::Grid;
-use super::launch::{Invalid, Launch, LaunchDims, LaunchError, MAX_SHARED_BYTES};
+use super::launch::{
+    Invalid, Launch, LaunchDims, LaunchError, MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES,
+};
+use super::observe::Checks;
+use super::presets::Place;
 use super::spares::Spares;
 use crate::memory::Memory;
 
@@ -39,6 +44,8 @@ pub struct Entry {
     pub max_threads: Option<[u32; 3]>,
     /// `.reqntid`.
     pub required_threads: Option<[u32; 3]>,
+    /// `.reqnctapercluster`.
+    pub required_cluster: Option<[u32; 3]>,
     /// End of its shared variables, without the padding before dynamic shared memory.
     shared_end: u32,
     function: u32,
@@ -82,6 +89,7 @@ impl Program {
                 shared_end: layout.shared_end(index as u32),
                 max_threads: f.max_threads,
                 required_threads: f.required_threads,
+                required_cluster: f.required_cluster,
                 function: index as u32,
             })
             .collect();
@@ -144,18 +152,110 @@ impl Program {
         let kernel = self.check(entry, launch)?;
         let budget = Budget::new(memory.usage().total);
         let block = kernel.block_size(launch);
-        let bytes = block.needed(&self.code);
+        let cluster = kernel.cluster(launch);
+        let bytes = block.needed(&self.code).saturating_mul(blocks_in(cluster));
         if bytes > budget.limit {
             return Err(Invalid::Memory { bytes, most: budget.limit }.into());
         }
-        let id = self.launches.fetch_add(1, Ordering::Relaxed);
+        let (grid_id, workspace) = (self.launches.fetch_add(1, Ordering::Relaxed), 0);
+        let mut place = Place {
+            grid: launch.dims.grid,
+            block: launch.dims.block,
+            grid_id,
+            static_shared: kernel.static_shared,
+            dynamic_shared: launch.dims.dynamic_shared,
+            cluster,
+            is_explicit_cluster: launch.cluster.or(kernel.required_cluster).is_some(),
+            workspace,
+            ..Place::default()
+        };
         let room = (budget, &self.spares);
-        let grid = Grid::new(&self.code, memory, kernel.static_shared, block, launch, id, room);
-        grid.run().map_err(LaunchError::Fault)
+        if !launch.cooperative {
+            let grid = Grid::new(&self.code, memory, block, launch, place, room);
+            return grid.run().map_err(LaunchError::Fault);
+        }
+        let (blocks, most) = (blocks_in(launch.dims.grid), room.0.limit / bytes.max(1));
+        if blocks > most {
+            return Err(Invalid::Cooperative { blocks, most }.into());
+        }
+        let workspace = memory.alloc_zeroed(WORKSPACE_BYTES, WORKSPACE_BYTES);
+        let no_memory = Invalid::Memory { bytes: WORKSPACE_BYTES, most: 0 };
+        place.workspace = workspace.map_err(|_| no_memory)?;
+        let ran = Grid::new(&self.code, memory, block, launch, place, room).run();
+        // The kernel itself may have freed it.
+        _ = memory.free(place.workspace);
+        ran.map_err(LaunchError::Fault)
+    }
+
+    /// Returns the resources of a kernel, and the blocks with these dimensions that one multiprocessor runs at the same
+    /// time. The grid of `dims` does not matter.
+    pub fn resources(&self, entry: usize, dims: LaunchDims) -> Option<Resources> {
+        let kernel = self.entries.get(entry)?;
+        let function = self.code.functions.get(kernel.function as usize)?;
+        Some(Resources {
+            // A register of the decoded form has 32 lanes of four bytes.
+            registers: function.frame_bytes / (LANES as u32 * 4),
+            local_bytes: function.local_bytes,
+            blocks: kernel.blocks_of_multiprocessor(dims),
+        })
     }
 }
 
+/// Bytes of the memory in which the blocks of a cooperative launch count their arrivals: CUDA's `grid_workspace`.
+const WORKSPACE_BYTES: u64 = 256;
+
+/// The blocks, threads and shared memory of a multiprocessor with compute capability 9.0. A block takes another 1 KiB of
+/// shared memory for the system.
+const MULTIPROCESSOR: (u32, u32, u32, u32) = (32, 2048, 228 << 10, 1 << 10);
+
+/// The resources of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Resources {
+    /// 32-bit registers of a thread, in the decoded form.
+    pub registers: u32,
+    /// Bytes of local memory of a thread.
+    pub local_bytes: u32,
+    /// Blocks that one multiprocessor runs at the same time.
+    pub blocks: u32,
+}
+
+fn blocks_in(dims: [u32; 3]) -> u64 {
+    dims.iter().map(|&d| u64::from(d)).product()
+}
+
 impl Entry {
+    /// Returns the cluster of a launch.
+    fn cluster(&self, launch: &Launch<'_>) -> [u32; 3] {
+        launch.cluster.or(self.required_cluster).unwrap_or([1; 3])
+    }
+
+    /// Returns the number of blocks that run at the same time on a multiprocessor with compute capability 9.0.
+    fn blocks_of_multiprocessor(&self, dims: LaunchDims) -> u32 {
+        let (blocks, threads, shared, reserved) = MULTIPROCESSOR;
+        let of_block = dims.block.iter().fold(1, |all: u32, &d| all.saturating_mul(d)).max(1);
+        let by_threads = threads / of_block.div_ceil(LANES as u32).saturating_mul(LANES as u32);
+        let bytes = self.static_shared.saturating_add(dims.dynamic_shared).saturating_add(reserved);
+        blocks.min(by_threads).min(shared / bytes)
+    }
+
+    fn check_cluster(&self, launch: &Launch<'_>) -> Result<(), Invalid> {
+        let (cluster, grid) = (self.cluster(launch), launch.dims.grid);
+        if let Some(required) = self.required_cluster.filter(|&r| r != cluster) {
+            return Err(Invalid::RequiredCluster { cluster, required });
+        }
+        let fits = (1..=u64::from(MAX_CLUSTER_BLOCKS)).contains(&blocks_in(cluster))
+            && grid.iter().zip(cluster).all(|(g, c)| g.is_multiple_of(c));
+        if !fits {
+            return Err(Invalid::Cluster { grid, cluster });
+        }
+        let (blocks, each) = (blocks_in(grid), self.blocks_of_multiprocessor(launch.dims));
+        let most = u64::from(each) * u64::from(launch.multiprocessors);
+        if launch.cooperative && blocks > most {
+            return Err(Invalid::Cooperative { blocks, most });
+        }
+        Ok(())
+    }
+
     /// Returns the block size for dimensions that were checked.
     fn block_size(&self, launch: &Launch<'_>) -> BlockSize {
         let LaunchDims { block, dynamic_shared, .. } = launch.dims;
@@ -165,7 +265,10 @@ impl Entry {
             0 => self.shared_end,
             dynamic => self.static_shared + dynamic,
         };
-        BlockSize { function: self.function, threads, shared, checks: launch.checks }
+        // The checks know the accesses of one block alone.
+        let is_alone = blocks_in(self.cluster(launch)) == 1;
+        let checks = if is_alone { launch.checks } else { Checks::default() };
+        BlockSize { function: self.function, threads, shared, checks }
     }
 
     fn check(&self, launch: &Launch<'_>) -> Result<(), Invalid> {
@@ -184,6 +287,7 @@ impl Entry {
         if bytes > u64::from(MAX_SHARED_BYTES) {
             return Err(Invalid::Shared { bytes, most: MAX_SHARED_BYTES });
         }
+        self.check_cluster(launch)?;
         let (given, needed) = (launch.params.len(), self.param_bytes as usize);
         if given < needed {
             return Err(Invalid::Params { given, needed });

@@ -48,7 +48,7 @@ impl Stall {
         self.passes = 0;
         team.expired = true;
         let looked = std::mem::replace(&mut self.looks, team.looks) != team.looks;
-        self.expiries = if looked { 0 } else { self.expiries + 1 };
+        self.expiries = if looked { 0 } else { self.expiries.saturating_add(1) };
         self.expiries > MAX_EXPIRIES
     }
 }

@@ -13,6 +13,8 @@ use super::ctx::LANES;
 pub(crate) struct Team {
     /// Index of the running warp.
     pub(crate) warp: u32,
+    /// Number of warps in the blocks of the cluster that have lower ranks.
+    pub(crate) warps_before: u32,
     /// For each warp, the outstanding copies of its threads.
     pub(crate) copies: Vec<Copies>,
     pub(crate) bulks: Bulks,
@@ -32,6 +34,7 @@ impl Team {
         self.copies.resize_with(live.len(), Copies::default);
         self.bulks.restart();
         self.cluster.restart(live);
+        self.warps_before = 0;
         self.expired = false;
     }
 
@@ -39,6 +42,11 @@ impl Team {
     pub(crate) fn forget(&mut self, budget: &Budget) {
         self.copies.iter_mut().for_each(|copies| copies.forget(budget));
         self.bulks.forget(budget);
+    }
+
+    /// Returns the number of the running warp in its cluster.
+    pub(crate) fn warp_in_cluster(&self) -> u32 {
+        self.warps_before + self.warp
     }
 
     /// Returns the linear number of a thread in the block.
@@ -52,7 +60,7 @@ impl Team {
     }
 }
 
-/// `barrier.cluster` for a cluster of one block.
+/// `barrier.cluster`. The blocks of a cluster share one.
 #[derive(Debug, Default)]
 pub(crate) struct ClusterBarrier {
     /// Number of completions.
@@ -73,7 +81,7 @@ struct Arrived {
 }
 
 impl ClusterBarrier {
-    fn restart(&mut self, live: impl Iterator<Item = u32>) {
+    pub(crate) fn restart(&mut self, live: impl Iterator<Item = u32>) {
         self.phase = 0;
         self.live.clear();
         self.live.extend(live);

@@ -31,7 +31,7 @@ loaded. The error names the instruction and its line.
 A test writes this page. It asks the device for every form of PTX's grammar up to `sm_90a`, and for some later ones:
 `cargo test -p cuda-cpu --test coverage`. In a form, `{a,b}` is one of the alternatives, and `[.a]` may be left out.
 
-Textures, surfaces and clusters of more than one block are not supported, and not listed.
+Textures and surfaces are not supported, and not listed.
 ";
 
 pub(crate) fn write() -> String {

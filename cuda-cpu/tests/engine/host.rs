@@ -16,6 +16,9 @@ pub(crate) struct Host {
     pub(crate) schedule: Schedule,
     pub(crate) checks: Checks,
     pub(crate) profile: Option<Arc<Profile>>,
+    pub(crate) cluster: Option<[u32; 3]>,
+    /// The multiprocessors of a cooperative launch.
+    pub(crate) cooperative: Option<u32>,
 }
 
 /// The bytes of one kernel argument.
@@ -60,7 +63,19 @@ impl Host {
         let (pool, profile) = (None, None);
         let (limits, schedule, printed) = Default::default();
         let checks = crate::CHECKS;
-        Ok(Self { memory, program, pool, printed, limits, schedule, checks, profile })
+        let (cluster, cooperative) = (None, None);
+        Ok(Self {
+            memory,
+            program,
+            pool,
+            printed,
+            limits,
+            schedule,
+            checks,
+            profile,
+            cluster,
+            cooperative,
+        })
     }
 
     pub(crate) fn with_pool(ptx: &str, threads: usize) -> Self {
@@ -119,6 +134,9 @@ impl Host {
             schedule: self.schedule,
             checks: self.checks,
             profile: self.profile.as_deref(),
+            cluster: self.cluster,
+            cooperative: self.cooperative.is_some(),
+            multiprocessors: self.cooperative.unwrap_or(1),
             ..Launch::new(dims, &params, &print)
         };
         self.program.launch(&self.memory, entry, &launch)

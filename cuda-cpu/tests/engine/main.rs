@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod barriers;
+mod clusters;
 mod fairness;
 mod faults;
 mod foreign;

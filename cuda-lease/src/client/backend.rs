@@ -161,6 +161,9 @@ unsafe impl Backend for LeaseBackend {
             Request::Loaded { module } => Query::Loaded(module),
             Request::GraphReady { graph } => Query::GraphReady(graph),
             Request::Memory => Query::Memory,
+            Request::Occupancy { function, config } if self.capabilities.launch_attributes => {
+                Query::Occupancy { function, config }
+            }
             Request::Reset => Query::Reset,
             // Memory of another device is not reachable: copies go through the host.
             Request::Reach { .. } => return answer.give(Ok(Reply::Reached(false))),

@@ -343,6 +343,7 @@ impl Link {
                 }
                 QueryReply::GraphReady => Reply::GraphReady,
                 QueryReply::Memory(info) => Reply::Memory(info),
+                QueryReply::Occupancy(occupancy) => Reply::Occupancy(occupancy),
                 QueryReply::Reset { lost } => Reply::Reset { lost },
             }));
         }

@@ -53,6 +53,7 @@ unsafe impl Provider for LeaseProvider {
         capabilities.ordered_visibility = false;
         capabilities.graphs = features & features::GRAPHS != 0;
         capabilities.loops = features & features::LOOPS != 0;
+        capabilities.launch_attributes = features & features::ATTRIBUTES != 0;
         *self.opened.lock() = Some((connection.clone(), link.clone()));
         Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
     }

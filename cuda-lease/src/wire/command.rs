@@ -1,13 +1,13 @@
 //! Commands: the frames of a session from client to node.
 
 use cuda_core::{
-    Ticket,
-    protocol::{AllocId, GraphId, Launch, ModuleId, Pattern, Region, StreamId},
+    LaunchConfig, Ticket,
+    protocol::{AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, StreamId},
 };
 
 use super::{
     Content, Field, Reader, WireError, Writer,
-    launch::{get_launch, put_launch},
+    launch::{get_launch, get_launch_with, put_launch},
     opcode,
 };
 
@@ -34,6 +34,14 @@ pub enum Query {
     Loaded(ModuleId),
     /// Waits until a graph is ready to be launched.
     GraphReady(GraphId),
+    /// Asks how many blocks of a kernel run at the same time. Only with the feature
+    /// [`ATTRIBUTES`](super::features::ATTRIBUTES).
+    Occupancy {
+        /// The kernel.
+        function: FunctionId,
+        /// The block, its shared memory, and the cluster.
+        config: LaunchConfig,
+    },
     /// Asks for the memory of the lease.
     Memory,
     /// Resets the device after a fault.
@@ -285,6 +293,7 @@ impl<'a> Command<'a> {
             }
             opcode::GRAPH_DROP => Command::DropGraph { id: r.get()? },
             opcode::LAUNCH
+            | opcode::LAUNCH_WITH
             | opcode::GRAPH_LAUNCH
             | opcode::JOIN
             | opcode::MEM_WRITE
@@ -315,7 +324,8 @@ impl<'a> Step<'a> {
             Step::Copy { .. } => opcode::MEM_COPY,
             Step::Fill { .. } => opcode::MEM_FILL,
             Step::Timestamp { .. } => opcode::TIMESTAMP,
-            Step::Launch(_) => opcode::LAUNCH,
+            Step::Launch(launch) if launch.config.attributes.is_none() => opcode::LAUNCH,
+            Step::Launch(_) => opcode::LAUNCH_WITH,
             Step::Graph { .. } => opcode::GRAPH_LAUNCH,
         }
     }
@@ -331,6 +341,9 @@ impl<'a> Step<'a> {
             Step::Fill { to, pattern, count } => w.put(*to).put(*pattern).put(*count),
             Step::Timestamp { to } => w.put(*to),
             Step::Launch(launch) => {
+                if !launch.config.attributes.is_none() {
+                    w.put(launch.config.attributes);
+                }
                 put_launch(w, launch);
                 w
             }
@@ -345,6 +358,7 @@ impl<'a> Step<'a> {
     pub(super) fn decode(code: u16, r: &mut Reader<'a>) -> Result<Self, WireError> {
         Ok(match code {
             opcode::LAUNCH => Step::Launch(get_launch(r)?),
+            opcode::LAUNCH_WITH => Step::Launch(get_launch_with(r)?),
             opcode::GRAPH_LAUNCH => Step::Graph { graph: r.get()?, changes: Content::get(r)? },
             opcode::JOIN => Step::Join,
             opcode::MEM_WRITE => Step::Write { to: r.get()?, bytes: r.get_bytes()? },
@@ -389,6 +403,7 @@ impl Field for Query {
             Query::Memory => w.put(2u8),
             Query::Reset => w.put(3u8),
             Query::GraphReady(graph) => w.put(4u8).put(*graph),
+            Query::Occupancy { function, config } => w.put(5u8).put(*function).put(*config),
         };
     }
 
@@ -398,6 +413,7 @@ impl Field for Query {
             2 => Ok(Query::Memory),
             3 => Ok(Query::Reset),
             4 => r.get().map(Query::GraphReady),
+            5 => Ok(Query::Occupancy { function: r.get()?, config: r.get()? }),
             other => Err(WireError::Undefined { what: "a query", value: other.into() }),
         }
     }

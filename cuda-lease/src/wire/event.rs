@@ -1,7 +1,7 @@
 //! Events: the frames of a session from node to client.
 
 use cuda_core::{
-    Error, MemoryInfo, Ticket,
+    Error, FunctionAttributes, MemoryInfo, Occupancy, Ticket,
     protocol::{EntryInfo, ParamInfo, ParamType, Status, StreamId},
 };
 use cuda_ptx::ScalarType;
@@ -82,6 +82,8 @@ pub enum QueryReply {
     },
     /// The graph is ready.
     GraphReady,
+    /// The blocks of a kernel that run at the same time.
+    Occupancy(Occupancy),
     /// The memory of the lease.
     Memory(MemoryInfo),
     /// The device was reset.
@@ -171,6 +173,7 @@ impl Field for QueryReply {
             }
             QueryReply::Reset { lost } => w.put(3u8).put(lost.clone()),
             QueryReply::GraphReady => w.put(4u8),
+            QueryReply::Occupancy(occupancy) => w.put(5u8).put(*occupancy),
         };
     }
 
@@ -186,7 +189,33 @@ impl Field for QueryReply {
             }
             3 => QueryReply::Reset { lost: r.get()? },
             4 => QueryReply::GraphReady,
+            5 => QueryReply::Occupancy(r.get()?),
             other => return Err(WireError::Undefined { what: "a reply", value: other.into() }),
+        })
+    }
+}
+
+impl Field for Occupancy {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.blocks_per_multiprocessor).put(self.max_cooperative_blocks);
+        w.put(self.max_cluster_blocks).put(self.suggested_block);
+        let FunctionAttributes { registers, local_bytes, static_shared_bytes, max_threads } =
+            self.kernel;
+        w.put(registers).put(local_bytes).put(static_shared_bytes).put(max_threads);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self {
+            blocks_per_multiprocessor: r.get()?,
+            max_cooperative_blocks: r.get()?,
+            max_cluster_blocks: r.get()?,
+            suggested_block: r.get()?,
+            kernel: FunctionAttributes {
+                registers: r.get()?,
+                local_bytes: r.get()?,
+                static_shared_bytes: r.get()?,
+                max_threads: r.get()?,
+            },
         })
     }
 }

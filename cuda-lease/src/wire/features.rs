@@ -12,8 +12,11 @@ pub const GRAPHS: u64 = 1;
 /// Loops inside graphs.
 pub const LOOPS: u64 = 2;
 
+/// Launches with attributes, and the query for occupancy.
+pub const ATTRIBUTES: u64 = 4;
+
 /// The features that this crate implements.
-pub const ALL: u64 = GRAPHS | LOOPS;
+pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES;
 
 /// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its
 /// device ([`Granted`](super::Granted)).
@@ -21,13 +24,15 @@ pub fn usable(connection: u64, device: Option<u64>) -> u64 {
     let device = device.unwrap_or(0);
     let usable = connection & device & ALL;
     // Loops are parts of graphs.
-    if usable & GRAPHS == 0 { 0 } else { usable }
+    if usable & GRAPHS == 0 { usable & !LOOPS } else { usable }
 }
 
 /// Returns the features of a device.
 pub fn of_device(capabilities: &Capabilities) -> u64 {
     let bit = |has: bool, bit| if has { bit } else { 0 };
-    bit(capabilities.graphs, GRAPHS) | bit(capabilities.loops, LOOPS)
+    bit(capabilities.graphs, GRAPHS)
+        | bit(capabilities.loops, LOOPS)
+        | bit(capabilities.launch_attributes, ATTRIBUTES)
 }
 
 #[cfg(test)]
@@ -41,7 +46,10 @@ mod tests {
         for (connection, device) in [(ALL, None), (0, Some(ALL)), (LOOPS, Some(ALL))] {
             assert_eq!(usable(connection, device), 0);
         }
+        assert_eq!(usable(LOOPS | ATTRIBUTES, Some(ALL)), ATTRIBUTES);
         let mut capabilities = Capabilities::local(0);
+        assert_eq!(of_device(&capabilities), ATTRIBUTES);
+        capabilities.launch_attributes = false;
         assert_eq!(of_device(&capabilities), 0);
         capabilities.graphs = true;
         assert_eq!(of_device(&capabilities), GRAPHS);

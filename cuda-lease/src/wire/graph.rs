@@ -200,7 +200,8 @@ fn get_step<'a>(code: u16, r: &mut Reader<'a>) -> Result<Step<'a>, WireError> {
         | opcode::MEM_COPY
         | opcode::MEM_FILL
         | opcode::TIMESTAMP
-        | opcode::LAUNCH => Step::decode(code, r),
+        | opcode::LAUNCH
+        | opcode::LAUNCH_WITH => Step::decode(code, r),
         opcode => Err(WireError::UnexpectedOpcode { opcode }),
     }
 }

@@ -68,6 +68,10 @@ pub const GRAPH_CREATE: u16 = 0x0612;
 pub const GRAPH_DROP: u16 = 0x0613;
 /// Launches a graph.
 pub const GRAPH_LAUNCH: u16 = 0x0614;
+/// Launches a kernel with attributes.
+pub const LAUNCH_WITH: u16 = 0x0615;
+/// The highest opcode of a command.
+pub const LAST_COMMAND: u16 = LAUNCH_WITH;
 
 /// A loop. Only the content of a graph has it.
 pub const REPEAT: u16 = 0x0640;

@@ -1,10 +1,11 @@
 //! The bytes of a frame: little-endian numbers, an opcode first, lengths before what is variable.
 
 use cuda_core::{
-    Access, Error, LaunchConfig, MemoryInfo, Ticket,
+    Access, Error, FunctionAttributes, LaunchConfig, MemoryInfo, Occupancy, Ticket,
     protocol::{
-        AllocId, Control, FunctionId, HostId, HostRegion, Launch, ModuleId, ModuleImage, Notice,
-        Pattern, Region, Relocation, Reply, Request, StreamId, TransferId, Use, Work,
+        AllocId, Control, FunctionId, HostId, HostRegion, Launch, LaunchAttributes, ModuleId,
+        ModuleImage, Notice, Pattern, Region, Relocation, Reply, Request, StreamId, TransferId,
+        Use, Work,
     },
 };
 
@@ -149,6 +150,14 @@ impl<'a> Reader<'a> {
     pub fn dims(&mut self) -> [u32; 3] {
         [self.get_u32(), self.get_u32(), self.get_u32()]
     }
+
+    pub fn config(&mut self) -> LaunchConfig {
+        let ([gx, gy, gz], [x, y, z]) = (self.dims(), self.dims());
+        let shape = LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z);
+        let shape = shape.shared_bytes(self.get_u32());
+        let attributes = LaunchAttributes::from_bytes(self.get_u32().to_le_bytes()).unwrap();
+        LaunchConfig { attributes, ..shape }
+    }
 }
 
 pub fn encode_call(trips: u64, call: &Call) -> Vec<u8> {
@@ -171,6 +180,12 @@ pub fn encode_call(trips: u64, call: &Call) -> Vec<u8> {
                 Request::Memory => w.u8(2),
                 Request::Reach { address } => w.u8(3).bytes(address.as_bytes()),
                 Request::Reset => w.u8(4),
+                Request::Occupancy { function, config } => {
+                    let LaunchConfig { grid, block, shared_bytes, attributes } = config;
+                    w.u8(5).u64(function.module.0).u32(function.entry);
+                    w.dims(*grid).dims(*block).u32(*shared_bytes);
+                    w.u32(u32::from_le_bytes(attributes.to_bytes()))
+                }
                 other => unreachable!("{other:?}"),
             };
         }
@@ -195,6 +210,10 @@ pub fn decode_call(bytes: &[u8]) -> (u64, Call) {
                 1 => Request::Loaded { module: ModuleId(r.get_u64()) },
                 2 => Request::Memory,
                 3 => Request::Reach { address: r.text() },
+                5 => Request::Occupancy {
+                    function: FunctionId { module: ModuleId(r.get_u64()), entry: r.get_u32() },
+                    config: r.config(),
+                },
                 _ => Request::Reset,
             },
         },
@@ -219,9 +238,13 @@ fn put_work(w: &mut Writer, work: &Work<'_>) {
         Work::Send { from, transfer, bytes } => w.u8(5).region(*from).u64(transfer.0).u64(*bytes),
         Work::Timestamp { to } => w.u8(7).region(*to),
         Work::Launch(launch) => {
-            let LaunchConfig { grid, block, shared_bytes } = launch.config;
+            let LaunchConfig { grid, block, shared_bytes, attributes } = launch.config;
             w.u8(6).u64(launch.function.module.0).u32(launch.function.entry);
-            w.dims(grid).dims(block).u32(shared_bytes).bytes(&launch.params);
+            w.dims(grid)
+                .dims(block)
+                .u32(shared_bytes)
+                .u32(u32::from_le_bytes(attributes.to_bytes()));
+            w.bytes(&launch.params);
             w.list(&launch.relocations, |w, it| {
                 w.u32(it.at)
                     .region(it.region)
@@ -261,7 +284,7 @@ fn get_work(r: &mut Reader<'_>) -> Work<'static> {
         7 => Work::Timestamp { to: r.region() },
         _ => Work::Launch(Launch {
             function: FunctionId { module: ModuleId(r.get_u64()), entry: r.get_u32() },
-            config: LaunchConfig { grid: r.dims(), block: r.dims(), shared_bytes: r.get_u32() },
+            config: r.config(),
             params: r.bytes().into(),
             relocations: r
                 .list(|r| Relocation {
@@ -369,6 +392,12 @@ pub fn encode_answer(trips: u64, answer: &Answer) -> Vec<u8> {
                 Ok(Reply::Reset { lost }) => {
                     w.u8(4).option(lost.as_ref(), put_error);
                 }
+                Ok(Reply::Occupancy(it)) => {
+                    w.u8(5).u32(it.blocks_per_multiprocessor).u32(it.max_cooperative_blocks);
+                    w.u32(it.max_cluster_blocks).u32(it.suggested_block);
+                    w.u32(it.kernel.registers).u32(it.kernel.local_bytes);
+                    w.u32(it.kernel.static_shared_bytes).u32(it.kernel.max_threads);
+                }
                 Ok(other) => unreachable!("{other:?}"),
             }
         }
@@ -403,6 +432,18 @@ pub fn decode_answer(bytes: &[u8]) -> (u64, Answer) {
                     Ok(Reply::Memory(MemoryInfo { used, free, total }))
                 }
                 3 => Ok(Reply::Reached(r.get_u8() == 1)),
+                5 => Ok(Reply::Occupancy(Occupancy {
+                    blocks_per_multiprocessor: r.get_u32(),
+                    max_cooperative_blocks: r.get_u32(),
+                    max_cluster_blocks: r.get_u32(),
+                    suggested_block: r.get_u32(),
+                    kernel: FunctionAttributes {
+                        registers: r.get_u32(),
+                        local_bytes: r.get_u32(),
+                        static_shared_bytes: r.get_u32(),
+                        max_threads: r.get_u32(),
+                    },
+                })),
                 _ => Ok(Reply::Reset { lost: r.option(get_error) }),
             },
         },

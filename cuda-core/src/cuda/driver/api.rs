@@ -13,12 +13,14 @@ use libloading::Library;
 
 use super::status::Failed;
 
+mod attributes;
 mod handles;
 mod newer;
 mod nodes;
 #[cfg(all(test, not(loom)))]
 pub(crate) mod simulated;
 
+pub(crate) use attributes::{AttributeList, AttributeValue, ExtendedConfig, LaunchAttribute};
 pub(crate) use handles::{
     Address, ContextHandle, EventHandle, ExecutableHandle, FunctionHandle, GraphHandle,
     HostPointer, ModuleHandle, NodeHandle, PoolHandle, StreamHandle,
@@ -100,7 +102,11 @@ pub(crate) mod device_attribute {
 pub(crate) mod function_attribute {
     pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 0;
     pub(crate) const STATIC_SHARED: i32 = 1;
+    pub(crate) const LOCAL: i32 = 3;
+    pub(crate) const REGISTERS: i32 = 4;
     pub(crate) const MAX_DYNAMIC_SHARED: i32 = 8;
+    /// Allows clusters of more than eight blocks.
+    pub(crate) const LARGE_CLUSTERS: i32 = 14;
 }
 
 /// The options of the PTX compiler that are set: `CUjit_option`.
@@ -250,6 +256,23 @@ driver_calls! {
         block_x: c_uint, block_y: c_uint, block_z: c_uint,
         shared: c_uint, stream: StreamHandle, params: *mut *mut c_void, extra: *mut *mut c_void,
     );
+    launch_extended = "cuLaunchKernelEx"(
+        config: *const ExtendedConfig, function: FunctionHandle,
+        params: *mut *mut c_void, extra: *mut *mut c_void,
+    );
+    occupancy = "cuOccupancyMaxActiveBlocksPerMultiprocessor"(
+        blocks: *mut c_int, function: FunctionHandle, threads: c_int, shared: usize,
+    );
+    occupancy_block = "cuOccupancyMaxPotentialBlockSize"(
+        grid: *mut c_int, block: *mut c_int, function: FunctionHandle,
+        shared_of_block: *mut c_void, shared: usize, most_threads: c_int,
+    );
+    occupancy_cluster = "cuOccupancyMaxPotentialClusterSize"(
+        blocks: *mut c_int, function: FunctionHandle, config: *const ExtendedConfig,
+    );
+    occupancy_clusters = "cuOccupancyMaxActiveClusters"(
+        clusters: *mut c_int, function: FunctionHandle, config: *const ExtendedConfig,
+    );
     module_load = "cuModuleLoadDataEx"(
         module: *mut ModuleHandle, image: *const c_void,
         options: c_uint, names: *mut c_int, values: *mut *mut c_void,
@@ -270,6 +293,9 @@ driver_calls! {
     graph_add_kernel = "cuGraphAddKernelNode_v2"(
         node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,
         params: *const KernelParams,
+    );
+    graph_set_attribute = "cuGraphKernelNodeSetAttribute"(
+        node: NodeHandle, attribute: c_int, value: *const AttributeValue,
     );
     graph_add_copy = "cuGraphAddMemcpyNode"(
         node: *mut NodeHandle, graph: GraphHandle, after: *const NodeHandle, count: usize,

@@ -15,6 +15,9 @@ pub(crate) const UNSUPPORTED_PTX_VERSION: i32 = 222;
 pub(crate) const JIT_COMPILATION_DISABLED: i32 = 223;
 pub(crate) const INVALID_SOURCE: i32 = 300;
 pub(crate) const LAUNCH_OUT_OF_RESOURCES: i32 = 701;
+/// A cooperative launch has more blocks than run at the same time.
+pub(crate) const COOPERATIVE_LAUNCH_TOO_LARGE: i32 = 720;
+pub(crate) const INVALID_CLUSTER_SIZE: i32 = 912;
 pub(crate) const PEER_ACCESS_ALREADY_ENABLED: i32 = 704;
 pub(crate) const NOT_READY: i32 = 600;
 

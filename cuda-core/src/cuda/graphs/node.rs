@@ -10,9 +10,9 @@ use crate::{
         context::{Bound, Primary},
         driver::{
             api::{
-                Address, Api, ContextHandle, CopyParams, ExecutableHandle, FillParams,
-                FunctionHandle, GraphHandle, HostPointer, KernelParams, LAUNCH_PARAM, NodeHandle,
-                StreamHandle,
+                Address, Api, AttributeList, ContextHandle, CopyParams, ExecutableHandle,
+                ExtendedConfig, FillParams, FunctionHandle, GraphHandle, HostPointer, KernelParams,
+                LAUNCH_PARAM, LaunchAttribute, NodeHandle, StreamHandle,
             },
             status::{Failed, NOT_SUPPORTED},
         },
@@ -74,7 +74,7 @@ impl KernelNode {
         let size_at = (&raw mut size).cast::<c_void>();
         let block = self.params.as_ptr().cast_mut().cast::<c_void>();
         let mut extra = [pointer, block, length, size_at, end];
-        let LaunchConfig { grid, block, shared_bytes } = self.config;
+        let LaunchConfig { grid, block, shared_bytes, .. } = self.config;
         call(&KernelParams {
             function: self.function,
             grid,
@@ -87,9 +87,33 @@ impl KernelNode {
         })
     }
 
+    /// The attributes that a node of a graph can have. A node always comes after the nodes before it as a whole.
+    fn attributes(&self) -> AttributeList {
+        LaunchAttribute::list(self.config.attributes.without_dependent())
+    }
+
+    /// Sets the attributes of a node of a graph. An executable of the graph cannot change them.
+    ///
+    /// # Safety
+    /// The node exists, and its graph is not instantiated.
+    unsafe fn set_attributes(&self, node: NodeHandle, api: &Api) -> Result<(), Failed> {
+        self.attributes().iter().try_for_each(|it| {
+            // SAFETY: the caller's promise; the driver copies the value.
+            unsafe { api.graph_set_attribute(node, it.id, &it.value) }
+        })
+    }
+
     /// # Safety
     /// The function's module is loaded, and the caller holds the stream.
     unsafe fn enqueue(&self, stream: StreamHandle, api: &Api) -> Result<(), Failed> {
+        if !self.config.attributes.is_none() {
+            let attributes = self.attributes();
+            let config = ExtendedConfig::new(&self.config, stream, &attributes);
+            // SAFETY: as below; the attributes live until the call returns.
+            return self.with(|it| unsafe {
+                api.launch_extended(&config, it.function, it.params, it.extra)
+            });
+        }
         self.with(|it| {
             let ([gx, gy, gz], [bx, by, bz]) = (it.grid, it.block);
             // SAFETY: the caller's promise. The parameters have the size that the kernel declares.
@@ -187,7 +211,8 @@ impl DriverNode {
             match self {
                 Self::Empty => api.graph_add_empty(&mut node, graph, first, count),
                 Self::Kernel(kernel) => kernel
-                    .with(|params| api.graph_add_kernel(&mut node, graph, first, count, params)),
+                    .with(|params| api.graph_add_kernel(&mut node, graph, first, count, params))
+                    .and_then(|()| kernel.set_attributes(node, api)),
                 Self::Copy(copy) => {
                     api.graph_add_copy(&mut node, graph, first, count, &copy.params(), context)
                 }

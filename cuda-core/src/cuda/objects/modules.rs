@@ -8,7 +8,10 @@
 
 use std::{
     ffi::CString,
-    sync::{Arc, atomic::AtomicU32},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32},
+    },
 };
 
 use parking_lot::RwLock;
@@ -72,6 +75,8 @@ pub(crate) struct DriverFunction {
     pub(crate) static_shared: u32,
     /// Dynamic shared memory that it may be launched with at present. The first launch that needs more raises it.
     pub(crate) dynamic_shared: AtomicU32,
+    /// Whether it may be launched with clusters of more than eight blocks. The first such launch sets it.
+    pub(crate) has_large_clusters: AtomicBool,
 }
 
 impl Modules {
@@ -160,10 +165,7 @@ impl Modules {
     fn look_up(&self, id: FunctionId) -> Result<*const DriverFunction> {
         let slot = self.hold(id.module)?;
         let module = slot.wait()?;
-        let function = module.functions.get(id.entry as usize).ok_or_else(|| {
-            let what = format!("kernel {} of module {}", id.entry, id.module.0);
-            unknown(what, &self.primary.info.address)
-        })?;
+        let function = module.function_at(id, self.primary)?;
         let function = std::ptr::from_ref(function);
         let address = function.expose_provenance() as u64;
         self.cache.insert([id.module.0, id.entry.into()], [address, 0]);
@@ -264,6 +266,14 @@ impl LoadedModule {
         Some(DriverVariable { name, address, bytes: bytes as u64 })
     }
 
+    /// A kernel of this module.
+    pub(crate) fn function_at(&self, id: FunctionId, primary: &Primary) -> Result<&DriverFunction> {
+        self.functions.get(id.entry as usize).ok_or_else(|| {
+            let what = format!("kernel {} of module {}", id.entry, id.module.0);
+            unknown(what, &primary.info.address)
+        })
+    }
+
     fn variable(&self, name: &str) -> Option<(Address, u64)> {
         let found = self.variables.iter().find(|it| it.name == name);
         found.map(|it| (it.address, it.bytes))
@@ -295,6 +305,7 @@ impl LoadedModule {
             max_threads: ask(attribute::MAX_THREADS_PER_BLOCK)?.min(primary.limits.threads),
             static_shared,
             dynamic_shared: AtomicU32::new(ask(attribute::MAX_DYNAMIC_SHARED)?),
+            has_large_clusters: AtomicBool::new(false),
         })
     }
 }

@@ -3,7 +3,7 @@
 use super::end::End;
 use crate::{
     cuda::graphs::DriverNode,
-    protocol::{FunctionId, ModuleId, Work},
+    protocol::{FunctionId, LaunchAttributes, ModuleId, Work},
 };
 
 /// The number of steps that the tree of a stream can have: about 1 MiB.
@@ -22,7 +22,8 @@ pub(super) struct EndId(u32);
 /// The part of work that a graph cannot change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Shape {
-    Launch(FunctionId),
+    /// The attributes cannot be changed in an executable.
+    Launch(FunctionId, LaunchAttributes),
     Copy,
     /// A fill with elements of this many bytes.
     Fill(u64),
@@ -33,7 +34,9 @@ impl Shape {
     #[inline]
     pub(crate) fn of(work: &Work<'_>) -> Option<Self> {
         match work {
-            Work::Launch(launch) => Some(Self::Launch(launch.function)),
+            // A dependent launch overlaps with the kernel before it only outside of a graph.
+            Work::Launch(launch) if launch.config.attributes.is_dependent() => None,
+            Work::Launch(launch) => Some(Self::Launch(launch.function, launch.config.attributes)),
             Work::Copy { bytes: 1.., .. } => Some(Self::Copy),
             Work::Fill { pattern, count: 1.., .. } => Some(Self::Fill(pattern.bytes())),
             _ => None,
@@ -42,7 +45,7 @@ impl Shape {
 
     fn module(self) -> Option<ModuleId> {
         match self {
-            Self::Launch(function) => Some(function.module),
+            Self::Launch(function, _) => Some(function.module),
             Self::Copy | Self::Fill(_) => None,
         }
     }

@@ -2,7 +2,10 @@
 
 use std::{ffi::c_void, sync::atomic::Ordering};
 
-use super::place::{Names, Place};
+use super::{
+    attributes,
+    place::{Names, Place},
+};
 use crate::{
     cuda::{
         context::{Bound, Primary},
@@ -45,7 +48,11 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, _: &Bound) ->
     let [end, pointer, length] = LAUNCH_PARAM;
     let mut extra = [pointer, params.as_mut_ptr().cast(), length, size_at, end];
     let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
-    let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = launch.config;
+    if !launch.config.attributes.is_none() {
+        // SAFETY: as below.
+        return unsafe { attributes::launch(place, &launch.config, function, extra) };
+    }
+    let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes, .. } = launch.config;
     // SAFETY: the module stays loaded and the stream alive (rules 3 and 4). The parameters have the size that the
     // kernel's PTX declares, and the driver copies them before it returns.
     let launched = unsafe {
@@ -86,6 +93,9 @@ pub(super) unsafe fn function<'a>(
     }
     if launch.config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
         allow_dynamic_shared(names.primary, function, &launch.config)?;
+    }
+    if !launch.config.attributes.is_none() {
+        attributes::allow_clusters(names.primary, function, &launch.config)?;
     }
     Ok(function)
 }
@@ -143,7 +153,7 @@ fn allow_dynamic_shared(
     Ok(())
 }
 
-fn most_shared(limits: &Limits, function: &DriverFunction) -> u32 {
+pub(super) fn most_shared(limits: &Limits, function: &DriverFunction) -> u32 {
     limits.shared.saturating_sub(function.static_shared)
 }
 
@@ -166,7 +176,11 @@ pub(super) fn check_fit(
 
 /// The error for a launch shape that the device cannot run, if there is a number that exceeds its limit.
 #[cold]
-fn misfit(config: &LaunchConfig, limits: &Limits, function: &DriverFunction) -> Option<Error> {
+pub(super) fn misfit(
+    config: &LaunchConfig,
+    limits: &Limits,
+    function: &DriverFunction,
+) -> Option<Error> {
     let names = ["grid x", "grid y", "grid z", "block x", "block y", "block z"];
     let values = config.grid.into_iter().chain(config.block);
     let most = limits.grid.into_iter().chain(limits.block);
@@ -227,6 +241,7 @@ mod tests {
             max_threads: 512,
             static_shared: 1 << 10,
             dynamic_shared: (48 << 10).into(),
+            has_large_clusters: false.into(),
         }
     }
 

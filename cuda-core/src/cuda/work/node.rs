@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{copy, launch, place::Names, timestamp};
+use super::{attributes, copy, launch, place::Names, timestamp};
 use crate::{
     cuda::{
         driver::api::HostPointer,
@@ -95,6 +95,9 @@ pub(crate) unsafe fn checked_node(
 unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>) -> Result<DriverNode> {
     // SAFETY: the caller's promise.
     let function = unsafe { launch::function(names, launch) }?;
+    if !launch.config.attributes.is_none() {
+        attributes::check_fit(names.primary, &launch.config, function)?;
+    }
     let bytes = launch.params.len();
     let mut params: SmallVec<[u64; 8]> = SmallVec::from_elem(0, bytes.div_ceil(8));
     launch::write_params(&mut params, launch, names.memory, function)?;

@@ -23,6 +23,8 @@ impl Function {
     /// - No other code uses a buffer that was given as `Access::Write` while this call lasts.
     /// - Launches that overlap do not race on a variable. The library orders launches that use a variable after the first
     ///   call of [`Module::variable`](super::Module::variable). It never does so for modules from cubins.
+    /// - A kernel that is launched as [dependent](LaunchConfig::dependent) waits for the earlier kernel in every thread,
+    ///   before its first write and before its first access to memory that other work writes.
     ///
     /// If `stream` belongs to a recording, this holds at every replay, with the contents that the buffers then have.
     #[inline]
@@ -94,13 +96,15 @@ impl Function {
         let shape = self.shape();
         let fits = !config.is_empty()
             && config.threads_per_block() <= u64::from(shape.max_threads)
-            && config.shared_bytes <= shape.max_shared_bytes;
-        if fits { Ok(()) } else { Err(self.wrong_shape(config)) }
+            && config.shared_bytes <= shape.max_shared_bytes
+            && config.attributes.is_none();
+        if fits { Ok(()) } else { self.check_slowly(config) }
     }
 
+    /// Finds the number that is too large, if there is one. Launches with attributes come here too.
     #[cold]
-    fn wrong_shape(&self, config: &LaunchConfig) -> Error {
-        let LaunchConfig { grid, block, shared_bytes } = config;
+    fn check_slowly(&self, config: &LaunchConfig) -> Result<()> {
+        let LaunchConfig { grid, block, shared_bytes, attributes } = config;
         let shape = self.shape();
         let (threads, most) = (config.threads_per_block(), shape.max_threads);
         let detail = if config.is_empty() {
@@ -109,10 +113,19 @@ impl Function {
             )
         } else if threads > u64::from(most) {
             format!("{threads} threads per block, the limit is {most}; use a smaller block")
-        } else {
+        } else if *shared_bytes > shape.max_shared_bytes {
             let most = shape.max_shared_bytes;
             format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}; use less")
+        } else if !attributes.is_none() && !self.device().capabilities().launch_attributes {
+            let what = "a launch with attributes (update the node)";
+            return Err(Error::unsupported(what, &self.device().info().address));
+        } else if let Some(detail) = attributes.cluster_misfit(*grid) {
+            detail
+        } else if attributes.cluster_blocks() > 1 && !self.device().info().has_clusters() {
+            return Err(Error::unsupported("a cluster of blocks", &self.device().info().address));
+        } else {
+            return Ok(());
         };
-        Error::InvalidLaunch { kernel: self.name().to_owned(), detail }
+        Err(Error::InvalidLaunch { kernel: self.name().to_owned(), detail })
     }
 }

@@ -10,6 +10,7 @@ mod launch;
 mod list;
 mod loading;
 mod module;
+mod occupancy;
 mod parameter;
 mod variables;
 

@@ -69,7 +69,7 @@ mod events {
 
     #[inline]
     pub(super) fn launched(ticket: Ticket, kernel: &str, config: &LaunchConfig) {
-        let LaunchConfig { grid, block, shared_bytes } = config;
+        let LaunchConfig { grid, block, shared_bytes, .. } = config;
         trace!(
             target: TARGET,
             stream = ticket.stream.0,

@@ -1,4 +1,4 @@
-//! Cluster instructions, where each block is its own cluster, and `elect`.
+//! Cluster instructions and `elect`.
 
 use cuda_ptx::{Operand, ScalarType as T};
 
@@ -6,9 +6,9 @@ use super::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use super::collective::{dest_pair, emit as emit_collective};
 use super::form::Form;
 use super::suspend;
-use crate::engine::code::{Collective, PresetValue};
+use crate::engine::code::Collective;
 use crate::engine::exec::lane::Kind;
-use crate::engine::exec::{cluster as run, collective, select};
+use crate::engine::exec::{cluster as run, collective};
 use crate::engine::observe::Effect;
 use crate::engine::op::{Handler, Op, Slot};
 
@@ -71,10 +71,15 @@ pub(crate) fn map_address(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<()
 
 /// `getctarank.shared::cluster.u32 d, a;`
 pub(crate) fn rank(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    address_type(form)?;
-    let [d, _] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    let mut op = Op::new(select::copy::<u32>);
-    op.a = b.frame.preset(Kind::W32.class(), PresetValue::Const(0));
+    let (ty, [d, a]) = (address_type(form)?, form.instruction().operands.as_slice()) else {
+        return Err(OPERANDS);
+    };
+    let (kind, handler): (_, Handler) = match ty {
+        T::U32 => (Kind::W32, run::rank::<u32>),
+        _ => (Kind::W64, run::rank::<u64>),
+    };
+    let mut op = Op::new(handler);
+    op.a = b.source(a, kind)?;
     op.d = b.dest(d, Kind::W32, false)?;
     b.emit(op)
 }

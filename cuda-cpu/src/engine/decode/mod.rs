@@ -173,9 +173,6 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
             problems.add(of_function(function, "a register parameter it does not have"));
         }
     }
-    if function.required_cluster.is_some_and(|c| c != [1; 3]) {
-        problems.add(of_function(function, "clusters of more than one block"));
-    }
     if b.locals.too_many {
         problems.add(of_function(function, "more than 512 KiB of local memory for each thread"));
     }

@@ -38,16 +38,20 @@ pub(crate) fn value(name: &str) -> Option<PresetValue> {
         "WARP_SZ" => return Some(PresetValue::Const(32)),
         // The device supports no device-side graph launch, no driver-defined registers and no performance counters.
         "current_graph_exec" => return Some(PresetValue::Const(0)),
+        // CUDA's cooperative groups find the workspace of a cooperative launch in these two.
+        "envreg1" => Special::Workspace { high: true },
+        "envreg2" => Special::Workspace { high: false },
         _ if base.starts_with("envreg") || base.starts_with("pm") => {
             return Some(PresetValue::Const(0));
         }
-        // Each block is its own cluster.
-        "cluster_ctarank" | "cluster_ctaid" | "reserved_smem_offset_begin" => {
-            return Some(PresetValue::Const(0));
-        }
-        "cluster_nctarank" | "cluster_nctaid" => return Some(PresetValue::Const(1)),
-        "clusterid" => Special::Ctaid(axis),
-        "nclusterid" => Special::Nctaid(axis),
+        "reserved_smem_offset_begin" => return Some(PresetValue::Const(0)),
+        "cluster_ctarank" => Special::ClusterRank,
+        "cluster_nctarank" => Special::ClusterSize,
+        "cluster_ctaid" => Special::ClusterCtaid(axis),
+        "cluster_nctaid" => Special::ClusterNctaid(axis),
+        "clusterid" => Special::ClusterId(axis),
+        "nclusterid" => Special::NClusterId(axis),
+        "is_explicit_cluster" => Special::IsExplicitCluster,
         _ => return None,
     };
     Some(PresetValue::Special(special))

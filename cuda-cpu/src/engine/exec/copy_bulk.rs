@@ -3,6 +3,7 @@
 use super::mbarrier::OBJECT;
 use super::places::{Extent, global_pointer, shared};
 use super::transfer::perform_bulk;
+use crate::engine::address::in_block;
 use crate::engine::bulk::{Bulk, Completion, Transfer, WriteMode};
 use crate::engine::ctx::{Ctx, lanes_of};
 use crate::engine::fault::FaultKind;
@@ -19,6 +20,10 @@ const UNIT: u32 = 16;
 /// Stores a transfer for later. If there is no room, performs all stored transfers and then this one.
 fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
     let budget = ctx.budget;
+    // Another block of the cluster may wait for it.
+    if bulk.is_remote() {
+        return perform_bulk(ctx, &bulk);
+    }
     if ctx.team.bulks.push(bulk, budget) {
         return Ok(());
     }
@@ -30,25 +35,37 @@ fn push(ctx: &mut Ctx<'_>, bulk: Bulk) -> Result<(), Flow> {
 /// operands are the mbarrier's address, the byte mask, the block mask, and the index of the update, each optional.
 pub(crate) fn copy(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let begun = lanes_of(ctx.mask).try_for_each(|lane| {
-        let bulk = bulk(ctx, op, lane)?;
-        push(ctx, bulk)
+        let blocks = ctx.extra(op, 2);
+        if blocks == Slot::NONE || ctx.place.cluster_size() == 1 {
+            let bulk = bulk(ctx, op, lane, None)?;
+            return push(ctx, bulk);
+        }
+        // One copy for each block of the mask.
+        let mask = ctx.lane::<u32>(blocks, lane) & 0xFFFF;
+        (0..16).filter(|rank| mask >> rank & 1 != 0).try_for_each(|rank| {
+            let bulk = bulk(ctx, op, lane, Some(rank))?;
+            push(ctx, bulk)
+        })
     });
     begun.err().unwrap_or(Flow::Next)
 }
 
-fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
+/// The copy of one lane, to the block with this rank if there are several.
+fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize, rank: Option<u32>) -> Result<Bulk, Flow> {
     let [barrier, mask, blocks, update] = [0, 1, 2, 3].map(|i| ctx.extra(op, i));
     let bytes = ctx.lane::<u32>(op.c, lane);
     if !bytes.is_multiple_of(UNIT) {
         return Err(ctx.fail(lane, FaultKind::BadCopy { bytes }));
     }
     if blocks != Slot::NONE {
-        let others = ctx.lane::<u32>(blocks, lane) & 0xFFFE;
+        let existing = ctx.place.cluster_size();
+        let others = (ctx.lane::<u32>(blocks, lane) & 0xFFFF) >> existing;
         if others != 0 {
-            let rank = others.trailing_zeros();
-            return Err(ctx.fail(lane, FaultKind::NoSuchBlock { rank }));
+            let rank = existing + others.trailing_zeros();
+            return Err(ctx.fail(lane, FaultKind::NoSuchBlock { rank, blocks: existing }));
         }
     }
+    let to_rank = |address| rank.map_or(address, |rank| in_block(address, rank));
     let how = match (mask, update) {
         (Slot::NONE, Slot::NONE) => WriteMode::Copy,
         (Slot::NONE, index) => {
@@ -62,7 +79,7 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
     let transfer = match op.imm {
         GLOBAL_TO_SHARED => {
             global_pointer(ctx, lane, from, extent(false))?;
-            let to = shared(ctx, lane, to, false, extent(true))?;
+            let to = shared(ctx, lane, to_rank(to), false, extent(true))?;
             Transfer::GlobalToShared { from, to, bytes }
         }
         SHARED_TO_SHARED => {
@@ -79,7 +96,7 @@ fn bulk(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<Bulk, Flow> {
     let completion = if barrier == Slot::NONE {
         ctx.team.bulks.in_group(ctx.team.thread(lane))
     } else {
-        let at = ctx.lane::<u64>(barrier, lane);
+        let at = to_rank(ctx.lane::<u64>(barrier, lane));
         Completion::Barrier { at: shared(ctx, lane, at, false, OBJECT)?, bytes }
     };
     Ok(Bulk { transfer, completion, lane: lane as u32, warp: ctx.team.warp, pc: op.pc })

@@ -174,7 +174,7 @@ fn one(
                 Err(_) => return Err(ctx.fail_global(lane, address, bytes, write)),
             }
         }
-        FaultSpace::Shared => ctx.spaces.shared.locate(at, bytes),
+        FaultSpace::Shared => ctx.spaces.shared(at, bytes),
         FaultSpace::Local => ctx.spaces.local(lane, at, bytes),
         FaultSpace::Param if write => None,
         FaultSpace::Param => {

@@ -41,7 +41,7 @@ pub(crate) fn shared(
         let kind = FaultKind::Misaligned { space, address: at, bytes: align as u32, write };
         return Err(ctx.fail(lane, kind));
     }
-    if space != FaultSpace::Shared || ctx.spaces.shared.locate(at, bytes).is_none() {
+    if space != FaultSpace::Shared || ctx.spaces.shared(at, bytes).is_none() {
         let bytes = bytes as u32;
         let kind = FaultKind::OutOfBounds { space: FaultSpace::Shared, address: at, bytes, write };
         return Err(ctx.fail(lane, kind));
@@ -57,7 +57,7 @@ pub(crate) fn shared_pointer(
     bytes: u64,
     write: bool,
 ) -> Result<*mut u8, Flow> {
-    let found = ctx.spaces.shared.locate(at, bytes);
+    let found = ctx.spaces.shared(at, bytes);
     found.ok_or_else(|| {
         let (space, bytes) = (FaultSpace::Shared, bytes as u32);
         ctx.fail(lane, FaultKind::OutOfBounds { space, address: at, bytes, write })

@@ -155,10 +155,12 @@ pub enum FaultKind {
         /// The size in bytes.
         bytes: u32,
     },
-    /// An access to another block of the cluster. Each block is its own cluster.
+    /// An access to a block that the cluster does not have.
     NoSuchBlock {
         /// Its rank in the cluster.
         rank: u32,
+        /// The number of blocks of the cluster.
+        blocks: u32,
     },
     /// `alloca` of more than the thread's remaining local memory.
     StackOverflow {

@@ -92,8 +92,8 @@ impl fmt::Display for FaultKind {
             Self::BadCopy { bytes } => {
                 write!(f, "asynchronous copy of {bytes} bytes: too many, or not a multiple of 16")
             }
-            Self::NoSuchBlock { rank } => {
-                write!(f, "access to block {rank} of the cluster: a cluster has one block here")
+            Self::NoSuchBlock { rank, blocks } => {
+                write!(f, "access to block {rank} of the cluster: the cluster has {blocks}")
             }
             Self::CallDepth { limit } => write!(
                 f,

@@ -205,7 +205,7 @@ fn faults_name_the_first_lane_and_the_memory() {
         ("cp.async.ca.shared.global [room], [a], 4, 5;".into(), FaultKind::BadCopy { bytes: 5 }),
         (
             "mov.u32 t, s; mapa.shared::cluster.u32 t, t, 2;".into(),
-            FaultKind::NoSuchBlock { rank: 2 },
+            FaultKind::NoSuchBlock { rank: 2, blocks: 1 },
         ),
         (format!("{init} {bulk} [room+256], [a], 32, [s];"), shared(256, 32, true)),
         ("cp.async.ca.shared.global [room+272], [a], 4;".into(), shared(272, 4, true)),

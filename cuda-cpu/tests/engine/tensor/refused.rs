@@ -82,10 +82,4 @@ fn unsupported_instructions_are_named() {
             Program::load(&module, &Memory::new(1 << 30)).expect_err(instruction).to_string();
         assert!(error.contains(named), "{error}");
     }
-    let text = kernel(REGISTERS, "")
-        .replace(".reqnctapercluster 1,", ".explicitcluster .reqnctapercluster 2,");
-    let module = cuda_ptx::parse(&text).unwrap();
-    let error =
-        Program::load(&module, &Memory::new(1 << 30)).expect_err("a cluster of two").to_string();
-    assert!(error.contains("clusters of more than one block"), "{error}");
 }

@@ -15,7 +15,7 @@ const CHUNK_HEADER: usize = 16;
 #[inline]
 fn kind(code: u16) -> Option<usize> {
     Some(match code {
-        opcode::LAUNCH | opcode::GRAPH_LAUNCH => 0,
+        opcode::LAUNCH | opcode::LAUNCH_WITH | opcode::GRAPH_LAUNCH => 0,
         opcode::MEM_WRITE | opcode::MEM_WRITE_BULK => 1,
         opcode::MEM_READ => 2,
         opcode::MEM_COPY => 3,

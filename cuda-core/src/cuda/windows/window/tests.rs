@@ -1,8 +1,8 @@
 use super::*;
-use crate::protocol::FunctionId;
+use crate::protocol::{FunctionId, LaunchAttributes};
 
 fn kernel(entry: u32) -> Shape {
-    Shape::Launch(FunctionId { module: ModuleId(1), entry })
+    Shape::Launch(FunctionId { module: ModuleId(1), entry }, LaunchAttributes::NONE)
 }
 
 /// The first node and the length of each part of a window.

@@ -75,7 +75,10 @@ fn check_sizes(args: &SubmitArgs) -> Result<(), Failure> {
 }
 
 fn job(args: &SubmitArgs, image: Image, arguments: Vec<Vec<u8>>, input: Bytes) -> Job {
-    let config = LaunchConfig { grid: args.grid, block: args.block, shared_bytes: args.shared };
+    let config = {
+        let ([gx, gy, gz], [x, y, z]) = (args.grid, args.block);
+        LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(args.shared)
+    };
     let job = image
         .job(&args.kernel)
         .config(config)

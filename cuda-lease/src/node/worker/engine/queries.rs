@@ -98,6 +98,10 @@ impl Engine {
                 state.graphs.ask(graph, id);
                 self.answer_graph_queries(state);
             }
+            Query::Occupancy { function, config } => {
+                // The backend refuses a module that it does not have, or not yet.
+                self.backend.request(Request::Occupancy { function, config }, self.answer(id));
+            }
             Query::Reset => {
                 state.resets += 1;
                 state.waiting_resets.push_back(id);
@@ -136,6 +140,7 @@ impl Engine {
                 }
                 Reply::GraphReady => QueryReply::GraphReady,
                 Reply::Memory(info) => QueryReply::Memory(info),
+                Reply::Occupancy(occupancy) => QueryReply::Occupancy(occupancy),
                 Reply::Reset { lost } => QueryReply::Reset { lost },
                 _ => QueryReply::Reset { lost: None },
             });

@@ -183,8 +183,7 @@ impl Runner {
         let started = Instant::now();
         write(stream, buffer, input).map_err(at(Status::WriteFailed))?;
         opened.printed.lock().clear();
-        let config =
-            LaunchConfig { grid: job.grid, block: job.block, shared_bytes: job.shared_bytes };
+        let config = config_of(job.grid, job.block, job.shared_bytes);
         let launched = launch(&function, stream, config, buffer, values);
         let device = started.elapsed();
         launched.map_err(at(Status::LaunchFailed))?;
@@ -326,4 +325,8 @@ fn describe(error: &Error) -> String {
         Error::Fault(fault) => format!("the kernel faulted: {fault}"),
         error => error.to_string(),
     }
+}
+
+fn config_of([gx, gy, gz]: [u32; 3], [x, y, z]: [u32; 3], shared_bytes: u32) -> LaunchConfig {
+    LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(shared_bytes)
 }
