@@ -13,7 +13,9 @@ use parking_lot::Mutex;
 use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
-    objects::{BackendId, Graphs, Memory, Modules, Target, Transfers, host_block, outside},
+    objects::{
+        BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block, outside,
+    },
     streams::{DriverStream, StreamTable},
     teardown::{LastUse, Objects, Retained},
     windows::{HeldFree, Shape},
@@ -22,11 +24,14 @@ use super::{
 use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
-        GraphCacheInfo, GraphId, HostBlock, NoticeSink, Region, Reply, Request, Result, StreamId,
+        GraphCacheInfo, GraphId, HostBlock, NoticeSink, PoolId, Region, Reply, Request, Result, StreamId,
         Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };
+
+/// The maximum number of memory pools beside the default one. The driver has no limit of its own.
+const MAX_POOLS: u32 = 1024;
 
 /// The backend of one NVIDIA GPU.
 ///
@@ -46,6 +51,7 @@ pub struct CudaBackend {
     id: BackendId,
     pub(super) streams: StreamTable,
     pub(super) memory: Memory,
+    pools: Pools,
     pub(super) modules: Modules,
     graphs: Graphs,
     pub(super) reporter: Reporter,
@@ -68,12 +74,14 @@ impl CudaBackend {
         capabilities.graphs = true;
         capabilities.loops = primary.condition.is_some();
         capabilities.graph_cache = true;
+        capabilities.pools = if primary.pool.is_some() { MAX_POOLS } else { 0 };
         Ok(Self {
             primary,
             capabilities,
             id: BackendId(NEXT.fetch_add(1, Ordering::Relaxed)),
             streams: StreamTable::new(primary),
             memory: Memory::new(primary),
+            pools: Pools::new(primary),
             modules: Modules::new(primary),
             graphs: Graphs::new(primary),
             reporter: Reporter::new(primary, notices, completion),
@@ -157,6 +165,20 @@ impl CudaBackend {
         let Some(free) = foreign.hold(free) else { return Ok(()) };
         self.wait_for(stream, &free.after, bound)?;
         self.memory.free(free.id, stream, bound)
+    }
+
+    /// Returns free memory of a pool to the system, on the helper thread.
+    fn trim(&self, pool: PoolId, keep: u64, answer: Answer) {
+        let flushed = self.primary.bind().and_then(|bound| self.flush_all(&bound));
+        let (pool, streams) = match flushed.and_then(|()| self.pools.find(pool)) {
+            Ok(pool) => (pool, self.streams.all()),
+            Err(error) => return answer.give(Err(error)),
+        };
+        self.answer_later(answer, move |primary, bound| {
+            streams.iter().for_each(|it| it.settle_frees(primary, bound));
+            pool.trim(primary.api, keep, bound);
+            Pools::memory(primary, &pool, bound).map(Reply::Pool)
+        });
     }
 
     fn announce(&self, transfer: TransferId, to: Region, bytes: u64) -> Result<()> {
@@ -279,8 +301,23 @@ unsafe impl Backend for CudaBackend {
             Control::RetireStream { id } => self.streams.retire(id),
             Control::Allocate { id, bytes, at } => {
                 self.primary.alive()?;
-                self.allocate(id, bytes, at, &self.primary.bind()?)
+                let pool = self.primary.pool.as_ref();
+                self.allocate(pool, id, bytes, at, &self.primary.bind()?)
             }
+            Control::AllocateIn { pool, id, bytes, at } => {
+                self.primary.alive()?;
+                let pool = self.pools.find(pool)?;
+                self.allocate(Some(&pool), id, bytes, at, &self.primary.bind()?)
+            }
+            Control::CreatePool { id, spec } => {
+                self.primary.alive()?;
+                self.pools.create(id, spec, &self.primary.bind()?)
+            }
+            Control::ChangePool { id, change } => {
+                self.primary.alive()?;
+                self.pools.change(id, change, &self.primary.bind()?)
+            }
+            Control::DropPool { id } => self.pools.remove(id),
             Control::Free { id, stream, after } => {
                 self.primary.alive()?;
                 self.free(id, stream, after)
@@ -324,6 +361,13 @@ unsafe impl Backend for CudaBackend {
                     Memory::info(primary, used, bound).map(Reply::Memory)
                 });
             }
+            Request::PoolMemory { pool } => match self.pools.find(pool) {
+                Err(error) => answer.give(Err(error)),
+                Ok(pool) => self.answer_later(answer, move |primary, bound| {
+                    Pools::memory(primary, &pool, bound).map(Reply::Pool)
+                }),
+            },
+            Request::TrimPool { pool, keep } => self.trim(pool, keep, answer),
             Request::Reach { address } => self.answer_later(answer, move |primary, bound| {
                 work::reach(primary, &address, bound).map(Reply::Reached)
             }),
@@ -435,6 +479,7 @@ impl Drop for CudaBackend {
             graphs: self.graphs.take(),
         };
         self.primary.reclaim.put(Box::new(objects));
+        self.pools.remove_all();
     }
 }
 

@@ -26,6 +26,9 @@ pub struct Capabilities {
     /// Whether the backend gains from deferrable submissions
     /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)).
     pub graph_cache: bool,
+    /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend has
+    /// no pools.
+    pub pools: u32,
 }
 
 impl Capabilities {
@@ -40,6 +43,7 @@ impl Capabilities {
             graphs: false,
             loops: false,
             graph_cache: false,
+            pools: 0,
         }
     }
 }

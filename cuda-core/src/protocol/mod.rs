@@ -27,6 +27,7 @@ mod name;
 mod notice;
 mod operand;
 mod other_error;
+mod pool;
 mod request;
 mod source_line;
 mod status;
@@ -44,7 +45,7 @@ pub use foreign::{Foreign, ForeignWork, RawStream};
 pub use graph::{CONDITION_BYTES, Graph, GraphLaunch, GraphNode, NodeChange, Repeat};
 pub use graph_cache::GraphCacheInfo;
 pub use host_block::HostBlock;
-pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, StreamId, TransferId};
+pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, PoolId, StreamId, TransferId};
 pub use kernels::{
     EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };
@@ -53,6 +54,7 @@ pub use name::Name;
 pub use notice::Notice;
 pub use operand::{HostRegion, Pattern, Region, Relocation, Use};
 pub use other_error::OtherError;
+pub use pool::{PoolChange, PoolMemory, PoolSpec};
 pub use request::{Answer, MemoryInfo, Reply, Request};
 pub use source_line::SourceLine;
 pub use status::Status;

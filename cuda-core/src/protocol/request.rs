@@ -1,6 +1,6 @@
 //! Requests: questions that have a reply.
 
-use super::{EntryInfo, Error, GraphId, ModuleId, Result};
+use super::{EntryInfo, Error, GraphId, ModuleId, PoolId, PoolMemory, Result};
 
 /// A question to a device. The reply arrives later, on any thread; asking never blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +18,19 @@ pub enum Request {
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
+    /// Asks for the memory that a pool has reserved; answered by [`Reply::Pool`].
+    PoolMemory {
+        /// The pool, which may be [`PoolId::DEFAULT`].
+        pool: PoolId,
+    },
+    /// Returns free memory of a pool to the system; answered by [`Reply::Pool`] with the memory afterwards. Memory
+    /// whose free has not run is in use.
+    TrimPool {
+        /// The pool, which may be [`PoolId::DEFAULT`].
+        pool: PoolId,
+        /// The reserved bytes at which the backend stops.
+        keep: u64,
+    },
     /// Enables copies to the memory of another device of the process; answered by [`Reply::Reached`].
     Reach {
         /// The other device's address.
@@ -45,6 +58,8 @@ pub enum Reply {
     GraphReady,
     /// The memory of the device.
     Memory(MemoryInfo),
+    /// The memory of a pool.
+    Pool(PoolMemory),
     /// Whether copies to the other device are possible.
     Reached(bool),
     /// The device was reset. Memory and modules were kept.

@@ -12,6 +12,7 @@ mod memory_charge;
 mod memory_waiters;
 mod output;
 mod peers;
+mod pools;
 mod reclaim;
 mod reply;
 mod retire;
@@ -23,6 +24,7 @@ pub(crate) use host_pool::Lease;
 pub(crate) use loaded_modules::Found;
 #[cfg(all(test, loom))]
 pub(crate) use memory_charge::MemoryCharge;
+pub(crate) use pools::PoolCore;
 pub(crate) use reclaim::Freed;
 pub use reply::Pending;
 pub(crate) use reply::unexpected;

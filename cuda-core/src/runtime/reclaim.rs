@@ -1,10 +1,12 @@
 //! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
 //! `reclaim_memory` and `reclaim_all` in `retire` empty them.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use super::inbox::Inbox;
-use crate::protocol::{AllocId, GraphId, ModuleId, StreamId, Ticket};
+use super::{inbox::Inbox, pools::PoolCore};
+use crate::protocol::{AllocId, GraphId, ModuleId, PoolId, StreamId, Ticket};
 
 #[derive(Default)]
 pub(crate) struct Reclaim {
@@ -19,14 +21,18 @@ pub(crate) struct Freed {
     pub(crate) bytes: u64,
     /// The last use per stream.
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,
+    /// Its pool, if that is not the default one. Dropped after the free was sent.
+    pub(crate) pool: Option<Arc<PoolCore>>,
 }
 
-/// A graph, a module or a stream that was dropped, or launches whose graph was.
+/// A graph, a module, a pool or a stream that was dropped, or launches whose graph was.
 pub(super) enum Retired {
     /// Dropped at once: every launch of it is complete.
     Graph(GraphId),
     /// Unloaded once all of these are known to be complete.
     Module(ModuleId, Vec<Ticket>),
+    /// Dropped at once: every allocation of it was freed.
+    Pool(PoolId),
     /// Destroyed once it has run everything.
     Stream(StreamId),
     /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.

@@ -8,7 +8,7 @@ use super::{
     device_core::DeviceCore,
     reclaim::{Freed, Retired},
 };
-use crate::protocol::{Control, GraphId, ModuleId, StreamId, Ticket};
+use crate::protocol::{Control, GraphId, ModuleId, PoolId, StreamId, Ticket};
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
@@ -28,6 +28,11 @@ impl DeviceCore {
     /// Queues the request for a report of a launch, which releases the resources that its stream retains.
     pub(crate) fn retire_launch(&self, launch: Ticket) {
         self.reclaim.rest.push(Retired::Launch(launch));
+    }
+
+    /// Queues a pool to be dropped. The frees of its allocations were sent.
+    pub(super) fn retire_pool(&self, id: PoolId) {
+        self.reclaim.rest.push(Retired::Pool(id));
     }
 
     pub(crate) fn retire_stream(&self, id: StreamId) {
@@ -69,6 +74,10 @@ impl DeviceCore {
     fn retire(&self, retired: Retired) -> Option<Retired> {
         match retired {
             Retired::Graph(id) => self.send(Control::DropGraph { id }),
+            Retired::Pool(id) => {
+                self.send(Control::DropPool { id });
+                self.pools.remove();
+            }
             Retired::Launch(ticket) => {
                 let timeline = self.streams.find(ticket.stream);
                 if timeline.is_some_and(|it| !it.release_complete(ticket.number)) {
@@ -106,7 +115,7 @@ impl DeviceCore {
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
         self.send(Control::Free { id: freed.id, stream, after });
-        self.charge.refund(freed.bytes);
+        self.refund(freed.pool.as_deref(), freed.bytes);
     }
 
     /// Sends a control and ignores its error: it can only mean that the device is lost.

@@ -7,7 +7,8 @@ use cuda_core::{
     order::{Poison, uses_of},
     protocol::{
         AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Foreign, Graph, GraphId,
-        HostBlock, ModuleId, ModuleImage, Reply, Request, StreamId, Submission, Work as Asked,
+        HostBlock, ModuleId, ModuleImage, PoolId, Reply, Request, StreamId, Submission,
+        Work as Asked,
     },
     sync::HelperThread,
 };
@@ -24,6 +25,7 @@ use super::{
     memory_waiters::MemoryWaiters,
     modules::Modules,
     notices::Notices,
+    pools::Pools,
     pumps::Pumps,
     queue::Queue,
     resolve::{Allocation, Names, host_range, unknown},
@@ -33,6 +35,9 @@ use super::{
     work::Work,
 };
 use crate::{CpuOptions, Memory, OutOfMemory};
+
+/// The maximum number of memory pools beside the default one.
+const MAX_POOLS: u32 = 1024;
 
 /// The maximum number of streams that run at the same time. Other streams wait for a thread.
 const MAX_PUMPS: usize = 16;
@@ -50,7 +55,7 @@ pub struct CpuBackend {
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
     /// of the free that it waits for.
-    order: Mutex<()>,
+    order: Mutex<Pools>,
     /// Loads modules.
     loader: HelperThread,
     /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load to end.
@@ -137,6 +142,7 @@ impl CpuBackend {
         let mut capabilities = Capabilities::local(info.memory);
         capabilities.graphs = true;
         capabilities.loops = true;
+        capabilities.pools = MAX_POOLS;
         Ok(Self {
             capabilities,
             info,
@@ -260,11 +266,15 @@ impl CpuBackend {
 
     /// Allocates immediately if memory is available. If it becomes available only after submitted frees, or if timing is
     /// adversarial, the allocation becomes a job of the stream.
-    fn allocate(&self, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
+    fn allocate(&self, pool: PoolId, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
-        let _order = self.order.lock();
+        let mut pools = self.order.lock();
         let memory = &self.shared.memory;
+        let beside = pools.idle_beside(pool, bytes)?;
+        if beside > 0 && !memory.has_bytes(beside.saturating_add(bytes)) {
+            pools.trim_all();
+        }
         let make = || -> Result<(u64, bool), OutOfMemory> {
             let address = memory.promise(bytes)?;
             let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
@@ -274,7 +284,8 @@ impl CpuBackend {
             Ok((address, now))
         };
         let (address, now) = make().map_err(translate::out_of_memory)?;
-        self.names.add_allocation(id, Allocation { address, bytes, module: None });
+        pools.take(pool, bytes);
+        self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
         if now {
             queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
@@ -286,8 +297,9 @@ impl CpuBackend {
 
     fn free(&self, id: AllocId, stream: StreamId, after: &[Ticket]) -> Result<()> {
         let queue = self.stream(stream)?;
-        let _order = self.order.lock();
-        let Allocation { address, bytes, .. } = self.names.remove_allocation(id)?;
+        let mut pools = self.order.lock();
+        let Allocation { address, bytes, pool, .. } = self.names.remove_allocation(id)?;
+        pools.give(pool, bytes);
         self.shared.memory.announce_free(bytes);
         let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
         queue.push(Job { after: self.after(after), ..free }, &self.shared);
@@ -301,7 +313,8 @@ impl CpuBackend {
             what: format!("variable `{name}`").into(),
             detail: format!("the module has no such variable of at least {bytes} bytes"),
         })?;
-        self.names.add_allocation(id, Allocation { address, bytes, module: Some(module) });
+        let pool = PoolId::DEFAULT;
+        self.names.add_allocation(id, Allocation { address, bytes, pool, module: Some(module) });
         Ok(())
     }
 
@@ -324,8 +337,10 @@ impl CpuBackend {
     }
 
     fn memory(&self) -> MemoryInfo {
+        let idle = self.order.lock().idle();
         let usage = self.shared.memory.usage();
-        MemoryInfo { used: usage.used, free: usage.total - usage.used, total: usage.total }
+        let free = (usage.total - usage.used).saturating_sub(idle);
+        MemoryInfo { used: usage.used, free, total: usage.total }
     }
 
     /// Starts a new epoch immediately. Answers when every queue has run or skipped its earlier jobs.
@@ -380,7 +395,13 @@ unsafe impl Backend for CpuBackend {
                 self.streams.write().insert(id, Queue::new(id, self.timing));
             }
             Control::RetireStream { id } => self.retire(id),
-            Control::Allocate { id, bytes, at } => self.allocate(id, bytes, at)?,
+            Control::Allocate { id, bytes, at } => {
+                self.allocate(PoolId::DEFAULT, id, bytes, at)?;
+            }
+            Control::AllocateIn { pool, id, bytes, at } => self.allocate(pool, id, bytes, at)?,
+            Control::CreatePool { id, spec } => self.order.lock().create(id, spec),
+            Control::ChangePool { id, change } => self.order.lock().change(id, change)?,
+            Control::DropPool { id } => self.order.lock().remove(id),
             Control::Free { id, stream, after } => self.free(id, stream, &after)?,
             Control::LoadModule { id, image } => self.load(id, image)?,
             Control::NameVariable { id, module, name, bytes } => {
@@ -412,6 +433,14 @@ unsafe impl Backend for CpuBackend {
             }
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
+            Request::PoolMemory { pool } => {
+                let memory = self.order.lock().memory(pool);
+                answer.give(memory.map(Reply::Pool));
+            }
+            Request::TrimPool { pool, keep } => {
+                let memory = self.order.lock().trim(pool, keep);
+                answer.give(memory.map(Reply::Pool));
+            }
             Request::Reach { .. } => answer.give(Ok(Reply::Reached(false))),
             Request::Reset => self.reset(answer),
             _ => answer.give(Err(Error::unsupported("this request", &self.info.address))),

@@ -25,6 +25,7 @@ mod memory_waiters;
 mod modules;
 mod notices;
 mod provider;
+mod pools;
 mod pumps;
 mod queue;
 mod resolve;

@@ -125,6 +125,11 @@ impl Memory {
         Ok(base)
     }
 
+    /// Whether `bytes` fit now or after all announced frees.
+    pub(crate) fn has_bytes(&self, bytes: u64) -> bool {
+        self.table.read().accounting.fits_later(bytes)
+    }
+
     /// Whether a promise can be fulfilled now.
     pub(crate) fn has_room_for(&self, promised: u64) -> bool {
         !self.table.read().accounting.is_waiting(promised)

@@ -125,6 +125,10 @@ pub(crate) const HOST_PORTABLE: c_uint = 1;
 pub(crate) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
 pub(crate) const POOL_RELEASE_THRESHOLD: c_int = 4;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+pub(crate) const POOL_RESERVED: c_int = 5;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
+pub(crate) const POOL_RESERVED_PEAK: c_int = 6;
 /// `CU_LAUNCH_PARAM_END`, `.._BUFFER_POINTER` and `.._BUFFER_SIZE`.
 pub(crate) const LAUNCH_PARAM: [*mut c_void; 3] = [
     std::ptr::null_mut(),
@@ -195,7 +199,9 @@ driver_calls! {
     priority_range = "cuCtxGetStreamPriorityRange"(least: *mut c_int, greatest: *mut c_int);
     pool_create = "cuMemPoolCreate"(pool: *mut PoolHandle, props: *const PoolProps);
     pool_set = "cuMemPoolSetAttribute"(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+    pool_get = "cuMemPoolGetAttribute"(pool: PoolHandle, attribute: c_int, value: *mut c_void);
     pool_trim = "cuMemPoolTrimTo"(pool: PoolHandle, keep: usize);
+    pool_destroy = "cuMemPoolDestroy"(pool: PoolHandle);
     pool_alloc = "cuMemAllocFromPoolAsync"(
         to: *mut Address, bytes: usize, pool: PoolHandle, stream: StreamHandle,
     );

@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     cuda::{
-        context::{Bound, IdCache, Primary, Reclaimable},
+        context::{Bound, IdCache, MemoryPool, Primary, Reclaimable},
         driver::{
             api::{Address, EventHandle, StreamHandle},
             status::{self, Failed, Meaning, meaning_of_state},
@@ -49,11 +49,14 @@ impl Memory {
         Self { primary, table, cache, used: AtomicU64::new(0) }
     }
 
-    /// Allocates in the order of a stream. Without a memory pool it allocates at once, which may wait for the device.
+    /// Allocates from a pool in the order of a stream. Without a pool it allocates at once, which may wait for the device.
+    /// `scarce` allows memory whose free on another stream has not run: use it only after a try without it.
     pub(crate) fn allocate(
         &self,
         id: AllocId,
         bytes: u64,
+        pool: Option<&MemoryPool>,
+        scarce: bool,
         stream: &DriverStream,
         bound: &Bound,
     ) -> Result<()> {
@@ -61,15 +64,8 @@ impl Memory {
             let detail = "0 bytes cannot be allocated".into();
             return Err(Error::OutOfRange { what: "an allocation".into(), detail });
         }
-        let address = match self.request(bytes, stream.raw, false, bound) {
-            Err(Failed { code: status::OUT_OF_MEMORY, .. }) => {
-                // The helper thread may free dropped memory. Memory whose free has not run yet may be reused.
-                self.primary.reclaim.hurry();
-                self.request(bytes, stream.raw, true, bound)
-            }
-            other => other,
-        }
-        .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
+        let address = self.request(bytes, pool, stream.raw, scarce, bound);
+        let address = address.map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
         let inserted = self.insert(id, Allocation { range, module: None });
         if inserted.is_ok() {
@@ -161,10 +157,11 @@ impl Memory {
         all.filter(|it| it.module.is_none()).map(|it| it.range.address).collect()
     }
 
-    /// Allocates from the driver. `scarce` allows memory whose free on another stream has not run.
+    /// Allocates from the driver.
     fn request(
         &self,
         bytes: u64,
+        pool: Option<&MemoryPool>,
         stream: StreamHandle,
         scarce: bool,
         bound: &Bound,
@@ -172,7 +169,7 @@ impl Memory {
         let api = self.primary.api;
         let size = usize::try_from(bytes)
             .map_err(|_| Failed { call: "cuMemAlloc", code: status::OUT_OF_MEMORY })?;
-        match &self.primary.pool {
+        match pool {
             // SAFETY: the caller holds the stream.
             Some(pool) if scarce => unsafe { pool.allocate_scarce(api, size, stream, bound) },
             // SAFETY: as above.
@@ -208,7 +205,7 @@ impl Memory {
             return self.primary.error(failed);
         }
         match Self::info(self.primary, self.used(), bound) {
-            Ok(MemoryInfo { free, total, .. }) => Error::OutOfMemory { requested, free, total },
+            Ok(MemoryInfo { free, total, .. }) => Error::OutOfMemory { requested, free, total, pool: None },
             Err(error) => error,
         }
     }

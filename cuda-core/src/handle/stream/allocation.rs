@@ -10,7 +10,7 @@ use crate::{
     handle::device::Device,
     order::{Retain, accesses::Accesses},
     protocol::{Access, AllocId, Region, Result, Ticket},
-    runtime::Freed,
+    runtime::{Freed, PoolCore},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -62,8 +62,8 @@ impl RecordingOwners {
 
 /// The origin of memory, which decides how it is freed.
 enum Source {
-    /// The pool of the device. The memory is freed after its last use.
-    Pool,
+    /// A pool of the device, the default one if `None`. The memory is freed after its last use.
+    Pool(Option<Arc<PoolCore>>),
     /// A variable of this module. The memory is freed with the module.
     Variable { _module: Arc<dyn Any + Send + Sync> },
     /// A plan. The memory does not exist on the device.
@@ -71,9 +71,16 @@ enum Source {
 }
 
 impl Allocation {
-    /// Memory from the pool of a device. `allocated` is the ticket of the allocation. At least one byte was charged.
-    pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
-        Self::from(Source::Pool, device, id, bytes, allocated)
+    /// Memory from a pool of a device, the default one if `None`. `allocated` is the ticket of the allocation. At least
+    /// one byte was charged.
+    pub(super) fn new(
+        device: Device,
+        id: AllocId,
+        bytes: u64,
+        allocated: Ticket,
+        pool: Option<Arc<PoolCore>>,
+    ) -> Arc<Self> {
+        Self::from(Source::Pool(pool), device, id, bytes, allocated)
     }
 
     /// A variable of a module. Launches hold no handle of it, so submissions take turns. `named` comes after all earlier
@@ -173,6 +180,14 @@ impl Allocation {
         matches!(self.source, Source::Variable { .. })
     }
 
+    /// The pool of the memory. `None` for the default pool, and for memory of no pool.
+    pub(crate) fn pool(&self) -> Option<&Arc<PoolCore>> {
+        match &self.source {
+            Source::Pool(pool) => pool.as_ref(),
+            Source::Variable { .. } | Source::Plan => None,
+        }
+    }
+
     /// Whether this is memory of a plan, which does not exist on the device.
     pub(super) fn is_planned(&self) -> bool {
         matches!(self.source, Source::Plan)
@@ -206,9 +221,9 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if matches!(self.source, Source::Pool) {
-            let last_uses = self.accesses.last_uses();
-            let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
+        if let Source::Pool(pool) = &mut self.source {
+            let (last_uses, pool) = (self.accesses.last_uses(), pool.take());
+            let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses, pool };
             self.device.core().retire_allocation(freed);
         }
     }
