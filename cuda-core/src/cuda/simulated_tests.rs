@@ -12,6 +12,7 @@ use std::{
 };
 
 mod graphs;
+mod pools;
 mod windows;
 
 use super::{Completion, CudaBackend, context::Primary, driver::api::simulated as driver};

@@ -455,7 +455,7 @@ mod tests {
 
     #[test]
     fn local_errors_have_the_status_that_fits() {
-        let full = Error::OutOfMemory { requested: 2, free: 1, total: 1 };
+        let full = Error::OutOfMemory { requested: 2, free: 1, total: 1, pool: None };
         assert_eq!(full.status(), Some(Status::CapacityExceeded));
         let fault = Error::from(Fault::new(FaultKind::Trap, "a trap"));
         assert_eq!(fault.status(), Some(Status::LaunchFailed));

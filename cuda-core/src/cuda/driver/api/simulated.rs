@@ -3,7 +3,7 @@
 //! It has streams, events, waits, captures, graphs of fills and memory addresses, but no memory and no kernels. A fill
 //! stands for a kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the
 //! manual: a query of a captured stream ends the capture, and what is enqueued there does not run. Every function that
-//! is not listed in [`api`] is refused.
+//! is not listed in [`api`] is refused. Memory pools only count ([`pools`]).
 
 #![allow(clippy::expect_used)]
 
@@ -15,6 +15,8 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+
+mod pools;
 
 use super::{
     Address, Api, ContextHandle, EventHandle, ExecutableHandle, FillParams, GraphHandle,
@@ -83,6 +85,11 @@ pub(crate) fn executables_with(value: u32) -> usize {
     state().executables.values().filter(|it| it.contains(&value)).count()
 }
 
+/// The number of pools that exist on a device.
+pub(crate) fn pools_of(device: u32) -> usize {
+    state().pools.of_device(device as c_int)
+}
+
 /// Refuses every record of an event on a device, or takes them again.
 pub(crate) fn refuse_records(device: u32, refuse: bool) {
     let mut state = state();
@@ -121,6 +128,7 @@ struct State {
     /// The values of the fills of each graph.
     graphs: HashMap<usize, Vec<u32>>,
     executables: HashMap<usize, Vec<u32>>,
+    pools: pools::Pools,
 }
 
 #[derive(Default)]
@@ -283,7 +291,7 @@ calls! {
     device_name(_name: *mut c_char, _bytes: c_int, _device: c_int) { 0 }
     device_memory(bytes: *mut usize, _device: c_int) {
         // SAFETY: as above.
-        unsafe { give(bytes, 1 << 33) }
+        unsafe { give(bytes, pools::MEMORY as usize) }
     }
     device_attribute(value: *mut c_int, attribute: c_int, _device: c_int) {
         let has = attribute != super::device_attribute::HOST_MEMORY_POOLS;
@@ -311,28 +319,49 @@ calls! {
         // SAFETY: as above.
         unsafe { give(least, 0) + give(greatest, -5) }
     }
-    pool_create(pool: *mut PoolHandle, _props: *const PoolProps) {
+    pool_create(pool: *mut PoolHandle, props: *const PoolProps) {
+        let mut state = state();
+        let number = state.new_handle();
+        // SAFETY: as above; valid for reads.
+        state.pools.create(number, unsafe { (*props).device });
         // SAFETY: as above.
-        unsafe { give(pool, PoolHandle(handle(1))) }
+        unsafe { give(pool, PoolHandle(handle(number))) }
     }
-    pool_set(_pool: PoolHandle, _attribute: c_int, _value: *mut c_void) { 0 }
-    pool_trim(_pool: PoolHandle, _keep: usize) { 0 }
-    pool_alloc(to: *mut Address, bytes: usize, _pool: PoolHandle, _stream: StreamHandle) {
+    pool_destroy(pool: PoolHandle) { state().pools.destroy(pool.0.addr()) }
+    pool_set(pool: PoolHandle, attribute: c_int, value: *mut c_void) {
+        // SAFETY: as above; the values of the attributes that `set` reads have 64 bits.
+        state().pools.set(pool.0.addr(), attribute, || unsafe { value.cast::<u64>().read() })
+    }
+    pool_get(pool: PoolHandle, attribute: c_int, value: *mut c_void) {
+        match state().pools.get(pool.0.addr(), attribute) {
+            // SAFETY: as above.
+            Some(found) => unsafe { give(value.cast::<u64>(), found) },
+            None => status::INVALID_VALUE,
+        }
+    }
+    pool_trim(pool: PoolHandle, keep: usize) { state().pools.trim(pool.0.addr(), keep as u64) }
+    pool_alloc(to: *mut Address, bytes: usize, pool: PoolHandle, _stream: StreamHandle) {
         let mut state = state();
         let address = (state.new_handle() as u64).next_multiple_of(256);
+        let status = state.pools.allocate(pool.0.addr(), address, bytes as u64);
+        if status != 0 {
+            return status;
+        }
         state.handles = address as usize + bytes;
         // SAFETY: as above.
         unsafe { give(to, address) }
     }
-    pool_free(_address: Address, stream: StreamHandle) {
+    pool_free(address: Address, stream: StreamHandle) {
         let mut state = state();
+        state.pools.free(address);
         let stream = state.stream(stream);
         stream.captured += usize::from(stream.capture != Capture::None);
         0
     }
     memory_info(free: *mut usize, total: *mut usize) {
+        let left = state().pools.left(CURRENT.get() as c_int - 1);
         // SAFETY: as above.
-        unsafe { give(free, 1 << 33) + give(total, 1 << 33) }
+        unsafe { give(free, left as usize) + give(total, pools::MEMORY as usize) }
     }
     fill_32(_to: Address, value: c_uint, _count: usize, stream: StreamHandle) {
         state().enqueue(stream, Command::Kernel { gate: value });
