@@ -343,6 +343,7 @@ impl Link {
                 }
                 QueryReply::GraphReady => Reply::GraphReady,
                 QueryReply::Memory(info) => Reply::Memory(info),
+                QueryReply::Pool(memory) => Reply::Pool(memory),
                 QueryReply::Reset { lost } => Reply::Reset { lost },
             }));
         }

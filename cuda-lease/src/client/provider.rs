@@ -53,6 +53,8 @@ unsafe impl Provider for LeaseProvider {
         capabilities.ordered_visibility = false;
         capabilities.graphs = features & features::GRAPHS != 0;
         capabilities.loops = features & features::LOOPS != 0;
+        let has_pools = features & features::POOLS != 0;
+        capabilities.pools = if has_pools { features::MAX_POOLS } else { 0 };
         *self.opened.lock() = Some((connection.clone(), link.clone()));
         Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
     }

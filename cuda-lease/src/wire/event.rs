@@ -2,7 +2,7 @@
 
 use cuda_core::{
     Error, MemoryInfo, Ticket,
-    protocol::{EntryInfo, ParamInfo, ParamType, Status, StreamId},
+    protocol::{EntryInfo, ParamInfo, ParamType, PoolMemory, Status, StreamId},
 };
 use cuda_ptx::ScalarType;
 
@@ -84,6 +84,8 @@ pub enum QueryReply {
     GraphReady,
     /// The memory of the lease.
     Memory(MemoryInfo),
+    /// The memory of a pool.
+    Pool(PoolMemory),
     /// The device was reset.
     Reset {
         /// The fault that had lost the device.
@@ -171,6 +173,9 @@ impl Field for QueryReply {
             }
             QueryReply::Reset { lost } => w.put(3u8).put(lost.clone()),
             QueryReply::GraphReady => w.put(4u8),
+            QueryReply::Pool(PoolMemory { reserved, reserved_peak, release_threshold }) => {
+                w.put(5u8).put(*reserved).put(*reserved_peak).put(*release_threshold)
+            }
         };
     }
 
@@ -186,6 +191,10 @@ impl Field for QueryReply {
             }
             3 => QueryReply::Reset { lost: r.get()? },
             4 => QueryReply::GraphReady,
+            5 => {
+                let (reserved, reserved_peak, release_threshold) = (r.get()?, r.get()?, r.get()?);
+                QueryReply::Pool(PoolMemory { reserved, reserved_peak, release_threshold })
+            }
             other => return Err(WireError::Undefined { what: "a reply", value: other.into() }),
         })
     }

@@ -12,8 +12,14 @@ pub const GRAPHS: u64 = 1;
 /// Loops inside graphs.
 pub const LOOPS: u64 = 2;
 
+/// Memory pools beside the default one: commands that create, change and drop them, and queries about them.
+pub const POOLS: u64 = 4;
+
+/// The maximum number of memory pools of a session beside the default one.
+pub const MAX_POOLS: u32 = 64;
+
 /// The features that this crate implements.
-pub const ALL: u64 = GRAPHS | LOOPS;
+pub const ALL: u64 = GRAPHS | LOOPS | POOLS;
 
 /// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its
 /// device ([`Granted`](super::Granted)).
@@ -21,13 +27,15 @@ pub fn usable(connection: u64, device: Option<u64>) -> u64 {
     let device = device.unwrap_or(0);
     let usable = connection & device & ALL;
     // Loops are parts of graphs.
-    if usable & GRAPHS == 0 { 0 } else { usable }
+    if usable & GRAPHS == 0 { usable & !LOOPS } else { usable }
 }
 
 /// Returns the features of a device.
 pub fn of_device(capabilities: &Capabilities) -> u64 {
     let bit = |has: bool, bit| if has { bit } else { 0 };
-    bit(capabilities.graphs, GRAPHS) | bit(capabilities.loops, LOOPS)
+    bit(capabilities.graphs, GRAPHS)
+        | bit(capabilities.loops, LOOPS)
+        | bit(capabilities.pools >= MAX_POOLS, POOLS)
 }
 
 #[cfg(test)]
@@ -38,6 +46,7 @@ mod tests {
     fn client_uses_features_that_node_and_device_both_have() {
         assert_eq!(usable(ALL, Some(ALL)), ALL);
         assert_eq!(usable(ALL, Some(GRAPHS | 1 << 40)), GRAPHS);
+        assert_eq!(usable(ALL, Some(POOLS | LOOPS)), POOLS);
         for (connection, device) in [(ALL, None), (0, Some(ALL)), (LOOPS, Some(ALL))] {
             assert_eq!(usable(connection, device), 0);
         }
@@ -45,5 +54,7 @@ mod tests {
         assert_eq!(of_device(&capabilities), 0);
         capabilities.graphs = true;
         assert_eq!(of_device(&capabilities), GRAPHS);
+        capabilities.pools = MAX_POOLS;
+        assert_eq!(of_device(&capabilities), GRAPHS | POOLS);
     }
 }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cuda_core::{
     Access, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, StreamId, Use,
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolId, Region, Relocation, StreamId, Use,
     },
 };
 
@@ -27,7 +27,7 @@ macro_rules! ids {
     )*};
 }
 
-ids! { StreamId AllocId ModuleId GraphId }
+ids! { StreamId AllocId ModuleId GraphId PoolId }
 
 impl Field for Ticket {
     #[inline]

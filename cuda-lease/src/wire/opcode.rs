@@ -68,6 +68,14 @@ pub const GRAPH_CREATE: u16 = 0x0612;
 pub const GRAPH_DROP: u16 = 0x0613;
 /// Launches a graph.
 pub const GRAPH_LAUNCH: u16 = 0x0614;
+/// Creates a memory pool.
+pub const POOL_CREATE: u16 = 0x0615;
+/// Changes a memory pool.
+pub const POOL_CHANGE: u16 = 0x0616;
+/// Drops a memory pool.
+pub const POOL_DROP: u16 = 0x0617;
+/// Allocates device memory from a pool.
+pub const MEM_ALLOC_IN: u16 = 0x0618;
 
 /// A loop. Only the content of a graph has it.
 pub const REPEAT: u16 = 0x0640;

@@ -226,7 +226,13 @@ impl Stream {
     /// [`Error::WrongDevice`](crate::Error::WrongDevice).
     pub fn in_pool(&self, pool: &MemoryPool) -> Result<Stream> {
         self.check_pool(pool)?;
-        Ok(self.with_pool(pool.pool.clone()))
+        Ok(self.allocating_in(pool))
+    }
+
+    /// As [`in_pool`](Stream::in_pool), for a pool of any device. If it is one of another device, allocations fail.
+    #[doc(hidden)]
+    pub fn allocating_in(&self, pool: &MemoryPool) -> Stream {
+        self.with_pool(pool.device.clone(), pool.pool.clone())
     }
 
     /// Allocates memory from `pool` in the order of this stream. Otherwise as [`allocate`](Stream::allocate).

@@ -18,7 +18,7 @@ impl Stream {
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
-        self.allocate_from(self.pool(), bytes)
+        self.allocate_from(self.pool()?, bytes)
     }
 
     /// As [`allocate`](Self::allocate), from a pool of the device. `None` is the default pool.

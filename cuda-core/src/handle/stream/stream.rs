@@ -32,8 +32,11 @@ struct Shared {
     pooled: Option<Pooled>,
 }
 
-/// The pool of a handle. `None` is the default pool.
+/// The pool of a handle.
 struct Pooled {
+    /// The device of the pool. Allocations fail if the stream is on another one.
+    device: Device,
+    /// `None` for the default pool.
     pool: Option<Arc<PoolCore>>,
     /// The handle without the pool, whose drop ends the stream.
     plain: Arc<Shared>,
@@ -96,13 +99,13 @@ impl Stream {
             None => self.device().lend_stream(self.priority())?,
         };
         Ok(match &self.shared.pooled {
-            Some(Pooled { pool, .. }) => lent.with_pool(pool.clone()),
+            Some(Pooled { device, pool, .. }) => lent.with_pool(device.clone(), pool.clone()),
             None => lent,
         })
     }
 
-    /// A handle of the same stream whose allocations come from a pool of its device. `None` is the default pool.
-    pub(crate) fn with_pool(&self, pool: Option<Arc<PoolCore>>) -> Self {
+    /// A handle of the same stream whose allocations come from a pool of `of`. `None` is the default pool.
+    pub(crate) fn with_pool(&self, of: Device, pool: Option<Arc<PoolCore>>) -> Self {
         let Shared { device, timeline, recording, pooled, .. } = &*self.shared;
         let plain = pooled.as_ref().map_or(&self.shared, |it| &it.plain).clone();
         Self::with(Shared {
@@ -110,14 +113,19 @@ impl Stream {
             timeline: timeline.clone(),
             on_drop: OnDrop::Nothing,
             recording: recording.clone(),
-            pooled: Some(Pooled { pool, plain }),
+            pooled: Some(Pooled { device: of, pool, plain }),
         })
     }
 
     /// The pool of this handle. `None` is the default pool.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if it is a pool of another device.
     #[inline]
-    pub(super) fn pool(&self) -> Option<&Arc<PoolCore>> {
-        self.shared.pooled.as_ref()?.pool.as_ref()
+    pub(super) fn pool(&self) -> Result<Option<&Arc<PoolCore>>> {
+        let Some(Pooled { device, pool, .. }) = &self.shared.pooled else { return Ok(None) };
+        self.device().check_same("a memory pool", device)?;
+        Ok(pool.as_ref())
     }
 
     /// Whether work that is submitted here is recorded and does not run.
