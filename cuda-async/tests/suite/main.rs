@@ -38,6 +38,7 @@ mod plan_drawings;
 mod plans;
 mod policies;
 mod polling;
+mod pools;
 mod race_and_retry;
 mod random_programs;
 mod recordings;

@@ -76,7 +76,7 @@ impl Session {
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
         let (commands, from_client) =
-            Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::GRAPH_LAUNCH);
+            Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::MEM_ALLOC_IN);
         let (bulk, uploads) = Lane::new(epoch, DOWNLOADS, opcode::CHUNK..=opcode::CHUNK);
         let session = Arc::new(Self {
             epoch,
