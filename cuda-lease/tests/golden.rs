@@ -8,14 +8,14 @@ use std::{fmt::Write, path::PathBuf};
 use cuda_core::{
     Access, Error, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, Status,
-        StreamId,
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolChange, PoolId, PoolMemory,
+        PoolSpec, Region, Relocation, Status, StreamId,
     },
 };
 use cuda_lease::wire::{
     Ack, Allocate, Attach, Attached, Change, Chunk, Command, Content, Event, Exclusivity, Free,
-    Hello, ImageKind, Inventory, Lane, Node, NodeWork, PutBlob, Query, Refused, Renew, Renewed,
-    Step, Submit, Submitted, TransferId, VERSION, Welcome, decode_nodes, encode_changes,
+    Hello, ImageKind, Inventory, Lane, Node, NodeWork, PutBlob, Query, QueryReply, Refused, Renew,
+    Renewed, Step, Submit, Submitted, TransferId, VERSION, Welcome, decode_nodes, encode_changes,
     encode_nodes, frames_in, put_frame,
 };
 
@@ -205,6 +205,44 @@ fn session(out: &mut Vec<Example>) {
             submit(8, Step::Graph { graph: GraphId(9), changes: Content::Inline(change.leak()) }),
         ),
         command("DropGraph", 16, Command::DropGraph { id: GraphId(9) }),
+        command(
+            "CreatePool",
+            17,
+            Command::CreatePool { id: PoolId(10), spec: PoolSpec::new(1 << 20) },
+        ),
+        command(
+            "Allocate from a pool",
+            18,
+            Command::AllocateIn { pool: PoolId(10), id: AllocId(11), bytes: 16, at: ticket(9) },
+        ),
+        command(
+            "ChangePool",
+            19,
+            Command::ChangePool { id: PoolId(10), change: PoolChange::ReleaseThreshold(0) },
+        ),
+        command("DropPool", 20, Command::DropPool { id: PoolId(10) }),
+        command(
+            "Memory of a pool?",
+            21,
+            Command::Query { id: 3, query: Query::PoolMemory(PoolId(10)) },
+        ),
+        command(
+            "TrimPool",
+            22,
+            Command::Query { id: 4, query: Query::TrimPool(PoolId(10), 1 << 10) },
+        ),
+        event(
+            "Memory of a pool",
+            5,
+            Event::Reply {
+                id: 3,
+                reply: Ok(QueryReply::Pool(PoolMemory {
+                    reserved: 16,
+                    reserved_peak: 32,
+                    release_threshold: 1 << 20,
+                })),
+            },
+        ),
         event("NeedBlob", 1, Event::NeedBlob { hash: [0xbb; 32] }),
         event("Progress", 2, Event::Progress { stream, accepted: 6, complete: 6 }),
         event(

@@ -8,8 +8,9 @@ use std::sync::{
 use cuda_async::{
     Device, DeviceBuffer, Error,
     cuda_cpu::{CpuOptions, CpuProvider},
-    defer, in_order, join_all,
+    defer,
     graph::record,
+    in_order, join_all,
     memory::{DeviceScalar, MemoryPool, PoolOptions, copy},
     prelude::*,
     tensor::Tensor,
@@ -170,7 +171,10 @@ fn limit_is_an_error_that_names_the_pool(device: &Device) {
     let expected = Error::OutOfMemory { requested: 401, free: 400, total: 1000, pool: name };
     assert_eq!(refused, expected);
     let message = refused.to_string();
-    assert!(message.starts_with("the memory pool \"activations\" has reached its limit"), "{message}");
+    assert!(
+        message.starts_with("the memory pool \"activations\" has reached its limit"),
+        "{message}"
+    );
     assert!(refused.is_retryable());
     assert_eq!((used(&pool), pool.statistics().unwrap().limit), (600, Some(1000)));
     // Beyond the pool's limit and not beyond the device.

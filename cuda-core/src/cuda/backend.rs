@@ -13,9 +13,7 @@ use parking_lot::Mutex;
 use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
-    objects::{
-        BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block, outside,
-    },
+    objects::{BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block, outside},
     streams::{DriverStream, StreamTable},
     teardown::{LastUse, Objects, Retained},
     windows::{HeldFree, Shape},
@@ -24,8 +22,8 @@ use super::{
 use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
-        GraphCacheInfo, GraphId, HostBlock, NoticeSink, PoolId, Region, Reply, Request, Result, StreamId,
-        Submission, Ticket, TransferId,
+        GraphCacheInfo, GraphId, HostBlock, NoticeSink, PoolId, Region, Reply, Request, Result,
+        StreamId, Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };

@@ -286,7 +286,9 @@ impl<'a> Command<'a> {
             Command::CreatePool { id, spec } => w.put(*id).put(spec.release_threshold),
             Command::ChangePool { id, change } => w.put(*id).put(*change),
             Command::DropPool { id } => w.put(*id),
-            Command::AllocateIn { pool, id, bytes, at } => w.put(*pool).put(*id).put(*bytes).put(*at),
+            Command::AllocateIn { pool, id, bytes, at } => {
+                w.put(*pool).put(*id).put(*bytes).put(*at)
+            }
             Command::Submit { ticket, after, step } => {
                 w.put(*ticket).put_list(after, |w, it| it.put(w));
                 step.encode(w);
@@ -333,12 +335,9 @@ impl<'a> Command<'a> {
             }
             opcode::POOL_CHANGE => Command::ChangePool { id: r.get()?, change: r.get()? },
             opcode::POOL_DROP => Command::DropPool { id: r.get()? },
-            opcode::MEM_ALLOC_IN => Command::AllocateIn {
-                pool: r.get()?,
-                id: r.get()?,
-                bytes: r.get()?,
-                at: r.get()?,
-            },
+            opcode::MEM_ALLOC_IN => {
+                Command::AllocateIn { pool: r.get()?, id: r.get()?, bytes: r.get()?, at: r.get()? }
+            }
             opcode::LAUNCH
             | opcode::GRAPH_LAUNCH
             | opcode::JOIN
@@ -450,9 +449,7 @@ impl Field for PoolChange {
         match r.get::<u8>()? {
             1 => r.get().map(PoolChange::ReleaseThreshold),
             2 => Ok(PoolChange::ResetPeak),
-            other => {
-                Err(WireError::Undefined { what: "a change of a pool", value: other.into() })
-            }
+            other => Err(WireError::Undefined { what: "a change of a pool", value: other.into() }),
         }
     }
 }

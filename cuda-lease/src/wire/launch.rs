@@ -5,7 +5,8 @@ use std::borrow::Cow;
 use cuda_core::{
     Access, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolId, Region, Relocation, StreamId, Use,
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolId, Region, Relocation,
+        StreamId, Use,
     },
 };
 

@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 use cuda_core::{Device, Error, RecordedName, Result, Stream, Ticket};
 
 use crate::context::tree::{
-    allocation_rules::AllocationRules, inline_root::InlineRoot, run_mode::RunMode, shared_context::SharedContext,
+    allocation_rules::AllocationRules, inline_root::InlineRoot, run_mode::RunMode,
+    shared_context::SharedContext,
 };
 
 /// The context in which an operation runs: its device and its stream. Clones are the same context.

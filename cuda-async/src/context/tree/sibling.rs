@@ -4,7 +4,9 @@ use std::{sync::OnceLock, time::Duration};
 
 use cuda_core::{MemoryPool, Result};
 
-use crate::context::tree::{allocation_rules::AllocationRules, execution_context::ExecutionContext, shared_context::After};
+use crate::context::tree::{
+    allocation_rules::AllocationRules, execution_context::ExecutionContext, shared_context::After,
+};
 
 impl ExecutionContext {
     /// Makes a second context on the same stream. This context counts the sibling's work only after

@@ -205,7 +205,9 @@ impl Memory {
             return self.primary.error(failed);
         }
         match Self::info(self.primary, self.used(), bound) {
-            Ok(MemoryInfo { free, total, .. }) => Error::OutOfMemory { requested, free, total, pool: None },
+            Ok(MemoryInfo { free, total, .. }) => {
+                Error::OutOfMemory { requested, free, total, pool: None }
+            }
             Err(error) => error,
         }
     }

@@ -99,7 +99,11 @@ impl Pools {
     }
 
     /// Returns the memory that a pool has reserved.
-    pub(crate) fn memory(primary: &Primary, pool: &MemoryPool, bound: &Bound) -> Result<PoolMemory> {
+    pub(crate) fn memory(
+        primary: &Primary,
+        pool: &MemoryPool,
+        bound: &Bound,
+    ) -> Result<PoolMemory> {
         pool.memory(primary.api, bound).map_err(|failed| primary.error(failed))
     }
 

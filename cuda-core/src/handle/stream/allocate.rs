@@ -47,11 +47,7 @@ impl Stream {
     }
 
     #[inline]
-    fn try_to_allocate(
-        &self,
-        pool: Option<&Arc<PoolCore>>,
-        bytes: u64,
-    ) -> Result<Arc<Allocation>> {
+    fn try_to_allocate(&self, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Result<Arc<Allocation>> {
         let device = self.device().clone();
         let core = device.core();
         let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
