@@ -24,7 +24,7 @@ pub mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Crossing, Device, DeviceBuffer,
-    Event, Function, HostValues, Landing, Loading, MemoryPool, MemoryWaiter, Module, PinnedBuffer,
+    Event, Function, GrowableBuffer, HostValues, Landing, Loading, MemoryPool, MemoryWaiter, Module, PinnedBuffer,
     Pinning, PoolOptions, PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut, Stream,
     WeakDevice,
 };

@@ -50,7 +50,7 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, HostValues, Landing, MemoryPool, PinnedBuffer, Pinning, PoolOptions,
+    Crossing, DeviceBuffer, GrowableBuffer, HostValues, Landing, MemoryPool, PinnedBuffer, Pinning, PoolOptions,
     PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;

@@ -29,6 +29,8 @@ pub struct Capabilities {
     /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend has
     /// no pools.
     pub pools: u32,
+    /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
+    pub growable: bool,
 }
 
 impl Capabilities {
@@ -44,6 +46,7 @@ impl Capabilities {
             loops: false,
             graph_cache: false,
             pools: 0,
+            growable: false,
         }
     }
 }

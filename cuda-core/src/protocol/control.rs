@@ -47,6 +47,15 @@ pub enum Control {
         /// The ticket that the allocation takes on its stream.
         at: Ticket,
     },
+    /// Reserves addresses for an allocation that grows. Its bytes may be used only after a
+    /// [`Request::Commit`](super::Request::Commit) of them. [`Free`](Control::Free) frees it. A backend takes this if
+    /// [`Capabilities::growable`](super::Capabilities::growable) says so.
+    Reserve {
+        /// The new allocation.
+        id: AllocId,
+        /// The largest size that it can have, at least 1.
+        bytes: u64,
+    },
     /// Creates a pool of device memory. A client has at most [`Capabilities::pools`](super::Capabilities::pools).
     CreatePool {
         /// The new pool. Not [`PoolId::DEFAULT`].

@@ -1,6 +1,6 @@
 //! Requests: questions that have a reply.
 
-use super::{EntryInfo, Error, GraphId, ModuleId, PoolId, PoolMemory, Result};
+use super::{AllocId, EntryInfo, Error, GraphId, ModuleId, PoolId, PoolMemory, Result};
 
 /// A question to a device. The reply arrives later, on any thread; asking never blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -31,6 +31,15 @@ pub enum Request {
         /// The reserved bytes at which the backend stops.
         keep: u64,
     },
+    /// Takes device memory for the first bytes of a reserved allocation, whose address stays; answered by
+    /// [`Reply::Committed`]. Submissions after the reply may use them. The contents of the bytes that were committed
+    /// before stay, those of the others are unspecified.
+    Commit {
+        /// The allocation: see [`Control::Reserve`](super::Control::Reserve).
+        id: AllocId,
+        /// The bytes that it can use afterwards. Not more than were reserved, and not fewer than before.
+        bytes: u64,
+    },
     /// Enables copies to the memory of another device of the process; answered by [`Reply::Reached`].
     Reach {
         /// The other device's address.
@@ -60,6 +69,8 @@ pub enum Reply {
     Memory(MemoryInfo),
     /// The memory of a pool.
     Pool(PoolMemory),
+    /// The bytes of an allocation may be used.
+    Committed,
     /// Whether copies to the other device are possible.
     Reached(bool),
     /// The device was reset. Memory and modules were kept.

@@ -25,6 +25,6 @@ pub(crate) use loaded_modules::Found;
 #[cfg(all(test, loom))]
 pub(crate) use memory_charge::MemoryCharge;
 pub(crate) use pools::PoolCore;
-pub(crate) use reclaim::Freed;
+pub(crate) use reclaim::{Freed, Origin};
 pub use reply::Pending;
 pub(crate) use reply::unexpected;

@@ -21,8 +21,17 @@ pub(crate) struct Freed {
     pub(crate) bytes: u64,
     /// The last use per stream.
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,
-    /// Its pool, if that is not the default one. Dropped after the free was sent.
-    pub(crate) pool: Option<Arc<PoolCore>>,
+    pub(crate) origin: Origin,
+}
+
+/// The count that an allocation was charged to, besides that of the device.
+pub(crate) enum Origin {
+    /// The default pool.
+    Default,
+    /// Another pool. Dropped after the free was sent.
+    Pool(Arc<PoolCore>),
+    /// Memory of no pool.
+    NoPool,
 }
 
 /// A graph, a module, a pool or a stream that was dropped, or launches whose graph was.

@@ -6,7 +6,7 @@
 
 use super::{
     device_core::DeviceCore,
-    reclaim::{Freed, Retired},
+    reclaim::{Freed, Origin, Retired},
 };
 use crate::protocol::{Control, GraphId, ModuleId, PoolId, StreamId, Ticket};
 
@@ -115,7 +115,11 @@ impl DeviceCore {
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
         self.send(Control::Free { id: freed.id, stream, after });
-        self.refund(freed.pool.as_deref(), freed.bytes);
+        match &freed.origin {
+            Origin::Default => self.refund(None, freed.bytes),
+            Origin::Pool(pool) => self.refund(Some(pool), freed.bytes),
+            Origin::NoPool => self.charge.refund_elsewhere(freed.bytes),
+        }
     }
 
     /// Sends a control and ignores its error: it can only mean that the device is lost.

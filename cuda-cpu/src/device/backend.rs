@@ -143,6 +143,7 @@ impl CpuBackend {
         capabilities.graphs = true;
         capabilities.loops = true;
         capabilities.pools = MAX_POOLS;
+        capabilities.growable = true;
         Ok(Self {
             capabilities,
             info,
@@ -306,6 +307,31 @@ impl CpuBackend {
         Ok(())
     }
 
+    /// Reserves addresses. Memory is only taken by [`commit`](Self::commit).
+    fn reserve(&self, id: AllocId, bytes: u64) -> Result<()> {
+        self.epoch()?;
+        let address = self.shared.memory.reserve(bytes).map_err(translate::out_of_memory)?;
+        let pool = PoolId::DEFAULT;
+        self.names.add_allocation(id, Allocation { address, bytes: 0, pool, module: None });
+        Ok(())
+    }
+
+    /// Lets a reserved allocation use `bytes` bytes.
+    fn commit(&self, id: AllocId, bytes: u64) -> Result<Reply> {
+        self.epoch()?;
+        let mut pools = self.order.lock();
+        let before = self.names.find(id)?;
+        let more = bytes.saturating_sub(before.bytes);
+        let idle = pools.idle();
+        if idle > 0 && !self.shared.memory.has_bytes(idle.saturating_add(more)) {
+            pools.trim_all();
+        }
+        self.shared.memory.commit(before.address, bytes).map_err(translate::out_of_memory)?;
+        pools.take(PoolId::DEFAULT, more);
+        self.names.add_allocation(id, Allocation { bytes: before.bytes + more, ..before });
+        Ok(Reply::Committed)
+    }
+
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
         let loaded = self.shared.modules.find(module)?;
         let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
@@ -399,6 +425,7 @@ unsafe impl Backend for CpuBackend {
                 self.allocate(PoolId::DEFAULT, id, bytes, at)?;
             }
             Control::AllocateIn { pool, id, bytes, at } => self.allocate(pool, id, bytes, at)?,
+            Control::Reserve { id, bytes } => self.reserve(id, bytes)?,
             Control::CreatePool { id, spec } => self.order.lock().create(id, spec),
             Control::ChangePool { id, change } => self.order.lock().change(id, change)?,
             Control::DropPool { id } => self.order.lock().remove(id),
@@ -433,6 +460,7 @@ unsafe impl Backend for CpuBackend {
             }
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
+            Request::Commit { id, bytes } => answer.give(self.commit(id, bytes)),
             Request::PoolMemory { pool } => {
                 let memory = self.order.lock().memory(pool);
                 answer.give(memory.map(Reply::Pool));

@@ -43,6 +43,12 @@ impl Names {
         self.allocations.write().extract_if(is_variable).map(|(id, _)| id).collect()
     }
 
+    /// Returns an allocation.
+    pub(crate) fn find(&self, id: AllocId) -> Result<Allocation> {
+        let found = self.allocations.read().get(&id).copied();
+        found.ok_or_else(|| unknown("an allocation", id.0))
+    }
+
     /// Removes an allocation.
     pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<Allocation> {
         let removed = self.allocations.write().remove(&id);

@@ -167,6 +167,34 @@ impl Memory {
         Ok(())
     }
 
+    /// Reserves addresses for an allocation that grows up to `most` bytes. None of them may be used yet, and no device
+    /// memory is taken.
+    pub(crate) fn reserve(&self, most: u64) -> Result<u64, OutOfMemory> {
+        let base = self.table.write().place(most, ALIGN)?;
+        let allocation = Allocation::new(base, most, self.contents, self.tracks);
+        let empty = allocation.and_then(|it| it.grown(0));
+        let mut table = self.table.write();
+        let empty = empty.ok_or_else(|| table.accounting.out_of_memory(most))?;
+        table.live.insert(base, Arc::new(empty));
+        Ok(base)
+    }
+
+    /// Lets an allocation that was [reserved](Memory::reserve) use `bytes` bytes, which are not less than now. Kernels
+    /// that run see this at the next launch.
+    pub(crate) fn commit(&self, base: u64, bytes: u64) -> Result<(), OutOfMemory> {
+        let mut table = self.table.write();
+        let full = table.accounting.out_of_memory(bytes);
+        let before = table.live.get(&base).cloned().ok_or(full)?;
+        let more = bytes.saturating_sub(before.size);
+        if !table.accounting.fits_now(more) {
+            return Err(table.accounting.out_of_memory(more));
+        }
+        let grown = before.grown(bytes.max(before.size)).ok_or(full)?;
+        table.accounting.take(more);
+        table.live.insert(base, Arc::new(grown));
+        Ok(())
+    }
+
     /// Allocates for a kernel's malloc.
     pub(crate) fn alloc_by_kernel(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
         let table = self.table.read();

@@ -4,6 +4,7 @@
 //! through a [`View`], whose `upload`, `download`, `copy_from` and `fill` go to [`Stream`](super::Stream)'s `submit`.
 
 mod buffer;
+mod growable;
 mod host_values;
 mod landing;
 mod peer;
@@ -16,6 +17,7 @@ mod slice;
 mod view;
 
 pub use buffer::DeviceBuffer;
+pub use growable::GrowableBuffer;
 pub use host_values::HostValues;
 pub use landing::Landing;
 pub use peer::Crossing;

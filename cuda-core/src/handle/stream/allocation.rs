@@ -10,7 +10,7 @@ use crate::{
     handle::device::Device,
     order::{Retain, accesses::Accesses},
     protocol::{Access, AllocId, Region, Result, Ticket},
-    runtime::{Freed, PoolCore},
+    runtime::{Freed, Origin, PoolCore},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -64,6 +64,8 @@ impl RecordingOwners {
 enum Source {
     /// A pool of the device, the default one if `None`. The memory is freed after its last use.
     Pool(Option<Arc<PoolCore>>),
+    /// Reserved addresses, of which the first bytes have memory. Freed after its last use.
+    Reserved { committed: AtomicU64 },
     /// A variable of this module. The memory is freed with the module.
     Variable { _module: Arc<dyn Any + Send + Sync> },
     /// A plan. The memory does not exist on the device.
@@ -96,6 +98,19 @@ impl Allocation {
         let variable = Self::from(source, device, id, bytes, named);
         variable.take_turns();
         variable
+    }
+
+    /// Reserved addresses, without memory. `reserved` comes after no submission.
+    pub(crate) fn reserved(device: Device, id: AllocId, bytes: u64, reserved: Ticket) -> Arc<Self> {
+        let committed = AtomicU64::new(0);
+        Self::from(Source::Reserved { committed }, device, id, bytes, reserved)
+    }
+
+    /// Sets the bytes of reserved addresses that have memory and were charged.
+    pub(crate) fn set_committed(&self, bytes: u64) {
+        if let Source::Reserved { committed } = &self.source {
+            committed.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Memory of a plan. It takes turns, so that every submission that names it is checked.
@@ -184,7 +199,7 @@ impl Allocation {
     pub(crate) fn pool(&self) -> Option<&Arc<PoolCore>> {
         match &self.source {
             Source::Pool(pool) => pool.as_ref(),
-            Source::Variable { .. } | Source::Plan => None,
+            Source::Reserved { .. } | Source::Variable { .. } | Source::Plan => None,
         }
     }
 
@@ -221,11 +236,14 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        if let Source::Pool(pool) = &mut self.source {
-            let (last_uses, pool) = (self.accesses.last_uses(), pool.take());
-            let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses, pool };
-            self.device.core().retire_allocation(freed);
-        }
+        let (bytes, origin) = match &self.source {
+            Source::Pool(None) => (self.bytes.max(1), Origin::Default),
+            Source::Pool(Some(pool)) => (self.bytes.max(1), Origin::Pool(pool.clone())),
+            Source::Reserved { committed } => (committed.load(Ordering::Relaxed), Origin::NoPool),
+            Source::Variable { .. } | Source::Plan => return,
+        };
+        let last_uses = self.accesses.last_uses();
+        self.device.core().retire_allocation(Freed { id: self.id, bytes, last_uses, origin });
     }
 }
 
