@@ -72,6 +72,7 @@ impl CudaBackend {
         capabilities.graphs = true;
         capabilities.loops = primary.condition.is_some();
         capabilities.graph_cache = true;
+        capabilities.growable = primary.has_mapped_memory;
         capabilities.pools = if primary.pool.is_some() { MAX_POOLS } else { 0 };
         Ok(Self {
             primary,
@@ -163,6 +164,17 @@ impl CudaBackend {
         let Some(free) = foreign.hold(free) else { return Ok(()) };
         self.wait_for(stream, &free.after, bound)?;
         self.memory.free(free.id, stream, bound)
+    }
+
+    /// Takes memory for reserved addresses, on the helper thread.
+    fn commit(&self, id: AllocId, bytes: u64, answer: Answer) {
+        let mapping = match self.primary.alive().and_then(|()| self.memory.mapping(id)) {
+            Ok(mapping) => mapping,
+            Err(error) => return answer.give(Err(error)),
+        };
+        self.answer_later(answer, move |_, bound| {
+            mapping.commit(id, bytes, bound).map(|()| Reply::Committed)
+        });
     }
 
     /// Returns free memory of a pool to the system, on the helper thread.
@@ -307,6 +319,10 @@ unsafe impl Backend for CudaBackend {
                 let pool = self.pools.find(pool)?;
                 self.allocate(Some(&pool), id, bytes, at, &self.primary.bind()?)
             }
+            Control::Reserve { id, bytes } => {
+                self.primary.alive()?;
+                self.memory.reserve(id, bytes, &self.primary.bind()?)
+            }
             Control::CreatePool { id, spec } => {
                 self.primary.alive()?;
                 self.pools.create(id, spec, &self.primary.bind()?)
@@ -359,6 +375,7 @@ unsafe impl Backend for CudaBackend {
                     Memory::info(primary, used, bound).map(Reply::Memory)
                 });
             }
+            Request::Commit { id, bytes } => self.commit(id, bytes, answer),
             Request::PoolMemory { pool } => match self.pools.find(pool) {
                 Err(error) => answer.give(Err(error)),
                 Ok(pool) => self.answer_later(answer, move |primary, bound| {
@@ -470,9 +487,11 @@ unsafe impl Backend for CudaBackend {
 impl Drop for CudaBackend {
     fn drop(&mut self) {
         Transfers::get().forget(self.id);
+        let (memory, mappings) = self.memory.take();
         let objects = Objects {
             streams: self.streams.take(),
-            memory: self.memory.take(),
+            memory,
+            mappings,
             modules: self.modules.take(),
             graphs: self.graphs.take(),
         };

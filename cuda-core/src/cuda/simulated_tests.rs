@@ -12,6 +12,7 @@ use std::{
 };
 
 mod graphs;
+mod mappings;
 mod pools;
 mod windows;
 

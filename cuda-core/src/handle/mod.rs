@@ -50,8 +50,8 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, GrowableBuffer, HostValues, Landing, MemoryPool, PinnedBuffer, Pinning, PoolOptions,
-    PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
+    Crossing, DeviceBuffer, GrowableBuffer, HostValues, Landing, MemoryPool, PinnedBuffer, Pinning,
+    PoolOptions, PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
 #[cfg(all(test, feature = "cuda", not(loom)))]

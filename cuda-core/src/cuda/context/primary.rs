@@ -33,6 +33,8 @@ pub(crate) struct Primary {
     pub(crate) pool: Option<MemoryPool>,
     /// The other pools of stream-ordered memory.
     pub(super) named_pools: NamedPools,
+    /// Whether memory can be mapped to reserved addresses.
+    pub(crate) has_mapped_memory: bool,
     /// The pool of pinned host memory, where the driver has one.
     pub(crate) host_pool: Option<HostMemoryPool>,
     /// The device's clock, unless the driver refused its kernel.
@@ -71,6 +73,7 @@ impl Primary {
             limits: driver.limits(device)?,
             pool: None,
             named_pools: NamedPools::default(),
+            has_mapped_memory: driver.attribute(device, attribute::MAPPED_MEMORY)? != 0,
             host_pool: None,
             clock: None,
             condition: None,

@@ -21,7 +21,7 @@ pub(crate) mod simulated;
 
 pub(crate) use handles::{
     Address, ContextHandle, EventHandle, ExecutableHandle, FunctionHandle, GraphHandle,
-    HostPointer, ModuleHandle, NodeHandle, PoolHandle, StreamHandle,
+    HostPointer, ModuleHandle, NodeHandle, PhysicalHandle, PoolHandle, StreamHandle,
 };
 use newer::Newer;
 pub(crate) use nodes::{Condition, CopyParams, FillParams, KernelParams, LoopParams};
@@ -78,6 +78,36 @@ impl PoolProps {
 
 const _: () = assert!(size_of::<PoolProps>() == 88);
 
+/// A `CUmemAllocationProp`: the kind of physical memory.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct PhysicalProps {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    device: c_int,
+    security: *mut c_void,
+    flags: [u8; 8],
+}
+
+impl PhysicalProps {
+    /// Memory of a device, for this process alone.
+    pub(crate) const fn of(device: c_int) -> Self {
+        // As in `PoolProps::of`.
+        let security = std::ptr::null_mut();
+        Self {
+            allocation_type: 1,
+            handle_types: 0,
+            location_type: 1,
+            device,
+            security,
+            flags: [0; 8],
+        }
+    }
+}
+
+const _: () = assert!(size_of::<PhysicalProps>() == 32);
+
 /// A host function, called on a thread of the driver.
 pub(crate) type HostFunction = unsafe extern "system" fn(*mut c_void);
 
@@ -91,6 +121,8 @@ pub(crate) mod device_attribute {
     pub(crate) const CAPABILITY_MAJOR: i32 = 75;
     pub(crate) const CAPABILITY_MINOR: i32 = 76;
     pub(crate) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
+    /// Reserved addresses, to which memory is mapped.
+    pub(crate) const MAPPED_MEMORY: i32 = 102;
     pub(crate) const MEMORY_POOLS: i32 = 115;
     /// Not known to drivers before 13.0.
     pub(crate) const HOST_MEMORY_POOLS: i32 = 144;
@@ -206,6 +238,24 @@ driver_calls! {
         to: *mut Address, bytes: usize, pool: PoolHandle, stream: StreamHandle,
     );
     pool_free = "cuMemFreeAsync"(address: Address, stream: StreamHandle);
+    physical_granularity = "cuMemGetAllocationGranularity"(
+        bytes: *mut usize, props: *const PhysicalProps, option: c_int,
+    );
+    physical_create = "cuMemCreate"(
+        memory: *mut PhysicalHandle, bytes: usize, props: *const PhysicalProps, flags: u64,
+    );
+    physical_release = "cuMemRelease"(memory: PhysicalHandle);
+    address_reserve = "cuMemAddressReserve"(
+        to: *mut Address, bytes: usize, align: usize, at: Address, flags: u64,
+    );
+    address_map = "cuMemMap"(
+        at: Address, bytes: usize, offset: usize, memory: PhysicalHandle, flags: u64,
+    );
+    address_set_access = "cuMemSetAccess"(
+        at: Address, bytes: usize, access: *const PoolAccess, count: usize,
+    );
+    address_unmap = "cuMemUnmap"(at: Address, bytes: usize);
+    address_free = "cuMemAddressFree"(at: Address, bytes: usize);
     memory_alloc = "cuMemAlloc_v2"(to: *mut Address, bytes: usize);
     memory_free = "cuMemFree_v2"(address: Address);
     memory_info = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);

@@ -2,12 +2,16 @@
 
 use std::{
     collections::hash_map::Entry,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
+use super::mapping::{FreedMapping, Mapping};
 use crate::{
     cuda::{
         context::{Bound, IdCache, MemoryPool, Primary, Reclaimable},
@@ -26,7 +30,7 @@ pub(crate) struct Memory {
     table: RwLock<FxHashMap<AllocId, Allocation>>,
     cache: IdCache,
     /// The bytes of all allocations from the driver, without variables.
-    used: AtomicU64,
+    used: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,17 +40,24 @@ struct AddressRange {
 }
 
 /// A live allocation.
-#[derive(Debug, Clone, Copy)]
 struct Allocation {
     range: AddressRange,
-    /// The module, if this is a variable. The memory is freed with the module.
-    module: Option<ModuleId>,
+    source: Source,
+}
+
+enum Source {
+    /// A pool, or the driver directly if the device has none.
+    Pool,
+    /// A variable of this module. The memory is freed with the module.
+    Variable(ModuleId),
+    /// Reserved addresses. The client uses only those that have memory.
+    Mapping(Arc<Mapping>),
 }
 
 impl Memory {
     pub(crate) fn new(primary: &'static Primary) -> Self {
         let (table, cache) = Default::default();
-        Self { primary, table, cache, used: AtomicU64::new(0) }
+        Self { primary, table, cache, used: Arc::default() }
     }
 
     /// Allocates from a pool in the order of a stream. Without a pool it allocates at once, which may wait for the device.
@@ -67,7 +78,7 @@ impl Memory {
         let address = self.request(bytes, pool, stream.raw, scarce, bound);
         let address = address.map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
-        let inserted = self.insert(id, Allocation { range, module: None });
+        let inserted = self.insert(id, Allocation { range, source: Source::Pool });
         if inserted.is_ok() {
             self.used.fetch_add(bytes, Ordering::Relaxed);
         } else {
@@ -85,12 +96,12 @@ impl Memory {
         bytes: u64,
     ) -> Result<()> {
         let range = AddressRange { address, bytes };
-        self.insert(id, Allocation { range, module: Some(module) })
+        self.insert(id, Allocation { range, source: Source::Variable(module) })
     }
 
     /// Removes the variables of a module that is unloaded.
     pub(crate) fn forget_variables(&self, module: ModuleId) {
-        let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
+        let is_variable = |_: &AllocId, it: &mut Allocation| matches!(it.source, Source::Variable(of) if of == module);
         for (id, _) in self.table.write().extract_if(is_variable) {
             self.cache.evict([id.0, 0]);
         }
@@ -108,12 +119,41 @@ impl Memory {
 
     /// Frees an allocation in the order of the stream, after all work that was enqueued there before.
     pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
-        let Some(Allocation { range, .. }) = self.table.write().remove(&id) else {
+        let Some(Allocation { range, source }) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
         self.cache.evict([id.0, 0]);
-        self.used.fetch_sub(range.bytes, Ordering::Relaxed);
-        self.release(range.address, stream, bound)
+        match source {
+            Source::Mapping(mapping) => {
+                self.used.fetch_sub(mapping.committed(), Ordering::Relaxed);
+                let after = self.event_behind(stream, bound)?;
+                self.primary.reclaim.put(Box::new(FreedMapping { mapping, after }));
+                Ok(())
+            }
+            Source::Pool | Source::Variable(_) => {
+                self.used.fetch_sub(range.bytes, Ordering::Relaxed);
+                self.release(range.address, stream, bound)
+            }
+        }
+    }
+
+    /// Reserves addresses for an allocation that grows up to `bytes` bytes.
+    pub(crate) fn reserve(&self, id: AllocId, bytes: u64, bound: &Bound) -> Result<()> {
+        let mapping = Arc::new(Mapping::reserve(self.primary, bytes, self.used.clone(), bound)?);
+        let range = AddressRange { address: mapping.address, bytes };
+        let source = Source::Mapping(mapping.clone());
+        self.insert(id, Allocation { range, source }).inspect_err(|_| {
+            // SAFETY: no table has it, so no work can use it.
+            unsafe { mapping.free() };
+        })
+    }
+
+    /// Returns the mapping of a reserved allocation.
+    pub(crate) fn mapping(&self, id: AllocId) -> Result<Arc<Mapping>> {
+        match self.table.read().get(&id).map(|it| &it.source) {
+            Some(Source::Mapping(mapping)) => Ok(mapping.clone()),
+            _ => Err(self.unknown(id)),
+        }
     }
 
     /// The address of `bytes` bytes of a region, if they are inside its allocation.
@@ -152,9 +192,16 @@ impl Memory {
     }
 
     /// Takes out every allocation for a backend that is dropped, without variables, which the driver frees.
-    pub(crate) fn take(&self) -> Vec<Address> {
-        let all = std::mem::take(&mut *self.table.write()).into_values();
-        all.filter(|it| it.module.is_none()).map(|it| it.range.address).collect()
+    pub(crate) fn take(&self) -> (Vec<Address>, Vec<Arc<Mapping>>) {
+        let (mut memory, mut mappings) = (Vec::new(), Vec::new());
+        for Allocation { range, source } in std::mem::take(&mut *self.table.write()).into_values() {
+            match source {
+                Source::Pool => memory.push(range.address),
+                Source::Mapping(mapping) => mappings.push(mapping),
+                Source::Variable(_) => {}
+            }
+        }
+        (memory, mappings)
     }
 
     /// Allocates from the driver.
@@ -190,13 +237,19 @@ impl Memory {
                 .map_err(|failed| self.primary.error(failed));
         }
         // `cuMemFree` waits for the whole device, so an event delays the free.
-        let after = new_event(self.primary, bound)?;
-        // If this fails, the memory is leaked: its last use is not known.
-        // SAFETY: the caller holds the stream, and the event is owned here.
-        unsafe { api.event_record(after, stream.raw) }
-            .map_err(|failed| self.primary.error(failed))?;
+        let after = self.event_behind(stream, bound)?;
         self.primary.reclaim.put(Box::new(FreedMemory { address, after }));
         Ok(())
+    }
+
+    /// An event behind everything that was enqueued on a stream. If there is none, the memory that it frees is leaked,
+    /// because its last use is not known.
+    fn event_behind(&self, stream: &DriverStream, bound: &Bound) -> Result<EventHandle> {
+        let after = new_event(self.primary, bound)?;
+        // SAFETY: the caller holds the stream, and the event is owned here.
+        unsafe { self.primary.api.event_record(after, stream.raw) }
+            .map_err(|failed| self.primary.error(failed))?;
+        Ok(after)
     }
 
     #[cold]

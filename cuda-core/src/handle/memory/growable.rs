@@ -1,10 +1,6 @@
 //! Buffers that grow in place.
 
-use std::{
-    marker::PhantomData,
-    ops::RangeBounds,
-    sync::Arc,
-};
+use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use super::{
     slice::{Slice, SliceMut},

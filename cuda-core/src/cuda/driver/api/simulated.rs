@@ -16,11 +16,13 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
+mod mappings;
 mod pools;
 
 use super::{
     Address, Api, ContextHandle, EventHandle, ExecutableHandle, FillParams, GraphHandle,
-    HostFunction, NodeHandle, PoolHandle, PoolProps, StreamHandle,
+    HostFunction, NodeHandle, PhysicalHandle, PhysicalProps, PoolAccess, PoolHandle, PoolProps,
+    StreamHandle,
 };
 use crate::cuda::driver::{library::Driver, status};
 
@@ -85,6 +87,11 @@ pub(crate) fn executables_with(value: u32) -> usize {
     state().executables.values().filter(|it| it.contains(&value)).count()
 }
 
+/// The numbers of reserved ranges, of mapped ranges, and of pieces of physical memory, on all devices.
+pub(crate) fn mappings() -> [usize; 3] {
+    state().mappings.counts()
+}
+
 /// The number of pools that exist on a device.
 pub(crate) fn pools_of(device: u32) -> usize {
     state().pools.of_device(device as c_int)
@@ -129,6 +136,7 @@ struct State {
     graphs: HashMap<usize, Vec<u32>>,
     executables: HashMap<usize, Vec<u32>>,
     pools: pools::Pools,
+    mappings: mappings::Mappings,
 }
 
 #[derive(Default)]
@@ -358,6 +366,35 @@ calls! {
         stream.captured += usize::from(stream.capture != Capture::None);
         0
     }
+    physical_granularity(bytes: *mut usize, _props: *const PhysicalProps, _option: c_int) {
+        // SAFETY: as above.
+        unsafe { give(bytes, mappings::GRANULARITY) }
+    }
+    physical_create(
+        memory: *mut PhysicalHandle, bytes: usize, _props: *const PhysicalProps, _flags: u64,
+    ) {
+        let created = state().mappings.create(bytes);
+        // SAFETY: as above.
+        created.map_or(status::OUT_OF_MEMORY, |handle| unsafe { give(memory, handle) })
+    }
+    physical_release(memory: PhysicalHandle) { state().mappings.release(memory) }
+    address_reserve(
+        to: *mut Address, bytes: usize, _align: usize, _at: Address, _flags: u64,
+    ) {
+        let address = state().mappings.reserve(bytes);
+        // SAFETY: as above.
+        unsafe { give(to, address) }
+    }
+    address_map(
+        at: Address, bytes: usize, _offset: usize, memory: PhysicalHandle, _flags: u64,
+    ) {
+        state().mappings.map(at, bytes, memory)
+    }
+    address_set_access(
+        _at: Address, _bytes: usize, _access: *const PoolAccess, _count: usize,
+    ) { 0 }
+    address_unmap(at: Address, bytes: usize) { state().mappings.unmap(at, bytes) }
+    address_free(at: Address, bytes: usize) { state().mappings.free(at, bytes) }
     memory_info(free: *mut usize, total: *mut usize) {
         let left = state().pools.left(CURRENT.get() as c_int - 1);
         // SAFETY: as above.
