@@ -20,6 +20,7 @@ mod faults_on_gpu;
 #[cfg(feature = "cuda")]
 mod graph_cache;
 mod graphs;
+mod growable;
 mod host_memory;
 mod kernels;
 mod limits;

@@ -22,8 +22,8 @@ use super::{
 use crate::{
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, Graph,
-        GraphCacheInfo, GraphId, HostBlock, NoticeSink, PoolId, Region, Reply, Request, Result,
-        StreamId, Submission, Ticket, TransferId,
+        GraphCacheInfo, GraphId, HostBlock, NoticeSink, Region, Reply, Request, Result, StreamId,
+        Submission, Ticket, TransferId,
     },
     sync::HelperThread,
 };
@@ -49,7 +49,7 @@ pub struct CudaBackend {
     id: BackendId,
     pub(super) streams: StreamTable,
     pub(super) memory: Memory,
-    pools: Pools,
+    pub(super) pools: Pools,
     pub(super) modules: Modules,
     graphs: Graphs,
     pub(super) reporter: Reporter,
@@ -166,31 +166,6 @@ impl CudaBackend {
         self.memory.free(free.id, stream, bound)
     }
 
-    /// Takes memory for reserved addresses, on the helper thread.
-    fn commit(&self, id: AllocId, bytes: u64, answer: Answer) {
-        let mapping = match self.primary.alive().and_then(|()| self.memory.mapping(id)) {
-            Ok(mapping) => mapping,
-            Err(error) => return answer.give(Err(error)),
-        };
-        self.answer_later(answer, move |_, bound| {
-            mapping.commit(id, bytes, bound).map(|()| Reply::Committed)
-        });
-    }
-
-    /// Returns free memory of a pool to the system, on the helper thread.
-    fn trim(&self, pool: PoolId, keep: u64, answer: Answer) {
-        let flushed = self.primary.bind().and_then(|bound| self.flush_all(&bound));
-        let (pool, streams) = match flushed.and_then(|()| self.pools.find(pool)) {
-            Ok(pool) => (pool, self.streams.all()),
-            Err(error) => return answer.give(Err(error)),
-        };
-        self.answer_later(answer, move |primary, bound| {
-            streams.iter().for_each(|it| it.settle_frees(primary, bound));
-            pool.trim(primary.api, keep, bound);
-            Pools::memory(primary, &pool, bound).map(Reply::Pool)
-        });
-    }
-
     fn announce(&self, transfer: TransferId, to: Region, bytes: u64) -> Result<()> {
         let address = self.memory.locate(to, bytes)?;
         let target = Target { backend: self.id, ordinal: self.primary.ordinal, address, bytes };
@@ -198,7 +173,7 @@ impl CudaBackend {
     }
 
     /// Answers on the helper thread, with the context bound.
-    fn answer_later(
+    pub(super) fn answer_later(
         &self,
         answer: Answer,
         reply: impl FnOnce(&'static Primary, &Bound) -> Result<Reply> + Send + 'static,

@@ -71,6 +71,7 @@ mod graphs;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod objects;
+mod pool_requests;
 mod provider;
 #[cfg(all(test, not(loom)))]
 mod simulated_tests;

@@ -8,6 +8,7 @@ pub(crate) mod device_core;
 mod host_pool;
 mod inbox;
 mod loaded_modules;
+mod memory;
 mod memory_charge;
 mod memory_waiters;
 mod output;

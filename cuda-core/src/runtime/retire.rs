@@ -6,9 +6,16 @@
 
 use super::{
     device_core::DeviceCore,
+    pools::DropsPools,
     reclaim::{Freed, Origin, Retired},
 };
 use crate::protocol::{Control, GraphId, ModuleId, PoolId, StreamId, Ticket};
+
+impl DropsPools for DeviceCore {
+    fn retire_pool(&self, id: PoolId) {
+        self.reclaim.rest.push(Retired::Pool(id));
+    }
+}
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
@@ -28,11 +35,6 @@ impl DeviceCore {
     /// Queues the request for a report of a launch, which releases the resources that its stream retains.
     pub(crate) fn retire_launch(&self, launch: Ticket) {
         self.reclaim.rest.push(Retired::Launch(launch));
-    }
-
-    /// Queues a pool to be dropped. The frees of its allocations were sent.
-    pub(super) fn retire_pool(&self, id: PoolId) {
-        self.reclaim.rest.push(Retired::Pool(id));
     }
 
     pub(crate) fn retire_stream(&self, id: StreamId) {

@@ -7,6 +7,7 @@
 mod bound;
 mod clock;
 mod condition;
+mod device_pools;
 mod host_pool;
 mod id_cache;
 mod lost;
@@ -18,7 +19,8 @@ mod stream_reserve;
 
 pub(crate) use bound::Bound;
 pub(crate) use clock::DeviceClock;
+pub(crate) use device_pools::DroppedPool;
 pub(crate) use id_cache::IdCache;
-pub(crate) use pool::{DroppedPool, MemoryPool};
+pub(crate) use pool::MemoryPool;
 pub(crate) use primary::Primary;
 pub(crate) use reclaim::{ReclaimQueue, Reclaimable};

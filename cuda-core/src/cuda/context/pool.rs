@@ -2,13 +2,13 @@
 //!
 //! # Rules
 //! The default pool of a device is never destroyed. Every other pool is held in `Arc`s, and a thread that calls the
-//! driver with one holds a clone. [`DroppedPool`] destroys it after the last clone, on the helper thread.
+//! driver with one holds a clone. [`DroppedPool`](super::DroppedPool) destroys it after the last clone, on the helper thread.
 
-use std::{ffi::c_int, sync::Arc};
+use std::ffi::c_int;
 
 use parking_lot::Mutex;
 
-use super::{bound::Bound, primary::Primary, reclaim::Reclaimable};
+use super::bound::Bound;
 use crate::cuda::driver::{
     api::{
         Address, Api, POOL_INTERNAL_DEPENDENCIES, POOL_RELEASE_THRESHOLD, POOL_RESERVED,
@@ -21,7 +21,7 @@ use crate::protocol::PoolMemory;
 /// A pool of stream-ordered memory.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
-    raw: PoolHandle,
+    pub(super) raw: PoolHandle,
     /// Held while internal dependencies are allowed, so that no other thread disables them meanwhile.
     scarce: Mutex<()>,
 }
@@ -134,30 +134,5 @@ impl MemoryPool {
         let mut allowed = c_int::from(allowed);
         // SAFETY: the value of this attribute is a 32-bit integer.
         unsafe { api.pool_set(self.raw, POOL_INTERNAL_DEPENDENCIES, (&raw mut allowed).cast()) }
-    }
-}
-
-/// A pool that was dropped, with an owner of it. The frees of its allocations were enqueued: the driver destroys such a
-/// pool when they have run.
-pub(crate) struct DroppedPool(pub(crate) Arc<MemoryPool>);
-
-impl Reclaimable for DroppedPool {
-    fn reclaim(
-        self: Box<Self>,
-        primary: &'static Primary,
-        _: &Bound,
-    ) -> Option<Box<dyn Reclaimable>> {
-        match Arc::try_unwrap(self.0) {
-            Ok(pool) => {
-                // SAFETY: no other thread has the pool, and no table names it.
-                _ = unsafe { primary.api.pool_destroy(pool.raw) };
-                None
-            }
-            Err(pool) => Some(Box::new(Self(pool))),
-        }
-    }
-
-    fn waits_for_device(&self, _: &Primary) -> bool {
-        true
     }
 }

@@ -10,6 +10,7 @@ mod graph_tests;
 mod graphs;
 mod hold;
 mod objects;
+mod pool_commands;
 mod pools;
 mod queries;
 mod state;

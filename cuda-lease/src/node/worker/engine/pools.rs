@@ -4,41 +4,26 @@
 //! at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it would exceed
 //! it, the other pools are trimmed, and their peaks begin again.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
-};
+use std::sync::{Arc, atomic::AtomicUsize};
 
-use cuda_core::protocol::{
-    AllocId, Answer, Control, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request,
-};
+use cuda_core::protocol::{AllocId, PoolId};
 use rustc_hash::FxHashMap;
 
-use super::{
-    Engine,
-    state::{State, violation},
-};
-use crate::{
-    session::SessionError,
-    wire::{Event, QueryReply, features::MAX_POOLS},
-};
+use crate::{session::SessionError, wire::features::MAX_POOLS};
 
 /// The maximum number of pools that exist: those of the client, and dropped ones whose last frees are held.
 const POOL_LIMIT: usize = 1024;
-
-/// The maximum number of queries about pools that wait for an answer.
-const POOL_QUERY_LIMIT: usize = 256;
 
 pub(super) struct Pools {
     table: FxHashMap<PoolId, Pool>,
     /// The pools of allocations that exist or will be made, without those of the default pool.
     of: FxHashMap<AllocId, PoolId>,
     /// The number of queries that wait.
-    asked: Arc<AtomicUsize>,
+    pub(super) asked: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
-struct Pool {
+pub(super) struct Pool {
     /// The allocations that exist or will be made.
     live: usize,
     used: u64,
@@ -54,25 +39,30 @@ impl Default for Pools {
     }
 }
 
+/// The error for a command that breaks the rules of pools.
+fn refused(message: impl Into<String>) -> SessionError {
+    SessionError::Command(message.into())
+}
+
 impl Pools {
-    fn create(&mut self, id: PoolId) -> Result<(), SessionError> {
+    pub(super) fn create(&mut self, id: PoolId) -> Result<(), SessionError> {
         let own = self.table.iter().filter(|(id, it)| **id != PoolId::DEFAULT && !it.is_dropped);
         if own.count() >= MAX_POOLS as usize || self.table.len() > POOL_LIMIT {
-            return Err(violation(format!(
+            return Err(refused(format!(
                 "more than {MAX_POOLS} memory pools exist, or more than {POOL_LIMIT} with dropped ones whose memory is \
                  not freed"
             )));
         }
         if self.table.contains_key(&id) {
-            return Err(violation(format!("the id of memory pool {} is already in use", id.0)));
+            return Err(refused(format!("the id of memory pool {} is already in use", id.0)));
         }
         self.table.insert(id, Pool::default());
         Ok(())
     }
 
-    fn find(&mut self, id: PoolId) -> Result<&mut Pool, SessionError> {
+    pub(super) fn find(&mut self, id: PoolId) -> Result<&mut Pool, SessionError> {
         let pool = self.table.get_mut(&id).filter(|it| !it.is_dropped);
-        pool.ok_or_else(|| violation(format!("memory pool {} does not exist", id.0)))
+        pool.ok_or_else(|| refused(format!("memory pool {} does not exist", id.0)))
     }
 
     /// Records an allocation that will be made.
@@ -122,9 +112,9 @@ impl Pools {
     }
 
     /// Records that a pool is dropped. Returns it if it has no allocation.
-    fn drop(&mut self, id: PoolId) -> Result<Option<PoolId>, SessionError> {
+    pub(super) fn drop(&mut self, id: PoolId) -> Result<Option<PoolId>, SessionError> {
         if id == PoolId::DEFAULT {
-            return Err(violation("the default memory pool cannot be dropped"));
+            return Err(refused("the default memory pool cannot be dropped"));
         }
         self.find(id)?.is_dropped = true;
         Ok(self.end(id))
@@ -133,76 +123,6 @@ impl Pools {
     fn end(&mut self, id: PoolId) -> Option<PoolId> {
         let ends = self.table.get(&id).is_some_and(|it| it.is_dropped && it.live == 0);
         ends.then(|| self.table.remove(&id)).flatten().map(|_| id)
-    }
-}
-
-impl Engine {
-    pub(super) fn create_pool(
-        &self,
-        state: &mut State,
-        id: PoolId,
-        spec: PoolSpec,
-    ) -> Result<(), SessionError> {
-        state.pools.create(id)?;
-        let keep = spec.release_threshold.min(self.quota.limit_and_used().0);
-        self.control(Control::CreatePool { id, spec: PoolSpec::new(keep) });
-        Ok(())
-    }
-
-    pub(super) fn change_pool(
-        &self,
-        state: &mut State,
-        id: PoolId,
-        change: PoolChange,
-    ) -> Result<(), SessionError> {
-        state.pools.find(id)?;
-        self.control(Control::ChangePool { id, change });
-        Ok(())
-    }
-
-    pub(super) fn drop_pool(&self, state: &mut State, id: PoolId) -> Result<(), SessionError> {
-        if let Some(id) = state.pools.drop(id)? {
-            self.control(Control::DropPool { id });
-        }
-        Ok(())
-    }
-
-    /// Returns the free memory of pools to the system. Asks for no reply.
-    pub(super) fn trim(&self, pools: Vec<PoolId>) {
-        for pool in pools {
-            self.backend.request(Request::TrimPool { pool, keep: 0 }, Answer::new(drop));
-        }
-    }
-
-    /// Passes a query about a pool to the backend.
-    ///
-    /// # Errors
-    /// The pool does not exist, or too many queries wait.
-    pub(super) fn query_pool(
-        &self,
-        state: &mut State,
-        id: u64,
-        pool: PoolId,
-        request: Request,
-    ) -> Result<(), SessionError> {
-        state.pools.find(pool)?;
-        let asked = state.pools.asked.clone();
-        if asked.fetch_add(1, Ordering::Relaxed) >= POOL_QUERY_LIMIT {
-            return Err(violation(format!(
-                "more than {POOL_QUERY_LIMIT} queries about memory pools wait; wait for replies first"
-            )));
-        }
-        let reports = self.reports.clone();
-        let answer = Answer::new(move |reply| {
-            asked.fetch_sub(1, Ordering::Relaxed);
-            let reply = reply.map(|reply| match reply {
-                Reply::Pool(memory) => QueryReply::Pool(memory),
-                _ => QueryReply::Pool(PoolMemory::default()),
-            });
-            reports.outbox.push(&Event::Reply { id, reply });
-        });
-        self.backend.request(request, answer);
-        Ok(())
     }
 }
 
