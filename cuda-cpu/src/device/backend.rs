@@ -47,15 +47,17 @@ pub struct CpuBackend {
     info: DeviceInfo,
     capabilities: Capabilities,
     timing: Timing,
-    shared: Arc<Shared>,
-    names: Names,
+    pub(super) shared: Arc<Shared>,
+    pub(super) names: Names,
     graphs: Graphs,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
     /// Streams that were retired before they had run all jobs. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
     /// of the free that it waits for.
-    order: Mutex<Pools>,
+    pub(super) order: Mutex<Pools>,
+    /// Runs the growth of allocations. It is no stream of the client.
+    pub(super) growth: Arc<Queue>,
     /// Loads modules.
     loader: HelperThread,
     /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load to end.
@@ -154,6 +156,7 @@ impl CpuBackend {
             streams,
             leftover,
             order,
+            growth: Queue::new(StreamId(0), Timing::AsFastAsPossible),
             loader: HelperThread::new("cuda-cpu-loader"),
             resetter: HelperThread::new("cuda-cpu-reset"),
         })
@@ -257,7 +260,7 @@ impl CpuBackend {
     ///
     /// # Errors
     /// If the device is lost.
-    fn epoch(&self) -> Result<u64> {
+    pub(super) fn epoch(&self) -> Result<u64> {
         // Read the epoch before the check: if the device is lost and reset in between, the job does not run.
         let epoch = self.shared.lost.epoch();
         let checked = self.shared.lost.check_at(epoch);
@@ -272,10 +275,7 @@ impl CpuBackend {
         let epoch = self.epoch()?;
         let mut pools = self.order.lock();
         let memory = &self.shared.memory;
-        let beside = pools.idle_beside(pool, bytes)?;
-        if beside > 0 && !memory.has_bytes(beside.saturating_add(bytes)) {
-            pools.trim_all();
-        }
+        self.make_room(&mut pools, pool, bytes)?;
         let make = || -> Result<(u64, bool), OutOfMemory> {
             let address = memory.promise(bytes)?;
             let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
@@ -305,31 +305,6 @@ impl CpuBackend {
         let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
         queue.push(Job { after: self.after(after), ..free }, &self.shared);
         Ok(())
-    }
-
-    /// Reserves addresses. Memory is only taken by [`commit`](Self::commit).
-    fn reserve(&self, id: AllocId, bytes: u64) -> Result<()> {
-        self.epoch()?;
-        let address = self.shared.memory.reserve(bytes).map_err(translate::out_of_memory)?;
-        let pool = PoolId::DEFAULT;
-        self.names.add_allocation(id, Allocation { address, bytes: 0, pool, module: None });
-        Ok(())
-    }
-
-    /// Lets a reserved allocation use `bytes` bytes.
-    fn commit(&self, id: AllocId, bytes: u64) -> Result<Reply> {
-        self.epoch()?;
-        let mut pools = self.order.lock();
-        let before = self.names.find(id)?;
-        let more = bytes.saturating_sub(before.bytes);
-        let idle = pools.idle();
-        if idle > 0 && !self.shared.memory.has_bytes(idle.saturating_add(more)) {
-            pools.trim_all();
-        }
-        self.shared.memory.commit(before.address, bytes).map_err(translate::out_of_memory)?;
-        pools.take(PoolId::DEFAULT, more);
-        self.names.add_allocation(id, Allocation { bytes: before.bytes + more, ..before });
-        Ok(Reply::Committed)
     }
 
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
@@ -460,7 +435,7 @@ unsafe impl Backend for CpuBackend {
             }
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
-            Request::Commit { id, bytes } => answer.give(self.commit(id, bytes)),
+            Request::Commit { id, bytes } => self.commit(id, bytes, answer),
             Request::PoolMemory { pool } => {
                 let memory = self.order.lock().memory(pool);
                 answer.give(memory.map(Reply::Pool));

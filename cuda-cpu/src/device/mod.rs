@@ -18,6 +18,7 @@
 
 mod backend;
 mod graph;
+mod growth;
 mod job;
 mod launch_options;
 mod lost;

@@ -179,20 +179,33 @@ impl Memory {
         Ok(base)
     }
 
-    /// Lets an allocation that was [reserved](Memory::reserve) use `bytes` bytes, which are not less than now. Kernels
-    /// that run see this at the next launch.
-    pub(crate) fn commit(&self, base: u64, bytes: u64) -> Result<(), OutOfMemory> {
+    /// Promises `more` bytes to an allocation that was [reserved](Memory::reserve), and that will have `bytes` bytes.
+    /// Returns an address that stands for the promise in [`has_room_for`](Memory::has_room_for).
+    pub(crate) fn promise_growth(
+        &self,
+        base: u64,
+        bytes: u64,
+        more: u64,
+    ) -> Result<u64, OutOfMemory> {
         let mut table = self.table.write();
-        let full = table.accounting.out_of_memory(bytes);
-        let before = table.live.get(&base).cloned().ok_or(full)?;
-        let more = bytes.saturating_sub(before.size);
-        if !table.accounting.fits_now(more) {
-            return Err(table.accounting.out_of_memory(more));
+        let full = table.accounting.out_of_memory(more);
+        table.live.get(&base).and_then(|it| it.grown(bytes)).ok_or(full)?;
+        if !table.accounting.fits_later(more) {
+            return Err(full);
         }
-        let grown = before.grown(bytes.max(before.size)).ok_or(full)?;
-        table.accounting.take(more);
-        table.live.insert(base, Arc::new(grown));
-        Ok(())
+        let token = table.place(0, ALIGN)?;
+        table.accounting.take_when_free(token, more);
+        Ok(token)
+    }
+
+    /// Lets an allocation use `bytes` bytes, which were promised and are available. Kernels that run see this at the
+    /// next launch.
+    pub(crate) fn grow(&self, base: u64, bytes: u64) {
+        let mut table = self.table.write();
+        let grown = table.live.get(&base).and_then(|it| it.grown(bytes));
+        if let Some(grown) = grown {
+            table.live.insert(base, Arc::new(grown));
+        }
     }
 
     /// Allocates for a kernel's malloc.
