@@ -11,7 +11,7 @@ use cuda_async::{
     defer,
     graph::record,
     in_order, join_all,
-    memory::{DeviceScalar, MemoryPool, PoolOptions, copy},
+    memory::{DeviceScalar, MemoryPool, PoolOptions, copy, fill},
     prelude::*,
     tensor::Tensor,
     uninitialised,
@@ -348,6 +348,50 @@ fn copied(
     let mut small = DeviceBuffer::uninitialised(stream, 4)?;
     small.copy_from(stream, buffer.slice(..4)?)?;
     Ok(small)
+}
+
+/// The device reports nothing, so only a question shows that a launch, which retains the memory of its graph, is complete.
+#[test]
+fn memory_of_a_complete_launch_is_found_without_a_report() {
+    let mut options = CpuOptions::default();
+    options.memory = Some(1 << 20);
+    let provider = WrapperProvider::new(CpuProvider::new(options));
+    let device = provider.open_device();
+    let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    let x = zeros::<u8>(800 * KIB).sync_on(&stream).unwrap();
+    let recorded = record(fill(x, 9), &device).unwrap();
+    provider.watched.refused_wants.store(usize::MAX, Ordering::SeqCst);
+    recorded.replay(&stream).unwrap();
+    drop(recorded);
+    let start = std::time::Instant::now();
+    // The launch may run for some time.
+    while let Err(error) = other.allocate(800 << 10) {
+        assert!(start.elapsed().as_secs() < 20, "{error}");
+        std::thread::yield_now();
+    }
+}
+
+/// The pools of a lease together reserve at most its quota, 4 GiB, and the memory of each is found by the others.
+#[test]
+fn pools_of_a_lease_share_its_quota() {
+    let mut options = CpuOptions::default();
+    options.memory = Some(5 << 30);
+    let device = own_lease(CpuProvider::new(options));
+    let (stream, bytes) = (device.new_stream().unwrap(), 3usize << 30);
+    let pools = [pool(&device), pool(&device), device.default_pool()];
+    for pool in pools.iter().cycle().take(6) {
+        let mut buffer = uninitialised::<u8>(bytes).in_pool(pool).sync_on(&stream).unwrap();
+        let slice = buffer.slice_mut(bytes - 100..).unwrap();
+        fill(slice, 5).sync_on(&stream).unwrap();
+        assert_eq!(
+            to_host(buffer.slice(bytes - 100..).unwrap()).sync_on(&stream).unwrap(),
+            [5; 100]
+        );
+        let reserved = pools.iter().map(|it| it.statistics().unwrap().reserved);
+        assert!(reserved.sum::<u64>() <= 4 << 30);
+        let refused = uninitialised::<u8>(bytes).in_pool(&pools[0]).sync_on(&stream).map(drop);
+        assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
+    }
 }
 
 /// The device is asked at most twice for each allocation.
