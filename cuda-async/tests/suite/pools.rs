@@ -375,7 +375,7 @@ fn memory_of_a_complete_launch_is_found_without_a_report() {
 #[test]
 fn pools_of_a_lease_share_its_quota() {
     let mut options = CpuOptions::default();
-    options.memory = Some(5 << 30);
+    options.memory = Some(8 << 30);
     let device = own_lease(CpuProvider::new(options));
     let (stream, bytes) = (device.new_stream().unwrap(), 3usize << 30);
     let pools = [pool(&device), pool(&device), device.default_pool()];
