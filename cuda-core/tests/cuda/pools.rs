@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use cuda_core::{
-    Backend, Error, Result,
+    Error, Result,
     protocol::{
         AllocId, Control, PoolId, PoolMemory, PoolSpec, Region, Reply, Request, StreamId, Work,
     },
