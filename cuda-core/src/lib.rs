@@ -24,8 +24,9 @@ pub mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Crossing, Device, DeviceBuffer,
-    Event, ForeignCall, Function, HostValues, Landing, Loading, MemoryWaiter, Module, PinnedBuffer,
-    Pinning, ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
+    Event, ForeignCall, Function, GrowableBuffer, HostValues, Landing, Loading, MemoryPool,
+    MemoryWaiter, Module, PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory,
+    SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 #[doc(hidden)]
 pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, Recording};

@@ -8,8 +8,8 @@ use std::{fmt::Write, path::PathBuf};
 use cuda_core::{
     Access, Error, FunctionAttributes, LaunchConfig, Occupancy, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, Status,
-        StreamId,
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolChange, PoolId, PoolMemory,
+        PoolSpec, Region, Relocation, Status, StreamId,
     },
 };
 use cuda_lease::wire::{
@@ -220,6 +220,44 @@ fn session(out: &mut Vec<Example>) {
                     function: FunctionId { module: ModuleId(3), entry: 0 },
                     config: LaunchConfig::new(1, 256),
                 },
+            },
+        ),
+        command(
+            "CreatePool",
+            19,
+            Command::CreatePool { id: PoolId(10), spec: PoolSpec::new(1 << 20) },
+        ),
+        command(
+            "Allocate from a pool",
+            20,
+            Command::AllocateIn { pool: PoolId(10), id: AllocId(11), bytes: 16, at: ticket(9) },
+        ),
+        command(
+            "ChangePool",
+            21,
+            Command::ChangePool { id: PoolId(10), change: PoolChange::ReleaseThreshold(0) },
+        ),
+        command("DropPool", 22, Command::DropPool { id: PoolId(10) }),
+        command(
+            "Memory of a pool?",
+            23,
+            Command::Query { id: 3, query: Query::PoolMemory(PoolId(10)) },
+        ),
+        command(
+            "TrimPool",
+            24,
+            Command::Query { id: 4, query: Query::TrimPool(PoolId(10), 1 << 10) },
+        ),
+        event(
+            "Memory of a pool",
+            5,
+            Event::Reply {
+                id: 3,
+                reply: Ok(QueryReply::Pool(PoolMemory {
+                    reserved: 16,
+                    reserved_peak: 32,
+                    release_threshold: 1 << 20,
+                })),
             },
         ),
         event("NeedBlob", 1, Event::NeedBlob { hash: [0xbb; 32] }),

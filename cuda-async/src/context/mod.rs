@@ -11,7 +11,7 @@
 // |---|---|
 // | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording`, `name_recorded`, `request_report` |
 // | `tree/fork` | `fork`, `end_fork`, `join_stream` |
-// | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait` |
+// | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait`, `with_pool` |
 // | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |
 // | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `yield_now` |
 // | `wait/credit` | `poll_credit`, `has_credit` |

@@ -21,7 +21,9 @@ mod upload;
 
 pub use allocate::{Allocate, uninitialised, zeros};
 pub use chunk::{COPY_BYTES, COPY_CHUNK};
-pub use cuda_core::{SharedSlice, Slice, SliceMut};
+pub use cuda_core::{
+    GrowableBuffer, MemoryPool, PoolOptions, PoolStatistics, SharedSlice, Slice, SliceMut,
+};
 pub use download::{BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_pinned};
 pub use host_slot::{HostSlot, UploadSlot};
 pub use scalar::{DeviceScalar, NewScalar, ReadScalar, ScalarMut, SetScalar};

@@ -2,7 +2,7 @@
 
 use std::{future::IntoFuture, sync::Arc, time::Duration};
 
-use cuda_core::{Device, Error, Result, Stream};
+use cuda_core::{Device, Error, MemoryPool, Result, Stream};
 
 use crate::{
     context::ExecutionContext,
@@ -10,6 +10,7 @@ use crate::{
     ops::{
         boxed::{BoxedOp, boxed},
         chain::{Chain, Plain, WithContext},
+        in_pool::InPool,
         mapped::{InspectOutput, MapError, MapOutput, Mapped, TryMapOutput, UnwrapArc},
         named::Named,
         on::On,
@@ -299,6 +300,27 @@ pub trait DeviceOp:
     /// comes at once if the request is larger than the device, and in [`async_on`](DeviceOp::async_on).
     fn wait_for_memory(self, max: Duration) -> Op<WaitForMemory<<Self as DeviceOp>::Steps>> {
         Op::new(WaitForMemory::new(self.into_steps(), max))
+    }
+
+    /// Takes the memory of this operation from `pool`: every buffer, tensor and temporary that one of its steps
+    /// allocates, also in its closures and branches. An inner `in_pool` counts for its own part.
+    ///
+    /// ```
+    /// use cuda_async::{memory::{MemoryPool, PoolOptions}, prelude::*};
+    /// let device = cuda_async::default_device()?;
+    /// let pool = MemoryPool::new(&device, PoolOptions::new().named("scratch").limit(1 << 20))?;
+    /// let x = h2d(vec![1u8; 100]).in_pool(&pool).sync()?;
+    /// assert_eq!(pool.statistics()?.used, 100);
+    /// # drop(x);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if the operation runs on another device than that of the pool, or if a part of it
+    /// allocates on another device. [`Error::OutOfMemory`] if the pool has reached its limit; then it has the name of
+    /// the pool.
+    fn in_pool(self, pool: &MemoryPool) -> Op<InPool<<Self as DeviceOp>::Steps>> {
+        Op::new(InPool::new(self.into_steps(), pool.clone()))
     }
 
     /// Takes the value out of the `Arc` in the output. The `Arc` must have no other owner.

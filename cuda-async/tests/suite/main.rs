@@ -22,6 +22,7 @@ mod faults_on_gpu;
 #[cfg(feature = "cuda")]
 mod graph_cache;
 mod graphs;
+mod growable;
 mod host_memory;
 mod kernels;
 mod launch_attributes;
@@ -42,6 +43,7 @@ mod plan_drawings;
 mod plans;
 mod policies;
 mod polling;
+mod pools;
 mod race_and_retry;
 mod random_programs;
 mod recordings;

@@ -43,7 +43,7 @@ on_every_device! {
 const LONG: Duration = Duration::from_millis(300);
 
 fn oom<T: Send>(_: T) -> Result<Op<Value<u32>>, Error> {
-    Err(Error::OutOfMemory { requested: 1, free: 0, total: 1 })
+    Err(Error::OutOfMemory { requested: 1, free: 0, total: 1, pool: None })
 }
 
 fn race_is_won_by_the_first_to_end(device: &Device) {

@@ -27,6 +27,8 @@ pub struct Watched {
     pub loads: AtomicUsize,
     /// The number of modules that were unloaded.
     pub unloads: AtomicUsize,
+    /// The number of allocations that the device was asked for.
+    pub allocations: AtomicUsize,
     /// The number of coming [`Control::Want`]s that are refused.
     pub refused_wants: AtomicUsize,
     /// Whether every host block has 4096 bytes.
@@ -156,6 +158,9 @@ unsafe impl Backend for Wrapper {
         }
         match control {
             Control::LoadModule { .. } => _ = self.watched.loads.fetch_add(1, Ordering::SeqCst),
+            Control::Allocate { .. } | Control::AllocateIn { .. } => {
+                self.watched.allocations.fetch_add(1, Ordering::SeqCst);
+            }
             Control::UnloadModule { .. } => _ = self.watched.unloads.fetch_add(1, Ordering::SeqCst),
             _ => {}
         }

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
-    objects::{BackendId, Graphs, Memory, Modules, Target, Transfers, host_block, outside},
+    objects::{BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block, outside},
     streams::{DriverStream, StreamTable},
     teardown::{LastUse, Objects, Retained},
     windows::{HeldFree, Shape},
@@ -27,6 +27,9 @@ use crate::{
     },
     sync::HelperThread,
 };
+
+/// The maximum number of memory pools beside the default one. The driver has no limit of its own.
+const MAX_POOLS: u32 = 1024;
 
 /// The backend of one NVIDIA GPU.
 ///
@@ -46,6 +49,7 @@ pub struct CudaBackend {
     id: BackendId,
     pub(super) streams: StreamTable,
     pub(super) memory: Memory,
+    pub(super) pools: Pools,
     pub(super) modules: Modules,
     graphs: Graphs,
     pub(super) reporter: Reporter,
@@ -68,12 +72,15 @@ impl CudaBackend {
         capabilities.graphs = true;
         capabilities.loops = primary.condition.is_some();
         capabilities.graph_cache = true;
+        capabilities.growable = primary.has_mapped_memory;
+        capabilities.pools = if primary.pool.is_some() { MAX_POOLS } else { 0 };
         Ok(Self {
             primary,
             capabilities,
             id: BackendId(NEXT.fetch_add(1, Ordering::Relaxed)),
             streams: StreamTable::new(primary),
             memory: Memory::new(primary),
+            pools: Pools::new(primary),
             modules: Modules::new(primary),
             graphs: Graphs::new(primary),
             reporter: Reporter::new(primary, notices, completion),
@@ -178,7 +185,7 @@ impl CudaBackend {
     }
 
     /// Answers on the helper thread, with the context bound.
-    fn answer_later(
+    pub(super) fn answer_later(
         &self,
         answer: Answer,
         reply: impl FnOnce(&'static Primary, &Bound) -> Result<Reply> + Send + 'static,
@@ -291,8 +298,27 @@ unsafe impl Backend for CudaBackend {
             Control::RetireStream { id } => self.streams.retire(id),
             Control::Allocate { id, bytes, at } => {
                 self.primary.alive()?;
-                self.allocate(id, bytes, at, &self.primary.bind()?)
+                let pool = self.primary.pool.as_ref();
+                self.allocate(pool, id, bytes, at, &self.primary.bind()?)
             }
+            Control::AllocateIn { pool, id, bytes, at } => {
+                self.primary.alive()?;
+                let pool = self.pools.find(pool)?;
+                self.allocate(Some(&pool), id, bytes, at, &self.primary.bind()?)
+            }
+            Control::Reserve { id, bytes } => {
+                self.primary.alive()?;
+                self.memory.reserve(id, bytes, &self.primary.bind()?)
+            }
+            Control::CreatePool { id, spec } => {
+                self.primary.alive()?;
+                self.pools.create(id, spec, &self.primary.bind()?)
+            }
+            Control::ChangePool { id, change } => {
+                self.primary.alive()?;
+                self.pools.change(id, change, &self.primary.bind()?)
+            }
+            Control::DropPool { id } => self.pools.remove(id),
             Control::Free { id, stream, after } => {
                 self.primary.alive()?;
                 self.free(id, stream, after)
@@ -339,6 +365,14 @@ unsafe impl Backend for CudaBackend {
                     Memory::info(primary, used, bound).map(Reply::Memory)
                 });
             }
+            Request::Commit { id, bytes } => self.commit(id, bytes, answer),
+            Request::PoolMemory { pool } => match self.pools.find(pool) {
+                Err(error) => answer.give(Err(error)),
+                Ok(pool) => self.answer_later(answer, move |primary, bound| {
+                    Pools::memory(primary, &pool, bound).map(Reply::Pool)
+                }),
+            },
+            Request::TrimPool { pool, keep } => self.trim(pool, keep, answer),
             Request::Reach { address } => self.answer_later(answer, move |primary, bound| {
                 work::reach(primary, &address, bound).map(Reply::Reached)
             }),
@@ -443,13 +477,16 @@ unsafe impl Backend for CudaBackend {
 impl Drop for CudaBackend {
     fn drop(&mut self) {
         Transfers::get().forget(self.id);
+        let (memory, mappings) = self.memory.take();
         let objects = Objects {
             streams: self.streams.take(),
-            memory: self.memory.take(),
+            memory,
+            mappings,
             modules: self.modules.take(),
             graphs: self.graphs.take(),
         };
         self.primary.reclaim.put(Box::new(objects));
+        self.pools.remove_all();
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     backend::CudaBackend,
-    context::Bound,
+    context::{Bound, MemoryPool},
     graphs::Executable,
     streams::DriverStream,
     windows::{Due, Next, Shape, Window},
@@ -96,14 +96,11 @@ impl CudaBackend {
         Ok(())
     }
 
-    /// Passes the held work of every stream to the driver. Returns whether there was any.
-    pub(super) fn flush_all(&self, bound: &Bound) -> Result<bool> {
-        let mut any = false;
-        for stream in self.streams.all().iter().filter(|it| it.is_windowed()) {
-            any |= stream.window().holds_work();
-            self.flush_held(stream, bound)?;
-        }
-        Ok(any)
+    /// Passes the held work of every stream to the driver.
+    pub(super) fn flush_all(&self, bound: &Bound) -> Result<()> {
+        let streams = self.streams.all();
+        let mut windowed = streams.iter().filter(|it| it.is_windowed());
+        windowed.try_for_each(|stream| self.flush_held(stream, bound))
     }
 
     /// Forgets the windows with launches of a module, which is to be unloaded. Passes held work to the driver first: no
@@ -117,24 +114,40 @@ impl CudaBackend {
         }
     }
 
-    /// Allocates in the order of a stream.
+    /// Allocates from a pool in the order of a stream. If there is too little memory, this makes more of it free and tries
+    /// once more.
     pub(super) fn allocate(
         &self,
+        pool: Option<&MemoryPool>,
         id: AllocId,
         bytes: u64,
         at: Ticket,
         bound: &Bound,
     ) -> Result<()> {
         let stream = self.streams.find(at.stream)?;
-        let allocate = || self.memory.allocate(id, bytes, &stream, bound);
-        match allocate() {
-            // Held frees give memory back.
-            Err(Error::OutOfMemory { .. }) if self.flush_all(bound)? => allocate()?,
+        let allocate = |scarce| self.memory.allocate(id, bytes, pool, scarce, &stream, bound);
+        match allocate(false) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.recover_memory(bound)?;
+                allocate(true)?;
+            }
             other => other?,
         }
         if !stream.is_windowed() || !stream.window().pass(at.number) {
             stream.set_submitted(at.number);
         }
+        Ok(())
+    }
+
+    /// Makes memory free that no work uses: enqueues the frees that windows hold, and returns the free memory of all
+    /// pools to the system.
+    #[cold]
+    fn recover_memory(&self, bound: &Bound) -> Result<()> {
+        self.flush_all(bound)?;
+        // The helper thread may free dropped memory.
+        self.primary.reclaim.hurry();
+        self.streams.all().iter().for_each(|it| it.settle_frees(self.primary, bound));
+        self.primary.trim_pools(bound);
         Ok(())
     }
 

@@ -12,6 +12,8 @@ use std::{
 };
 
 mod graphs;
+mod mappings;
+mod pools;
 mod windows;
 
 use super::{Completion, CudaBackend, context::Primary, driver::api::simulated as driver};

@@ -10,7 +10,7 @@ use super::{
     context::{Bound, Primary, Reclaimable},
     driver::api::Address,
     graphs::GraphSlot,
-    objects::ModuleSlot,
+    objects::{Mapping, ModuleSlot},
     streams::DriverStream,
 };
 use crate::sync::discard_panic;
@@ -61,6 +61,7 @@ impl Drop for Retained {
 pub(super) struct Objects {
     pub(super) streams: Vec<Arc<DriverStream>>,
     pub(super) memory: Vec<Address>,
+    pub(super) mappings: Vec<Arc<Mapping>>,
     pub(super) modules: Vec<Arc<ModuleSlot>>,
     pub(super) graphs: Vec<Arc<GraphSlot>>,
 }
@@ -85,6 +86,10 @@ impl Reclaimable for Objects {
             // a query alone it does not, and the pool could not be trimmed.
             // SAFETY: the stream is held.
             _ = unsafe { primary.api.stream_synchronize(stream.raw) };
+        }
+        for mapping in self.mappings.drain(..) {
+            // SAFETY: the streams are idle, the backend is gone, and so no work uses the memory.
+            unsafe { mapping.free() };
         }
         primary.backend_closed(bound);
         // Their drop puts each graph, each module and each stream into the queue, in this order.

@@ -19,6 +19,7 @@
 //! | `memory/pinned` | `pinned`, `pinned_uninitialised`, `idle_pinned` |
 //! | `memory/pinning` | `start_pinning` |
 //! | `memory/peer` | `reach`, `known_to_reach` |
+//! | `memory/pool` | `default_pool` |
 //! | `kernel/module` | `load_ptx`, `start_loading` |
 //!
 //! The methods of [`Stream`]:
@@ -30,6 +31,7 @@
 //! | `stream/stream` | `query`, `synchronize`, `synchronize_to`, `outcome`, `fault` |
 //! | `stream/stream` | `waiter`, `request_report`, `report_before_others` |
 //! | `stream/allocate` | `allocate` |
+//! | `memory/pool` | `in_pool`, `allocate_in` |
 //! | `stream/credit` | `has_credit`, `check_credit`, `wait_for_credit`, `credit_waiter`, `host_bytes_in_flight` |
 //! | `stream/credit` | `check_not_lost` |
 //! | `stream/join` | `record`, `wait_event`, `join`, `join_stream`, `join_streams`, `snapshot` |
@@ -48,8 +50,8 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, ForeignCall, HostValues, Landing, PinnedBuffer, Pinning, ScalarMemory,
-    SharedSlice, Slice, SliceMut,
+    Crossing, DeviceBuffer, ForeignCall, GrowableBuffer, HostValues, Landing, MemoryPool,
+    PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
 #[cfg(all(test, feature = "cuda", not(loom)))]

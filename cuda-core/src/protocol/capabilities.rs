@@ -29,6 +29,11 @@ pub struct Capabilities {
     /// Whether the backend takes launches with [attributes](super::LaunchAttributes) and answers
     /// [`Request::Occupancy`](super::Request::Occupancy).
     pub launch_attributes: bool,
+    /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend has
+    /// no pools.
+    pub pools: u32,
+    /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
+    pub growable: bool,
 }
 
 impl Capabilities {
@@ -44,6 +49,8 @@ impl Capabilities {
             loops: false,
             graph_cache: false,
             launch_attributes: true,
+            pools: 0,
+            growable: false,
         }
     }
 }

@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use super::{AllocId, Graph, GraphId, ModuleId, Region, StreamId, Ticket, TransferId};
+use super::{
+    AllocId, Graph, GraphId, ModuleId, PoolChange, PoolId, PoolSpec, Region, StreamId, Ticket,
+    TransferId,
+};
 
 /// A change to a device. It takes its place in the device's order of submissions and controls.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,8 +23,11 @@ pub enum Control {
         /// The stream.
         id: StreamId,
     },
-    /// Allocates memory in the order of a stream. It takes a ticket, so that other streams can be ordered after it.
-    /// The contents are unspecified.
+    /// Allocates memory from the default pool in the order of a stream. It takes a ticket, so that other streams can be
+    /// ordered after it. The contents are unspecified.
+    ///
+    /// If the device has too little free memory, the backend returns the free memory of all pools to the system and
+    /// tries once more.
     Allocate {
         /// The new allocation.
         id: AllocId,
@@ -29,6 +35,45 @@ pub enum Control {
         bytes: u64,
         /// The ticket that the allocation takes on its stream.
         at: Ticket,
+    },
+    /// Allocates memory from a pool. Otherwise as [`Allocate`](Control::Allocate).
+    AllocateIn {
+        /// The pool.
+        pool: PoolId,
+        /// The new allocation.
+        id: AllocId,
+        /// Its size, at least 1.
+        bytes: u64,
+        /// The ticket that the allocation takes on its stream.
+        at: Ticket,
+    },
+    /// Reserves addresses for an allocation that grows. Its bytes may be used only after a
+    /// [`Request::Commit`](super::Request::Commit) of them. [`Free`](Control::Free) frees it. A backend takes this if
+    /// [`Capabilities::growable`](super::Capabilities::growable) says so.
+    Reserve {
+        /// The new allocation.
+        id: AllocId,
+        /// The largest size that it can have, at least 1.
+        bytes: u64,
+    },
+    /// Creates a pool of device memory. A client has at most [`Capabilities::pools`](super::Capabilities::pools).
+    CreatePool {
+        /// The new pool. Not [`PoolId::DEFAULT`].
+        id: PoolId,
+        /// Its properties.
+        spec: PoolSpec,
+    },
+    /// Changes a pool, which may be [`PoolId::DEFAULT`].
+    ChangePool {
+        /// The pool.
+        id: PoolId,
+        /// The change.
+        change: PoolChange,
+    },
+    /// Drops a pool. The free of every allocation of it was sent before.
+    DropPool {
+        /// The pool.
+        id: PoolId,
     },
     /// Frees an allocation after all earlier submissions to `stream` and after the tickets in `after`.
     Free {

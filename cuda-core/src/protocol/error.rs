@@ -33,18 +33,20 @@ pub enum Error {
         /// The devices that exist, in words.
         available: String,
     },
-    /// The device has too little free memory.
+    /// The device has too little free memory, or a memory pool has reached its limit.
     #[error(
-        "out of device memory: {requested} bytes requested, {free} of {total} bytes free; {advice}",
-        advice = if .requested > .total { "the device has less: split the work" } else { "drop buffers or split the work" }
+        "{}", out_of_memory(*requested, *free, *total, .pool.as_deref())
     )]
     OutOfMemory {
         /// The requested bytes.
         requested: u64,
-        /// The bytes that were free at that time.
+        /// The bytes that were free at that time, after dropped buffers and idle memory of all pools were reclaimed.
         free: u64,
-        /// The total bytes of the device.
+        /// The total bytes of the device, or the limit of `pool`.
         total: u64,
+        /// The name of the memory pool whose limit is the cause. `free` and `total` are then those of the pool. `None`
+        /// if the device has too little free memory.
+        pool: Option<Name>,
     },
     /// The host has too little memory, or too little that can be pinned.
     #[error(
@@ -295,6 +297,26 @@ fn without_advice(cause: &Error) -> String {
     }
 }
 
+/// The message of [`Error::OutOfMemory`].
+fn out_of_memory(requested: u64, free: u64, total: u64, pool: Option<&str>) -> String {
+    match pool {
+        Some(pool) => format!(
+            "the memory pool \"{pool}\" has reached its limit: {requested} bytes requested, {free} of {total} bytes free; \
+             drop buffers of the pool, or create it with a larger limit"
+        ),
+        None => {
+            let advice = if requested > total {
+                "the device has less: split the work"
+            } else {
+                "drop buffers or split the work"
+            };
+            format!(
+                "out of device memory: {requested} bytes requested, {free} of {total} bytes free; {advice}"
+            )
+        }
+    }
+}
+
 /// The message of [`Error::WrongDevice`]. Two opened devices may have the same address, so it then says more.
 fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
     if lives_on == used_on {
@@ -307,6 +329,7 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
     let advice = match what {
         "a buffer" => "copy it there first, with `to_device` or through the host",
         "a kernel" => "load its module on that device too",
+        "a memory pool" => "create a pool on that device",
         _ => "use one of that device",
     };
     format!("{what} lives on `{lives_on}` and was used on `{used_on}`; {advice}")
@@ -432,7 +455,7 @@ mod tests {
 
     #[test]
     fn local_errors_have_the_status_that_fits() {
-        let full = Error::OutOfMemory { requested: 2, free: 1, total: 1 };
+        let full = Error::OutOfMemory { requested: 2, free: 1, total: 1, pool: None };
         assert_eq!(full.status(), Some(Status::CapacityExceeded));
         let fault = Error::from(Fault::new(FaultKind::Trap, "a trap"));
         assert_eq!(fault.status(), Some(Status::LaunchFailed));

@@ -117,7 +117,8 @@ mod tests {
     fn named_error_keeps_the_properties_of_its_root() {
         let lost = Error::DeviceLost { address: "cpu".into(), cause: "a trap".into() };
         assert!(lost.in_operation("a").is_sticky());
-        let full = Error::OutOfMemory { requested: 1, free: 0, total: 2 }.in_operation("a");
+        let full =
+            Error::OutOfMemory { requested: 1, free: 0, total: 2, pool: None }.in_operation("a");
         assert!(full.is_retryable() && full.status().is_some());
         let own = Error::other(std::fmt::Error).in_operation("a");
         assert_eq!(own.downcast_ref(), Some(&std::fmt::Error));

@@ -21,6 +21,14 @@ ids! {
     HostId;
     /// The id of a copy between two devices. Never reused in a process.
     TransferId;
+    /// The id of a memory pool of one device. Never reused. [`PoolId::DEFAULT`] is the pool that every device has.
+    PoolId;
+}
+
+impl PoolId {
+    /// The default pool of a device, from which [`Control::Allocate`](super::Control::Allocate) allocates. It is never
+    /// created and never dropped.
+    pub const DEFAULT: Self = Self(0);
 }
 
 /// The id of a kernel: its module, and its index in the module's PTX.

@@ -29,6 +29,7 @@ mod notice;
 mod occupancy;
 mod operand;
 mod other_error;
+mod pool;
 mod request;
 mod source_line;
 mod status;
@@ -46,7 +47,7 @@ pub use foreign::{Foreign, ForeignOwner, ForeignWork, RawStream};
 pub use graph::{CONDITION_BYTES, Graph, GraphLaunch, GraphNode, NodeChange, Repeat};
 pub use graph_cache::GraphCacheInfo;
 pub use host_block::HostBlock;
-pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, StreamId, TransferId};
+pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, PoolId, StreamId, TransferId};
 pub use kernels::{
     EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };
@@ -57,6 +58,7 @@ pub use notice::Notice;
 pub use occupancy::{FunctionAttributes, Occupancy};
 pub use operand::{HostRegion, Pattern, Region, Relocation, Use};
 pub use other_error::OtherError;
+pub use pool::{PoolChange, PoolMemory, PoolSpec};
 pub use request::{Answer, MemoryInfo, Reply, Request};
 pub use source_line::SourceLine;
 pub use status::Status;

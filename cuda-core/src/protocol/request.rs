@@ -1,6 +1,9 @@
 //! Requests: questions that have a reply.
 
-use super::{EntryInfo, Error, FunctionId, GraphId, LaunchConfig, ModuleId, Occupancy, Result};
+use super::{
+    AllocId, EntryInfo, Error, FunctionId, GraphId, LaunchConfig, ModuleId, Occupancy, PoolId,
+    PoolMemory, Result,
+};
 
 /// A question to a device. The reply arrives later, on any thread; asking never blocks.
 #[derive(Debug, Clone, PartialEq)]
@@ -25,6 +28,28 @@ pub enum Request {
     },
     /// Asks for the memory of the device; answered by [`Reply::Memory`].
     Memory,
+    /// Asks for the memory that a pool has reserved; answered by [`Reply::Pool`].
+    PoolMemory {
+        /// The pool, which may be [`PoolId::DEFAULT`].
+        pool: PoolId,
+    },
+    /// Returns free memory of a pool to the system; answered by [`Reply::Pool`] with the memory afterwards. Memory
+    /// whose free has not run is in use.
+    TrimPool {
+        /// The pool, which may be [`PoolId::DEFAULT`].
+        pool: PoolId,
+        /// The reserved bytes at which the backend stops.
+        keep: u64,
+    },
+    /// Takes device memory for the first bytes of a reserved allocation, whose address stays; answered by
+    /// [`Reply::Committed`]. Submissions after the reply may use them. The contents of the bytes that were committed
+    /// before stay, those of the others are unspecified.
+    Commit {
+        /// The allocation: see [`Control::Reserve`](super::Control::Reserve).
+        id: AllocId,
+        /// The bytes that it can use afterwards. Not more than were reserved, and not fewer than before.
+        bytes: u64,
+    },
     /// Enables copies to the memory of another device of the process; answered by [`Reply::Reached`].
     Reach {
         /// The other device's address.
@@ -54,6 +79,10 @@ pub enum Reply {
     GraphReady,
     /// The memory of the device.
     Memory(MemoryInfo),
+    /// The memory of a pool.
+    Pool(PoolMemory),
+    /// The bytes of an allocation may be used.
+    Committed,
     /// Whether copies to the other device are possible.
     Reached(bool),
     /// The device was reset. Memory and modules were kept.

@@ -14,6 +14,7 @@ use super::{
     memory_charge::MemoryCharge,
     memory_waiters::MemoryWaiters,
     peers::Peers,
+    pools::PoolCount,
     reclaim::Reclaim,
     reply::Pending,
     spare_streams::SpareStreams,
@@ -40,6 +41,7 @@ pub(crate) struct DeviceCore {
     pub(crate) charge: MemoryCharge,
     pub(crate) memory_waiters: MemoryWaiters,
     pub(crate) peers: Peers,
+    pub(crate) pools: PoolCount,
     pub(crate) modules: LoadedModules,
     /// Whether submissions of a window are deferrable.
     pub(crate) graph_cache: AtomicBool,
@@ -78,6 +80,7 @@ impl DeviceCore {
             host: Arc::default(),
             memory_waiters: MemoryWaiters::default(),
             peers: Peers::default(),
+            pools: PoolCount::default(),
             modules: LoadedModules::default(),
             helper: HelperThread::new("cuda-helper"),
             ids: AtomicU64::new(HOUSEKEEPING.0),

@@ -1,10 +1,12 @@
 //! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
 //! `reclaim_memory` and `reclaim_all` in `retire` empty them.
 
+use std::sync::Arc;
+
 use smallvec::SmallVec;
 
-use super::inbox::Inbox;
-use crate::protocol::{AllocId, ForeignOwner, GraphId, ModuleId, StreamId, Ticket};
+use super::{inbox::Inbox, pools::PoolCore};
+use crate::protocol::{AllocId, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket};
 
 #[derive(Default)]
 pub(crate) struct Reclaim {
@@ -19,14 +21,27 @@ pub(crate) struct Freed {
     pub(crate) bytes: u64,
     /// The last use per stream.
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,
+    pub(crate) origin: Origin,
 }
 
-/// A graph, a module, a stream or foreign memory that was dropped, or launches whose graph was.
+/// The count that an allocation was charged to, besides that of the device.
+pub(crate) enum Origin {
+    /// The default pool.
+    Default,
+    /// Another pool. Dropped after the free was sent.
+    Pool(Arc<PoolCore>),
+    /// Memory of no pool.
+    NoPool,
+}
+
+/// A graph, a module, a pool, a stream or foreign memory that was dropped, or launches whose graph was.
 pub(super) enum Retired {
     /// Dropped at once: every launch of it is complete.
     Graph(GraphId),
     /// Unloaded once all of these are known to be complete.
     Module(ModuleId, Vec<Ticket>),
+    /// Dropped at once: every allocation of it was freed.
+    Pool(PoolId),
     /// Destroyed once it has run everything.
     Stream(StreamId),
     /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.

@@ -8,9 +8,18 @@ use std::{any::Any, sync::Arc};
 
 use super::{
     device_core::DeviceCore,
-    reclaim::{Freed, Retired},
+    pools::DropsPools,
+    reclaim::{Freed, Origin, Retired},
 };
-use crate::protocol::{AllocId, Control, ForeignOwner, GraphId, ModuleId, StreamId, Ticket};
+use crate::protocol::{
+    AllocId, Control, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket,
+};
+
+impl DropsPools for DeviceCore {
+    fn retire_pool(&self, id: PoolId) {
+        self.reclaim.rest.push(Retired::Pool(id));
+    }
+}
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
@@ -89,6 +98,10 @@ impl DeviceCore {
     fn retire(&self, retired: Retired) -> Option<Retired> {
         match retired {
             Retired::Graph(id) => self.send(Control::DropGraph { id }),
+            Retired::Pool(id) => {
+                self.send(Control::DropPool { id });
+                self.pools.remove();
+            }
             Retired::Launch(ticket) => {
                 let timeline = self.streams.find(ticket.stream);
                 if timeline.is_some_and(|it| !it.release_complete(ticket.number)) {
@@ -157,7 +170,11 @@ impl DeviceCore {
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
         self.send(Control::Free { id: freed.id, stream, after });
-        self.charge.refund(freed.bytes);
+        match &freed.origin {
+            Origin::Default => self.refund(None, freed.bytes),
+            Origin::Pool(pool) => self.refund(Some(pool), freed.bytes),
+            Origin::NoPool => self.charge.refund_elsewhere(freed.bytes),
+        }
     }
 
     /// Sends a control and ignores its error: it can only mean that the device is lost.

@@ -15,5 +15,6 @@ mod lost;
 mod memory;
 mod modules;
 mod peers;
+mod pools;
 mod progress;
 mod streams;

@@ -95,7 +95,7 @@ fn child_out_of_memory() {
     let stream = gpu.stream();
     let bytes = gpu.backend.info().memory * 2;
     match gpu.try_alloc(stream, AllocId(u64::MAX), bytes) {
-        Err(Error::OutOfMemory { requested, free, total }) => {
+        Err(Error::OutOfMemory { requested, free, total, .. }) => {
             assert!(requested == bytes && free <= total && total <= bytes, "{free} of {total}");
         }
         other => panic!("{other:?}"),

@@ -7,7 +7,8 @@ use cuda_core::{
     order::{Poison, uses_of},
     protocol::{
         AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Foreign, Graph, GraphId,
-        HostBlock, ModuleId, ModuleImage, Reply, Request, StreamId, Submission, Work as Asked,
+        HostBlock, ModuleId, ModuleImage, PoolId, Reply, Request, StreamId, Submission,
+        Work as Asked,
     },
     sync::HelperThread,
 };
@@ -24,6 +25,7 @@ use super::{
     memory_waiters::MemoryWaiters,
     modules::Modules,
     notices::Notices,
+    pools::Pools,
     pumps::Pumps,
     queue::Queue,
     resolve::{Allocation, Names, host_range, unknown},
@@ -34,6 +36,9 @@ use super::{
 };
 use crate::{CpuOptions, Memory, OutOfMemory};
 
+/// The maximum number of memory pools beside the default one.
+const MAX_POOLS: u32 = 1024;
+
 /// The maximum number of streams that run at the same time. Other streams wait for a thread.
 const MAX_PUMPS: usize = 16;
 
@@ -42,15 +47,17 @@ pub struct CpuBackend {
     info: DeviceInfo,
     capabilities: Capabilities,
     timing: Timing,
-    shared: Arc<Shared>,
-    names: Names,
+    pub(super) shared: Arc<Shared>,
+    pub(super) names: Names,
     graphs: Graphs,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
     /// Streams that were retired before they had run all jobs. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
     /// of the free that it waits for.
-    order: Mutex<()>,
+    pub(super) order: Mutex<Pools>,
+    /// Runs the growth of allocations. It is no stream of the client.
+    pub(super) growth: Arc<Queue>,
     /// Loads modules.
     loader: HelperThread,
     /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load to end.
@@ -137,6 +144,8 @@ impl CpuBackend {
         let mut capabilities = Capabilities::local(info.memory);
         capabilities.graphs = true;
         capabilities.loops = true;
+        capabilities.pools = MAX_POOLS;
+        capabilities.growable = true;
         Ok(Self {
             capabilities,
             info,
@@ -147,6 +156,7 @@ impl CpuBackend {
             streams,
             leftover,
             order,
+            growth: Queue::new(StreamId(0), Timing::AsFastAsPossible),
             loader: HelperThread::new("cuda-cpu-loader"),
             resetter: HelperThread::new("cuda-cpu-reset"),
         })
@@ -250,7 +260,7 @@ impl CpuBackend {
     ///
     /// # Errors
     /// If the device is lost.
-    fn epoch(&self) -> Result<u64> {
+    pub(super) fn epoch(&self) -> Result<u64> {
         // Read the epoch before the check: if the device is lost and reset in between, the job does not run.
         let epoch = self.shared.lost.epoch();
         let checked = self.shared.lost.check_at(epoch);
@@ -260,11 +270,12 @@ impl CpuBackend {
 
     /// Allocates immediately if memory is available. If it becomes available only after submitted frees, or if timing is
     /// adversarial, the allocation becomes a job of the stream.
-    fn allocate(&self, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
+    fn allocate(&self, pool: PoolId, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
-        let _order = self.order.lock();
+        let mut pools = self.order.lock();
         let memory = &self.shared.memory;
+        self.make_room(&mut pools, pool, bytes)?;
         let make = || -> Result<(u64, bool), OutOfMemory> {
             let address = memory.promise(bytes)?;
             let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
@@ -274,7 +285,8 @@ impl CpuBackend {
             Ok((address, now))
         };
         let (address, now) = make().map_err(translate::out_of_memory)?;
-        self.names.add_allocation(id, Allocation { address, bytes, module: None });
+        pools.take(pool, bytes);
+        self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
         if now {
             queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
@@ -286,8 +298,9 @@ impl CpuBackend {
 
     fn free(&self, id: AllocId, stream: StreamId, after: &[Ticket]) -> Result<()> {
         let queue = self.stream(stream)?;
-        let _order = self.order.lock();
-        let Allocation { address, bytes, .. } = self.names.remove_allocation(id)?;
+        let mut pools = self.order.lock();
+        let Allocation { address, bytes, pool, .. } = self.names.remove_allocation(id)?;
+        pools.give(pool, bytes);
         self.shared.memory.announce_free(bytes);
         let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
         queue.push(Job { after: self.after(after), ..free }, &self.shared);
@@ -301,7 +314,8 @@ impl CpuBackend {
             what: format!("variable `{name}`").into(),
             detail: format!("the module has no such variable of at least {bytes} bytes"),
         })?;
-        self.names.add_allocation(id, Allocation { address, bytes, module: Some(module) });
+        let pool = PoolId::DEFAULT;
+        self.names.add_allocation(id, Allocation { address, bytes, pool, module: Some(module) });
         Ok(())
     }
 
@@ -324,8 +338,10 @@ impl CpuBackend {
     }
 
     fn memory(&self) -> MemoryInfo {
+        let idle = self.order.lock().idle();
         let usage = self.shared.memory.usage();
-        MemoryInfo { used: usage.used, free: usage.total - usage.used, total: usage.total }
+        let free = (usage.total - usage.used).saturating_sub(idle);
+        MemoryInfo { used: usage.used, free, total: usage.total }
     }
 
     /// Starts a new epoch immediately. Answers when every queue has run or skipped its earlier jobs.
@@ -380,7 +396,14 @@ unsafe impl Backend for CpuBackend {
                 self.streams.write().insert(id, Queue::new(id, self.timing));
             }
             Control::RetireStream { id } => self.retire(id),
-            Control::Allocate { id, bytes, at } => self.allocate(id, bytes, at)?,
+            Control::Allocate { id, bytes, at } => {
+                self.allocate(PoolId::DEFAULT, id, bytes, at)?;
+            }
+            Control::AllocateIn { pool, id, bytes, at } => self.allocate(pool, id, bytes, at)?,
+            Control::Reserve { id, bytes } => self.reserve(id, bytes)?,
+            Control::CreatePool { id, spec } => self.order.lock().create(id, spec),
+            Control::ChangePool { id, change } => self.order.lock().change(id, change)?,
+            Control::DropPool { id } => self.order.lock().remove(id),
             Control::Free { id, stream, after } => self.free(id, stream, &after)?,
             Control::LoadModule { id, image } => self.load(id, image)?,
             Control::NameVariable { id, module, name, bytes } => {
@@ -417,6 +440,15 @@ unsafe impl Backend for CpuBackend {
                 answer.give(reply.map(Reply::Occupancy));
             }
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),
+            Request::Commit { id, bytes } => self.commit(id, bytes, answer),
+            Request::PoolMemory { pool } => {
+                let memory = self.order.lock().memory(pool);
+                answer.give(memory.map(Reply::Pool));
+            }
+            Request::TrimPool { pool, keep } => {
+                let memory = self.order.lock().trim(pool, keep);
+                answer.give(memory.map(Reply::Pool));
+            }
             Request::Reach { .. } => answer.give(Ok(Reply::Reached(false))),
             Request::Reset => self.reset(answer),
             _ => answer.give(Err(Error::unsupported("this request", &self.info.address))),

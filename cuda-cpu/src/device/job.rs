@@ -53,12 +53,12 @@ impl Job {
     }
 
     pub(crate) fn is_always_ready(&self) -> bool {
-        self.after.is_empty() && !matches!(self.work, Work::Alloc { .. })
+        self.after.is_empty() && !matches!(self.work, Work::Alloc { .. } | Work::Grow { .. })
     }
 
     pub(crate) fn waits(&self) -> Waits {
         let room = match self.work {
-            Work::Alloc { address, .. } => Some(address),
+            Work::Alloc { address, .. } | Work::Grow { promise: address, .. } => Some(address),
             _ => None,
         };
         Waits { after: self.after.clone(), room }

@@ -18,12 +18,14 @@
 
 mod backend;
 mod graph;
+mod growth;
 mod job;
 mod launch_options;
 mod lost;
 mod memory_waiters;
 mod modules;
 mod notices;
+mod pools;
 mod provider;
 mod pumps;
 mod queue;

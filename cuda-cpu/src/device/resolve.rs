@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
     Error, Result,
-    protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, Region},
+    protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, PoolId, Region},
 };
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
@@ -27,6 +27,7 @@ pub(crate) struct Names {
 pub(crate) struct Allocation {
     pub(crate) address: u64,
     pub(crate) bytes: u64,
+    pub(crate) pool: PoolId,
     /// The module, if this is a variable. The memory is freed with the module.
     pub(crate) module: Option<ModuleId>,
 }
@@ -40,6 +41,12 @@ impl Names {
     pub(crate) fn forget_variables(&self, module: ModuleId) -> Vec<AllocId> {
         let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
         self.allocations.write().extract_if(is_variable).map(|(id, _)| id).collect()
+    }
+
+    /// Returns an allocation.
+    pub(crate) fn find(&self, id: AllocId) -> Result<Allocation> {
+        let found = self.allocations.read().get(&id).copied();
+        found.ok_or_else(|| unknown("an allocation", id.0))
     }
 
     /// Removes an allocation.

@@ -6,7 +6,8 @@ use super::lost::RECOVERY;
 use crate::{AccessError, FaultSpace, LaunchError, OutOfMemory, Racing};
 
 pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
-    Error::OutOfMemory { requested: error.requested, free: error.free, total: error.total }
+    let OutOfMemory { requested, free, total } = error;
+    Error::OutOfMemory { requested, free, total, pool: None }
 }
 
 /// Returns the fault of a copy that accesses freed memory.

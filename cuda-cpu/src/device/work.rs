@@ -10,9 +10,10 @@ use std::{
 
 use cuda_core::{
     Error, Fault, FaultKind, Result,
-    protocol::{AllocId, HostBlock, LaunchAttributes, Pattern},
+    protocol::{AllocId, Answer, HostBlock, LaunchAttributes, Pattern, Reply},
     sync::discard_panic,
 };
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use super::{backend::Shared, graph::Graph, lost::RECOVERY, modules::LoadedModule, translate};
@@ -31,6 +32,14 @@ pub(crate) enum Work {
         id: AllocId,
         address: u64,
         bytes: u64,
+    },
+    /// Lets a reserved allocation use memory that was promised, when it is available.
+    Grow {
+        promise: u64,
+        address: u64,
+        bytes: u64,
+        /// Behind a lock only because other jobs are shared between threads.
+        answer: Box<Mutex<Answer>>,
     },
     Upload {
         from: Arc<HostBlock>,
@@ -92,6 +101,12 @@ impl Work {
                 shared.memory_waiters.wake(shared);
                 Ok(())
             }
+            Work::Grow { address, bytes, answer, .. } => {
+                shared.memory.grow(address, bytes);
+                // The answer can wake a task of the application, which can panic.
+                _ = contained(|| answer.into_inner().give(Ok(Reply::Committed)));
+                Ok(())
+            }
             other => Err(other),
         }
     }
@@ -132,6 +147,7 @@ impl Work {
             // `run_memory_work` has run allocations and frees, `Job::run` runs graphs, and those run loops.
             Work::Join
             | Work::Alloc { .. }
+            | Work::Grow { .. }
             | Work::Free { .. }
             | Work::Graph(_)
             | Work::Repeat { .. } => Ok(()),

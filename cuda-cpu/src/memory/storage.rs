@@ -2,6 +2,7 @@
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 use super::contents::Contents;
 use super::written::Written;
@@ -18,13 +19,25 @@ const ASKED_ALIGN: usize = 16;
 pub(crate) struct Allocation {
     pub(crate) base: u64,
     pub(crate) size: u64,
+    /// The first aligned byte of the block.
     host: NonNull<u8>,
-    /// The block from the system's allocator. `host` is its first aligned byte.
+    /// Shared by an allocation that has [grown](Allocation::grown) and the one before.
+    block: Arc<Block>,
+    /// The record of written bytes, if the memory tracks them.
+    pub(crate) written: Option<Arc<Written>>,
+}
+
+/// A block from the system's allocator.
+#[derive(Debug)]
+struct Block {
     start: NonNull<u8>,
     layout: Layout,
-    /// The record of written bytes, if the memory tracks them.
-    pub(crate) written: Option<Written>,
 }
+
+// SAFETY: the pointer owns its bytes, which are touched only through an allocation.
+unsafe impl Send for Block {}
+// SAFETY: as above.
+unsafe impl Sync for Block {}
 
 // SAFETY: the pointer owns its bytes; they are touched only through `access` (module rules 2, 3).
 unsafe impl Send for Allocation {}
@@ -34,7 +47,7 @@ unsafe impl Sync for Allocation {}
 impl Allocation {
     /// Allocates host memory. Returns `None` if the host is out of memory.
     pub(super) fn new(base: u64, size: u64, contents: Contents, track: bool) -> Option<Self> {
-        let written = if track { Some(Written::new(size)?) } else { None };
+        let written = if track { Some(Arc::new(Written::new(size)?)) } else { None };
         let len = usize::try_from(size).ok()?;
         let layout = Layout::from_size_align(len.checked_add(ALIGN as usize)?, ASKED_ALIGN).ok()?;
         // SAFETY: the layout's size is at least `ALIGN`.
@@ -48,7 +61,19 @@ impl Allocation {
             // SAFETY: `host` is a new block of `len` bytes that is not shared yet, and `marked` is at most `len`.
             unsafe { host.as_ptr().write_bytes(byte, marked) };
         }
-        Some(Self { base, size, host, start, layout, written })
+        Some(Self { base, size, host, block: Arc::new(Block { start, layout }), written })
+    }
+
+    /// The same memory, of which the first `size` bytes may be used. The host memory of all bytes with which the first
+    /// one was allocated exists, but the system provides its pages only when they are used.
+    ///
+    /// Returns `None` if there are not that many.
+    pub(super) fn grown(&self, size: u64) -> Option<Self> {
+        let skipped = self.host.as_ptr().addr() - self.block.start.as_ptr().addr();
+        let most = (self.block.layout.size() - skipped) as u64;
+        let Self { base, host, .. } = *self;
+        let (block, written) = (self.block.clone(), self.written.clone());
+        (size <= most).then_some(Self { base, size, host, block, written })
     }
 
     pub(crate) fn host(&self) -> *mut u8 {
@@ -68,9 +93,9 @@ impl Allocation {
     }
 }
 
-impl Drop for Allocation {
+impl Drop for Block {
     fn drop(&mut self) {
-        // SAFETY: allocated in `new` with this layout, and this is the last holder.
+        // SAFETY: allocated in `Allocation::new` with this layout, and this is the last holder.
         unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }

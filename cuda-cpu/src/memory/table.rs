@@ -125,6 +125,11 @@ impl Memory {
         Ok(base)
     }
 
+    /// Whether `bytes` fit now or after all announced frees.
+    pub(crate) fn has_bytes(&self, bytes: u64) -> bool {
+        self.table.read().accounting.fits_later(bytes)
+    }
+
     /// Whether a promise can be fulfilled now.
     pub(crate) fn has_room_for(&self, promised: u64) -> bool {
         !self.table.read().accounting.is_waiting(promised)
@@ -160,6 +165,47 @@ impl Memory {
         };
         table.live.insert(base, Arc::new(allocation));
         Ok(())
+    }
+
+    /// Reserves addresses for an allocation that grows up to `most` bytes. None of them may be used yet, and no device
+    /// memory is taken.
+    pub(crate) fn reserve(&self, most: u64) -> Result<u64, OutOfMemory> {
+        let base = self.table.write().place(most, ALIGN)?;
+        let allocation = Allocation::new(base, most, self.contents, self.tracks);
+        let empty = allocation.and_then(|it| it.grown(0));
+        let mut table = self.table.write();
+        let empty = empty.ok_or_else(|| table.accounting.out_of_memory(most))?;
+        table.live.insert(base, Arc::new(empty));
+        Ok(base)
+    }
+
+    /// Promises `more` bytes to an allocation that was [reserved](Memory::reserve), and that will have `bytes` bytes.
+    /// Returns an address that stands for the promise in [`has_room_for`](Memory::has_room_for).
+    pub(crate) fn promise_growth(
+        &self,
+        base: u64,
+        bytes: u64,
+        more: u64,
+    ) -> Result<u64, OutOfMemory> {
+        let mut table = self.table.write();
+        let full = table.accounting.out_of_memory(more);
+        table.live.get(&base).and_then(|it| it.grown(bytes)).ok_or(full)?;
+        if !table.accounting.fits_later(more) {
+            return Err(full);
+        }
+        let token = table.place(0, ALIGN)?;
+        table.accounting.take_when_free(token, more);
+        Ok(token)
+    }
+
+    /// Lets an allocation use `bytes` bytes, which were promised and are available. Kernels that run see this at the
+    /// next launch.
+    pub(crate) fn grow(&self, base: u64, bytes: u64) {
+        let mut table = self.table.write();
+        let grown = table.live.get(&base).and_then(|it| it.grown(bytes));
+        if let Some(grown) = grown {
+            table.live.insert(base, Arc::new(grown));
+        }
     }
 
     /// Allocates for a kernel's malloc.

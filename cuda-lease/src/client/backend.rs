@@ -39,6 +39,15 @@ impl LeaseBackend {
             Some(error) => Err(error),
         }
     }
+
+    /// # Errors
+    /// [`Error::Unsupported`] if the node does not know memory pools, and so no commands about them.
+    fn check_pools(&self) -> Result<()> {
+        if self.capabilities.pools > 0 {
+            return Ok(());
+        }
+        Err(Error::unsupported("memory pools", &self.info.address))
+    }
 }
 
 /// The block that a copy names.
@@ -124,6 +133,15 @@ unsafe impl Backend for LeaseBackend {
                 Command::RetireStream { id }
             }
             Control::Allocate { id, bytes, at } => Command::Allocate { id, bytes, at },
+            Control::AllocateIn { pool, id, bytes, at } => {
+                Command::AllocateIn { pool, id, bytes, at }
+            }
+            Control::CreatePool { id, spec } => Command::CreatePool { id, spec },
+            Control::ChangePool { id, change } => {
+                self.check_pools()?;
+                Command::ChangePool { id, change }
+            }
+            Control::DropPool { id } => Command::DropPool { id },
             Control::Free { id, stream, after } => Command::Free { id, stream, after },
             Control::NameVariable { id, module, name, bytes } => {
                 Command::NameVariable { id, module, name, bytes }
@@ -164,6 +182,14 @@ unsafe impl Backend for LeaseBackend {
             Request::Occupancy { function, config } if self.capabilities.launch_attributes => {
                 Query::Occupancy { function, config }
             }
+            Request::PoolMemory { pool } => match self.check_pools() {
+                Ok(()) => Query::PoolMemory(pool),
+                Err(error) => return answer.give(Err(error)),
+            },
+            Request::TrimPool { pool, keep } => match self.check_pools() {
+                Ok(()) => Query::TrimPool(pool, keep),
+                Err(error) => return answer.give(Err(error)),
+            },
             Request::Reset => Query::Reset,
             // Memory of another device is not reachable: copies go through the host.
             Request::Reach { .. } => return answer.give(Ok(Reply::Reached(false))),

@@ -344,6 +344,7 @@ impl Link {
                 QueryReply::GraphReady => Reply::GraphReady,
                 QueryReply::Memory(info) => Reply::Memory(info),
                 QueryReply::Occupancy(occupancy) => Reply::Occupancy(occupancy),
+                QueryReply::Pool(memory) => Reply::Pool(memory),
                 QueryReply::Reset { lost } => Reply::Reset { lost },
             }));
         }

@@ -2,7 +2,10 @@
 
 use cuda_core::{
     LaunchConfig, Ticket,
-    protocol::{AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, StreamId},
+    protocol::{
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolChange, PoolId, PoolSpec,
+        Region, StreamId,
+    },
 };
 
 use super::{
@@ -46,6 +49,10 @@ pub enum Query {
     Memory,
     /// Resets the device after a fault.
     Reset,
+    /// Asks for the memory that a pool has reserved.
+    PoolMemory(PoolId),
+    /// Returns free memory of a pool to the system until at most so many bytes are reserved.
+    TrimPool(PoolId, u64),
 }
 
 /// A command of a session. Commands are carried out in their order, and have no replies.
@@ -119,6 +126,36 @@ pub enum Command<'a> {
     DropGraph {
         /// The graph.
         id: GraphId,
+    },
+    /// Creates a memory pool. A session has at most [`MAX_POOLS`](super::features::MAX_POOLS).
+    CreatePool {
+        /// The new pool.
+        id: PoolId,
+        /// Its properties.
+        spec: PoolSpec,
+    },
+    /// Changes a memory pool.
+    ChangePool {
+        /// The pool.
+        id: PoolId,
+        /// The change.
+        change: PoolChange,
+    },
+    /// Drops a memory pool. Its allocations were freed before.
+    DropPool {
+        /// The pool.
+        id: PoolId,
+    },
+    /// Allocates memory from a pool in the order of a stream.
+    AllocateIn {
+        /// The pool.
+        pool: PoolId,
+        /// The new allocation.
+        id: AllocId,
+        /// Its size.
+        bytes: u64,
+        /// The ticket that the allocation takes.
+        at: Ticket,
     },
     /// Requests an [`Event::Progress`](super::Event::Progress) as soon as a ticket is complete.
     Sync {
@@ -222,6 +259,10 @@ impl<'a> Command<'a> {
             Command::Query { .. } => opcode::QUERY,
             Command::CreateGraph { .. } => opcode::GRAPH_CREATE,
             Command::DropGraph { .. } => opcode::GRAPH_DROP,
+            Command::CreatePool { .. } => opcode::POOL_CREATE,
+            Command::ChangePool { .. } => opcode::POOL_CHANGE,
+            Command::DropPool { .. } => opcode::POOL_DROP,
+            Command::AllocateIn { .. } => opcode::MEM_ALLOC_IN,
             Command::Submit { step, .. } => step.opcode(),
         }
     }
@@ -251,6 +292,12 @@ impl<'a> Command<'a> {
                 w
             }
             Command::DropGraph { id } => w.put(*id),
+            Command::CreatePool { id, spec } => w.put(*id).put(spec.release_threshold),
+            Command::ChangePool { id, change } => w.put(*id).put(*change),
+            Command::DropPool { id } => w.put(*id),
+            Command::AllocateIn { pool, id, bytes, at } => {
+                w.put(*pool).put(*id).put(*bytes).put(*at)
+            }
             Command::Submit { ticket, after, step } => {
                 w.put(*ticket).put_list(after, |w, it| it.put(w));
                 step.encode(w);
@@ -292,6 +339,14 @@ impl<'a> Command<'a> {
                 Command::CreateGraph { id: r.get()?, nodes: Content::get(&mut r)? }
             }
             opcode::GRAPH_DROP => Command::DropGraph { id: r.get()? },
+            opcode::POOL_CREATE => {
+                Command::CreatePool { id: r.get()?, spec: PoolSpec::new(r.get()?) }
+            }
+            opcode::POOL_CHANGE => Command::ChangePool { id: r.get()?, change: r.get()? },
+            opcode::POOL_DROP => Command::DropPool { id: r.get()? },
+            opcode::MEM_ALLOC_IN => {
+                Command::AllocateIn { pool: r.get()?, id: r.get()?, bytes: r.get()?, at: r.get()? }
+            }
             opcode::LAUNCH
             | opcode::LAUNCH_WITH
             | opcode::GRAPH_LAUNCH
@@ -396,6 +451,24 @@ impl Field for ImageKind {
     }
 }
 
+impl Field for PoolChange {
+    fn put(&self, w: &mut Writer<'_>) {
+        match self {
+            PoolChange::ReleaseThreshold(bytes) => w.put(1u8).put(*bytes),
+            // The peak is the only thing that a newer change could reset without harm.
+            _ => w.put(2u8),
+        };
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        match r.get::<u8>()? {
+            1 => r.get().map(PoolChange::ReleaseThreshold),
+            2 => Ok(PoolChange::ResetPeak),
+            other => Err(WireError::Undefined { what: "a change of a pool", value: other.into() }),
+        }
+    }
+}
+
 impl Field for Query {
     fn put(&self, w: &mut Writer<'_>) {
         match self {
@@ -404,6 +477,8 @@ impl Field for Query {
             Query::Reset => w.put(3u8),
             Query::GraphReady(graph) => w.put(4u8).put(*graph),
             Query::Occupancy { function, config } => w.put(5u8).put(*function).put(*config),
+            Query::PoolMemory(pool) => w.put(6u8).put(*pool),
+            Query::TrimPool(pool, keep) => w.put(7u8).put(*pool).put(*keep),
         };
     }
 
@@ -414,6 +489,8 @@ impl Field for Query {
             3 => Ok(Query::Reset),
             4 => r.get().map(Query::GraphReady),
             5 => Ok(Query::Occupancy { function: r.get()?, config: r.get()? }),
+            6 => r.get().map(Query::PoolMemory),
+            7 => Ok(Query::TrimPool(r.get()?, r.get()?)),
             other => Err(WireError::Undefined { what: "a query", value: other.into() }),
         }
     }

@@ -56,9 +56,15 @@ fn put_fields(w: &mut Writer<'_>, error: &Error, depth: u32) -> u16 {
         Error::NoDevice { address, available } => texts(12, &[address, available]),
         Error::NoSuchKernel { name, available } => texts(13, &[name, available]),
         Error::NoSuchVariable { name, available } => texts(14, &[name, available]),
-        Error::OutOfMemory { requested, free, total } => {
+        Error::OutOfMemory { requested, free, total, pool } => {
             w.put(*requested).put(*free).put(*total);
-            20
+            match pool {
+                None => 20,
+                Some(pool) => {
+                    w.put_text(pool);
+                    29
+                }
+            }
         }
         Error::OutOfHostMemory { requested } => {
             w.put(*requested);
@@ -118,7 +124,12 @@ fn get_error(r: &mut Reader<'_>, depth: u32) -> Result<Error, WireError> {
         12 => Error::NoDevice { address: r.get()?, available: r.get()? },
         13 => Error::NoSuchKernel { name: r.get()?, available: r.get()? },
         14 => Error::NoSuchVariable { name: r.get()?, available: r.get()? },
-        20 => Error::OutOfMemory { requested: r.get()?, free: r.get()?, total: r.get()? },
+        20 | 29 => Error::OutOfMemory {
+            requested: r.get()?,
+            free: r.get()?,
+            total: r.get()?,
+            pool: if tag == 29 { Some(r.get::<String>()?.into()) } else { None },
+        },
         21 => Error::OutOfHostMemory { requested: r.get()? },
         22 => Error::ContentsLost { cause: Box::new(get_error(r, depth + 1)?) },
         23 => Error::TimedOut { after: Duration::from_nanos(r.get()?) },

@@ -2,7 +2,7 @@
 
 use cuda_core::{
     Error, FunctionAttributes, MemoryInfo, Occupancy, Ticket,
-    protocol::{EntryInfo, ParamInfo, ParamType, Status, StreamId},
+    protocol::{EntryInfo, ParamInfo, ParamType, PoolMemory, Status, StreamId},
 };
 use cuda_ptx::ScalarType;
 
@@ -86,6 +86,8 @@ pub enum QueryReply {
     Occupancy(Occupancy),
     /// The memory of the lease.
     Memory(MemoryInfo),
+    /// The memory of a pool.
+    Pool(PoolMemory),
     /// The device was reset.
     Reset {
         /// The fault that had lost the device.
@@ -174,6 +176,9 @@ impl Field for QueryReply {
             QueryReply::Reset { lost } => w.put(3u8).put(lost.clone()),
             QueryReply::GraphReady => w.put(4u8),
             QueryReply::Occupancy(occupancy) => w.put(5u8).put(*occupancy),
+            QueryReply::Pool(PoolMemory { reserved, reserved_peak, release_threshold }) => {
+                w.put(6u8).put(*reserved).put(*reserved_peak).put(*release_threshold)
+            }
         };
     }
 
@@ -190,6 +195,10 @@ impl Field for QueryReply {
             3 => QueryReply::Reset { lost: r.get()? },
             4 => QueryReply::GraphReady,
             5 => QueryReply::Occupancy(r.get()?),
+            6 => {
+                let (reserved, reserved_peak, release_threshold) = (r.get()?, r.get()?, r.get()?);
+                QueryReply::Pool(PoolMemory { reserved, reserved_peak, release_threshold })
+            }
             other => return Err(WireError::Undefined { what: "a reply", value: other.into() }),
         })
     }

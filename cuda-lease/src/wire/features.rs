@@ -15,8 +15,14 @@ pub const LOOPS: u64 = 2;
 /// Launches with attributes, and the query for occupancy.
 pub const ATTRIBUTES: u64 = 4;
 
+/// Memory pools beside the default one: commands that create, change and drop them, and queries about them.
+pub const POOLS: u64 = 8;
+
+/// The maximum number of memory pools of a session beside the default one.
+pub const MAX_POOLS: u32 = 64;
+
 /// The features that this crate implements.
-pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES;
+pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES | POOLS;
 
 /// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its
 /// device ([`Granted`](super::Granted)).
@@ -33,6 +39,7 @@ pub fn of_device(capabilities: &Capabilities) -> u64 {
     bit(capabilities.graphs, GRAPHS)
         | bit(capabilities.loops, LOOPS)
         | bit(capabilities.launch_attributes, ATTRIBUTES)
+        | bit(capabilities.pools >= MAX_POOLS, POOLS)
 }
 
 #[cfg(test)]
@@ -43,6 +50,7 @@ mod tests {
     fn client_uses_features_that_node_and_device_both_have() {
         assert_eq!(usable(ALL, Some(ALL)), ALL);
         assert_eq!(usable(ALL, Some(GRAPHS | 1 << 40)), GRAPHS);
+        assert_eq!(usable(ALL, Some(POOLS | LOOPS)), POOLS);
         for (connection, device) in [(ALL, None), (0, Some(ALL)), (LOOPS, Some(ALL))] {
             assert_eq!(usable(connection, device), 0);
         }
@@ -53,5 +61,7 @@ mod tests {
         assert_eq!(of_device(&capabilities), 0);
         capabilities.graphs = true;
         assert_eq!(of_device(&capabilities), GRAPHS);
+        capabilities.pools = MAX_POOLS;
+        assert_eq!(of_device(&capabilities), GRAPHS | POOLS);
     }
 }

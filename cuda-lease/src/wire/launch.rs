@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use cuda_core::{
     Access, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, LaunchAttributes, ModuleId, Pattern, Region,
+        AllocId, FunctionId, GraphId, Launch, LaunchAttributes, ModuleId, Pattern, PoolId, Region,
         Relocation, StreamId, Use,
     },
 };
@@ -28,7 +28,7 @@ macro_rules! ids {
     )*};
 }
 
-ids! { StreamId AllocId ModuleId GraphId }
+ids! { StreamId AllocId ModuleId GraphId PoolId }
 
 impl Field for Ticket {
     #[inline]

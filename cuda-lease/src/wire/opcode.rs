@@ -70,8 +70,16 @@ pub const GRAPH_DROP: u16 = 0x0613;
 pub const GRAPH_LAUNCH: u16 = 0x0614;
 /// Launches a kernel with attributes.
 pub const LAUNCH_WITH: u16 = 0x0615;
+/// Creates a memory pool.
+pub const POOL_CREATE: u16 = 0x0616;
+/// Changes a memory pool.
+pub const POOL_CHANGE: u16 = 0x0617;
+/// Drops a memory pool.
+pub const POOL_DROP: u16 = 0x0618;
+/// Allocates device memory from a pool.
+pub const MEM_ALLOC_IN: u16 = 0x0619;
 /// The highest opcode of a command.
-pub const LAST_COMMAND: u16 = LAUNCH_WITH;
+pub const LAST_COMMAND: u16 = MEM_ALLOC_IN;
 
 /// A loop. Only the content of a graph has it.
 pub const REPEAT: u16 = 0x0640;

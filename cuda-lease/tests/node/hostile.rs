@@ -3,12 +3,12 @@
 use bytes::Bytes;
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, ModuleId, Region, Status, StreamId},
+    protocol::{AllocId, ModuleId, PoolId, PoolSpec, Region, Status, StreamId},
 };
 use cuda_lease::{
     Lease,
     wire::{
-        Attached, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane, PutBlob,
+        Attached, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane, PutBlob, Query,
         Refused, Renew, Renewed, Step, TransferId, Writer,
     },
 };
@@ -147,6 +147,13 @@ fn protocol_violation_ends_only_its_session() {
             hash: [0; 32],
             bytes: u64::MAX,
         };
+        let pool = |id| Command::CreatePool { id: PoolId(id), spec: PoolSpec::new(u64::MAX) };
+        let drop_pool = |id| Command::DropPool { id: PoolId(id) };
+        let in_pool = |pool| {
+            let (pool, id) = (PoolId(pool), AllocId(7));
+            Command::AllocateIn { pool, id, bytes: 1, at: ticket(1) }
+        };
+        let trim = |pool| Command::Query { id: 1, query: Query::TrimPool(PoolId(pool), 0) };
         let cases: Vec<(Vec<Command<'_>>, &str)> = vec![
             (vec![join(1)], "does not exist"),
             (vec![create(), create()], "ids of streams must rise"),
@@ -154,6 +161,12 @@ fn protocol_violation_ends_only_its_session() {
             (vec![create(), after(vec![later])], "may only name earlier submissions"),
             (vec![create(), allocate(), again()], "already in use"),
             (vec![module()], "the limit is"),
+            ((0..65).map(|id| pool(100 + id)).collect(), "more than 64 memory pools exist"),
+            (vec![pool(100), pool(100)], "already in use"),
+            (vec![create(), in_pool(100)], "memory pool 100 does not exist"),
+            (vec![pool(100), drop_pool(100), drop_pool(100)], "memory pool 100 does not exist"),
+            (vec![drop_pool(0)], "the default memory pool cannot be dropped"),
+            (vec![trim(100)], "memory pool 100 does not exist"),
         ];
         for (commands, reason) in cases {
             let mut client = RawClient::connect(&node.address).await;

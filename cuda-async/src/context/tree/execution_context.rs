@@ -7,7 +7,8 @@ use std::{sync::Arc, time::Duration};
 use cuda_core::{Device, Error, RecordedName, Result, Stream, Ticket};
 
 use crate::context::tree::{
-    inline_root::InlineRoot, run_mode::RunMode, shared_context::SharedContext,
+    allocation_rules::AllocationRules, inline_root::InlineRoot, run_mode::RunMode,
+    shared_context::SharedContext,
 };
 
 /// The context in which an operation runs: its device and its stream. Clones are the same context.
@@ -175,7 +176,12 @@ impl ExecutionContext {
 
     /// The time for which allocations of this context may wait for memory.
     pub(in crate::context) fn memory_wait(&self) -> Option<Duration> {
-        self.known_shared().and_then(|shared| shared.memory_wait)
+        self.known_shared().and_then(|shared| shared.allocation_rules.wait)
+    }
+
+    /// How the allocations of this context are made.
+    pub(super) fn allocation_rules(&self) -> AllocationRules {
+        self.known_shared().map(|shared| shared.allocation_rules.clone()).unwrap_or_default()
     }
 
     pub(in crate::context) fn nesting(&self) -> usize {

@@ -14,7 +14,9 @@ use std::{
 
 use cuda_core::Stream;
 
-use crate::context::tree::{run_mode::RunMode, shared_context::SharedContext};
+use crate::context::tree::{
+    allocation_rules::AllocationRules, run_mode::RunMode, shared_context::SharedContext,
+};
 
 pub(super) struct InlineRoot {
     stream: Stream,
@@ -92,7 +94,7 @@ impl InlineRoot {
             if self.stream.has_open_window() {
                 stream.open_window();
             }
-            let shared = SharedContext::root(stream, self.mode, None, last);
+            let shared = SharedContext::root(stream, self.mode, AllocationRules::default(), last);
             shared.set_nesting(self.nesting.get());
             Arc::new(shared)
         })

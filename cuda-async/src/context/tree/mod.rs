@@ -12,6 +12,7 @@
 //! - A `sibling` uses the stream of its parent.
 //! - A `polled_root` begins a tree of its own. A context of another tree, its poller, polls its steps.
 
+mod allocation_rules;
 mod execution_context;
 mod fork;
 mod fork_streams;

@@ -32,7 +32,9 @@ impl ExecutionContext {
 
     fn other_root(&self, stream: Stream) -> SharedContext {
         let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
-        let root = SharedContext::root(stream, mode, self.memory_wait(), 0);
+        let rules = self.allocation_rules();
+        let stream = rules.applied_to(stream);
+        let root = SharedContext::root(stream, mode, rules, 0);
         root.set_nesting(self.nesting());
         root
     }

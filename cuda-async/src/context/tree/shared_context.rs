@@ -1,12 +1,9 @@
 //! `SharedContext`: a context that several handles refer to. Every context is one, except an inline root that was not
 //! promoted.
 
-use std::{
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc, OnceLock,
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use cuda_core::{Error, Result, Stream, Ticket};
@@ -14,15 +11,15 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::context::tree::{
-    fork_streams::ForkStreams, run_in_flight::RunInFlight, run_mode::RunMode,
+    allocation_rules::AllocationRules, fork_streams::ForkStreams, run_in_flight::RunInFlight,
+    run_mode::RunMode,
 };
 
 /// The data of a context behind an `Arc`. Its kind holds the data that only a root or only a child has.
 pub(in crate::context) struct SharedContext {
     pub(super) kind: ContextKind,
     mode: RunMode,
-    /// The time for which an allocation may wait for memory.
-    pub(super) memory_wait: Option<Duration>,
+    pub(super) allocation_rules: AllocationRules,
     /// The number of the last submission that this context has made, or 0.
     last: AtomicU64,
     /// The number of nested polls of boxes.
@@ -72,19 +69,19 @@ impl SharedContext {
     fn new(
         kind: ContextKind,
         mode: RunMode,
-        memory_wait: Option<Duration>,
+        allocation_rules: AllocationRules,
         last: u64,
         nesting: usize,
     ) -> Self {
         let (last, nesting) = (AtomicU64::new(last), AtomicUsize::new(nesting));
-        Self { kind, mode, memory_wait, last, nesting }
+        Self { kind, mode, allocation_rules, last, nesting }
     }
 
     /// The root context of a run on `stream`, whose last submission so far is `last`.
     pub(super) fn root(
         stream: Stream,
         mode: RunMode,
-        memory_wait: Option<Duration>,
+        allocation_rules: AllocationRules,
         last: u64,
     ) -> Self {
         let kind = ContextKind::Root(RootData {
@@ -95,7 +92,7 @@ impl SharedContext {
             part_of: None,
             poller: Mutex::default(),
         });
-        Self::new(kind, mode, memory_wait, last, 0)
+        Self::new(kind, mode, allocation_rules, last, 0)
     }
 
     /// A context of the same run. Without a stream it borrows one at its first use.
@@ -103,13 +100,13 @@ impl SharedContext {
         self: &Arc<Self>,
         stream: OnceLock<Stream>,
         after: After,
-        memory_wait: Option<Duration>,
+        allocation_rules: AllocationRules,
     ) -> Self {
         let root = Self::root_of(self).clone();
         let has_after = AtomicBool::new(!after.is_empty());
         let kind =
             ContextKind::Child(ChildData { root, stream, after: Mutex::new(after), has_after });
-        Self::new(kind, self.mode, memory_wait, 0, self.nesting())
+        Self::new(kind, self.mode, allocation_rules, 0, self.nesting())
     }
 
     /// The root of this context's run.
@@ -132,7 +129,7 @@ impl SharedContext {
     pub(super) fn stream(&self) -> Result<&Stream> {
         match &self.kind {
             ContextKind::Root(root) => Ok(&root.stream),
-            ContextKind::Child(child) => child.stream(),
+            ContextKind::Child(child) => child.stream(&self.allocation_rules),
         }
     }
 
@@ -183,12 +180,12 @@ impl SharedContext {
 }
 
 impl ChildData {
-    fn stream(&self) -> Result<&Stream> {
+    fn stream(&self, rules: &AllocationRules) -> Result<&Stream> {
         let stream = match self.stream.get() {
             Some(stream) => stream,
             None => {
                 let root = self.root.root_data();
-                let borrowed = root.fork_streams.next(&root.stream)?;
+                let borrowed = rules.applied_to(root.fork_streams.next(&root.stream)?);
                 self.stream.get_or_init(|| borrowed)
             }
         };

@@ -65,6 +65,7 @@ pub fn start(
     let mut capabilities = Capabilities::local(info.memory);
     capabilities.ordered_visibility = false;
     capabilities.slow_host_blocks = true;
+    capabilities.pools = 64;
     let (to_node, requests) = (Mutex::new(to_node), AtomicU64::new(0));
     Arc::new(Client { info, capabilities, to_node, shared, requests })
 }

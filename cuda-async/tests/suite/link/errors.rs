@@ -19,7 +19,7 @@ pub fn put_error(w: &mut Writer, error: &Error) {
         Error::DeviceLost { address, cause } => text(w, 6, &[address, cause]),
         Error::Unsupported { what, device } => text(w, 7, &[what, device]),
         Error::Host { what, detail } => text(w, 8, &[what, detail]),
-        Error::OutOfMemory { requested, free, total } => {
+        Error::OutOfMemory { requested, free, total, .. } => {
             w.u8(20).u64(*requested).u64(*free).u64(*total);
         }
         Error::OutOfHostMemory { requested } => _ = w.u8(21).u64(*requested),
@@ -35,7 +35,7 @@ pub fn get_error(r: &mut Reader<'_>) -> Error {
     match tag {
         20 => {
             let (requested, free, total) = (r.get_u64(), r.get_u64(), r.get_u64());
-            return Error::OutOfMemory { requested, free, total };
+            return Error::OutOfMemory { requested, free, total, pool: None };
         }
         21 => return Error::OutOfHostMemory { requested: r.get_u64() },
         22 => return Error::ContentsLost { cause: Box::new(get_error(r)) },

@@ -116,9 +116,11 @@ impl Node {
             Call::Submit { ticket, after, work, bytes } => {
                 self.submit(ticket, &after, work, &bytes)
             }
-            Call::Control(Control::Allocate { id, bytes, at }) => {
+            Call::Control(
+                control @ (Control::Allocate { id, at, .. } | Control::AllocateIn { id, at, .. }),
+            ) => {
                 // SAFETY: the client is held to the rules of `Backend`.
-                let made = unsafe { self.backend.control(Control::Allocate { id, bytes, at }) };
+                let made = unsafe { self.backend.control(control) };
                 match made {
                     Ok(()) => self.took(at),
                     Err(error) => {

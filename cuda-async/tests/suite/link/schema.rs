@@ -4,8 +4,8 @@ use cuda_core::{
     Access, Error, FunctionAttributes, LaunchConfig, MemoryInfo, Occupancy, Ticket,
     protocol::{
         AllocId, Control, FunctionId, HostId, HostRegion, Launch, LaunchAttributes, ModuleId,
-        ModuleImage, Notice, Pattern, Region, Relocation, Reply, Request, StreamId, TransferId,
-        Use, Work,
+        ModuleImage, Notice, Pattern, PoolChange, PoolId, PoolMemory, PoolSpec, Region, Relocation,
+        Reply, Request, StreamId, TransferId, Use, Work,
     },
 };
 
@@ -186,6 +186,8 @@ pub fn encode_call(trips: u64, call: &Call) -> Vec<u8> {
                     w.dims(*grid).dims(*block).u32(*shared_bytes);
                     w.u32(u32::from_le_bytes(attributes.to_bytes()))
                 }
+                Request::PoolMemory { pool } => w.u8(6).u64(pool.0),
+                Request::TrimPool { pool, keep } => w.u8(7).u64(pool.0).u64(*keep),
                 other => unreachable!("{other:?}"),
             };
         }
@@ -214,6 +216,8 @@ pub fn decode_call(bytes: &[u8]) -> (u64, Call) {
                     function: FunctionId { module: ModuleId(r.get_u64()), entry: r.get_u32() },
                     config: r.config(),
                 },
+                6 => Request::PoolMemory { pool: PoolId(r.get_u64()) },
+                7 => Request::TrimPool { pool: PoolId(r.get_u64()), keep: r.get_u64() },
                 _ => Request::Reset,
             },
         },
@@ -327,6 +331,15 @@ fn put_control(w: &mut Writer, control: &Control) {
         Control::NameVariable { id, module, name, bytes } => {
             w.u8(9).u64(id.0).u64(module.0).bytes(name.as_bytes()).u64(*bytes)
         }
+        Control::AllocateIn { pool, id, bytes, at } => {
+            w.u8(10).u64(pool.0).u64(id.0).u64(*bytes).ticket(*at)
+        }
+        Control::CreatePool { id, spec } => w.u8(11).u64(id.0).u64(spec.release_threshold),
+        Control::ChangePool { id, change: PoolChange::ReleaseThreshold(bytes) } => {
+            w.u8(12).u64(id.0).u64(*bytes)
+        }
+        Control::ChangePool { id, change: PoolChange::ResetPeak } => w.u8(13).u64(id.0),
+        Control::DropPool { id } => w.u8(14).u64(id.0),
         other => unreachable!("{other:?}"),
     };
 }
@@ -353,6 +366,19 @@ fn get_control(r: &mut Reader<'_>) -> Control {
             Control::Receive { transfer, to, bytes: r.get_u64() }
         }
         8 => Control::Want { ticket: r.ticket() },
+        10 => Control::AllocateIn {
+            pool: PoolId(r.get_u64()),
+            id: AllocId(r.get_u64()),
+            bytes: r.get_u64(),
+            at: r.ticket(),
+        },
+        11 => Control::CreatePool { id: PoolId(r.get_u64()), spec: PoolSpec::new(r.get_u64()) },
+        12 => {
+            let (id, bytes) = (PoolId(r.get_u64()), r.get_u64());
+            Control::ChangePool { id, change: PoolChange::ReleaseThreshold(bytes) }
+        }
+        13 => Control::ChangePool { id: PoolId(r.get_u64()), change: PoolChange::ResetPeak },
+        14 => Control::DropPool { id: PoolId(r.get_u64()) },
         _ => Control::NameVariable {
             id: AllocId(r.get_u64()),
             module: ModuleId(r.get_u64()),
@@ -387,6 +413,9 @@ pub fn encode_answer(trips: u64, answer: &Answer) -> Vec<u8> {
                 }
                 Ok(Reply::Memory(MemoryInfo { used, free, total })) => {
                     w.u8(2).u64(*used).u64(*free).u64(*total);
+                }
+                Ok(Reply::Pool(PoolMemory { reserved, reserved_peak, release_threshold })) => {
+                    w.u8(5).u64(*reserved).u64(*reserved_peak).u64(*release_threshold);
                 }
                 Ok(Reply::Reached(reached)) => _ = w.u8(3).u8((*reached).into()),
                 Ok(Reply::Reset { lost }) => {
@@ -443,6 +472,11 @@ pub fn decode_answer(bytes: &[u8]) -> (u64, Answer) {
                         static_shared_bytes: r.get_u32(),
                         max_threads: r.get_u32(),
                     },
+                })),
+                6 => Ok(Reply::Pool(PoolMemory {
+                    reserved: r.get_u64(),
+                    reserved_peak: r.get_u64(),
+                    release_threshold: r.get_u64(),
                 })),
                 _ => Ok(Reply::Reset { lost: r.option(get_error) }),
             },

@@ -7,9 +7,11 @@
 mod bound;
 mod clock;
 mod condition;
+mod device_pools;
 mod host_pool;
 mod id_cache;
 mod lost;
+mod named_pools;
 mod pool;
 mod primary;
 mod reclaim;
@@ -17,6 +19,8 @@ mod stream_reserve;
 
 pub(crate) use bound::Bound;
 pub(crate) use clock::DeviceClock;
+pub(crate) use device_pools::DroppedPool;
 pub(crate) use id_cache::IdCache;
+pub(crate) use pool::MemoryPool;
 pub(crate) use primary::Primary;
 pub(crate) use reclaim::{ReclaimQueue, Reclaimable};

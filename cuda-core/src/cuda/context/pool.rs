@@ -1,4 +1,8 @@
-//! The memory pool of a device: this library's own, so that its attributes affect no other library of the process.
+//! Memory pools of a device: this library's own, so that their attributes affect no other library of the process.
+//!
+//! # Rules
+//! The default pool of a device is never destroyed. Every other pool is held in `Arc`s, and a thread that calls the
+//! driver with one holds a clone. [`DroppedPool`](super::DroppedPool) destroys it after the last clone, on the helper thread.
 
 use std::ffi::c_int;
 
@@ -7,30 +11,35 @@ use parking_lot::Mutex;
 use super::bound::Bound;
 use crate::cuda::driver::{
     api::{
-        Address, Api, POOL_INTERNAL_DEPENDENCIES, POOL_RELEASE_THRESHOLD, PoolAccess, PoolHandle,
-        PoolProps, StreamHandle,
+        Address, Api, POOL_INTERNAL_DEPENDENCIES, POOL_RELEASE_THRESHOLD, POOL_RESERVED,
+        POOL_RESERVED_PEAK, PoolAccess, PoolHandle, PoolProps, StreamHandle,
     },
     status::Failed,
 };
+use crate::protocol::PoolMemory;
 
-/// A pool of stream-ordered memory. Never destroyed (rule 2).
+/// A pool of stream-ordered memory.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
-    raw: PoolHandle,
+    pub(super) raw: PoolHandle,
     /// Held while internal dependencies are allowed, so that no other thread disables them meanwhile.
     scarce: Mutex<()>,
 }
 
 impl MemoryPool {
-    /// Creates a pool that keeps freed memory for the next allocations. Otherwise every synchronization would return it
-    /// to the system, and the next allocation would cost a hundred times as much.
-    pub(super) fn create(api: &Api, device: c_int, _: &Bound) -> Result<Self, Failed> {
-        let (mut raw, mut keep) = (PoolHandle::NULL, u64::MAX);
+    /// Creates a pool that keeps `keep` bytes of freed memory for the next allocations. Every synchronization returns the
+    /// rest to the system, and the next allocation costs a hundred times as much.
+    pub(super) fn create(
+        api: &Api,
+        device: c_int,
+        keep: u64,
+        bound: &Bound,
+    ) -> Result<Self, Failed> {
+        let mut raw = PoolHandle::NULL;
         // SAFETY: writes one handle; reads one description.
         unsafe { api.pool_create(&mut raw, &PoolProps::of(device)) }?;
         let pool = Self { raw, scarce: Mutex::default() };
-        // SAFETY: the value of this attribute is a 64-bit integer.
-        unsafe { api.pool_set(raw, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast()) }?;
+        pool.set_release_threshold(api, keep, bound)?;
         pool.allow_internal_dependencies(api, false)?;
         Ok(pool)
     }
@@ -75,15 +84,50 @@ impl MemoryPool {
 
     /// Lets another device read and write the memory of this pool.
     pub(crate) fn grant(&self, api: &Api, device: c_int, _: &Bound) -> Result<(), Failed> {
-        // SAFETY: reads one description; the pool is never destroyed.
+        // SAFETY: reads one description; the caller holds the pool.
         unsafe { api.pool_set_access(self.raw, &PoolAccess::of(device), 1) }
     }
 
-    /// Returns free memory to the system. May block.
-    pub(crate) fn trim(&self, api: &Api, _: &Bound) {
+    /// Returns free memory to the system until `keep` bytes are reserved. Takes about two milliseconds, and waits for no
+    /// kernel.
+    pub(crate) fn trim(&self, api: &Api, keep: u64, _: &Bound) {
         // A failure is ignored: the memory stays in the pool, which can still use it.
-        // SAFETY: the pool is never destroyed.
-        _ = unsafe { api.pool_trim(self.raw, 0) };
+        // SAFETY: the caller holds the pool.
+        _ = unsafe { api.pool_trim(self.raw, usize::try_from(keep).unwrap_or(usize::MAX)) };
+    }
+
+    /// Sets the bytes that the pool keeps reserved.
+    pub(crate) fn set_release_threshold(
+        &self,
+        api: &Api,
+        mut keep: u64,
+        _: &Bound,
+    ) -> Result<(), Failed> {
+        // SAFETY: the value of this attribute is a 64-bit integer; the caller holds the pool.
+        unsafe { api.pool_set(self.raw, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast()) }
+    }
+
+    /// Sets the peak of the reserved bytes to the bytes that are reserved now.
+    pub(crate) fn reset_peak(&self, api: &Api, _: &Bound) -> Result<(), Failed> {
+        let mut zero = 0u64; // the only value that the driver takes
+        // SAFETY: as above.
+        unsafe { api.pool_set(self.raw, POOL_RESERVED_PEAK, (&raw mut zero).cast()) }
+    }
+
+    /// Returns the memory that the pool has reserved.
+    pub(crate) fn memory(&self, api: &Api, _: &Bound) -> Result<PoolMemory, Failed> {
+        let get = |attribute| {
+            let mut value = 0u64;
+            // SAFETY: the value of these attributes is a 64-bit integer; the caller holds the pool.
+            unsafe { api.pool_get(self.raw, attribute, (&raw mut value).cast()) }.map(|()| value)
+        };
+        let reserved = get(POOL_RESERVED)?;
+        Ok(PoolMemory {
+            reserved,
+            // After a reset it is 0 until the pool grows.
+            reserved_peak: get(POOL_RESERVED_PEAK)?.max(reserved),
+            release_threshold: get(POOL_RELEASE_THRESHOLD)?,
+        })
     }
 
     fn allow_internal_dependencies(&self, api: &Api, allowed: bool) -> Result<(), Failed> {

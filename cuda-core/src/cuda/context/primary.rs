@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 
 use super::{
     bound::Bound, clock::DeviceClock, condition::ConditionKernel, host_pool::HostMemoryPool,
-    pool::MemoryPool, reclaim::ReclaimQueue, stream_reserve,
+    named_pools::NamedPools, pool::MemoryPool, reclaim::ReclaimQueue, stream_reserve,
 };
 use crate::{
     cuda::driver::{
@@ -31,6 +31,10 @@ pub(crate) struct Primary {
     pub(crate) limits: Limits,
     /// The pool of stream-ordered memory, where the device supports one.
     pub(crate) pool: Option<MemoryPool>,
+    /// The other pools of stream-ordered memory.
+    pub(super) named_pools: NamedPools,
+    /// Whether memory can be mapped to reserved addresses.
+    pub(crate) has_mapped_memory: bool,
     /// The pool of pinned host memory, where the driver has one.
     pub(crate) host_pool: Option<HostMemoryPool>,
     /// The device's clock, unless the driver refused its kernel.
@@ -68,6 +72,8 @@ impl Primary {
             info: driver.describe(ordinal)?,
             limits: driver.limits(device)?,
             pool: None,
+            named_pools: NamedPools::default(),
+            has_mapped_memory: driver.attribute(device, attribute::MAPPED_MEMORY)? != 0,
             host_pool: None,
             clock: None,
             condition: None,
@@ -102,7 +108,7 @@ impl Primary {
         unsafe { self.api.priority_range(&mut least, &mut greatest) }
             .map_err(|failed| self.error(failed))?;
         let pool = if has_pools {
-            let pool = MemoryPool::create(self.api, self.device, &bound);
+            let pool = MemoryPool::create(self.api, self.device, u64::MAX, &bound);
             Some(pool.map_err(|failed| self.error(failed))?)
         } else {
             None
@@ -155,7 +161,7 @@ impl Primary {
             return;
         }
         if let Some(pool) = &self.pool {
-            pool.trim(self.api, bound);
+            pool.trim(self.api, 0, bound);
         }
         if let Some(pool) = &self.host_pool {
             pool.trim_all(self.api, bound);

@@ -23,7 +23,7 @@ pub(crate) mod simulated;
 pub(crate) use attributes::{AttributeList, AttributeValue, ExtendedConfig, LaunchAttribute};
 pub(crate) use handles::{
     Address, ContextHandle, EventHandle, ExecutableHandle, FunctionHandle, GraphHandle,
-    HostPointer, ModuleHandle, NodeHandle, PoolHandle, StreamHandle,
+    HostPointer, ModuleHandle, NodeHandle, PhysicalHandle, PoolHandle, StreamHandle,
 };
 use newer::Newer;
 pub(crate) use nodes::{Condition, CopyParams, FillParams, KernelParams, LoopParams};
@@ -80,6 +80,36 @@ impl PoolProps {
 
 const _: () = assert!(size_of::<PoolProps>() == 88);
 
+/// A `CUmemAllocationProp`: the kind of physical memory.
+#[derive(Debug)]
+#[repr(C)]
+pub(crate) struct PhysicalProps {
+    allocation_type: c_int,
+    handle_types: c_int,
+    location_type: c_int,
+    device: c_int,
+    security: *mut c_void,
+    flags: [u8; 8],
+}
+
+impl PhysicalProps {
+    /// Memory of a device, for this process alone.
+    pub(crate) const fn of(device: c_int) -> Self {
+        // As in `PoolProps::of`.
+        let security = std::ptr::null_mut();
+        Self {
+            allocation_type: 1,
+            handle_types: 0,
+            location_type: 1,
+            device,
+            security,
+            flags: [0; 8],
+        }
+    }
+}
+
+const _: () = assert!(size_of::<PhysicalProps>() == 32);
+
 /// A host function, called on a thread of the driver.
 pub(crate) type HostFunction = unsafe extern "system" fn(*mut c_void);
 
@@ -93,6 +123,8 @@ pub(crate) mod device_attribute {
     pub(crate) const CAPABILITY_MAJOR: i32 = 75;
     pub(crate) const CAPABILITY_MINOR: i32 = 76;
     pub(crate) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
+    /// Reserved addresses, to which memory is mapped.
+    pub(crate) const MAPPED_MEMORY: i32 = 102;
     pub(crate) const MEMORY_POOLS: i32 = 115;
     /// Not known to drivers before 13.0.
     pub(crate) const HOST_MEMORY_POOLS: i32 = 144;
@@ -133,6 +165,10 @@ pub(crate) const HOST_PORTABLE: c_uint = 1;
 pub(crate) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
 /// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
 pub(crate) const POOL_RELEASE_THRESHOLD: c_int = 4;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
+pub(crate) const POOL_RESERVED: c_int = 5;
+/// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
+pub(crate) const POOL_RESERVED_PEAK: c_int = 6;
 /// `CU_LAUNCH_PARAM_END`, `.._BUFFER_POINTER` and `.._BUFFER_SIZE`.
 pub(crate) const LAUNCH_PARAM: [*mut c_void; 3] = [
     std::ptr::null_mut(),
@@ -203,11 +239,31 @@ driver_calls! {
     priority_range = "cuCtxGetStreamPriorityRange"(least: *mut c_int, greatest: *mut c_int);
     pool_create = "cuMemPoolCreate"(pool: *mut PoolHandle, props: *const PoolProps);
     pool_set = "cuMemPoolSetAttribute"(pool: PoolHandle, attribute: c_int, value: *mut c_void);
+    pool_get = "cuMemPoolGetAttribute"(pool: PoolHandle, attribute: c_int, value: *mut c_void);
     pool_trim = "cuMemPoolTrimTo"(pool: PoolHandle, keep: usize);
+    pool_destroy = "cuMemPoolDestroy"(pool: PoolHandle);
     pool_alloc = "cuMemAllocFromPoolAsync"(
         to: *mut Address, bytes: usize, pool: PoolHandle, stream: StreamHandle,
     );
     pool_free = "cuMemFreeAsync"(address: Address, stream: StreamHandle);
+    physical_granularity = "cuMemGetAllocationGranularity"(
+        bytes: *mut usize, props: *const PhysicalProps, option: c_int,
+    );
+    physical_create = "cuMemCreate"(
+        memory: *mut PhysicalHandle, bytes: usize, props: *const PhysicalProps, flags: u64,
+    );
+    physical_release = "cuMemRelease"(memory: PhysicalHandle);
+    address_reserve = "cuMemAddressReserve"(
+        to: *mut Address, bytes: usize, align: usize, at: Address, flags: u64,
+    );
+    address_map = "cuMemMap"(
+        at: Address, bytes: usize, offset: usize, memory: PhysicalHandle, flags: u64,
+    );
+    address_set_access = "cuMemSetAccess"(
+        at: Address, bytes: usize, access: *const PoolAccess, count: usize,
+    );
+    address_unmap = "cuMemUnmap"(at: Address, bytes: usize);
+    address_free = "cuMemAddressFree"(at: Address, bytes: usize);
     memory_alloc = "cuMemAlloc_v2"(to: *mut Address, bytes: usize);
     memory_free = "cuMemFree_v2"(address: Address);
     memory_info = "cuMemGetInfo_v2"(free: *mut usize, total: *mut usize);

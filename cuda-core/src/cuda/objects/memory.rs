@@ -2,15 +2,19 @@
 
 use std::{
     collections::hash_map::Entry,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
+use super::mapping::{FreedMapping, Mapping};
 use crate::{
     cuda::{
-        context::{Bound, IdCache, Primary, Reclaimable},
+        context::{Bound, IdCache, MemoryPool, Primary, Reclaimable},
         driver::{
             api::{Address, EventHandle, StreamHandle},
             status::{self, Failed, Meaning, meaning_of_state},
@@ -26,7 +30,7 @@ pub(crate) struct Memory {
     table: RwLock<FxHashMap<AllocId, Allocation>>,
     cache: IdCache,
     /// The bytes of all allocations from the driver, without variables.
-    used: AtomicU64,
+    used: Arc<AtomicU64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,34 +40,36 @@ struct AddressRange {
 }
 
 /// A live allocation.
-#[derive(Debug, Clone, Copy)]
 struct Allocation {
     range: AddressRange,
-    origin: Origin,
+    source: Source,
 }
 
-/// The origin of memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Origin {
-    /// Allocated and freed here.
-    Driver,
+enum Source {
+    /// A pool, or the driver directly if the device has none.
+    Pool,
     /// A variable of this module. The memory is freed with the module.
-    Module(ModuleId),
+    Variable(ModuleId),
     /// Foreign code, which frees it.
     Foreign,
+    /// Reserved addresses. The client uses only those that have memory.
+    Mapping(Arc<Mapping>),
 }
 
 impl Memory {
     pub(crate) fn new(primary: &'static Primary) -> Self {
         let (table, cache) = Default::default();
-        Self { primary, table, cache, used: AtomicU64::new(0) }
+        Self { primary, table, cache, used: Arc::default() }
     }
 
-    /// Allocates in the order of a stream. Without a memory pool it allocates at once, which may wait for the device.
+    /// Allocates from a pool in the order of a stream. Without a pool it allocates at once, which may wait for the device.
+    /// `scarce` allows memory whose free on another stream has not run: use it only after a try without it.
     pub(crate) fn allocate(
         &self,
         id: AllocId,
         bytes: u64,
+        pool: Option<&MemoryPool>,
+        scarce: bool,
         stream: &DriverStream,
         bound: &Bound,
     ) -> Result<()> {
@@ -71,17 +77,10 @@ impl Memory {
             let detail = "0 bytes cannot be allocated".into();
             return Err(Error::OutOfRange { what: "an allocation".into(), detail });
         }
-        let address = match self.request(bytes, stream.raw, false, bound) {
-            Err(Failed { code: status::OUT_OF_MEMORY, .. }) => {
-                // The helper thread may free dropped memory. Memory whose free has not run yet may be reused.
-                self.primary.reclaim.hurry();
-                self.request(bytes, stream.raw, true, bound)
-            }
-            other => other,
-        }
-        .map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
+        let address = self.request(bytes, pool, stream.raw, scarce, bound);
+        let address = address.map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
-        let inserted = self.insert(id, Allocation { range, origin: Origin::Driver });
+        let inserted = self.insert(id, Allocation { range, source: Source::Pool });
         if inserted.is_ok() {
             self.used.fetch_add(bytes, Ordering::Relaxed);
         } else {
@@ -99,22 +98,22 @@ impl Memory {
         bytes: u64,
     ) -> Result<()> {
         let range = AddressRange { address, bytes };
-        self.insert(id, Allocation { range, origin: Origin::Module(module) })
+        self.insert(id, Allocation { range, source: Source::Variable(module) })
     }
 
     /// Adds memory of foreign code as an allocation.
     pub(crate) fn add_foreign(&self, id: AllocId, address: Address, bytes: u64) -> Result<()> {
         let range = AddressRange { address, bytes };
-        self.insert(id, Allocation { range, origin: Origin::Foreign })
+        self.insert(id, Allocation { range, source: Source::Foreign })
     }
 
     /// Removes an allocation without freeing it.
     pub(crate) fn forget(&self, id: AllocId) -> Result<()> {
-        let Some(Allocation { range, origin }) = self.table.write().remove(&id) else {
+        let Some(Allocation { range, source }) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
         self.cache.evict([id.0, 0]);
-        if origin == Origin::Driver {
+        if matches!(source, Source::Pool) {
             self.used.fetch_sub(range.bytes, Ordering::Relaxed);
         }
         Ok(())
@@ -122,7 +121,7 @@ impl Memory {
 
     /// Removes the variables of a module that is unloaded.
     pub(crate) fn forget_variables(&self, module: ModuleId) {
-        let is_variable = |_: &AllocId, it: &mut Allocation| it.origin == Origin::Module(module);
+        let is_variable = |_: &AllocId, it: &mut Allocation| matches!(it.source, Source::Variable(of) if of == module);
         for (id, _) in self.table.write().extract_if(is_variable) {
             self.cache.evict([id.0, 0]);
         }
@@ -140,12 +139,42 @@ impl Memory {
 
     /// Frees an allocation in the order of the stream, after all work that was enqueued there before.
     pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
-        let Some(Allocation { range, .. }) = self.table.write().remove(&id) else {
+        let Some(Allocation { range, source }) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
         self.cache.evict([id.0, 0]);
-        self.used.fetch_sub(range.bytes, Ordering::Relaxed);
-        self.release(range.address, stream, bound)
+        match source {
+            Source::Mapping(mapping) => {
+                self.used.fetch_sub(mapping.committed(), Ordering::Relaxed);
+                let after = self.event_behind(stream, bound)?;
+                self.primary.reclaim.put(Box::new(FreedMapping { mapping, after }));
+                Ok(())
+            }
+            Source::Foreign => Ok(()),
+            Source::Pool | Source::Variable(_) => {
+                self.used.fetch_sub(range.bytes, Ordering::Relaxed);
+                self.release(range.address, stream, bound)
+            }
+        }
+    }
+
+    /// Reserves addresses for an allocation that grows up to `bytes` bytes.
+    pub(crate) fn reserve(&self, id: AllocId, bytes: u64, bound: &Bound) -> Result<()> {
+        let mapping = Arc::new(Mapping::reserve(self.primary, bytes, self.used.clone(), bound)?);
+        let range = AddressRange { address: mapping.address, bytes };
+        let source = Source::Mapping(mapping.clone());
+        self.insert(id, Allocation { range, source }).inspect_err(|_| {
+            // SAFETY: no table has it, so no work can use it.
+            unsafe { mapping.free() };
+        })
+    }
+
+    /// Returns the mapping of a reserved allocation.
+    pub(crate) fn mapping(&self, id: AllocId) -> Result<Arc<Mapping>> {
+        match self.table.read().get(&id).map(|it| &it.source) {
+            Some(Source::Mapping(mapping)) => Ok(mapping.clone()),
+            _ => Err(self.unknown(id)),
+        }
     }
 
     /// The address of `bytes` bytes of a region, if they are inside its allocation.
@@ -183,17 +212,25 @@ impl Memory {
         Ok(MemoryInfo { used, free: free as u64, total: total as u64 })
     }
 
-    /// Takes out every allocation for a backend that is dropped, without variables, which the driver frees, and without
-    /// foreign memory.
-    pub(crate) fn take(&self) -> Vec<Address> {
-        let all = std::mem::take(&mut *self.table.write()).into_values();
-        all.filter(|it| it.origin == Origin::Driver).map(|it| it.range.address).collect()
+    /// Takes out every allocation for a backend that is dropped, without variables, which the driver frees,
+    /// and without foreign memory.
+    pub(crate) fn take(&self) -> (Vec<Address>, Vec<Arc<Mapping>>) {
+        let (mut memory, mut mappings) = (Vec::new(), Vec::new());
+        for Allocation { range, source } in std::mem::take(&mut *self.table.write()).into_values() {
+            match source {
+                Source::Pool => memory.push(range.address),
+                Source::Mapping(mapping) => mappings.push(mapping),
+                Source::Variable(_) | Source::Foreign => {}
+            }
+        }
+        (memory, mappings)
     }
 
-    /// Allocates from the driver. `scarce` allows memory whose free on another stream has not run.
+    /// Allocates from the driver.
     fn request(
         &self,
         bytes: u64,
+        pool: Option<&MemoryPool>,
         stream: StreamHandle,
         scarce: bool,
         bound: &Bound,
@@ -201,7 +238,7 @@ impl Memory {
         let api = self.primary.api;
         let size = usize::try_from(bytes)
             .map_err(|_| Failed { call: "cuMemAlloc", code: status::OUT_OF_MEMORY })?;
-        match &self.primary.pool {
+        match pool {
             // SAFETY: the caller holds the stream.
             Some(pool) if scarce => unsafe { pool.allocate_scarce(api, size, stream, bound) },
             // SAFETY: as above.
@@ -222,13 +259,19 @@ impl Memory {
                 .map_err(|failed| self.primary.error(failed));
         }
         // `cuMemFree` waits for the whole device, so an event delays the free.
-        let after = new_event(self.primary, bound)?;
-        // If this fails, the memory is leaked: its last use is not known.
-        // SAFETY: the caller holds the stream, and the event is owned here.
-        unsafe { api.event_record(after, stream.raw) }
-            .map_err(|failed| self.primary.error(failed))?;
+        let after = self.event_behind(stream, bound)?;
         self.primary.reclaim.put(Box::new(FreedMemory { address, after }));
         Ok(())
+    }
+
+    /// An event behind everything that was enqueued on a stream. If there is none, the memory that it frees is leaked,
+    /// because its last use is not known.
+    fn event_behind(&self, stream: &DriverStream, bound: &Bound) -> Result<EventHandle> {
+        let after = new_event(self.primary, bound)?;
+        // SAFETY: the caller holds the stream, and the event is owned here.
+        unsafe { self.primary.api.event_record(after, stream.raw) }
+            .map_err(|failed| self.primary.error(failed))?;
+        Ok(after)
     }
 
     #[cold]
@@ -237,7 +280,9 @@ impl Memory {
             return self.primary.error(failed);
         }
         match Self::info(self.primary, self.used(), bound) {
-            Ok(MemoryInfo { free, total, .. }) => Error::OutOfMemory { requested, free, total },
+            Ok(MemoryInfo { free, total, .. }) => {
+                Error::OutOfMemory { requested, free, total, pool: None }
+            }
             Err(error) => error,
         }
     }

@@ -8,12 +8,16 @@ mod compiler;
 mod graphs;
 mod host_memory;
 mod machine_code;
+mod mapping;
 mod memory;
 mod modules;
+mod pools;
 mod transfers;
 
 pub(crate) use graphs::Graphs;
 pub(crate) use host_memory::host_block;
+pub(crate) use mapping::Mapping;
 pub(crate) use memory::{Memory, outside};
 pub(crate) use modules::{DriverFunction, ModuleSlot, Modules};
+pub(crate) use pools::Pools;
 pub(crate) use transfers::{BackendId, Target, Transfers};

@@ -12,6 +12,7 @@ mod foreign_state;
 mod passed;
 mod query;
 mod reports;
+mod settle;
 mod stream;
 mod table;
 

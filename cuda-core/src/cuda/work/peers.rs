@@ -31,10 +31,7 @@ pub(crate) fn reach(primary: &Primary, address: &str, bound: &Bound) -> Result<b
         Ok(()) | Err(Failed { code: status::PEER_ACCESS_ALREADY_ENABLED, .. }) => {}
         Err(refused) => return Err(failed(refused)),
     }
-    if let Some(pool) = &peer.pool {
-        // Access between contexts does not cover the memory of pools.
-        pool.grant(primary.api, primary.device, bound).map_err(failed)?;
-    }
+    peer.grant_pools(primary.device, bound).map_err(failed)?;
     Ok(true)
 }
 

@@ -9,6 +9,7 @@ use std::{
 use super::{
     landing::Landing,
     pinned::PinnedBuffer,
+    pool::MemoryPool,
     slice::{Slice, SliceMut},
     view::{View, no_size},
 };
@@ -39,10 +40,27 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the device.
     pub fn uninitialised(stream: &Stream, len: usize) -> Result<Self> {
+        Self::allocated(stream, len, |bytes| stream.allocate(bytes))
+    }
+
+    /// Allocates a buffer of `len` elements from `pool`. Otherwise as [`DeviceBuffer::uninitialised`].
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`], [`Error::OutOfMemory`], or an error of the device.
+    pub fn uninitialised_in(stream: &Stream, pool: &MemoryPool, len: usize) -> Result<Self> {
+        Self::allocated(stream, len, |bytes| stream.allocate_in(pool, bytes))
+    }
+
+    fn allocated(
+        stream: &Stream,
+        len: usize,
+        allocate: impl FnOnce(u64) -> Result<Arc<Allocation>>,
+    ) -> Result<Self> {
         let total = stream.device().info().memory;
-        let out_of_memory = Error::OutOfMemory { requested: u64::MAX, free: total, total };
+        let out_of_memory =
+            Error::OutOfMemory { requested: u64::MAX, free: total, total, pool: None };
         let bytes = (len as u64).checked_mul(size_of::<T>() as u64).ok_or(out_of_memory)?;
-        let allocation = stream.allocate(bytes)?;
+        let allocation = allocate(bytes)?;
         Ok(Self { allocation, start: 0, len, element: PhantomData })
     }
 

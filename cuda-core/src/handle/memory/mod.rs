@@ -5,11 +5,13 @@
 
 mod buffer;
 mod foreign;
+mod growable;
 mod host_values;
 mod landing;
 mod peer;
 mod pinned;
 mod pinning;
+mod pool;
 mod scalar;
 mod shared_slice;
 mod slice;
@@ -17,11 +19,13 @@ mod view;
 
 pub use buffer::DeviceBuffer;
 pub use foreign::ForeignCall;
+pub use growable::GrowableBuffer;
 pub use host_values::HostValues;
 pub use landing::Landing;
 pub use peer::Crossing;
 pub use pinned::PinnedBuffer;
 pub use pinning::Pinning;
+pub use pool::{MemoryPool, PoolOptions, PoolStatistics};
 pub use scalar::ScalarMemory;
 pub use shared_slice::SharedSlice;
 pub use slice::{Slice, SliceMut};

@@ -67,7 +67,7 @@ impl Instance {
         let mut own = FxHashMap::default();
         for recorded in temporary {
             let (_, memory) = self.accesses.find(*recorded)?;
-            let allocated = stream.allocate(memory.bytes()).ok()?;
+            let allocated = stream.allocate_from(memory.pool(), memory.bytes()).ok()?;
             allocated.let_graphs_write();
             own.insert(*recorded, RecordedMemory::new(allocated));
         }

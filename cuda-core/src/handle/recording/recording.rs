@@ -129,7 +129,7 @@ impl Stream {
         memory.sort_unstable_by_key(|it| it.id().0);
         let mut temporary = temporary::temporary(&memory, &recorded.allocated);
         if let Some(pool) = &recorded.pool {
-            temporary::share(pool, self.device(), &mut nodes, &mut memory, &mut temporary);
+            temporary::share(pool, &mut nodes, &mut memory, &mut temporary);
         }
         let accesses = access_set(&nodes);
         let uploads = (0..nodes.len() as u32).map(|node| recorded.uploads.remove(&node)).collect();

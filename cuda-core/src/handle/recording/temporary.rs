@@ -6,10 +6,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::rebase::{rebase, rebased_use};
 use crate::{
-    handle::{
-        device::Device,
-        stream::{CapturePool, RecordedMemory},
-    },
+    handle::stream::{CapturePool, RecordedMemory},
     order::plan::Node,
     protocol::AllocId,
 };
@@ -27,14 +24,13 @@ pub(super) fn temporary(memory: &[RecordedMemory], allocated: &[AllocId]) -> Vec
 /// captures. Keeps `memory` and `temporary` sorted.
 pub(super) fn share(
     pool: &Arc<CapturePool>,
-    device: &Device,
     nodes: &mut [Node],
     memory: &mut [RecordedMemory],
     temporary: &mut [AllocId],
 ) {
     let mut by = FxHashMap::<AllocId, RecordedMemory>::default();
     for it in memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok()) {
-        by.extend(pool.take(it.bytes(), device).map(|idle| (it.id(), RecordedMemory::new(idle))));
+        by.extend(pool.take_like(it).map(|idle| (it.id(), RecordedMemory::new(idle))));
     }
     let to = |id| by.get(&id).map_or(id, |it| it.id());
     if !by.is_empty() {

@@ -3,32 +3,67 @@
 use std::sync::Arc;
 
 use super::{allocation::Allocation, stream::Stream};
-use crate::protocol::{AllocId, Control, Result, Ticket};
+use crate::{
+    protocol::{AllocId, Control, Error, Result, Ticket},
+    runtime::PoolCore,
+};
 
 impl Stream {
-    /// Allocates memory in the order of this stream. Every stream of the device may use it immediately. The contents
-    /// are unspecified. On a stream of a plan, the memory does not exist on the device.
+    /// Allocates memory in the order of this stream, from the pool of this handle. Every stream of the device may use it
+    /// immediately. The contents are unspecified. On a stream of a plan, the memory does not exist on the device.
+    ///
+    /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
+    /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+    /// [`Error::OutOfMemory`], or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
+        self.allocate_from(self.pool()?, bytes)
+    }
+
+    /// As [`allocate`](Self::allocate), from a pool of the device. `None` is the default pool.
+    pub(crate) fn allocate_from(
+        &self,
+        pool: Option<&Arc<PoolCore>>,
+        bytes: u64,
+    ) -> Result<Arc<Allocation>> {
         if let (Some(home), Some(recorder)) = (self.home(), self.recorder()) {
-            return recorder.allocate(|| home.allocate(bytes));
+            return recorder.allocate(|| home.allocate_from(pool, bytes));
         }
+        let core = self.device().core();
+        if self.is_recording() {
+            let id = AllocId(core.next_id());
+            return Ok(Allocation::planned(self.device().clone(), id, bytes, self.last()));
+        }
+        core.reclaim_memory();
+        match self.try_to_allocate(pool, bytes) {
+            // A request beyond the total never succeeds.
+            Err(Error::OutOfMemory { requested, total, .. }) if requested <= total => {
+                core.recover_memory();
+                self.try_to_allocate(pool, bytes)
+            }
+            other => other,
+        }
+    }
+
+    #[inline]
+    fn try_to_allocate(&self, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Result<Arc<Allocation>> {
         let device = self.device().clone();
         let core = device.core();
         let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
-        if self.is_recording() {
-            return Ok(Allocation::planned(device, id, bytes, self.last()));
-        }
-        core.reclaim_memory();
-        core.charge.charge(charged)?;
+        let counted = pool.map(|pool| &**pool);
+        core.charge(counted, charged)?;
         let allocate = |at: Ticket| {
+            let control = match counted {
+                None => Control::Allocate { id, bytes: charged, at },
+                Some(pool) => Control::AllocateIn { pool: pool.id, id, bytes: charged, at },
+            };
             // SAFETY: the control frees, retires, drops and unloads nothing.
-            unsafe { core.backend.control(Control::Allocate { id, bytes: charged, at }) }
+            unsafe { core.backend.control(control) }
         };
         // Made only once the backend took the allocation: dropping it frees.
-        let ticket = self.submit_control(allocate).inspect_err(|_| core.charge.refund(charged))?;
-        Ok(Allocation::new(device, id, bytes, ticket))
+        let ticket =
+            self.submit_control(allocate).inspect_err(|_| core.refund(counted, charged))?;
+        Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
     }
 }

@@ -10,7 +10,7 @@ use crate::{
     handle::device::Device,
     order::{Retain, accesses::Accesses},
     protocol::{Access, AllocId, Error, ForeignOwner, Region, Result, Ticket},
-    runtime::Freed,
+    runtime::{Freed, Origin, PoolCore},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -63,8 +63,10 @@ impl RecordingOwners {
 
 /// The origin of memory, which decides how it is freed.
 enum Source {
-    /// The pool of the device. The memory is freed after its last use.
-    Pool,
+    /// A pool of the device, the default one if `None`. The memory is freed after its last use.
+    Pool(Option<Arc<PoolCore>>),
+    /// Reserved addresses, of which the first bytes have memory. Freed after its last use.
+    Reserved { committed: AtomicU64 },
     /// A variable of this module. The memory is freed with the module.
     Variable { _module: Arc<dyn Any + Send + Sync> },
     /// A plan. The memory does not exist on the device.
@@ -76,9 +78,16 @@ enum Source {
 }
 
 impl Allocation {
-    /// Memory from the pool of a device. `allocated` is the ticket of the allocation. At least one byte was charged.
-    pub(super) fn new(device: Device, id: AllocId, bytes: u64, allocated: Ticket) -> Arc<Self> {
-        Self::from(Source::Pool, device, id, bytes, allocated)
+    /// Memory from a pool of a device, the default one if `None`. `allocated` is the ticket of the allocation. At least
+    /// one byte was charged.
+    pub(super) fn new(
+        device: Device,
+        id: AllocId,
+        bytes: u64,
+        allocated: Ticket,
+        pool: Option<Arc<PoolCore>>,
+    ) -> Arc<Self> {
+        Self::from(Source::Pool(pool), device, id, bytes, allocated)
     }
 
     /// A variable of a module. Launches hold no handle of it, so submissions take turns. `named` comes after all earlier
@@ -94,6 +103,19 @@ impl Allocation {
         let variable = Self::from(source, device, id, bytes, named);
         variable.take_turns();
         variable
+    }
+
+    /// Reserved addresses, without memory. `reserved` comes after no submission.
+    pub(crate) fn reserved(device: Device, id: AllocId, bytes: u64, reserved: Ticket) -> Arc<Self> {
+        let committed = AtomicU64::new(0);
+        Self::from(Source::Reserved { committed }, device, id, bytes, reserved)
+    }
+
+    /// Sets the bytes of reserved addresses that have memory and were charged.
+    pub(crate) fn set_committed(&self, bytes: u64) {
+        if let Source::Reserved { committed } = &self.source {
+            committed.store(bytes, Ordering::Relaxed);
+        }
     }
 
     /// Memory of a plan. It takes turns, so that every submission that names it is checked.
@@ -119,12 +141,13 @@ impl Allocation {
     /// # Errors
     /// [`Error::Misuse`] if this is no memory of the pool.
     pub(super) fn forget(&mut self) -> Result<()> {
-        let whose = match self.source {
-            Source::Pool => {
-                self.device.core().charge.refund(self.bytes.max(1));
+        let whose = match &self.source {
+            Source::Pool(pool) => {
+                self.device.core().refund(pool.as_deref(), self.bytes.max(1));
                 self.source = Source::GivenAway;
                 return Ok(());
             }
+            Source::Reserved { .. } => "memory that grows",
             Source::Variable { .. } => "a variable of a module",
             Source::Plan => "memory of a plan",
             Source::Foreign(_) | Source::GivenAway => "memory of foreign code already",
@@ -224,6 +247,18 @@ impl Allocation {
         matches!(self.source, Source::Variable { .. })
     }
 
+    /// The pool of the memory. `None` for the default pool, and for memory of no pool.
+    pub(crate) fn pool(&self) -> Option<&Arc<PoolCore>> {
+        match &self.source {
+            Source::Pool(pool) => pool.as_ref(),
+            Source::Reserved { .. }
+            | Source::Variable { .. }
+            | Source::Plan
+            | Source::Foreign(_)
+            | Source::GivenAway => None,
+        }
+    }
+
     /// Whether this is memory of a plan, which does not exist on the device.
     pub(super) fn is_planned(&self) -> bool {
         matches!(self.source, Source::Plan)
@@ -257,18 +292,18 @@ impl Retain for Allocation {}
 
 impl Drop for Allocation {
     fn drop(&mut self) {
-        match std::mem::replace(&mut self.source, Source::GivenAway) {
-            Source::Pool => {
-                let last_uses = self.accesses.last_uses();
-                let freed = Freed { id: self.id, bytes: self.bytes.max(1), last_uses };
-                self.device.core().retire_allocation(freed);
-            }
+        let (bytes, origin) = match std::mem::replace(&mut self.source, Source::GivenAway) {
+            Source::Pool(None) => (self.bytes.max(1), Origin::Default),
+            Source::Pool(Some(pool)) => (self.bytes.max(1), Origin::Pool(pool)),
+            Source::Reserved { committed } => (committed.load(Ordering::Relaxed), Origin::NoPool),
             Source::Foreign(owner) => {
                 let last_uses = self.accesses.last_uses().to_vec();
-                self.device.core().retire_foreign(self.id, last_uses, owner);
+                return self.device.core().retire_foreign(self.id, last_uses, owner);
             }
-            Source::Variable { .. } | Source::Plan | Source::GivenAway => {}
-        }
+            Source::Variable { .. } | Source::Plan | Source::GivenAway => return,
+        };
+        let last_uses = self.accesses.last_uses();
+        self.device.core().retire_allocation(Freed { id: self.id, bytes, last_uses, origin });
     }
 }
 

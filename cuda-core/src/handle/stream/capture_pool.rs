@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use super::allocation::Allocation;
 use crate::{
-    handle::device::Device,
     protocol::{Error, Result},
     sync::{
         Mutex,
@@ -70,12 +69,16 @@ impl CapturePool {
         Err(Error::Misuse { what: "a capture pool".into(), detail })
     }
 
-    /// Takes idle memory of a device that has at least `bytes` bytes, and less than twice as many. `None` if there is none.
-    pub(crate) fn take(&self, bytes: u64, device: &Device) -> Option<Arc<Allocation>> {
+    /// Takes idle memory in the place of `memory`: of the same device and memory pool, with at least as many bytes, and
+    /// less than twice as many. `None` if there is none.
+    pub(crate) fn take_like(&self, memory: &Allocation) -> Option<Arc<Allocation>> {
+        let bytes = memory.bytes();
+        let pool_of = |it: &Allocation| it.pool().map(|pool| pool.id);
         let mut idle = self.idle.lock();
         let fits = |it: &Allocation| it.bytes() >= bytes && it.bytes() / 2 < bytes.max(1);
-        let of_device = |it: &Allocation| it.device() == device;
-        let candidates = idle.iter().enumerate().filter(|(_, it)| fits(it) && of_device(it));
+        let is_alike =
+            |it: &Allocation| it.device() == memory.device() && pool_of(it) == pool_of(memory);
+        let candidates = idle.iter().enumerate().filter(|(_, it)| fits(it) && is_alike(it));
         let best = candidates.min_by_key(|(_, it)| it.bytes()).map(|(at, _)| at);
         best.map(|at| idle.swap_remove(at))
     }

@@ -7,6 +7,7 @@ use crate::{
     handle::device::Device,
     order::{Waiter, progress::Progress, timeline::Timeline},
     protocol::{Error, Result, StreamId, Ticket},
+    runtime::PoolCore,
 };
 
 /// An ordered queue of work on a device.
@@ -27,9 +28,22 @@ struct Shared {
     on_drop: OnDrop,
     /// Present in a stream of a recording.
     recording: Option<RecordingParts>,
+    /// Present in a handle with a pool: see [`Stream::with_pool`].
+    pooled: Option<Pooled>,
+}
+
+/// The pool of a handle.
+struct Pooled {
+    /// The device of the pool. Allocations fail if the stream is on another one.
+    device: Device,
+    /// `None` for the default pool.
+    pool: Option<Arc<PoolCore>>,
+    /// The handle without the pool, whose drop ends the stream.
+    plain: Arc<Shared>,
 }
 
 /// The parts of a stream of a recording. The backend has no such stream.
+#[derive(Clone)]
 struct RecordingParts {
     recorder: Arc<Recorder>,
     /// The live stream on which memory is allocated. Absent in a plan, whose memory does not exist.
@@ -47,7 +61,7 @@ pub(super) enum OnDrop {
 
 impl Stream {
     pub(super) fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
-        Self::with(Shared { device, timeline, on_drop, recording: None })
+        Self::with(Shared { device, timeline, on_drop, recording: None, pooled: None })
     }
 
     fn with(shared: Shared) -> Self {
@@ -68,7 +82,7 @@ impl Stream {
         let id = StreamId(device.core().next_id());
         let timeline = Timeline::new(id, home.as_ref().map_or(0, Stream::priority), true);
         let recording = Some(RecordingParts { recorder, home });
-        Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recording })
+        Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recording, pooled: None })
     }
 
     /// Another stream: one of the same recording, or one with the same priority that the device
@@ -78,12 +92,40 @@ impl Stream {
     /// An error of the backend.
     #[doc(hidden)]
     pub fn lend_branch(&self) -> Result<Stream> {
-        match &self.shared.recording {
+        let lent = match &self.shared.recording {
             Some(RecordingParts { recorder, home }) => {
-                Ok(Self::recorded(self.device().clone(), home.clone(), recorder.clone()))
+                Self::recorded(self.device().clone(), home.clone(), recorder.clone())
             }
-            None => self.device().lend_stream(self.priority()),
-        }
+            None => self.device().lend_stream(self.priority())?,
+        };
+        Ok(match &self.shared.pooled {
+            Some(Pooled { device, pool, .. }) => lent.with_pool(device.clone(), pool.clone()),
+            None => lent,
+        })
+    }
+
+    /// A handle of the same stream whose allocations come from a pool of `of`. `None` is the default pool.
+    pub(crate) fn with_pool(&self, of: Device, pool: Option<Arc<PoolCore>>) -> Self {
+        let Shared { device, timeline, recording, pooled, .. } = &*self.shared;
+        let plain = pooled.as_ref().map_or(&self.shared, |it| &it.plain).clone();
+        Self::with(Shared {
+            device: device.clone(),
+            timeline: timeline.clone(),
+            on_drop: OnDrop::Nothing,
+            recording: recording.clone(),
+            pooled: Some(Pooled { device: of, pool, plain }),
+        })
+    }
+
+    /// The pool of this handle. `None` is the default pool.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if it is a pool of another device.
+    #[inline]
+    pub(super) fn pool(&self) -> Result<Option<&Arc<PoolCore>>> {
+        let Some(Pooled { device, pool, .. }) = &self.shared.pooled else { return Ok(None) };
+        self.device().check_same("a memory pool", device)?;
+        Ok(pool.as_ref())
     }
 
     /// Whether work that is submitted here is recorded and does not run.

@@ -209,6 +209,6 @@ fn runs(places: &Places, space: FaultSpace, bytes: u64) -> impl Iterator<Item = 
 }
 
 fn misses(allocation: &Allocation, at: u64, bytes: u64) -> bool {
-    let written = allocation.written.as_ref();
+    let written = allocation.written.as_deref();
     written.is_some_and(|written| written.first_missing(at - allocation.base, bytes).is_some())
 }

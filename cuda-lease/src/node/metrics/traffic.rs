@@ -22,7 +22,7 @@ fn kind(code: u16) -> Option<usize> {
         opcode::MEM_FILL => 4,
         opcode::JOIN => 5,
         opcode::TIMESTAMP => 6,
-        opcode::MEM_ALLOC => 7,
+        opcode::MEM_ALLOC | opcode::MEM_ALLOC_IN => 7,
         _ => return None,
     })
 }

@@ -4,7 +4,7 @@ use std::{collections::VecDeque, time::Instant};
 
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, GraphId, Region, Work},
+    protocol::{AllocId, GraphId, PoolId, Region, Work},
 };
 
 use super::{quota::Charge, staging::Staged};
@@ -37,6 +37,7 @@ pub(super) enum Task {
     },
     Allocate {
         number: u64,
+        pool: PoolId,
         id: AllocId,
         bytes: u64,
     },

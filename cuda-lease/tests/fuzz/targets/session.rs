@@ -12,7 +12,8 @@ use std::{
 use cuda_core::{
     Access, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, Region, Relocation, StreamId, Use,
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolId, Region, Relocation,
+        StreamId, Use,
     },
 };
 use cuda_cpu::{CpuOptions, CpuProvider};
@@ -224,12 +225,18 @@ impl Client {
             }
             8 => {
                 let module = ModuleId(u64::from(input.byte() % 4));
-                let query = input.one_of(&[Query::Memory, Query::Reset, Query::Loaded(module)]);
+                let query = input.one_of(&[
+                    Query::Memory,
+                    Query::Reset,
+                    Query::Loaded(module),
+                    Query::PoolMemory(PoolId(0)),
+                    Query::TrimPool(PoolId(0), 0),
+                ]);
                 Command::Query { id: u64::from(input.byte()), query }
             }
             9 => {
                 // Any bytes, as any command. Not as a graph, which could have an endless loop.
-                let (opcode, length) = (0x0600 + u16::from(input.byte() % 0x14), input.byte());
+                let (opcode, length) = (0x0600 + u16::from(input.byte() % 0x19), input.byte());
                 let opcode =
                     if opcode == opcode::GRAPH_CREATE { opcode::GRAPH_LAUNCH } else { opcode };
                 let body = input.bytes(usize::from(length));

@@ -50,5 +50,8 @@ impl HostPointer {
     }
 }
 
+/// A `CUmemGenericAllocationHandle`: physical memory.
+pub(crate) type PhysicalHandle = u64;
+
 /// A `CUdeviceptr`.
 pub(crate) type Address = u64;

@@ -3,7 +3,7 @@
 //! It has streams, events, waits, captures, graphs of fills and memory addresses, but no memory and no kernels. A fill
 //! stands for a kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the
 //! manual: a query of a captured stream ends the capture, and what is enqueued there does not run. Every function that
-//! is not listed in [`api`] is refused.
+//! is not listed in [`api`] is refused. Memory pools only count ([`pools`]).
 
 #![allow(clippy::expect_used)]
 
@@ -16,9 +16,12 @@ use std::{
 
 use parking_lot::{Mutex, MutexGuard};
 
+mod mappings;
+mod pools;
+
 use super::{
     Address, Api, ContextHandle, EventHandle, ExecutableHandle, FillParams, GraphHandle,
-    HostFunction, NodeHandle, PoolHandle, PoolProps, StreamHandle,
+    HostFunction, NodeHandle, StreamHandle,
 };
 use crate::cuda::driver::{library::Driver, status};
 
@@ -83,6 +86,16 @@ pub(crate) fn executables_with(value: u32) -> usize {
     state().executables.values().filter(|it| it.contains(&value)).count()
 }
 
+/// The numbers of reserved ranges, of mapped ranges, and of pieces of physical memory, on all devices.
+pub(crate) fn mappings() -> [usize; 3] {
+    state().mappings.counts()
+}
+
+/// The number of pools that exist on a device.
+pub(crate) fn pools_of(device: u32) -> usize {
+    state().pools.of_device(device as c_int)
+}
+
 /// Refuses every record of an event on a device, or takes them again.
 pub(crate) fn refuse_records(device: u32, refuse: bool) {
     let mut state = state();
@@ -121,6 +134,8 @@ struct State {
     /// The values of the fills of each graph.
     graphs: HashMap<usize, Vec<u32>>,
     executables: HashMap<usize, Vec<u32>>,
+    pools: pools::Pools,
+    mappings: mappings::Mappings,
 }
 
 #[derive(Default)]
@@ -254,13 +269,21 @@ const fn handle(number: usize) -> *mut c_void {
     std::ptr::without_provenance_mut(number)
 }
 
+/// Replaces functions of a table.
 macro_rules! calls {
     ($($method:ident($($arg:ident: $ty:ty),* $(,)?) $body:block)*) => {
-        fn api() -> Api {
+        pub(super) fn calls(others: Api) -> Api {
             $(unsafe extern "system" fn $method($($arg: $ty),*) -> c_int $body)*
-            Api { $($method,)* ..Api::refusing() }
+            Api { $($method,)* ..others }
         }
     };
+}
+
+mod memory;
+
+/// The table of this driver.
+fn api() -> Api {
+    memory::calls(calls(Api::refusing()))
 }
 
 // SAFETY (of every block here): the backend passes pointers that are valid for writes, as the driver's manual demands.
@@ -283,7 +306,7 @@ calls! {
     device_name(_name: *mut c_char, _bytes: c_int, _device: c_int) { 0 }
     device_memory(bytes: *mut usize, _device: c_int) {
         // SAFETY: as above.
-        unsafe { give(bytes, 1 << 33) }
+        unsafe { give(bytes, pools::MEMORY as usize) }
     }
     device_attribute(value: *mut c_int, attribute: c_int, _device: c_int) {
         let has = attribute != super::device_attribute::HOST_MEMORY_POOLS;
@@ -311,28 +334,10 @@ calls! {
         // SAFETY: as above.
         unsafe { give(least, 0) + give(greatest, -5) }
     }
-    pool_create(pool: *mut PoolHandle, _props: *const PoolProps) {
-        // SAFETY: as above.
-        unsafe { give(pool, PoolHandle(handle(1))) }
-    }
-    pool_set(_pool: PoolHandle, _attribute: c_int, _value: *mut c_void) { 0 }
-    pool_trim(_pool: PoolHandle, _keep: usize) { 0 }
-    pool_alloc(to: *mut Address, bytes: usize, _pool: PoolHandle, _stream: StreamHandle) {
-        let mut state = state();
-        let address = (state.new_handle() as u64).next_multiple_of(256);
-        state.handles = address as usize + bytes;
-        // SAFETY: as above.
-        unsafe { give(to, address) }
-    }
-    pool_free(_address: Address, stream: StreamHandle) {
-        let mut state = state();
-        let stream = state.stream(stream);
-        stream.captured += usize::from(stream.capture != Capture::None);
-        0
-    }
     memory_info(free: *mut usize, total: *mut usize) {
+        let left = state().pools.left(CURRENT.get() as c_int - 1);
         // SAFETY: as above.
-        unsafe { give(free, 1 << 33) + give(total, 1 << 33) }
+        unsafe { give(free, left as usize) + give(total, pools::MEMORY as usize) }
     }
     fill_32(_to: Address, value: c_uint, _count: usize, stream: StreamHandle) {
         state().enqueue(stream, Command::Kernel { gate: value });

@@ -199,8 +199,8 @@ impl Engine {
             }
             Task::Upload(upload) => self.upload(state, stream, after, upload),
             Task::Download(download) => self.download(state, stream, after, download),
-            Task::Allocate { number, id, bytes } => {
-                self.allocate(state, Ticket { stream, number: *number }, *id, *bytes);
+            Task::Allocate { number, pool, id, bytes } => {
+                self.allocate(state, Ticket { stream, number: *number }, *pool, *id, *bytes);
                 Outcome::Done
             }
             Task::Free { id } => {

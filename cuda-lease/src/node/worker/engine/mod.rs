@@ -10,6 +10,8 @@ mod graph_tests;
 mod graphs;
 mod hold;
 mod objects;
+mod pool_commands;
+mod pools;
 mod queries;
 mod state;
 mod step;
@@ -24,7 +26,7 @@ use std::sync::{
 
 use cuda_core::{
     Backend, Ticket,
-    protocol::{Control, StreamId, Work},
+    protocol::{AllocId, Control, PoolId, StreamId, Work},
 };
 use parking_lot::{Condvar, Mutex};
 
@@ -117,10 +119,15 @@ impl Engine {
             Command::Sync { ticket } => self.want(state, ticket),
             Command::Allocate { id, bytes, at } => {
                 state.expect(at)?;
-                state.objects.announce(id)?;
-                let task = Task::Allocate { number: at.number, id, bytes };
-                self.put(state, at.stream, Vec::new(), task)?;
+                self.announce(state, PoolId::DEFAULT, id, bytes, at)?;
             }
+            Command::AllocateIn { pool, id, bytes, at } => {
+                state.expect(at)?;
+                self.announce(state, pool, id, bytes, at)?;
+            }
+            Command::CreatePool { id, spec } => self.create_pool(state, id, spec)?,
+            Command::ChangePool { id, change } => self.change_pool(state, id, change)?,
+            Command::DropPool { id } => self.drop_pool(state, id)?,
             Command::Free { id, stream, after } => {
                 state.stream(stream)?;
                 state.check(&after, stream)?;
@@ -242,6 +249,21 @@ impl Engine {
             }
         };
         self.put(state, ticket.stream, after, task)
+    }
+
+    /// Takes an allocation, which may have to wait.
+    fn announce(
+        &self,
+        state: &mut State,
+        pool: PoolId,
+        id: AllocId,
+        bytes: u64,
+        at: Ticket,
+    ) -> Result<(), SessionError> {
+        state.objects.announce(id)?;
+        state.pools.announce(pool, id)?;
+        let task = Task::Allocate { number: at.number, pool, id, bytes };
+        self.put(state, at.stream, Vec::new(), task)
     }
 
     fn create_stream(

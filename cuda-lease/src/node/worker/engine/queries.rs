@@ -90,6 +90,12 @@ impl Engine {
                 let info = MemoryInfo { used, free: total - used.min(total), total };
                 self.reports.outbox.push(&Event::Reply { id, reply: Ok(QueryReply::Memory(info)) });
             }
+            Query::PoolMemory(pool) => {
+                self.query_pool(state, id, pool, Request::PoolMemory { pool })?;
+            }
+            Query::TrimPool(pool, keep) => {
+                self.query_pool(state, id, pool, Request::TrimPool { pool, keep })?;
+            }
             Query::Loaded(module) => {
                 state.modules.ask(module, id);
                 self.answer_loaded(state);

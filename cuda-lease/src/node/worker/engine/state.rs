@@ -8,7 +8,7 @@ use cuda_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::objects::Objects;
+use super::{objects::Objects, pools::Pools};
 use crate::{
     node::worker::{
         graphs::{Contents, Graphs},
@@ -28,6 +28,7 @@ pub(super) struct State {
     /// The streams of uploads whose bytes have not all arrived.
     pub(super) uploads: FxHashMap<TransferId, StreamId>,
     pub(super) objects: Objects,
+    pub(super) pools: Pools,
     pub(super) graphs: Graphs,
     pub(super) contents: Contents,
     pub(super) held: usize,

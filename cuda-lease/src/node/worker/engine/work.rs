@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuda_core::{
     Backend, Error, Ticket,
     order::uses_of,
-    protocol::{AllocId, Control, Status, StreamId, Submission, Use},
+    protocol::{AllocId, Control, PoolId, Status, StreamId, Submission, Use},
 };
 
 use super::{Engine, state::State, step::BackendStep};
@@ -64,14 +64,27 @@ impl Engine {
         after.iter().filter_map(ticket).collect()
     }
 
-    pub(super) fn allocate(&self, state: &mut State, at: Ticket, id: AllocId, bytes: u64) {
+    pub(super) fn allocate(
+        &self,
+        state: &mut State,
+        at: Ticket,
+        pool: PoolId,
+        id: AllocId,
+        bytes: u64,
+    ) {
         if let Err((limit, free)) = self.quota.take(bytes) {
             let error = over_quota(&self.backend, bytes, free, limit);
             state.objects.refused(id, &error);
             return self.reports.skip(at, error);
         }
+        // Before the allocation: the pools together must not reserve more than the quota.
+        self.trim(state.pools.made(pool, bytes, self.quota.limit_and_used().0));
         let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
-        let control = Control::Allocate { id, bytes, at: Ticket { number, ..at } };
+        let at_backend = Ticket { number, ..at };
+        let control = match pool {
+            PoolId::DEFAULT => Control::Allocate { id, bytes, at: at_backend },
+            pool => Control::AllocateIn { pool, id, bytes, at: at_backend },
+        };
         // SAFETY: gives nothing up.
         match unsafe { self.backend.control(control) } {
             Ok(()) => {
@@ -80,6 +93,7 @@ impl Engine {
             }
             Err(error) => {
                 self.quota.give_back(bytes);
+                state.pools.not_made(pool, bytes);
                 let error = self.reports.cause(error);
                 state.objects.refused(id, &error);
                 self.reports.refuse(at, error);
@@ -89,12 +103,16 @@ impl Engine {
 
     pub(super) fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
         let bytes = state.objects.remove(id);
+        let dropped_pool = state.pools.freed(id, bytes);
         if bytes > 0 {
             self.quota.give_back(bytes);
             self.reports.telemetry.changed(&self.reports.outbox);
         }
         let after = self.translate(after);
         self.control(Control::Free { id, stream, after });
+        if let Some(id) = dropped_pool {
+            self.control(Control::DropPool { id });
+        }
     }
 }
 

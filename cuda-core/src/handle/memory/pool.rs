@@ -1,0 +1,264 @@
+//! Memory pools: where the memory of buffers comes from.
+//!
+//! Every device has a default pool. A program that makes more of them can see and limit the memory of each of its
+//! parts, and decide how much free memory each part keeps.
+
+use std::sync::Arc;
+
+use crate::{
+    handle::{
+        device::Device,
+        stream::{Allocation, Stream},
+    },
+    protocol::{Control, Name, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request, Result},
+    runtime::{PoolCore, unexpected},
+};
+
+/// The properties of a new [`MemoryPool`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolOptions {
+    name: Option<Name>,
+    release_threshold: u64,
+    limit: u64,
+}
+
+impl PoolOptions {
+    /// A pool without a limit, which keeps all freed memory for its next allocations.
+    pub fn new() -> Self {
+        Self { name: None, release_threshold: u64::MAX, limit: u64::MAX }
+    }
+
+    /// Names the pool, for statistics and error messages. The name has no other effect.
+    #[must_use]
+    pub fn named(mut self, name: impl Into<Name>) -> Self {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Sets the bytes that the pool keeps reserved from the system. Freed memory beyond them returns to the system, at
+    /// the latest at the next synchronisation after the free has run. The default keeps everything, which makes
+    /// allocations fast.
+    #[must_use]
+    pub fn release_threshold(mut self, bytes: u64) -> Self {
+        self.release_threshold = bytes;
+        self
+    }
+
+    /// Sets the maximum number of bytes that buffers of the pool use at a time. The default is the memory of the
+    /// device. A buffer counts until it is dropped and its free was submitted.
+    #[must_use]
+    pub fn limit(mut self, bytes: u64) -> Self {
+        self.limit = bytes;
+        self
+    }
+}
+
+impl Default for PoolOptions {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// The memory of a pool, in bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolStatistics {
+    /// The name of the pool. `default` for the default pool.
+    pub name: Name,
+    /// The bytes of live allocations of this device handle.
+    pub used: u64,
+    /// The largest number of used bytes so far.
+    pub used_peak: u64,
+    /// The bytes that the pool has reserved from the system: in use, and free for its next allocations. On a GPU these
+    /// are whole blocks of the driver, and frees that have not run count.
+    pub reserved: u64,
+    /// The largest number of reserved bytes so far.
+    pub reserved_peak: u64,
+    /// The bytes that the pool keeps reserved: see [`PoolOptions::release_threshold`].
+    pub release_threshold: u64,
+    /// The maximum number of used bytes: see [`PoolOptions::limit`]. `None` if the pool has no limit of its own.
+    pub limit: Option<u64>,
+}
+
+/// A pool of device memory. Clones are the same pool.
+///
+/// A buffer keeps its pool: dropping the last handle drops the pool after its last buffer was freed. Memory of one pool
+/// is found again by other pools: before an allocation fails, the device returns the free memory of all pools to the
+/// system.
+///
+/// ```
+/// # use cuda_core::{Device, DeviceBuffer, MemoryPool, PoolOptions};
+/// # fn pool_of(device: &Device) -> cuda_core::Result<()> {
+/// let options = PoolOptions::new().named("activations").release_threshold(1 << 30).limit(4 << 30);
+/// let pool = MemoryPool::new(device, options)?;
+/// let stream = device.new_stream()?;
+/// let buffer = DeviceBuffer::<f32>::uninitialised_in(&stream, &pool, 1024)?;
+/// assert_eq!(pool.statistics()?.used, 4096);
+/// drop(buffer);
+/// pool.trim(0)?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MemoryPool {
+    device: Device,
+    /// `None` for the default pool.
+    pool: Option<Arc<PoolCore>>,
+}
+
+impl MemoryPool {
+    /// Creates a pool.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it has
+    /// [as many as it can have](crate::protocol::Capabilities::pools). Otherwise an error of the device.
+    pub fn new(device: &Device, options: PoolOptions) -> Result<Self> {
+        let PoolOptions { name, release_threshold, limit } = options;
+        let pool = device.core().create_pool(name, limit, PoolSpec::new(release_threshold))?;
+        Ok(Self { device: device.clone(), pool: Some(pool) })
+    }
+
+    /// Returns the device of this pool.
+    pub fn device(&self) -> &Device {
+        &self.device
+    }
+
+    /// Returns the name of the pool.
+    pub fn name(&self) -> Name {
+        self.pool.as_ref().map_or_else(|| "default".into(), |pool| pool.name.clone())
+    }
+
+    /// Returns whether this is the default pool of its device.
+    pub fn is_default(&self) -> bool {
+        self.pool.is_none()
+    }
+
+    /// Returns the memory of the pool now. Blocks until the device replies. Frees of dropped buffers are submitted
+    /// first.
+    ///
+    /// On a GPU all handles of the device in this process share its default pool. Its reserved bytes are those of all of
+    /// them.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools, or an error of the device.
+    pub fn statistics(&self) -> Result<PoolStatistics> {
+        self.device.core().reclaim_all();
+        let memory = self.ask(Request::PoolMemory { pool: self.id() })?;
+        let core = self.device.core();
+        let charge = self.pool.as_ref().map_or(&core.charge, |pool| &pool.charge);
+        let (used, used_peak) = charge.own();
+        let limit = self.pool.as_ref().map(|pool| pool.charge.quota());
+        Ok(PoolStatistics {
+            name: self.name(),
+            used,
+            used_peak,
+            reserved: memory.reserved,
+            reserved_peak: memory.reserved_peak,
+            release_threshold: memory.release_threshold,
+            limit: limit.filter(|limit| *limit < u64::MAX),
+        })
+    }
+
+    /// Sets the peaks to the bytes that are used and reserved now.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn reset_peaks(&self) -> Result<()> {
+        self.change(PoolChange::ResetPeak)?;
+        let core = self.device.core();
+        self.pool.as_ref().map_or(&core.charge, |pool| &pool.charge).reset_peak();
+        Ok(())
+    }
+
+    /// Sets the bytes that the pool keeps reserved: see [`PoolOptions::release_threshold`].
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn set_release_threshold(&self, bytes: u64) -> Result<()> {
+        self.change(PoolChange::ReleaseThreshold(bytes))
+    }
+
+    /// Returns free memory of the pool to the system, until at most `keep` bytes are reserved. Returns the bytes that
+    /// are reserved afterwards: memory in use stays, and so does memory whose free has not run. Blocks until the device
+    /// replies.
+    ///
+    /// # Errors
+    /// An error of the device.
+    pub fn trim(&self, keep: u64) -> Result<u64> {
+        self.device.core().reclaim_all();
+        self.ask(Request::TrimPool { pool: self.id(), keep }).map(|memory| memory.reserved)
+    }
+
+    fn id(&self) -> PoolId {
+        self.pool.as_ref().map_or(PoolId::DEFAULT, |pool| pool.id)
+    }
+
+    fn ask(&self, request: Request) -> Result<PoolMemory> {
+        let answered = self.device.core().request(request, |reply| match reply {
+            Reply::Pool(memory) => Ok(memory),
+            other => Err(unexpected(&other)),
+        });
+        answered.wait()
+    }
+
+    fn change(&self, change: PoolChange) -> Result<()> {
+        let control = Control::ChangePool { id: self.id(), change };
+        // SAFETY: the control frees, retires, drops and unloads nothing.
+        unsafe { self.device.core().backend.control(control) }
+    }
+}
+
+impl Device {
+    /// Returns the default pool of this device, from which everything is allocated that names no other pool.
+    pub fn default_pool(&self) -> MemoryPool {
+        MemoryPool { device: self.clone(), pool: None }
+    }
+}
+
+impl Stream {
+    /// Returns a handle of this stream whose allocations come from `pool`. It counts no submissions yet, as a clone.
+    /// Handles that are made from it allocate from the pool too.
+    ///
+    /// In a recording, the memory comes from the pool when it is recorded, and later replays use that memory.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice).
+    pub fn in_pool(&self, pool: &MemoryPool) -> Result<Stream> {
+        self.check_pool(pool)?;
+        Ok(self.allocating_in(pool))
+    }
+
+    /// As [`in_pool`](Stream::in_pool), for a pool of any device. If it is one of another device, allocations fail.
+    #[doc(hidden)]
+    pub fn allocating_in(&self, pool: &MemoryPool) -> Stream {
+        self.with_pool(pool.device.clone(), pool.pool.clone())
+    }
+
+    /// Allocates memory from `pool` in the order of this stream. Otherwise as [`allocate`](Stream::allocate).
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or as [`allocate`](Stream::allocate).
+    pub fn allocate_in(&self, pool: &MemoryPool, bytes: u64) -> Result<Arc<Allocation>> {
+        self.check_pool(pool)?;
+        self.allocate_from(pool.pool.as_ref(), bytes)
+    }
+
+    fn check_pool(&self, pool: &MemoryPool) -> Result<()> {
+        self.device().check_same("a memory pool", &pool.device)
+    }
+}
+
+impl PartialEq for MemoryPool {
+    fn eq(&self, other: &Self) -> bool {
+        self.device == other.device && self.id() == other.id()
+    }
+}
+
+impl Eq for MemoryPool {}
+
+impl std::fmt::Debug for MemoryPool {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "MemoryPool({:?} on {})", self.name(), self.device.info().address)
+    }
+}

@@ -1,0 +1,38 @@
+//! Memory pools of a device.
+
+/// The properties of a new pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolSpec {
+    /// The bytes that the pool keeps reserved from the system. See [`PoolChange::ReleaseThreshold`].
+    pub release_threshold: u64,
+}
+
+impl PoolSpec {
+    /// Returns the properties of a pool with this release threshold.
+    pub const fn new(release_threshold: u64) -> Self {
+        Self { release_threshold }
+    }
+}
+
+/// A change to a pool.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum PoolChange {
+    /// Sets the bytes that the pool keeps reserved for later allocations. A backend returns freed memory beyond them to
+    /// the system, at the latest at the next synchronisation after the free has run.
+    ReleaseThreshold(u64),
+    /// Sets the peak of the reserved bytes to the bytes that are reserved now.
+    ResetPeak,
+}
+
+/// The memory that a pool has reserved from the system, in bytes: in use, and free for its next allocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PoolMemory {
+    /// The bytes that are reserved now.
+    pub reserved: u64,
+    /// The largest number of reserved bytes since the pool was created, or since the last [`PoolChange::ResetPeak`].
+    pub reserved_peak: u64,
+    /// The bytes that the pool keeps reserved: see [`PoolChange::ReleaseThreshold`].
+    pub release_threshold: u64,
+}
