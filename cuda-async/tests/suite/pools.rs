@@ -350,27 +350,6 @@ fn copied(
     Ok(small)
 }
 
-/// The device reports nothing, so only a question shows that a launch, which retains the memory of its graph, is complete.
-#[test]
-fn memory_of_a_complete_launch_is_found_without_a_report() {
-    let mut options = CpuOptions::default();
-    options.memory = Some(1 << 20);
-    let provider = WrapperProvider::new(CpuProvider::new(options));
-    let device = provider.open_device();
-    let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
-    let x = zeros::<u8>(800 * KIB).sync_on(&stream).unwrap();
-    let recorded = record(fill(x, 9), &device).unwrap();
-    provider.watched.refused_wants.store(usize::MAX, Ordering::SeqCst);
-    recorded.replay(&stream).unwrap();
-    drop(recorded);
-    let start = std::time::Instant::now();
-    // The launch may run for some time.
-    while let Err(error) = other.allocate(800 << 10) {
-        assert!(start.elapsed().as_secs() < 20, "{error}");
-        std::thread::yield_now();
-    }
-}
-
 /// The pools of a lease together reserve at most its quota, 4 GiB, and the memory of each is found by the others.
 #[test]
 fn pools_of_a_lease_share_its_quota() {
