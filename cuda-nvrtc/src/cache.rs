@@ -216,7 +216,7 @@ mod tests {
         let path = cache.path("a").unwrap();
         let entry = fs::read_to_string(&path).unwrap();
         for damaged in
-            ["", "cuda-nvrtc 1 ", &entry[..entry.len() - 1], &entry.replace("of", "fo"), "\0"]
+            ["", "cuda-nvrtc 1 ", &entry[..entry.len() - 1], &entry.replace("of", "on"), "\0"]
         {
             fs::write(&path, damaged).unwrap();
             assert_eq!(cache.get("a"), None, "{damaged:?}");

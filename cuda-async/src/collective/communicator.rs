@@ -4,37 +4,13 @@ use std::sync::Arc;
 
 use cuda_core::{Device, Error, Result};
 
-use super::plain;
+use super::{plain, reduction::Reduction};
 use crate::{
     DeviceOp, IntoDeviceOp, defer, join_all,
     ops::Either,
-    tensor::{Binary, Number, Tensor, TensorOps},
+    tensor::{Number, Tensor, TensorOps},
     value,
 };
-
-/// The way in which elements of several tensors become one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Reduction {
-    /// Their sum. Integers wrap.
-    Sum,
-    /// Their product. Integers wrap.
-    Product,
-    /// The largest one. If one is NaN, the result is NaN or the largest number.
-    Max,
-    /// The smallest one. If one is NaN, the result is NaN or the smallest number.
-    Min,
-}
-
-impl Reduction {
-    pub(super) fn of_two(self) -> Binary {
-        match self {
-            Self::Sum => Binary::Add,
-            Self::Product => Binary::Mul,
-            Self::Max => Binary::Max,
-            Self::Min => Binary::Min,
-        }
-    }
-}
 
 /// A group of devices that exchange tensors. Clones are the same group.
 ///
@@ -106,7 +82,7 @@ impl Communicator {
                 },
                 None => tensors,
             };
-            plain::all_reduce(group, tensors, reduction).boxed()
+            plain::all_reduce(group.0.devices.clone(), tensors, reduction).boxed()
         })
     }
 
@@ -129,7 +105,7 @@ impl Communicator {
                 },
                 None => tensors,
             };
-            plain::all_gather(group, tensors).boxed()
+            plain::all_gather(group.0.devices.clone(), tensors).boxed()
         })
     }
 
@@ -161,7 +137,7 @@ impl Communicator {
                 },
                 None => tensors,
             };
-            Ok(plain::reduce_scatter(group, tensors, reduction).boxed())
+            Ok(plain::reduce_scatter(group.0.devices.clone(), tensors, reduction).boxed())
         })
     }
 

@@ -25,5 +25,7 @@ mod communicator;
 #[cfg(feature = "cudarc")]
 mod nccl;
 mod plain;
+mod reduction;
 
-pub use communicator::{Communicator, Reduction};
+pub use communicator::Communicator;
+pub use reduction::Reduction;

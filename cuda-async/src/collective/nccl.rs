@@ -10,7 +10,7 @@ use cuda_core::{
 };
 use cudarc::nccl::sys;
 
-use super::communicator::Reduction;
+use super::reduction::Reduction;
 use crate::{
     context::ExecutionContext,
     libraries::nccl::{Collective, Communicators, Group, data_type},

@@ -1,8 +1,8 @@
 //! Collectives by copies between devices, and kernels of this crate.
 
-use cuda_core::Result;
+use cuda_core::{Device, Error, Result};
 
-use super::communicator::{Communicator, Reduction};
+use super::reduction::Reduction;
 use crate::{
     DeviceOp, join_all, script,
     tensor::{Number, Tensor, TensorOps},
@@ -11,21 +11,21 @@ use crate::{
 
 /// Reduces on the first device, in the order of the devices, and copies the result to the others.
 pub(super) fn all_reduce<T: Number>(
-    group: Communicator,
+    devices: Vec<Device>,
     tensors: Vec<Tensor<T>>,
     reduction: Reduction,
 ) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
-    reduced(group.clone(), tensors, reduction).then(move |sum| copies(group, sum))
+    reduced(devices.clone(), tensors, reduction).then(move |sum| copies(devices, sum))
 }
 
 /// Collects all tensors on the first device, and copies the result to the others.
 pub(super) fn all_gather<T: Number>(
-    group: Communicator,
+    devices: Vec<Device>,
     tensors: Vec<Tensor<T>>,
 ) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
-    let home = group.devices().first().cloned();
+    let home = devices.first().cloned();
     let gathered = script(async move |cx| {
-        let home = home.ok_or(cuda_core::Error::AlreadyEnded)?;
+        let home = home.ok_or(Error::AlreadyEnded)?;
         let shape = tensors.first().map(|it| it.shape().to_vec()).unwrap_or_default();
         let all: Vec<_> = [tensors.len()].into_iter().chain(shape.iter().copied()).collect();
         let mut gathered = cx.run(Tensor::<T>::zeros(all).on(&home)).await?;
@@ -36,20 +36,20 @@ pub(super) fn all_gather<T: Number>(
         }
         Ok(gathered)
     });
-    gathered.then(move |all| copies(group, all))
+    gathered.then(move |all| copies(devices, all))
 }
 
 /// Reduces on the first device, and copies a part of the result to each device.
 pub(super) fn reduce_scatter<T: Number>(
-    group: Communicator,
+    devices: Vec<Device>,
     tensors: Vec<Tensor<T>>,
     reduction: Reduction,
 ) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
-    reduced(group.clone(), tensors, reduction).then(move |sum| {
-        let ranks = group.devices().len();
+    reduced(devices.clone(), tensors, reduction).then(move |sum| {
+        let ranks = devices.len();
         let size = sum.shape().first().copied().unwrap_or_default() / ranks;
         let sum = sum.into_shared();
-        let parts = group.devices().iter().enumerate().map(|(rank, device)| {
+        let parts = devices.iter().enumerate().map(|(rank, device)| {
             let part = sum.clone().slice(0, rank * size..(rank + 1) * size)?;
             let (home, device) = (sum.device().clone(), device.clone());
             Ok(part.dup().on(&home).then(move |part| moved(part, &device)))
@@ -60,14 +60,14 @@ pub(super) fn reduce_scatter<T: Number>(
 
 /// Gives the reduction on the first device.
 fn reduced<T: Number>(
-    group: Communicator,
+    devices: Vec<Device>,
     tensors: Vec<Tensor<T>>,
     reduction: Reduction,
 ) -> impl DeviceOp<Output = Tensor<T>> {
     script(async move |cx| {
-        let home = group.devices().first().cloned().ok_or(cuda_core::Error::AlreadyEnded)?;
+        let home = devices.first().cloned().ok_or(Error::AlreadyEnded)?;
         let mut tensors = tensors.into_iter();
-        let mut sum = tensors.next().ok_or(cuda_core::Error::AlreadyEnded)?;
+        let mut sum = tensors.next().ok_or(Error::AlreadyEnded)?;
         for tensor in tensors {
             let here = cx.run(moved(tensor, &home)?).await?;
             sum = cx.run(sum.map2(here, reduction.of_two()).on(&home)).await?;
@@ -78,12 +78,12 @@ fn reduced<T: Number>(
 
 /// Copies a tensor of the first device to all others.
 fn copies<T: Number>(
-    group: Communicator,
+    devices: Vec<Device>,
     tensor: Tensor<T>,
 ) -> impl DeviceOp<Output = Vec<Tensor<T>>> {
     script(async move |cx| {
         let mut others = Vec::new();
-        for device in &group.devices()[1..] {
+        for device in devices.iter().skip(1) {
             let shape = tensor.shape().to_vec();
             let there = cx.run(to_device(tensor.buffer(), device)).await?;
             others.push(Tensor::from_buffer(there, shape)?);
@@ -95,7 +95,7 @@ fn copies<T: Number>(
 /// Moves a contiguous tensor to another device.
 fn moved<T: Number>(
     tensor: Tensor<T>,
-    device: &cuda_core::Device,
+    device: &Device,
 ) -> Result<impl DeviceOp<Output = Tensor<T>> + use<T>> {
     let shape = tensor.shape().to_vec();
     let buffer = tensor.into_buffer();
