@@ -175,6 +175,9 @@ impl<T: Number> Call<T> {
     }
 }
 
+/// Enqueues a collective on the streams of all GPUs, with the addresses of its source and its target on each.
+type Enqueue<'a> = dyn FnMut(&[RawStream], &[[u64; 2]]) -> Result<()> + 'a;
+
 /// Opens a foreign call on the stream of each GPU, one inside the other, and calls `enqueue` in the innermost one. Adds the
 /// numbers of the submissions, that of the last GPU first.
 fn nest(
@@ -182,7 +185,7 @@ fn nest(
     raws: &mut Vec<RawStream>,
     addresses: &mut Vec<[u64; 2]>,
     numbers: &mut Vec<u64>,
-    enqueue: &mut dyn FnMut(&[RawStream], &[[u64; 2]]) -> Result<()>,
+    enqueue: &mut Enqueue<'_>,
 ) -> Result<()> {
     if ranks.is_empty() {
         return enqueue(raws, addresses);

@@ -5,7 +5,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use cuda_core::{Arguments, LaunchConfig, Result};
+use cuda_core::{Arguments, Error, LaunchConfig, Result, protocol::LaunchAttributes};
 use cudarc::driver::{CudaFunction, result};
 
 use super::device::failed;
@@ -22,7 +22,8 @@ pub struct ForeignLaunch<A>(Live<(CudaFunction, LaunchConfig, A)>);
 /// output.
 ///
 /// # Errors
-/// [`Error::Unsupported`] on a device that is no GPU of this process. Otherwise the error of the device.
+/// [`Error::Unsupported`] on a device that is no GPU of this process, and for a launch with attributes (cooperative,
+/// clusters, dependent). Otherwise the error of the device.
 ///
 /// # Safety
 /// - The number and the types of the arguments are those that the kernel takes: they are not checked.
@@ -44,6 +45,11 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Buffers<A>>> {
         let (function, config, args) = self.0.take()?;
+        if config.attributes != LaunchAttributes::default() {
+            let what =
+                "a launch with attributes of a kernel of cudarc; load the kernel with `load_ptx`";
+            return Poll::Ready(Err(Error::unsupported(what, &cx.device().info().address)));
+        }
         let enqueued = cx.enqueue(|stream| {
             let mut arguments = Arguments::new();
             args.push_all(&mut arguments);

@@ -130,7 +130,7 @@ mod tests {
         for n in 2..5000 {
             let factors = factors(n);
             assert_eq!(factors.iter().product::<usize>(), n);
-            let is_prime = |n: usize| (2..n).all(|it| n % it != 0);
+            let is_prime = |n: usize| !(2..n).any(|it| n.is_multiple_of(it));
             assert!(factors.iter().all(|it| *it == 4 || is_prime(*it)), "{n}: {factors:?}");
         }
         assert!(factors(0).is_empty() && factors(1).is_empty());
