@@ -85,7 +85,7 @@ fn operations_take_all_memory_from_their_pool(device: &Device) {
     let other = zeros::<u8>(1000).sync_on(&stream).unwrap();
     let handle = stream.in_pool(&pool).unwrap();
     let through_handle = zeros::<u8>(100).sync_on(&handle).unwrap();
-    assert_eq!((used(&pool), &handle == &stream), (111, true));
+    assert_eq!((used(&pool), handle == stream), (111, true));
     drop((buffer, allocation, other, through_handle));
 }
 
