@@ -34,6 +34,13 @@ struct Slices;
 #[doc = include_str!("../../book/src/tensors.md")]
 struct Tensors;
 
+#[doc = include_str!("../../book/src/products.md")]
+struct Products;
+
+#[cfg(feature = "cudarc")]
+#[doc = include_str!("../../book/src/interop.md")]
+struct Interop;
+
 #[doc = include_str!("../../book/src/kernels.md")]
 struct Kernels;
 
