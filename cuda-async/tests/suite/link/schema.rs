@@ -415,7 +415,7 @@ pub fn encode_answer(trips: u64, answer: &Answer) -> Vec<u8> {
                     w.u8(2).u64(*used).u64(*free).u64(*total);
                 }
                 Ok(Reply::Pool(PoolMemory { reserved, reserved_peak, release_threshold })) => {
-                    w.u8(5).u64(*reserved).u64(*reserved_peak).u64(*release_threshold);
+                    w.u8(6).u64(*reserved).u64(*reserved_peak).u64(*release_threshold);
                 }
                 Ok(Reply::Reached(reached)) => _ = w.u8(3).u8((*reached).into()),
                 Ok(Reply::Reset { lost }) => {
