@@ -43,7 +43,7 @@ impl Nccl {
         Ok(Some(Self(Arc::new(Connected { group, streams }))))
     }
 
-    /// Prepares an all-reduce in place. `None` if NCCL has not the element type.
+    /// Prepares an all-reduce in place. Gives the tensors back if NCCL has no such element type.
     pub(super) fn all_reduce<T: Number>(
         &self,
         tensors: Vec<Tensor<T>>,
@@ -53,7 +53,7 @@ impl Nccl {
         self.call(collective, tensors, |tensor| (tensor.len(), None))
     }
 
-    /// Prepares an all-gather. `None` if NCCL has not the element type.
+    /// Prepares an all-gather. Gives the tensors back if NCCL has no such element type.
     pub(super) fn all_gather<T: Number>(
         &self,
         tensors: Vec<Tensor<T>>,
@@ -65,7 +65,7 @@ impl Nccl {
         })
     }
 
-    /// Prepares a reduce-scatter. `None` if NCCL has not the element type.
+    /// Prepares a reduce-scatter. Gives the tensors back if NCCL has no such element type.
     pub(super) fn reduce_scatter<T: Number>(
         &self,
         tensors: Vec<Tensor<T>>,

@@ -19,7 +19,7 @@ pub(crate) static CUBLASLT: Library<u32, BlasLt> =
 /// The maximum number of products whose algorithm is remembered.
 const MAX_ALGORITHMS: usize = 1024;
 
-/// What happens to the elements of the product before they are stored.
+/// The step between the product and the store of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Epilogue {
     pub(crate) has_bias: bool,
