@@ -11,7 +11,7 @@ use crate::{
         forms::{Relaid, TensorInput},
         kernels::{Kernels, kernel},
         layout::Layout,
-        reduce::{chunk_of_rows, empty_dimension, rows_config, threads_per_row, without_dim},
+        reduce::{chunk_of_rows, empty_dimension, rows_config, threads_per_chunk, without_dim},
         tensor::Tensor,
     },
     value,
@@ -75,7 +75,7 @@ impl Rows {
                     let [rows_, n_, chunk_, chunks_] = [rows, n, chunk, chunks].map(|it| it as u64);
                     let args = (Kept(x), Written(places), rows_, n_, chunk_, chunks_);
                     let config =
-                        rows_config(rows * chunks, threads_per_row(rows * chunks, chunk.min(n)));
+                        rows_config(rows * chunks, threads_per_chunk(rows, chunk.min(n), chunks));
                     // SAFETY: reads `rows * n` elements, all of x, and writes `rows * chunks` indices, all of them.
                     unsafe { launch(&kernel, config, args) }
                 })
@@ -98,7 +98,9 @@ impl Rows {
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
                 // SAFETY: reads `rows * chunks` indices, which are below n, and the elements of x at these indices. Writes
                 // an index for each row.
-                unsafe { launch(&kernel, rows_config(rows, threads_per_row(rows, chunks)), args) }
+                unsafe {
+                    launch(&kernel, rows_config(rows, threads_per_chunk(rows, chunks, 1)), args)
+                }
             })
         })
     }

@@ -40,15 +40,19 @@ impl Reduction {
 }
 
 /// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into chunks,
-/// about 4096 of them in all rows. It depends only on the shape, so the order of a sum is the same on every device.
+/// at most 1024 in all rows. It depends only on the shape, so the order of a sum is the same on every device.
 pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
-    const CHUNKS: usize = 1 << 12;
+    // With `CHUNK_THREADS`, they run at once on a large GPU.
+    const CHUNKS: usize = 1 << 10;
     const SHORTEST: usize = 1 << 12;
     // The kernels count the elements of a chunk in 32 bits.
     const LONGEST: usize = 1 << 31;
-    let all = rows.saturating_mul(n).div_ceil(CHUNKS);
-    all.min(LONGEST).next_multiple_of(SHORTEST).max(SHORTEST)
+    let chunks = (CHUNKS / rows.max(1)).max(1);
+    n.div_ceil(chunks).next_multiple_of(CHUNK_THREADS).clamp(SHORTEST, LONGEST)
 }
+
+/// The number of threads that reduce a chunk of a row.
+const CHUNK_THREADS: usize = 256;
 
 /// The number of rows that keep a device busy with a warp for each.
 const MANY_ROWS: usize = 1 << 10;
@@ -102,11 +106,16 @@ pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }
 
-/// Returns the number of threads that reduce a row of `n` elements: a warp if there are many rows or the rows are short,
-/// otherwise a block.
-pub(super) const fn threads_per_row(rows: usize, n: usize) -> usize {
+/// Returns the number of threads that reduce each of `rows` rows in `chunks` chunks. `n` is the length of a chunk. The
+/// values are the fastest ones on an H200.
+pub(super) const fn threads_per_chunk(rows: usize, n: usize, chunks: usize) -> usize {
+    if chunks > 1 {
+        return CHUNK_THREADS;
+    }
     match (rows, n) {
-        (_, ..=256) | (MANY_ROWS.., _) => 32,
+        (_, ..=256) | (MANY_ROWS.., ..=8192) => 32,
+        (MANY_ROWS.., ..=32_768) => 128,
+        (MANY_ROWS.., _) | (_, ..=4096) => 256,
         _ => 1024,
     }
 }
@@ -247,7 +256,8 @@ where
         unsafe {
             if inner == 1 {
                 let rows = outer * chunks;
-                let config = rows_config(rows, threads_per_row(rows, sizes.chunk.min(sizes.n)));
+                let threads = threads_per_chunk(outer, sizes.chunk.min(sizes.n), chunks);
+                let config = rows_config(rows, threads);
                 let args = (x, y, outer as u64, n, chunk, chunks as u64);
                 Either::Left(launch(&kernel, config, args))
             } else {

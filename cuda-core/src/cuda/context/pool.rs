@@ -18,6 +18,9 @@ use crate::cuda::driver::{
 };
 use crate::protocol::PoolMemory;
 
+/// More bytes than any device has, and few enough for the driver to round them up.
+const MOST_KEPT: u64 = 1 << 62;
+
 /// A pool of stream-ordered memory.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
@@ -91,9 +94,11 @@ impl MemoryPool {
     /// Returns free memory to the system until `keep` bytes are reserved. Takes about two milliseconds, and waits for no
     /// kernel.
     pub(crate) fn trim(&self, api: &Api, keep: u64, _: &Bound) {
+        // The driver rounds up to whole pages, and the largest integers overflow to 0.
+        let keep = usize::try_from(keep.min(MOST_KEPT)).unwrap_or(usize::MAX);
         // A failure is ignored: the memory stays in the pool, which can still use it.
         // SAFETY: the caller holds the pool.
-        _ = unsafe { api.pool_trim(self.raw, usize::try_from(keep).unwrap_or(usize::MAX)) };
+        _ = unsafe { api.pool_trim(self.raw, keep) };
     }
 
     /// Sets the bytes that the pool keeps reserved.

@@ -181,6 +181,11 @@ pub(crate) fn occupancy(
     config: &LaunchConfig,
     bound: &Bound,
 ) -> Result<Occupancy> {
+    // Without the permission, the driver answers that no block fits. A block that never fits gets that answer too.
+    let fits = config.shared_bytes <= launch::most_shared(&primary.limits, function);
+    if fits && config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
+        launch::allow_dynamic_shared(primary, function, config)?;
+    }
     let failed = |failed| primary.error(failed);
     let ask = |attribute| -> Result<u32> {
         let mut value = 0;

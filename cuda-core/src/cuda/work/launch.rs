@@ -135,7 +135,7 @@ fn patch(
 /// Allows the kernel the most dynamic shared memory that the device has. Always sets the maximum, so that two threads
 /// cannot overwrite each other's value with a smaller one.
 #[cold]
-fn allow_dynamic_shared(
+pub(super) fn allow_dynamic_shared(
     primary: &Primary,
     function: &DriverFunction,
     config: &LaunchConfig,
