@@ -10,7 +10,7 @@ use crate::tensor::shape::{Dims, IntoShape, len_of};
 /// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
 /// same element.
 ///
-/// Every offset is inside the buffer: a layout begins contiguous, and views only remove offsets.
+/// Every offset is inside the buffer: a layout begins contiguous or spans its buffer, and views only remove offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
@@ -28,6 +28,38 @@ impl Layout {
         let dims = shape.dims();
         len_of(dims)?;
         Ok(Self { shape: dims.into(), strides: row_major(dims), offset: 0 })
+    }
+
+    /// Returns the layout of foreign memory with these strides. It begins at offset 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if two indices have the same offset, except
+    /// those of a dimension with a stride of 0.
+    #[cfg(feature = "dlpack")]
+    pub(super) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
+        if len_of(shape)? == 0 {
+            return Self::contiguous(shape);
+        }
+        let used = |(size, stride): (&usize, &usize)| if *size == 1 { 0 } else { *stride };
+        let strides: Dims = shape.iter().zip(strides).map(used).collect();
+        let mut dims: Vec<_> = strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
+        dims.sort_unstable();
+        // The last offset of the dimensions so far. Each further stride has to be larger.
+        let mut last = 0usize;
+        for (stride, size) in dims {
+            let next = stride.checked_mul(size - 1).and_then(|far| far.checked_add(last));
+            match next.filter(|next| *stride > last && *next < isize::MAX as usize) {
+                Some(next) => last = next,
+                None => {
+                    let detail = format!(
+                        "the strides {:?} of the shape {shape:?} overflow, or put two elements at one place; copy it in row-major order first",
+                        &strides[..]
+                    );
+                    return Err(Error::OutOfRange { what: "a tensor".into(), detail });
+                }
+            }
+        }
+        Ok(Self { shape: shape.into(), strides, offset: 0 })
     }
 
     /// Returns the sizes of the dimensions, outermost first.

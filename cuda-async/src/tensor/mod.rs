@@ -7,6 +7,8 @@ mod arg_reduce;
 mod argument;
 mod copy;
 mod create;
+#[cfg(feature = "dlpack")]
+pub mod dlpack;
 mod dtype;
 mod elementwise;
 mod forms;
