@@ -414,6 +414,47 @@ mod tests {
         }
     }
 
+    #[cfg(feature = "dlpack")]
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn strided_layouts_have_distinct_offsets_and_take_every_view(
+            dims in prop::collection::vec((0..5usize, 0..20usize), 0..4),
+            views in prop::collection::vec(view(), 0..5),
+        ) {
+            let (shape, strides): (Vec<_>, Vec<_>) = dims.into_iter().unzip();
+            if let Ok(layout) = Layout::strided(&shape, &strides) {
+                let all = places(&layout);
+                prop_assert!(all.iter().all(|place| layout.span().contains(place)));
+                let mut distinct = all.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                prop_assert_eq!(layout.has_overlap() && !layout.is_empty(), distinct.len() < all.len());
+            }
+            let mut layout = Layout::contiguous(&shape).unwrap();
+            for view in &views {
+                layout = apply(&layout, view).unwrap_or(layout);
+            }
+            let again = Layout::strided(layout.shape(), layout.strides()).unwrap();
+            let begin = if layout.is_empty() { 0 } else { layout.offset() };
+            let moved: Vec<_> = places(&again).iter().map(|place| place + begin).collect();
+            prop_assert_eq!(moved, places(&layout));
+        }
+    }
+
+    #[cfg(feature = "dlpack")]
+    #[test]
+    fn strides_that_overlap_or_overflow_are_errors() {
+        for (shape, strides) in
+            [([2, 3], [1, 1]), ([3, 2], [2, 4]), ([2, 2], [usize::MAX, 1]), ([3, 1], [usize::MAX, 0])]
+        {
+            let error = Layout::strided(&shape, &strides).unwrap_err();
+            assert!(error.to_string().contains("copy it in row-major order first"), "{error}");
+        }
+        assert!(Layout::strided(&[2, 3], &[1, 2]).is_ok());
+    }
+
     #[test]
     fn shapes_repeat_together() {
         assert_eq!(&broadcast_shape(&[3, 1], &[4]).unwrap()[..], [3, 4]);

@@ -282,7 +282,11 @@ unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
 /// The strides of row-major order without gaps. They wrap for a shape that is not valid.
 fn row_major(shape: &[i64]) -> Vec<i64> {
     let mut stride = 1i64;
-    let of_dim = |size: &i64| std::mem::replace(&mut stride, stride.wrapping_mul((*size).max(1)));
+    let of_dim = |size: &i64| {
+        let own = stride;
+        stride = stride.wrapping_mul((*size).max(1));
+        own
+    };
     let mut strides: Vec<_> = shape.iter().rev().map(of_dim).collect();
     strides.reverse();
     strides
