@@ -42,7 +42,8 @@ impl Layout {
         }
         let used = |(size, stride): (&usize, &usize)| if *size == 1 { 0 } else { *stride };
         let strides: Dims = shape.iter().zip(strides).map(used).collect();
-        let mut dims: Vec<_> = strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
+        let mut dims: Vec<_> =
+            strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
         dims.sort_unstable();
         // The last offset of the dimensions so far. Each further stride has to be larger.
         let mut last = 0usize;
@@ -446,9 +447,12 @@ mod tests {
     #[cfg(feature = "dlpack")]
     #[test]
     fn strides_that_overlap_or_overflow_are_errors() {
-        for (shape, strides) in
-            [([2, 3], [1, 1]), ([3, 2], [2, 4]), ([2, 2], [usize::MAX, 1]), ([3, 1], [usize::MAX, 0])]
-        {
+        for (shape, strides) in [
+            ([2, 3], [1, 1]),
+            ([3, 2], [2, 4]),
+            ([2, 2], [usize::MAX, 1]),
+            ([3, 1], [usize::MAX, 0]),
+        ] {
             let error = Layout::strided(&shape, &strides).unwrap_err();
             assert!(error.to_string().contains("copy it in row-major order first"), "{error}");
         }

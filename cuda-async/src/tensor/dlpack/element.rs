@@ -39,14 +39,20 @@ pub(super) fn data_type<T: DType>() -> Result<DLDataType> {
 pub(super) fn check<T: DType>(dtype: DLDataType) -> Result<()> {
     let DLDataType { code, bits, lanes } = dtype;
     let detail = if lanes != 1 {
-        format!("its elements have {lanes} lanes, but those of a tensor have 1; give the lanes a dimension of their own")
+        format!(
+            "its elements have {lanes} lanes, but those of a tensor have 1; give the lanes a dimension of their own"
+        )
     } else if dtype == data_type::<T>()? {
         return Ok(());
     } else if let Some((name, ..)) = TYPES.iter().find(|it| (it.1, it.2) == (code, bits)) {
         let wanted = T::NAME;
-        format!("its elements are {name}, not {wanted}; import it as `Tensor::<{name}>`, then use `cast::<{wanted}>()`")
+        format!(
+            "its elements are {name}, not {wanted}; import it as `Tensor::<{name}>`, then use `cast::<{wanted}>()`"
+        )
     } else {
-        format!("no element type of tensors has DLPack's type code {code} and {bits} bits; convert it in its own framework first")
+        format!(
+            "no element type of tensors has DLPack's type code {code} and {bits} bits; convert it in its own framework first"
+        )
     };
     Err(Error::OutOfRange { what: "a DLPack tensor".into(), detail })
 }

@@ -39,7 +39,7 @@ impl<T: DType> Tensor<T> {
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
-    /// let managed = Tensor::full(7i64, [2, 3]).then(Tensor::into_dlpack).sync()?;
+    /// let managed = Tensor::full(7i64, [2, 3]).then(|x| x.into_dlpack()).sync()?;
     /// assert_eq!(managed.shape(), [2, 3]);
     /// let raw = managed.into_raw(); // for the other framework, which calls its deleter
     /// // SAFETY: `raw` is valid, and is used once.
@@ -74,9 +74,9 @@ where
     B: BufferSource<Element = T::Stored> + Borrow<DeviceBuffer<T::Stored>> + Sync + 'static,
 {
     defer(move || match gpu(tensor.device()) {
-        Some(device) => Either::Left(with_context(move |cx| {
-            lend(&cx, tensor, device, flags).map(value)
-        })),
+        Some(device) => {
+            Either::Left(with_context(move |cx| lend(&cx, tensor, device, flags).map(value)))
+        }
         None => Either::Right(copy_to_host(tensor)),
     })
 }

@@ -41,7 +41,7 @@ impl<T: DType> Tensor<T> {
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
-    /// # let raw = Tensor::arange(0..6u8).then(Tensor::into_dlpack).sync()?.into_raw();
+    /// # let raw = Tensor::arange(0..6u8).then(|x| x.into_dlpack()).sync()?.into_raw();
     /// // SAFETY: `raw` is valid, and is used once.
     /// let managed = unsafe { ManagedTensor::from_raw(raw) }?;
     /// // SAFETY: no other code uses the memory, and no work on it is in flight.
@@ -217,7 +217,8 @@ impl Source {
 
     /// Whether the elements are in row-major order without gaps.
     fn is_row_major(&self) -> bool {
-        let strides: Option<Dims> = self.strides.iter().map(|it| usize::try_from(*it).ok()).collect();
+        let strides: Option<Dims> =
+            self.strides.iter().map(|it| usize::try_from(*it).ok()).collect();
         let layout = strides.and_then(|strides| Layout::strided(&self.shape, &strides).ok());
         layout.is_some_and(|layout| layout.is_contiguous())
     }

@@ -18,7 +18,7 @@
 //! use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
 //!
 //! let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
-//! let raw = x.then(Tensor::into_dlpack).sync()?.into_raw();
+//! let raw = x.then(|x| x.into_dlpack()).sync()?.into_raw();
 //! // Another framework can own `raw` now. Here it comes back.
 //! // SAFETY: `raw` is valid, and is used once.
 //! let managed = unsafe { ManagedTensor::from_raw(raw) }?;
