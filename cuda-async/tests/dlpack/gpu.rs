@@ -95,6 +95,7 @@ fn shared_and_broadcast_tensors_are_read_only_for_the_consumer() {
 fn deleter_is_called_after_the_last_use_of_a_dropped_tensor() {
     let Some(device) = gpu() else { return };
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+    Tensor::<f32>::warm_up().sync_on(&stream).unwrap();
     for turn in 0..50 {
         let (managed, deleted) = on_gpu(vec![1.0; 1 << 22], &[1 << 22], None, &device).managed();
         // SAFETY: no other code uses the memory.
