@@ -92,25 +92,26 @@ mod tests {
         }
     }
 
-    fn of_type<T: Number + WithDType>(values: [T; 2]) {
-        let stream = crate::open("cpu").unwrap().new_stream().unwrap();
-        let theirs = Tensor::from_host(values, 2).to_candle().sync_on(&stream).unwrap();
+    fn cross<T: Number + WithDType>(values: [T; 2]) -> crate::Result<()> {
+        let stream = crate::open("cpu")?.new_stream()?;
+        let theirs = Tensor::from_host(values, 2).to_candle().sync_on(&stream)?;
         assert_eq!(theirs.dtype(), T::DTYPE);
-        let back = Tensor::<T>::from_candle(theirs).to_host_vec().sync_on(&stream).unwrap();
+        let back = Tensor::<T>::from_candle(theirs).to_host_vec().sync_on(&stream)?;
         assert_eq!(back, values);
+        Ok(())
     }
 
     #[test]
     fn element_types_of_both_libraries_cross() {
-        of_type([1u8, 2]);
-        of_type([1i16, -2]);
-        of_type([1i32, -2]);
-        of_type([1u32, 2]);
-        of_type([1i64, -2]);
-        of_type([f16::ONE, f16::MAX]);
-        of_type([bf16::ONE, bf16::MAX]);
-        of_type([1.5f32, -2.5]);
-        of_type([1.5f64, -2.5]);
+        cross([1u8, 2]).unwrap();
+        cross([1i16, -2]).unwrap();
+        cross([1i32, -2]).unwrap();
+        cross([1u32, 2]).unwrap();
+        cross([1i64, -2]).unwrap();
+        cross([f16::ONE, f16::MAX]).unwrap();
+        cross([bf16::ONE, bf16::MAX]).unwrap();
+        cross([1.5f32, -2.5]).unwrap();
+        cross([1.5f64, -2.5]).unwrap();
     }
 
     #[test]
