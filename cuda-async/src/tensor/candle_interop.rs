@@ -10,9 +10,8 @@ use crate::{
 impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// Uploads a tensor of `candle`, in row-major order. Needs the feature `candle`.
     ///
-    /// This copies the elements: first into a vector on the host, from whichever device candle has them on, then to the
-    /// device. A tensor of candle on a GPU crosses without a copy as memory of cudarc: see `interop::from_slice` (feature
-    /// `cudarc`).
+    /// This copies the elements: first into a vector on the host, from the device on which candle has them, then to the
+    /// device of the operation.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
