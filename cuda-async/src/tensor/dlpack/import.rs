@@ -41,7 +41,7 @@ impl<T: DType> Tensor<T> {
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
-    /// # let raw = Tensor::arange(0..6u8).then(|x| x.into_dlpack()).sync()?.into_raw();
+    /// # let raw = Tensor::<u8>::arange(0..6).then(|x| x.into_dlpack()).sync()?.into_raw();
     /// // SAFETY: `raw` is valid, and is used once.
     /// let managed = unsafe { ManagedTensor::from_raw(raw) }?;
     /// // SAFETY: no other code uses the memory, and no work on it is in flight.
