@@ -192,3 +192,14 @@ fn shared_tensor_is_read_only_for_the_consumer() {
     // A copy on the host is the consumer's own.
     assert!(!managed.is_read_only());
 }
+
+#[test]
+fn stride_of_a_dimension_of_one_element_does_not_matter() {
+    let stream = cpu().new_stream().unwrap();
+    let strides = [i64::MAX, 1, i64::MIN, 3];
+    let elements = (0..6).map(|it| it as f32).collect();
+    let (managed, _) = Foreign::of(elements, 0, &[1, 3, 1, 2], Some(&strides)).managed();
+    // SAFETY: no other code uses the memory.
+    let x = unsafe { Tensor::<f32>::from_dlpack(managed) }.sync_on(&stream).unwrap();
+    assert_eq!(x.to_host_vec().sync_on(&stream).unwrap(), [0.0, 3.0, 1.0, 4.0, 2.0, 5.0]);
+}

@@ -160,7 +160,12 @@ impl Source {
         })?;
         let len = len_of(&shape)?;
         let strides = match tensor.strides() {
-            Some(strides) => strides.iter().map(|stride| *stride as isize).collect(),
+            // Producers may give any stride to a dimension of one element.
+            Some(strides) => {
+                let used =
+                    |(stride, size): (&i64, &usize)| if *size == 1 { 0 } else { *stride as isize };
+                strides.iter().zip(&shape).map(used).collect()
+            }
             None => {
                 let contiguous = Layout::contiguous(&shape[..])?;
                 contiguous.strides().iter().map(|stride| *stride as isize).collect()
