@@ -41,6 +41,10 @@ struct Products;
 #[doc = include_str!("../../book/src/interop.md")]
 struct Interop;
 
+#[cfg(feature = "dlpack")]
+#[doc = include_str!("../../book/src/dlpack.md")]
+struct DlPack;
+
 #[doc = include_str!("../../book/src/kernels.md")]
 struct Kernels;
 

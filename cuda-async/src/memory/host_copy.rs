@@ -64,7 +64,7 @@ impl Copier {
 }
 
 /// Whether several threads share a copy of this many bytes.
-pub(super) const fn is_large(bytes: usize) -> bool {
+pub(crate) const fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 

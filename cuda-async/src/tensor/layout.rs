@@ -10,7 +10,7 @@ use crate::tensor::shape::{Dims, IntoShape, len_of};
 /// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
 /// same element.
 ///
-/// Every offset is inside the buffer: a layout begins contiguous, and views only remove offsets.
+/// Every offset is inside the buffer: a layout begins contiguous or spans its buffer, and views only remove offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
@@ -28,6 +28,39 @@ impl Layout {
         let dims = shape.dims();
         len_of(dims)?;
         Ok(Self { shape: dims.into(), strides: row_major(dims), offset: 0 })
+    }
+
+    /// Returns the layout of foreign memory with these strides. It begins at offset 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if two indices have the same offset, except
+    /// those of a dimension with a stride of 0.
+    #[cfg(feature = "dlpack")]
+    pub(super) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
+        if len_of(shape)? == 0 {
+            return Self::contiguous(shape);
+        }
+        let used = |(size, stride): (&usize, &usize)| if *size == 1 { 0 } else { *stride };
+        let strides: Dims = shape.iter().zip(strides).map(used).collect();
+        let mut dims: Vec<_> =
+            strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
+        dims.sort_unstable();
+        // The last offset of the dimensions so far. Each further stride has to be larger.
+        let mut last = 0usize;
+        for (stride, size) in dims {
+            let next = stride.checked_mul(size - 1).and_then(|far| far.checked_add(last));
+            match next.filter(|next| *stride > last && *next < isize::MAX as usize) {
+                Some(next) => last = next,
+                None => {
+                    let detail = format!(
+                        "the strides {:?} of the shape {shape:?} overflow, or put two elements at one place; copy it in row-major order first",
+                        &strides[..]
+                    );
+                    return Err(Error::OutOfRange { what: "a tensor".into(), detail });
+                }
+            }
+        }
+        Ok(Self { shape: shape.into(), strides, offset: 0 })
     }
 
     /// Returns the sizes of the dimensions, outermost first.
@@ -380,6 +413,50 @@ mod tests {
                 prop_assert_eq!(places(&cut), all);
             }
         }
+    }
+
+    #[cfg(feature = "dlpack")]
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn strided_layouts_have_distinct_offsets_and_take_every_view(
+            dims in prop::collection::vec((0..5usize, 0..20usize), 0..4),
+            views in prop::collection::vec(view(), 0..5),
+        ) {
+            let (shape, strides): (Vec<_>, Vec<_>) = dims.into_iter().unzip();
+            if let Ok(layout) = Layout::strided(&shape, &strides) {
+                let all = places(&layout);
+                prop_assert!(all.iter().all(|place| layout.span().contains(place)));
+                let mut distinct = all.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                prop_assert_eq!(layout.has_overlap() && !layout.is_empty(), distinct.len() < all.len());
+            }
+            let mut layout = Layout::contiguous(&shape).unwrap();
+            for view in &views {
+                layout = apply(&layout, view).unwrap_or(layout);
+            }
+            let again = Layout::strided(layout.shape(), layout.strides()).unwrap();
+            let begin = if layout.is_empty() { 0 } else { layout.offset() };
+            let moved: Vec<_> = places(&again).iter().map(|place| place + begin).collect();
+            prop_assert_eq!(moved, places(&layout));
+        }
+    }
+
+    #[cfg(feature = "dlpack")]
+    #[test]
+    fn strides_that_overlap_or_overflow_are_errors() {
+        for (shape, strides) in [
+            ([2, 3], [1, 1]),
+            ([3, 2], [2, 4]),
+            ([2, 2], [usize::MAX, 1]),
+            ([3, 1], [usize::MAX, 0]),
+        ] {
+            let error = Layout::strided(&shape, &strides).unwrap_err();
+            assert!(error.to_string().contains("copy it in row-major order first"), "{error}");
+        }
+        assert!(Layout::strided(&[2, 3], &[1, 2]).is_ok());
     }
 
     #[test]

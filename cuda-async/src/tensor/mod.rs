@@ -5,8 +5,12 @@
 
 mod arg_reduce;
 mod argument;
+#[cfg(feature = "candle")]
+mod candle_interop;
 mod copy;
 mod create;
+#[cfg(feature = "dlpack")]
+pub mod dlpack;
 mod dtype;
 mod elementwise;
 mod forms;

@@ -87,6 +87,16 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(super::ndarray_interop::to_ndarray)
     }
 
+    /// Gives the elements as a tensor of `candle` of the same shape, on candle's CPU device. Needs the feature `candle`. This
+    /// copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does.
+    #[cfg(feature = "candle")]
+    fn to_candle(self) -> impl DeviceOp<Output = candle_core::Tensor>
+    where
+        Self::Element: candle_core::WithDType,
+    {
+        self.into_tensor().then(super::candle_interop::to_candle)
+    }
+
     /// Gives the only element on the host.
     ///
     /// # Errors

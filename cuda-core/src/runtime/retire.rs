@@ -88,14 +88,25 @@ impl DeviceCore {
 
     #[cold]
     fn retire_all(&self) {
-        for retired in self.reclaim.rest.take() {
-            if let Some(later) = self.retire(retired) {
+        let mut missed = true;
+        while std::mem::take(&mut missed) {
+            for retired in self.reclaim.rest.take() {
+                let Some((later, waits_for)) = self.retire(retired) else { continue };
+                // Queued before the report is requested: the report may come at once, and empties the queue.
                 self.reclaim.rest.push(later);
+                let Some(ticket) = waits_for else { continue };
+                // A report that came while the resource was in no queue has missed it.
+                if self.streams.is_complete(ticket) {
+                    missed = true;
+                } else {
+                    self.want(ticket);
+                }
             }
         }
     }
 
-    fn retire(&self, retired: Retired) -> Option<Retired> {
+    /// Gives a resource back. If work still uses it, returns it, with the ticket whose report to request.
+    fn retire(&self, retired: Retired) -> Option<(Retired, Option<Ticket>)> {
         match retired {
             Retired::Graph(id) => self.send(Control::DropGraph { id }),
             Retired::Pool(id) => {
@@ -109,14 +120,14 @@ impl DeviceCore {
                 }
             }
             Retired::Module(id, mut uses) => {
-                if self.is_in_use(&mut uses) {
-                    return Some(Retired::Module(id, uses));
+                if let Some(ticket) = self.first_in_use(&mut uses) {
+                    return Some((Retired::Module(id, uses), Some(ticket)));
                 }
                 self.send(Control::UnloadModule { id });
             }
             Retired::Foreign(id, mut uses, owner) => {
-                if self.is_in_use(&mut uses) {
-                    return Some(Retired::Foreign(id, uses, owner));
+                if let Some(ticket) = self.first_in_use(&mut uses) {
+                    return Some((Retired::Foreign(id, uses, owner), Some(ticket)));
                 }
                 if let Some(foreign) = self.backend.foreign() {
                     // SAFETY: the last handle was dropped, and every submission that names the memory is complete.
@@ -128,11 +139,11 @@ impl DeviceCore {
             }
             Retired::Stream(id) => {
                 if let Some(timeline) = self.streams.find(id).filter(|it| it.is_busy()) {
-                    self.want(Ticket { stream: id, number: timeline.published() });
-                    return Some(Retired::Stream(id));
+                    let ticket = Ticket { stream: id, number: timeline.published() };
+                    return Some((Retired::Stream(id), Some(ticket)));
                 }
                 if !self.streams.remove_unused(id) {
-                    return Some(Retired::Stream(id));
+                    return Some((Retired::Stream(id), None));
                 }
                 self.send(Control::RetireStream { id });
             }
@@ -152,13 +163,10 @@ impl DeviceCore {
         taken
     }
 
-    /// Removes the tickets that are complete. If one is left, requests its report.
-    fn is_in_use(&self, uses: &mut Vec<Ticket>) -> bool {
+    /// Removes the tickets that are complete, and returns the first of the others.
+    fn first_in_use(&self, uses: &mut Vec<Ticket>) -> Option<Ticket> {
         uses.retain(|ticket| !self.streams.is_complete(*ticket));
-        if let Some(ticket) = uses.first() {
-            self.want(*ticket);
-        }
-        !uses.is_empty()
+        uses.first().copied()
     }
 
     /// Frees on the stream of a last use that is not complete, after all other uses.

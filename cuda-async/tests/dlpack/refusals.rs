@@ -1,0 +1,164 @@
+//! The message of each refusal. The deleter is called all the same.
+
+use cuda_async::{
+    Error, open,
+    prelude::*,
+    tensor::{
+        DType, Tensor,
+        dlpack::{
+            ManagedTensor,
+            abi::{
+                DL_CUDA, DL_INT, DLDataType, DLDevice, DLPACK_FLAG_BITMASK_READ_ONLY, DLPackVersion,
+            },
+        },
+    },
+};
+
+use crate::producer::Foreign;
+
+/// The error of `from_raw`.
+fn refused_at_once(foreign: Foreign) -> String {
+    let (raw, deleted) = foreign.raw();
+    // SAFETY: valid, and used once.
+    let error = unsafe { ManagedTensor::from_raw(raw) }.unwrap_err();
+    assert_eq!(deleted.count(), 1);
+    error.to_string()
+}
+
+/// The error of an import on the CPU device.
+fn refused<T: DType>(foreign: Foreign) -> Error {
+    let stream = open("cpu").unwrap().new_stream().unwrap();
+    let (managed, deleted) = foreign.managed();
+    // SAFETY: no other code uses the memory.
+    let error = unsafe { Tensor::<T>::from_dlpack(managed) }.sync_on(&stream).unwrap_err();
+    deleted.assert_once();
+    error
+}
+
+fn on_gpu(foreign: Foreign) -> Foreign {
+    Foreign { device: DLDevice { device_type: DL_CUDA, device_id: 3 }, ..foreign }
+}
+
+fn two_by_three() -> Foreign {
+    Foreign::counting(&[2, 3])
+}
+
+#[test]
+fn null_pointer_is_an_error() {
+    // SAFETY: null is refused.
+    let (new, old) = unsafe {
+        let old = ManagedTensor::from_raw_unversioned(std::ptr::null_mut());
+        (ManagedTensor::from_raw(std::ptr::null_mut()), old)
+    };
+    for error in [new.unwrap_err(), old.unwrap_err()] {
+        assert!(matches!(error, Error::Misuse { .. }), "{error}");
+        assert!(error.to_string().contains("pointer is null"), "{error}");
+    }
+}
+
+#[test]
+fn other_major_version_is_an_error() {
+    let version = DLPackVersion { major: 2, minor: 1 };
+    let error = refused_at_once(Foreign { version, ..two_by_three() });
+    assert_eq!(
+        error,
+        "a DLPack tensor: its version is 2.1, but only 1.x is supported; ask the producer for that, in Python with `__dlpack__(max_version=(1, 3))`"
+    );
+    // A later minor version has the same layout.
+    let version = DLPackVersion { major: 1, minor: 99 };
+    drop(Foreign { version, ..two_by_three() }.managed());
+}
+
+#[test]
+fn missing_shape_and_negative_rank_are_errors() {
+    let error = refused_at_once(Foreign { shape: None, ndim: Some(2), ..two_by_three() });
+    assert!(error.contains("it has 2 dimensions, but its shape is a null pointer"), "{error}");
+    let error = refused_at_once(Foreign { ndim: Some(-1), ..two_by_three() });
+    assert!(error.contains("its number of dimensions is -1; it may not be negative"), "{error}");
+}
+
+#[test]
+fn other_element_types_are_errors() {
+    let error = refused::<i32>(two_by_three());
+    assert!(matches!(error, Error::OutOfRange { .. }));
+    assert_eq!(
+        error.to_string(),
+        "a DLPack tensor: its elements are f32, not i32; import it as `Tensor::<f32>`, then use `cast::<i32>()`"
+    );
+    let complex = DLDataType { code: 5, bits: 64, lanes: 1 };
+    let error = refused::<f32>(Foreign { dtype: complex, ..two_by_three() }).to_string();
+    assert!(error.contains("type code 5 and 64 bits; convert it in its own framework"), "{error}");
+    let vectors = DLDataType { code: DL_INT, bits: 32, lanes: 4 };
+    let error = refused::<i32>(Foreign { dtype: vectors, ..two_by_three() }).to_string();
+    assert!(
+        error.contains("have 4 lanes, but those of a tensor have 1; give the lanes"),
+        "{error}"
+    );
+}
+
+#[test]
+fn null_and_misaligned_memory_are_errors() {
+    let null = Foreign { data: std::ptr::null_mut(), ..two_by_three() };
+    let error = refused::<f32>(null).to_string();
+    assert!(error.contains("its address is null, but the shape [2, 3] has elements"), "{error}");
+    let error = refused::<f32>(Foreign { byte_offset: 2, ..two_by_three() }).to_string();
+    assert!(
+        error.contains("is not a multiple of 4, the alignment of f32; copy it first"),
+        "{error}"
+    );
+}
+
+#[test]
+fn negative_and_oversized_shapes_are_errors() {
+    let error = refused::<f32>(Foreign { shape: Some(vec![2, -3]), ..two_by_three() }).to_string();
+    assert!(error.contains("a size of the shape [2, -3] is negative or too large"), "{error}");
+    let shape = Some(vec![i64::MAX, 4]);
+    let error = refused::<f32>(Foreign { shape, ..two_by_three() }).to_string();
+    assert!(error.contains("overflows"), "{error}");
+    let error = refused::<f32>(Foreign { shape: Some(vec![1; 9]), ..two_by_three() }).to_string();
+    assert!(error.contains("9 dimensions exceed the limit of 8"), "{error}");
+    let strides = Some(vec![i64::MAX, 1]);
+    let error = refused::<f32>(Foreign { strides, ..two_by_three() }).to_string();
+    assert!(error.contains("of the shape [2, 3] reach past any address"), "{error}");
+}
+
+#[test]
+fn wrong_devices_are_errors() {
+    let error = refused::<f32>(on_gpu(two_by_three()));
+    assert!(matches!(error, Error::WrongDevice { .. }));
+    assert_eq!(
+        error.to_string(),
+        "a DLPack tensor lives on `cuda:3` and was used on `cpu`; run the operation on its own device, with `.on(&device)`"
+    );
+    let metal = DLDevice { device_type: 8, device_id: 0 };
+    let error = refused::<f32>(Foreign { device: metal, ..two_by_three() }).to_string();
+    assert!(error.contains("it is on a device of DLPack's type 8; copy it to a GPU"), "{error}");
+}
+
+#[test]
+fn strides_that_device_memory_cannot_have_are_errors() {
+    let with = |strides: [i64; 2]| Foreign { strides: Some(strides.to_vec()), ..two_by_three() };
+    let error = refused::<f32>(on_gpu(with([3, -1]))).to_string();
+    assert!(error.contains("a stride of [3, -1] is negative"), "{error}");
+    let error = refused::<f32>(on_gpu(with([1, 1]))).to_string();
+    assert!(error.contains("put two elements at one place; copy it in row-major order"), "{error}");
+}
+
+#[test]
+fn read_only_memory_of_a_gpu_is_an_error() {
+    let read_only = || Foreign { flags: DLPACK_FLAG_BITMASK_READ_ONLY, ..two_by_three() };
+    let error = refused::<f32>(on_gpu(read_only()));
+    assert!(matches!(error, Error::Misuse { .. }));
+    assert!(error.to_string().contains("ask the producer for a copy"), "{error}");
+    // A copy of host memory may be written.
+    let stream = open("cpu").unwrap().new_stream().unwrap();
+    let (managed, _deleted) = read_only().managed();
+    assert!(managed.is_read_only());
+    // SAFETY: no other code uses the memory.
+    assert!(unsafe { Tensor::<f32>::from_dlpack(managed) }.sync_on(&stream).is_ok());
+    // The older form cannot say that it is read-only.
+    let (managed, deleted) = read_only().managed();
+    let error = managed.into_raw_unversioned().unwrap_err().to_string();
+    assert!(error.contains("it is read-only, which the form before DLPack 1.0"), "{error}");
+    assert_eq!(deleted.count(), 1);
+}
