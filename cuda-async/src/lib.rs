@@ -15,7 +15,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | move data | [`h2d`], [`to_host`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
+//! | move data | [`h2d`], [`to_host`], [`to_host_into`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | use memory again, or parts of it | [`memory::upload_into`], [`memory::fill`], [`memory::copy`], [`memory::read_back`], [`DeviceBuffer::slice`], [`DeviceBuffer::split_at_mut`] |
 //! | compute with tensors | [`tensor::Tensor`], [`tensor::TensorOps`] |
 //! | run kernels | [`kernels!`], [`kernel::compile()`], [`launch`], [`cuda_launch!`], [`cuda_launch_async!`], [`kernel::KernelArg`], [`kernel::KernelParam`] |
@@ -72,7 +72,7 @@ pub use cuda_cpu;
 #[cfg(feature = "macros")]
 pub use kernel::kernels;
 pub use kernel::launch;
-pub use memory::{h2d, to_device, to_host, to_pinned, uninitialised, zeros};
+pub use memory::{h2d, to_device, to_host, to_host_into, to_pinned, uninitialised, zeros};
 pub use op::{IntoDeviceOp, Op};
 #[doc(inline)]
 pub use ops::{

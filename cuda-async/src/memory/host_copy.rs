@@ -104,22 +104,27 @@ fn helpers() -> Option<&'static ThreadPool> {
     HELPERS.get_or_init(start).as_ref()
 }
 
-/// An empty vector with room for `len` elements.
+/// Empties `memory` and makes room for `len` elements in it.
 ///
 /// # Errors
 /// [`Error::OutOfHostMemory`].
-pub(super) fn reserved<T: Element>(len: usize) -> Result<Vec<T>> {
-    let mut memory = Vec::new();
+pub(super) fn reserved<T: Element>(mut memory: Vec<T>, len: usize) -> Result<Vec<T>> {
+    memory.clear();
     memory.try_reserve_exact(len).map_err(|_| no_memory::<T>(len))?;
     Ok(memory)
 }
 
-/// A vector of `len` zeros for a large download. The system provides its memory when it is first written, in large pages
-/// where it has them.
+/// A vector of `len` elements for a large download, in `memory` if that is large enough. Its values do not matter. The
+/// system provides new memory when it is first written, in large pages where it has them.
 ///
 /// # Errors
 /// [`Error::OutOfHostMemory`].
-pub(super) fn zeroed<T: Element>(len: usize) -> Result<Vec<T>> {
+pub(super) fn writable<T: Element>(mut memory: Vec<T>, len: usize) -> Result<Vec<T>> {
+    if memory.capacity() >= len {
+        memory.resize(len, T::zeroed());
+        return Ok(memory);
+    }
+    drop(memory);
     let zeroed = bytemuck::allocation::try_zeroed_vec(len);
     let mut memory = zeroed.map_err(|()| no_memory::<T>(len))?;
     huge_pages::advise(&mut memory);
@@ -139,18 +144,19 @@ mod tests {
     fn copy_by_several_threads_is_complete() {
         for len in [0, 1, SHARE, SHARE + 1, 5 * SHARE / 2, BATCH + 3] {
             let from: Vec<_> = (0..len as u32).map(|i| (i % 251) as u8).collect();
-            let mut to = zeroed(len).unwrap();
+            let mut to = writable(Vec::new(), len).unwrap();
             copy(&from, &mut to);
             assert!(from == to, "{len}");
         }
-        let (from, mut to) = (vec![[7u64; 3]; 100_000], zeroed(100_000).unwrap());
+        let (from, mut to) = (vec![[7u64; 3]; 100_000], writable(Vec::new(), 100_000).unwrap());
         copy(&from, &mut to);
         assert_eq!(to[..], from[..]);
     }
 
     #[test]
     fn oversized_host_allocation_is_an_error() {
-        for none in [zeroed::<u64>(usize::MAX / 16), reserved(usize::MAX / 16)] {
+        let len = usize::MAX / 16;
+        for none in [writable::<u64>(Vec::new(), len), reserved(Vec::new(), len)] {
             assert!(matches!(none, Err(Error::OutOfHostMemory { .. })));
         }
     }

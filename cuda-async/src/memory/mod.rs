@@ -26,7 +26,9 @@ pub(crate) use copy_job::CopyJob;
 pub use cuda_core::{
     GrowableBuffer, MemoryPool, PoolOptions, PoolStatistics, SharedSlice, Slice, SliceMut,
 };
-pub use download::{BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_pinned};
+pub use download::{
+    BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_host_into, to_pinned,
+};
 #[cfg(feature = "dlpack")]
 pub(crate) use host_copy::is_large;
 pub use host_slot::{HostSlot, UploadSlot};

@@ -22,7 +22,10 @@ pub trait DType: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + Ke
     /// Converts into the form in device memory.
     fn store(self) -> Self::Stored;
 
-    /// Converts elements from the form in device memory. Every byte but 0 is `true`.
+    /// Converts elements into the form in device memory, in their own memory.
+    fn store_all(elements: Vec<Self>) -> Vec<Self::Stored>;
+
+    /// Converts elements from the form in device memory, in their own memory. Every byte but 0 is `true`.
     fn load_all(stored: Vec<Self::Stored>) -> Vec<Self>;
 }
 
@@ -75,6 +78,10 @@ macro_rules! numbers {
                 self
             }
 
+            fn store_all(elements: Vec<Self>) -> Vec<Self> {
+                elements
+            }
+
             fn load_all(stored: Vec<Self>) -> Vec<Self> {
                 stored
             }
@@ -97,6 +104,10 @@ impl DType for bool {
 
     fn store(self) -> u8 {
         self.into()
+    }
+
+    fn store_all(elements: Vec<bool>) -> Vec<u8> {
+        bytemuck::allocation::cast_vec(elements)
     }
 
     fn load_all(stored: Vec<u8>) -> Vec<bool> {

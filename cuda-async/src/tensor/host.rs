@@ -1,10 +1,10 @@
-//! Elements of tensors on the host: `to_host_vec`, `item`.
+//! Elements of tensors on the host: `to_host_vec`, `to_host_vec_into`, `item`.
 
 use cuda_core::{Error, Slice};
 
 use crate::{
     DeviceOp, defer,
-    memory::{BufferSource, to_host},
+    memory::{BufferSource, to_host_into},
     tensor::{
         copy::{Contiguous, contiguous},
         dtype::DType,
@@ -19,15 +19,24 @@ impl<I: TensorInput> BufferSource for Memory<I> {
     type Element = <I::Element as DType>::Stored;
 
     fn as_slice(&self) -> Slice<'_, Self::Element> {
-        // `to_host_vec` has checked that it is inside the buffer.
+        // `to_host_vec_into` has checked that it is inside the buffer.
         self.0.memory().unwrap_or(self.0.whole())
     }
 }
 
 /// Downloads the elements in row-major order.
 pub(super) fn to_host_vec<I: TensorInput>(x: I) -> impl DeviceOp<Output = Vec<I::Element>> {
+    to_host_vec_into(x, Vec::new())
+}
+
+/// Downloads the elements in row-major order, into existing memory.
+pub(super) fn to_host_vec_into<I: TensorInput>(
+    x: I,
+    memory: Vec<I::Element>,
+) -> impl DeviceOp<Output = Vec<I::Element>> {
+    let memory = I::Element::store_all(memory);
     contiguous(x)
-        .then(|x| x.memory().map(drop).map(|()| to_host(Memory(x))))
+        .then(|x| x.memory().map(drop).map(|()| to_host_into(Memory(x), memory)))
         .map(I::Element::load_all)
 }
 

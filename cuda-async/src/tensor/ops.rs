@@ -80,6 +80,15 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(host::to_host_vec)
     }
 
+    /// Gives the elements as [`to_host_vec`](TensorOps::to_host_vec) does, in the memory of an existing vector, whose old
+    /// elements are lost. If its capacity is too small, it gets new memory.
+    fn to_host_vec_into(
+        self,
+        memory: Vec<Self::Element>,
+    ) -> impl DeviceOp<Output = Vec<Self::Element>> {
+        self.into_tensor().then(|x| host::to_host_vec_into(x, memory))
+    }
+
     /// Gives the elements as an array of `ndarray` of the same shape. Needs the feature `ndarray`. Waits as
     /// [`to_host_vec`](TensorOps::to_host_vec) does.
     #[cfg(feature = "ndarray")]

@@ -13,7 +13,8 @@ use cuda_async::{
     memory::{COPY_BYTES, HostSource},
     policy::SingleStream,
     prelude::*,
-    to_pinned,
+    tensor::{Tensor, TensorOps},
+    to_host_into, to_pinned,
 };
 use futures::FutureExt;
 
@@ -24,6 +25,7 @@ on_every_device! {
     every_host_source_uploads
     empty_buffers_work
     copies_of_many_chunks_are_complete
+    downloads_use_the_memory_of_a_vector_again
     source_that_shrinks_is_an_error
     shared_upload_goes_on_in_a_blocking_run
     pinned_buffers_are_copied_directly
@@ -83,6 +85,35 @@ fn copies_of_many_chunks_are_complete(device: &Device) {
     // SAFETY: the output is used on the same stream.
     let detached = unsafe { h2d(values.clone()).async_on(&stream) }.unwrap();
     assert!(to_host(detached).sync_on(&stream).unwrap() == values);
+}
+
+fn downloads_use_the_memory_of_a_vector_again(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+    let policy = SingleStream::from(stream.clone());
+    // Copies by the thread that polls, and by several threads.
+    for len in [0, 1, 1000, 3 << 20] {
+        let values: Vec<u32> = (0..len as u32).collect();
+        let buffer = h2d(&values).sync_on(&stream).unwrap();
+        // Shorter, longer and exact vectors whose capacity is large enough.
+        for old in [0, len / 2, len, len + 7] {
+            let mut memory = Vec::with_capacity(len + 7);
+            memory.resize(old, u32::MAX);
+            let address = memory.as_ptr();
+            let memory = to_host_into(&buffer, memory).sync_on(&stream).unwrap();
+            assert!(memory == values && memory.as_ptr() == address);
+            let down = to_host_into(&buffer, memory);
+            let memory = runtime.block_on(down.schedule(&policy)).unwrap();
+            assert!(memory == values && memory.as_ptr() == address);
+        }
+        let grown = to_host_into(&buffer, vec![7; len / 2]).sync_on(&stream).unwrap();
+        assert!(grown == values);
+    }
+    let memory = Vec::with_capacity(4);
+    let address = memory.as_ptr();
+    let mask = Tensor::<u8>::arange(0..3).cast::<bool>().to_host_vec_into(memory);
+    let mask = mask.sync_on(&stream).unwrap();
+    assert_eq!((&mask[..], mask.as_ptr()), (&[false, true, true][..], address));
 }
 
 /// A source that has fewer elements each time it is asked.
