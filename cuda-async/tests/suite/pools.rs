@@ -13,7 +13,7 @@ use cuda_async::{
     in_order, join_all,
     memory::{DeviceScalar, MemoryPool, PoolOptions, copy, fill},
     prelude::*,
-    tensor::Tensor,
+    tensor::{Tensor, TensorOps},
     uninitialised,
 };
 use futures::executor::block_on;
@@ -36,8 +36,58 @@ on_every_device! {
     pool_lives_until_its_last_buffer_is_freed
     peaks_and_thresholds_change
     trim_keeps_memory_in_use
+    managed_pools_serve_every_operation
+    managed_memory_exceeds_that_of_a_gpu
     pool_of_another_device_is_refused
     default_pool_counts_what_names_no_pool
+}
+
+/// A pool of managed memory. `None` if the driver is older than CUDA 13.0.
+fn managed(device: &Device) -> Option<MemoryPool> {
+    match MemoryPool::new(device, PoolOptions::new().named("managed").managed()) {
+        Ok(pool) => Some(pool),
+        Err(error) => {
+            assert!(error.to_string().contains("needs a driver of CUDA 13.0"), "{error}");
+            println!("not run: {error}");
+            None
+        }
+    }
+}
+
+fn managed_pools_serve_every_operation(device: &Device) {
+    let Some(pool) = managed(device) else { return };
+    let stream = device.new_stream().unwrap();
+    let values: Vec<f32> = (0..100_000).map(|it| it as f32).collect();
+    let op = Tensor::from_host(values.clone(), 100_000).then(|x| {
+        let x = x.into_shared();
+        zip!(x.clone().add_scalar(1.0).to_host_vec(), x.max().item())
+    });
+    let (sums, max) = op.in_pool(&pool).sync_on(&stream).unwrap();
+    assert!(sums.iter().zip(&values).all(|(sum, value)| *sum == value + 1.0));
+    assert_eq!(max, 99_999.0);
+    let buffer = zeros::<u8>(KIB).in_pool(&pool).sync_on(&stream).unwrap();
+    assert_eq!(used(&pool), KIB as u64);
+    let graph = fill(buffer, 7).graph_on(&stream).unwrap();
+    assert_eq!(graph.launch().then(to_host).sync_on(&stream).unwrap(), [7; KIB]);
+    drop(graph);
+    used_after(&pool, 0);
+}
+
+/// A GPU has less memory than the buffer. The CPU device and a lease make an ordinary pool.
+fn managed_memory_exceeds_that_of_a_gpu(device: &Device) {
+    if !device.info().address.starts_with("cuda:") {
+        return;
+    }
+    let Some(pool) = managed(device) else { return };
+    let stream = device.new_stream().unwrap();
+    let len = device.memory().unwrap().total as usize / 8 * 9;
+    let ordinary = uninitialised::<u8>(len).sync_on(&stream);
+    assert!(matches!(ordinary, Err(Error::OutOfMemory { .. })));
+    let large = uninitialised::<u8>(len).in_pool(&pool).sync_on(&stream).unwrap();
+    for at in [0, len / 2, len - KIB] {
+        let part = large.slice(at..at + KIB).unwrap();
+        assert_eq!(to_host(part).sync_on(&stream).unwrap().len(), KIB);
+    }
 }
 
 const KIB: usize = 1 << 10;

@@ -6,12 +6,20 @@
 pub struct PoolSpec {
     /// The bytes that the pool keeps reserved from the system. See [`PoolChange::ReleaseThreshold`].
     pub release_threshold: u64,
+    /// Whether the pool may use the memory of the host too: CUDA's managed memory. A device that has no such memory of its
+    /// own makes an ordinary pool.
+    pub is_managed: bool,
 }
 
 impl PoolSpec {
-    /// Returns the properties of a pool with this release threshold.
+    /// Returns the properties of an ordinary pool with this release threshold.
     pub const fn new(release_threshold: u64) -> Self {
-        Self { release_threshold }
+        Self { release_threshold, is_managed: false }
+    }
+
+    /// Returns the properties of a pool of managed memory if `is_managed` is true.
+    pub const fn managed(self, is_managed: bool) -> Self {
+        Self { is_managed, ..self }
     }
 }
 

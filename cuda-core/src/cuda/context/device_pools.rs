@@ -3,12 +3,24 @@
 use std::{ffi::c_int, sync::Arc};
 
 use super::{bound::Bound, pool::MemoryPool, primary::Primary, reclaim::Reclaimable};
-use crate::cuda::driver::status::Failed;
+use crate::{
+    cuda::driver::{api::PoolProps, status::Failed},
+    protocol::PoolSpec,
+};
 
 impl Primary {
-    /// Creates a pool that keeps `keep` bytes of freed memory.
-    pub(crate) fn create_pool(&self, keep: u64, bound: &Bound) -> Result<Arc<MemoryPool>, Failed> {
-        let pool = Arc::new(MemoryPool::create(self.api, self.device, keep, bound)?);
+    /// Creates a pool.
+    pub(crate) fn create_pool(
+        &self,
+        spec: PoolSpec,
+        bound: &Bound,
+    ) -> Result<Arc<MemoryPool>, Failed> {
+        let props = match spec.is_managed {
+            true => PoolProps::of_managed(self.device),
+            false => PoolProps::of(self.device),
+        };
+        let keep = spec.release_threshold;
+        let pool = Arc::new(MemoryPool::create(self.api, &props, keep, bound)?);
         // The lock is held while access is granted, so that a new peer misses no pool.
         let mut state = self.named_pools.0.lock();
         state.peers.iter().try_for_each(|peer| pool.grant(self.api, *peer, bound))?;

@@ -27,6 +27,8 @@ pub(crate) struct MemoryPool {
     pub(super) raw: PoolHandle,
     /// Held while internal dependencies are allowed, so that no other thread disables them meanwhile.
     scarce: Mutex<()>,
+    /// Every device may access managed memory.
+    is_managed: bool,
 }
 
 impl MemoryPool {
@@ -34,14 +36,14 @@ impl MemoryPool {
     /// rest to the system, and the next allocation costs a hundred times as much.
     pub(super) fn create(
         api: &Api,
-        device: c_int,
+        props: &PoolProps,
         keep: u64,
         bound: &Bound,
     ) -> Result<Self, Failed> {
         let mut raw = PoolHandle::NULL;
         // SAFETY: writes one handle; reads one description.
-        unsafe { api.pool_create(&mut raw, &PoolProps::of(device)) }?;
-        let pool = Self { raw, scarce: Mutex::default() };
+        unsafe { api.pool_create(&mut raw, props) }?;
+        let pool = Self { raw, scarce: Mutex::default(), is_managed: props.is_managed() };
         pool.set_release_threshold(api, keep, bound)?;
         pool.allow_internal_dependencies(api, false)?;
         Ok(pool)
@@ -87,6 +89,9 @@ impl MemoryPool {
 
     /// Lets another device read and write the memory of this pool.
     pub(crate) fn grant(&self, api: &Api, device: c_int, _: &Bound) -> Result<(), Failed> {
+        if self.is_managed {
+            return Ok(());
+        }
         // SAFETY: reads one description; the caller holds the pool.
         unsafe { api.pool_set_access(self.raw, &PoolAccess::of(device), 1) }
     }

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     cuda::driver::{
-        api::{Api, CAPTURE_RELAXED, ContextHandle, device_attribute as attribute},
+        api::{Api, CAPTURE_RELAXED, ContextHandle, PoolProps, device_attribute as attribute},
         library::{self, Driver, Limits},
     },
     protocol::{DeviceInfo, Fault, Result},
@@ -108,7 +108,7 @@ impl Primary {
         unsafe { self.api.priority_range(&mut least, &mut greatest) }
             .map_err(|failed| self.error(failed))?;
         let pool = if has_pools {
-            let pool = MemoryPool::create(self.api, self.device, u64::MAX, &bound);
+            let pool = MemoryPool::create(self.api, &PoolProps::of(self.device), u64::MAX, &bound);
             Some(pool.map_err(|failed| self.error(failed))?)
         } else {
             None

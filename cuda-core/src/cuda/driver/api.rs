@@ -71,6 +71,16 @@ impl PoolProps {
         }
     }
 
+    /// A pool of managed memory, which prefers to be on a device. Since CUDA 13.0.
+    pub(crate) const fn of_managed(device: c_int) -> Self {
+        // `CU_MEM_ALLOCATION_TYPE_MANAGED`.
+        Self { allocation_type: 2, ..Self::of(device) }
+    }
+
+    pub(crate) const fn is_managed(&self) -> bool {
+        self.allocation_type == 2
+    }
+
     /// A pool of pinned host memory, for this process alone.
     pub(crate) const fn of_host() -> Self {
         // `CU_MEM_LOCATION_TYPE_HOST`, which has no ordinal.

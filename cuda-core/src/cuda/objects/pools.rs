@@ -8,6 +8,7 @@ use rustc_hash::FxHashMap;
 use crate::{
     cuda::{
         context::{Bound, DroppedPool, MemoryPool, Primary},
+        driver::status,
         streams::{taken, unknown},
     },
     protocol::{Error, PoolChange, PoolId, PoolMemory, PoolSpec, Result},
@@ -45,8 +46,14 @@ impl Pools {
         if self.primary.pool.is_none() {
             return Err(self.unsupported());
         }
-        let pool = self.primary.create_pool(spec.release_threshold, bound);
-        let pool = pool.map_err(|failed| self.primary.error(failed))?;
+        let pool = self.primary.create_pool(spec, bound).map_err(|failed| match failed.code {
+            // Drivers before CUDA 13.0, and systems without managed memory.
+            status::INVALID_VALUE | status::NOT_SUPPORTED if spec.is_managed => {
+                let what = "a pool of managed memory, which needs a driver of CUDA 13.0 or newer";
+                Error::unsupported(what, &self.primary.info.address)
+            }
+            _ => self.primary.error(failed),
+        })?;
         match self.table.write().entry(id) {
             Entry::Vacant(entry) if id != PoolId::DEFAULT => {
                 entry.insert(pool);

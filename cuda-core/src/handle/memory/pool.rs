@@ -20,12 +20,23 @@ pub struct PoolOptions {
     name: Option<Name>,
     release_threshold: u64,
     limit: u64,
+    is_managed: bool,
 }
 
 impl PoolOptions {
     /// A pool without a limit, which keeps all freed memory for its next allocations.
     pub fn new() -> Self {
-        Self { name: None, release_threshold: u64::MAX, limit: u64::MAX }
+        Self { name: None, release_threshold: u64::MAX, limit: u64::MAX, is_managed: false }
+    }
+
+    /// Lets the buffers of the pool exceed the memory of the GPU: they are in CUDA's managed memory, whose pages the driver
+    /// moves between the GPU and the host when a kernel or a copy uses them. This needs a driver of CUDA 13.0 or newer.
+    ///
+    /// The CPU device and a leased device make an ordinary pool.
+    #[must_use]
+    pub fn managed(mut self) -> Self {
+        self.is_managed = true;
+        self
     }
 
     /// Names the pool, for statistics and error messages. The name has no other effect.
@@ -110,12 +121,14 @@ impl MemoryPool {
     /// Creates a pool.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools.
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools, or if its driver has none of
+    /// [managed memory](PoolOptions::managed).
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it has
     /// [as many as it can have](crate::protocol::Capabilities::pools). Otherwise an error of the device.
     pub fn new(device: &Device, options: PoolOptions) -> Result<Self> {
-        let PoolOptions { name, release_threshold, limit } = options;
-        let pool = device.core().create_pool(name, limit, PoolSpec::new(release_threshold))?;
+        let PoolOptions { name, release_threshold, limit, is_managed } = options;
+        let spec = PoolSpec::new(release_threshold).managed(is_managed);
+        let pool = device.core().create_pool(name, limit, spec)?;
         Ok(Self { device: device.clone(), pool: Some(pool) })
     }
 
