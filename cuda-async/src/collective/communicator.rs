@@ -149,18 +149,24 @@ impl Communicator {
         let devices = self.devices().to_vec();
         defer(move || {
             check(&devices, &tensors)?;
+            if tensors.iter().all(is_whole) {
+                return Ok(Either::Left(value(tensors)));
+            }
             let contiguous = tensors.into_iter().zip(devices).map(|(tensor, device)| {
-                let is_whole = tensor.is_contiguous() && tensor.buffer().len() == tensor.len();
-                let contiguous = if is_whole {
-                    Either::Left(value(tensor))
-                } else {
-                    Either::Right(tensor.dup().on(&device))
+                let contiguous = match is_whole(&tensor) {
+                    true => Either::Left(value(tensor)),
+                    false => Either::Right(tensor.dup().on(&device)),
                 };
                 contiguous.into_op()
             });
-            Ok(join_all(contiguous.collect::<Vec<_>>()))
+            Ok(Either::Right(join_all(contiguous.collect::<Vec<_>>())))
         })
     }
+}
+
+/// Whether the elements are a whole buffer, in row-major order.
+fn is_whole<T: Number>(tensor: &Tensor<T>) -> bool {
+    tensor.is_contiguous() && tensor.buffer().len() == tensor.len()
 }
 
 fn check<T: Number>(devices: &[Device], tensors: &[Tensor<T>]) -> Result<()> {
