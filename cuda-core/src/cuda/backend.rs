@@ -73,7 +73,9 @@ impl CudaBackend {
         capabilities.loops = primary.condition.is_some();
         capabilities.graph_cache = true;
         capabilities.growable = primary.has_mapped_memory;
+        capabilities.reuses_memory = true;
         capabilities.pools = if primary.pool.is_some() { MAX_POOLS } else { 0 };
+        capabilities.managed_pools = true;
         Ok(Self {
             primary,
             capabilities,

@@ -14,16 +14,44 @@ use std::{
 mod graphs;
 mod mappings;
 mod pools;
+mod reuse;
 mod windows;
 
 use super::{Completion, CudaBackend, context::Primary, driver::api::simulated as driver};
 use crate::protocol::{
-    AllocId, Answer, Backend, Control, Notice, NoticeSink, Pattern, RawStream, Region, Reply,
-    Request, StreamId, Submission, Ticket, Work,
+    AllocId, Answer, Backend, Control, DeviceInfo, Notice, NoticeSink, Pattern, Provider,
+    RawStream, Region, Reply, Request, Result, StreamId, Submission, Ticket, Work,
 };
 
 /// Longer than any report takes.
 const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Opens the simulated device of a [`Gpu`].
+struct Simulated;
+
+// SAFETY: `CudaBackend` keeps the rules of a backend, and `notices` goes to its completion thread alone.
+unsafe impl Provider for Simulated {
+    fn scheme(&self) -> &'static str {
+        "simulated"
+    }
+
+    fn devices(&self) -> Result<Vec<DeviceInfo>> {
+        Ok(Vec::new())
+    }
+
+    fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
+        let primary = Primary::of(&driver::driver(), driver::own_device())?;
+        Ok(Arc::new(CudaBackend::new(primary, notices, Completion::default())?))
+    }
+}
+
+fn wait_until(reached: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !reached() {
+        assert!(start.elapsed() < PATIENCE, "the state was not reached");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
 
 /// A backend on a simulated device of its own.
 struct Gpu {

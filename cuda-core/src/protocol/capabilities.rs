@@ -32,8 +32,13 @@ pub struct Capabilities {
     /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend has
     /// no pools.
     pub pools: u32,
+    /// Whether pools can be [managed](super::PoolSpec::is_managed). Their memory does not count against the quota.
+    pub managed_pools: bool,
     /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
     pub growable: bool,
+    /// Whether a client may use dropped memory again without freeing it. The backend then neither sees the memory as new,
+    /// nor loses the contents of single allocations by a fault.
+    pub reuses_memory: bool,
 }
 
 impl Capabilities {
@@ -50,7 +55,9 @@ impl Capabilities {
             graph_cache: false,
             launch_attributes: true,
             pools: 0,
+            managed_pools: false,
             growable: false,
+            reuses_memory: false,
         }
     }
 }

@@ -23,6 +23,20 @@ impl<T> Inbox<T> {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
+    /// Takes the last item that `fits`, out of the last few.
+    pub(crate) fn take_last(&self, fits: impl FnMut(&T) -> bool) -> Option<T> {
+        const LOOKED_AT: usize = 16;
+        if self.is_empty() {
+            return None;
+        }
+        let mut items = self.items.lock();
+        let found = items.iter().rev().take(LOOKED_AT).position(fits)?;
+        let at = items.len() - 1 - found;
+        let item = items.remove(at);
+        self.waiting.store(items.len(), Ordering::Release);
+        Some(item)
+    }
+
     pub(crate) fn take(&self) -> Vec<T> {
         if self.is_empty() {
             return Vec::new();

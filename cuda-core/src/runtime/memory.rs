@@ -40,7 +40,8 @@ impl DeviceCore {
         created.inspect_err(|_| self.pools.remove())?;
         let name = name.unwrap_or_else(|| format!("pool {}", id.0).into());
         let device: Weak<dyn DropsPools> = Arc::<Self>::downgrade(self);
-        Ok(PoolCore::new(id, name, limit, device))
+        let is_managed = spec.is_managed && self.capabilities.managed_pools;
+        Ok(PoolCore::new(id, name, limit, is_managed, device))
     }
 
     /// Charges an allocation: against the quota of the device, and against the limit of the pool.
@@ -53,6 +54,9 @@ impl DeviceCore {
             None => self.charge.charge(bytes),
             Some(pool) => {
                 pool.charge(bytes)?;
+                if pool.is_managed {
+                    return Ok(());
+                }
                 let charged = self.charge.charge_elsewhere(bytes);
                 charged.inspect_err(|_| pool.charge.refund(bytes))
             }
@@ -64,7 +68,9 @@ impl DeviceCore {
         match pool {
             None => self.charge.refund(bytes),
             Some(pool) => {
-                self.charge.refund_elsewhere(bytes);
+                if !pool.is_managed {
+                    self.charge.refund_elsewhere(bytes);
+                }
                 pool.charge.refund(bytes);
             }
         }

@@ -18,6 +18,8 @@ pub(crate) struct PoolCore {
     pub(crate) id: PoolId,
     pub(crate) name: Name,
     pub(crate) charge: MemoryCharge,
+    /// Whether its memory may be on the host, so that it does not count for the device.
+    pub(super) is_managed: bool,
     device: Weak<dyn DropsPools>,
 }
 
@@ -49,9 +51,10 @@ impl PoolCore {
         id: PoolId,
         name: Name,
         limit: u64,
+        is_managed: bool,
         device: Weak<dyn DropsPools>,
     ) -> Arc<Self> {
-        Arc::new(Self { id, name, charge: MemoryCharge::new(limit), device })
+        Arc::new(Self { id, name, charge: MemoryCharge::new(limit), is_managed, device })
     }
 
     /// Charges an allocation against the limit of the pool.

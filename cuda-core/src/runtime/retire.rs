@@ -8,7 +8,7 @@ use std::{any::Any, sync::Arc};
 
 use super::{
     device_core::DeviceCore,
-    pools::DropsPools,
+    pools::{DropsPools, PoolCore},
     reclaim::{Freed, Origin, Retired},
 };
 use crate::protocol::{
@@ -69,6 +69,31 @@ impl DeviceCore {
         if !self.reclaim.frees.is_empty() {
             self.free_all();
         }
+    }
+
+    /// Takes memory that was dropped and not freed yet: of this size and pool, and without a use on another stream that is
+    /// not complete. It stays charged. Returns `None` if there is none, or if the backend has to know of each allocation.
+    #[inline]
+    pub(crate) fn take_dropped(
+        &self,
+        pool: Option<&Arc<PoolCore>>,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<AllocId> {
+        if !self.capabilities.reuses_memory {
+            return None;
+        }
+        let taken = self.reclaim.frees.take_last(|freed| {
+            let same_pool = match (&freed.origin, pool) {
+                (Origin::Default, None) => true,
+                (Origin::Pool(of), Some(pool)) => Arc::ptr_eq(of, pool),
+                _ => false,
+            };
+            let is_free =
+                |ticket: &Ticket| ticket.stream == stream || self.streams.is_complete(*ticket);
+            freed.bytes == bytes && same_pool && freed.last_uses.iter().all(is_free)
+        });
+        taken.map(|freed| freed.id)
     }
 
     #[cold]

@@ -16,7 +16,7 @@ impl Primary {
         bound: &Bound,
     ) -> Result<Arc<MemoryPool>, Failed> {
         let props = match spec.is_managed {
-            true => PoolProps::of_managed(self.device),
+            true => PoolProps::of_managed(),
             false => PoolProps::of(self.device),
         };
         let keep = spec.release_threshold;

@@ -87,6 +87,11 @@ impl MemoryPool {
         allocated
     }
 
+    /// Whether the pool is one of managed memory.
+    pub(crate) const fn is_managed(&self) -> bool {
+        self.is_managed
+    }
+
     /// Lets another device read and write the memory of this pool.
     pub(crate) fn grant(&self, api: &Api, device: c_int, _: &Bound) -> Result<(), Failed> {
         if self.is_managed {

@@ -71,10 +71,10 @@ impl PoolProps {
         }
     }
 
-    /// A pool of managed memory, which prefers to be on a device. Since CUDA 13.0.
-    pub(crate) const fn of_managed(device: c_int) -> Self {
-        // `CU_MEM_ALLOCATION_TYPE_MANAGED`.
-        Self { allocation_type: 2, ..Self::of(device) }
+    /// A pool of managed memory, which prefers no device: the first use of a page decides. Since CUDA 13.0.
+    pub(crate) const fn of_managed() -> Self {
+        // `CU_MEM_ALLOCATION_TYPE_MANAGED`, `CU_MEM_LOCATION_TYPE_NONE`.
+        Self { allocation_type: 2, location_type: 0, ..Self::of(0) }
     }
 
     pub(crate) const fn is_managed(&self) -> bool {

@@ -46,8 +46,8 @@ struct Allocation {
 }
 
 enum Source {
-    /// A pool, or the driver directly if the device has none.
-    Pool,
+    /// A pool, or the driver directly if the device has none. Managed memory counts as 0 bytes of the device.
+    Pool { counted: u64 },
     /// A variable of this module. The memory is freed with the module.
     Variable(ModuleId),
     /// Foreign code, which frees it.
@@ -80,9 +80,10 @@ impl Memory {
         let address = self.request(bytes, pool, stream.raw, scarce, bound);
         let address = address.map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
-        let inserted = self.insert(id, Allocation { range, source: Source::Pool });
+        let counted = if pool.is_some_and(MemoryPool::is_managed) { 0 } else { bytes };
+        let inserted = self.insert(id, Allocation { range, source: Source::Pool { counted } });
         if inserted.is_ok() {
-            self.used.fetch_add(bytes, Ordering::Relaxed);
+            self.used.fetch_add(counted, Ordering::Relaxed);
         } else {
             self.release(address, stream, bound)?;
         }
@@ -109,12 +110,12 @@ impl Memory {
 
     /// Removes an allocation without freeing it.
     pub(crate) fn forget(&self, id: AllocId) -> Result<()> {
-        let Some(Allocation { range, source }) = self.table.write().remove(&id) else {
+        let Some(Allocation { source, .. }) = self.table.write().remove(&id) else {
             return Err(self.unknown(id));
         };
         self.cache.evict([id.0, 0]);
-        if matches!(source, Source::Pool) {
-            self.used.fetch_sub(range.bytes, Ordering::Relaxed);
+        if let Source::Pool { counted } = source {
+            self.used.fetch_sub(counted, Ordering::Relaxed);
         }
         Ok(())
     }
@@ -150,9 +151,9 @@ impl Memory {
                 self.primary.reclaim.put(Box::new(FreedMapping { mapping, after }));
                 Ok(())
             }
-            Source::Foreign => Ok(()),
-            Source::Pool | Source::Variable(_) => {
-                self.used.fetch_sub(range.bytes, Ordering::Relaxed);
+            Source::Foreign | Source::Variable(_) => Ok(()),
+            Source::Pool { counted } => {
+                self.used.fetch_sub(counted, Ordering::Relaxed);
                 self.release(range.address, stream, bound)
             }
         }
@@ -218,7 +219,7 @@ impl Memory {
         let (mut memory, mut mappings) = (Vec::new(), Vec::new());
         for Allocation { range, source } in std::mem::take(&mut *self.table.write()).into_values() {
             match source {
-                Source::Pool => memory.push(range.address),
+                Source::Pool { .. } => memory.push(range.address),
                 Source::Mapping(mapping) => mappings.push(mapping),
                 Source::Variable(_) | Source::Foreign => {}
             }

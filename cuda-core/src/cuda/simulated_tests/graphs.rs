@@ -1,29 +1,7 @@
 //! Graphs on a simulated GPU: executables and resources live until their launches are complete.
 
 use super::*;
-use crate::{
-    Device, DeviceBuffer, DeviceInfo, Provider, Recording, Result, Stream, handle::LaunchResources,
-    order::Retain,
-};
-
-/// Opens the simulated device of a [`Gpu`].
-struct Simulated;
-
-// SAFETY: `CudaBackend` keeps the rules of a backend, and `notices` goes to its completion thread alone.
-unsafe impl Provider for Simulated {
-    fn scheme(&self) -> &'static str {
-        "simulated"
-    }
-
-    fn devices(&self) -> Result<Vec<DeviceInfo>> {
-        Ok(Vec::new())
-    }
-
-    fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        let primary = Primary::of(&driver::driver(), driver::own_device())?;
-        Ok(Arc::new(CudaBackend::new(primary, notices, Completion::default())?))
-    }
-}
+use crate::{Device, DeviceBuffer, Recording, Stream, handle::LaunchResources, order::Retain};
 
 /// Records a fill with the value `gate`, which runs once that gate is open, and prepares the recording.
 fn recorded(device: &Device, gate: u32) -> Recording {
@@ -33,14 +11,6 @@ fn recorded(device: &Device, gate: u32) -> Recording {
     let recording = stream.end_recording().unwrap();
     recording.prepare().wait().unwrap();
     recording
-}
-
-fn wait_until(reached: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !reached() {
-        assert!(start.elapsed() < PATIENCE, "the state was not reached");
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// Waits until no executable has this value.

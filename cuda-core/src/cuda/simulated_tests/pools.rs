@@ -3,6 +3,7 @@
 use super::*;
 use crate::protocol::{Error, PoolChange, PoolId, PoolMemory, PoolSpec};
 
+const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
 
 impl Gpu {
@@ -50,16 +51,18 @@ impl Stream<'_> {
 fn pools_count_their_own_memory_and_keep_it_until_a_trim() {
     let gpu = Gpu::open();
     let (stream, pool) = (gpu.stream(), gpu.pool(5));
-    let allocation = stream.try_in(pool, 1000).unwrap();
-    assert_eq!((gpu.reserved(pool), gpu.reserved(PoolId::DEFAULT)), (1000, 0));
+    let allocation = stream.try_in(pool, 8 * MIB).unwrap();
+    assert_eq!((gpu.reserved(pool), gpu.reserved(PoolId::DEFAULT)), (8 * MIB, 0));
     gpu.free(allocation, &stream);
     let kept = gpu.memory_of(Request::PoolMemory { pool });
-    let expected = PoolMemory { reserved: 1000, reserved_peak: 1000, release_threshold: 5 };
-    assert_eq!(kept, expected);
-    assert_eq!(gpu.memory_of(Request::TrimPool { pool, keep: 300 }).reserved, 300);
+    let (reserved, reserved_peak) = (8 * MIB, 8 * MIB);
+    assert_eq!(kept, PoolMemory { reserved, reserved_peak, release_threshold: 5 });
+    // The driver keeps whole pages of 2 MiB.
+    assert_eq!(gpu.memory_of(Request::TrimPool { pool, keep: 3 * MIB }).reserved, 4 * MIB);
     gpu.control(Control::ChangePool { id: pool, change: PoolChange::ResetPeak });
     gpu.control(Control::ChangePool { id: pool, change: PoolChange::ReleaseThreshold(7) });
-    let changed = PoolMemory { reserved: 300, reserved_peak: 300, release_threshold: 7 };
+    let (reserved, reserved_peak) = (4 * MIB, 4 * MIB);
+    let changed = PoolMemory { reserved, reserved_peak, release_threshold: 7 };
     assert_eq!(gpu.memory_of(Request::PoolMemory { pool }), changed);
 }
 

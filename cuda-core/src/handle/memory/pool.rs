@@ -30,7 +30,8 @@ impl PoolOptions {
     }
 
     /// Lets the buffers of the pool exceed the memory of the GPU: they are in CUDA's managed memory, whose pages the driver
-    /// moves between the GPU and the host when a kernel or a copy uses them. This needs a driver of CUDA 13.0 or newer.
+    /// moves between the GPU and the host when a kernel or a copy uses them. They do not count for
+    /// [`Device::memory`](crate::Device::memory). This needs a driver of CUDA 13.0 or newer.
     ///
     /// The CPU device and a leased device make an ordinary pool.
     #[must_use]

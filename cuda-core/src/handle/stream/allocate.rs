@@ -35,6 +35,9 @@ impl Stream {
             let id = AllocId(core.next_id());
             return Ok(Allocation::planned(self.device().clone(), id, bytes, self.last()));
         }
+        if let Some(id) = core.take_dropped(pool, bytes.max(1), self.id()) {
+            return Ok(self.allocate_again(id, pool, bytes));
+        }
         core.reclaim_memory();
         match self.try_to_allocate(pool, bytes) {
             // A request beyond the total never succeeds.
@@ -44,6 +47,19 @@ impl Stream {
             }
             other => other,
         }
+    }
+
+    /// Makes an allocation of dropped memory whose uses are complete, or on this stream. This saves a free and an allocation,
+    /// and the time that they take on the stream. Work on any stream comes after what this one has submitted so far.
+    fn allocate_again(
+        &self,
+        id: AllocId,
+        pool: Option<&Arc<PoolCore>>,
+        bytes: u64,
+    ) -> Arc<Allocation> {
+        // Every use on this stream was published before its handle was dropped.
+        let last = Ticket { stream: self.id(), number: self.submitted() };
+        Allocation::new(self.device().clone(), id, bytes, last, pool.cloned())
     }
 
     #[inline]
