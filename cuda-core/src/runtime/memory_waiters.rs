@@ -25,10 +25,16 @@ struct Waiting {
 }
 
 impl MemoryWaiters {
+    /// Whether a task waits.
+    #[inline]
+    pub(crate) fn is_any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
     /// Wakes all waiting tasks, because memory may have become free.
     #[inline]
     pub(crate) fn wake(&self) {
-        if self.any.load(Ordering::Acquire) {
+        if self.is_any() {
             self.wake_all();
         }
     }

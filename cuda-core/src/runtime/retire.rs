@@ -72,7 +72,8 @@ impl DeviceCore {
     }
 
     /// Takes memory that was dropped and not freed yet: of this size and pool, and without a use on another stream that is
-    /// not complete. It stays charged. Returns `None` if there is none, or if the backend has to know of each allocation.
+    /// not complete. It stays charged. Returns `None` if there is none, if tasks wait for free memory, or if the backend has
+    /// to know of each allocation.
     #[inline]
     pub(crate) fn take_dropped(
         &self,
@@ -80,7 +81,7 @@ impl DeviceCore {
         bytes: u64,
         stream: StreamId,
     ) -> Option<AllocId> {
-        if !self.capabilities.reuses_memory {
+        if !self.capabilities.reuses_memory || self.memory_waiters.is_any() {
             return None;
         }
         let taken = self.reclaim.frees.take_last(|freed| {
