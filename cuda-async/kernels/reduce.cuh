@@ -25,8 +25,8 @@ template <typename Fold, typename From, typename To>
 __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 chunks)
 {
     const int WIDTH = 16 / sizeof(From);
-    // The loads that a thread has under way, as measured on an H200: f16 and bf16 take longest to compute with.
-    const int LOADS = WIDTH == 8 ? 16 : 32 / WIDTH;
+    // The loads that a thread has under way, as measured on an H200.
+    const int LOADS = 4;
     __shared__ Value tile[WARPS];
     u64 part = (u64)blockIdx.x * blockDim.y + threadIdx.y, row = part / chunks, place = part % chunks;
     Value lanes[WIDTH];
@@ -39,9 +39,24 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
         const From *own = x + row * n + from;
         u64 whole = size / WIDTH, pack = threadIdx.x;
         if (aligned(own)) {
-#pragma unroll (LOADS)
+            const Pack<From, WIDTH> *packs = (const Pack<From, WIDTH> *)own;
+            for (; pack + (LOADS - 1) * blockDim.x < whole; pack += LOADS * blockDim.x) {
+                Pack<From, WIDTH> loaded[LOADS];
+#pragma unroll
+                for (int load = 0; load < LOADS; load++) {
+                    loaded[load] = packs[pack + load * blockDim.x];
+                }
+#pragma unroll
+                for (int load = 0; load < LOADS; load++) {
+#pragma unroll
+                    for (int lane = 0; lane < WIDTH; lane++) {
+                        lanes[lane] = Fold::combine(lanes[lane], widen(loaded[load].lanes[lane]));
+                    }
+                }
+            }
+#pragma unroll 1
             for (; pack < whole; pack += blockDim.x) {
-                Pack<From, WIDTH> loaded = ((const Pack<From, WIDTH> *)own)[pack];
+                Pack<From, WIDTH> loaded = packs[pack];
 #pragma unroll
                 for (int lane = 0; lane < WIDTH; lane++) {
                     lanes[lane] = Fold::combine(lanes[lane], widen(loaded.lanes[lane]));
@@ -223,12 +238,14 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
     }
     u32 warps = blockDim.x / 32;
     if (warps > 1) {
+        // A block may have several rows of threads.
+        u32 own = threadIdx.y * warps;
         if (threadIdx.x % 32 == 0) {
-            values[threadIdx.x / 32] = best.value;
-            ats[threadIdx.x / 32] = best.at;
+            values[own + threadIdx.x / 32] = best.value;
+            ats[own + threadIdx.x / 32] = best.at;
         }
         __syncthreads();
-        for (u32 warp = 0; warp < warps; warp++) {
+        for (u32 warp = own; warp < own + warps; warp++) {
             Found other = {values[warp], ats[warp]};
             best = better<MAX>(best, other);
         }

@@ -8,6 +8,7 @@ use crate::{
         argument::{Kept, Read, Written},
         copy::contiguous,
         create::allocate,
+        dtype::DType,
         forms::{Relaid, TensorInput},
         kernels::{Kernels, kernel},
         layout::Layout,
@@ -74,8 +75,9 @@ impl Rows {
                 kernel(I::Element::fold(), name).then(move |kernel| {
                     let [rows_, n_, chunk_, chunks_] = [rows, n, chunk, chunks].map(|it| it as u64);
                     let args = (Kept(x), Written(places), rows_, n_, chunk_, chunks_);
-                    let config =
-                        rows_config(rows * chunks, threads_per_chunk(rows, chunk.min(n), chunks));
+                    let bytes = chunk.min(n) * size_of::<<I::Element as DType>::Stored>();
+                    let threads = threads_per_chunk(rows, bytes, chunks);
+                    let config = rows_config(rows * chunks, threads);
                     // SAFETY: reads `rows * n` elements, all of x, and writes `rows * chunks` indices, all of them.
                     unsafe { launch(&kernel, config, args) }
                 })
@@ -96,11 +98,10 @@ impl Rows {
             kernel(I::Element::fold(), name).then(move |kernel| {
                 let [rows_, n_, chunks_] = [rows, n, chunks].map(|it| it as u64);
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
+                let threads = threads_per_chunk(rows, chunks * size_of::<u64>(), 1);
                 // SAFETY: reads `rows * chunks` indices, which are below n, and the elements of x at these indices. Writes
                 // an index for each row.
-                unsafe {
-                    launch(&kernel, rows_config(rows, threads_per_chunk(rows, chunks, 1)), args)
-                }
+                unsafe { launch(&kernel, rows_config(rows, threads), args) }
             })
         })
     }

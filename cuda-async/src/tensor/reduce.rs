@@ -40,11 +40,11 @@ impl Reduction {
 }
 
 /// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into chunks,
-/// at most 1024 in all rows. It depends only on the shape, so the order of a sum is the same on every device.
+/// at most 512 in all rows. It depends only on the shape, so the order of a sum is the same on every device.
 pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
     // With `CHUNK_THREADS`, they run at once on a large GPU.
-    const CHUNKS: usize = 1 << 10;
-    const SHORTEST: usize = 1 << 12;
+    const CHUNKS: usize = 1 << 9;
+    const SHORTEST: usize = 1 << 13;
     // The kernels count the elements of a chunk in 32 bits.
     const LONGEST: usize = 1 << 31;
     let chunks = (CHUNKS / rows.max(1)).max(1);
@@ -52,7 +52,7 @@ pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
 }
 
 /// The number of threads that reduce a chunk of a row.
-const CHUNK_THREADS: usize = 256;
+const CHUNK_THREADS: usize = 512;
 
 /// The number of rows that keep a device busy with a warp for each.
 const MANY_ROWS: usize = 1 << 10;
@@ -106,16 +106,16 @@ pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }
 
-/// Returns the number of threads that reduce each of `rows` rows in `chunks` chunks. `n` is the length of a chunk. The
+/// Returns the number of threads that reduce each of `rows` rows in `chunks` chunks. `bytes` is the size of a chunk. The
 /// values are the fastest ones on an H200.
-pub(super) const fn threads_per_chunk(rows: usize, n: usize, chunks: usize) -> usize {
+pub(super) const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) -> usize {
     if chunks > 1 {
         return CHUNK_THREADS;
     }
-    match (rows, n) {
-        (_, ..=256) | (MANY_ROWS.., ..=8192) => 32,
+    match (rows, bytes) {
+        (_, ..=1024) | (MANY_ROWS.., ..=4096) => 32,
         (MANY_ROWS.., ..=32_768) => 128,
-        (MANY_ROWS.., _) | (_, ..=4096) => 256,
+        (MANY_ROWS.., _) | (_, ..=16_384) => 256,
         _ => 1024,
     }
 }
@@ -256,7 +256,8 @@ where
         unsafe {
             if inner == 1 {
                 let rows = outer * chunks;
-                let threads = threads_per_chunk(outer, sizes.chunk.min(sizes.n), chunks);
+                let bytes = sizes.chunk.min(sizes.n) * size_of::<<X::Element as DType>::Stored>();
+                let threads = threads_per_chunk(outer, bytes, chunks);
                 let config = rows_config(rows, threads);
                 let args = (x, y, outer as u64, n, chunk, chunks as u64);
                 Either::Left(launch(&kernel, config, args))

@@ -23,7 +23,7 @@ on_every_device! {
 }
 
 /// Sizes whose middle dimension is reduced: short and long rows, and several chunks of rows and columns.
-const SIZES: [[usize; 3]; 10] = [
+const SIZES: [[usize; 3]; 11] = [
     [1, 1, 1],
     [5, 33, 1],
     [3, 1025, 1],
@@ -31,6 +31,7 @@ const SIZES: [[usize; 3]; 10] = [
     [2, 32769, 1],
     [1, 100_003, 1],
     [1024, 300, 1],
+    [1030, 2200, 1],
     [1, 70, 3],
     [2, 1000, 5],
     [1, 3, 70_001],
