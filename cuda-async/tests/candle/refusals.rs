@@ -85,8 +85,10 @@ fn recordings_are_refused() {
         assert!(matches!(error, Error::Misuse { .. }), "{error}");
         let x = Tensor::<f32>::zeros(4).sync_on(&stream).unwrap().into_shared();
         let graph = x.clone().mul_scalar(2.0).graph_on(&stream).unwrap();
-        let copy = x.into_candle_cuda(&device).sync_on(&stream).unwrap();
+        let copy = x.clone().into_candle_cuda(&device).sync_on(&stream).unwrap();
         assert_eq!(copy.to_vec1::<f32>().unwrap(), [0.0; 4]);
+        let error = x.into_candle_cuda(&device).sync_on(&stream).unwrap_err();
+        assert!(matches!(error, Error::Misuse { .. }), "{error}");
         drop(graph);
     }
 }
