@@ -50,7 +50,7 @@ pub fn elements<T: WithDType>(tensor: &candle_core::Tensor) -> Vec<T> {
     host.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Copies on a stream that take some milliseconds.
+/// Copies on a stream that take some ten milliseconds.
 pub struct Delay {
     stream: Arc<CudaStream>,
     from: CudaSlice<u8>,
@@ -68,7 +68,7 @@ impl Delay {
 
     /// Enqueues the copies.
     pub fn enqueue(&mut self) {
-        for _ in 0..20 {
+        for _ in 0..80 {
             self.stream.memcpy_dtod(&self.from, &mut self.into).unwrap();
         }
     }

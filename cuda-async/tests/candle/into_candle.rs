@@ -90,14 +90,14 @@ fn tensors_go_there_and_back() {
 #[test]
 fn memory_returns_to_the_gpu() {
     for (ours, stream, device) in gpus() {
-        for _ in 0..400 {
+        for _ in 0..64 {
             let x = Tensor::<u8>::zeros(512 << 20).then(|x| x.into_candle_cuda(&device));
             let theirs = x.sync_on(&stream).unwrap();
             // SAFETY: no code writes the elements, or captures a stream.
             let x = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
             drop(x.sync_on(&stream).unwrap());
         }
-        // Without returns, this would need 200 GiB.
-        assert!(ours.memory().unwrap().used < 64 << 30);
+        // Without returns, this would need 32 GiB.
+        assert!(ours.memory().unwrap().used < 24 << 30);
     }
 }

@@ -24,7 +24,7 @@ fn work_that_candle_has_enqueued_comes_first() {
         let theirs = cuda(&device).cuda_stream();
         let mut delay = Delay::new(&theirs);
         let mut in_flight = 0;
-        for turn in 1..40u8 {
+        for turn in 1..20u8 {
             let pattern = theirs.clone_htod(&vec![turn; LEN]).unwrap();
             let mut slice = theirs.alloc_zeros::<u8>(LEN).unwrap();
             theirs.synchronize().unwrap();
@@ -48,7 +48,7 @@ fn work_that_candle_has_enqueued_comes_first() {
             assert!(first == vec![turn; LEN], "turn {turn}");
             in_flight += u32::from(early);
         }
-        assert!(in_flight > 10, "candle's work was in flight in {in_flight} turns only");
+        assert!(in_flight > 5, "candle's work was in flight in {in_flight} turns only");
     }
 }
 
@@ -83,9 +83,9 @@ fn work_of_candle_comes_after_the_operation() {
         let big = || uninitialised::<u8>(256 << 20).sync_on(&stream).unwrap();
         let (mut from, mut into) = (big(), big());
         let mut in_flight = 0;
-        for turn in 1..40u8 {
+        for turn in 1..20u8 {
             let x = zeros::<u8>(LEN).sync_on(&stream).unwrap();
-            for _ in 0..20 {
+            for _ in 0..80 {
                 let copy = cuda_async::memory::copy(from, into);
                 // SAFETY: no foreign code uses the output.
                 (from, into) = unsafe { copy.async_on(&stream) }.unwrap();
@@ -106,7 +106,7 @@ fn work_of_candle_comes_after_the_operation() {
             assert!(elements == vec![turn; LEN], "turn {turn}");
             in_flight += u32::from(early);
         }
-        assert!(in_flight > 10, "candle's stream waited in {in_flight} turns only");
+        assert!(in_flight > 5, "candle's stream waited in {in_flight} turns only");
         drop(ours);
     }
 }

@@ -20,7 +20,7 @@ use cuda_async::{
 
 use crate::gpu::{Delay, cuda, gpus};
 
-const LEN: usize = 16 << 20;
+const LEN: usize = 64 << 20;
 
 /// Records an event of cudarc behind the work on a stream.
 fn record(event: &CudaEvent, stream: &Stream) {
@@ -48,7 +48,7 @@ fn memory_is_freed_after_the_last_use_and_not_before() {
         let context = cuda(&device).cuda_stream().context().clone();
         let before = handles(&device);
         let mut in_flight = 0;
-        for turn in 1..15u8 {
+        for turn in 1..10u8 {
             let theirs = Theirs::from_vec(vec![turn; LEN], LEN, &device).unwrap();
             // SAFETY: no code writes the elements, or captures a stream.
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
@@ -73,7 +73,7 @@ fn memory_is_freed_after_the_last_use_and_not_before() {
             let target = value(target).then(to_host).sync_on(&stream).unwrap();
             assert!(target == vec![turn; LEN], "turn {turn}");
         }
-        assert!(in_flight > 5, "uses were in flight in {in_flight} turns only");
+        assert!(in_flight > 2, "uses were in flight in {in_flight} turns only");
     }
 }
 
@@ -84,7 +84,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
         let mut delay = Delay::new(&theirs);
         let before = handles(&device);
         let mut in_flight = 0;
-        for turn in 1..15u8 {
+        for turn in 1..10u8 {
             let slice = theirs.clone_htod(&vec![turn; LEN]).unwrap();
             let mut target = theirs.alloc_zeros::<u8>(LEN).unwrap();
             theirs.synchronize().unwrap();
@@ -94,10 +94,9 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             // SAFETY: no code writes the elements, or captures a stream.
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor.clone()) };
             let ours = ours.sync_on(&stream).unwrap();
-            // A slow use by candle on this thread's stream, behind which no work of this library comes.
-            for _ in 0..4 {
-                delay.enqueue();
-            }
+            // The last use by this library, which is complete before the use by candle begins.
+            assert_eq!((&ours).max().item().sync_on(&stream).unwrap(), turn);
+            delay.enqueue();
             {
                 let (storage, _) = tensor.storage_and_layout();
                 let Storage::Cuda(storage) = &*storage else { panic!("not on the GPU") };
@@ -120,7 +119,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             });
             assert!(theirs.clone_dtoh(&target).unwrap() == vec![turn; LEN], "turn {turn}");
         }
-        assert!(in_flight > 5, "the use was in flight in {in_flight} turns only");
+        assert!(in_flight > 2, "the use was in flight in {in_flight} turns only");
     }
 }
 
