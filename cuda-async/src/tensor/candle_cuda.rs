@@ -12,7 +12,7 @@ use candle_core::{
     op::BackpropOp,
 };
 use cuda_core::{Device, DeviceBuffer, Error, Result};
-use cudarc::driver::{CudaStream, DevicePtr, result::DriverError};
+use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCaptureStatus};
 
 use crate::{
     DeviceOp, ExecutionContext, IntoDeviceOp, defer,
@@ -36,14 +36,15 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// of a graph. Work on the result comes after everything that candle has enqueued on the GPU when the operation runs:
     /// on its device's stream, or, for candle's default device, on the streams of all threads.
     ///
-    /// candle keeps the memory until the last handle of the result is dropped and the last work on it is complete. Until
-    /// then candle may read the tensor too.
+    /// The memory is released when the last handle of the result is dropped and the last work on it is complete. candle then
+    /// frees it, unless it has handles of its own. Until then candle may read the tensor too. While a stream of candle's
+    /// device is captured, candle cannot free memory: memory that is released then leaks.
     ///
     /// ```no_run
     /// use cuda_async::{prelude::*, tensor::{SharedTensor, TensorOps}};
     /// let device = candle_core::Device::new_cuda(0)?;
     /// let theirs = candle_core::Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &device)?;
-    /// // SAFETY: no code writes the elements of `theirs`, or captures a stream of candle.
+    /// // SAFETY: no code writes the elements of `theirs`.
     /// let x = unsafe { SharedTensor::<f32>::from_candle_cuda(theirs.t()?) };
     /// assert_eq!(x.mul_scalar(2.0).to_host_vec().sync()?, [2.0, 6.0, 4.0, 8.0]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
@@ -55,13 +56,12 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     ///   a stride of 0.
     /// - [`Error::WrongDevice`] if the tensor is on another device than the one on which the operation runs.
     /// - [`Error::Misuse`] in a recording, or if candle's stream is being captured.
-    /// - An error of the device.
+    /// - An error of the device, also if the stream of a thread is being captured.
     ///
     /// # Safety
-    /// - Until the memory is released, no code writes the elements: neither candle (`Var::set`, `slice_set`, operations in
-    ///   place, on any tensor with the same storage), nor an operation on a tensor that
-    ///   [`into_owned`](SharedTensor::into_owned) or [`into_buffer`](SharedTensor::into_buffer) made of the result.
-    /// - While the operation is submitted, and when the memory is released, no code captures a stream of candle's device.
+    /// Until the memory is released, no code writes the elements: neither candle (`Var::set`, `slice_set`, operations in
+    /// place, on any tensor with the same storage), nor an operation on a tensor that
+    /// [`into_owned`](SharedTensor::into_owned) or [`into_buffer`](SharedTensor::into_buffer) made of the result.
     pub unsafe fn from_candle_cuda(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
         with_context(move |cx| borrow(&cx, &tensor))
     }
@@ -125,10 +125,9 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     }
 }
 
-/// Returns the stream with which operations are ordered: see the head of this file.
-fn ordered_stream(device: &CudaDevice) -> Arc<CudaStream> {
-    let stream = device.cuda_stream();
-    if is_of_a_thread(&stream) { stream.context().default_stream() } else { stream }
+/// Returns the stream with which operations are ordered, for candle's stream. See the head of this file.
+fn ordered_stream(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
+    if is_of_a_thread(stream) { stream.context().default_stream() } else { stream.clone() }
 }
 
 /// Returns whether the stream is the one of a thread (`CU_STREAM_PER_THREAD`).
@@ -198,14 +197,16 @@ fn borrow<T: Number + WithDType + CudaDType>(
             "its elements {first} to {first} + {len} reach past its memory, which has {has}"
         )));
     }
-    let behind = ordered_stream(storage.device());
-    // SAFETY: the caller of `from_candle_cuda` promises that the stream is not captured.
+    let theirs_on = storage.device().cuda_stream();
+    let behind = ordered_stream(&theirs_on);
+    // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at this
+    // moment, the driver refuses to wait for the marker outside of the capture.
     let stream = unsafe { interop::add_stream(cx.device(), &behind) }?;
     // Makes `behind` wait for writes on other streams of candle's context, if cudarc tracks them.
     let (whole, tracked) = slice.device_ptr(&behind);
     drop(tracked);
     let address = whole + (first * size_of::<T>()) as u64;
-    let owner = Box::new(Owner(Some((tensor.detach(), storage.device().cuda_stream()))));
+    let owner = Box::new(Owner(Some((tensor.detach(), theirs_on))));
     // SAFETY: the elements are inside of the slice, which exists as long as the tensor. The caller of `from_candle_cuda`
     // promises that no code writes them. candle's work on its streams comes before that on `stream`.
     let buffer = unsafe { DeviceBuffer::from_raw_parts(&stream, address, len, owner) }?;
@@ -218,19 +219,25 @@ struct Owner(Option<(candle_core::Tensor, Arc<CudaStream>)>);
 impl Drop for Owner {
     fn drop(&mut self) {
         let Some((tensor, stream)) = self.0.take() else { return };
-        if free_behind_candle(&stream).is_err() {
-            // The device is lost, or candle may still use the memory.
+        if !matches!(free_behind_candle(&stream), Ok(true)) {
+            // The stream is being captured, or the device is lost.
             std::mem::forget(tensor);
         }
     }
 }
 
-/// Orders this thread's commands on candle's stream after those of candle. Work of this library is complete by then, but
-/// candle's own last work on the memory may be in flight on the stream of another thread.
-fn free_behind_candle(stream: &Arc<CudaStream>) -> Result<(), DriverError> {
-    let context = stream.context();
-    context.bind_to_thread()?;
-    if is_of_a_thread(stream) { stream.join(&context.default_stream()) } else { Ok(()) }
+/// Orders this thread's commands on candle's stream after those of candle, and returns whether candle can free memory on
+/// it. Work of this library is complete by then, but candle's own last work on the memory may be in flight on the stream
+/// of another thread.
+fn free_behind_candle(stream: &Arc<CudaStream>) -> Result<bool, DriverError> {
+    let behind = ordered_stream(stream);
+    if behind.capture_status()? != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+        return Ok(false);
+    }
+    if is_of_a_thread(stream) {
+        stream.join(&behind)?;
+    }
+    Ok(true)
 }
 
 /// Gives the memory of a tensor, in row-major order, to candle.
@@ -257,7 +264,7 @@ fn wrap<T: Number + WithDType + CudaDType>(
         return candle_core::Tensor::zeros(shape, T::DTYPE, &device).map_err(Error::other);
     }
     let (len, stream) = (tensor.len(), device.cuda_stream());
-    let slice = into_slice_behind(tensor.into_buffer(), &ordered_stream(device), &stream)?;
+    let slice = into_slice_behind(tensor.into_buffer(), &ordered_stream(&stream), &stream)?;
     let whole = slice.len();
     let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, device.clone()));
     let whole = candle_core::Tensor::from_storage(storage, whole, BackpropOp::none(), false);

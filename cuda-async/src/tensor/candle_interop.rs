@@ -11,7 +11,8 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// Uploads a tensor of `candle`, in row-major order. Needs the feature `candle`.
     ///
     /// This copies the elements: first into a vector on the host, from the device on which candle has them, then to the
-    /// device of the operation.
+    /// device of the operation. With the feature `candle-cuda`, `SharedTensor::from_candle_cuda` takes a tensor on a GPU
+    /// without a copy.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};

@@ -11,7 +11,7 @@ use crate::gpu::{address, gpus};
 
 /// Takes a tensor that no code writes.
 fn take<T: Number + WithDType + CudaDType>(theirs: &Theirs, stream: &Stream) -> SharedTensor<T> {
-    // SAFETY: no code writes the elements, or captures a stream.
+    // SAFETY: no code writes the elements.
     unsafe { SharedTensor::<T>::from_candle_cuda(theirs.clone()) }.sync_on(stream).unwrap()
 }
 

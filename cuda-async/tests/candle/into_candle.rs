@@ -73,7 +73,7 @@ fn tensors_go_there_and_back() {
         let x = Tensor::<i64>::arange(0..1 << 16).sync_on(&stream).unwrap();
         let first = x.buffer().lend_raw(&stream).unwrap();
         let theirs = x.into_candle_cuda(&device).sync_on(&stream).unwrap();
-        // SAFETY: no code writes the elements, or captures a stream.
+        // SAFETY: no code writes the elements.
         let back = unsafe { SharedTensor::<i64>::from_candle_cuda(theirs.clone()) };
         let back = back.sync_on(&stream).unwrap();
         assert_eq!(back.buffer().lend_raw(&stream).unwrap(), first);
@@ -93,7 +93,7 @@ fn memory_returns_to_the_gpu() {
         for _ in 0..64 {
             let x = Tensor::<u8>::zeros(512 << 20).then(|x| x.into_candle_cuda(&device));
             let theirs = x.sync_on(&stream).unwrap();
-            // SAFETY: no code writes the elements, or captures a stream.
+            // SAFETY: no code writes the elements.
             let x = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
             drop(x.sync_on(&stream).unwrap());
         }

@@ -32,7 +32,7 @@ fn work_that_candle_has_enqueued_comes_first() {
             theirs.memcpy_dtod(&pattern, &mut slice).unwrap();
             let written = theirs.record_event(None).unwrap();
             let tensor = wrap(slice, &device);
-            // SAFETY: no code writes the elements later, or captures a stream.
+            // SAFETY: no code writes the elements later.
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor) }.then(to_first);
             let run = || {
                 // SAFETY: no foreign code uses the output.
@@ -64,7 +64,7 @@ fn upload_of_candle_is_seen_by_an_operation_that_follows_at_once() {
     for (_, stream, device) in gpus() {
         for turn in 0..200u32 {
             let theirs = Theirs::from_vec(vec![turn; 1 << 18], 1 << 18, &device).unwrap();
-            // SAFETY: no code writes the elements, or captures a stream.
+            // SAFETY: no code writes the elements.
             let ours = unsafe { SharedTensor::<u32>::from_candle_cuda(theirs) };
             let sums = ours.max().item().sync_on(&stream).unwrap();
             assert_eq!(sums, turn);

@@ -13,7 +13,7 @@ use crate::gpu::{cuda, gpus};
 
 /// Takes a tensor that no code writes.
 fn take(theirs: &Theirs) -> impl DeviceOp<Output = SharedTensor<f32>> {
-    // SAFETY: no code writes the elements, or captures a stream while the result is used.
+    // SAFETY: no code writes the elements.
     unsafe { SharedTensor::<f32>::from_candle_cuda(theirs.clone()) }
 }
 

@@ -50,7 +50,7 @@ fn memory_is_freed_after_the_last_use_and_not_before() {
         let mut in_flight = 0;
         for turn in 1..10u8 {
             let theirs = Theirs::from_vec(vec![turn; LEN], LEN, &device).unwrap();
-            // SAFETY: no code writes the elements, or captures a stream.
+            // SAFETY: no code writes the elements.
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
             let ours = ours.sync_on(&stream).unwrap();
             assert!(handles(&device) > before);
@@ -91,7 +91,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             let storage = CudaStorage::wrap_cuda_slice(slice, cuda(&device).clone());
             let storage = Storage::Cuda(storage);
             let tensor = Theirs::from_storage(storage, LEN, BackpropOp::none(), false);
-            // SAFETY: no code writes the elements, or captures a stream.
+            // SAFETY: no code writes the elements.
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor.clone()) };
             let ours = ours.sync_on(&stream).unwrap();
             // The last use by this library, which is complete before the use by candle begins.
@@ -127,7 +127,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
 fn candles_device_may_be_dropped_before_the_tensor() {
     for (_, stream, device) in gpus() {
         let theirs = Theirs::from_vec(vec![3i64; 1000], 1000, &device).unwrap();
-        // SAFETY: no code writes the elements, or captures a stream.
+        // SAFETY: no code writes the elements.
         let ours = unsafe { SharedTensor::<i64>::from_candle_cuda(theirs) };
         let ours = ours.sync_on(&stream).unwrap();
         drop(device);
