@@ -76,7 +76,7 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     pub fn into_candle_cuda(
         self,
         device: &candle_core::Device,
-    ) -> impl DeviceOp<Output = candle_core::Tensor> {
+    ) -> impl DeviceOp<Output = candle_core::Tensor> + use<T> {
         let device = device.clone();
         defer(move || {
             let theirs = cuda_device(&device, self.device())?;
@@ -116,7 +116,7 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     pub fn into_candle_cuda(
         self,
         device: &candle_core::Device,
-    ) -> impl DeviceOp<Output = candle_core::Tensor> {
+    ) -> impl DeviceOp<Output = candle_core::Tensor> + use<T> {
         let device = device.clone();
         defer(move || {
             let theirs = cuda_device(&device, self.device())?;
