@@ -38,7 +38,7 @@
 //! the repository explains all of this.
 
 // Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
-// `memory`, `kernel`, `libraries`, `tensor`, `collective`, `interop` and `graph`.
+// `memory`, `kernel`, `libraries`, `interop`, `tensor`, `collective` and `graph`.
 #![deny(missing_docs)]
 
 mod book;

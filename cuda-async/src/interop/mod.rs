@@ -28,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it.
+// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `tensor` does for tensors of candle.
 
 mod device;
 mod launch;
@@ -39,5 +39,9 @@ pub use cuda_core::{ForeignCall, RawStream};
 pub use cudarc;
 pub use device::device;
 pub use launch::{ForeignLaunch, launch};
+#[cfg(feature = "candle-cuda")]
+pub(crate) use slice::into_slice_behind;
 pub use slice::{from_slice, into_slice};
+#[cfg(feature = "candle-cuda")]
+pub(crate) use stream::add as add_stream;
 pub use stream::stream;

@@ -40,9 +40,22 @@ pub fn into_slice<T: Element>(
     buffer: DeviceBuffer<T>,
     stream: &Arc<CudaStream>,
 ) -> Result<CudaSlice<T>> {
+    into_slice_behind(buffer, stream, stream)
+}
+
+/// As [`into_slice`]. Commands on `behind` come after the work on the buffer. cudarc frees the memory on `stream`, whose
+/// commands the caller orders after those on `behind`.
+///
+/// # Errors
+/// As [`into_slice`], for `behind`.
+pub(crate) fn into_slice_behind<T: Element>(
+    buffer: DeviceBuffer<T>,
+    behind: &Arc<CudaStream>,
+    stream: &Arc<CudaStream>,
+) -> Result<CudaSlice<T>> {
     // SAFETY: makes the stream wait for an event, and it is not being captured. If another thread begins to capture it at
     // this moment, the driver refuses to wait for an event outside of the capture.
-    let ours = unsafe { add(buffer.device(), stream) }?;
+    let ours = unsafe { add(buffer.device(), behind) }?;
     let len = buffer.len();
     let (address, owner) = buffer.into_raw_parts(&ours)?;
     let Some(owner) = owner else {

@@ -8,6 +8,11 @@ use parking_lot::Mutex;
 
 use super::{Library, cublas::pointer, failed, present};
 
+// cudarc links every other library itself.
+#[cfg(feature = "candle-cuda")]
+#[link(name = "cufft")]
+unsafe extern "C" {}
+
 /// The plans of cuFFT. A plan is made once for each GPU and shape.
 pub(crate) static CUFFT: Library<Shape, Plan> = Library::new("cuFFT", present::cufft, Plan::new);
 

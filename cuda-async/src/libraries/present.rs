@@ -1,10 +1,19 @@
 //! Whether the libraries are installed.
 
+#[cfg(not(feature = "candle-cuda"))]
 use std::sync::OnceLock;
 
 macro_rules! present {
     ($($(#[$doc:meta])* $name:ident: $module:ident;)*) => {$(
+        // candle makes cudarc link the libraries: a program does not start without them.
         $(#[$doc])*
+        #[cfg(feature = "candle-cuda")]
+        pub(super) const fn $name() -> bool {
+            true
+        }
+
+        $(#[$doc])*
+        #[cfg(not(feature = "candle-cuda"))]
         pub(super) fn $name() -> bool {
             static FOUND: OnceLock<bool> = OnceLock::new();
             // SAFETY: loads and unloads a library of NVIDIA, whose start-up code any program may run.

@@ -1,6 +1,6 @@
-//! Tensors from and to those of `candle`.
+//! Tensors from and to those of `candle`, by a copy through the host.
 
-use cuda_core::Error;
+use cuda_core::{Error, Result};
 
 use crate::{
     DeviceOp, defer,
@@ -11,7 +11,8 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// Uploads a tensor of `candle`, in row-major order. Needs the feature `candle`.
     ///
     /// This copies the elements: first into a vector on the host, from the device on which candle has them, then to the
-    /// device of the operation.
+    /// device of the operation. With the feature `candle-cuda`, `SharedTensor::from_candle_cuda` takes a tensor on a GPU
+    /// without a copy.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -27,19 +28,27 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// [`from_host`](Tensor::from_host).
     pub fn from_candle(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
         defer(move || {
-            if tensor.dtype() != T::DTYPE {
-                let (theirs, ours) = (tensor.dtype().as_str(), T::NAME);
-                let detail = format!(
-                    "its elements are {theirs}, not {ours}; convert it first, with `tensor.to_dtype(DType::{:?})`",
-                    T::DTYPE
-                );
-                return Err(Error::OutOfRange { what: "a tensor of candle".into(), detail });
-            }
+            check_elements::<T>(&tensor)?;
             let shape = tensor.dims().to_vec();
             let flat = tensor.flatten_all().and_then(|flat| flat.to_vec1::<T>());
             flat.map(|elements| Self::from_host(elements, shape)).map_err(Error::other)
         })
     }
+}
+
+/// Checks that the elements are of type `T`.
+pub(super) fn check_elements<T: Number + candle_core::WithDType>(
+    tensor: &candle_core::Tensor,
+) -> Result<()> {
+    if tensor.dtype() == T::DTYPE {
+        return Ok(());
+    }
+    let (theirs, ours) = (tensor.dtype().as_str(), T::NAME);
+    let detail = format!(
+        "its elements are {theirs}, not {ours}; convert it first, with `tensor.to_dtype(DType::{:?})`",
+        T::DTYPE
+    );
+    Err(Error::OutOfRange { what: "a tensor of candle".into(), detail })
 }
 
 /// Downloads a tensor into a tensor of candle on its CPU device.

@@ -35,7 +35,7 @@ impl Layout {
     /// # Errors
     /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if two indices have the same offset, except
     /// those of a dimension with a stride of 0.
-    #[cfg(feature = "dlpack")]
+    #[cfg(any(feature = "dlpack", feature = "candle-cuda"))]
     pub(super) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
         if len_of(shape)? == 0 {
             return Self::contiguous(shape);

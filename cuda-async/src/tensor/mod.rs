@@ -5,6 +5,8 @@
 
 mod arg_reduce;
 mod argument;
+#[cfg(feature = "candle-cuda")]
+mod candle_cuda;
 #[cfg(feature = "candle")]
 mod candle_interop;
 mod copy;

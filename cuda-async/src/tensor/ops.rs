@@ -97,7 +97,8 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     /// Gives the elements as a tensor of `candle` of the same shape, on candle's CPU device. Needs the feature `candle`. This
-    /// copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does.
+    /// copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does. With the feature `candle-cuda`,
+    /// `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy.
     #[cfg(feature = "candle")]
     fn to_candle(self) -> impl DeviceOp<Output = candle_core::Tensor>
     where

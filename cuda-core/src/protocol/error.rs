@@ -330,7 +330,9 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
         "a buffer" => "copy it there first, with `to_device` or through the host",
         "a kernel" => "load its module on that device too",
         "a memory pool" => "create a pool on that device",
-        "a DLPack tensor" => "run the operation on its own device, with `.on(&device)`",
+        "a DLPack tensor" | "a tensor of candle" => {
+            "run the operation on its own device, with `.on(&device)`"
+        }
         _ => "use one of that device",
     };
     format!("{what} lives on `{lives_on}` and was used on `{used_on}`; {advice}")

@@ -1,0 +1,272 @@
+//! Tensors from and to those of `candle` on a GPU, without a copy.
+
+// candle's default device of a GPU has the stream of a thread (`CU_STREAM_PER_THREAD`), which is another stream on each
+// thread. Operations run on any thread, so they are ordered with the legacy default stream instead: the driver orders it
+// with the streams of all threads, in both directions. A device of `Device::new_cuda_with_stream` has one stream for all
+// threads, which is used itself.
+
+use std::sync::Arc;
+
+use candle_core::{
+    CudaDevice, CudaStorage, Storage, WithDType, backend::BackendStorage, cuda_backend::CudaDType,
+    op::BackpropOp,
+};
+use cuda_core::{Device, DeviceBuffer, Error, Result};
+use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCaptureStatus};
+
+use crate::{
+    DeviceOp, ExecutionContext, IntoDeviceOp, defer,
+    interop::{self, into_slice_behind},
+    memory::uninitialised,
+    ops::Either,
+    tensor::{
+        candle_interop::check_elements,
+        copy::{Contiguous, contiguous, dup},
+        dtype::Number,
+        layout::Layout,
+        tensor::{SharedTensor, Tensor},
+    },
+    value, with_context,
+};
+
+impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
+    /// Takes a tensor of `candle` on a GPU without a copy. Needs the feature `candle-cuda`.
+    ///
+    /// The result is in candle's memory, with the same strides. The operation has to run on the GPU of the tensor, outside
+    /// of a graph. Work on the result comes after everything that candle has enqueued on the GPU when the operation runs:
+    /// on its device's stream, or, for candle's default device, on the streams of all threads.
+    ///
+    /// The memory is released when the last handle of the result is dropped and the last work on it is complete. candle then
+    /// frees it, unless it has handles of its own. Until then candle may read the tensor too. While a stream of candle's
+    /// device is captured, candle cannot free memory: memory that is released then leaks.
+    ///
+    /// ```no_run
+    /// use cuda_async::{prelude::*, tensor::{SharedTensor, TensorOps}};
+    /// let device = candle_core::Device::new_cuda(0)?;
+    /// let theirs = candle_core::Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &device)?;
+    /// // SAFETY: no code writes the elements of `theirs`.
+    /// let x = unsafe { SharedTensor::<f32>::from_candle_cuda(theirs.t()?) };
+    /// assert_eq!(x.mul_scalar(2.0).to_host_vec().sync()?, [2.0, 6.0, 4.0, 8.0]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// - [`Error::OutOfRange`] if the elements are of another type, if the tensor is not on a GPU, if it reaches past its
+    ///   memory, if it has too many dimensions, or if its strides put two elements at one place, except in a dimension with
+    ///   a stride of 0.
+    /// - [`Error::WrongDevice`] if the tensor is on another device than the one on which the operation runs.
+    /// - [`Error::Misuse`] in a recording, or if candle's stream is being captured.
+    /// - An error of the device, also if the stream of a thread is being captured.
+    ///
+    /// # Safety
+    /// Until the memory is released, no code writes the elements: neither candle (`Var::set`, `slice_set`, operations in
+    /// place, on any tensor with the same storage), nor an operation on a tensor that
+    /// [`into_owned`](SharedTensor::into_owned) or [`into_buffer`](SharedTensor::into_buffer) made of the result.
+    pub unsafe fn from_candle_cuda(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
+        with_context(move |cx| borrow(&cx, &tensor))
+    }
+
+    /// Gives the tensor to `candle` on a GPU. The memory is copied on the GPU if other handles use it, if it came from
+    /// foreign code, or if it is not contiguous. Needs the feature `candle-cuda`.
+    ///
+    /// Everything else is as for [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
+    ///
+    /// # Errors
+    /// As for [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
+    pub fn into_candle_cuda(
+        self,
+        device: &candle_core::Device,
+    ) -> impl DeviceOp<Output = candle_core::Tensor> + use<T> {
+        let device = device.clone();
+        defer(move || {
+            let theirs = cuda_device(&device, self.device())?;
+            let owned = match self.into_owned() {
+                Ok(owned) if !owned.buffer().is_foreign() => Either::Left(value(owned)),
+                Ok(foreign) => Either::Right(dup(foreign.into_shared())),
+                Err(shared) => Either::Right(dup(shared)),
+            };
+            Ok(owned.into_op().then(move |tensor| give(tensor, theirs)))
+        })
+    }
+}
+
+impl<T: Number + WithDType + CudaDType> Tensor<T> {
+    /// Gives the tensor to `candle` on a GPU, without a copy. Needs the feature `candle-cuda`.
+    ///
+    /// `device` is candle's device of the same GPU. A tensor that is not contiguous is copied on the GPU first. A part of a
+    /// tensor, such as a slice, keeps the memory of the whole one.
+    ///
+    /// Commands that candle enqueues later on its device's stream come after all work on the tensor. On candle's default
+    /// device, that holds for the streams of all threads. candle frees the memory.
+    ///
+    /// ```no_run
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let device = candle_core::Device::new_cuda(0)?;
+    /// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]).mul_scalar(2.0);
+    /// let theirs = x.then(move |x| x.into_candle_cuda(&device)).sync()?;
+    /// assert_eq!(theirs.to_vec2::<f32>()?, [[2.0, 4.0], [6.0, 8.0]]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if `device` is not the GPU of the tensor; [`Error::Misuse`] if it is no GPU, in a recording, if
+    /// a recording uses the memory, if the memory is a part of a split buffer or belongs to other foreign code than cudarc,
+    /// or if candle's stream is being captured; [`Error::StillShared`] if the memory has other owners;
+    /// [`Error::OutOfMemory`]; the error of candle; or an error of the device. The tensor is then dropped.
+    pub fn into_candle_cuda(
+        self,
+        device: &candle_core::Device,
+    ) -> impl DeviceOp<Output = candle_core::Tensor> + use<T> {
+        let device = device.clone();
+        defer(move || {
+            let theirs = cuda_device(&device, self.device())?;
+            Ok(give(self, theirs))
+        })
+    }
+}
+
+/// Returns the stream with which operations are ordered, for candle's stream. See the head of this file.
+fn ordered_stream(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
+    if is_of_a_thread(stream) { stream.context().default_stream() } else { stream.clone() }
+}
+
+/// Returns whether the stream is the one of a thread (`CU_STREAM_PER_THREAD`).
+fn is_of_a_thread(stream: &CudaStream) -> bool {
+    stream.cu_stream() == stream.context().per_thread_stream().cu_stream()
+}
+
+/// Returns candle's device if it is the GPU of a tensor.
+fn cuda_device(theirs: &candle_core::Device, ours: &Device) -> Result<CudaDevice> {
+    let candle_core::Device::Cuda(theirs) = theirs else {
+        let detail =
+            "it is not a GPU of CUDA; use `to_candle`, which copies to candle's CPU device".into();
+        return Err(Error::Misuse { what: "a device of candle".into(), detail });
+    };
+    let (lives_on, used_on) = (ours.info().address.clone(), address(theirs));
+    if lives_on == used_on {
+        return Ok(theirs.clone());
+    }
+    Err(Error::WrongDevice { what: "a tensor".into(), lives_on, used_on })
+}
+
+/// Returns the address of the GPU of candle's device.
+fn address(device: &CudaDevice) -> String {
+    format!("cuda:{}", device.cuda_stream().context().ordinal())
+}
+
+/// The error for a tensor of candle that cannot be taken.
+fn wrong(detail: String) -> Error {
+    Error::OutOfRange { what: "a tensor of candle".into(), detail }
+}
+
+fn outside_of_recordings(cx: &ExecutionContext) -> Result<()> {
+    if !cx.is_recording() {
+        return Ok(());
+    }
+    let detail = "tensors of candle cannot cross in a recording; do that before or after it".into();
+    Err(Error::Misuse { what: "a recording".into(), detail })
+}
+
+/// The memory of a tensor of candle, as a tensor without a copy.
+fn borrow<T: Number + WithDType + CudaDType>(
+    cx: &ExecutionContext,
+    tensor: &candle_core::Tensor,
+) -> Result<impl IntoDeviceOp<Output = SharedTensor<T>> + use<T>> {
+    outside_of_recordings(cx)?;
+    check_elements::<T>(tensor)?;
+    let (storage, theirs) = tensor.storage_and_layout();
+    let Storage::Cuda(storage) = &*storage else {
+        let detail = "it is not on a GPU of CUDA; use `Tensor::from_candle`, which copies it";
+        return Err(wrong(detail.into()));
+    };
+    let (lives_on, used_on) = (address(storage.device()), &cx.device().info().address);
+    if lives_on != *used_on {
+        let (what, used_on) = ("a tensor of candle".into(), used_on.clone());
+        return Err(Error::WrongDevice { what, lives_on, used_on });
+    }
+    let layout = Layout::strided(theirs.dims(), theirs.stride())?;
+    if layout.is_empty() {
+        let none = uninitialised(0).map(|buffer| Tensor::of(Arc::new(buffer), layout));
+        return Ok(Either::Left(none));
+    }
+    let slice = storage.as_cuda_slice::<T>().map_err(Error::other)?;
+    let (first, len) = (theirs.start_offset(), layout.span().len());
+    if first.checked_add(len).is_none_or(|end| end > slice.len()) {
+        let has = slice.len();
+        return Err(wrong(format!(
+            "its elements {first} to {first} + {len} reach past its memory, which has {has}"
+        )));
+    }
+    let theirs_on = storage.device().cuda_stream();
+    let behind = ordered_stream(&theirs_on);
+    // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at this
+    // moment, the driver refuses to wait for the marker outside of the capture.
+    let stream = unsafe { interop::add_stream(cx.device(), &behind) }?;
+    // Makes `behind` wait for writes on other streams of candle's context, if cudarc tracks them.
+    let (whole, tracked) = slice.device_ptr(&behind);
+    drop(tracked);
+    let address = whole + (first * size_of::<T>()) as u64;
+    let owner = Box::new(Owner(Some((tensor.detach(), theirs_on))));
+    // SAFETY: the elements are inside of the slice, which exists as long as the tensor. The caller of `from_candle_cuda`
+    // promises that no code writes them. candle's work on its streams comes before that on `stream`.
+    let buffer = unsafe { DeviceBuffer::from_raw_parts(&stream, address, len, owner) }?;
+    Ok(Either::Right(value(Tensor::of(Arc::new(buffer), layout))))
+}
+
+/// A tensor of candle whose memory is lent, and the stream on which candle frees it.
+struct Owner(Option<(candle_core::Tensor, Arc<CudaStream>)>);
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        let Some((tensor, stream)) = self.0.take() else { return };
+        if !matches!(free_behind_candle(&stream), Ok(true)) {
+            // The stream is being captured, or the device is lost.
+            std::mem::forget(tensor);
+        }
+    }
+}
+
+/// Orders this thread's commands on candle's stream after those of candle, and returns whether candle can free memory on
+/// it. Work of this library is complete by then, but candle's own last work on the memory may be in flight on the stream
+/// of another thread.
+fn free_behind_candle(stream: &Arc<CudaStream>) -> Result<bool, DriverError> {
+    let behind = ordered_stream(stream);
+    if behind.capture_status()? != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+        return Ok(false);
+    }
+    if is_of_a_thread(stream) {
+        stream.join(&behind)?;
+    }
+    Ok(true)
+}
+
+/// Gives the memory of a tensor, in row-major order, to candle.
+fn give<T: Number + WithDType + CudaDType>(
+    tensor: Tensor<T>,
+    device: CudaDevice,
+) -> impl DeviceOp<Output = candle_core::Tensor> {
+    contiguous(tensor).then(move |(Contiguous::Given(tensor) | Contiguous::Copied(tensor))| {
+        with_context(move |cx| {
+            outside_of_recordings(&cx)?;
+            wrap(tensor, &device).map(value)
+        })
+    })
+}
+
+/// Makes a tensor of candle in the memory of a contiguous tensor.
+fn wrap<T: Number + WithDType + CudaDType>(
+    tensor: Tensor<T>,
+    device: &CudaDevice,
+) -> Result<candle_core::Tensor> {
+    let (shape, first) = (tensor.shape().to_vec(), tensor.layout().offset());
+    if tensor.is_empty() {
+        let device = candle_core::Device::Cuda(device.clone());
+        return candle_core::Tensor::zeros(shape, T::DTYPE, &device).map_err(Error::other);
+    }
+    let (len, stream) = (tensor.len(), device.cuda_stream());
+    let slice = into_slice_behind(tensor.into_buffer(), &ordered_stream(&stream), &stream)?;
+    let whole = slice.len();
+    let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, device.clone()));
+    let whole = candle_core::Tensor::from_storage(storage, whole, BackpropOp::none(), false);
+    whole.narrow(0, first, len).and_then(|part| part.reshape(shape)).map_err(Error::other)
+}

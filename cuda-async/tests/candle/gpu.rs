@@ -1,0 +1,75 @@
+//! The GPU of the tests, and helpers.
+
+use std::sync::Arc;
+
+use candle_core::{
+    Storage, WithDType,
+    cuda_backend::{CudaDType, CudaDevice},
+};
+use cuda_async::{
+    Device, Stream,
+    interop::cudarc::driver::{CudaSlice, CudaStream, DevicePtr},
+    open,
+};
+
+/// The first GPU with each kind of candle's device: with the streams of the threads, and with a stream of its own.
+/// Nothing, with a message, on a machine without a GPU.
+pub fn gpus() -> Vec<(Device, Stream, candle_core::Device)> {
+    match open("cuda:0") {
+        Ok(device) => {
+            let kinds =
+                [candle_core::Device::new_cuda(0), candle_core::Device::new_cuda_with_stream(0)];
+            let with = |theirs: candle_core::Result<_>| {
+                (device.clone(), device.new_stream().unwrap(), theirs.unwrap())
+            };
+            kinds.into_iter().map(with).collect()
+        }
+        Err(error) => {
+            println!("not run: {error}");
+            Vec::new()
+        }
+    }
+}
+
+/// The address of the first element of a tensor of candle.
+pub fn address<T: CudaDType + WithDType>(tensor: &candle_core::Tensor) -> u64 {
+    let (storage, layout) = tensor.storage_and_layout();
+    let Storage::Cuda(storage) = &*storage else { panic!("{tensor:?} is not on a GPU") };
+    let slice = storage.as_cuda_slice::<T>().unwrap();
+    slice.device_ptr(slice.stream()).0 + (layout.start_offset() * size_of::<T>()) as u64
+}
+
+/// candle's device of a GPU.
+pub fn cuda(device: &candle_core::Device) -> &CudaDevice {
+    device.as_cuda_device().unwrap()
+}
+
+/// The elements of a tensor of candle in row-major order, without a kernel of candle.
+pub fn elements<T: WithDType>(tensor: &candle_core::Tensor) -> Vec<T> {
+    let host = tensor.to_device(&candle_core::Device::Cpu).unwrap();
+    host.flatten_all().unwrap().to_vec1().unwrap()
+}
+
+/// Copies on a stream that take some ten milliseconds.
+pub struct Delay {
+    stream: Arc<CudaStream>,
+    from: CudaSlice<u8>,
+    into: CudaSlice<u8>,
+}
+
+impl Delay {
+    const BYTES: usize = 256 << 20;
+
+    pub fn new(stream: &Arc<CudaStream>) -> Self {
+        let [from, into] = [(); 2].map(|()| stream.alloc_zeros(Self::BYTES).unwrap());
+        stream.synchronize().unwrap();
+        Self { stream: stream.clone(), from, into }
+    }
+
+    /// Enqueues the copies.
+    pub fn enqueue(&mut self) {
+        for _ in 0..80 {
+            self.stream.memcpy_dtod(&self.from, &mut self.into).unwrap();
+        }
+    }
+}

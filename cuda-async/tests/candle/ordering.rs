@@ -1,0 +1,127 @@
+//! The order of the work of both libraries on one tensor.
+
+use candle_core::{CudaStorage, Storage, Tensor as Theirs, backend::BackendDevice, op::BackpropOp};
+use cuda_async::{
+    interop::cudarc::driver::CudaSlice,
+    memory::fill,
+    prelude::*,
+    tensor::{SharedTensor, Tensor, TensorOps},
+};
+
+use crate::gpu::{Delay, cuda, gpus};
+
+const LEN: usize = 8 << 20;
+
+/// A tensor of candle in the memory of a slice.
+fn wrap(slice: CudaSlice<u8>, device: &candle_core::Device) -> Theirs {
+    let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, cuda(device).clone()));
+    Theirs::from_storage(storage, LEN, BackpropOp::none(), false)
+}
+
+#[test]
+fn work_that_candle_has_enqueued_comes_first() {
+    for (_, stream, device) in gpus() {
+        let theirs = cuda(&device).cuda_stream();
+        let mut delay = Delay::new(&theirs);
+        let mut in_flight = 0;
+        for turn in 1..20u8 {
+            let pattern = theirs.clone_htod(&vec![turn; LEN]).unwrap();
+            let mut slice = theirs.alloc_zeros::<u8>(LEN).unwrap();
+            theirs.synchronize().unwrap();
+            delay.enqueue();
+            theirs.memcpy_dtod(&pattern, &mut slice).unwrap();
+            let written = theirs.record_event(None).unwrap();
+            let tensor = wrap(slice, &device);
+            // SAFETY: no code writes the elements later.
+            let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor) }.then(to_first);
+            let run = || {
+                // SAFETY: no foreign code uses the output.
+                let first = unsafe { ours.async_on(&stream) }.unwrap();
+                let early = !written.is_complete();
+                (first.to_host_vec().sync_on(&stream).unwrap(), early)
+            };
+            // On another thread too, whose stream is not the one on which candle has enqueued the work.
+            let (first, early) = match turn % 2 {
+                0 => run(),
+                _ => std::thread::scope(|scope| scope.spawn(run).join().unwrap()),
+            };
+            assert!(first == vec![turn; LEN], "turn {turn}");
+            in_flight += u32::from(early);
+        }
+        assert!(in_flight > 5, "candle's work was in flight in {in_flight} turns only");
+    }
+}
+
+/// A copy that is enqueued at once.
+fn to_first(tensor: SharedTensor<u8>) -> impl DeviceOp<Output = Tensor<u8>> {
+    let target = uninitialised::<u8>(LEN);
+    let copy = target.then(move |into| cuda_async::memory::copy(tensor.into_buffer(), into));
+    copy.try_map(|(_, copy)| Tensor::from_buffer(copy, LEN))
+}
+
+#[test]
+fn upload_of_candle_is_seen_by_an_operation_that_follows_at_once() {
+    for (_, stream, device) in gpus() {
+        for turn in 0..200u32 {
+            let theirs = Theirs::from_vec(vec![turn; 1 << 18], 1 << 18, &device).unwrap();
+            // SAFETY: no code writes the elements.
+            let ours = unsafe { SharedTensor::<u32>::from_candle_cuda(theirs) };
+            let sums = ours.max().item().sync_on(&stream).unwrap();
+            assert_eq!(sums, turn);
+            let zeros = Theirs::zeros(1 << 22, candle_core::DType::U32, &device).unwrap();
+            // SAFETY: as above.
+            let ours = unsafe { SharedTensor::<u32>::from_candle_cuda(zeros) };
+            assert_eq!(ours.max().item().sync_on(&stream).unwrap(), 0);
+        }
+    }
+}
+
+#[test]
+fn work_of_candle_comes_after_the_operation() {
+    for (ours, stream, device) in gpus() {
+        let theirs = cuda(&device).cuda_stream();
+        let big = || uninitialised::<u8>(256 << 20).sync_on(&stream).unwrap();
+        let (mut from, mut into) = (big(), big());
+        let mut in_flight = 0;
+        for turn in 1..20u8 {
+            let x = zeros::<u8>(LEN).sync_on(&stream).unwrap();
+            for _ in 0..80 {
+                let copy = cuda_async::memory::copy(from, into);
+                // SAFETY: no foreign code uses the output.
+                (from, into) = unsafe { copy.async_on(&stream) }.unwrap();
+            }
+            let filled = fill(x, turn).try_map(|x| Tensor::<u8>::from_buffer(x, LEN));
+            let given = filled.then(|x| x.into_candle_cuda(&device));
+            // SAFETY: candle's stream waits for the work.
+            let tensor = unsafe { given.async_on(&stream) }.unwrap();
+            let read = || {
+                let before = theirs.record_event(None).unwrap();
+                let early = !before.is_complete();
+                (tensor.to_vec1::<u8>().unwrap(), early)
+            };
+            let (elements, early) = match turn % 2 {
+                0 => read(),
+                _ => std::thread::scope(|scope| scope.spawn(read).join().unwrap()),
+            };
+            assert!(elements == vec![turn; LEN], "turn {turn}");
+            in_flight += u32::from(early);
+        }
+        assert!(in_flight > 5, "candle's stream waited in {in_flight} turns only");
+        drop(ours);
+    }
+}
+
+#[test]
+fn candle_continues_inside_of_an_operation() {
+    for (_, stream, device) in gpus() {
+        for turn in 0..100u32 {
+            let given = Tensor::<u32>::full(turn, 1 << 20).then(|x| x.into_candle_cuda(&device));
+            let copied = given.try_map(|theirs| {
+                let host = theirs.to_vec1::<u32>().map_err(cuda_async::Error::other)?;
+                Ok(host == vec![turn; 1 << 20])
+            });
+            assert!(copied.sync_on(&stream).unwrap());
+        }
+        cuda(&device).synchronize().unwrap();
+    }
+}

@@ -1,0 +1,136 @@
+//! When candle frees memory that operations use.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use candle_core::{CudaStorage, Storage, Tensor as Theirs, op::BackpropOp};
+use cuda_async::{
+    Error, Stream,
+    interop::{
+        ForeignCall,
+        cudarc::driver::{CudaEvent, result},
+    },
+    memory::copy,
+    prelude::*,
+    tensor::{SharedTensor, TensorOps},
+    with_context,
+};
+
+use crate::gpu::{Delay, cuda, gpus};
+
+const LEN: usize = 64 << 20;
+
+/// Records an event of cudarc behind the work on a stream.
+fn record(event: &CudaEvent, stream: &Stream) {
+    let op = with_context(|cx| {
+        // SAFETY: the command uses no memory.
+        let recorded = cx.enqueue(|stream| unsafe {
+            ForeignCall::new().submit(stream, |raw, _| {
+                result::event::record(event.cu_event(), raw.stream.cast()).map_err(Error::other)
+            })
+        });
+        recorded.map(|_| value(()))
+    });
+    // SAFETY: there is no output.
+    unsafe { op.async_on(stream) }.unwrap();
+}
+
+/// The handles of the stream of candle's device: each slice of memory has one.
+fn handles(device: &candle_core::Device) -> usize {
+    Arc::strong_count(&cuda(device).cuda_stream()) - 1
+}
+
+#[test]
+fn memory_is_freed_after_the_last_use_and_not_before() {
+    for (_, stream, device) in gpus() {
+        let context = cuda(&device).cuda_stream().context().clone();
+        let before = handles(&device);
+        let mut in_flight = 0;
+        for turn in 1..10u8 {
+            let theirs = Theirs::from_vec(vec![turn; LEN], LEN, &device).unwrap();
+            // SAFETY: no code writes the elements.
+            let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
+            let ours = ours.sync_on(&stream).unwrap();
+            assert!(handles(&device) > before);
+            let mut target = zeros::<u8>(LEN).sync_on(&stream).unwrap();
+            for _ in 0..400 {
+                let copied = copy(ours.clone().into_buffer(), target).map(|(_, target)| target);
+                // SAFETY: no foreign code uses the output.
+                target = unsafe { copied.async_on(&stream) }.unwrap();
+            }
+            let done = context.new_event(None).unwrap();
+            record(&done, &stream);
+            drop(ours);
+            in_flight += u32::from(!done.is_complete() && handles(&device) > before);
+            let limit = Instant::now() + Duration::from_secs(60);
+            while handles(&device) > before {
+                assert!(Instant::now() < limit, "the memory is not freed");
+                std::thread::yield_now();
+            }
+            assert!(done.is_complete(), "the memory was freed before its last use");
+            let target = value(target).then(to_host).sync_on(&stream).unwrap();
+            assert!(target == vec![turn; LEN], "turn {turn}");
+        }
+        assert!(in_flight > 2, "uses were in flight in {in_flight} turns only");
+    }
+}
+
+#[test]
+fn memory_is_freed_after_the_last_use_by_candle() {
+    for (_, stream, device) in gpus() {
+        let theirs = cuda(&device).cuda_stream();
+        let mut delay = Delay::new(&theirs);
+        let before = handles(&device);
+        let mut in_flight = 0;
+        for turn in 1..10u8 {
+            let slice = theirs.clone_htod(&vec![turn; LEN]).unwrap();
+            let mut target = theirs.alloc_zeros::<u8>(LEN).unwrap();
+            theirs.synchronize().unwrap();
+            let storage = CudaStorage::wrap_cuda_slice(slice, cuda(&device).clone());
+            let storage = Storage::Cuda(storage);
+            let tensor = Theirs::from_storage(storage, LEN, BackpropOp::none(), false);
+            // SAFETY: no code writes the elements.
+            let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor.clone()) };
+            let ours = ours.sync_on(&stream).unwrap();
+            // The last use by this library, which is complete before the use by candle begins.
+            assert_eq!((&ours).max().item().sync_on(&stream).unwrap(), turn);
+            delay.enqueue();
+            {
+                let (storage, _) = tensor.storage_and_layout();
+                let Storage::Cuda(storage) = &*storage else { panic!("not on the GPU") };
+                theirs.memcpy_dtod(storage.as_cuda_slice::<u8>().unwrap(), &mut target).unwrap();
+            }
+            let done = theirs.record_event(None).unwrap();
+            drop(tensor);
+            drop(ours);
+            // Only the target is left.
+            let limit = Instant::now() + Duration::from_secs(60);
+            while handles(&device) > before + 1 {
+                assert!(Instant::now() < limit, "the memory is not freed");
+                std::thread::yield_now();
+            }
+            in_flight += u32::from(!done.is_complete());
+            // Allocations of the same size on another thread, which could get the tensor's memory.
+            std::thread::scope(|scope| {
+                let wipe = || drop([(); 4].map(|()| theirs.alloc_zeros::<u8>(LEN).unwrap()));
+                scope.spawn(wipe);
+            });
+            assert!(theirs.clone_dtoh(&target).unwrap() == vec![turn; LEN], "turn {turn}");
+        }
+        assert!(in_flight > 2, "the use was in flight in {in_flight} turns only");
+    }
+}
+
+#[test]
+fn candles_device_may_be_dropped_before_the_tensor() {
+    for (_, stream, device) in gpus() {
+        let theirs = Theirs::from_vec(vec![3i64; 1000], 1000, &device).unwrap();
+        // SAFETY: no code writes the elements.
+        let ours = unsafe { SharedTensor::<i64>::from_candle_cuda(theirs) };
+        let ours = ours.sync_on(&stream).unwrap();
+        drop(device);
+        assert_eq!(ours.sum().item().sync_on(&stream).unwrap(), 3000);
+    }
+}

@@ -1,0 +1,81 @@
+//! Stands in for the crate `candle-kernels`, which candle's feature `cuda` needs and which compiles with `nvcc` only.
+//!
+//! The workspace replaces that crate by this one (`[patch.crates-io]`), so that the feature `candle-cuda` of `cuda-async`
+//! compiles on every machine. Programs that depend on `cuda-async` get the real crate: a patch works in its workspace only.
+//!
+//! There are no kernels here. Operations of candle that launch one fail; uploads, downloads, copies and views work.
+
+/// The launchers of the compiled kernels.
+pub mod ffi;
+
+/// A module of kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u32)]
+#[allow(missing_docs)] // the names of the source files
+pub enum Id {
+    Affine,
+    Binary,
+    Cast,
+    Conv,
+    Fill,
+    Indexing,
+    Quantized,
+    Reduce,
+    Sort,
+    Ternary,
+    Unary,
+}
+
+/// All modules, in the order of their indices.
+pub const ALL_IDS: [Id; 11] = [
+    Id::Affine,
+    Id::Binary,
+    Id::Cast,
+    Id::Conv,
+    Id::Fill,
+    Id::Indexing,
+    Id::Quantized,
+    Id::Reduce,
+    Id::Sort,
+    Id::Ternary,
+    Id::Unary,
+];
+
+/// The code of a module.
+#[derive(Debug)]
+pub struct Module {
+    index: usize,
+}
+
+impl Module {
+    /// Returns the index of the module in [`ALL_IDS`].
+    pub fn index(&self) -> usize {
+        self.index
+    }
+
+    /// Returns the PTX of the module. It has no kernels.
+    pub fn ptx(&self) -> &'static str {
+        ".version 7.0\n.target sm_52\n.address_size 64\n"
+    }
+}
+
+macro_rules! modules {
+    ($($name:ident: $id:ident;)*) => {$(
+        #[allow(missing_docs)] // as the variant of `Id`
+        pub const $name: Module = Module { index: Id::$id as usize };
+    )*};
+}
+
+modules! {
+    AFFINE: Affine;
+    BINARY: Binary;
+    CAST: Cast;
+    CONV: Conv;
+    FILL: Fill;
+    INDEXING: Indexing;
+    QUANTIZED: Quantized;
+    REDUCE: Reduce;
+    SORT: Sort;
+    TERNARY: Ternary;
+    UNARY: Unary;
+}
