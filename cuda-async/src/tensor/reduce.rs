@@ -40,10 +40,10 @@ impl Reduction {
 }
 
 /// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into chunks,
-/// at most 512 in all rows. It depends only on the shape, so the order of a sum is the same on every device.
+/// at most 256 in all rows. It depends only on the shape, so the order of a sum is the same on every device.
 pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
     // With `CHUNK_THREADS`, they run at once on a large GPU.
-    const CHUNKS: usize = 1 << 9;
+    const CHUNKS: usize = 1 << 8;
     const SHORTEST: usize = 1 << 13;
     // The kernels count the elements of a chunk in 32 bits.
     const LONGEST: usize = 1 << 31;
@@ -55,7 +55,7 @@ pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
 const CHUNK_THREADS: usize = 512;
 
 /// The number of rows that keep a device busy with a warp for each.
-const MANY_ROWS: usize = 1 << 10;
+pub(super) const MANY_ROWS: usize = 1 << 10;
 
 /// The number of threads that columns are to keep busy.
 const TARGET_THREADS: usize = 1 << 19;
@@ -114,7 +114,8 @@ pub(super) const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) 
     }
     match (rows, bytes) {
         (_, ..=1024) | (MANY_ROWS.., ..=4096) => 32,
-        (MANY_ROWS.., ..=32_768) => 128,
+        (MANY_ROWS.., ..=8192) => 64,
+        (MANY_ROWS.., ..=16_384) => 128,
         (MANY_ROWS.., _) | (_, ..=16_384) => 256,
         _ => 1024,
     }

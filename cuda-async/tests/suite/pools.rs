@@ -121,7 +121,7 @@ fn operations_take_all_memory_from_their_pool(device: &Device) {
     drop((y, z));
     // The sum is allocated inside.
     let sum = kernels.add(&x, &x).in_pool(&pool).sync_on(&stream).unwrap();
-    assert_eq!(used(&pool), 8000);
+    used_after(&pool, 8000);
     assert_eq!(to_host(&sum).sync_on(&stream).unwrap(), [2.0; 1000]);
     let tensor = Tensor::<f32>::ones([8, 8]).in_pool(&pool).sync_on(&stream).unwrap();
     let scalar = DeviceScalar::new(7u64).in_pool(&pool).sync_on(&stream).unwrap();
