@@ -18,7 +18,8 @@ pub struct Position {
 impl Position {
     /// Returns the position of all elements of a slice.
     pub fn of_slice<T>(slice: Slice<'_, T>) -> Self {
-        Self::of_view(slice, &[slice.len()], &[1])
+        let len = slice.len();
+        Self::of_view(slice, &[len], &[1])
     }
 
     /// Returns the position of a view that begins at the first element of a slice, with one size and one stride for each

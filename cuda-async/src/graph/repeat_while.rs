@@ -145,8 +145,8 @@ fn check(taken: &[Position], given: &[Position]) -> Result<()> {
             taken.shape(),
             given.shape()
         ),
-        None => "its pass gave other memory back than it took, or in another order; write the results into the buffers and \
-                 tensors of the state, for example with `memcpy`"
+        None => "its pass gave other memory back than it took, another view of it, or the same in another order; write the \
+                 results into the buffers and tensors of the state, for example with `memcpy`"
             .into(),
     };
     Err(Error::Misuse { what: "a loop".into(), detail })

@@ -5,7 +5,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{Device, DeviceBuffer, Element, Error, Pinning, Result, ScalarMemory, Slice, SliceMut};
+use cuda_core::{
+    Device, DeviceBuffer, Element, Error, Pinning, Result, ScalarMemory, Slice, SliceMut,
+};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},

@@ -10,7 +10,12 @@
 
 use std::sync::Arc;
 
-use super::{buffer::DeviceBuffer, pinned::PinnedBuffer, slice::{Slice, SliceMut}, view::is_pattern};
+use super::{
+    buffer::DeviceBuffer,
+    pinned::PinnedBuffer,
+    slice::{Slice, SliceMut},
+    view::is_pattern,
+};
 use crate::{
     handle::{device::Device, stream::Stream},
     protocol::{Element, Result, Ticket},
