@@ -172,8 +172,17 @@ where
     O: DeviceOp<Output = S>,
 {
     let go = condition(stream);
-    let on_host = repeat_while(&go, state(), pass).sync_on(stream).map(drop).unwrap_err();
-    let recorded = repeat_while(&go, state(), pass).graph_on(stream).map(drop).unwrap_err();
+    // A loop that accepts the pass would not end.
+    let once = || {
+        let mut passes = 0;
+        move |state| {
+            passes += 1;
+            assert_eq!(passes, 1, "the state is accepted");
+            pass(state)
+        }
+    };
+    let on_host = repeat_while(&go, state(), once()).sync_on(stream).map(drop).unwrap_err();
+    let recorded = repeat_while(&go, state(), once()).graph_on(stream).map(drop).unwrap_err();
     assert_eq!(on_host, recorded);
     assert!(matches!(on_host, Error::Misuse { .. }), "{on_host:?}");
     on_host.to_string()
