@@ -3,6 +3,7 @@
 use cuda_nvrtc::signature::{self, Declared};
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
+use syn::ext::IdentExt;
 
 use crate::{
     argument::Argument,
@@ -36,6 +37,7 @@ pub(crate) fn expand(
         Text::Ptx(_) => quote!(::cuda_async::kernel::ModuleCache::new(#name::PTX)),
         Text::Cuda(_) => quote!(::cuda_async::kernel::ModuleCache::of_source(#name::SOURCE)),
     };
+    let loaded_by = format!("{}::loaded()", name.unraw());
     let images = images::tokens(&code.images, declaration.unsafe_token);
     let fields = kernels.iter().map(|found| field(found.kernel));
     let of_variables = (!variables.is_empty()).then(|| Ident::new(MODULE_FIELD, Span::call_site()));
@@ -109,7 +111,7 @@ pub(crate) fn expand(
             }
 
             fn modules() -> &'static ::cuda_async::kernel::ModuleCache {
-                static #modules: ::cuda_async::kernel::ModuleCache = #cache #images;
+                static #modules: ::cuda_async::kernel::ModuleCache = #cache.loaded_by(#loaded_by) #images;
                 &#modules
             }
 

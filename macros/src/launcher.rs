@@ -214,6 +214,9 @@ fn unsafe_block(
 
 impl Part<'_> {
     /// The bound of the type parameter: `A: LazyArg<Ready: KernelInput<f32>>`.
+    // The opaque type of the output inherits it. The compiler checks it again, with another span, at each method that is called on
+    // the output. So a wrong argument of a chain is reported at the argument and at each method. A type of the output without
+    // bounds would have to be named, which closures cannot be.
     fn bound(&self) -> Option<TokenStream> {
         let generic = self.generic.as_ref()?;
         let (form, element) = match &self.argument.passed {

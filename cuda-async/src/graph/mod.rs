@@ -39,7 +39,7 @@ pub use cuda_core::Recording;
 #[doc(inline)]
 pub use cuda_core::{CapturePool, MAX_INSTANCES};
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
-pub use loop_state::LoopState;
+pub use loop_state::{LoopState, Position};
 pub use plan::{Plan, PlanExt, PlanNode, PlanWork};
 pub use profile::{Profile, ProfileGraph};
 #[doc(hidden)]

@@ -2,12 +2,11 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{Error, Result, Stream, protocol::Region};
-use smallvec::SmallVec;
+use cuda_core::{Error, Result, Stream};
 
 use crate::{
     context::ExecutionContext,
-    graph::loop_state::LoopState,
+    graph::loop_state::{LoopState, Position},
     memory::{DeviceScalar, ToHost, to_host},
     op::{IntoDeviceOp, Live, Op, Submit},
     run::blocking,
@@ -36,7 +35,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// [`Error::Misuse`] if a pass gives other memory back than it took. [`Error::NeedsHostData`] in
+/// [`Error::Misuse`] if a pass gives other memory back than it took, or a tensor of another shape. [`Error::NeedsHostData`] in
 /// [`async_on`](crate::DeviceOp::async_on) outside a graph. Inside a graph [`Error::Unsupported`] on a device without
 /// loops. Otherwise the error of a step.
 pub fn repeat_while<S, F, O>(
@@ -49,32 +48,27 @@ where
     F: FnMut(S) -> O + Send,
     O: IntoDeviceOp<Output = S>,
 {
-    let positions = positions(&state);
     let next = Next::Read(state, to_host(condition.clone()).into_steps());
-    Op::new(RepeatWhile { condition: condition.clone(), body, positions, next: Live::new(next) })
+    Op::new(RepeatWhile { condition: condition.clone(), body, next: Live::new(next) })
 }
 
 /// The steps of [`repeat_while`].
 pub struct RepeatWhile<S, F, P> {
     condition: DeviceScalar<u32>,
     body: F,
-    /// The positions of the buffers in the state.
-    positions: Positions,
     next: Live<Next<S, P>>,
 }
-
-type Positions = SmallVec<[Region; 4]>;
 
 enum Next<S, P> {
     /// Reads the condition.
     Read(S, ToHost<DeviceScalar<u32>>),
-    /// Runs a pass.
-    Run(P),
+    /// Runs a pass. The positions are those of the state that it took.
+    Run(P, Vec<Position>),
 }
 
-fn positions<S: LoopState>(state: &S) -> Positions {
-    let mut positions = Positions::new();
-    state.positions(&mut |region| positions.push(region));
+fn positions<S: LoopState>(state: &S) -> Vec<Position> {
+    let mut positions = Vec::new();
+    state.positions(&mut |position| positions.push(position));
     positions
 }
 
@@ -101,12 +95,14 @@ where
                     if value == [0] {
                         return Poll::Ready(Ok(state));
                     }
-                    self.next.set(Next::Run((self.body)(state).into_op().into_steps()));
+                    let taken = positions(&state);
+                    self.next.set(Next::Run((self.body)(state).into_op().into_steps(), taken));
                 }
-                Next::Run(pass) => {
+                Next::Run(pass, taken) => {
                     let state = ready!(pass.poll_submit(task, cx))?;
+                    let checked = check(taken, &positions(&state));
                     self.next.end();
-                    self.check(&state)?;
+                    checked?;
                     let read = to_host(self.condition.clone()).into_steps();
                     self.next.set(Next::Read(state, read));
                 }
@@ -126,22 +122,32 @@ where
     fn record(&mut self, cx: &ExecutionContext) -> Result<S> {
         let Next::Read(state, _) = self.next.take()? else { return Err(Error::AlreadyEnded) };
         let stream = cx.enqueue(Stream::start_body)?;
+        let taken = positions(&state);
         let pass = (self.body)(state).into_op().into_steps();
         let state = blocking::submit_only(pass, stream.clone())?;
-        self.check(&state)?;
+        check(&taken, &positions(&state))?;
         let body = stream.end_recording()?;
         cx.enqueue(|stream| stream.record_repeat(self.condition.memory(), &body))?;
         Ok(state)
     }
 }
 
-impl<S: LoopState, F, P> RepeatWhile<S, F, P> {
-    fn check(&self, state: &S) -> Result<()> {
-        if positions(state) == self.positions {
-            return Ok(());
-        }
-        let detail = "its pass gave other buffers back than it took, or in another order; write the results into the buffers \
-                      of the state";
-        Err(Error::Misuse { what: "a loop".into(), detail: detail.into() })
+/// Checks that a pass gave back what it took.
+fn check(taken: &[Position], given: &[Position]) -> Result<()> {
+    if taken == given {
+        return Ok(());
     }
+    let other_shape = taken.iter().zip(given).find(|(taken, given)| taken.shape() != given.shape());
+    let detail = match other_shape {
+        Some((taken, given)) => format!(
+            "its pass took memory of shape {:?} and gave memory of shape {:?} back; write the result into the state, for example \
+             with `memcpy`",
+            taken.shape(),
+            given.shape()
+        ),
+        None => "its pass gave other memory back than it took, another view of it, or the same in another order; write the \
+                 results into the buffers and tensors of the state, for example with `memcpy`"
+            .into(),
+    };
+    Err(Error::Misuse { what: "a loop".into(), detail })
 }

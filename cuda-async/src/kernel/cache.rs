@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{Device, Module, Result, WeakDevice};
+use cuda_core::{Device, Error, Module, Result, WeakDevice};
 use futures_util::future::Shared;
 use parking_lot::Mutex;
 
@@ -51,19 +51,33 @@ use crate::{
 pub struct ModuleCache {
     code: Code,
     images: &'static [Image],
+    /// The operation that loads the module, for errors.
+    loaded_by: &'static str,
     devices: Mutex<Vec<(WeakDevice, Arc<Slot>)>>,
 }
 
 impl ModuleCache {
     /// Creates a cache for a PTX text. Nothing is loaded yet.
     pub const fn new(ptx: &'static str) -> Self {
-        Self { code: Code::Ptx(ptx), images: &[], devices: Mutex::new(Vec::new()) }
+        Self::of_code(Code::Ptx(ptx))
     }
 
     /// Creates a cache for a CUDA source. If its PTX was not compiled with the program, the first load compiles it.
     #[cfg(feature = "nvrtc")]
     pub const fn of_source(source: CudaSource) -> Self {
-        Self { code: Code::Source(source), images: &[], devices: Mutex::new(Vec::new()) }
+        Self::of_code(Code::Source(source))
+    }
+
+    const fn of_code(code: Code) -> Self {
+        let devices = Mutex::new(Vec::new());
+        Self { code, images: &[], loaded_by: "ModuleCache::module()", devices }
+    }
+
+    /// Names the operation that loads the module, such as `Tensor::<f32>::warm_up()`. The error of an operation that cannot
+    /// wait for the module states it.
+    pub const fn loaded_by(mut self, operation: &'static str) -> Self {
+        self.loaded_by = operation;
+        self
     }
 
     /// Adds machine code of the same kernels. A GPU loads the image that fits it, and compiles nothing. Other devices load
@@ -131,10 +145,15 @@ impl ModuleCache {
     /// and loads the text on a thread of the device, so no executor thread waits.
     ///
     /// # Errors
-    /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait, and is
-    /// possible in [`async_on`](crate::DeviceOp::async_on).
+    /// As [`Device::load_ptx`]. If the module is loaded already, the operation does not wait, and is possible inside a graph
+    /// and in [`async_on`](crate::DeviceOp::async_on). Otherwise it gives [`Error::NotLoaded`] there.
     pub fn module(&self) -> Op<LoadCached<'_>> {
-        Op::new(LoadCached { cache: self, load: Live::new(None) })
+        self.module_loaded_by(self.loaded_by)
+    }
+
+    /// As [`module`](Self::module). `operation` loads it for the caller, if the cache has several users.
+    pub(crate) fn module_loaded_by(&self, operation: &'static str) -> Op<LoadCached<'_>> {
+        Op::new(LoadCached { cache: self, loaded_by: operation, load: Live::new(None) })
     }
 
     /// The slot of `device`. Drops the slots of closed devices.
@@ -153,6 +172,7 @@ impl ModuleCache {
 /// The steps of [`ModuleCache::module`].
 pub struct LoadCached<'a> {
     cache: &'a ModuleCache,
+    loaded_by: &'static str,
     /// The load that this operation waits for.
     load: Live<Option<Shared<LoadingCode>>>,
 }
@@ -174,7 +194,8 @@ impl Submit for LoadCached<'_> {
         let load = match load {
             Some(load) => load,
             None => {
-                cx.wait_by_wakers("load_ptx", task)?;
+                cx.wait_by_wakers("load_ptx", task)
+                    .map_err(|error| not_loaded(error, self.loaded_by))?;
                 load.insert(
                     slot.join_load(|| self.cache.code.start(cx.device(), self.cache.images))?,
                 )
@@ -183,5 +204,14 @@ impl Submit for LoadCached<'_> {
         let loaded = ready!(Pin::new(load).poll(task));
         self.load.end();
         Poll::Ready(loaded.map(|module| slot.store(module)))
+    }
+}
+
+/// Replaces the error of a step that may not wait by one that names `operation`, which loads the module.
+#[cold]
+fn not_loaded(error: Error, operation: &'static str) -> Error {
+    match error {
+        Error::NeedsHostData { .. } => Error::NotLoaded { by: operation.into() },
+        error => error,
     }
 }

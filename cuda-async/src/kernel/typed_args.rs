@@ -11,7 +11,7 @@ use crate::{
         given_back::BufferTuple,
         param::{KernelParam, push_aligned},
     },
-    memory::DeviceScalar,
+    memory::{DeviceScalar, ScalarMut},
 };
 
 /// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, a
@@ -32,17 +32,23 @@ pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
     }
 }
 
-/// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, a
-/// contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these forms, or a
+/// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`,
+/// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these forms, or a
 /// [`Partition`](crate::tensor::Partition) of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
-    note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, or a tensor in one of these forms"
+    note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, `scalar.writable()`, or a tensor in one of these forms"
 )]
 pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
     /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
     fn is_variable(&self) -> bool;
+
+    /// Returns whether the memory is a scalar. Other handles may have the same memory.
+    #[inline]
+    fn is_scalar(&self) -> bool {
+        false
+    }
 }
 
 impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
@@ -78,15 +84,31 @@ impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {
     fn is_variable(&self) -> bool {
         SliceMut::is_variable(self)
     }
+
+    #[inline]
+    fn is_scalar(&self) -> bool {
+        SliceMut::is_scalar(self)
+    }
 }
 
-// No handle of a scalar is a `KernelOutput`: all handles are the same memory, so a kernel could get it twice.
+// All handles of a scalar are the same memory. `Writes` refuses a launch that gets it twice.
 buffer_forms! {
     [T: Send + Sync] DeviceScalar<T>: |_this| 1;
     [T: Send + Sync] &DeviceScalar<T>: |_this| 1;
+    [T: Send + Sync] ScalarMut<T>: |_this| 1;
 }
 impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
 impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
+
+impl<T: Element> KernelOutput<T> for ScalarMut<T> {
+    fn is_variable(&self) -> bool {
+        false
+    }
+
+    fn is_scalar(&self) -> bool {
+        true
+    }
+}
 
 /// A buffer that the kernel only reads, even if the launch owns it. The launch gives back the buffer itself.
 #[derive(Debug)]
@@ -119,7 +141,7 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
 /// A buffer that a declared kernel writes. The launch gives it back.
 ///
 /// A variable of a module is refused: each call of its getter gives another handle of the same memory, so a safe launch could
-/// get it twice, or write it while the kernel itself reads it.
+/// get it twice, or write it while the kernel itself reads it. A scalar is refused if another argument is the same scalar.
 #[derive(Debug)]
 pub struct Writes<T, B> {
     buffer: B,
@@ -140,6 +162,9 @@ impl<T: Element, B: KernelOutput<T>> KernelArg for Writes<T, B> {
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
         if self.buffer.is_variable() {
             refuse_variable(arguments);
+        }
+        if self.buffer.is_scalar() {
+            arguments.require_distinct_scalars();
         }
         self.buffer.push(arguments);
     }

@@ -17,7 +17,7 @@ use crate::{
         chunk::COPY_BYTES,
         copy_job::CopyJob,
         host_copy::{self, Copier},
-        scalar::DeviceScalar,
+        scalar::{DeviceScalar, ScalarMut},
     },
     op::{Live, Op, Submit},
 };
@@ -69,6 +69,7 @@ sources! {
     SliceMut<'_, T>: self => self.as_slice();
     DeviceScalar<T>: self => DeviceScalar::as_slice(self);
     &DeviceScalar<T>: self => DeviceScalar::as_slice(self);
+    ScalarMut<T>: self => self.scalar().as_slice();
     SharedSlice<T>: self => self.as_slice();
 }
 

@@ -5,11 +5,16 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{Device, DeviceBuffer, Element, Error, Pinning, Result, ScalarMemory, Slice};
+use cuda_core::{
+    Device, DeviceBuffer, Element, Error, Pinning, Result, ScalarMemory, Slice, SliceMut,
+};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
-    memory::download::{ToHost, to_host},
+    memory::{
+        download::{ToHost, to_host},
+        target::BufferTarget,
+    },
     op::{Live, Op, Submit},
     ops::{DeviceOp, Mapped, TryMapOutput},
 };
@@ -17,7 +22,7 @@ use crate::{
 /// One value in device memory, at an address that does not change. Clones are the same value.
 ///
 /// A kernel takes it as a pointer: `&DeviceScalar<T>` or a clone to read it, [`writable`](DeviceScalar::writable) to
-/// write it. It is [`set`](DeviceScalar::set) through a shared handle. So a graph that reads it sees in each launch the
+/// write it. A declared kernel takes these for a parameter `&[T]` and `&mut [T]`. A scalar is [`set`](DeviceScalar::set) through a shared handle. So a graph that reads it sees in each launch the
 /// value that was set last.
 ///
 /// ```
@@ -61,7 +66,8 @@ impl<T: Element> DeviceScalar<T> {
         to_host(self.clone()).try_map(first as fn(Vec<T>) -> Result<T>)
     }
 
-    /// Returns the scalar as an argument of [`launch`](crate::launch) that the kernel reads and writes.
+    /// Returns the scalar as memory to write: an argument that a kernel reads and writes, and a target of copies, fills and
+    /// uploads.
     pub fn writable(&self) -> ScalarMut<T> {
         ScalarMut(self.clone())
     }
@@ -104,13 +110,52 @@ impl<T> std::fmt::Debug for DeviceScalar<T> {
     }
 }
 
-/// A scalar as an argument of a kernel that reads and writes it. A launch gives it back.
+/// A scalar as memory of one element that operations write: an argument that a kernel reads and writes, and a
+/// [`BufferTarget`]. An operation gives it back.
+///
+/// All handles of a scalar are the same memory. So a declared kernel that writes a scalar refuses it as another argument.
+///
+/// ```
+/// use cuda_async::{graph::{DeviceScalar, repeat_while}, memory::copy, prelude::*};
+///
+/// cuda_async::kernels! {
+///     #[ptx = "../kernels/loops.ptx"]
+///     unsafe struct Loops; // SAFETY: `count_down` reads and writes the first element of each buffer.
+///
+///     /// Decrements x, and writes the new value to `go`.
+///     #[config(grid = 1, block = 1)]
+///     safe fn count_down(go: &mut [u32], x: &mut [u32]) where go.len() > 0, x.len() > 0;
+/// }
+///
+/// let loops = Loops::for_device(&cuda_async::default_device()?)?;
+/// let go = DeviceScalar::new(1u32).sync()?;
+/// let pass = |x| loops.count_down(go.writable(), x).map(|(_, x)| x);
+/// let x = h2d([5u32]).then(|x| repeat_while(&go, x, pass)).then(to_host).sync()?;
+/// assert_eq!(x, [0]);
+///
+/// let (_, go) = copy(h2d([7u32]).sync()?, go.writable()).sync()?;
+/// assert_eq!(go.scalar().read().sync()?, 7);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct ScalarMut<T>(DeviceScalar<T>);
 
 impl<T> ScalarMut<T> {
+    /// Returns the scalar.
+    pub fn scalar(&self) -> &DeviceScalar<T> {
+        &self.0
+    }
+
     pub(crate) fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
         self.0.buffer()
+    }
+}
+
+impl<T: Element> BufferTarget for ScalarMut<T> {
+    type Element = T;
+
+    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        self.0.0.as_slice_mut()
     }
 }
 

@@ -2,10 +2,11 @@
 
 use cuda_core::{DeviceBuffer, Element, SliceMut};
 
-/// Device memory that can be written: a buffer, an exclusive borrow of one, or a mutable slice.
+/// Device memory that can be written: a buffer, an exclusive borrow of one, a mutable slice, or
+/// [`scalar.writable()`](crate::memory::DeviceScalar::writable).
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to write",
-    note = "`DeviceBuffer<T>`, `&mut DeviceBuffer<T>` and `SliceMut<T>` are"
+    note = "`DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>` and `scalar.writable()` are"
 )]
 pub trait BufferTarget: Send {
     /// The element type.

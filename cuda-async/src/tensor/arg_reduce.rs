@@ -11,6 +11,7 @@ use crate::{
         forms::{Relaid, TensorInput},
         kernels::{Kernels, kernel},
         layout::Layout,
+        operation::of_operation,
         reduce::{MANY_ROWS, chunk_of_rows, empty_dimension, rows_config, without_dim},
         tensor::Tensor,
     },
@@ -31,11 +32,12 @@ pub(super) fn arg_reduce<I: TensorInput>(
     dim: usize,
 ) -> impl DeviceOp<Output = Tensor<u64>> {
     defer(move || {
-        let (n, layout) = (x.layout().size(dim)?, without_dim(x.layout(), dim)?);
         let [name, finish] = match end {
             Extremum::Max => ["argmax", "argmax_finish"],
             Extremum::Min => ["argmin", "argmin_finish"],
         };
+        let n = of_operation(name, x.layout().size(dim))?;
+        let layout = without_dim(x.layout(), dim)?;
         if n == 0 {
             return Err(empty_dimension(name));
         }
@@ -82,7 +84,7 @@ impl Rows {
         defer(move || {
             let places = allocate::<u64>(Layout::contiguous([rows, chunks])?);
             Ok(places.then(move |places| {
-                kernel(I::Element::fold(), name).then(move |kernel| {
+                kernel::<I::Element>(I::Element::fold(), name).then(move |kernel| {
                     let [rows_, n_, chunk_, chunks_] = [rows, n, chunk, chunks].map(|it| it as u64);
                     let args = (Kept(x), Written(places), rows_, n_, chunk_, chunks_);
                     let threads = threads_per_chunk(rows, chunk.min(n));
@@ -104,7 +106,7 @@ impl Rows {
     ) -> impl DeviceOp<Output = Tensor<u64>> {
         let Self { rows, n, chunks, .. } = self;
         allocate::<u64>(layout).then(move |y| {
-            kernel(I::Element::fold(), name).then(move |kernel| {
+            kernel::<I::Element>(I::Element::fold(), name).then(move |kernel| {
                 let [rows_, n_, chunks_] = [rows, n, chunks].map(|it| it as u64);
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
                 let threads = threads_per_chunk(rows, chunks);

@@ -22,6 +22,10 @@ pub(super) struct Kept<I>(pub(super) I);
 /// A tensor that a kernel of this crate writes from its first element on. The launch gives it back.
 pub(super) struct Written<O>(pub(super) O);
 
+/// The operands of `y = f(y, x)`. A kernel of this crate reads `y` and `x` and writes `y`: each thread writes the elements
+/// that it has read. The launch gives `y` back.
+pub(super) struct InPlace<O, I>(pub(super) O, pub(super) I);
+
 /// Adds the address of the first element.
 pub(super) fn push<'a, I: TensorInput>(
     tensor: &'a I,
@@ -62,6 +66,20 @@ impl<O: TensorOutput> KernelArg for Written<O> {
     type GivenBack<Rest: BufferTuple> = Rest::Prepend<O>;
 
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        push(&self.0, Access::Write, arguments);
+    }
+
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<O> {
+        rest.prepend(self.0)
+    }
+}
+
+impl<O: TensorOutput, I: TensorInput> KernelArg for InPlace<O, I> {
+    type GivenBack<Rest: BufferTuple> = Rest::Prepend<O>;
+
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        push(&self.0, Access::Read, arguments);
+        push(&self.1, Access::Read, arguments);
         push(&self.0, Access::Write, arguments);
     }
 

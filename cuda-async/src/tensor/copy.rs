@@ -1,6 +1,6 @@
 //! Copies of tensors: `dup`, `memcpy`, `cast`.
 
-use cuda_core::{Error, LaunchConfig, Slice};
+use cuda_core::{LaunchConfig, Slice};
 
 use crate::{
     DeviceOp, defer,
@@ -13,6 +13,7 @@ use crate::{
         forms::{Sealed, TensorInput, TensorOutput},
         kernels::{COPY, kernel},
         layout::{Layout, merge_dims},
+        operation::{broadcast_target, shape_error},
         tensor::Tensor,
     },
     value,
@@ -75,12 +76,12 @@ fn name_of<T: DType>(family: &str) -> String {
 }
 
 /// Copies between tensors of one shape.
-fn copy<I, O>(from: I, into: O) -> impl DeviceOp<Output = O>
+pub(super) fn copy<I, O>(from: I, into: O) -> impl DeviceOp<Output = O>
 where
     I: TensorInput,
     O: TensorOutput<Element = I::Element>,
 {
-    kernel(&COPY, name_of::<I::Element>("copy")).then(move |copy| {
+    kernel::<I::Element>(&COPY, name_of::<I::Element>("copy")).then(move |copy| {
         let (x, y) = (from.layout(), into.layout());
         let (n, walk) = (x.len(), StridedIndex::new(x.shape(), [x.strides(), y.strides()]));
         // SAFETY: reads and writes the offsets of the layouts, which are inside the memory.
@@ -106,7 +107,7 @@ fn transpose<I: TensorInput>(
     into: Tensor<I::Element>,
     [batch, rows, columns]: [usize; 3],
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
-    kernel(&COPY, name_of::<I::Element>("transpose")).then(move |transpose| {
+    kernel::<I::Element>(&COPY, name_of::<I::Element>("transpose")).then(move |transpose| {
         let tiles = batch * rows.div_ceil(TILE) * columns.div_ceil(TILE);
         let config = LaunchConfig::new(tiles.clamp(1, 1 << 24) as u32, 1).block(TILE as u32, 8, 1);
         let args = (Read(from), Written(into), batch as u64, rows as u64, columns as u64);
@@ -129,11 +130,10 @@ where
                 x.shape(),
                 y.shape()
             );
-            return Err(Error::OutOfRange { what: "a copy of a tensor".into(), detail });
+            return Err(shape_error("memcpy", detail));
         }
         if y.has_overlap() {
-            let detail = "the target is broadcast: several of its elements are the same memory; copy it first, with `dup()`";
-            return Err(Error::Misuse { what: "a copy of a tensor".into(), detail: detail.into() });
+            return Err(broadcast_target("memcpy"));
         }
         Ok(copy(from, into))
     })
@@ -145,7 +145,7 @@ pub(super) fn cast<U: DType, I: TensorInput>(x: I) -> impl DeviceOp<Output = Ten
         let layout = Layout::contiguous(x.layout().shape());
         layout.map(|layout| {
             allocate::<U>(layout).then(move |y| {
-                kernel(U::cast(), format!("cast_{}", <I::Element as DType>::NAME)).then(
+                kernel::<U>(U::cast(), format!("cast_{}", <I::Element as DType>::NAME)).then(
                     move |cast| {
                         let n = y.len();
                         // SAFETY: reads x and writes y, all below n.

@@ -6,7 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     DeviceOp, defer, in_order,
-    kernel::{ByValue, ModuleCache, launch},
+    kernel::{ByValue, launch},
     memory::{HostSource, h2d, uninitialised, zeros},
     tensor::{
         argument::{Written, element_config},
@@ -36,7 +36,8 @@ impl<T: DType> Tensor<T> {
     /// # Errors
     /// As [`Device::load_ptx`](crate::Device::load_ptx).
     pub fn warm_up() -> impl DeviceOp<Output = ()> {
-        defer(|| in_order(T::all().into_iter().map(ModuleCache::module))).map(drop)
+        defer(|| in_order(T::all().into_iter().map(|cache| cache.module_loaded_by(T::WARM_UP))))
+            .map(drop)
     }
 
     /// Creates a tensor of zeros, or of `false`.
@@ -71,7 +72,7 @@ impl<T: DType> Tensor<T> {
     /// As [`zeros`](Tensor::zeros).
     pub fn full(value: T, shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         Self::uninitialised(shape).then(move |x| {
-            kernel(T::map(), "fill").then(move |fill| {
+            kernel::<T>(T::map(), "fill").then(move |fill| {
                 let n = x.len();
                 let args = (Written(x), n as u64, ByValue(value.store()));
                 // SAFETY: `fill(y, n, value)` writes y, all below n.
@@ -160,7 +161,7 @@ impl<T: Number> Tensor<T> {
     /// As [`zeros`](Tensor::zeros).
     pub fn arange_by(start: T, step: T, len: usize) -> impl DeviceOp<Output = Self> {
         Self::uninitialised(len).then(move |x| {
-            kernel(T::map(), "arange").then(move |arange| {
+            kernel::<T>(T::map(), "arange").then(move |arange| {
                 let args = (Written(x), len as u64, ByValue(start), ByValue(step));
                 // SAFETY: `arange(y, n, start, step)` writes y, all below n.
                 unsafe { launch(&arange, element_config(len), args) }

@@ -5,13 +5,14 @@ use crate::{
     kernel::{ByValue, ModuleCache, launch},
     ops::Either,
     tensor::{
-        argument::{Read, StridedIndex, Written, element_config, vector_config},
-        copy::contiguous,
+        argument::{InPlace, Kept, Read, StridedIndex, Written, element_config, vector_config},
+        copy::{contiguous, copy},
         create::allocate,
         dtype::{DType, Float, Number, Signed},
-        forms::TensorInput,
+        forms::{TensorInput, TensorOutput},
         kernels::{FloatKernels, Kernels, kernel},
         layout::{Layout, broadcast_shape},
+        operation::{broadcast_target, of_operation},
         tensor::Tensor,
     },
 };
@@ -137,7 +138,7 @@ fn apply<I: TensorInput>(
         let layout = Layout::contiguous(x.layout().shape());
         layout.map(|layout| {
             allocate(layout).then(move |y| {
-                kernel(cache, name).then(move |map| {
+                kernel::<I::Element>(cache, name).then(move |map| {
                     let n = y.len();
                     let args = (Read(x), Written(y), n as u64, operation);
                     // SAFETY: reads x and writes y, all below n.
@@ -162,7 +163,8 @@ where
         let layout = Layout::contiguous(x.layout().shape());
         layout.map(|layout| {
             allocate(layout).then(move |y| {
-                kernel(operation.kernels::<I::Element>(), "map_scalar").then(move |map| {
+                let cache = operation.kernels::<I::Element>();
+                kernel::<I::Element>(cache, "map_scalar").then(move |map| {
                     let (n, operation, swapped) = (y.len(), operation as u32, u32::from(swapped));
                     let scalar = ByValue(scalar.store());
                     let args = (Read(x), Written(y), n as u64, operation, swapped, scalar);
@@ -178,13 +180,64 @@ pub(super) fn map2<A, B>(
     a: A,
     b: B,
     operation: Binary,
+    called: &'static str,
 ) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     A: TensorInput<Element: Number>,
     B: TensorInput<Element = A::Element>,
 {
     let cache = operation.kernels::<A::Element>();
-    pairs(a, b, cache, ["map2", "map2_strided"], operation as u32)
+    pairs(a, b, cache, ["map2", "map2_strided"], operation as u32, called)
+}
+
+/// Applies the operation to each pair of elements, and writes the results into the first tensor.
+pub(super) fn map2_assign<O, I>(
+    into: O,
+    other: I,
+    operation: Binary,
+    called: &'static str,
+) -> impl DeviceOp<Output = O>
+where
+    O: TensorOutput<Element: Number>,
+    I: TensorInput<Element = O::Element>,
+{
+    defer(move || {
+        let (y, x) = (into.layout(), other.layout());
+        let shape = y.shape();
+        let x = of_operation(called, x.broadcast(shape))?;
+        if y.has_overlap() {
+            return Err(broadcast_target(called));
+        }
+        let (n, is_dense) = (y.len(), y.is_contiguous());
+        let plain = is_dense && other.layout().shape() == shape && x.is_contiguous();
+        let name = if plain { "map2" } else { "map2_strided" };
+        let walk = StridedIndex::new(shape, [y.strides(), x.strides()]);
+        let results = Layout::contiguous(shape)?;
+        let cache = operation.kernels::<O::Element>();
+        Ok(kernel::<O::Element>(cache, name).then(move |kernel| {
+            let (config, operation) = (element_config(n), operation as u32);
+            if plain {
+                let config = vector_config::<O::Element>(n);
+                let args = (InPlace(into, other), n as u64, operation);
+                // SAFETY: reads both tensors and writes the first one, all below n. Each thread writes the elements that it
+                // has read.
+                Either::Left(Either::Left(unsafe { launch(&kernel, config, args) }))
+            } else if is_dense {
+                let args = (InPlace(into, other), walk, operation);
+                // SAFETY: reads both tensors at the offsets of their layouts, which are inside their memory. Each thread writes
+                // the element that it has read.
+                Either::Left(Either::Right(unsafe { launch(&kernel, config, args) }))
+            } else {
+                // The kernel writes its results without gaps.
+                Either::Right(allocate(results).then(move |results| {
+                    let args = (Kept(into), Read(other), Written(results), walk, operation);
+                    // SAFETY: reads as above, and writes all elements of `results`.
+                    unsafe { launch(&kernel, config, args) }
+                        .then(|(into, results): (O, Tensor<O::Element>)| copy(results, into))
+                }))
+            }
+        }))
+    })
 }
 
 pub(super) fn compare<A, B>(
@@ -197,7 +250,7 @@ where
     B: TensorInput<Element = A::Element>,
 {
     let cache = <A::Element as Kernels>::map();
-    pairs(a, b, cache, ["compare", "compare_strided"], comparison as u32)
+    pairs(a, b, cache, ["compare", "compare_strided"], comparison as u32, "compare")
 }
 
 /// Runs a kernel on the pairs of elements of two tensors: the first kernel if both are contiguous and have one shape,
@@ -208,6 +261,7 @@ fn pairs<A, B, U>(
     cache: &'static ModuleCache,
     [of_dense, strided]: [&'static str; 2],
     operation: u32,
+    called: &'static str,
 ) -> impl DeviceOp<Output = Tensor<U>>
 where
     A: TensorInput,
@@ -217,11 +271,12 @@ where
     defer(move || {
         let (x, y) = (a.layout(), b.layout());
         let plain = x.shape() == y.shape() && x.is_contiguous() && y.is_contiguous();
-        let shape = broadcast_shape(x.shape(), y.shape())?;
-        let (x, y) = (x.broadcast(&shape)?, y.broadcast(&shape)?);
+        let shape = of_operation(called, broadcast_shape(x.shape(), y.shape()))?;
+        let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
+        let (x, y) = (x?, y?);
         let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
         let name = if plain { of_dense } else { strided };
-        let (layout, kernel) = (Layout::contiguous(&shape[..])?, kernel(cache, name));
+        let (layout, kernel) = (Layout::contiguous(&shape[..])?, kernel::<A::Element>(cache, name));
         Ok(allocate(layout).then(move |y: Tensor<U>| {
             kernel.then(move |kernel| {
                 let (len, n) = (y.len(), y.len() as u64);
@@ -249,13 +304,15 @@ where
     B: TensorInput<Element = A::Element>,
 {
     defer(move || {
-        let shape = broadcast_shape(a.layout().shape(), b.layout().shape())?;
-        let shape = broadcast_shape(mask.layout().shape(), &shape)?;
-        let [m, x, y] = [mask.layout(), a.layout(), b.layout()].map(|it| it.broadcast(&shape));
+        let shape = broadcast_shape(a.layout().shape(), b.layout().shape())
+            .and_then(|shape| broadcast_shape(mask.layout().shape(), &shape));
+        let shape = of_operation("select", shape)?;
+        let [m, x, y] = [mask.layout(), a.layout(), b.layout()]
+            .map(|it| of_operation("select", it.broadcast(&shape)));
         let walk = StridedIndex::new(&shape, [m?.strides(), x?.strides(), y?.strides()]);
         let layout = Layout::contiguous(&shape[..])?;
         Ok(allocate(layout).then(move |y: Tensor<A::Element>| {
-            kernel(<A::Element as Kernels>::map(), "choose").then(move |choose| {
+            kernel::<A::Element>(<A::Element as Kernels>::map(), "choose").then(move |choose| {
                 let config = element_config(y.len());
                 let args = (Read(mask), Read(a), Read(b), Written(y), walk);
                 // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes y.

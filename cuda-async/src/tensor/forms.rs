@@ -5,10 +5,15 @@ use std::sync::Arc;
 use cuda_core::{Result, Slice};
 
 use crate::{
-    memory::{BufferSource, BufferTarget},
+    memory::BufferSource,
     op::{Op, Submit},
     ops::{DeviceOp, Value, value},
-    tensor::{dtype::DType, layout::Layout, shape::Dims, tensor::Tensor},
+    tensor::{
+        dtype::DType,
+        layout::Layout,
+        shape::Dims,
+        tensor::{Tensor, TensorViewMut},
+    },
 };
 
 pub(super) use sealed::Sealed;
@@ -68,10 +73,11 @@ impl<T: DType, B: BufferSource<Element = T::Stored>> TensorInput for Tensor<T, B
     }
 }
 
-impl<T: DType, B> TensorOutput for Tensor<T, B> where
-    B: BufferSource<Element = T::Stored> + BufferTarget<Element = T::Stored>
-{
-}
+// One implementation for each form, so that the compiler's message about another form names the tensor, not its buffer.
+impl<T: DType> TensorOutput for Tensor<T> {}
+impl<T: DType> TensorOutput for TensorViewMut<'_, T> {}
+impl<T: DType> TensorOutput for &mut Tensor<T> {}
+impl<T: DType> TensorOutput for &mut TensorViewMut<'_, T> {}
 
 macro_rules! borrowed {
     ($($tensor:ty;)*) => {$(
@@ -97,13 +103,6 @@ borrowed! {
     &mut Tensor<T, B>;
     Arc<Tensor<T, B>>;
     &Arc<Tensor<T, B>>;
-}
-
-impl<T: DType, B> TensorOutput for &mut Tensor<T, B>
-where
-    B: BufferSource<Element = T::Stored> + BufferTarget<Element = T::Stored>,
-    Self: Send,
-{
 }
 
 /// A tensor with another layout of the same memory.

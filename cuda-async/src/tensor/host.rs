@@ -9,6 +9,7 @@ use crate::{
         copy::{Contiguous, contiguous},
         dtype::DType,
         forms::TensorInput,
+        operation::shape_error,
     },
 };
 
@@ -49,6 +50,5 @@ pub(super) fn item<I: TensorInput>(x: I) -> impl DeviceOp<Output = I::Element> {
 }
 
 fn several(len: usize) -> Error {
-    let detail = format!("it has {len} elements, not one; use `to_host_vec()`");
-    Error::OutOfRange { what: "the only element of a tensor".into(), detail }
+    shape_error("item", format!("it has {len} elements, not one; use `to_host_vec()`"))
 }

@@ -12,8 +12,13 @@ use crate::{DeviceOp, kernel::ModuleCache};
 /// The kernels for which only the size of an element matters, and those of generators.
 pub(super) static COPY: ModuleCache = ModuleCache::new(include_str!("../../kernels/copy.ptx"));
 
+/// The kernels that set the condition of a loop to a comparison.
+const CONDITION: fn() -> &'static ModuleCache = <u32 as Kernels>::cast;
+
 /// The kernels of one element type.
 pub(super) trait Kernels {
+    /// The operation that loads the kernels of this type, for errors.
+    const WARM_UP: &'static str;
     /// Whether the type is computed as f32.
     const HALF: bool;
     /// Elementwise operations.
@@ -28,7 +33,7 @@ pub(super) trait Kernels {
     fn fold() -> &'static ModuleCache;
     /// The kernels of all operations.
     fn all() -> Vec<&'static ModuleCache> {
-        vec![&COPY, Self::map(), Self::cast(), Self::fold()]
+        vec![&COPY, Self::map(), Self::cast(), Self::fold(), CONDITION()]
     }
 }
 
@@ -68,6 +73,7 @@ macro_rules! caches {
 macro_rules! kernels {
     ($($ty:ident)*) => {$(
         impl Kernels for $ty {
+            const WARM_UP: &'static str = concat!("Tensor::<", stringify!($ty), ">::warm_up()");
             const HALF: bool = false;
             caches!($ty: map cast fold);
         }
@@ -75,8 +81,9 @@ macro_rules! kernels {
 }
 
 macro_rules! float_kernels {
-    ($($ty:ident: $half:literal;)*) => {$(
+    ($($ty:ident: $half:literal $($fft:ident)?;)*) => {$(
         impl Kernels for $ty {
+            const WARM_UP: &'static str = concat!("Tensor::<", stringify!($ty), ">::warm_up()");
             const HALF: bool = $half;
             caches!($ty: map cast fold);
 
@@ -85,9 +92,10 @@ macro_rules! float_kernels {
             }
 
             fn all() -> Vec<&'static ModuleCache> {
-                let common = [&COPY, Self::map(), Self::cast(), Self::fold()];
+                let common = [&COPY, Self::map(), Self::cast(), Self::fold(), CONDITION()];
                 let of_floats = [Self::math(), Self::softmax(), Self::random(), Self::matmul()];
-                common.into_iter().chain(of_floats).collect()
+                let of_fft: &[&'static ModuleCache] = &[$(<$ty as FftKernels>::$fft())?];
+                common.into_iter().chain(of_floats).chain(of_fft.iter().copied()).collect()
             }
         }
 
@@ -109,15 +117,15 @@ kernels!(i8 u8 i16 u16 i32 u32 i64 u64 bool);
 float_kernels! {
     f16: true;
     bf16: true;
-    f32: false;
-    f64: false;
+    f32: false fft;
+    f64: false fft;
 }
 fft_kernels!(f32 f64);
 
-/// Gives a kernel on the operation's device.
-pub(super) fn kernel(
+/// Gives a kernel for elements of `T` on the operation's device.
+pub(super) fn kernel<T: Kernels>(
     cache: &'static ModuleCache,
     name: impl Into<Cow<'static, str>> + Send,
 ) -> impl DeviceOp<Output = Function> {
-    cache.module().try_map(move |module| module.function(&name.into()))
+    cache.module_loaded_by(T::WARM_UP).try_map(move |module| module.function(&name.into()))
 }

@@ -21,13 +21,16 @@ mod host;
 mod kernel_forms;
 mod kernels;
 mod layout;
+mod loop_state;
 #[cfg(feature = "ndarray")]
 mod ndarray_interop;
+mod operation;
 mod ops;
 mod partition;
 mod product;
 mod random;
 mod reduce;
+mod scalar;
 mod shape;
 mod softmax;
 #[allow(clippy::module_inception)] // the concept of the folder
@@ -42,5 +45,6 @@ pub use ops::TensorOps;
 pub use partition::Partition;
 pub use product::Activation;
 pub use random::Generator;
+pub use scalar::ScalarValue;
 pub use shape::{IntoShape, MAX_RANK};
 pub use tensor::{SharedTensor, Tensor, TensorView, TensorViewMut};

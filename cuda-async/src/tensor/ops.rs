@@ -18,14 +18,30 @@ use crate::{
 };
 
 macro_rules! binary {
-    ($($name:ident, $scalar:ident: $operation:ident, $doc:literal, $of_scalar:literal;)*) => {$(
+    ($($name:ident, $scalar:ident, $assign:ident: $operation:ident, $doc:literal, $of_scalar:literal, $in_place:literal;)*) => {$(
         #[doc = $doc]
         fn $name<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
         where
             Self::Element: Number,
             I: IntoTensor<Element = Self::Element>,
         {
-            self.map2(other, Binary::$operation)
+            let (other, called) = (other.into_tensor(), stringify!($name));
+            self.into_tensor().then(move |a| {
+                other.then(move |b| elementwise::map2(a, b, Binary::$operation, called))
+            })
+        }
+
+        #[doc = $in_place]
+        fn $assign<I>(self, other: I) -> impl DeviceOp<Output = Self::Form>
+        where
+            Self::Form: TensorOutput,
+            Self::Element: Number,
+            I: IntoTensor<Element = Self::Element>,
+        {
+            let (other, called) = (other.into_tensor(), stringify!($assign));
+            self.into_tensor().then(move |into| {
+                other.then(move |x| elementwise::map2_assign(into, x, Binary::$operation, called))
+            })
         }
 
         #[doc = $of_scalar]
@@ -171,7 +187,38 @@ pub trait TensorOps: IntoTensor + Sized {
         I: IntoTensor<Element = Self::Element>,
     {
         let other = other.into_tensor();
-        self.into_tensor().then(move |a| other.then(move |b| elementwise::map2(a, b, operation)))
+        self.into_tensor()
+            .then(move |a| other.then(move |b| elementwise::map2(a, b, operation, "map2")))
+    }
+
+    /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into this
+    /// tensor and gives this tensor back. `other` is broadcast to the shape of this tensor.
+    ///
+    /// This needs no new tensor if this tensor is contiguous. [`memcpy`](TensorOps::memcpy) writes the results of any
+    /// operation into an existing tensor.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Binary, Tensor, TensorOps}};
+    /// let mut x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]).sync()?;
+    /// x.view_mut().map2_assign(Tensor::full(3, ()), Binary::Max).sync()?;
+    /// (&mut x).add_assign(Tensor::from_host(vec![10, 20], 2)).sync()?; // to each row
+    /// assert_eq!(x.to_host_vec().sync()?, [13, 23, 13, 24]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) if `other` cannot be broadcast to the shape of this tensor, and
+    /// [`Error::Misuse`](crate::Error::Misuse) if this tensor is broadcast.
+    fn map2_assign<I>(self, other: I, operation: Binary) -> impl DeviceOp<Output = Self::Form>
+    where
+        Self::Form: TensorOutput,
+        Self::Element: Number,
+        I: IntoTensor<Element = Self::Element>,
+    {
+        let other = other.into_tensor();
+        self.into_tensor().then(move |into| {
+            other.then(move |x| elementwise::map2_assign(into, x, operation, "map2_assign"))
+        })
     }
 
     /// Applies `operation(element, scalar)` to each element.
@@ -199,10 +246,10 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     binary! {
-        add, add_scalar: Add, "Adds the elements of another tensor.", "Adds a number to each element.";
-        sub, sub_scalar: Sub, "Subtracts the elements of another tensor.", "Subtracts a number from each element.";
-        mul, mul_scalar: Mul, "Multiplies by the elements of another tensor.", "Multiplies each element by a number.";
-        div, div_scalar: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].";
+        add, add_scalar, add_assign: Add, "Adds the elements of another tensor.", "Adds a number to each element.", "Adds the elements of another tensor to those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        sub, sub_scalar, sub_assign: Sub, "Subtracts the elements of another tensor.", "Subtracts a number from each element.", "Subtracts the elements of another tensor from those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        mul, mul_scalar, mul_assign: Mul, "Multiplies by the elements of another tensor.", "Multiplies each element by a number.", "Multiplies the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        div, div_scalar, div_assign: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].", "Divides the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
     }
 
     unary! {
@@ -262,7 +309,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Sum, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Sum, dim, "sum_dim"))
     }
 
     /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their number.
@@ -295,7 +342,8 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Product, dim))
+        self.into_tensor()
+            .then(move |x| reduce::reduce_dim(x, Reduction::Product, dim, "product_dim"))
     }
 
     /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers. For `bool`, the result is
@@ -309,7 +357,7 @@ pub trait TensorOps: IntoTensor + Sized {
 
     /// Gives the largest elements along dimension `dim`. As [`max`](TensorOps::max).
     fn max_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Max, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Max, dim, "max_dim"))
     }
 
     /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers. For `bool`, the result
@@ -323,7 +371,7 @@ pub trait TensorOps: IntoTensor + Sized {
 
     /// Gives the smallest elements along dimension `dim`. As [`min`](TensorOps::min).
     fn min_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Min, dim))
+        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Min, dim, "min_dim"))
     }
 
     /// Gives the indices of the largest elements along dimension `dim`. Of equal elements, it is the first one. NaN counts

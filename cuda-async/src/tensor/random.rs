@@ -68,7 +68,7 @@ fn seeded<T: Float>(
         Distribution::Normal => "normal",
     };
     Tensor::uninitialised(shape).then(move |x| {
-        kernel(T::random(), name).then(move |kernel| {
+        kernel::<T>(T::random(), name).then(move |kernel| {
             let n = x.len();
             // SAFETY: writes x, all below n.
             unsafe { launch(&kernel, element_config(blocks::<T>(n)), (Written(x), n as u64, seed)) }
@@ -146,8 +146,8 @@ impl Generator {
         Tensor::uninitialised(shape).then(move |x| {
             let (n, drawn) = (x.len(), blocks::<T>(x.len()));
             // First, so that a draw whose kernel is missing takes no numbers.
-            kernel(T::random(), name).then(move |draw| {
-                take(state, drawn).then(move |taken| {
+            kernel::<T>(T::random(), name).then(move |draw| {
+                take::<T>(state, drawn).then(move |taken| {
                     let args = (Written(x), n as u64, Read(taken));
                     // SAFETY: writes x, all below n, and reads the two words of `taken`.
                     unsafe { launch(&draw, element_config(drawn), args) }
@@ -159,9 +159,12 @@ impl Generator {
 
 /// Takes the next blocks of a generator: gives its key and the number of the first block. One launch reads and writes the state,
 /// so no two draws take the same blocks.
-fn take(state: ScalarMut<[u64; 2]>, blocks: usize) -> impl DeviceOp<Output = Tensor<u64>> {
+fn take<T: Float>(
+    state: ScalarMut<[u64; 2]>,
+    blocks: usize,
+) -> impl DeviceOp<Output = Tensor<u64>> {
     Tensor::<u64>::uninitialised(2).then(move |taken| {
-        kernel(&COPY, "take").then(move |take| {
+        kernel::<T>(&COPY, "take").then(move |take| {
             let args = (state, Written(taken), blocks as u64);
             // SAFETY: reads and writes the two words of the state, and writes those of `taken`. Launches that use the state
             // are ordered.

@@ -15,6 +15,7 @@ use crate::{
         forms::{TensorInput, TensorOutput},
         kernels::{Kernels, kernel},
         layout::Layout,
+        operation::{of_operation, shape_error},
         tensor::Tensor,
     },
 };
@@ -129,24 +130,25 @@ pub(super) fn without_dim(layout: &Layout, dim: usize) -> Result<Layout> {
     Layout::contiguous(shape)
 }
 
-pub(super) fn empty_dimension(operation: &'static str) -> Error {
+pub(super) fn empty_dimension(called: &'static str) -> Error {
     let detail = "the dimension has no elements, so there is no largest or smallest one".into();
-    Error::OutOfRange { what: format!("{operation} of a tensor").into(), detail }
+    shape_error(called, detail)
 }
 
-/// Reduces dimension `dim`.
+/// Reduces dimension `dim`. `called` is the operation of the program.
 pub(super) fn reduce_dim<I>(
     x: I,
     fold: Reduction,
     dim: usize,
+    called: &'static str,
 ) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput,
 {
     contiguous(x).then(move |x| {
-        let layout = without_dim(x.layout(), dim)?;
+        let layout = of_operation(called, without_dim(x.layout(), dim))?;
         let sizes = Sizes::of(x.layout().shape(), dim);
-        reduce_contiguous(x, fold, sizes, layout)
+        reduce_contiguous(x, fold, sizes, layout, called)
     })
 }
 
@@ -157,7 +159,7 @@ pub(super) fn reduce_all<I: TensorInput>(
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
     contiguous(x).then(move |x| {
         let sizes = Sizes::new(1, x.layout().len(), 1);
-        reduce_contiguous(x, fold, sizes, Layout::contiguous(())?)
+        reduce_contiguous(x, fold, sizes, Layout::contiguous(())?, fold.name())
     })
 }
 
@@ -167,7 +169,8 @@ where
     I: TensorInput<Element: Float>,
 {
     defer(move || {
-        let n = dim.map_or(Ok(x.layout().len()), |dim| x.layout().size(dim))? as f64;
+        let n = dim.map_or(Ok(x.layout().len()), |dim| x.layout().size(dim));
+        let n = of_operation("mean_dim", n)? as f64;
         Ok(if I::Element::HALF {
             let mean = copy::cast::<f32, _>(x).then(move |x| divided_sum(x, dim, n as f32));
             Either::Left(mean.then(copy::cast))
@@ -186,7 +189,7 @@ where
     I: TensorInput<Element: Float>,
 {
     let sum = match dim {
-        Some(dim) => Either::Left(reduce_dim(x, Reduction::Sum, dim)),
+        Some(dim) => Either::Left(reduce_dim(x, Reduction::Sum, dim, "mean_dim")),
         None => Either::Right(reduce_all(x, Reduction::Sum)),
     };
     sum.into_op().then(move |sum| elementwise::map_scalar(sum, Binary::Div, n, false))
@@ -197,9 +200,10 @@ fn reduce_contiguous<I: TensorInput>(
     fold: Reduction,
     sizes: Sizes,
     layout: Layout,
+    called: &'static str,
 ) -> Result<impl IntoDeviceOp<Output = Tensor<I::Element>> + Send> {
     if sizes.n == 0 && matches!(fold, Reduction::Max | Reduction::Min) {
-        return Err(empty_dimension(fold.name()));
+        return Err(empty_dimension(called));
     }
     if sizes.chunks() <= 1 {
         let whole =
@@ -249,7 +253,7 @@ where
     Y: TensorOutput,
 {
     let family = if sizes.inner == 1 { "rows" } else { "columns" };
-    kernel(T::fold(), format!("{}_{family}{suffix}", fold.name())).then(move |kernel| {
+    kernel::<T>(T::fold(), format!("{}_{family}{suffix}", fold.name())).then(move |kernel| {
         let Sizes { outer, n, inner, .. } = sizes;
         let (chunk, chunks) = (sizes.chunk as u64, sizes.chunks());
         let (x, y, n) = (Read(x), Written(y), n as u64);

@@ -14,6 +14,7 @@ use crate::{
         forms::{Relaid, TensorInput},
         kernels::{FloatKernels, kernel},
         layout::Layout,
+        operation::of_operation,
         reduce::rows_config,
         shape::Dims,
         tensor::Tensor,
@@ -33,7 +34,7 @@ where
     I: TensorInput<Element: Float>,
 {
     defer(move || {
-        let n = x.layout().size(dim)?;
+        let n = of_operation("softmax", x.layout().size(dim))?;
         let last = contiguous(Relaid::last(x, dim)?);
         Ok(last.then(move |x| {
             let layout = Layout::contiguous(x.layout().shape())?;
@@ -44,7 +45,7 @@ where
                 .then(move |y| {
                     let long = n > KEPT * LONG_BLOCK as usize && rows > 0;
                     let name = if long { "softmax_long" } else { "softmax" };
-                    kernel(I::Element::softmax(), name).then(move |kernel| {
+                    kernel::<I::Element>(I::Element::softmax(), name).then(move |kernel| {
                         let (x, y, rows_) = (Read(x), Written(y), rows as u64);
                         // SAFETY: reads and writes `rows * n` elements, all of both tensors.
                         unsafe {

@@ -6,7 +6,7 @@ use cuda_core::{Device, DeviceBuffer, Error, Result};
 
 use crate::{
     memory::BufferSource,
-    tensor::{dtype::DType, layout::Layout, shape::IntoShape},
+    tensor::{dtype::DType, layout::Layout, operation::of_operation, shape::IntoShape},
 };
 
 /// A tensor: device memory of elements of one type, with a shape.
@@ -164,7 +164,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// [`Error::OutOfRange`] if the number of elements differs, or if the tensor is a view that can have that shape only as
     /// a copy; see [`dup`](crate::tensor::TensorOps::dup).
     pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
-        let layout = self.layout.reshape(shape)?;
+        let layout = of_operation("reshape", self.layout.reshape(shape))?;
         Ok(self.with(layout))
     }
 
@@ -173,7 +173,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such dimension.
     pub fn transpose(self, a: usize, b: usize) -> Result<Self> {
-        let layout = self.layout.transpose(a, b)?;
+        let layout = of_operation("transpose", self.layout.transpose(a, b))?;
         Ok(self.with(layout))
     }
 
@@ -182,7 +182,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if `order` does not name each dimension once.
     pub fn permute(self, order: &[usize]) -> Result<Self> {
-        let layout = self.layout.permute(order)?;
+        let layout = of_operation("permute", self.layout.permute(order))?;
         Ok(self.with(layout))
     }
 
@@ -191,7 +191,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such dimension, or the range is not inside it.
     pub fn slice(self, dim: usize, range: impl RangeBounds<usize>) -> Result<Self> {
-        let layout = self.layout.slice(dim, range)?;
+        let layout = of_operation("slice", self.layout.slice(dim, range))?;
         Ok(self.with(layout))
     }
 
@@ -200,7 +200,8 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such dimension or index.
     pub fn index(self, dim: usize, index: usize) -> Result<Self> {
-        let layout = self.layout.slice(dim, index..=index)?.squeeze(dim)?;
+        let part = self.layout.slice(dim, index..=index).and_then(|part| part.squeeze(dim));
+        let layout = of_operation("index", part)?;
         Ok(self.with(layout))
     }
 
@@ -209,7 +210,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such dimension, or its size is not 1.
     pub fn squeeze(self, dim: usize) -> Result<Self> {
-        let layout = self.layout.squeeze(dim)?;
+        let layout = of_operation("squeeze", self.layout.squeeze(dim))?;
         Ok(self.with(layout))
     }
 
@@ -219,7 +220,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// [`Error::OutOfRange`] if `dim` is larger than the number of dimensions, or the tensor has the maximum number of
     /// dimensions.
     pub fn unsqueeze(self, dim: usize) -> Result<Self> {
-        let layout = self.layout.unsqueeze(dim)?;
+        let layout = of_operation("unsqueeze", self.layout.unsqueeze(dim))?;
         Ok(self.with(layout))
     }
 
@@ -229,7 +230,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if the tensor cannot be broadcast to the shape.
     pub fn broadcast(self, shape: impl IntoShape) -> Result<Self> {
-        let layout = self.layout.broadcast(shape.dims())?;
+        let layout = of_operation("broadcast", self.layout.broadcast(shape.dims()))?;
         Ok(self.with(layout))
     }
 }

@@ -2,7 +2,7 @@
 
 use cuda_async::{
     Device, Error, LaunchConfig, launch,
-    memory::{DeviceScalar, copy},
+    memory::{DeviceScalar, copy, fill, upload_into},
     prelude::*,
 };
 
@@ -17,6 +17,7 @@ on_every_device! {
     scalar_is_set_and_read
     scalars_of_eight_bytes_are_uploaded
     kernels_read_and_write_scalars
+    scalars_are_targets_of_copies_fills_and_uploads
     sets_on_several_streams_are_ordered
     graph_reads_the_value_that_was_set_last
     value_that_a_graph_sets_is_set_by_each_launch
@@ -51,6 +52,22 @@ fn kernels_read_and_write_scalars(device: &Device) {
     let op = unsafe { launch(&vecadd, LaunchConfig::new(1, 1), (&a, &b, sum.writable(), 1u32)) };
     op.sync_on(&stream).unwrap();
     assert_eq!(sum.read().sync_on(&stream).unwrap(), 3.0);
+}
+
+fn scalars_are_targets_of_copies_fills_and_uploads(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = DeviceScalar::new(1u32).sync_on(&stream).unwrap();
+    let value = || x.read().sync_on(&stream).unwrap();
+    let same = fill(x.writable(), 2).sync_on(&stream).unwrap();
+    assert_eq!((value(), to_host(same).sync_on(&stream).unwrap()), (2, vec![2]));
+    let same = upload_into(x.writable(), [3]).sync_on(&stream).unwrap();
+    assert_eq!((value(), same.scalar().read().sync_on(&stream).unwrap()), (3, 3));
+    copy(h2d([4]).sync_on(&stream).unwrap(), x.writable()).sync_on(&stream).unwrap();
+    assert_eq!(value(), 4);
+    copy(x.clone(), x.writable()).sync_on(&stream).unwrap();
+    assert_eq!(value(), 4);
+    let error = upload_into(x.writable(), [3, 4]).sync_on(&stream).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
 }
 
 /// Each copy sees the value that was set before it, although no handle is exclusive.

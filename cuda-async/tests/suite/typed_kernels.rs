@@ -3,11 +3,17 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    Device, DeviceBuffer, Error, LaunchConfig, cuda_launch, cuda_launch_async, kernel::KernelParam,
-    memory::upload_into, prelude::*,
+    Device, DeviceBuffer, Error, LaunchConfig, cuda_launch, cuda_launch_async,
+    graph::{DeviceScalar, repeat_while},
+    kernel::KernelParam,
+    memory::{BufferTarget, ScalarMut, fill, upload_into},
+    prelude::*,
 };
 
-use crate::{modules::load_ptx, on_every_device};
+use crate::{
+    modules::{load_ptx, prepared},
+    on_every_device,
+};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]
@@ -19,6 +25,14 @@ cuda_async::kernels! {
     #[entry(f32 = "saxpy", f64 = "daxpy")]
     #[elements(n)]
     safe fn axpy<T: f32 | f64>(x: &[T], y: &mut [T], a: T, n: u32 = y.len()) where x.len() == y.len();
+}
+
+cuda_async::kernels! {
+    #[ptx = "../kernels/loops.ptx"]
+    unsafe struct Loops; // SAFETY: `count_down` reads and writes the first element of each buffer.
+
+    #[config(grid = 1, block = 1)]
+    safe fn count_down(go: &mut [u32], x: &mut [u32]) where go.len() > 0, x.len() > 0;
 }
 
 cuda_async::kernels! {
@@ -170,4 +184,99 @@ on_every_device! {
     variables_are_typed_buffers
     padding_of_structs_is_zero
     eager_launches_are_ordered_with_operations
+    declared_kernel_writes_the_condition_of_a_loop
+    scalars_are_outputs_in_every_form
+    scalar_is_not_two_arguments
+}
+
+fn loops(device: &Device) -> Loops {
+    Loops::of_module(&load_ptx(device, Loops::PTX).unwrap()).unwrap()
+}
+
+fn declared_kernel_writes_the_condition_of_a_loop(device: &Device) {
+    let (loops, stream) = (loops(device), device.new_stream().unwrap());
+    let go = DeviceScalar::new(1u32).sync_on(&stream).unwrap();
+    let op = || {
+        let (loops, again) = (loops.clone(), go.clone());
+        let begin = go.set(1);
+        let x = begin.then(|()| zeros::<u32>(1)).then(|x| fill(x, 5));
+        let pass = move |x| loops.count_down(again.writable(), x).map(|(_, x)| x);
+        let condition = go.clone();
+        x.then(move |x| repeat_while(&condition, x, pass))
+    };
+    assert_eq!(op().then(to_host).sync_on(&stream).unwrap(), [0]);
+    assert_eq!(go.read().sync_on(&stream).unwrap(), 0);
+    let graph = match op().graph_on(&stream) {
+        Ok(graph) => prepared(graph),
+        Err(error) => return assert!(matches!(error, Error::Unsupported { .. }), "{error}"),
+    };
+    for _ in 0..2 {
+        assert_eq!(graph.launch().then(to_host).sync_on(&stream).unwrap(), [0]);
+    }
+}
+
+fn scalars_are_outputs_in_every_form(device: &Device) {
+    let (loops, stream) = (loops(device), device.new_stream().unwrap());
+    let scalar = |value: u32| DeviceScalar::new(value).sync_on(&stream).unwrap();
+    let (go, x) = (scalar(9), scalar(4));
+    // The handle itself, and an operation that gives one. Each comes back.
+    let lazy = x.set(3).map({
+        let x = x.clone();
+        move |()| x.writable()
+    });
+    let (out, left): (ScalarMut<u32>, ScalarMut<u32>) =
+        loops.count_down(go.writable(), lazy).sync_on(&stream).unwrap();
+    assert_eq!(out.scalar().read().sync_on(&stream).unwrap(), 2);
+    assert_eq!(to_host(left).sync_on(&stream).unwrap(), [2]);
+    // A slice of it.
+    let mut writable = go.writable();
+    loops
+        .count_down(writable.as_slice_mut(), &mut h2d([8]).sync_on(&stream).unwrap())
+        .sync_on(&stream)
+        .unwrap();
+    assert_eq!(go.read().sync_on(&stream).unwrap(), 7);
+    // An input of the same launch is another scalar.
+    let (vectors, stream) = (vectors(device), device.new_stream().unwrap());
+    let [a, b] = [2.0f32, 10.0].map(|it| DeviceScalar::new(it).sync_on(&stream).unwrap());
+    vectors.saxpy(&a, b.writable(), 3.0).sync_on(&stream).unwrap();
+    assert_eq!(b.read().sync_on(&stream).unwrap(), 16.0);
+}
+
+/// All handles of a scalar are the same memory, so safe code can name it twice.
+fn scalar_is_not_two_arguments(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let (loops, vectors) = (loops(device), vectors(device));
+    let go = DeviceScalar::new(7u32).sync_on(&stream).unwrap();
+    let x = DeviceScalar::new(1.0f32).sync_on(&stream).unwrap();
+    let [mut one, mut two] = [go.writable(), go.writable()];
+    for (refused, expected) in [
+        (
+            loops.count_down(go.writable(), go.writable()).sync_on(&stream).map(drop),
+            "wrong arguments for kernel `count_down`: the kernel writes parameter 0 (`count_down_param_0`), and parameter 1 (`count_down_param_1`) is the same scalar; pass another scalar",
+        ),
+        (
+            loops.count_down(one.as_slice_mut(), two.as_slice_mut()).sync_on(&stream).map(drop),
+            "is the same scalar",
+        ),
+        (
+            loops.count_down(one.as_slice_mut(), go.writable()).sync_on(&stream).map(drop),
+            "is the same scalar",
+        ),
+        (
+            vectors.saxpy(&x, x.writable(), 1.0).sync_on(&stream).map(drop),
+            "wrong arguments for kernel `saxpy`: the kernel writes parameter 1 (`saxpy_param_1`), and parameter 0 (`saxpy_param_0`) is the same scalar; pass another scalar",
+        ),
+        (
+            vectors.saxpy(x.as_slice(), x.writable(), 1.0).sync_on(&stream).map(drop),
+            "is the same scalar",
+        ),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Arguments { .. }), "{error:?}");
+        assert!(error.to_string().contains(expected), "{error}");
+    }
+    let recorded = vectors.saxpy(&x, x.writable(), 1.0).graph_on(&stream).map(drop);
+    assert!(recorded.unwrap_err().to_string().contains("is the same scalar"));
+    assert_eq!(go.read().sync_on(&stream).unwrap(), 7);
+    assert_eq!(x.read().sync_on(&stream).unwrap(), 1.0);
 }

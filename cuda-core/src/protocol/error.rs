@@ -171,6 +171,14 @@ pub enum Error {
         /// The names of the operations that the step belongs to, outermost first, separated by `/`.
         operation: Option<Name>,
     },
+    /// An op needs kernels that are not loaded on the device, and was submitted without waiting, or recorded.
+    #[error(
+        "the kernels of this operation are not loaded on the device, and an operation that is recorded or submitted without waiting cannot wait until they are; run `{by}` on the device before"
+    )]
+    NotLoaded {
+        /// The operation that loads them, such as `Tensor::<f32>::warm_up()`.
+        by: Cow<'static, str>,
+    },
     /// A step of a named operation failed. [`root`](Error::root) is the error of the step.
     #[error("operation \"{operation}\": {cause}")]
     InOperation {

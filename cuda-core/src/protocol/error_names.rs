@@ -92,6 +92,9 @@ pub(super) fn needs_host_data(step: &str, operation: Option<&str>) -> String {
                 "record the operation without it, and write it around `graph.launch()` ({step})"
             )
         }
+        "load_ptx" | "compile" => {
+            "load the module before, and record operations that have it".into()
+        }
         _ => "end the graph before it and write `graph.launch().then(to_host)`".into(),
     };
     format!(

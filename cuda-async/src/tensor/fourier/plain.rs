@@ -91,7 +91,7 @@ where
     I: TensorInput<Element = T>,
     T: FftFloat,
 {
-    kernel(T::fft(), "fft_pass").then(move |kernel| {
+    kernel::<T>(T::fft(), "fft_pass").then(move |kernel| {
         let Pass { sizes: Sizes { batch, n }, done, factor, direction, scale } = pass;
         let numbers = [batch, n, done, factor].map(|it| it as u64);
         let [batch_, n_, done, factor] = numbers;

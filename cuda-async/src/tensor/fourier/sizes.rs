@@ -10,6 +10,16 @@ pub(in crate::tensor) enum Direction {
     Inverse,
 }
 
+impl Direction {
+    /// Returns the name of the operation.
+    pub(super) const fn called(self) -> &'static str {
+        match self {
+            Self::Forward => "fft",
+            Self::Inverse => "ifft",
+        }
+    }
+}
+
 /// A batch of transforms of `n` complex numbers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Sizes {

@@ -11,6 +11,7 @@ use crate::{
         forms::TensorInput,
         fourier::sizes::{Direction, Sizes},
         layout::Layout,
+        operation::of_operation,
         tensor::Tensor,
     },
 };
@@ -25,7 +26,7 @@ where
 {
     contiguous(x).then(move |x| {
         let layout = Layout::contiguous(x.layout().shape())?;
-        let sizes = Sizes::of(layout.shape())?;
+        let sizes = of_operation(direction.called(), Sizes::of(layout.shape()))?;
         Ok::<_, Error>(allocate(layout).then(move |y| transform(x, y, sizes, direction)))
     })
 }

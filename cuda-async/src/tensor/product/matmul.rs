@@ -3,7 +3,7 @@
 //! The kernels of this crate compute them on every device. With the feature `cudarc`, GPUs of this process use cuBLAS and
 //! cuBLASLt where they are installed.
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     DeviceOp, IntoDeviceOp, defer,
@@ -14,6 +14,7 @@ use crate::{
         dtype::Float,
         forms::{Relaid, TensorInput},
         layout::{Layout, broadcast_shape, merge_dims},
+        operation::{of_operation, shape_error},
         product::plain::{Activation, Epilogue, Matrices, Sizes, by_rows},
         shape::Dims,
         tensor::Tensor,
@@ -32,8 +33,8 @@ struct Shapes {
 
 impl Shapes {
     /// The product of `[.., m, k]` and `[.., k, n]`. The other dimensions are broadcast.
-    fn of(a: &[usize], b: &[usize]) -> Result<Self> {
-        let wrong = |detail| Error::OutOfRange { what: "a matrix product".into(), detail };
+    fn of(a: &[usize], b: &[usize], called: &'static str) -> Result<Self> {
+        let wrong = |detail| shape_error(called, detail);
         let ([of_a @ .., m, k], [of_b @ .., rows, n]) = (a, b) else {
             let detail = format!(
                 "the shapes are {a:?} and {b:?}; both need two dimensions or more, see `unsqueeze`"
@@ -46,7 +47,8 @@ impl Shapes {
             );
             return Err(wrong(detail));
         }
-        Ok(Self { batch: broadcast_shape(of_a, of_b)?, m: *m, n: *n, k: *k })
+        let batch = of_operation(called, broadcast_shape(of_a, of_b))?;
+        Ok(Self { batch, m: *m, n: *n, k: *k })
     }
 
     fn result(&self) -> Result<Layout> {
@@ -62,7 +64,7 @@ where
     B: TensorInput<Element = A::Element>,
 {
     let none = None::<Tensor<A::Element>>;
-    multiply(a, b, none, Activation::None)
+    multiply(a, b, none, Activation::None, "matmul")
 }
 
 /// Computes `activation(x w + bias)`.
@@ -77,7 +79,7 @@ where
     W: TensorInput<Element = X::Element>,
     B: TensorInput<Element = X::Element>,
 {
-    contiguous(bias).then(move |bias| multiply(x, weights, Some(bias), activation))
+    contiguous(bias).then(move |bias| multiply(x, weights, Some(bias), activation, "linear"))
 }
 
 fn multiply<A, B, C>(
@@ -85,6 +87,7 @@ fn multiply<A, B, C>(
     b: B,
     bias: Option<C>,
     activation: Activation,
+    called: &'static str,
 ) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     A: TensorInput<Element: Float>,
@@ -92,7 +95,7 @@ where
     C: TensorInput<Element = A::Element>,
 {
     defer(move || {
-        let shapes = Shapes::of(a.layout().shape(), b.layout().shape())?;
+        let shapes = Shapes::of(a.layout().shape(), b.layout().shape(), called)?;
         if let Some(bias) = &bias
             && bias.layout().shape() != [shapes.n]
         {
@@ -100,12 +103,13 @@ where
             let detail = format!(
                 "the bias has the shape {shape:?}; it must have the shape [{n}], the last dimension of the product"
             );
-            return Err(Error::OutOfRange { what: "a matrix product".into(), detail });
+            return Err(shape_error(called, detail));
         }
         let sizes =
             Sizes { batch: shapes.batch.iter().product(), m: shapes.m, n: shapes.n, k: shapes.k };
-        let (a, b) = (batched(a, &shapes.batch)?, batched(b, &shapes.batch)?);
-        let result = allocate::<A::Element>(shapes.result()?);
+        let (a, b) = (batched(a, &shapes.batch), batched(b, &shapes.batch));
+        let (a, b) = (of_operation(called, a)?, of_operation(called, b)?);
+        let result = allocate::<A::Element>(of_operation(called, shapes.result())?);
         Ok(a.then(move |a| {
             b.then(move |b| {
                 result.then(move |c| product(a, b, Epilogue { bias, activation }, c, sizes))

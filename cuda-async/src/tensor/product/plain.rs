@@ -95,7 +95,7 @@ where
 {
     let Sizes { batch, m, n, k } = sizes;
     let name = if bias.is_some() { "matmul_bias" } else { "matmul" };
-    kernel(A::Element::matmul(), name).then(move |kernel| {
+    kernel::<A::Element>(A::Element::matmul(), name).then(move |kernel| {
         let distances = |strides: [usize; 3]| strides.map(|it| it as u64);
         let parameters = ByValue(Parameters {
             batch: batch as u64,

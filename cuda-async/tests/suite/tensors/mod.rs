@@ -1,7 +1,11 @@
 //! Tensors: creation, views, copies, elementwise operations, reductions, softmax and random numbers.
 
 mod fourier;
+mod in_loops;
+mod in_place;
 mod kernel_forms;
+mod messages;
+mod not_loaded;
 mod products;
 mod random_numbers;
 mod random_programs;

@@ -27,6 +27,8 @@ pub struct Arguments<'a> {
     pub(super) operands: List<Operand<'a>, 6>,
     /// The reason why the launch cannot take an argument.
     refusal: Option<Box<str>>,
+    /// Whether a scalar that the kernel writes must be no other argument.
+    distinct_scalars: bool,
 }
 
 impl Default for Arguments<'_> {
@@ -38,6 +40,7 @@ impl Default for Arguments<'_> {
             relocations: List::new(),
             operands: List::new(),
             refusal: None,
+            distinct_scalars: false,
         }
     }
 }
@@ -113,6 +116,14 @@ impl<'a> Arguments<'a> {
         self
     }
 
+    /// Makes the launch fail with [`Error::Arguments`] if a scalar that the kernel writes is another argument too. Safe code
+    /// can pass one scalar twice, because all its handles are the same memory.
+    #[inline]
+    pub fn require_distinct_scalars(&mut self) -> &mut Self {
+        self.distinct_scalars = true;
+        self
+    }
+
     #[inline]
     fn view(&mut self, view: View<'a>, access: Access) -> &mut Self {
         self.push(&[0; 8], 8, ArgumentKind::Integer);
@@ -148,8 +159,28 @@ impl<'a> Arguments<'a> {
         let slots = &function.shape().slots;
         let fit = slots.len() == self.places.len()
             && self.refusal.is_none()
+            && !(self.distinct_scalars && self.repeated_scalar().is_some())
             && slots.iter().zip(self.places.iter()).all(|(slot, place)| slot.takes(place));
         if fit { Ok(()) } else { Err(self.misfit(function)) }
+    }
+
+    /// The positions of two arguments that are the same scalar, one of which the kernel writes.
+    #[cold]
+    fn repeated_scalar(&self) -> Option<(usize, usize)> {
+        let operands = || self.operands.iter().enumerate();
+        let (written, other) = operands().find_map(|(at, it)| {
+            let is_output = it.access == Access::Write && it.allocation.is_scalar();
+            let same = |(other, operand): &(usize, &Operand<'_>)| {
+                *other != at && operand.allocation.id() == it.allocation.id()
+            };
+            operands().filter(|_| is_output).find(same).map(|(other, _)| (at, other))
+        })?;
+        // The argument of an operand is the one with its relocation.
+        let argument = |operand: usize| {
+            let at = self.relocations[operand].at as usize;
+            self.starts().position(|start| start == at)
+        };
+        argument(written).zip(argument(other))
     }
 
     /// The error for arguments that do not fit. Names the first of them, and the reason.
@@ -170,6 +201,15 @@ impl<'a> Arguments<'a> {
             let types: Vec<_> = params.iter().map(|param| param.ty.to_string()).collect();
             format!("it takes {want} arguments ({}), the launch has {have}", types.join(", "))
         });
-        wrong(counts.into_iter().chain(misfits).next().unwrap_or_default())
+        let repeated = self.repeated_scalar().filter(|_| self.distinct_scalars);
+        let repeated = repeated.map(|(written, other)| {
+            let name = |index: usize| params.get(index).map_or("", |param| &param.name);
+            format!(
+                "the kernel writes parameter {written} (`{}`), and parameter {other} (`{}`) is the same scalar; pass another scalar",
+                name(written),
+                name(other)
+            )
+        });
+        wrong(counts.into_iter().chain(misfits).chain(repeated).next().unwrap_or_default())
     }
 }

@@ -4,10 +4,18 @@
 //! The handles of a scalar are shared, and a write needs no exclusive borrow. The allocation is marked before the first
 //! handle exists, so all its submissions take turns (see `stream::turns`). That orders a write through one handle with
 //! every other use.
+//!
+//! Inside one launch nothing orders two arguments. So a declared kernel that writes a scalar must not have it as another
+//! argument: see `Arguments::require_distinct_scalars`.
 
 use std::sync::Arc;
 
-use super::{buffer::DeviceBuffer, pinned::PinnedBuffer, slice::Slice, view::is_pattern};
+use super::{
+    buffer::DeviceBuffer,
+    pinned::PinnedBuffer,
+    slice::{Slice, SliceMut},
+    view::is_pattern,
+};
 use crate::{
     handle::{device::Device, stream::Stream},
     protocol::{Element, Result, Ticket},
@@ -26,8 +34,13 @@ impl<T: Element> ScalarMemory<T> {
     /// As [`DeviceBuffer::uninitialised`].
     pub fn uninitialised(stream: &Stream) -> Result<Self> {
         let buffer = DeviceBuffer::uninitialised(stream, 1)?;
-        buffer.allocation().take_turns();
+        buffer.allocation().become_scalar();
         Ok(Self(Arc::new(buffer)))
+    }
+
+    /// Returns a slice of the value, for writing. Other handles may write the value too.
+    pub fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        SliceMut::new(self.0.view())
     }
 
     /// Returns a slice of the value, for reading.

@@ -4,6 +4,10 @@
 //! A [`SliceMut`] has exclusive access to its bytes, as `&mut` does: it comes from an exclusive borrow, and its parts
 //! do not overlap. A split adds the boundary to the allocation before the parts exist, so uses of the parts are ordered
 //! separately. Forgetting a slice is sound.
+//!
+//! The memory of a scalar and of a variable is an exception: other handles may write it too. Its submissions take turns,
+//! and declared kernels check it ([`SliceMut::is_scalar`], [`SliceMut::is_variable`]). A scalar has one element, so it
+//! has no parts.
 
 use std::{marker::PhantomData, ops::RangeBounds};
 
@@ -92,6 +96,12 @@ impl<'a, T> SliceMut<'a, T> {
     /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
     pub fn is_variable(&self) -> bool {
         self.view.allocation.is_variable()
+    }
+
+    /// Returns whether the memory is a scalar. Other handles may have the same memory.
+    #[inline]
+    pub fn is_scalar(&self) -> bool {
+        self.view.allocation.is_scalar()
     }
 
     /// Returns the number of elements.

@@ -32,6 +32,8 @@ pub struct Allocation {
     /// Whether it was marked while a handle had it exclusively: then graphs may write it, because every shared use of it
     /// found the mark.
     graphs_may_write: AtomicBool,
+    /// Whether it is a scalar, which every handle may write.
+    is_scalar: AtomicBool,
     pub(super) turn: Mutex<()>,
     pub(super) owners: RecordingOwners,
     this: Weak<Self>,
@@ -190,6 +192,7 @@ impl Allocation {
             accesses,
             takes_turns,
             graphs_may_write: AtomicBool::new(false),
+            is_scalar: AtomicBool::new(false),
             turn,
             owners: RecordingOwners::default(),
             this: this.clone(),
@@ -228,6 +231,18 @@ impl Allocation {
     /// Marks the allocation: submissions that use it take turns from now on. The caller holds a handle.
     pub(crate) fn take_turns(&self) {
         self.takes_turns.store(true, Ordering::Relaxed);
+    }
+
+    /// Makes it a scalar, before its first handle exists: every handle may write it, and submissions take turns.
+    pub(crate) fn become_scalar(&self) {
+        self.take_turns();
+        self.is_scalar.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is a scalar. Relaxed: the mark is set before the first handle exists.
+    #[inline]
+    pub(crate) fn is_scalar(&self) -> bool {
+        self.is_scalar.load(Ordering::Relaxed)
     }
 
     /// As [`take_turns`](Self::take_turns), by a caller that holds the memory exclusively. Graphs may write it from now on,
