@@ -164,7 +164,7 @@ impl Communicator {
     }
 }
 
-/// Whether the elements are a whole buffer, in row-major order.
+/// Returns whether the elements are all elements of the buffer, in row-major order.
 fn is_whole<T: Number>(tensor: &Tensor<T>) -> bool {
     tensor.is_contiguous() && tensor.buffer().len() == tensor.len()
 }

@@ -28,7 +28,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `tensor` does for tensors of candle.
+// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `tensor` uses it for candle.
 
 mod device;
 mod launch;
@@ -40,7 +40,7 @@ pub use cudarc;
 pub use device::device;
 pub use launch::{ForeignLaunch, launch};
 #[cfg(feature = "candle-cuda")]
-pub(crate) use slice::into_slice_behind;
+pub(crate) use slice::into_slice_ordered;
 pub use slice::{from_slice, into_slice};
 #[cfg(feature = "candle-cuda")]
 pub(crate) use stream::add as add_stream;

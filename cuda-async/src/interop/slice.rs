@@ -40,22 +40,22 @@ pub fn into_slice<T: Element>(
     buffer: DeviceBuffer<T>,
     stream: &Arc<CudaStream>,
 ) -> Result<CudaSlice<T>> {
-    into_slice_behind(buffer, stream, stream)
+    into_slice_ordered(buffer, stream, stream)
 }
 
-/// As [`into_slice`]. Commands on `behind` come after the work on the buffer. cudarc frees the memory on `stream`, whose
-/// commands the caller orders after those on `behind`.
+/// As [`into_slice`], for two streams: `ordered` waits for the work on the buffer, and cudarc frees the memory on
+/// `stream`. The caller orders commands on `stream` after those on `ordered`.
 ///
 /// # Errors
-/// As [`into_slice`], for `behind`.
-pub(crate) fn into_slice_behind<T: Element>(
+/// As [`into_slice`], for `ordered`.
+pub(crate) fn into_slice_ordered<T: Element>(
     buffer: DeviceBuffer<T>,
-    behind: &Arc<CudaStream>,
+    ordered: &Arc<CudaStream>,
     stream: &Arc<CudaStream>,
 ) -> Result<CudaSlice<T>> {
     // SAFETY: makes the stream wait for an event, and it is not being captured. If another thread begins to capture it at
     // this moment, the driver refuses to wait for an event outside of the capture.
-    let ours = unsafe { add(buffer.device(), behind) }?;
+    let ours = unsafe { add(buffer.device(), ordered) }?;
     let len = buffer.len();
     let (address, owner) = buffer.into_raw_parts(&ours)?;
     let Some(owner) = owner else {

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::{Library, cublas::pointer, failed, present};
 
-// cudarc links every other library itself.
+// With `candle-cuda`, cudarc's build script links the libraries, but has no line for cuFFT.
 #[cfg(feature = "candle-cuda")]
 #[link(name = "cufft")]
 unsafe extern "C" {}

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 macro_rules! present {
     ($($(#[$doc:meta])* $name:ident: $module:ident;)*) => {$(
-        // candle makes cudarc link the libraries: a program does not start without them.
+        // candle makes cudarc link the libraries when the program is built, so a running program has them.
         $(#[$doc])*
         #[cfg(feature = "candle-cuda")]
         pub(super) const fn $name() -> bool {

@@ -89,10 +89,10 @@ pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
     to_host_into(buffer, Vec::new())
 }
 
-/// Downloads all elements of a buffer or slice into the memory of an existing vector, and gives the vector back. Its old
-/// elements are lost, and its length becomes that of the buffer. If its capacity is too small, it gets new memory.
+/// Downloads all elements of a buffer or slice into an existing vector, and gives the vector back. The new elements
+/// replace the old ones. If the capacity of the vector is too small, it gets new memory.
 ///
-/// A program that downloads again and again is faster this way: the system does not have to provide new memory each time.
+/// Repeated downloads are faster into the same vector, because the system does not provide new memory each time.
 ///
 /// ```
 /// use cuda_async::{prelude::*, to_host_into};
@@ -121,7 +121,7 @@ pub struct ToHost<B: BufferSource> {
     waiter: Option<Waiter>,
     credit: Credit,
     pinning: Option<Pinning<B::Element>>,
-    /// The memory for the output, then the output. Empty while a job has it.
+    /// The vector of the output. Empty while a job has it.
     landed: Vec<B::Element>,
     /// The number of elements of `landed` that have their values.
     done: usize,

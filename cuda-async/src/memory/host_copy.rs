@@ -104,7 +104,7 @@ fn helpers() -> Option<&'static ThreadPool> {
     HELPERS.get_or_init(start).as_ref()
 }
 
-/// Empties `memory` and makes room for `len` elements in it.
+/// Empties a vector and reserves memory for `len` elements.
 ///
 /// # Errors
 /// [`Error::OutOfHostMemory`].
@@ -114,8 +114,8 @@ pub(super) fn reserved<T: Element>(mut memory: Vec<T>, len: usize) -> Result<Vec
     Ok(memory)
 }
 
-/// A vector of `len` elements for a large download, in `memory` if that is large enough. Its values do not matter. The
-/// system provides new memory when it is first written, in large pages where it has them.
+/// Returns a vector of `len` elements for a large download, in `memory` if its capacity is large enough. The values are
+/// unspecified. The system provides new memory when it is first written, in huge pages where it has them.
 ///
 /// # Errors
 /// [`Error::OutOfHostMemory`].

@@ -1,9 +1,10 @@
-//! Tensors from and to those of `candle` on a GPU, without a copy.
+//! Conversions between tensors and those of `candle` on a GPU, without a copy.
 
-// candle's default device of a GPU has the stream of a thread (`CU_STREAM_PER_THREAD`), which is another stream on each
-// thread. Operations run on any thread, so they are ordered with the legacy default stream instead: the driver orders it
-// with the streams of all threads, in both directions. A device of `Device::new_cuda_with_stream` has one stream for all
-// threads, which is used itself.
+// candle's default device (`Device::new_cuda`) uses the per-thread default stream (`CU_STREAM_PER_THREAD`): a different
+// stream on each thread. An operation may run on any thread, so it is ordered with the legacy default stream instead.
+// The driver orders that stream with the per-thread streams of all threads, in both directions (CUDA Driver API,
+// "Stream synchronization behavior"). A device of `Device::new_cuda_with_stream` has one stream for all threads, and
+// operations are ordered with that stream.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCa
 
 use crate::{
     DeviceOp, ExecutionContext, IntoDeviceOp, defer,
-    interop::{self, into_slice_behind},
+    interop::{self, into_slice_ordered},
     memory::uninitialised,
     ops::Either,
     tensor::{
@@ -32,13 +33,13 @@ use crate::{
 impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// Takes a tensor of `candle` on a GPU without a copy. Needs the feature `candle-cuda`.
     ///
-    /// The result is in candle's memory, with the same strides. The operation has to run on the GPU of the tensor, outside
-    /// of a graph. Work on the result comes after everything that candle has enqueued on the GPU when the operation runs:
-    /// on its device's stream, or, for candle's default device, on the streams of all threads.
+    /// The result is in candle's memory, with the same strides. Run the operation on the GPU of the tensor and outside
+    /// of a graph. Work on the result comes after everything that candle enqueued on its device's stream before the
+    /// operation ran. For candle's default device, this holds for the default streams of all threads.
     ///
-    /// The memory is released when the last handle of the result is dropped and the last work on it is complete. candle then
-    /// frees it, unless it has handles of its own. Until then candle may read the tensor too. While a stream of candle's
-    /// device is captured, candle cannot free memory: memory that is released then leaks.
+    /// The memory is released when the last handle of the result is dropped and the last work on it is complete. candle
+    /// then frees it, unless candle has other handles of it. Until then, candle may read the tensor too. Memory that is
+    /// released while candle's stream is being captured leaks, because candle cannot free memory during a capture.
     ///
     /// ```no_run
     /// use cuda_async::{prelude::*, tensor::{SharedTensor, TensorOps}};
@@ -51,23 +52,26 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::OutOfRange`] if the elements are of another type, if the tensor is not on a GPU, if it reaches past its
-    ///   memory, if it has too many dimensions, or if its strides put two elements at one place, except in a dimension with
+    /// - [`Error::OutOfRange`] if the elements are of another type, if the tensor is not on a GPU, if it reaches past
+    ///   its memory, if it has too many dimensions, or if two indices have the same element, except in a dimension with
     ///   a stride of 0.
-    /// - [`Error::WrongDevice`] if the tensor is on another device than the one on which the operation runs.
+    /// - [`Error::WrongDevice`] if the tensor is not on the device on which the operation runs.
     /// - [`Error::Misuse`] in a recording, or if candle's stream is being captured.
-    /// - An error of the device, also if the stream of a thread is being captured.
+    /// - An error of the device, also if a per-thread default stream is being captured.
     ///
     /// # Safety
-    /// Until the memory is released, no code writes the elements: neither candle (`Var::set`, `slice_set`, operations in
-    /// place, on any tensor with the same storage), nor an operation on a tensor that
-    /// [`into_owned`](SharedTensor::into_owned) or [`into_buffer`](SharedTensor::into_buffer) made of the result.
+    /// Until the memory is released, no code writes the elements:
+    /// - not candle, through any tensor with the same storage (`Var::set`, `slice_set`, operations in place);
+    /// - no operation on what [`into_owned`](SharedTensor::into_owned) or [`into_buffer`](SharedTensor::into_buffer)
+    ///   makes of the result.
     pub unsafe fn from_candle_cuda(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
-        with_context(move |cx| borrow(&cx, &tensor))
+        with_context(move |cx| in_place(&cx, &tensor))
     }
 
-    /// Gives the tensor to `candle` on a GPU. The memory is copied on the GPU if other handles use it, if it came from
-    /// foreign code, or if it is not contiguous. Needs the feature `candle-cuda`.
+    /// Converts the tensor into one of `candle` on a GPU. Needs the feature `candle-cuda`.
+    ///
+    /// The elements are copied on the GPU first if other handles use the memory, if the memory came from foreign code,
+    /// or if the tensor is not contiguous.
     ///
     /// Everything else is as for [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
     ///
@@ -91,13 +95,14 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
 }
 
 impl<T: Number + WithDType + CudaDType> Tensor<T> {
-    /// Gives the tensor to `candle` on a GPU, without a copy. Needs the feature `candle-cuda`.
+    /// Converts the tensor into one of `candle` on a GPU, without a copy. candle then owns the memory and frees it.
+    /// Needs the feature `candle-cuda`.
     ///
-    /// `device` is candle's device of the same GPU. A tensor that is not contiguous is copied on the GPU first. A part of a
-    /// tensor, such as a slice, keeps the memory of the whole one.
+    /// `device` is candle's device of the same GPU. A tensor that is not contiguous is copied on the GPU first. A part
+    /// of a tensor, such as a slice, keeps the memory of the whole tensor allocated.
     ///
-    /// Commands that candle enqueues later on its device's stream come after all work on the tensor. On candle's default
-    /// device, that holds for the streams of all threads. candle frees the memory.
+    /// Commands that candle enqueues later on its device's stream come after all work on the tensor. For candle's
+    /// default device, this holds for the default streams of all threads.
     ///
     /// ```no_run
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -109,10 +114,13 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] if `device` is not the GPU of the tensor; [`Error::Misuse`] if it is no GPU, in a recording, if
-    /// a recording uses the memory, if the memory is a part of a split buffer or belongs to other foreign code than cudarc,
-    /// or if candle's stream is being captured; [`Error::StillShared`] if the memory has other owners;
-    /// [`Error::OutOfMemory`]; the error of candle; or an error of the device. The tensor is then dropped.
+    /// The tensor is dropped on an error:
+    /// - [`Error::WrongDevice`] if `device` is not the GPU of the tensor.
+    /// - [`Error::Misuse`] if `device` is no GPU, in a recording, if a recording uses the memory, or if candle's stream
+    ///   is being captured. Also if the memory is a part of a split buffer, or belongs to foreign code other than
+    ///   cudarc.
+    /// - [`Error::StillShared`] if the memory has other owners.
+    /// - [`Error::OutOfMemory`], the error of candle, or an error of the device.
     pub fn into_candle_cuda(
         self,
         device: &candle_core::Device,
@@ -125,21 +133,25 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     }
 }
 
-/// Returns the stream with which operations are ordered, for candle's stream. See the head of this file.
+/// Returns the stream with which operations are ordered instead of candle's stream. The comment at the head of this
+/// file explains it.
 fn ordered_stream(stream: &Arc<CudaStream>) -> Arc<CudaStream> {
-    if is_of_a_thread(stream) { stream.context().default_stream() } else { stream.clone() }
+    if is_per_thread(stream) { stream.context().default_stream() } else { stream.clone() }
 }
 
-/// Returns whether the stream is the one of a thread (`CU_STREAM_PER_THREAD`).
-fn is_of_a_thread(stream: &CudaStream) -> bool {
+/// Returns whether the stream is the per-thread default stream (`CU_STREAM_PER_THREAD`).
+fn is_per_thread(stream: &CudaStream) -> bool {
     stream.cu_stream() == stream.context().per_thread_stream().cu_stream()
 }
 
-/// Returns candle's device if it is the GPU of a tensor.
+/// Returns candle's device as a GPU, which must be the device `ours`.
+///
+/// # Errors
+/// [`Error::Misuse`] if it is no GPU, [`Error::WrongDevice`] if it is another one.
 fn cuda_device(theirs: &candle_core::Device, ours: &Device) -> Result<CudaDevice> {
     let candle_core::Device::Cuda(theirs) = theirs else {
         let detail =
-            "it is not a GPU of CUDA; use `to_candle`, which copies to candle's CPU device".into();
+            "it is not a CUDA GPU; use `to_candle`, which copies to candle's CPU device".into();
         return Err(Error::Misuse { what: "a device of candle".into(), detail });
     };
     let (lives_on, used_on) = (ours.info().address.clone(), address(theirs));
@@ -149,26 +161,29 @@ fn cuda_device(theirs: &candle_core::Device, ours: &Device) -> Result<CudaDevice
     Err(Error::WrongDevice { what: "a tensor".into(), lives_on, used_on })
 }
 
-/// Returns the address of the GPU of candle's device.
+/// Returns the address of a device of candle: `cuda:`, then its ordinal.
 fn address(device: &CudaDevice) -> String {
     format!("cuda:{}", device.cuda_stream().context().ordinal())
 }
 
-/// The error for a tensor of candle that cannot be taken.
+/// Returns the error for a tensor of candle that cannot be converted.
 fn wrong(detail: String) -> Error {
     Error::OutOfRange { what: "a tensor of candle".into(), detail }
 }
 
+/// Returns [`Error::Misuse`] in a recording.
 fn outside_of_recordings(cx: &ExecutionContext) -> Result<()> {
     if !cx.is_recording() {
         return Ok(());
     }
-    let detail = "tensors of candle cannot cross in a recording; do that before or after it".into();
+    let detail =
+        "it cannot convert tensors from or to candle; convert them before or after the recording"
+            .into();
     Err(Error::Misuse { what: "a recording".into(), detail })
 }
 
-/// The memory of a tensor of candle, as a tensor without a copy.
-fn borrow<T: Number + WithDType + CudaDType>(
+/// Returns a tensor in the memory of a tensor of candle.
+fn in_place<T: Number + WithDType + CudaDType>(
     cx: &ExecutionContext,
     tensor: &candle_core::Tensor,
 ) -> Result<impl IntoDeviceOp<Output = SharedTensor<T>> + use<T>> {
@@ -176,7 +191,7 @@ fn borrow<T: Number + WithDType + CudaDType>(
     check_elements::<T>(tensor)?;
     let (storage, theirs) = tensor.storage_and_layout();
     let Storage::Cuda(storage) = &*storage else {
-        let detail = "it is not on a GPU of CUDA; use `Tensor::from_candle`, which copies it";
+        let detail = "it is not on a CUDA GPU; use `Tensor::from_candle`, which copies it";
         return Err(wrong(detail.into()));
     };
     let (lives_on, used_on) = (address(storage.device()), &cx.device().info().address);
@@ -194,53 +209,53 @@ fn borrow<T: Number + WithDType + CudaDType>(
     if first.checked_add(len).is_none_or(|end| end > slice.len()) {
         let has = slice.len();
         return Err(wrong(format!(
-            "its elements {first} to {first} + {len} reach past its memory, which has {has}"
+            "its layout spans {len} elements from {first}, which reach past its memory of {has} elements; use a shape that fits its storage"
         )));
     }
     let theirs_on = storage.device().cuda_stream();
-    let behind = ordered_stream(&theirs_on);
-    // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at this
-    // moment, the driver refuses to wait for the marker outside of the capture.
-    let stream = unsafe { interop::add_stream(cx.device(), &behind) }?;
-    // Makes `behind` wait for writes on other streams of candle's context, if cudarc tracks them.
-    let (whole, tracked) = slice.device_ptr(&behind);
+    let ordered = ordered_stream(&theirs_on);
+    // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at
+    // this moment, the driver refuses to wait for the marker outside of the capture.
+    let stream = unsafe { interop::add_stream(cx.device(), &ordered) }?;
+    // Makes `ordered` wait for writes on other streams of candle's context, if cudarc tracks them.
+    let (whole, tracked) = slice.device_ptr(&ordered);
     drop(tracked);
     let address = whole + (first * size_of::<T>()) as u64;
     let owner = Box::new(Owner(Some((tensor.detach(), theirs_on))));
-    // SAFETY: the elements are inside of the slice, which exists as long as the tensor. The caller of `from_candle_cuda`
-    // promises that no code writes them. candle's work on its streams comes before that on `stream`.
+    // SAFETY: the elements are inside the slice, which exists as long as the tensor in `owner`. The caller of
+    // `from_candle_cuda` promises that no code writes them. Work on `stream` comes after candle's work on its streams.
     let buffer = unsafe { DeviceBuffer::from_raw_parts(&stream, address, len, owner) }?;
     Ok(Either::Right(value(Tensor::of(Arc::new(buffer), layout))))
 }
 
-/// A tensor of candle whose memory is lent, and the stream on which candle frees it.
+/// A tensor of candle whose memory a buffer uses, and the stream on which candle frees it.
 struct Owner(Option<(candle_core::Tensor, Arc<CudaStream>)>);
 
 impl Drop for Owner {
     fn drop(&mut self) {
         let Some((tensor, stream)) = self.0.take() else { return };
-        if !matches!(free_behind_candle(&stream), Ok(true)) {
-            // The stream is being captured, or the device is lost.
+        if !matches!(order_free(&stream), Ok(true)) {
+            // The stream is being captured or the device is lost, so candle cannot free the memory: leak it.
             std::mem::forget(tensor);
         }
     }
 }
 
-/// Orders this thread's commands on candle's stream after those of candle, and returns whether candle can free memory on
-/// it. Work of this library is complete by then, but candle's own last work on the memory may be in flight on the stream
-/// of another thread.
-fn free_behind_candle(stream: &Arc<CudaStream>) -> Result<bool, DriverError> {
-    let behind = ordered_stream(stream);
-    if behind.capture_status()? != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
+/// Orders a free on candle's stream after candle's own work, which may be in flight on the default stream of another
+/// thread. Returns false if candle cannot free memory now, because the stream is being captured. Work of this library
+/// is already complete.
+fn order_free(stream: &Arc<CudaStream>) -> Result<bool, DriverError> {
+    let ordered = ordered_stream(stream);
+    if ordered.capture_status()? != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
         return Ok(false);
     }
-    if is_of_a_thread(stream) {
-        stream.join(&behind)?;
+    if is_per_thread(stream) {
+        stream.join(&ordered)?;
     }
     Ok(true)
 }
 
-/// Gives the memory of a tensor, in row-major order, to candle.
+/// Converts a tensor into one of candle, in row-major order.
 fn give<T: Number + WithDType + CudaDType>(
     tensor: Tensor<T>,
     device: CudaDevice,
@@ -253,7 +268,7 @@ fn give<T: Number + WithDType + CudaDType>(
     })
 }
 
-/// Makes a tensor of candle in the memory of a contiguous tensor.
+/// Returns a tensor of candle in the memory of a contiguous tensor.
 fn wrap<T: Number + WithDType + CudaDType>(
     tensor: Tensor<T>,
     device: &CudaDevice,
@@ -264,7 +279,7 @@ fn wrap<T: Number + WithDType + CudaDType>(
         return candle_core::Tensor::zeros(shape, T::DTYPE, &device).map_err(Error::other);
     }
     let (len, stream) = (tensor.len(), device.cuda_stream());
-    let slice = into_slice_behind(tensor.into_buffer(), &ordered_stream(&stream), &stream)?;
+    let slice = into_slice_ordered(tensor.into_buffer(), &ordered_stream(&stream), &stream)?;
     let whole = slice.len();
     let storage = Storage::Cuda(CudaStorage::wrap_cuda_slice(slice, device.clone()));
     let whole = candle_core::Tensor::from_storage(storage, whole, BackpropOp::none(), false);

@@ -1,4 +1,4 @@
-//! Tensors from and to those of `candle`, by a copy through the host.
+//! Conversions between tensors and those of `candle`, by a copy through the host.
 
 use cuda_core::{Error, Result};
 
@@ -10,9 +10,9 @@ use crate::{
 impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// Uploads a tensor of `candle`, in row-major order. Needs the feature `candle`.
     ///
-    /// This copies the elements: first into a vector on the host, from the device on which candle has them, then to the
-    /// device of the operation. With the feature `candle-cuda`, `SharedTensor::from_candle_cuda` takes a tensor on a GPU
-    /// without a copy.
+    /// This copies the elements from candle's device into a vector on the host, and then to the device of the
+    /// operation. With the feature `candle-cuda`, `SharedTensor::from_candle_cuda` takes a tensor on a GPU without a
+    /// copy.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -24,8 +24,8 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the elements are of another type or there are too many dimensions; the error of candle; or as
-    /// [`from_host`](Tensor::from_host).
+    /// [`Error::OutOfRange`] if the elements are of another type or there are too many dimensions, the error of candle,
+    /// or an error of [`from_host`](Tensor::from_host).
     pub fn from_candle(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
         defer(move || {
             check_elements::<T>(&tensor)?;
@@ -37,6 +37,9 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
 }
 
 /// Checks that the elements are of type `T`.
+///
+/// # Errors
+/// [`Error::OutOfRange`] if they are of another type.
 pub(super) fn check_elements<T: Number + candle_core::WithDType>(
     tensor: &candle_core::Tensor,
 ) -> Result<()> {
@@ -77,7 +80,7 @@ mod tests {
         #![proptest_config(ProptestConfig::with_cases(50))]
 
         #[test]
-        fn tensors_of_any_shape_and_order_cross_both_ways(
+        fn tensors_of_any_shape_and_order_convert_in_both_directions(
             shape in prop::collection::vec(0..4usize, 0..4),
             swap in (0..4usize, 0..4usize),
         ) {
@@ -100,7 +103,7 @@ mod tests {
         }
     }
 
-    fn cross<T: Number + WithDType>(values: [T; 2]) -> crate::Result<()> {
+    fn round_trip<T: Number + WithDType>(values: [T; 2]) -> crate::Result<()> {
         let stream = crate::open("cpu")?.new_stream()?;
         let theirs = Tensor::from_host(values, 2).to_candle().sync_on(&stream)?;
         assert_eq!(theirs.dtype(), T::DTYPE);
@@ -110,16 +113,16 @@ mod tests {
     }
 
     #[test]
-    fn element_types_of_both_libraries_cross() {
-        cross([1u8, 2]).unwrap();
-        cross([1i16, -2]).unwrap();
-        cross([1i32, -2]).unwrap();
-        cross([1u32, 2]).unwrap();
-        cross([1i64, -2]).unwrap();
-        cross([f16::ONE, f16::MAX]).unwrap();
-        cross([bf16::ONE, bf16::MAX]).unwrap();
-        cross([1.5f32, -2.5]).unwrap();
-        cross([1.5f64, -2.5]).unwrap();
+    fn element_types_of_both_libraries_convert() {
+        round_trip([1u8, 2]).unwrap();
+        round_trip([1i16, -2]).unwrap();
+        round_trip([1i32, -2]).unwrap();
+        round_trip([1u32, 2]).unwrap();
+        round_trip([1i64, -2]).unwrap();
+        round_trip([f16::ONE, f16::MAX]).unwrap();
+        round_trip([bf16::ONE, bf16::MAX]).unwrap();
+        round_trip([1.5f32, -2.5]).unwrap();
+        round_trip([1.5f64, -2.5]).unwrap();
     }
 
     #[test]

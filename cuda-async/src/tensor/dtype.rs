@@ -22,10 +22,10 @@ pub trait DType: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + Ke
     /// Converts into the form in device memory.
     fn store(self) -> Self::Stored;
 
-    /// Converts elements into the form in device memory, in their own memory.
+    /// Converts elements into the form in device memory, without a copy.
     fn store_all(elements: Vec<Self>) -> Vec<Self::Stored>;
 
-    /// Converts elements from the form in device memory, in their own memory. Every byte but 0 is `true`.
+    /// Converts elements from the form in device memory, in the same vector. For `bool`, every byte but 0 is `true`.
     fn load_all(stored: Vec<Self::Stored>) -> Vec<Self>;
 }
 

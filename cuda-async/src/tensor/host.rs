@@ -20,7 +20,7 @@ impl<I: TensorInput> BufferSource for Memory<I> {
     type Element = <I::Element as DType>::Stored;
 
     fn as_slice(&self) -> Slice<'_, Self::Element> {
-        // `to_host_vec_into` has checked that it is inside the buffer.
+        // `to_host_vec_into` has checked that the elements are inside the buffer.
         self.0.memory().unwrap_or(self.0.whole())
     }
 }
@@ -30,7 +30,7 @@ pub(super) fn to_host_vec<I: TensorInput>(x: I) -> impl DeviceOp<Output = Vec<I:
     to_host_vec_into(x, Vec::new())
 }
 
-/// Downloads the elements in row-major order, into existing memory.
+/// Downloads the elements in row-major order into an existing vector.
 pub(super) fn to_host_vec_into<I: TensorInput>(
     x: I,
     memory: Vec<I::Element>,

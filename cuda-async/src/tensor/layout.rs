@@ -10,7 +10,8 @@ use crate::tensor::shape::{Dims, IntoShape, len_of};
 /// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
 /// same element.
 ///
-/// Every offset is inside the buffer: a layout begins contiguous or spans its buffer, and views only remove offsets.
+/// Every offset is inside the buffer. The first layout of a buffer is contiguous or its span is the buffer, and views
+/// only remove offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
@@ -30,11 +31,11 @@ impl Layout {
         Ok(Self { shape: dims.into(), strides: row_major(dims), offset: 0 })
     }
 
-    /// Returns the layout of foreign memory with these strides. It begins at offset 0.
+    /// Returns the layout of foreign memory with these strides, in elements. Its offset is 0.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if two indices have the same offset, except
-    /// those of a dimension with a stride of 0.
+    /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if the strides overlap: two indices have
+    /// the same offset. Strides of 0 may overlap.
     #[cfg(any(feature = "dlpack", feature = "candle-cuda"))]
     pub(super) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
         if len_of(shape)? == 0 {
@@ -45,7 +46,8 @@ impl Layout {
         let mut dims: Vec<_> =
             strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
         dims.sort_unstable();
-        // The last offset of the dimensions so far. Each further stride has to be larger.
+        // The largest offset of the dimensions so far. A larger stride cannot reach it again, so the offsets stay
+        // distinct.
         let mut last = 0usize;
         for (stride, size) in dims {
             let next = stride.checked_mul(size - 1).and_then(|far| far.checked_add(last));
@@ -53,7 +55,7 @@ impl Layout {
                 Some(next) => last = next,
                 None => {
                     let detail = format!(
-                        "the strides {:?} of the shape {shape:?} overflow, or put two elements at one place; copy it in row-major order first",
+                        "the strides {:?} of the shape {shape:?} overflow, or two elements have one address; copy it in row-major order first",
                         &strides[..]
                     );
                     return Err(Error::OutOfRange { what: "a tensor".into(), detail });

@@ -96,8 +96,9 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(host::to_host_vec)
     }
 
-    /// Gives the elements as [`to_host_vec`](TensorOps::to_host_vec) does, in the memory of an existing vector, whose old
-    /// elements are lost. If its capacity is too small, it gets new memory.
+    /// Gives the elements as [`to_host_vec`](TensorOps::to_host_vec) does, in an existing vector. The new elements
+    /// replace the old ones. If the capacity of the vector is too small, it gets new memory. If the operation fails,
+    /// the vector is dropped.
     fn to_host_vec_into(
         self,
         memory: Vec<Self::Element>,
@@ -112,9 +113,14 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(super::ndarray_interop::to_ndarray)
     }
 
-    /// Gives the elements as a tensor of `candle` of the same shape, on candle's CPU device. Needs the feature `candle`. This
-    /// copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does. With the feature `candle-cuda`,
-    /// `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy.
+    /// Gives the elements as a tensor of `candle` of the same shape, on candle's CPU device. Needs the feature
+    /// `candle`.
+    ///
+    /// This copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does. With the feature
+    /// `candle-cuda`, `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy.
+    ///
+    /// # Errors
+    /// Also the error of candle.
     #[cfg(feature = "candle")]
     fn to_candle(self) -> impl DeviceOp<Output = candle_core::Tensor>
     where

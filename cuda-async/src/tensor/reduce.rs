@@ -40,10 +40,11 @@ impl Reduction {
     }
 }
 
-/// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into chunks,
-/// at most 256 in all rows. It depends only on the shape, so the order of a sum is the same on every device.
+/// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into
+/// chunks, at most 256 in all rows together. More than 256 rows have one chunk each. The number depends only on the
+/// shape, so the order of a sum is the same on every device.
 pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
-    // With `CHUNK_THREADS`, they run at once on a large GPU.
+    // The fastest number on an H200, with `CHUNK_THREADS`.
     const CHUNKS: usize = 1 << 8;
     const SHORTEST: usize = 1 << 13;
     // The kernels count the elements of a chunk in 32 bits.
@@ -52,7 +53,7 @@ pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
     n.div_ceil(chunks).next_multiple_of(CHUNK_THREADS).clamp(SHORTEST, LONGEST)
 }
 
-/// The number of threads that reduce a chunk of a row.
+/// The number of threads that reduce a chunk of a row that has several chunks.
 const CHUNK_THREADS: usize = 512;
 
 /// The number of rows that keep a device busy with a warp for each.
@@ -107,7 +108,7 @@ pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }
 
-/// Returns the number of threads that reduce each of `rows` rows in `chunks` chunks. `bytes` is the size of a chunk. The
+/// Returns the number of threads that reduce a chunk of `bytes` bytes, if each of `rows` rows has `chunks` chunks. The
 /// values are the fastest ones on an H200.
 pub(super) const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) -> usize {
     if chunks > 1 {

@@ -1,4 +1,4 @@
-//! Tensors of candle as tensors in the same memory.
+//! `SharedTensor::from_candle_cuda`: the result is in candle's memory.
 
 use candle_core::{Tensor as Theirs, WithDType, cuda_backend::CudaDType};
 use cuda_async::{
@@ -9,14 +9,14 @@ use cuda_async::{
 
 use crate::gpu::{address, gpus};
 
-/// Takes a tensor that no code writes.
+/// Converts a tensor that no code writes.
 fn take<T: Number + WithDType + CudaDType>(theirs: &Theirs, stream: &Stream) -> SharedTensor<T> {
     // SAFETY: no code writes the elements.
     unsafe { SharedTensor::<T>::from_candle_cuda(theirs.clone()) }.sync_on(stream).unwrap()
 }
 
 #[test]
-fn tensors_of_candle_are_taken_in_place_with_their_strides() {
+fn result_has_the_memory_and_strides_of_the_tensor_of_candle() {
     for (_, stream, device) in gpus() {
         let elements: Vec<f32> = (0..24).map(|it| it as f32).collect();
         let whole = Theirs::from_vec(elements, (4, 3, 2), &device).unwrap();
@@ -48,7 +48,7 @@ fn tensors_of_candle_are_taken_in_place_with_their_strides() {
 }
 
 #[test]
-fn variables_and_results_of_tracked_operations_are_taken() {
+fn variables_and_results_of_tracked_operations_convert() {
     for (_, stream, device) in gpus() {
         let variable = candle_core::Var::from_vec(vec![1i64, 2, 3, 4], (2, 2), &device).unwrap();
         let ours = take::<i64>(variable.as_tensor(), &stream);
@@ -60,7 +60,7 @@ fn variables_and_results_of_tracked_operations_are_taken() {
 }
 
 #[test]
-fn tensors_without_elements_are_taken() {
+fn tensors_without_elements_convert() {
     for (_, stream, device) in gpus() {
         let theirs = Theirs::from_vec(Vec::<u8>::new(), (3, 0), &device).unwrap();
         let ours = take::<u8>(&theirs, &stream);
@@ -70,8 +70,8 @@ fn tensors_without_elements_are_taken() {
 }
 
 #[test]
-fn element_types_of_both_libraries_cross_both_ways() {
-    fn cross<T: Number + WithDType + CudaDType>(values: [T; 2]) {
+fn element_types_convert_in_both_directions() {
+    fn round_trip<T: Number + WithDType + CudaDType>(values: [T; 2]) {
         for (_, stream, device) in gpus() {
             let theirs = Theirs::new(&values, &device).unwrap();
             let ours = take::<T>(&theirs, &stream);
@@ -80,19 +80,19 @@ fn element_types_of_both_libraries_cross_both_ways() {
             assert_eq!(given.to_vec1::<T>().unwrap(), values);
         }
     }
-    cross([1u8, 2]);
-    cross([1i16, -2]);
-    cross([1i32, -2]);
-    cross([1u32, 2]);
-    cross([1i64, -2]);
-    cross([f16::ONE, f16::MAX]);
-    cross([bf16::ONE, bf16::MAX]);
-    cross([1.5f32, -2.5]);
-    cross([1.5f64, -2.5]);
+    round_trip([1u8, 2]);
+    round_trip([1i16, -2]);
+    round_trip([1i32, -2]);
+    round_trip([1u32, 2]);
+    round_trip([1i64, -2]);
+    round_trip([f16::ONE, f16::MAX]);
+    round_trip([bf16::ONE, bf16::MAX]);
+    round_trip([1.5f32, -2.5]);
+    round_trip([1.5f64, -2.5]);
 }
 
 #[test]
-fn both_libraries_read_one_tensor_at_once() {
+fn both_libraries_read_one_tensor_concurrently() {
     for (_, stream, device) in gpus() {
         let elements: Vec<u32> = (0..1 << 20).collect();
         let theirs = Theirs::from_vec(elements.clone(), 1 << 20, &device).unwrap();

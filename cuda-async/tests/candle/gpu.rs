@@ -1,4 +1,4 @@
-//! The GPU of the tests, and helpers.
+//! The GPU of the tests, and helper functions.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use cuda_async::{
     open,
 };
 
-/// The first GPU with each kind of candle's device: with the streams of the threads, and with a stream of its own.
-/// Nothing, with a message, on a machine without a GPU.
+/// The first GPU, once with each kind of candle device: per-thread default streams, and a stream of its own. Empty on a
+/// machine without a GPU, after a message.
 pub fn gpus() -> Vec<(Device, Stream, candle_core::Device)> {
     match open("cuda:0") {
         Ok(device) => {
@@ -31,7 +31,7 @@ pub fn gpus() -> Vec<(Device, Stream, candle_core::Device)> {
     }
 }
 
-/// The address of the first element of a tensor of candle.
+/// Returns the device address of the first element of a tensor of candle.
 pub fn address<T: CudaDType + WithDType>(tensor: &candle_core::Tensor) -> u64 {
     let (storage, layout) = tensor.storage_and_layout();
     let Storage::Cuda(storage) = &*storage else { panic!("{tensor:?} is not on a GPU") };
@@ -39,18 +39,18 @@ pub fn address<T: CudaDType + WithDType>(tensor: &candle_core::Tensor) -> u64 {
     slice.device_ptr(slice.stream()).0 + (layout.start_offset() * size_of::<T>()) as u64
 }
 
-/// candle's device of a GPU.
+/// Returns candle's device as a GPU.
 pub fn cuda(device: &candle_core::Device) -> &CudaDevice {
     device.as_cuda_device().unwrap()
 }
 
-/// The elements of a tensor of candle in row-major order, without a kernel of candle.
+/// Returns the elements of a tensor of candle in row-major order, without a kernel of candle.
 pub fn elements<T: WithDType>(tensor: &candle_core::Tensor) -> Vec<T> {
     let host = tensor.to_device(&candle_core::Device::Cpu).unwrap();
     host.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Copies on a stream that take some ten milliseconds.
+/// Copies that occupy a stream for more than ten milliseconds: 80 of 256 MiB each.
 pub struct Delay {
     stream: Arc<CudaStream>,
     from: CudaSlice<u8>,

@@ -1,4 +1,4 @@
-//! Tensors as tensors of candle in the same memory.
+//! `into_candle_cuda`: the tensor of candle is in the same memory where possible.
 
 use cuda_async::{
     prelude::*,
@@ -8,7 +8,7 @@ use cuda_async::{
 use crate::gpu::{address, elements, gpus};
 
 #[test]
-fn contiguous_tensors_are_given_in_place() {
+fn contiguous_tensor_keeps_its_memory() {
     for (_, stream, device) in gpus() {
         let x = Tensor::<i64>::arange(0..24).sync_on(&stream).unwrap().reshape([2, 3, 4]).unwrap();
         let first = x.buffer().lend_raw(&stream).unwrap();
@@ -17,14 +17,14 @@ fn contiguous_tensors_are_given_in_place() {
         assert_eq!(theirs.dims(), [2, 3, 4]);
         assert_eq!(address::<i64>(&theirs), first);
         assert_eq!(elements::<i64>(&theirs), (0..24).collect::<Vec<_>>());
-        // candle's own operations, and its views.
+        // Views by candle.
         let turned = theirs.get(1).unwrap().t().unwrap();
         assert_eq!(elements::<i64>(&turned)[..4], [12, 16, 20, 13]);
     }
 }
 
 #[test]
-fn part_of_a_tensor_is_given_in_place() {
+fn part_of_a_tensor_keeps_its_memory() {
     for (_, stream, device) in gpus() {
         let x = Tensor::<i64>::arange(0..24).sync_on(&stream).unwrap().reshape([6, 4]).unwrap();
         let first = x.buffer().lend_raw(&stream).unwrap();
@@ -40,7 +40,7 @@ fn part_of_a_tensor_is_given_in_place() {
 }
 
 #[test]
-fn other_layouts_are_copied_on_the_gpu_first() {
+fn layouts_that_are_not_contiguous_are_copied() {
     for (_, stream, device) in gpus() {
         let x = || Tensor::<i64>::arange(0..6).then(|x| x.reshape([2, 3]).map(value));
         let turned = x().then(|x| x.transpose(0, 1).map(value));
@@ -68,7 +68,7 @@ fn shared_tensor_is_copied_only_if_other_handles_use_it() {
 }
 
 #[test]
-fn tensors_go_there_and_back() {
+fn round_trip_copies_memory_that_candle_may_use() {
     for (_, stream, device) in gpus() {
         let x = Tensor::<i64>::arange(0..1 << 16).sync_on(&stream).unwrap();
         let first = x.buffer().lend_raw(&stream).unwrap();
@@ -78,7 +78,7 @@ fn tensors_go_there_and_back() {
         let back = back.sync_on(&stream).unwrap();
         assert_eq!(back.buffer().lend_raw(&stream).unwrap(), first);
         drop(theirs);
-        // Memory of candle is copied, because candle may still use it.
+        // The memory belongs to candle, which may still use it. So each conversion copies it.
         let again = back.clone().into_candle_cuda(&device).sync_on(&stream).unwrap();
         let once_more = back.into_candle_cuda(&device).sync_on(&stream).unwrap();
         assert!(![address::<i64>(&again), address::<i64>(&once_more)].contains(&first));
@@ -88,7 +88,7 @@ fn tensors_go_there_and_back() {
 }
 
 #[test]
-fn memory_returns_to_the_gpu() {
+fn candle_frees_the_memory_of_converted_tensors() {
     for (ours, stream, device) in gpus() {
         for _ in 0..64 {
             let x = Tensor::<u8>::zeros(512 << 20).then(|x| x.into_candle_cuda(&device));
@@ -97,7 +97,7 @@ fn memory_returns_to_the_gpu() {
             let x = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
             drop(x.sync_on(&stream).unwrap());
         }
-        // Without returns, this would need 32 GiB.
+        // If the memory leaked, the loop would have allocated 32 GiB.
         assert!(ours.memory().unwrap().used < 24 << 30);
     }
 }

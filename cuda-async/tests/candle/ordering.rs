@@ -1,4 +1,4 @@
-//! The order of the work of both libraries on one tensor.
+//! The order of the work of both libraries on the same tensor.
 
 use candle_core::{CudaStorage, Storage, Tensor as Theirs, backend::BackendDevice, op::BackpropOp};
 use cuda_async::{
@@ -19,7 +19,7 @@ fn wrap(slice: CudaSlice<u8>, device: &candle_core::Device) -> Theirs {
 }
 
 #[test]
-fn work_that_candle_has_enqueued_comes_first() {
+fn operation_runs_after_work_that_candle_enqueued_before() {
     for (_, stream, device) in gpus() {
         let theirs = cuda(&device).cuda_stream();
         let mut delay = Delay::new(&theirs);
@@ -40,7 +40,7 @@ fn work_that_candle_has_enqueued_comes_first() {
                 let early = !written.is_complete();
                 (first.to_host_vec().sync_on(&stream).unwrap(), early)
             };
-            // On another thread too, whose stream is not the one on which candle has enqueued the work.
+            // Every second turn runs on another thread, whose default stream differs from the one of candle's work.
             let (first, early) = match turn % 2 {
                 0 => run(),
                 _ => std::thread::scope(|scope| scope.spawn(run).join().unwrap()),
@@ -52,7 +52,7 @@ fn work_that_candle_has_enqueued_comes_first() {
     }
 }
 
-/// A copy that is enqueued at once.
+/// Copies the elements into a new tensor. `async_on` enqueues the copy without a wait.
 fn to_first(tensor: SharedTensor<u8>) -> impl DeviceOp<Output = Tensor<u8>> {
     let target = uninitialised::<u8>(LEN);
     let copy = target.then(move |into| cuda_async::memory::copy(tensor.into_buffer(), into));
@@ -60,14 +60,14 @@ fn to_first(tensor: SharedTensor<u8>) -> impl DeviceOp<Output = Tensor<u8>> {
 }
 
 #[test]
-fn upload_of_candle_is_seen_by_an_operation_that_follows_at_once() {
+fn operation_runs_after_an_upload_and_a_fill_by_candle() {
     for (_, stream, device) in gpus() {
         for turn in 0..200u32 {
             let theirs = Theirs::from_vec(vec![turn; 1 << 18], 1 << 18, &device).unwrap();
             // SAFETY: no code writes the elements.
             let ours = unsafe { SharedTensor::<u32>::from_candle_cuda(theirs) };
-            let sums = ours.max().item().sync_on(&stream).unwrap();
-            assert_eq!(sums, turn);
+            let max = ours.max().item().sync_on(&stream).unwrap();
+            assert_eq!(max, turn);
             let zeros = Theirs::zeros(1 << 22, candle_core::DType::U32, &device).unwrap();
             // SAFETY: as above.
             let ours = unsafe { SharedTensor::<u32>::from_candle_cuda(zeros) };
@@ -77,7 +77,7 @@ fn upload_of_candle_is_seen_by_an_operation_that_follows_at_once() {
 }
 
 #[test]
-fn work_of_candle_comes_after_the_operation() {
+fn work_that_candle_enqueues_later_runs_after_the_operation() {
     for (ours, stream, device) in gpus() {
         let theirs = cuda(&device).cuda_stream();
         let big = || uninitialised::<u8>(256 << 20).sync_on(&stream).unwrap();
@@ -112,7 +112,7 @@ fn work_of_candle_comes_after_the_operation() {
 }
 
 #[test]
-fn candle_continues_inside_of_an_operation() {
+fn closure_of_an_operation_uses_the_converted_tensor() {
     for (_, stream, device) in gpus() {
         for turn in 0..100u32 {
             let given = Tensor::<u32>::full(turn, 1 << 20).then(|x| x.into_candle_cuda(&device));

@@ -1,4 +1,4 @@
-//! Tensors and devices that are refused.
+//! Conversions that are errors, with their messages.
 
 use candle_core::{DType, Storage, Tensor as Theirs, op::BackpropOp};
 use cuda_async::{
@@ -11,7 +11,7 @@ use cuda_async::{
 
 use crate::gpu::{cuda, gpus};
 
-/// Takes a tensor that no code writes.
+/// Converts a tensor that no code writes.
 fn take(theirs: &Theirs) -> impl DeviceOp<Output = SharedTensor<f32>> {
     // SAFETY: no code writes the elements.
     unsafe { SharedTensor::<f32>::from_candle_cuda(theirs.clone()) }
@@ -22,7 +22,7 @@ fn tensor_on_the_cpu_is_refused() {
     for (_, stream, _) in gpus() {
         let theirs = Theirs::zeros(4, DType::F32, &candle_core::Device::Cpu).unwrap();
         let error = take(&theirs).sync_on(&stream).unwrap_err();
-        let message = "a tensor of candle: it is not on a GPU of CUDA; use `Tensor::from_candle`, which copies it";
+        let message = "a tensor of candle: it is not on a CUDA GPU; use `Tensor::from_candle`, which copies it";
         assert_eq!(error.to_string(), message);
     }
 }
@@ -68,7 +68,7 @@ fn cpu_device_of_candle_is_refused() {
     for (_, stream, _) in gpus() {
         let x = Tensor::<f32>::zeros(4).sync_on(&stream).unwrap();
         let error = x.into_candle_cuda(&candle_core::Device::Cpu).sync_on(&stream).unwrap_err();
-        let message = "a device of candle: it is not a GPU of CUDA; use `to_candle`, which copies to candle's CPU device";
+        let message = "a device of candle: it is not a CUDA GPU; use `to_candle`, which copies to candle's CPU device";
         assert!(error.to_string().contains(message), "{error}");
     }
 }
@@ -101,8 +101,8 @@ fn tensor_that_reaches_past_its_memory_is_refused() {
         let storage = Storage::Cuda(storage);
         let theirs = Theirs::from_storage(storage, (2, 3), BackpropOp::none(), false);
         let error = take(&theirs).sync_on(&stream).unwrap_err().to_string();
-        assert!(error.contains("reach past its memory, which has 5"), "{error}");
-        // The part that is inside is taken.
+        assert!(error.contains("reach past its memory of 5 elements"), "{error}");
+        // The part inside the memory converts.
         let inside = theirs.narrow(0, 0, 1).unwrap();
         assert_eq!(take(&inside).then(|x| x.to_host_vec()).sync_on(&stream).unwrap(), [0.0; 3]);
     }

@@ -1,4 +1,4 @@
-//! When candle frees memory that operations use.
+//! candle frees memory only after the last use by both libraries.
 
 use std::{
     sync::Arc,
@@ -37,13 +37,13 @@ fn record(event: &CudaEvent, stream: &Stream) {
     unsafe { op.async_on(stream) }.unwrap();
 }
 
-/// The handles of the stream of candle's device: each slice of memory has one.
+/// Returns the number of handles of the stream of candle's device. Each slice of memory has one.
 fn handles(device: &candle_core::Device) -> usize {
     Arc::strong_count(&cuda(device).cuda_stream()) - 1
 }
 
 #[test]
-fn memory_is_freed_after_the_last_use_and_not_before() {
+fn memory_is_freed_after_the_last_use_by_an_operation() {
     for (_, stream, device) in gpus() {
         let context = cuda(&device).cuda_stream().context().clone();
         let before = handles(&device);
@@ -94,7 +94,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             // SAFETY: no code writes the elements.
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor.clone()) };
             let ours = ours.sync_on(&stream).unwrap();
-            // The last use by this library, which is complete before the use by candle begins.
+            // The last use by this library is complete before the use by candle begins.
             assert_eq!((&ours).max().item().sync_on(&stream).unwrap(), turn);
             delay.enqueue();
             {
@@ -105,14 +105,14 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             let done = theirs.record_event(None).unwrap();
             drop(tensor);
             drop(ours);
-            // Only the target is left.
+            // In the end, only the slice of `target` has a handle.
             let limit = Instant::now() + Duration::from_secs(60);
             while handles(&device) > before + 1 {
                 assert!(Instant::now() < limit, "the memory is not freed");
                 std::thread::yield_now();
             }
             in_flight += u32::from(!done.is_complete());
-            // Allocations of the same size on another thread, which could get the tensor's memory.
+            // Another thread allocates the same size. It gets the tensor's memory if that was freed too early.
             std::thread::scope(|scope| {
                 let wipe = || drop([(); 4].map(|()| theirs.alloc_zeros::<u8>(LEN).unwrap()));
                 scope.spawn(wipe);
@@ -124,7 +124,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
 }
 
 #[test]
-fn candles_device_may_be_dropped_before_the_tensor() {
+fn tensor_outlives_the_device_of_candle() {
     for (_, stream, device) in gpus() {
         let theirs = Theirs::from_vec(vec![3i64; 1000], 1000, &device).unwrap();
         // SAFETY: no code writes the elements.

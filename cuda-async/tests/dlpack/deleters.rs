@@ -1,4 +1,4 @@
-//! Each deleter is called once: after a copy, on an error, and without a run.
+//! Each deleter is called once: after a copy, after an error, after a cancelled run and without a run.
 
 use std::thread::ThreadId;
 
@@ -49,7 +49,7 @@ fn deleter_is_called_once_without_a_run() {
 }
 
 #[test]
-fn cancelled_run_calls_the_deleter_once() {
+fn deleter_is_called_once_after_a_cancelled_run() {
     let device = open("cpu").unwrap();
     for polls in 0..3 {
         let (managed, deleted) =
@@ -67,10 +67,10 @@ fn cancelled_run_calls_the_deleter_once() {
 }
 
 #[test]
-fn deleter_of_an_exported_tensor_drops_it() {
+fn deleter_of_an_exported_tensor_frees_it() {
     let stream = open("cpu").unwrap().new_stream().unwrap();
     let managed = Tensor::<f32>::ones(8).then(|x| x.into_dlpack()).sync_on(&stream).unwrap();
-    // SAFETY: valid, and each pointer is used once.
+    // SAFETY: the pointer is valid and is used once.
     unsafe {
         let raw = managed.into_raw();
         let delete = (*raw).deleter.unwrap();
@@ -78,7 +78,7 @@ fn deleter_of_an_exported_tensor_drops_it() {
     }
 }
 
-/// The thread on which it was dropped.
+/// Sends the id of the thread on which it is dropped.
 struct Dropped(std::sync::mpsc::Sender<ThreadId>);
 
 impl Drop for Dropped {
@@ -104,7 +104,7 @@ fn deleter_never_runs_on_the_thread_that_polls() {
     run(foreign(vec![1.0; 4])).unwrap();
     assert_ne!(threads.recv().unwrap(), std::thread::current().id());
     let managed = foreign(vec![1.0; 4]);
-    // SAFETY: refused.
+    // SAFETY: the import is refused.
     let refused = unsafe { Tensor::<i32>::from_dlpack(managed) }.on(&device);
     assert!(futures::executor::block_on(refused.into_future()).is_err());
     assert_ne!(threads.recv().unwrap(), std::thread::current().id());

@@ -1,4 +1,4 @@
-//! Memory of the first GPU, without copies. Without a GPU, nothing is tested.
+//! Import and export of memory of the first GPU, without copies. Without a GPU, the tests pass and check nothing.
 
 use std::ffi::c_void;
 
@@ -18,12 +18,12 @@ use cuda_async::{
 
 use crate::producer::Foreign;
 
-/// The first GPU. `None`, with a message, on a machine without one.
+/// Returns the first GPU. `None`, after a message, on a machine without a GPU.
 fn gpu() -> Option<Device> {
     open("cuda:0").inspect_err(|error| println!("not run: {error}")).ok()
 }
 
-/// Memory of a framework on the GPU: that of a buffer, which the tensor keeps.
+/// Returns a foreign tensor in the memory of a buffer on the GPU. The tensor keeps the buffer.
 fn on_gpu(elements: Vec<f32>, shape: &[i64], strides: Option<&[i64]>, device: &Device) -> Foreign {
     let stream = device.new_stream().unwrap();
     let buffer = h2d(elements).sync_on(&stream).unwrap();
@@ -34,7 +34,7 @@ fn on_gpu(elements: Vec<f32>, shape: &[i64], strides: Option<&[i64]>, device: &D
 }
 
 #[test]
-fn memory_of_a_gpu_is_taken_without_a_copy() {
+fn import_of_gpu_memory_copies_nothing() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     let elements: Vec<f32> = (0..6).map(|it| it as f32).collect();
@@ -52,7 +52,7 @@ fn memory_of_a_gpu_is_taken_without_a_copy() {
 }
 
 #[test]
-fn memory_of_a_gpu_is_given_without_a_copy() {
+fn export_of_gpu_memory_copies_nothing() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     for _ in 0..100 {
@@ -109,7 +109,7 @@ fn deleter_is_called_after_the_last_use_of_a_dropped_tensor() {
 }
 
 #[test]
-fn deleter_is_called_once_on_refusals_of_the_gpu() {
+fn deleter_is_called_once_if_the_import_of_gpu_memory_is_refused() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     let (managed, deleted) = on_gpu(vec![0.0; 4], &[2], None, &device).managed();
@@ -127,7 +127,7 @@ fn deleter_is_called_once_on_refusals_of_the_gpu() {
 }
 
 #[test]
-fn memory_of_a_graph_is_not_given_away() {
+fn export_of_memory_of_a_graph_is_an_error() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     Tensor::<f32>::warm_up().sync_on(&stream).unwrap();
@@ -140,7 +140,7 @@ fn memory_of_a_graph_is_not_given_away() {
 }
 
 #[test]
-fn released_memory_is_reused_only_after_the_consumer() {
+fn exported_memory_is_freed_after_the_deleter() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     for turn in 0..200u8 {
@@ -148,13 +148,13 @@ fn released_memory_is_reused_only_after_the_consumer() {
         let managed = x.into_dlpack().sync_on(&stream).unwrap();
         // The consumer writes on the stream on which the tensor was exported, and does not wait.
         let raw = managed.into_raw();
-        // SAFETY: valid, and used once. The work is on the same stream.
+        // SAFETY: the pointer is valid and is used once. The work is on the stream of the export.
         unsafe {
             let managed = ManagedTensor::from_raw(raw).unwrap();
             let x = Tensor::<u8>::from_dlpack(managed).async_on(&stream).unwrap();
             drop(fill(x.into_buffer(), turn).async_on(&stream).unwrap());
         }
     }
-    // Without releases, this would need 12.5 GiB.
+    // If the memory leaked, the loop would have allocated 12.5 GiB.
     assert!(device.memory().unwrap().used < 8 << 30);
 }

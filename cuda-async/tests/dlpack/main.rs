@@ -1,4 +1,4 @@
-//! Tensors from and to DLPack, on the CPU device, and on the first GPU if there is one.
+//! Import and export of DLPack tensors on the CPU device, and on the first GPU if there is one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,4 +1,4 @@
-//! A producer of DLPack tensors that counts the calls of its deleter.
+//! A DLPack producer that counts the calls of its deleter.
 
 use std::{
     any::Any,
@@ -18,7 +18,7 @@ use cuda_async::tensor::dlpack::{
     },
 };
 
-/// The calls of a deleter.
+/// The number of calls of a deleter.
 #[derive(Clone, Default)]
 pub struct Deleted(Arc<AtomicUsize>);
 
@@ -27,7 +27,7 @@ impl Deleted {
         self.0.load(Ordering::SeqCst)
     }
 
-    /// Waits for the first call, and a moment longer for calls that may not come.
+    /// Waits for the first call, and 2 ms more to detect a second one.
     pub fn assert_once(&self) {
         let begin = Instant::now();
         while self.count() == 0 {
@@ -39,7 +39,7 @@ impl Deleted {
     }
 }
 
-/// A tensor of a framework, as it is given away.
+/// The fields of an exported tensor of another framework.
 pub struct Foreign {
     pub version: DLPackVersion,
     pub flags: u64,
@@ -133,13 +133,13 @@ impl Foreign {
 
     pub fn managed(self) -> (ManagedTensor, Deleted) {
         let (raw, deleted) = self.raw();
-        // SAFETY: valid, or refused, and used once.
+        // SAFETY: the pointer is valid and is used once.
         (unsafe { ManagedTensor::from_raw(raw) }.unwrap(), deleted)
     }
 }
 
 unsafe fn count(kept: *mut c_void) {
-    // SAFETY: the deleters call it with the data of a tensor of this file.
+    // SAFETY: the deleters pass the `manager_ctx` of a tensor of this file.
     let kept = unsafe { Box::from_raw(kept.cast::<Kept>()) };
     kept.deleted.0.fetch_add(1, Ordering::SeqCst);
 }

@@ -1,4 +1,4 @@
-//! The message of each refusal. The deleter is called all the same.
+//! Refused imports: the messages, and the call of the deleter.
 
 use cuda_async::{
     Error, open,
@@ -16,16 +16,16 @@ use cuda_async::{
 
 use crate::producer::Foreign;
 
-/// The error of `from_raw`.
-fn refused_at_once(foreign: Foreign) -> String {
+/// Returns the error of `from_raw`, which calls the deleter before it returns.
+fn refused_by_from_raw(foreign: Foreign) -> String {
     let (raw, deleted) = foreign.raw();
-    // SAFETY: valid, and used once.
+    // SAFETY: the pointer is valid and is used once.
     let error = unsafe { ManagedTensor::from_raw(raw) }.unwrap_err();
     assert_eq!(deleted.count(), 1);
     error.to_string()
 }
 
-/// The error of an import on the CPU device.
+/// Returns the error of an import on the CPU device.
 fn refused<T: DType>(foreign: Foreign) -> Error {
     let stream = open("cpu").unwrap().new_stream().unwrap();
     let (managed, deleted) = foreign.managed();
@@ -59,7 +59,7 @@ fn null_pointer_is_an_error() {
 #[test]
 fn other_major_version_is_an_error() {
     let version = DLPackVersion { major: 2, minor: 1 };
-    let error = refused_at_once(Foreign { version, ..two_by_three() });
+    let error = refused_by_from_raw(Foreign { version, ..two_by_three() });
     assert_eq!(
         error,
         "a DLPack tensor: its version is 2.1, but only 1.x is supported; ask the producer for that, in Python with `__dlpack__(max_version=(1, 3))`"
@@ -71,10 +71,10 @@ fn other_major_version_is_an_error() {
 
 #[test]
 fn missing_shape_and_negative_rank_are_errors() {
-    let error = refused_at_once(Foreign { shape: None, ndim: Some(2), ..two_by_three() });
+    let error = refused_by_from_raw(Foreign { shape: None, ndim: Some(2), ..two_by_three() });
     assert!(error.contains("it has 2 dimensions, but its shape is a null pointer"), "{error}");
-    let error = refused_at_once(Foreign { ndim: Some(-1), ..two_by_three() });
-    assert!(error.contains("its number of dimensions is -1; it may not be negative"), "{error}");
+    let error = refused_by_from_raw(Foreign { ndim: Some(-1), ..two_by_three() });
+    assert!(error.contains("its number of dimensions, -1, is negative; the producer"), "{error}");
 }
 
 #[test]
@@ -136,12 +136,12 @@ fn wrong_devices_are_errors() {
 }
 
 #[test]
-fn strides_that_device_memory_cannot_have_are_errors() {
+fn negative_and_overlapping_strides_of_gpu_memory_are_errors() {
     let with = |strides: [i64; 2]| Foreign { strides: Some(strides.to_vec()), ..two_by_three() };
     let error = refused::<f32>(on_gpu(with([3, -1]))).to_string();
     assert!(error.contains("a stride of [3, -1] is negative"), "{error}");
     let error = refused::<f32>(on_gpu(with([1, 1]))).to_string();
-    assert!(error.contains("put two elements at one place; copy it in row-major order"), "{error}");
+    assert!(error.contains("two elements have one address; copy it in row-major order"), "{error}");
 }
 
 #[test]
@@ -156,9 +156,19 @@ fn read_only_memory_of_a_gpu_is_an_error() {
     assert!(managed.is_read_only());
     // SAFETY: no other code uses the memory.
     assert!(unsafe { Tensor::<f32>::from_dlpack(managed) }.sync_on(&stream).is_ok());
-    // The older form cannot say that it is read-only.
+    // The form before DLPack 1.0 has no read-only flag.
     let (managed, deleted) = read_only().managed();
     let error = managed.into_raw_unversioned().unwrap_err().to_string();
-    assert!(error.contains("it is read-only, which the form before DLPack 1.0"), "{error}");
+    assert!(error.contains("the form before DLPack 1.0 has no read-only flag"), "{error}");
     assert_eq!(deleted.count(), 1);
+}
+
+#[test]
+fn broadcast_tensor_that_exceeds_the_memory_is_an_error() {
+    let stream = cuda_async::open("cpu").unwrap().new_stream().unwrap();
+    let (managed, deleted) = Foreign::of(vec![1.0], 0, &[1 << 60], Some(&[0])).managed();
+    // SAFETY: no other code uses the memory.
+    let error = unsafe { Tensor::<f32>::from_dlpack(managed) }.sync_on(&stream).unwrap_err();
+    assert!(matches!(error.root(), Error::OutOfHostMemory { .. }), "{error}");
+    deleted.assert_once();
 }

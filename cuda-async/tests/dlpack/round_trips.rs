@@ -1,4 +1,4 @@
-//! Elements, shapes and strides in both directions.
+//! Import and export keep elements, shapes and strides.
 
 use cuda_async::{
     Device, open,
@@ -20,11 +20,11 @@ fn cpu() -> Device {
     open("cpu").unwrap()
 }
 
-/// Gives a tensor away and takes it back.
-fn through<T: DType>(tensor: Tensor<T>) -> Tensor<T> {
+/// Exports a tensor and imports it again.
+fn round_trip<T: DType>(tensor: Tensor<T>) -> Tensor<T> {
     let stream = tensor.device().new_stream().unwrap();
     let managed = tensor.into_dlpack().sync_on(&stream).unwrap();
-    // SAFETY: valid, and used once. No other code uses the memory.
+    // SAFETY: the pointer is valid and is used once. No other code uses the memory.
     unsafe {
         let managed = ManagedTensor::from_raw(managed.into_raw()).unwrap();
         Tensor::<T>::from_dlpack(managed).sync_on(&stream).unwrap()
@@ -48,7 +48,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn tensors_on_the_host_keep_their_elements_with_any_strides(
+    fn import_of_host_memory_keeps_the_elements_with_any_strides(
         dims in prop::collection::vec((0..5i64, -7..8i64), 0..5),
     ) {
         let (shape, strides): (Vec<_>, Vec<_>) = dims.into_iter().unzip();
@@ -70,7 +70,7 @@ proptest! {
     }
 
     #[test]
-    fn views_of_tensors_come_back_with_their_elements(
+    fn round_trip_of_a_view_keeps_the_elements(
         shape in prop::collection::vec(1..5usize, 3),
         order in Just(vec![0usize, 1, 2]).prop_shuffle(),
         cut in 0..3usize,
@@ -83,23 +83,24 @@ proptest! {
             let x = x.reshape(&shape[..]).unwrap().permute(&order).unwrap();
             let size = x.shape()[cut];
             let x = x.slice(cut, size / 2..).unwrap();
-            if repeat { x.unsqueeze(0).unwrap().broadcast([&[2], &x_shape(&shape, &order, cut)[..]].concat()).unwrap() } else { x }
+            if repeat { x.unsqueeze(0).unwrap().broadcast([&[2], &cut_shape(&shape, &order, cut)[..]].concat()).unwrap() } else { x }
         };
-        let (x, y) = (make(), through(make()));
+        let (x, y) = (make(), round_trip(make()));
         prop_assert_eq!(x.shape(), y.shape());
         let elements = |x: Tensor<i32>| x.to_host_vec().sync_on(&stream).unwrap();
         prop_assert_eq!(elements(x), elements(y));
     }
 }
 
-/// The shape of a permuted tensor without the first half of dimension `cut`.
-fn x_shape(shape: &[usize], order: &[usize], cut: usize) -> Vec<usize> {
+/// Returns the shape of a permuted tensor without the first half of dimension `cut`.
+fn cut_shape(shape: &[usize], order: &[usize], cut: usize) -> Vec<usize> {
     let mut shape: Vec<_> = order.iter().map(|dim| shape[*dim]).collect();
     shape[cut] -= shape[cut] / 2;
     shape
 }
 
-fn of_type<T: Number>(values: Vec<T>, code: u8, bits: u8) {
+/// Checks the type of an exported tensor, and imports it again.
+fn assert_type<T: Number>(values: Vec<T>, code: u8, bits: u8) {
     let stream = cpu().new_stream().unwrap();
     let x = Tensor::from_host(values.clone(), values.len()).sync_on(&stream).unwrap();
     let managed = x.into_dlpack().sync_on(&stream).unwrap();
@@ -113,19 +114,19 @@ fn of_type<T: Number>(values: Vec<T>, code: u8, bits: u8) {
 }
 
 #[test]
-fn every_element_type_has_a_type_of_dlpack() {
-    of_type(vec![-1i8, 2], DL_INT, 8);
-    of_type(vec![-1i16, 2], DL_INT, 16);
-    of_type(vec![-1i32, 2], DL_INT, 32);
-    of_type(vec![-1i64, 2], DL_INT, 64);
-    of_type(vec![1u8, 2], DL_UINT, 8);
-    of_type(vec![1u16, 2], DL_UINT, 16);
-    of_type(vec![1u32, 2], DL_UINT, 32);
-    of_type(vec![1u64, 2], DL_UINT, 64);
-    of_type(vec![f16::ONE, f16::MAX], DL_FLOAT, 16);
-    of_type(vec![bf16::ONE, bf16::MAX], DL_BFLOAT, 16);
-    of_type(vec![1.5f32, -2.5], DL_FLOAT, 32);
-    of_type(vec![1.5f64, -2.5], DL_FLOAT, 64);
+fn every_element_type_has_a_dlpack_type() {
+    assert_type(vec![-1i8, 2], DL_INT, 8);
+    assert_type(vec![-1i16, 2], DL_INT, 16);
+    assert_type(vec![-1i32, 2], DL_INT, 32);
+    assert_type(vec![-1i64, 2], DL_INT, 64);
+    assert_type(vec![1u8, 2], DL_UINT, 8);
+    assert_type(vec![1u16, 2], DL_UINT, 16);
+    assert_type(vec![1u32, 2], DL_UINT, 32);
+    assert_type(vec![1u64, 2], DL_UINT, 64);
+    assert_type(vec![f16::ONE, f16::MAX], DL_FLOAT, 16);
+    assert_type(vec![bf16::ONE, bf16::MAX], DL_BFLOAT, 16);
+    assert_type(vec![1.5f32, -2.5], DL_FLOAT, 32);
+    assert_type(vec![1.5f64, -2.5], DL_FLOAT, 64);
     let stream = cpu().new_stream().unwrap();
     let mask = Tensor::from_bools([true, false, true], 3).sync_on(&stream).unwrap();
     let managed = mask.into_dlpack().sync_on(&stream).unwrap();
@@ -136,10 +137,10 @@ fn every_element_type_has_a_type_of_dlpack() {
 }
 
 #[test]
-fn older_form_is_taken_and_given() {
+fn form_before_dlpack_1_is_imported_and_exported() {
     let stream = cpu().new_stream().unwrap();
     let (raw, deleted) = Foreign::counting(&[2, 3]).raw_unversioned();
-    // SAFETY: each pointer is valid, and is used once. No other code uses the memory.
+    // SAFETY: each pointer is valid and is used once. No other code uses the memory.
     unsafe {
         let managed = ManagedTensor::from_raw_unversioned(raw).unwrap();
         assert_eq!((managed.shape(), managed.strides()), (&[2, 3][..], None));
@@ -158,11 +159,11 @@ fn older_form_is_taken_and_given() {
 }
 
 #[test]
-fn single_elements_and_empty_tensors_cross() {
+fn scalars_and_empty_tensors_are_exchanged() {
     let stream = cpu().new_stream().unwrap();
-    let one = through(Tensor::<f64>::full(2.5, ()).sync_on(&stream).unwrap());
+    let one = round_trip(Tensor::<f64>::full(2.5, ()).sync_on(&stream).unwrap());
     assert_eq!((one.shape().len(), one.item().sync_on(&stream).unwrap()), (0, 2.5));
-    let none = through(Tensor::<f32>::zeros([0, 3]).sync_on(&stream).unwrap());
+    let none = round_trip(Tensor::<f32>::zeros([0, 3]).sync_on(&stream).unwrap());
     assert_eq!((none.shape(), none.len()), (&[0, 3][..], 0));
     let (managed, deleted) = Foreign::counting(&[3, 0]).managed();
     // SAFETY: no other code uses the memory.
@@ -172,7 +173,7 @@ fn single_elements_and_empty_tensors_cross() {
 }
 
 #[test]
-fn large_tensors_are_gathered_outside_of_the_executor() {
+fn large_tensor_with_strides_is_imported_in_async_code() {
     let (rows, columns) = (1200, 1000);
     let elements: Vec<f32> = (0..rows * columns).map(|it| it as f32).collect();
     let expected = reference(&elements, 0, &[columns, rows], &[1, columns]);
@@ -185,16 +186,16 @@ fn large_tensors_are_gathered_outside_of_the_executor() {
 }
 
 #[test]
-fn shared_tensor_is_read_only_for_the_consumer() {
+fn copy_of_a_shared_tensor_is_not_read_only() {
     let stream = cpu().new_stream().unwrap();
     let shared = Tensor::<u8>::zeros(4).sync_on(&stream).unwrap().into_shared();
     let managed = shared.into_dlpack().sync_on(&stream).unwrap();
-    // A copy on the host is the consumer's own.
+    // Only the consumer uses the copy on the host.
     assert!(!managed.is_read_only());
 }
 
 #[test]
-fn stride_of_a_dimension_of_one_element_does_not_matter() {
+fn stride_of_a_dimension_of_one_element_is_ignored() {
     let stream = cpu().new_stream().unwrap();
     let strides = [i64::MAX, 1, i64::MIN, 3];
     let elements = (0..6).map(|it| it as f32).collect();

@@ -57,7 +57,7 @@ fn products<T: Float>(tolerance: f64) {
             let a = a.try_map(move |a| a.slice(0, 1..m + 1)?.slice(1, 3..));
             a.matmul(Tensor::from_host(numbers::<T>(k * n, 2), [1, k, n]))
         });
-        for activation in [Activation::None, Activation::Relu, Activation::GeluTanh] {
+        for activation in [Activation::Identity, Activation::Relu, Activation::GeluTanh] {
             compare(T::NAME, tolerance, || {
                 let w = Tensor::from_host(numbers::<T>(k * n, 2), [k, n]);
                 let bias = Tensor::from_host(numbers::<T>(n, 3), n);

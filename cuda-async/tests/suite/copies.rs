@@ -25,7 +25,7 @@ on_every_device! {
     every_host_source_uploads
     empty_buffers_work
     copies_of_many_chunks_are_complete
-    downloads_use_the_memory_of_a_vector_again
+    downloads_reuse_the_memory_of_a_vector
     source_that_shrinks_is_an_error
     shared_upload_goes_on_in_a_blocking_run
     pinned_buffers_are_copied_directly
@@ -87,15 +87,15 @@ fn copies_of_many_chunks_are_complete(device: &Device) {
     assert!(to_host(detached).sync_on(&stream).unwrap() == values);
 }
 
-fn downloads_use_the_memory_of_a_vector_again(device: &Device) {
+fn downloads_reuse_the_memory_of_a_vector(device: &Device) {
     let stream = device.new_stream().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
     let policy = SingleStream::from(stream.clone());
-    // Copies by the thread that polls, and by several threads.
+    // The thread that polls copies the small buffers, and several threads share the large one.
     for len in [0, 1, 1000, 3 << 20] {
         let values: Vec<u32> = (0..len as u32).collect();
         let buffer = h2d(&values).sync_on(&stream).unwrap();
-        // Shorter, longer and exact vectors whose capacity is large enough.
+        // Shorter, equal and longer vectors, all with enough capacity.
         for old in [0, len / 2, len, len + 7] {
             let mut memory = Vec::with_capacity(len + 7);
             memory.resize(old, u32::MAX);

@@ -36,13 +36,13 @@ on_every_device! {
     pool_lives_until_its_last_buffer_is_freed
     peaks_and_thresholds_change
     trim_keeps_memory_in_use
-    managed_pools_serve_every_operation
-    managed_memory_exceeds_that_of_a_gpu
+    managed_pool_serves_tensors_buffers_and_graphs
+    managed_memory_may_exceed_gpu_memory
     pool_of_another_device_is_refused
     default_pool_counts_what_names_no_pool
 }
 
-/// A pool of managed memory. `None` if the driver is older than CUDA 13.0.
+/// Returns a pool of managed memory. `None`, after a message, if the driver has none.
 fn managed(device: &Device) -> Option<MemoryPool> {
     match MemoryPool::new(device, PoolOptions::new().named("managed").managed()) {
         Ok(pool) => Some(pool),
@@ -54,7 +54,7 @@ fn managed(device: &Device) -> Option<MemoryPool> {
     }
 }
 
-fn managed_pools_serve_every_operation(device: &Device) {
+fn managed_pool_serves_tensors_buffers_and_graphs(device: &Device) {
     let Some(pool) = managed(device) else { return };
     let stream = device.new_stream().unwrap();
     let values: Vec<f32> = (0..100_000).map(|it| it as f32).collect();
@@ -73,8 +73,8 @@ fn managed_pools_serve_every_operation(device: &Device) {
     used_after(&pool, 0);
 }
 
-/// A GPU has less memory than the buffer. The CPU device and a lease make an ordinary pool.
-fn managed_memory_exceeds_that_of_a_gpu(device: &Device) {
+/// Allocates more bytes than a GPU has. The CPU device and a leased device have no managed pools.
+fn managed_memory_may_exceed_gpu_memory(device: &Device) {
     if !device.info().address.starts_with("cuda:") {
         return;
     }

@@ -45,10 +45,11 @@ unsafe impl Provider for Simulated {
     }
 }
 
+/// Waits until `reached` returns true. Panics after [`PATIENCE`].
 fn wait_until(reached: impl Fn() -> bool) {
     let start = Instant::now();
     while !reached() {
-        assert!(start.elapsed() < PATIENCE, "the state was not reached");
+        assert!(start.elapsed() < PATIENCE, "the expected state was not reached in {PATIENCE:?}");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

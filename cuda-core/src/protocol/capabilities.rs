@@ -32,12 +32,12 @@ pub struct Capabilities {
     /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend has
     /// no pools.
     pub pools: u32,
-    /// Whether pools can be [managed](super::PoolSpec::is_managed). Their memory does not count against the quota.
+    /// Whether pools can be [managed](super::PoolSpec::is_managed). Managed memory does not count against the quota.
     pub managed_pools: bool,
     /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
     pub growable: bool,
-    /// Whether a client may use dropped memory again without freeing it. The backend then neither sees the memory as new,
-    /// nor loses the contents of single allocations by a fault.
+    /// Whether a client may make a new allocation of dropped memory without a free. The backend does not see that the
+    /// allocation is new. So it must not track initialised bytes or lost contents of single allocations.
     pub reuses_memory: bool,
 }
 

@@ -6,8 +6,8 @@
 pub struct PoolSpec {
     /// The bytes that the pool keeps reserved from the system. See [`PoolChange::ReleaseThreshold`].
     pub release_threshold: u64,
-    /// Whether the pool may use the memory of the host too: CUDA's managed memory. A device that has no such memory of its
-    /// own makes an ordinary pool.
+    /// Whether the pool is of CUDA managed memory, whose pages may be on the host. A backend without
+    /// [`managed_pools`](super::Capabilities::managed_pools) ignores this and creates an ordinary pool.
     pub is_managed: bool,
 }
 
@@ -17,7 +17,7 @@ impl PoolSpec {
         Self { release_threshold, is_managed: false }
     }
 
-    /// Returns the properties of a pool of managed memory if `is_managed` is true.
+    /// Sets whether the pool is of managed memory.
     pub const fn managed(self, is_managed: bool) -> Self {
         Self { is_managed, ..self }
     }

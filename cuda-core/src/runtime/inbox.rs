@@ -23,14 +23,15 @@ impl<T> Inbox<T> {
         self.waiting.load(Ordering::Acquire) == 0
     }
 
-    /// Takes the last item that `fits`, out of the last few.
+    /// Takes the newest item for which `fits` returns true. Looks at the 16 newest items only, to bound the time under
+    /// the lock.
     pub(crate) fn take_last(&self, fits: impl FnMut(&T) -> bool) -> Option<T> {
-        const LOOKED_AT: usize = 16;
+        const SEARCHED: usize = 16;
         if self.is_empty() {
             return None;
         }
         let mut items = self.items.lock();
-        let found = items.iter().rev().take(LOOKED_AT).position(fits)?;
+        let found = items.iter().rev().take(SEARCHED).position(fits)?;
         let at = items.len() - 1 - found;
         let item = items.remove(at);
         self.waiting.store(items.len(), Ordering::Release);

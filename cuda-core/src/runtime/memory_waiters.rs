@@ -25,16 +25,16 @@ struct Waiting {
 }
 
 impl MemoryWaiters {
-    /// Whether a task waits.
+    /// Returns whether a task waits for memory.
     #[inline]
-    pub(crate) fn is_any(&self) -> bool {
+    pub(crate) fn has_any(&self) -> bool {
         self.any.load(Ordering::Acquire)
     }
 
     /// Wakes all waiting tasks, because memory may have become free.
     #[inline]
     pub(crate) fn wake(&self) {
-        if self.is_any() {
+        if self.has_any() {
             self.wake_all();
         }
     }

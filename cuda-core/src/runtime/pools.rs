@@ -18,7 +18,7 @@ pub(crate) struct PoolCore {
     pub(crate) id: PoolId,
     pub(crate) name: Name,
     pub(crate) charge: MemoryCharge,
-    /// Whether its memory may be on the host, so that it does not count for the device.
+    /// Whether the memory is managed. It may be on the host, so it does not count for the device.
     pub(super) is_managed: bool,
     device: Weak<dyn DropsPools>,
 }

@@ -71,9 +71,11 @@ impl DeviceCore {
         }
     }
 
-    /// Takes memory that was dropped and not freed yet: of this size and pool, and without a use on another stream that is
-    /// not complete. It stays charged. Returns `None` if there is none, if tasks wait for free memory, or if the backend has
-    /// to know of each allocation.
+    /// Takes dropped memory whose free is not sent yet, for reuse on `stream`. It has this size and pool, and each use
+    /// on another stream is complete. It stays charged.
+    ///
+    /// Returns `None` if there is no such memory or the backend does not allow reuse. Also if tasks wait for memory,
+    /// because a free may serve them first.
     #[inline]
     pub(crate) fn take_dropped(
         &self,
@@ -81,7 +83,7 @@ impl DeviceCore {
         bytes: u64,
         stream: StreamId,
     ) -> Option<AllocId> {
-        if !self.capabilities.reuses_memory || self.memory_waiters.is_any() {
+        if !self.capabilities.reuses_memory || self.memory_waiters.has_any() {
             return None;
         }
         let taken = self.reclaim.frees.take_last(|freed| {
@@ -90,9 +92,9 @@ impl DeviceCore {
                 (Origin::Pool(of), Some(pool)) => Arc::ptr_eq(of, pool),
                 _ => false,
             };
-            let is_free =
+            let is_past =
                 |ticket: &Ticket| ticket.stream == stream || self.streams.is_complete(*ticket);
-            freed.bytes == bytes && same_pool && freed.last_uses.iter().all(is_free)
+            freed.bytes == bytes && same_pool && freed.last_uses.iter().all(is_past)
         });
         taken.map(|freed| freed.id)
     }
@@ -118,10 +120,11 @@ impl DeviceCore {
         while std::mem::take(&mut missed) {
             for retired in self.reclaim.rest.take() {
                 let Some((later, waits_for)) = self.retire(retired) else { continue };
-                // Queued before the report is requested: the report may come at once, and empties the queue.
+                // Queue it before its report is requested: the report may arrive immediately, and then empties the
+                // queue.
                 self.reclaim.rest.push(later);
                 let Some(ticket) = waits_for else { continue };
-                // A report that came while the resource was in no queue has missed it.
+                // A report that arrived while the resource was in no queue has missed it, so empty the queue once more.
                 if self.streams.is_complete(ticket) {
                     missed = true;
                 } else {
@@ -131,7 +134,8 @@ impl DeviceCore {
         }
     }
 
-    /// Gives a resource back. If work still uses it, returns it, with the ticket whose report to request.
+    /// Gives a resource back to the device. If work still uses it, returns it, with the ticket whose report the caller
+    /// requests.
     fn retire(&self, retired: Retired) -> Option<(Retired, Option<Ticket>)> {
         match retired {
             Retired::Graph(id) => self.send(Control::DropGraph { id }),
@@ -189,7 +193,7 @@ impl DeviceCore {
         taken
     }
 
-    /// Removes the tickets that are complete, and returns the first of the others.
+    /// Removes the tickets that are complete, and returns the first remaining one.
     fn first_in_use(&self, uses: &mut Vec<Ticket>) -> Option<Ticket> {
         uses.retain(|ticket| !self.streams.is_complete(*ticket));
         uses.first().copied()

@@ -1,4 +1,4 @@
-//! The launchers that `candle-core` names. Each of them aborts the process.
+//! The launchers of compiled kernels that `candle-core` links. Each of them aborts the process.
 
 #![allow(non_snake_case, missing_docs, clippy::too_many_arguments)] // the names and parameters of the real crate
 
@@ -10,14 +10,15 @@ macro_rules! launchers {
 
 macro_rules! launcher {
     ($name:ident ($($type:ty),*)) => {
-        /// Aborts.
+        /// Prints a message and aborts the process.
         ///
         /// # Safety
-        /// None is needed.
+        /// There are no requirements. The function is `unsafe` because that of the real crate is.
         pub unsafe extern "C" fn $name($(_: $type),*) {
             eprintln!(concat!(
                 "candle-kernels: ", stringify!($name),
-                " is missing: this workspace builds candle without its kernels (tools/candle-kernels)"
+                " is missing: this workspace builds candle without its kernels (tools/candle-kernels); \
+                run this operation in a workspace that uses the crate candle-kernels of crates.io"
             ));
             std::process::abort();
         }

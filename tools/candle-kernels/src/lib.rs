@@ -1,14 +1,16 @@
-//! Stands in for the crate `candle-kernels`, which candle's feature `cuda` needs and which compiles with `nvcc` only.
+//! Replaces the crate `candle-kernels`, which candle's feature `cuda` needs and which only `nvcc` can compile.
 //!
-//! The workspace replaces that crate by this one (`[patch.crates-io]`), so that the feature `candle-cuda` of `cuda-async`
-//! compiles on every machine. Programs that depend on `cuda-async` get the real crate: a patch works in its workspace only.
+//! The workspace patches that crate with this one (`[patch.crates-io]`), so that the feature `candle-cuda` of
+//! `cuda-async` compiles on every machine. Programs that depend on `cuda-async` get the real crate: a patch affects
+//! only its own workspace.
 //!
-//! There are no kernels here. Operations of candle that launch one fail; uploads, downloads, copies and views work.
+//! This crate has no kernels. Operations of candle that load one fail, and its launchers for quantized matrices abort
+//! the process. Uploads, downloads, copies and views that need no kernel work.
 
 /// The launchers of the compiled kernels.
 pub mod ffi;
 
-/// A module of kernels.
+/// The name of a module of kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(u32)]
 #[allow(missing_docs)] // the names of the source files
@@ -41,7 +43,7 @@ pub const ALL_IDS: [Id; 11] = [
     Id::Unary,
 ];
 
-/// The code of a module.
+/// A module of kernels, with its code.
 #[derive(Debug)]
 pub struct Module {
     index: usize,
@@ -61,7 +63,7 @@ impl Module {
 
 macro_rules! modules {
     ($($name:ident: $id:ident;)*) => {$(
-        #[allow(missing_docs)] // as the variant of `Id`
+        #[allow(missing_docs)] // named after the variant of `Id`
         pub const $name: Module = Module { index: Id::$id as usize };
     )*};
 }

@@ -5,7 +5,7 @@ use cuda_core::{Error, Result};
 use super::abi::{DL_BFLOAT, DL_BOOL, DL_FLOAT, DL_INT, DL_UINT, DLDataType};
 use crate::tensor::dtype::DType;
 
-/// The element types that both sides have, with their names here.
+/// The element types of tensors: the name, and the type code and the bits of DLPack.
 const TYPES: [(&str, u8, u8); 13] = [
     ("bool", DL_BOOL, 8),
     ("i8", DL_INT, 8),
@@ -22,10 +22,10 @@ const TYPES: [(&str, u8, u8); 13] = [
     ("bf16", DL_BFLOAT, 16),
 ];
 
-/// Returns DLPack's form of an element type.
+/// Returns the DLPack type of an element type.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a type that DLPack does not have. There is none so far.
+/// [`Error::Unsupported`] for a type that is missing in [`TYPES`]. Currently none is.
 pub(super) fn data_type<T: DType>() -> Result<DLDataType> {
     let found = TYPES.iter().find(|(name, ..)| *name == T::NAME);
     let found = found.map(|(_, code, bits)| DLDataType { code: *code, bits: *bits, lanes: 1 });
@@ -40,7 +40,7 @@ pub(super) fn check<T: DType>(dtype: DLDataType) -> Result<()> {
     let DLDataType { code, bits, lanes } = dtype;
     let detail = if lanes != 1 {
         format!(
-            "its elements have {lanes} lanes, but those of a tensor have 1; give the lanes a dimension of their own"
+            "its elements have {lanes} lanes, but those of a tensor have 1; give the lanes a dimension of their own, in the framework of the tensor"
         )
     } else if dtype == data_type::<T>()? {
         return Ok(());
@@ -51,7 +51,7 @@ pub(super) fn check<T: DType>(dtype: DLDataType) -> Result<()> {
         )
     } else {
         format!(
-            "no element type of tensors has DLPack's type code {code} and {bits} bits; convert it in its own framework first"
+            "no element type of `Tensor` has DLPack's type code {code} and {bits} bits; convert it in its own framework first"
         )
     };
     Err(Error::OutOfRange { what: "a DLPack tensor".into(), detail })

@@ -1,4 +1,4 @@
-//! `Tensor::into_dlpack`: tensors for other frameworks.
+//! `Tensor::into_dlpack`: exports tensors to other frameworks.
 
 use std::{borrow::Borrow, ffi::c_void};
 
@@ -26,14 +26,15 @@ use crate::{
 };
 
 impl<T: DType> Tensor<T> {
-    /// Gives the tensor to code that takes tensors of DLPack. Needs the feature `dlpack`.
+    /// Exports the tensor as a DLPack tensor, for a consumer: another framework. Needs the feature `dlpack`.
     ///
-    /// The memory of a GPU of this process is given without a copy (`kDLCUDA`). Views keep their strides. Commands that are
-    /// enqueued later on the stream on which the operation runs come after all work on the tensor. After `.await` or
-    /// [`sync`](DeviceOp::sync), all work on it is complete, and every stream may be used.
+    /// On a GPU of this process, the export copies nothing (`kDLCUDA`). Views keep their strides. A broadcast tensor is
+    /// read-only for the consumer. Commands that the consumer enqueues later on the stream of the operation come after
+    /// all work on the tensor. After `.await` or [`sync`](DeviceOp::sync), all work on it is complete, and the consumer
+    /// may use any stream.
     ///
-    /// The deleter never blocks. The memory is freed on a thread of this library, in the order of that stream: the commands
-    /// that the consumer has enqueued there come first. A broadcast tensor is read-only for the consumer.
+    /// The deleter never blocks. A thread of this library then frees the memory in the order of that stream, after the
+    /// commands that the consumer has enqueued there.
     ///
     /// A tensor on any other device is copied to the host (`kDLCPU`), in row-major order.
     ///
@@ -41,23 +42,24 @@ impl<T: DType> Tensor<T> {
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
     /// let managed = Tensor::full(7i64, [2, 3]).then(|x| x.into_dlpack()).sync()?;
     /// assert_eq!(managed.shape(), [2, 3]);
-    /// let raw = managed.into_raw(); // for the other framework, which calls its deleter
-    /// // SAFETY: `raw` is valid, and is used once.
+    /// let raw = managed.into_raw(); // the other framework calls its deleter
+    /// // SAFETY: `raw` is valid and is used once.
     /// drop(unsafe { ManagedTensor::from_raw(raw) }?);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) in a recording, or if a recording uses the memory;
-    /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) in [`async_on`](DeviceOp::async_on) for a copy to the host; or
-    /// an error of the device. The tensor is then dropped.
+    /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) in [`async_on`](DeviceOp::async_on) for a copy to the
+    /// host; or an error of the device. The tensor is then dropped.
     pub fn into_dlpack(self) -> impl DeviceOp<Output = ManagedTensor> {
         export(self, 0)
     }
 }
 
 impl<T: DType> SharedTensor<T> {
-    /// Gives the tensor to code that takes tensors of DLPack. It is read-only for the consumer. Needs the feature `dlpack`.
+    /// Exports the tensor as a DLPack tensor. Memory of a GPU is read-only for the consumer. Needs the feature
+    /// `dlpack`.
     ///
     /// Everything else is as for [`Tensor::into_dlpack`](Tensor::into_dlpack).
     ///
@@ -81,13 +83,13 @@ where
     })
 }
 
-/// Returns DLPack's name of a GPU of this process.
+/// Returns the DLPack device of a GPU of this process. `None` for any other device.
 fn gpu(device: &Device) -> Option<DLDevice> {
     let device_id = device.info().address.strip_prefix("cuda:")?.parse().ok()?;
     Some(DLDevice { device_type: DL_CUDA, device_id })
 }
 
-/// Gives the memory of a GPU without a copy.
+/// Exports memory of a GPU without a copy.
 fn lend<T, B>(
     cx: &ExecutionContext,
     tensor: Tensor<T, B>,
@@ -99,13 +101,13 @@ where
     B: BufferSource<Element = T::Stored> + Borrow<DeviceBuffer<T::Stored>> + Sync + 'static,
 {
     let dtype = element::data_type::<T>()?;
-    let places = places(tensor.layout());
+    let dims = dims_of(tensor.layout());
     if tensor.layout().has_overlap() {
         flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
     }
     if tensor.is_empty() {
         let none = std::ptr::null_mut();
-        return Ok(ManagedTensor::of(none, (device, dtype), places, flags, Box::new(())));
+        return Ok(ManagedTensor::of(none, (device, dtype), dims, flags, Box::new(())));
     }
     let (address, stream) = cx.enqueue(|stream| {
         let address = tensor.buffer().borrow().lend_raw(stream)?;
@@ -113,9 +115,10 @@ where
     })?;
     let first = address + (tensor.layout().offset() * size_of::<T::Stored>()) as u64;
     let lent = Box::new(Lent(Some((tensor, stream))));
-    Ok(ManagedTensor::of(first as *mut c_void, (device, dtype), places, flags, lent))
+    Ok(ManagedTensor::of(first as *mut c_void, (device, dtype), dims, flags, lent))
 }
 
+/// Exports a copy on the host.
 fn copy_to_host<T, B>(tensor: Tensor<T, B>) -> impl DeviceOp<Output = ManagedTensor>
 where
     T: DType,
@@ -123,25 +126,25 @@ where
 {
     let layout = Layout::contiguous(tensor.shape());
     host::to_host_vec(tensor).try_map(move |mut elements: Vec<T>| {
-        let (dtype, places) = (element::data_type::<T>()?, places(&layout?));
+        let (dtype, dims) = (element::data_type::<T>()?, dims_of(&layout?));
         let first = match elements.is_empty() {
             true => std::ptr::null_mut(),
-            // `bool` has the bytes that DLPack's has.
+            // A `bool` of Rust has the same bytes as one of DLPack.
             false => elements.as_mut_ptr().cast(),
         };
         let device = DLDevice { device_type: DL_CPU, device_id: 0 };
         let (flags, owner) = (DLPACK_FLAG_BITMASK_IS_COPIED, Box::new(elements));
-        Ok(ManagedTensor::of(first, (device, dtype), places, flags, owner))
+        Ok(ManagedTensor::of(first, (device, dtype), dims, flags, owner))
     })
 }
 
-/// The shape and the strides.
-fn places(layout: &Layout) -> (Vec<i64>, Vec<i64>) {
+/// Returns the shape and the strides.
+fn dims_of(layout: &Layout) -> (Vec<i64>, Vec<i64>) {
     let numbers = |of: &[usize]| of.iter().map(|it| *it as i64).collect();
     (numbers(layout.shape()), numbers(layout.strides()))
 }
 
-/// A tensor that a consumer uses, and the stream on which it was lent.
+/// A tensor whose memory a consumer uses, and the stream on which it was lent.
 struct Lent<T, B>(Option<(Tensor<T, B>, Stream)>)
 where
     T: DType,
@@ -154,8 +157,8 @@ where
 {
     fn drop(&mut self) {
         let Some((tensor, stream)) = self.0.take() else { return };
-        // The memory is freed after the commands that the consumer has enqueued on the stream. If the helper thread cannot
-        // start, the job is dropped here, and the memory is freed in the order of the earlier work.
+        // Lending the memory again orders the free after the commands that the consumer has enqueued on the stream. If
+        // the helper thread cannot start, the job is dropped here, and the free comes after this library's work only.
         _ = helper().run(move || {
             // An error can only mean that the device is lost.
             _ = tensor.buffer().borrow().lend_raw(&stream);

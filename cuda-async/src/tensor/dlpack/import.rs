@@ -1,4 +1,4 @@
-//! `Tensor::from_dlpack`: tensors of other frameworks.
+//! `Tensor::from_dlpack`: imports tensors of other frameworks.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -27,22 +27,21 @@ use crate::{
 };
 
 impl<T: DType> Tensor<T> {
-    /// Takes a tensor of DLPack. Needs the feature `dlpack`.
+    /// Imports a DLPack tensor. Needs the feature `dlpack`.
     ///
-    /// A tensor on a GPU (`kDLCUDA`) becomes a tensor in the same memory, without a copy. The operation has to run on that
-    /// GPU, outside of a graph. Work on the tensor comes after everything that is enqueued so far on the stream on which the
-    /// operation runs.
+    /// A tensor on a GPU (`kDLCUDA`) becomes a tensor in the same memory, without a copy. Run the operation on that GPU
+    /// and outside of a graph. Work on the tensor comes after the commands that were enqueued on the stream of the
+    /// operation before it ran.
     ///
-    /// A tensor on the host (`kDLCPU`, `kDLCUDAHost`) is copied to the device on which the operation runs, in row-major
-    /// order.
+    /// A tensor on the host (`kDLCPU`, `kDLCUDAHost`) is copied to the device of the operation, in row-major order.
     ///
-    /// The deleter is called once, on a thread of this library: after the last work on the memory, when the tensor is
-    /// dropped, or after the copy. It is called too if the operation fails or is dropped.
+    /// A thread of this library calls the deleter once: after the copy, or, for memory of a GPU, when the tensor is
+    /// dropped and the last work on it is complete. It also calls the deleter if the operation fails or is dropped.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
     /// # let raw = Tensor::<u8>::arange(0..6).then(|x| x.into_dlpack()).sync()?.into_raw();
-    /// // SAFETY: `raw` is valid, and is used once.
+    /// // SAFETY: `raw` is valid and is used once.
     /// let managed = unsafe { ManagedTensor::from_raw(raw) }?;
     /// // SAFETY: no other code uses the memory, and no work on it is in flight.
     /// let x = unsafe { Tensor::<u8>::from_dlpack(managed) };
@@ -51,18 +50,19 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::OutOfRange`] if the elements are of another type or misaligned, the address is null, the shape is negative
-    ///   or too large, or the device is neither a GPU of CUDA nor the host. For memory of a GPU too if a stride is negative,
-    ///   or if two indices have the same element, except in a dimension with a stride of 0.
+    /// - [`Error::OutOfRange`] if the elements are of another type or misaligned, the address is null, a size is
+    ///   negative, or the shape or the strides are too large. Also if the device is neither a CUDA GPU nor the host.
+    ///   For memory of a GPU, also if a stride is negative, or if two indices have the same element, except in a
+    ///   dimension with a stride of 0.
     /// - [`Error::WrongDevice`] if the memory is on a GPU, and the operation runs on another device.
-    /// - [`Error::Misuse`] if memory of a GPU is read-only, or for memory of a GPU in a recording.
-    /// - [`Error::OutOfMemory`], or an error of the device.
+    /// - [`Error::Misuse`] for memory of a GPU that is read-only, or in a recording.
+    /// - [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], [`Error::Host`] if a helper thread cannot start, or an
+    ///   error of the device.
     ///
     /// # Safety
-    /// - The commands that other code has enqueued on the memory are complete, or are on the stream on which the operation
-    ///   runs.
-    /// - Until the deleter is called, other code does not write the memory. It reads it only while no operation writes the
-    ///   tensor.
+    /// - Each command on the memory that other code has enqueued is complete, or is on the stream of the operation.
+    /// - Until the deleter is called, other code does not write the memory. It reads the memory only while no operation
+    ///   writes the tensor.
     pub unsafe fn from_dlpack(tensor: ManagedTensor) -> impl DeviceOp<Output = Self> {
         let owner = Owner(Some(tensor));
         with_context(move |cx| import(&cx, owner))
@@ -80,7 +80,7 @@ fn import<T: DType>(
         DL_CPU | DL_CUDA_HOST => false,
         other => {
             return Err(wrong(format!(
-                "it is on a device of DLPack's type {other}; copy it to a GPU of CUDA or to the host first, in its own framework"
+                "it is on a device of DLPack's type {other}; copy it to a CUDA GPU or to the host first, in its own framework"
             )));
         }
     };
@@ -98,29 +98,25 @@ fn import<T: DType>(
         return Ok(Either::Left(none));
     }
     Ok(Either::Right(if on_gpu {
-        Either::Left(value(borrow_device(cx, owner, layout)?))
+        Either::Left(value(in_place(cx, owner, layout)?))
     } else {
         let uploaded = Op::new(Gather::<T>::new(owner, source)).then(h2d);
         Either::Right(uploaded.map(|buffer| Tensor::of(buffer, layout)))
     }))
 }
 
-/// The memory of a tensor on this GPU, as a tensor without a copy.
-fn borrow_device<T: DType>(
-    cx: &ExecutionContext,
-    owner: Owner,
-    layout: Layout,
-) -> Result<Tensor<T>> {
+/// Returns a tensor in the memory of a DLPack tensor on this GPU.
+fn in_place<T: DType>(cx: &ExecutionContext, owner: Owner, layout: Layout) -> Result<Tensor<T>> {
     let (address, len) = (owner.tensor()?.data() as u64, layout.span().len());
-    // SAFETY: the memory is valid until the deleter is called, which `owner` does. The caller of `from_dlpack` promises the
-    // order of other work.
+    // SAFETY: the memory is valid until `owner` calls the deleter. The caller of `from_dlpack` promises the order of
+    // other work.
     let buffer = cx.enqueue(|stream| unsafe {
         DeviceBuffer::from_raw_parts(stream, address, len, Box::new(owner))
     })?;
     Ok(Tensor::of(buffer, layout))
 }
 
-/// A tensor whose deleter runs on a thread that may block: it may wait for a lock of another framework.
+/// A tensor whose deleter runs on the helper thread, because it may block on a lock of another framework.
 struct Owner(Option<ManagedTensor>);
 
 impl Owner {
@@ -132,18 +128,18 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         let tensor = self.0.take();
-        // Without the thread, the deleter is called here.
+        // If the thread cannot start, the job is dropped, which calls the deleter here.
         _ = helper().run(move || drop(tensor));
     }
 }
 
-/// The thread that calls deleters, and releases memory that was lent.
+/// Returns the thread that calls deleters and frees memory that was lent. It may block.
 pub(super) fn helper() -> &'static HelperThread {
     static HELPER: OnceLock<HelperThread> = OnceLock::new();
     HELPER.get_or_init(|| HelperThread::new("cuda-dlpack"))
 }
 
-/// The places of the elements, which were checked.
+/// The shape and the strides of a DLPack tensor, in elements, after [`Source::of`] has checked them.
 struct Source {
     shape: Dims,
     strides: Vec<isize>,
@@ -151,16 +147,19 @@ struct Source {
 }
 
 impl Source {
-    /// Checks everything that does not depend on the device.
+    /// Checks all properties of a tensor that do not depend on the device.
     fn of<T: DType>(tensor: &ManagedTensor) -> Result<Self> {
         element::check::<T>(tensor.dtype())?;
         let shape = tensor.shape().iter().map(|size| usize::try_from(*size));
         let shape: Dims = shape.collect::<Result<_, _>>().map_err(|_| {
-            wrong(format!("a size of the shape {:?} is negative or too large", tensor.shape()))
+            wrong(format!(
+                "a size of the shape {:?} is negative or too large; the producer has to give valid sizes",
+                tensor.shape()
+            ))
         })?;
         let len = len_of(&shape)?;
         let strides = match tensor.strides() {
-            // Producers may give any stride to a dimension of one element.
+            // No offset uses the stride of a dimension of one element, so producers may give any number.
             Some(strides) => {
                 let used =
                     |(stride, size): (&i64, &usize)| if *size == 1 { 0 } else { *stride as isize };
@@ -192,7 +191,7 @@ impl Source {
                 "its address {address:#x}, `data` plus `byte_offset`, is not a multiple of {align}, the alignment of {name}; copy it first, in its own framework"
             )));
         }
-        // The bytes from the first element to the farthest one, in either direction.
+        // The number of elements from the first to the farthest one, in both directions together.
         let far = self.shape.iter().zip(&self.strides).try_fold(1usize, |far, (size, stride)| {
             stride.unsigned_abs().checked_mul(size - 1)?.checked_add(far)
         });
@@ -201,10 +200,12 @@ impl Source {
             return Ok(());
         }
         let (shape, strides) = (&self.shape, &self.strides);
-        Err(wrong(format!("the strides {strides:?} of the shape {shape:?} reach past any address")))
+        Err(wrong(format!(
+            "the strides {strides:?} of the shape {shape:?} reach past any address; the producer has to give valid strides"
+        )))
     }
 
-    /// The layout of a tensor in the memory of `tensor`.
+    /// Returns the layout of a tensor in the memory of `tensor`, which operations may write.
     fn layout_in_place(&self, tensor: &ManagedTensor) -> Result<Layout> {
         if tensor.is_read_only() {
             let detail = "it is read-only, but operations may write a tensor in its memory; ask the producer for a copy, in Python with `__dlpack__(copy=True)`".into();
@@ -220,7 +221,7 @@ impl Source {
         Layout::strided(&self.shape, &strides)
     }
 
-    /// Whether the elements are in row-major order without gaps.
+    /// Returns whether the elements are in row-major order without gaps.
     fn is_row_major(&self) -> bool {
         let strides: Option<Dims> =
             self.strides.iter().map(|it| usize::try_from(*it).ok()).collect();
@@ -229,10 +230,11 @@ impl Source {
     }
 }
 
-/// Reads the elements on the host in row-major order. A helper thread reads many elements that lie in another order.
+/// Gives the elements on the host in row-major order. Elements in another order are copied: many of them on a helper
+/// thread, so that no poll takes long.
 struct Gather<T: DType> {
     begins: Live<(Owner, Source)>,
-    job: Option<CopyJob<Vec<T::Stored>>>,
+    job: Option<CopyJob<Result<Vec<T::Stored>>>>,
 }
 
 impl<T: DType> Gather<T> {
@@ -257,24 +259,32 @@ impl<T: DType> Submit for Gather<T> {
             let large = is_large(source.len.saturating_mul(size_of::<T::Stored>()));
             let gather = move || gather::<T>(&owner, &source);
             if !large {
-                return Poll::Ready(Ok(Elements::Gathered(gather())));
+                return Poll::Ready(gather().map(Elements::Gathered));
             }
             self.job = Some(CopyJob::start(gather)?);
         }
-        Poll::Ready(ready!(CopyJob::poll(&mut self.job, task, cx)).map(Elements::Gathered))
+        let gathered = ready!(CopyJob::poll(&mut self.job, task, cx)).flatten();
+        Poll::Ready(gathered.map(Elements::Gathered))
     }
 }
 
-/// Copies the elements in row-major order. The addresses were checked.
-fn gather<T: DType>(owner: &Owner, source: &Source) -> Vec<T::Stored> {
+/// Copies the elements into row-major order.
+///
+/// # Errors
+/// [`Error::OutOfHostMemory`]. A stride of 0 makes more elements than the producer has memory for.
+fn gather<T: DType>(owner: &Owner, source: &Source) -> Result<Vec<T::Stored>> {
     let Source { shape, strides, len } = source;
-    let Some(tensor) = &owner.0 else { return Vec::new() };
+    let tensor = owner.tensor()?;
     let first = tensor.data().cast::<T::Stored>().cast_const();
     let mut index = Dims::from_elem(0, shape.len());
     let mut offset = 0isize;
-    let mut elements = Vec::with_capacity(*len);
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(*len).map_err(|_| Error::OutOfHostMemory {
+        requested: (*len as u64).saturating_mul(size_of::<T::Stored>() as u64),
+    })?;
     for _ in 0..*len {
-        // SAFETY: the offset of an index inside the shape, so the caller of `from_raw` promises that it is valid.
+        // SAFETY: `Source` has checked the address. The offset is that of an index inside the shape, so the caller of
+        // `from_raw` promises that the element is valid.
         elements.push(unsafe { first.offset(offset).read() });
         for dim in (0..shape.len()).rev() {
             index[dim] += 1;
@@ -286,7 +296,7 @@ fn gather<T: DType>(owner: &Owner, source: &Source) -> Vec<T::Stored> {
             index[dim] = 0;
         }
     }
-    elements
+    Ok(elements)
 }
 
 /// The elements of a tensor on the host, in row-major order.
@@ -309,8 +319,8 @@ impl<T: DType> HostSource for Elements<T> {
             Self::Gathered(elements) => Ok(elements),
             Self::InPlace(InPlace { owner, len }) => {
                 let first = owner.tensor()?.data().cast::<T::Stored>().cast_const();
-                // SAFETY: `Source` has checked the address, and that the elements are in row-major order. The callers of
-                // `from_raw` and `from_dlpack` promise that they are valid, and that other code does not write them.
+                // SAFETY: `Source` has checked the address, and that the elements are in row-major order. The callers
+                // of `from_raw` and `from_dlpack` promise that they are valid, and that other code does not write them.
                 Ok(unsafe { std::slice::from_raw_parts(first, *len) })
             }
         }

@@ -1,4 +1,4 @@
-//! `ManagedTensor`: an owned tensor of DLPack.
+//! `ManagedTensor`: an owned DLPack tensor.
 
 use std::{any::Any, ffi::c_void, mem::ManuallyDrop, ptr::NonNull};
 
@@ -9,8 +9,7 @@ use super::abi::{
     DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
 
-/// An owned tensor of DLPack, of this library or of another framework. Dropping it calls its deleter, on the thread that
-/// drops it.
+/// An owned DLPack tensor of this library or of another framework. Dropping it calls its deleter on the current thread.
 pub struct ManagedTensor(Raw);
 
 enum Raw {
@@ -18,25 +17,25 @@ enum Raw {
     Unversioned(NonNull<DLManagedTensor>),
 }
 
-// SAFETY: it owns its tensor, whose fields do not change. The deleter may be called on any thread: the caller of `from_raw`
-// promises it, and the owners of tensors of this library are `Send`.
+// SAFETY: it owns its tensor, whose fields do not change. Any thread may call the deleter: the caller of `from_raw`
+// promises this, and the owners of tensors of this library are `Send`.
 unsafe impl Send for ManagedTensor {}
 // SAFETY: as above. Shared borrows only read.
 unsafe impl Sync for ManagedTensor {}
 
 impl ManagedTensor {
-    /// Takes ownership of a tensor of DLPack 1.x. In Python, it is the pointer of a capsule named `dltensor_versioned`,
-    /// which the caller renames to `used_dltensor_versioned`.
+    /// Takes ownership of a tensor of DLPack 1.x. In Python, `__dlpack__` returns it in a capsule named
+    /// `dltensor_versioned`, which the caller renames to `used_dltensor_versioned`.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the pointer is null; [`Error::OutOfRange`] if the major version is not 1, the number of
-    /// dimensions is negative, or the shape is missing. The deleter is then called.
+    /// [`Error::Misuse`] if the pointer is null. [`Error::OutOfRange`] if the major version is not 1, the number of
+    /// dimensions is negative, or the shape is missing; this also calls the deleter.
     ///
     /// # Safety
-    /// - The pointer is null, or that of a valid tensor that no other code owns. If its major version is 1, its fields are
-    ///   as in [`abi`](super::abi).
-    /// - The memory of the elements is valid, and they are initialised, until the deleter is called.
-    /// - Every thread may call the deleter.
+    /// - The pointer is null, or points to a valid tensor that no other code owns. If its major version is 1, its
+    ///   fields are as in [`abi`](super::abi).
+    /// - Until the deleter is called, the memory of the elements is valid and initialised.
+    /// - Any thread may call the deleter.
     pub unsafe fn from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self> {
         let tensor = NonNull::new(tensor).ok_or_else(null)?;
         let this = Self(Raw::Versioned(tensor));
@@ -50,14 +49,14 @@ impl ManagedTensor {
         this.checked()
     }
 
-    /// Takes ownership of a tensor in the form before DLPack 1.0. In Python, it is the pointer of a capsule named `dltensor`,
-    /// which the caller renames to `used_dltensor`.
+    /// Takes ownership of a tensor in the form before DLPack 1.0. In Python, `__dlpack__` returns it in a capsule named
+    /// `dltensor`, which the caller renames to `used_dltensor`.
     ///
     /// # Errors
     /// As [`from_raw`](Self::from_raw), apart from the version.
     ///
     /// # Safety
-    /// As for [`from_raw`](Self::from_raw). This form cannot say that the tensor is read-only, so it is not.
+    /// As for [`from_raw`](Self::from_raw). Operations may also write the tensor: this form has no read-only flag.
     pub unsafe fn from_raw_unversioned(tensor: *mut DLManagedTensor) -> Result<Self> {
         Self(Raw::Unversioned(NonNull::new(tensor).ok_or_else(null)?)).checked()
     }
@@ -67,12 +66,16 @@ impl ManagedTensor {
         match ndim {
             0 => Ok(self),
             1.. if !shape.is_null() => Ok(self),
-            1.. => Err(wrong(format!("it has {ndim} dimensions, but its shape is a null pointer"))),
-            _ => Err(wrong(format!("its number of dimensions is {ndim}; it may not be negative"))),
+            1.. => Err(wrong(format!(
+                "it has {ndim} dimensions, but its shape is a null pointer; the producer has to give the shape"
+            ))),
+            _ => Err(wrong(format!(
+                "its number of dimensions, {ndim}, is negative; the producer has to give 0 or more"
+            ))),
         }
     }
 
-    /// Makes a tensor whose memory `owner` keeps alive. The deleter drops `owner`.
+    /// Creates a tensor whose memory `owner` keeps alive. The deleter drops `owner`.
     pub(super) fn of(
         data: *mut c_void,
         (device, dtype): (DLDevice, DLDataType),
@@ -80,11 +83,11 @@ impl ManagedTensor {
         flags: u64,
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        let made = Made::new(data, (device, dtype), (shape, strides), owner);
-        Self(Raw::Versioned(made.into_versioned(flags)))
+        let unboxed = Unboxed::new(data, (device, dtype), (shape, strides), owner);
+        Self(Raw::Versioned(unboxed.into_versioned(flags)))
     }
 
-    /// Gives the tensor to code that calls its deleter. A tensor that was taken by
+    /// Transfers ownership to a consumer, which calls the deleter. A tensor of
     /// [`from_raw_unversioned`](Self::from_raw_unversioned) gets the form of DLPack 1.x.
     ///
     /// The consumer calls the deleter when its work on the memory is complete, or is enqueued on the stream on which
@@ -95,15 +98,14 @@ impl ManagedTensor {
                 _ = ManuallyDrop::new(self);
                 raw.as_ptr()
             }
-            Raw::Unversioned(_) => self.into_made().into_versioned(0).as_ptr(),
+            Raw::Unversioned(_) => self.rewrap().into_versioned(0).as_ptr(),
         }
     }
 
-    /// Gives the tensor, in the form before DLPack 1.0, to code that calls its deleter, as [`into_raw`](Self::into_raw)
-    /// does.
+    /// Transfers ownership to a consumer as [`into_raw`](Self::into_raw) does, in the form before DLPack 1.0.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the tensor is read-only, which this form cannot say. The deleter is then called.
+    /// [`Error::Misuse`] if the tensor is read-only, because this form has no read-only flag. This calls the deleter.
     pub fn into_raw_unversioned(self) -> Result<*mut DLManagedTensor> {
         match self.0 {
             Raw::Unversioned(raw) => {
@@ -111,31 +113,32 @@ impl ManagedTensor {
                 Ok(raw.as_ptr())
             }
             Raw::Versioned(_) if self.is_read_only() => {
-                let detail = "it is read-only, which the form before DLPack 1.0 cannot say; use `into_raw`, or copy it first, with `dup()`".into();
+                let detail = "it is read-only, but the form before DLPack 1.0 has no read-only flag; use `into_raw`, or export a copy of the tensor (`dup()`)".into();
                 Err(Error::Misuse { what: "a DLPack tensor".into(), detail })
             }
-            Raw::Versioned(_) => Ok(self.into_made().into_unversioned().as_ptr()),
+            Raw::Versioned(_) => Ok(self.rewrap().into_unversioned().as_ptr()),
         }
     }
 
-    /// The same tensor, in parts that another form can have. They own this one.
-    fn into_made(self) -> Made {
+    /// Wraps this tensor into a new one that owns it, because each form needs a struct and a deleter of its own.
+    fn rewrap(self) -> Unboxed {
         let (data, dtype) = (self.data(), self.dtype());
         let strides = self.strides().map_or_else(|| row_major(self.shape()), <[_]>::to_vec);
-        let places = (self.shape().to_vec(), strides);
-        Made::new(data, (self.device(), dtype), places, Box::new(self))
+        let dims = (self.shape().to_vec(), strides);
+        Unboxed::new(data, (self.device(), dtype), dims, Box::new(self))
     }
 
     fn tensor(&self) -> &DLTensor {
         match &self.0 {
-            // SAFETY: it is valid until the deleter is called, and of this major version.
+            // SAFETY: it is valid until the deleter is called, and has this major version.
             Raw::Versioned(raw) => unsafe { &(*raw.as_ptr()).dl_tensor },
             // SAFETY: it is valid until the deleter is called.
             Raw::Unversioned(raw) => unsafe { &(*raw.as_ptr()).dl_tensor },
         }
     }
 
-    /// Returns the sizes of the dimensions, outermost first. They may be negative in a tensor that is not valid.
+    /// Returns the sizes of the dimensions, outermost first, as the producer gave them. Those of an invalid tensor may
+    /// be negative.
     pub fn shape(&self) -> &[i64] {
         self.numbers(self.tensor().shape).unwrap_or_default()
     }
@@ -146,10 +149,10 @@ impl ManagedTensor {
         self.numbers(self.tensor().strides)
     }
 
-    /// One number for each dimension.
+    /// Reads one number for each dimension. `None` if the pointer is null or there are no dimensions.
     fn numbers(&self, of: *const i64) -> Option<&[i64]> {
         let rank = usize::try_from(self.tensor().ndim).ok()?;
-        // SAFETY: each field is null or has as many numbers as there are dimensions.
+        // SAFETY: the pointer is null or points to as many numbers as there are dimensions.
         (!of.is_null() && rank > 0).then(|| unsafe { std::slice::from_raw_parts(of, rank) })
     }
 
@@ -208,27 +211,27 @@ impl std::fmt::Debug for ManagedTensor {
     }
 }
 
-/// A tensor that this library makes. It has the form that it is converted into.
-struct Made {
+/// A tensor of this library before it becomes one of the two C structs.
+struct Unboxed {
     tensor: DLTensor,
     parts: Box<Parts>,
 }
 
-/// The data of a deleter of this library.
+/// The data of a deleter of this library (`manager_ctx`).
 struct Parts {
     shape: Vec<i64>,
     strides: Vec<i64>,
     _owner: Box<dyn Any + Send + Sync>,
 }
 
-impl Made {
+impl Unboxed {
     fn new(
         data: *mut c_void,
         (device, dtype): (DLDevice, DLDataType),
         (shape, strides): (Vec<i64>, Vec<i64>),
         owner: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        // No tensor has more dimensions than the one that it was made from.
+        // A layout has up to 8 dimensions, and a DLPack tensor has an `i32` of them.
         let ndim = i32::try_from(shape.len()).unwrap_or(i32::MAX);
         let mut parts = Box::new(Parts { shape, strides, _owner: owner });
         let (shape, strides) = (parts.shape.as_mut_ptr(), parts.strides.as_mut_ptr());
@@ -255,31 +258,31 @@ impl Made {
     }
 }
 
-/// The deleter of [`Made::into_versioned`].
+/// The deleter of [`Unboxed::into_versioned`].
 ///
 /// # Safety
-/// The tensor comes from there, and this is the first call with it.
+/// The tensor comes from that method, and this is the first call for it.
 unsafe extern "C" fn delete_versioned(tensor: *mut DLManagedTensorVersioned) {
-    // SAFETY: both were boxes, and the caller gives them back.
+    // SAFETY: the tensor and its `manager_ctx` were leaked boxes, and the caller uses neither any more.
     unsafe {
         let tensor = Box::from_raw(tensor);
         drop(Box::from_raw(tensor.manager_ctx.cast::<Parts>()));
     }
 }
 
-/// The deleter of [`Made::into_unversioned`].
+/// The deleter of [`Unboxed::into_unversioned`].
 ///
 /// # Safety
-/// The tensor comes from there, and this is the first call with it.
+/// The tensor comes from that method, and this is the first call for it.
 unsafe extern "C" fn delete_unversioned(tensor: *mut DLManagedTensor) {
-    // SAFETY: both were boxes, and the caller gives them back.
+    // SAFETY: the tensor and its `manager_ctx` were leaked boxes, and the caller uses neither any more.
     unsafe {
         let tensor = Box::from_raw(tensor);
         drop(Box::from_raw(tensor.manager_ctx.cast::<Parts>()));
     }
 }
 
-/// The strides of row-major order without gaps. They wrap for a shape that is not valid.
+/// Returns the strides of row-major order without gaps. They wrap for an invalid shape.
 fn row_major(shape: &[i64]) -> Vec<i64> {
     let mut stride = 1i64;
     let of_dim = |size: &i64| {
@@ -293,11 +296,11 @@ fn row_major(shape: &[i64]) -> Vec<i64> {
 }
 
 fn null() -> Error {
-    let detail = "its pointer is null; pass the pointer of a tensor that is still owned".into();
+    let detail = "its pointer is null; pass a pointer that no other code has consumed".into();
     Error::Misuse { what: "a DLPack tensor".into(), detail }
 }
 
-/// The error for a tensor that cannot be used.
+/// Returns the error for a tensor that cannot be imported.
 pub(super) fn wrong(detail: String) -> Error {
     Error::OutOfRange { what: "a DLPack tensor".into(), detail }
 }

@@ -1,17 +1,17 @@
-//! DLPack (feature `dlpack`): tensors from and to other frameworks, such as PyTorch, JAX, CuPy and NumPy.
+//! DLPack (feature `dlpack`): exchange of tensors with other frameworks, such as PyTorch, JAX, CuPy and NumPy.
 //!
 //! | to | use |
 //! |---|---|
-//! | take a tensor of another framework | [`ManagedTensor::from_raw`], then [`Tensor::from_dlpack`](crate::tensor::Tensor::from_dlpack) |
-//! | give a tensor to another framework | [`Tensor::into_dlpack`](crate::tensor::Tensor::into_dlpack), then [`ManagedTensor::into_raw`] |
+//! | import a tensor of another framework | [`ManagedTensor::from_raw`], then [`Tensor::from_dlpack`](crate::tensor::Tensor::from_dlpack) |
+//! | export a tensor to another framework | [`Tensor::into_dlpack`](crate::tensor::Tensor::into_dlpack), then [`ManagedTensor::into_raw`] |
 //!
-//! | the memory is on | import | export |
+//! | memory of the tensor | import | export |
 //! |---|---|---|
 //! | a GPU of this process | without a copy | without a copy |
 //! | the host | a copy to the device of the operation | |
 //! | the CPU device, a leased device | | a copy to the host |
 //!
-//! Both forms of DLPack's tensors are taken and given: `DLManagedTensorVersioned` of DLPack 1.x, and the older
+//! Import and export support both C structs of DLPack: `DLManagedTensorVersioned` of DLPack 1.x, and the older
 //! `DLManagedTensor`. Every element type of [`DType`](crate::tensor::DType) has a DLPack type.
 //!
 //! ```
@@ -20,7 +20,7 @@
 //! let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
 //! let raw = x.then(|x| x.into_dlpack()).sync()?.into_raw();
 //! // Another framework can own `raw` now. Here it comes back.
-//! // SAFETY: `raw` is valid, and is used once.
+//! // SAFETY: `raw` is valid and is used once.
 //! let managed = unsafe { ManagedTensor::from_raw(raw) }?;
 //! assert_eq!(managed.shape(), [2, 2]);
 //! // SAFETY: no other code uses the memory, and no work on it is in flight.
@@ -29,9 +29,9 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 
-// This folder uses `tensor`, `layout` and `dtype` of the folder above, and `memory`. Programs call it. A typical call goes
-// from `Tensor::from_dlpack` in `import` to `DeviceBuffer::from_raw_parts`, or from `Tensor::into_dlpack` in `export` to
-// `ManagedTensor::of` in `managed`.
+// This folder uses `tensor`, `layout`, `dtype`, `shape` and `host` of the folder above, and `memory`. Programs call it.
+// A typical call goes from `Tensor::from_dlpack` in `import` to `DeviceBuffer::from_raw_parts`, or from
+// `Tensor::into_dlpack` in `export` to `ManagedTensor::of` in `managed`.
 
 pub mod abi;
 mod element;

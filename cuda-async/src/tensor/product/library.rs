@@ -44,7 +44,7 @@ where
     B: TensorInput<Element = A::Element>,
     C: TensorInput<Element = A::Element>,
 {
-    let has_epilogue = epilogue.bias.is_some() || epilogue.activation != Activation::None;
+    let has_epilogue = epilogue.bias.is_some() || epilogue.activation != Activation::Identity;
     defer(move || {
         // For f64, cuBLASLt computes this function with fewer digits than its elements have.
         let is_inexact =
@@ -153,7 +153,7 @@ where
 
 fn described_epilogue<C>(epilogue: &Epilogue<C>) -> cublaslt::Epilogue {
     let function = match epilogue.activation {
-        Activation::None => Function::Identity,
+        Activation::Identity => Function::Identity,
         Activation::Relu => Function::Relu,
         Activation::GeluTanh => Function::Gelu,
     };

@@ -64,7 +64,7 @@ where
     B: TensorInput<Element = A::Element>,
 {
     let none = None::<Tensor<A::Element>>;
-    multiply(a, b, none, Activation::None, "matmul")
+    multiply(a, b, none, Activation::Identity, "matmul")
 }
 
 /// Computes `activation(x w + bias)`.

@@ -28,7 +28,7 @@ const BLOCK: u32 = 256;
 pub enum Activation {
     /// `x`.
     #[default]
-    None,
+    Identity,
     /// `x`, or 0 if `x` is negative.
     Relu,
     /// The approximation `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2` of GELU (Hendrycks and Gimpel, 2016),

@@ -48,7 +48,7 @@ fn errors_about_shapes_name_the_operation() {
         "the dimension has no elements, so there is no largest or smallest one".to_owned();
     let mask = || Tensor::<bool>::zeros(4);
     let of_layer = |x: &[usize], w: &[usize], bias: usize| {
-        message(zeros_of(x).linear(zeros_of(w), zeros_of(&[bias]), Activation::None))
+        message(zeros_of(x).linear(zeros_of(w), zeros_of(&[bias]), Activation::Identity))
     };
     let rank = |a: &str, b: &str| {
         format!("the shapes are {a} and {b}; both need two dimensions or more, see `unsqueeze`")

@@ -129,7 +129,7 @@ fn layers_add_a_bias_and_apply_a_function(device: &Device) {
         x.linear(w, bias, activation).to_host_vec().sync_on(&stream).unwrap()
     };
     let plain = [6.0, -0.5, -8.5, -1.0, 3.125, -4.5];
-    assert_eq!(layer(Activation::None), plain);
+    assert_eq!(layer(Activation::Identity), plain);
     assert_eq!(layer(Activation::Relu), plain.map(|it| it.max(0.0)));
     for (gelu, x) in layer(Activation::GeluTanh).into_iter().zip(plain.map(f64::from)) {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
@@ -164,8 +164,11 @@ fn shapes_that_do_not_fit_are_errors(device: &Device) {
         assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
-    let layer =
-        Tensor::<f32>::ones([2, 3]).linear(Tensor::ones([3, 4]), Tensor::ones(3), Activation::None);
+    let layer = Tensor::<f32>::ones([2, 3]).linear(
+        Tensor::ones([3, 4]),
+        Tensor::ones(3),
+        Activation::Identity,
+    );
     let error = layer.sync_on(&stream).unwrap_err().to_string();
     assert!(error.contains("the bias has the shape [3]") && error.contains("[4]"), "{error}");
 }

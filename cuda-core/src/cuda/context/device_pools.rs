@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Primary {
-    /// Creates a pool.
+    /// Creates a pool, and grants all peers access to its memory.
     pub(crate) fn create_pool(
         &self,
         spec: PoolSpec,

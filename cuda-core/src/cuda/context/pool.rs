@@ -18,8 +18,9 @@ use crate::cuda::driver::{
 };
 use crate::protocol::PoolMemory;
 
-/// More bytes than any device has, and few enough for the driver to round them up.
-const MOST_KEPT: u64 = 1 << 62;
+/// The limit for [`MemoryPool::trim`]. It exceeds the memory of any device, and rounding it up to pages does not
+/// overflow.
+const MAX_KEPT: u64 = 1 << 62;
 
 /// A pool of stream-ordered memory.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct MemoryPool {
     pub(super) raw: PoolHandle,
     /// Held while internal dependencies are allowed, so that no other thread disables them meanwhile.
     scarce: Mutex<()>,
-    /// Every device may access managed memory.
+    /// Whether the memory is managed. Every device has access to managed memory without a grant.
     is_managed: bool,
 }
 
@@ -87,12 +88,12 @@ impl MemoryPool {
         allocated
     }
 
-    /// Whether the pool is one of managed memory.
+    /// Returns whether the memory is managed.
     pub(crate) const fn is_managed(&self) -> bool {
         self.is_managed
     }
 
-    /// Lets another device read and write the memory of this pool.
+    /// Lets another device read and write the memory of this pool. Does nothing for managed memory.
     pub(crate) fn grant(&self, api: &Api, device: c_int, _: &Bound) -> Result<(), Failed> {
         if self.is_managed {
             return Ok(());
@@ -104,8 +105,8 @@ impl MemoryPool {
     /// Returns free memory to the system until `keep` bytes are reserved. Takes about two milliseconds, and waits for no
     /// kernel.
     pub(crate) fn trim(&self, api: &Api, keep: u64, _: &Bound) {
-        // The driver rounds up to whole pages, and the largest integers overflow to 0.
-        let keep = usize::try_from(keep.min(MOST_KEPT)).unwrap_or(usize::MAX);
+        // The driver rounds `keep` up to whole pages. Without the limit, `u64::MAX` would overflow to 0.
+        let keep = usize::try_from(keep.min(MAX_KEPT)).unwrap_or(usize::MAX);
         // A failure is ignored: the memory stays in the pool, which can still use it.
         // SAFETY: the caller holds the pool.
         _ = unsafe { api.pool_trim(self.raw, keep) };

@@ -71,12 +71,13 @@ impl PoolProps {
         }
     }
 
-    /// A pool of managed memory, which prefers no device: the first use of a page decides. Since CUDA 13.0.
+    /// A pool of managed memory without a preferred location: the first access to a page places it. Needs CUDA 13.0.
     pub(crate) const fn of_managed() -> Self {
         // `CU_MEM_ALLOCATION_TYPE_MANAGED`, `CU_MEM_LOCATION_TYPE_NONE`.
         Self { allocation_type: 2, location_type: 0, ..Self::of(0) }
     }
 
+    /// Returns whether this describes a pool of managed memory.
     pub(crate) const fn is_managed(&self) -> bool {
         self.allocation_type == 2
     }

@@ -46,7 +46,8 @@ struct Allocation {
 }
 
 enum Source {
-    /// A pool, or the driver directly if the device has none. Managed memory counts as 0 bytes of the device.
+    /// A pool, or the driver directly if the device has none. `counted` is the number of bytes that count as used on
+    /// the device: 0 for managed memory, which may be on the host.
     Pool { counted: u64 },
     /// A variable of this module. The memory is freed with the module.
     Variable(ModuleId),

@@ -47,9 +47,9 @@ impl Pools {
             return Err(self.unsupported());
         }
         let pool = self.primary.create_pool(spec, bound).map_err(|failed| match failed.code {
-            // Drivers before CUDA 13.0, and systems without managed memory.
+            // Drivers before CUDA 13.0 and systems without managed memory return these codes.
             status::INVALID_VALUE | status::NOT_SUPPORTED if spec.is_managed => {
-                let what = "a pool of managed memory, which needs a driver of CUDA 13.0 or newer";
+                let what = "a pool of managed memory (needs a driver of CUDA 13.0 or newer)";
                 Error::unsupported(what, &self.primary.info.address)
             }
             _ => self.primary.error(failed),

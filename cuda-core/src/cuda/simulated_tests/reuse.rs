@@ -1,4 +1,4 @@
-//! Dropped memory that a stream uses again without a free.
+//! Reuse of dropped memory without a free.
 
 use super::*;
 use crate::{Device, DeviceBuffer, MemoryPool, PoolOptions, Stream};
@@ -9,8 +9,8 @@ fn open() -> (Device, [Stream; 2]) {
     (device, streams)
 }
 
-/// Allocates memory that stays in use until the gate opens, and drops it.
-fn used_until(gate: u32, stream: &Stream, len: usize) -> AllocId {
+/// Allocates memory, fills it once the gate opens, and drops it. Returns its id.
+fn drop_in_use_until(gate: u32, stream: &Stream, len: usize) -> AllocId {
     let mut memory = DeviceBuffer::<u32>::uninitialised(stream, len).unwrap();
     memory.fill(stream, gate).unwrap();
     memory.allocation().id()
@@ -21,10 +21,10 @@ fn allocate(stream: &Stream, len: usize) -> DeviceBuffer<u32> {
 }
 
 #[test]
-fn stream_uses_dropped_memory_of_its_own_again() {
+fn allocation_reuses_memory_that_was_dropped_on_the_same_stream() {
     let (device, [stream, _]) = open();
     let gate = driver::gate();
-    let first = used_until(gate, &stream, 8);
+    let first = drop_in_use_until(gate, &stream, 8);
     let (again, other) = (allocate(&stream, 8), allocate(&stream, 8));
     assert_eq!(again.allocation().id(), first);
     assert_ne!(other.allocation().id(), first);
@@ -33,10 +33,10 @@ fn stream_uses_dropped_memory_of_its_own_again() {
 }
 
 #[test]
-fn memory_in_use_on_another_stream_is_not_used_again() {
+fn memory_in_use_on_another_stream_is_not_reused() {
     let (_device, [stream, other]) = open();
     let gate = driver::gate();
-    let first = used_until(gate, &other, 8);
+    let first = drop_in_use_until(gate, &other, 8);
     assert_ne!(allocate(&stream, 8).allocation().id(), first);
     driver::open(gate);
     other.synchronize().unwrap();
@@ -49,30 +49,29 @@ fn memory_in_use_on_another_stream_is_not_used_again() {
 }
 
 #[test]
-fn memory_of_another_size_or_pool_is_not_used_again() {
+fn memory_of_another_size_or_pool_is_not_reused() {
     let (device, [stream, _]) = open();
     let pool = MemoryPool::new(&device, PoolOptions::new()).unwrap();
     let inside = stream.in_pool(&pool).unwrap();
     let open = driver::gate();
     driver::open(open);
-    let first = used_until(open, &stream, 8);
+    let first = drop_in_use_until(open, &stream, 8);
     assert_ne!(allocate(&stream, 4).allocation().id(), first);
-    let first = used_until(open, &stream, 8);
+    let first = drop_in_use_until(open, &stream, 8);
     assert_ne!(allocate(&inside, 8).allocation().id(), first);
-    let first = used_until(open, &inside, 8);
+    let first = drop_in_use_until(open, &inside, 8);
     assert_ne!(allocate(&stream, 8).allocation().id(), first);
-    let first = used_until(open, &inside, 8);
+    let first = drop_in_use_until(open, &inside, 8);
     assert_eq!(allocate(&inside, 8).allocation().id(), first);
     drop(inside);
     assert_eq!(pool.statistics().unwrap().used, 0);
 }
 
-/// Work on other streams comes after the uses of the memory before.
 #[test]
-fn memory_that_is_used_again_is_ordered_between_streams() {
+fn reused_memory_waits_on_another_stream_for_its_earlier_uses() {
     let (_device, [stream, other]) = open();
     let gate = driver::gate();
-    let first = used_until(gate, &stream, 8);
+    let first = drop_in_use_until(gate, &stream, 8);
     let mut again = allocate(&stream, 8);
     assert_eq!(again.allocation().id(), first);
     let open = driver::gate();

@@ -181,7 +181,8 @@ pub(crate) fn occupancy(
     config: &LaunchConfig,
     bound: &Bound,
 ) -> Result<Occupancy> {
-    // Without the permission, the driver answers that no block fits. A block that never fits gets that answer too.
+    // Until the kernel may use that much dynamic shared memory, the driver reports 0 blocks. More than the device has
+    // needs no permission: 0 blocks is then the right answer.
     let fits = config.shared_bytes <= launch::most_shared(&primary.limits, function);
     if fits && config.shared_bytes > function.dynamic_shared.load(Ordering::Relaxed) {
         launch::allow_dynamic_shared(primary, function, config)?;

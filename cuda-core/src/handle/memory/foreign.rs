@@ -134,15 +134,18 @@ impl<T: Element> DeviceBuffer<T> {
         self.into_allocation().give_to_foreign(stream)
     }
 
-    /// Lends the memory to foreign code, and returns the device address of the first element. Commands that are enqueued on
-    /// `stream` later come after all uses of the buffer so far. The buffer still owns the memory.
+    /// Lends the memory to foreign code, and returns the device address of the first element. Commands that are
+    /// enqueued on `stream` later come after all uses of the buffer so far. The buffer still owns the memory.
     ///
-    /// Call it again with the same stream before later work on the buffer, and before the buffer is dropped: both then come
-    /// after the commands that foreign code has enqueued on `stream` in between.
+    /// Call this again with the same stream before later work on the buffer, and before the buffer is dropped. That
+    /// work and the free then come after the commands that foreign code has enqueued on `stream` in between.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process; [`Error::WrongDevice`] if `stream` is one of another
-    /// device; [`Error::Misuse`] if the buffer has no elements, if it is a variable of a module, or if a recording uses it.
+    /// - [`Error::Unsupported`] if the device is no GPU of this process.
+    /// - [`Error::WrongDevice`] if `stream` belongs to another device.
+    /// - [`Error::Misuse`] if the buffer has no elements or is a variable of a module, or if it or `stream` is part of
+    ///   a recording.
+    /// - An error of the device.
     pub fn lend_raw(&self, stream: &Stream) -> Result<u64> {
         if self.is_empty() || self.allocation().takes_turns() || stream.is_recording() {
             let detail = "only a buffer that has elements and is in no recording can be lent; copy it first, outside of the recording";

@@ -29,11 +29,11 @@ impl PoolOptions {
         Self { name: None, release_threshold: u64::MAX, limit: u64::MAX, is_managed: false }
     }
 
-    /// Lets the buffers of the pool exceed the memory of the GPU: they are in CUDA's managed memory, whose pages the driver
-    /// moves between the GPU and the host when a kernel or a copy uses them. They do not count for
-    /// [`Device::memory`](crate::Device::memory). This needs a driver of CUDA 13.0 or newer.
+    /// Allocates the buffers of the pool in CUDA managed memory, which may exceed the memory of the GPU. The driver
+    /// moves its pages between the GPU and the host when a kernel or a copy uses them. The buffers do not count for
+    /// [`Device::memory`](crate::Device::memory). This needs a driver for CUDA 13.0 or newer.
     ///
-    /// The CPU device and a leased device make an ordinary pool.
+    /// The CPU device and a leased device ignore this and create an ordinary pool.
     #[must_use]
     pub fn managed(mut self) -> Self {
         self.is_managed = true;
@@ -122,8 +122,8 @@ impl MemoryPool {
     /// Creates a pool.
     ///
     /// # Errors
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools, or if its driver has none of
-    /// [managed memory](PoolOptions::managed).
+    /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools, or if the pool is
+    /// [managed](PoolOptions::managed) and the driver has no pools of managed memory.
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if it has
     /// [as many as it can have](crate::protocol::Capabilities::pools). Otherwise an error of the device.
     pub fn new(device: &Device, options: PoolOptions) -> Result<Self> {

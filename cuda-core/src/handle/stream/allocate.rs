@@ -36,7 +36,7 @@ impl Stream {
             return Ok(Allocation::planned(self.device().clone(), id, bytes, self.last()));
         }
         if let Some(id) = core.take_dropped(pool, bytes.max(1), self.id()) {
-            return Ok(self.allocate_again(id, pool, bytes));
+            return Ok(self.reuse(id, pool, bytes));
         }
         core.reclaim_memory();
         match self.try_to_allocate(pool, bytes) {
@@ -49,15 +49,11 @@ impl Stream {
         }
     }
 
-    /// Makes an allocation of dropped memory whose uses are complete, or on this stream. This saves a free and an allocation,
-    /// and the time that they take on the stream. Work on any stream comes after what this one has submitted so far.
-    fn allocate_again(
-        &self,
-        id: AllocId,
-        pool: Option<&Arc<PoolCore>>,
-        bytes: u64,
-    ) -> Arc<Allocation> {
-        // Every use on this stream was published before its handle was dropped.
+    /// Makes an allocation from dropped memory whose uses are complete or on this stream. This saves a free, an
+    /// allocation and their time on the stream. Work on the allocation comes after everything that this stream has
+    /// submitted so far.
+    fn reuse(&self, id: AllocId, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Arc<Allocation> {
+        // This ticket covers every use on this stream: each was published before its handle was dropped.
         let last = Ticket { stream: self.id(), number: self.submitted() };
         Allocation::new(self.device().clone(), id, bytes, last, pool.cloned())
     }

@@ -10,7 +10,7 @@ use crate::cuda::driver::{
 /// The bytes of every device.
 pub(super) const MEMORY: u64 = 1 << 33;
 
-/// The unit of [`Pools::trim`].
+/// The page size. As in the driver, [`Pools::trim`] rounds up to whole pages.
 const PAGE: u64 = 2 << 20;
 
 #[derive(Default)]
@@ -68,7 +68,7 @@ impl Pools {
 
     pub(super) fn trim(&mut self, pool: usize, keep: u64) -> c_int {
         let Some(pool) = self.table.get_mut(&pool) else { return status::INVALID_VALUE };
-        // As in the driver, the rounding to pages overflows.
+        // The driver's rounding overflows too.
         let keep = keep.wrapping_add(PAGE - 1) / PAGE * PAGE;
         pool.reserved = pool.reserved.min(pool.used.max(keep));
         0
