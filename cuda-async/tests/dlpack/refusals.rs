@@ -132,7 +132,7 @@ fn wrong_devices_are_errors() {
     );
     let metal = DLDevice { device_type: 8, device_id: 0 };
     let error = refused::<f32>(Foreign { device: metal, ..two_by_three() }).to_string();
-    assert!(error.contains("it is on a device of DLPack's type 8; copy it to a GPU"), "{error}");
+    assert!(error.contains("it is on a device of DLPack's type 8; copy it to a CUDA GPU"), "{error}");
 }
 
 #[test]
