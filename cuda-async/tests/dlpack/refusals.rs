@@ -122,6 +122,16 @@ fn negative_and_oversized_shapes_are_errors() {
     assert!(error.contains("of the shape [2, 3] reach past any address"), "{error}");
 }
 
+/// A stride of 0 makes many elements of one.
+#[test]
+fn more_elements_than_the_host_has_memory_are_an_error() {
+    for len in [1 << 50, 1 << 62] {
+        let error = refused::<f32>(Foreign::of(vec![1.0], 0, &[len], Some(&[0])));
+        let requested = 4u64.saturating_mul(len as u64);
+        assert_eq!(error, Error::OutOfHostMemory { requested });
+    }
+}
+
 #[test]
 fn wrong_devices_are_errors() {
     let error = refused::<f32>(on_gpu(two_by_three()));

@@ -77,7 +77,7 @@ impl DeviceCore {
     }
 
     /// Frees the memory that this client still holds for no good reason: buffers whose last use is complete and not
-    /// known to be, and dropped buffers. Never blocks.
+    /// known to be, and dropped buffers. Waits a moment for frees that another thread is making.
     #[cold]
     pub(crate) fn recover_memory(&self) {
         for stream in self.streams.all() {
@@ -87,5 +87,6 @@ impl DeviceCore {
             }
         }
         self.reclaim_all();
+        self.wait_for_frees();
     }
 }

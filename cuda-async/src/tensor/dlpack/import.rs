@@ -56,6 +56,7 @@ impl<T: DType> Tensor<T> {
     ///   or if two indices have the same element, except in a dimension with a stride of 0.
     /// - [`Error::WrongDevice`] if the memory is on a GPU, and the operation runs on another device.
     /// - [`Error::Misuse`] if memory of a GPU is read-only, or for memory of a GPU in a recording.
+    /// - [`Error::OutOfHostMemory`] for a tensor on the host that is broadcast to too many elements.
     /// - [`Error::OutOfMemory`], or an error of the device.
     ///
     /// # Safety
@@ -232,7 +233,7 @@ impl Source {
 /// Reads the elements on the host in row-major order. A helper thread reads many elements that lie in another order.
 struct Gather<T: DType> {
     begins: Live<(Owner, Source)>,
-    job: Option<CopyJob<Vec<T::Stored>>>,
+    job: Option<CopyJob<Result<Vec<T::Stored>>>>,
 }
 
 impl<T: DType> Gather<T> {
@@ -257,22 +258,29 @@ impl<T: DType> Submit for Gather<T> {
             let large = is_large(source.len.saturating_mul(size_of::<T::Stored>()));
             let gather = move || gather::<T>(&owner, &source);
             if !large {
-                return Poll::Ready(Ok(Elements::Gathered(gather())));
+                return Poll::Ready(gather().map(Elements::Gathered));
             }
             self.job = Some(CopyJob::start(gather)?);
         }
-        Poll::Ready(ready!(CopyJob::poll(&mut self.job, task, cx)).map(Elements::Gathered))
+        Poll::Ready(ready!(CopyJob::poll(&mut self.job, task, cx))?.map(Elements::Gathered))
     }
 }
 
 /// Copies the elements in row-major order. The addresses were checked.
-fn gather<T: DType>(owner: &Owner, source: &Source) -> Vec<T::Stored> {
+///
+/// # Errors
+/// [`Error::OutOfHostMemory`]: a broadcast tensor may have more elements than the host has memory.
+fn gather<T: DType>(owner: &Owner, source: &Source) -> Result<Vec<T::Stored>> {
     let Source { shape, strides, len } = source;
-    let Some(tensor) = &owner.0 else { return Vec::new() };
+    let tensor = owner.tensor()?;
+    let mut elements = Vec::new();
+    elements.try_reserve_exact(*len).map_err(|_| {
+        let requested = (*len as u64).saturating_mul(size_of::<T::Stored>() as u64);
+        Error::OutOfHostMemory { requested }
+    })?;
     let first = tensor.data().cast::<T::Stored>().cast_const();
     let mut index = Dims::from_elem(0, shape.len());
     let mut offset = 0isize;
-    let mut elements = Vec::with_capacity(*len);
     for _ in 0..*len {
         // SAFETY: the offset of an index inside the shape, so the caller of `from_raw` promises that it is valid.
         elements.push(unsafe { first.offset(offset).read() });
@@ -286,7 +294,7 @@ fn gather<T: DType>(owner: &Owner, source: &Source) -> Vec<T::Stored> {
             index[dim] = 0;
         }
     }
-    elements
+    Ok(elements)
 }
 
 /// The elements of a tensor on the host, in row-major order.
