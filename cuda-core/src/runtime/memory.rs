@@ -63,6 +63,12 @@ impl DeviceCore {
         }
     }
 
+    /// Counts an allocation that was charged and made in the peak.
+    #[inline]
+    pub(crate) fn raise_peak(&self, pool: Option<&PoolCore>) {
+        pool.map_or(&self.charge, |pool| &pool.charge).raise_peak();
+    }
+
     /// Gives back the charge of an allocation.
     pub(crate) fn refund(&self, pool: Option<&PoolCore>, bytes: u64) {
         match pool {

@@ -242,3 +242,98 @@ proptest! {
         prop_assert_eq!(device.memory().unwrap().used, 0);
     }
 }
+
+/// An allocation that is refused is no use of memory.
+#[test]
+fn refused_allocations_do_not_count_in_the_peak() {
+    let (device, [stream, _]) = open();
+    for managed in [false, true] {
+        let options = PoolOptions::new();
+        let pool = MemoryPool::new(&device, if managed { options.managed() } else { options });
+        let Ok(pool) = pool else { continue };
+        stream.allocate_in(&pool, 8).unwrap();
+        for _ in 0..2 {
+            stream.allocate_in(&pool, 1 << 60).unwrap_err();
+        }
+        assert_eq!(pool.statistics().unwrap().used_peak, 8, "managed: {managed}");
+    }
+    let _held = stream.allocate(8).unwrap();
+    stream.allocate(device.capabilities().memory_quota).unwrap_err();
+    assert_eq!(device.default_pool().statistics().unwrap().used_peak, 8);
+}
+
+/// The device is idle after the last gate: no call of the client looks for foreign memory again.
+#[test]
+fn owners_of_foreign_memory_are_dropped_while_the_device_is_idle() {
+    let (_device, streams) = open();
+    let owners = Arc::new(AtomicU64::new(0));
+    struct Owner(Arc<AtomicU64>);
+    impl Drop for Owner {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::SeqCst);
+        }
+    }
+    for round in 0..300u64 {
+        let gates: Vec<_> = (0..6).map(|_| driver::gate()).collect();
+        for at in 0..4 {
+            owners.fetch_add(1, Ordering::SeqCst);
+            let owner = Box::new(Owner(owners.clone()));
+            let address = 0x10_0000 + 0x1000 * (4 * round + at);
+            // SAFETY: the simulated driver writes no memory.
+            let memory =
+                unsafe { DeviceBuffer::<u32>::from_raw_parts(&streams[0], address, 8, owner) };
+            let mut memory = memory.unwrap();
+            for (index, gate) in gates.iter().enumerate() {
+                if !(round + at + index as u64).is_multiple_of(3) {
+                    memory.fill(&streams[index % 2], *gate).unwrap();
+                }
+            }
+        }
+        let opened = std::thread::spawn(move || gates.into_iter().rev().for_each(driver::open));
+        wait_until(|| owners.load(Ordering::SeqCst) == 0);
+        opened.join().unwrap();
+    }
+}
+
+/// A buffer that threads share may be lent while another thread reads it.
+#[test]
+fn lending_shared_memory_loses_no_use_of_another_thread() {
+    let (_device, [stream, other]) = open();
+    let opened = driver::gate();
+    driver::open(opened);
+    for round in 0..5_000 {
+        let mut memory = allocate(&stream, 8);
+        memory.fill(&stream, opened).unwrap();
+        memory.lend_raw(&stream).unwrap();
+        let reads = |on: &Stream, gate: u32| {
+            let call = ForeignCall::new().uses(memory.as_slice(), Access::Read);
+            let enqueue = |raw: RawStream, _: &[u64]| {
+                driver::enqueue(raw.stream, gate);
+                Ok(())
+            };
+            // SAFETY: the commands use no memory.
+            unsafe { call.submit(on, enqueue) }.unwrap();
+        };
+        reads(&stream, opened);
+        let (closed, after, begun) = (driver::gate(), driver::gate(), AtomicU64::new(0));
+        driver::open(after);
+        let begin = || {
+            begun.fetch_add(1, Ordering::SeqCst);
+            while begun.load(Ordering::SeqCst) < 2 {
+                std::thread::yield_now();
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                begin();
+                reads(&other, closed);
+            });
+            begin();
+            memory.lend_raw(&stream).unwrap();
+        });
+        memory.fill(&stream, after).unwrap();
+        assert!(!driver::has_run(after), "round {round}: the write did not wait for the read");
+        driver::open(closed);
+        stream.synchronize().unwrap();
+    }
+}

@@ -80,6 +80,7 @@ impl Stream {
         // Made only once the backend took the allocation: dropping it frees.
         let ticket =
             self.submit_control(allocate).inspect_err(|_| core.refund(counted, charged))?;
+        core.raise_peak(counted);
         Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
     }
 }

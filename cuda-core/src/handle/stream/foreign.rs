@@ -111,7 +111,7 @@ impl Stream {
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
         let ticket = self.reserve();
-        let claims = Claims::of(operands, ticket);
+        let claims = Claims::of_foreign(operands, ticket);
         let mut after = After::new();
         if !claims.is_empty() {
             self.come_after(marks, &[], &claims, operands, &mut after);
