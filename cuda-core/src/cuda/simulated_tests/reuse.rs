@@ -337,3 +337,21 @@ fn lending_shared_memory_loses_no_use_of_another_thread() {
         stream.synchronize().unwrap();
     }
 }
+
+/// A caller that waits for the submissions of its own handle, as `settled()` does, may then use the memory in any order: a
+/// copy from another device needs that.
+#[test]
+fn handle_waits_for_the_uses_of_memory_that_it_uses_again() {
+    let (_device, [stream, _]) = open();
+    let gate = driver::gate();
+    let first = used_until(gate, &stream, 8);
+    let handle = stream.clone();
+    assert_eq!(handle.last().number, 0);
+    let again = allocate(&handle, 8);
+    assert_eq!(again.allocation().id(), first);
+    assert!(!again.allocation().is_settled());
+    assert!(handle.last().number > 0, "there is nothing to wait for");
+    driver::open(gate);
+    handle.synchronize_to(handle.last().number).unwrap();
+    assert!(again.allocation().is_settled());
+}

@@ -59,6 +59,11 @@ impl Stream {
     ) -> Arc<Allocation> {
         // Every use on this stream was published before its handle was dropped.
         let last = Ticket { stream: self.id(), number: self.submitted() };
+        if last.number > self.sent.last() && last.number > self.progress().completed() {
+            // As an allocation does, it counts for whoever waits for this handle.
+            let _order = self.timeline().order.lock();
+            self.sent.count_up_to(last.number);
+        }
         Allocation::new(self.device().clone(), id, bytes, last, pool.cloned())
     }
 
