@@ -30,11 +30,8 @@ unsafe impl Foreign for CudaBackend {
             self.end_window(&stream, bound)?;
         }
         self.wait_for(&stream, after, bound)?;
-        let call = ForeignCall::begin(self, &stream, bound)?;
-        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })?;
-        stream.set_submitted(ticket.number);
-        drop(call);
-        Ok(())
+        let _call = ForeignCall::begin(self, &stream, ticket.number, bound)?;
+        submit(RawStream { stream: stream.raw.0, context: self.primary.context.0 })
     }
 
     unsafe fn capture(
@@ -88,10 +85,12 @@ unsafe impl Foreign for CudaBackend {
     }
 }
 
-/// A call of foreign code on a stream, which may capture it. Ends when it is dropped, also by unwinding.
+/// A call of foreign code on a stream, which may capture it. Ends when it is dropped, also by unwinding. It counts as
+/// submitted then: foreign code that fails may have enqueued commands before.
 struct ForeignCall<'a> {
     backend: &'a CudaBackend,
     stream: &'a Arc<DriverStream>,
+    number: u64,
     bound: &'a Bound,
 }
 
@@ -99,15 +98,17 @@ impl<'a> ForeignCall<'a> {
     fn begin(
         backend: &'a CudaBackend,
         stream: &'a Arc<DriverStream>,
+        number: u64,
         bound: &'a Bound,
     ) -> Result<Self> {
         backend.reporter.begin_foreign(stream, bound)?;
-        Ok(Self { backend, stream, bound })
+        Ok(Self { backend, stream, number, bound })
     }
 }
 
 impl Drop for ForeignCall<'_> {
     fn drop(&mut self) {
+        self.stream.set_submitted(self.number);
         for free in self.backend.reporter.end_foreign(self.stream, self.bound) {
             // As for every free, an error can only mean that the device is lost.
             _ = self.backend.free_now(self.stream, free, self.bound);

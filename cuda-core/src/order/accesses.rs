@@ -6,8 +6,8 @@
 //!   `SHARED`, only `pieces` is valid.
 //! - A write that needs no lock has exclusive access to the memory, as `&mut` has. While the numbers are valid there is
 //!   one piece, so no other thread claims or splits anything until the write is claimed. Loads and stores suffice. A
-//!   replay of a recording has no exclusive access, and neither has a launch that writes a variable of its module. So
-//!   accesses to such memory take the lock ([`Accesses::claim_locked`]). Under it they use the numbers while these are
+//!   replay of a recording has no exclusive access, and neither has a foreign call, nor a launch that writes a variable of
+//!   its module. So accesses to such memory take the lock ([`Accesses::claim_locked`]). Under it they use the numbers while these are
 //!   valid.
 //! - Reads come from several threads. A read on the stream that `stream` names replaces `read`, by compare-and-swap. It
 //!   changes neither `stream` nor `written`, so they stay as the last write left them.
@@ -101,9 +101,10 @@ impl Accesses {
         own && replace(ticket.number).is_ok()
     }
 
-    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. Such a
-    /// caller holds the turn of the allocation, so no other thread claims a write, and the lock excludes splits. So this
-    /// may use the numbers too.
+    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. No other
+    /// thread claims a write without the lock: such a caller holds the turn of the allocation, or shares a borrow of it. The
+    /// lock excludes splits, and the order lock of the stream reads on the stream that the numbers name. So this may use the
+    /// numbers too.
     pub(crate) fn claim_locked(
         &self,
         ticket: Ticket,

@@ -63,6 +63,12 @@ impl DeviceCore {
         }
     }
 
+    /// Counts an allocation that was charged and made in the peak.
+    #[inline]
+    pub(crate) fn raise_peak(&self, pool: Option<&PoolCore>) {
+        pool.map_or(&self.charge, |pool| &pool.charge).raise_peak();
+    }
+
     /// Gives back the charge of an allocation.
     pub(crate) fn refund(&self, pool: Option<&PoolCore>, bytes: u64) {
         match pool {
@@ -77,7 +83,7 @@ impl DeviceCore {
     }
 
     /// Frees the memory that this client still holds for no good reason: buffers whose last use is complete and not
-    /// known to be, and dropped buffers. Never blocks.
+    /// known to be, and dropped buffers. Waits a moment for frees that another thread is making.
     #[cold]
     pub(crate) fn recover_memory(&self) {
         for stream in self.streams.all() {
@@ -87,5 +93,6 @@ impl DeviceCore {
             }
         }
         self.reclaim_all();
+        self.wait_for_frees();
     }
 }

@@ -31,13 +31,17 @@ impl MemoryCharge {
     /// [`Error::OutOfMemory`] if it exceeds what is left of the quota.
     #[inline]
     pub(crate) fn charge(&self, requested: u64) -> Result<()> {
-        let used = self.add(requested)?;
-        // An allocation of a pool counts in `elsewhere` before and in `used` after, so this is never too large.
-        let own = used.saturating_sub(self.elsewhere.load(Ordering::Relaxed));
+        self.add(requested)
+    }
+
+    /// Raises the peak to the bytes in use now. Called when a charged allocation was made: one that is refused later is no
+    /// use of memory.
+    #[inline]
+    pub(crate) fn raise_peak(&self) {
+        let own = self.own_now();
         if own > self.peak.load(Ordering::Relaxed) {
             self.peak.fetch_max(own, Ordering::Relaxed);
         }
-        Ok(())
     }
 
     /// As [`charge`](Self::charge), for an allocation that another count has too.
@@ -47,11 +51,11 @@ impl MemoryCharge {
         if added.is_err() {
             self.elsewhere.fetch_sub(requested, Ordering::Relaxed);
         }
-        added.map(drop)
+        added
     }
 
-    /// Adds to `used`, and returns the sum.
-    fn add(&self, requested: u64) -> Result<u64> {
+    /// Adds to `used`.
+    fn add(&self, requested: u64) -> Result<()> {
         // A compare-and-swap loop: adding first and undoing it would refuse other allocations that fit.
         let mut used = self.used.load(Ordering::Relaxed);
         loop {
@@ -61,7 +65,7 @@ impl MemoryCharge {
                 return Err(Error::OutOfMemory { requested, free, total: self.quota, pool: None });
             };
             match self.used.compare_exchange(used, sum, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(sum),
+                Ok(_) => return Ok(()),
                 Err(now) => used = now,
             }
         }
@@ -95,8 +99,9 @@ impl MemoryCharge {
     }
 
     fn own_now(&self) -> u64 {
-        let elsewhere = self.elsewhere.load(Ordering::Relaxed);
-        self.used.load(Ordering::Relaxed).saturating_sub(elsewhere)
+        // An allocation of a pool counts in `elsewhere` before and in `used` after. So if it comes now, this is not too large.
+        let used = self.used.load(Ordering::Relaxed);
+        used.saturating_sub(self.elsewhere.load(Ordering::Relaxed))
     }
 }
 
@@ -125,6 +130,7 @@ mod tests {
         assert!(charge.charge(21).is_err() && charge.charge_elsewhere(21).is_err());
         assert_eq!(charge.own(), (10, 10));
         charge.charge(20).unwrap();
+        charge.raise_peak();
         charge.refund(25);
         charge.refund_elsewhere(70);
         assert_eq!(charge.own(), (5, 30));

@@ -1,7 +1,7 @@
 //! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
 //! `reclaim_memory` and `reclaim_all` in `retire` empty them.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicUsize};
 
 use smallvec::SmallVec;
 
@@ -11,6 +11,8 @@ use crate::protocol::{AllocId, ForeignOwner, GraphId, ModuleId, PoolId, StreamId
 #[derive(Default)]
 pub(crate) struct Reclaim {
     pub(super) frees: Inbox<Freed>,
+    /// The number of threads that have taken `frees` and not yet freed all of it.
+    pub(super) freeing: AtomicUsize,
     pub(super) rest: Inbox<Retired>,
 }
 

@@ -4,7 +4,11 @@
 //! is retired, and a module unloaded, once everything that used it is known to be complete. Synchronisations, module
 //! loads, new streams and notices check for that.
 
-use std::{any::Any, sync::Arc};
+use std::{
+    any::Any,
+    sync::{Arc, atomic::Ordering},
+    time::{Duration, Instant},
+};
 
 use super::{
     device_core::DeviceCore,
@@ -14,6 +18,10 @@ use super::{
 use crate::protocol::{
     AllocId, Control, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket,
 };
+
+/// The maximum time that an allocation without enough memory waits for frees of other threads. Frees take microseconds. The
+/// limit is for a thread that allocates while it frees, and for one that the system does not run.
+const MAX_FREEING: Duration = Duration::from_millis(10);
 
 impl DropsPools for DeviceCore {
     fn retire_pool(&self, id: PoolId) {
@@ -101,8 +109,21 @@ impl DeviceCore {
 
     #[cold]
     fn free_all(&self) {
+        // Counted before the memory is taken, so a thread that finds none knows that this one has it.
+        self.reclaim.freeing.fetch_add(1, Ordering::SeqCst);
         self.reclaim.frees.take().iter().for_each(|freed| self.free(freed));
+        self.reclaim.freeing.fetch_sub(1, Ordering::SeqCst);
         self.memory_waiters.wake();
+    }
+
+    /// Waits until other threads have freed the memory that they have taken out of the queue, but not longer than
+    /// [`MAX_FREEING`].
+    #[cold]
+    pub(super) fn wait_for_frees(&self) {
+        let begin = Instant::now();
+        while self.reclaim.freeing.load(Ordering::SeqCst) > 0 && begin.elapsed() < MAX_FREEING {
+            std::thread::yield_now();
+        }
     }
 
     /// Gives back every dropped resource that no work uses any more. Never blocks.

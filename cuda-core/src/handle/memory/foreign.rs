@@ -43,7 +43,8 @@ impl<'a> ForeignCall<'a> {
     }
 
     /// Calls `submit`, which enqueues commands on the raw stream. It gets the device addresses of the memory, in the order
-    /// in which it was added. The GPU's context is current on the calling thread. All commands count as one submission.
+    /// in which it was added. The GPU's context is current on the calling thread. All commands count as one submission, also
+    /// those before an error or a panic of `submit`.
     ///
     /// In a recording, `submit` runs once, with a raw stream that is being captured, and its commands run in every replay.
     /// The recording has to be prepared before a replay.

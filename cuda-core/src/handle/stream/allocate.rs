@@ -55,6 +55,11 @@ impl Stream {
     fn reuse(&self, id: AllocId, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Arc<Allocation> {
         // This ticket covers every use on this stream: each was published before its handle was dropped.
         let last = Ticket { stream: self.id(), number: self.submitted() };
+        if last.number > self.sent.last() && last.number > self.progress().completed() {
+            // As an allocation does, it counts for whoever waits for this handle.
+            let _order = self.timeline().order.lock();
+            self.sent.count_up_to(last.number);
+        }
         Allocation::new(self.device().clone(), id, bytes, last, pool.cloned())
     }
 
@@ -76,6 +81,7 @@ impl Stream {
         // Made only once the backend took the allocation: dropping it frees.
         let ticket =
             self.submit_control(allocate).inspect_err(|_| core.refund(counted, charged))?;
+        core.raise_peak(counted);
         Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
     }
 }

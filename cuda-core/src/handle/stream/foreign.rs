@@ -1,6 +1,6 @@
 //! Foreign code on streams: its submissions, and streams and memory that belong to it.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, cell::Cell, sync::Arc};
 
 use super::{
     allocation::{Allocation, Operand},
@@ -100,7 +100,8 @@ impl Stream {
         submitted
     }
 
-    /// Submits foreign work. Called with the order lock held, with checked operands, and with their turns.
+    /// Submits foreign work. Called with the order lock held, with checked operands, and with their turns. Once `submit` was
+    /// called, it counts as a submission, also if it fails or panics: it may have enqueued commands before.
     unsafe fn submit_foreign_ordered(
         &self,
         marks: &mut Watermarks,
@@ -110,7 +111,7 @@ impl Stream {
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
         let ticket = self.reserve();
-        let claims = Claims::of(operands, ticket);
+        let claims = Claims::of_foreign(operands, ticket);
         let mut after = After::new();
         if !claims.is_empty() {
             self.come_after(marks, &[], &claims, operands, &mut after);
@@ -118,23 +119,29 @@ impl Stream {
         let keeps = kept.is_some();
         // Retain before submitting, because completion on another thread releases the resource.
         let report = kept.is_some_and(|kept| self.keep_foreign(ticket, kept));
+        let begun = Begun { stream: self, ticket, has_begun: Cell::new(false) };
+        let submit = &mut |raw| {
+            begun.has_begun.set(true);
+            submit(raw)
+        };
         // SAFETY: the caller promises it. `after` and the stream order the uses of the operands.
-        if let Err(error) = unsafe { foreign.submit(ticket, &after, submit) } {
+        let submitted = unsafe { foreign.submit(ticket, &after, submit) };
+        if let (Err(error), false) = (&submitted, begun.has_begun.get()) {
             if keeps {
                 self.timeline().retention.forget(ticket.number);
             }
             claims.give_back(operands, ticket);
             self.timeline().give_back(ticket);
-            return Err(error);
+            return Err(error.clone());
         }
         if !after.is_empty() {
             self.note_edges(marks, ticket, &after);
         }
-        self.publish(ticket);
+        drop(begun);
         if report {
             self.device().core().report(ticket);
         }
-        Ok(ticket)
+        submitted.map(|()| ticket)
     }
 
     /// Retains a resource of foreign code for a submission. Returns whether a report is due.
@@ -142,6 +149,22 @@ impl Stream {
         let helper = self.device().core().helper.clone();
         let kept = Arc::new(Kept { resource: Some(resource), helper });
         self.timeline().retention.keep(ticket.number, Until::Complete, kept)
+    }
+}
+
+/// A submission of foreign code. If that has begun, it is published when this is dropped, also by unwinding. Dropped with
+/// the order lock held.
+struct Begun<'a> {
+    stream: &'a Stream,
+    ticket: Ticket,
+    has_begun: Cell<bool>,
+}
+
+impl Drop for Begun<'_> {
+    fn drop(&mut self) {
+        if self.has_begun.get() {
+            self.stream.publish(self.ticket);
+        }
     }
 }
 

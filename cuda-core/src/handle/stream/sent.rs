@@ -133,6 +133,14 @@ impl Sent {
         self.last.store(number, Ordering::Release);
     }
 
+    /// Counts a submission of another handle, unless this one has a later submission. Called with the stream's order lock
+    /// held.
+    pub(super) fn count_up_to(&self, number: u64) {
+        if number > self.last.load(Ordering::Relaxed) {
+            self.count(number);
+        }
+    }
+
     #[inline]
     fn begin_run(&self, last: u64, number: u64) {
         if last >= self.first.load(Ordering::Relaxed) {

@@ -329,7 +329,17 @@ impl Claims {
     pub(super) fn of(operands: &[Operand<'_>], ticket: Ticket) -> Self {
         let mut claims = Self::default();
         for (owner, operand) in operands.iter().enumerate() {
-            claims.claim(owner, operand, ticket);
+            claims.claim(owner, operand, ticket, operand.allocation.takes_turns());
+        }
+        claims
+    }
+
+    /// Claims the operands of a foreign call. It has only shared borrows of them, so other threads may claim reads of memory
+    /// that it writes at the same time.
+    pub(super) fn of_foreign(operands: &[Operand<'_>], ticket: Ticket) -> Self {
+        let mut claims = Self::default();
+        for (owner, operand) in operands.iter().enumerate() {
+            claims.claim(owner, operand, ticket, true);
         }
         claims
     }
@@ -343,13 +353,13 @@ impl Claims {
     /// Claims an operand. An operand without bytes claims nothing: its position may lie in a piece that another thread
     /// uses.
     #[inline]
-    fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket) {
+    fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket, locked: bool) {
         if operand.range.is_empty() {
             return;
         }
         let (whole, access) = (operand.is_whole(), operand.access);
         let (accesses, displaced) = (&operand.allocation.accesses, &mut self.displaced);
-        if operand.allocation.takes_turns() {
+        if locked {
             accesses.claim_locked(ticket, access, &operand.range, whole, displaced);
         } else {
             accesses.claim(ticket, access, &operand.range, whole, displaced);

@@ -66,6 +66,11 @@ pub(crate) fn stream_with(gate: u32) -> StreamHandle {
     stream
 }
 
+/// Enqueues a fill with this value, as foreign code does.
+pub(crate) fn enqueue(stream: *mut c_void, gate: u32) {
+    state().enqueue(StreamHandle(stream), Command::Kernel { gate });
+}
+
 /// Whether a fill with this value has run.
 pub(crate) fn has_run(gate: u32) -> bool {
     state().ran.contains(&gate)
