@@ -343,7 +343,7 @@ fn lending_shared_memory_loses_no_use_of_another_thread() {
 fn handle_waits_for_the_uses_of_memory_that_it_uses_again() {
     let (_device, [stream, _]) = open();
     let gate = driver::gate();
-    let first = used_until(gate, &stream, 8);
+    let first = drop_in_use_until(gate, &stream, 8);
     let handle = stream.clone();
     assert_eq!(handle.last().number, 0);
     let again = allocate(&handle, 8);
