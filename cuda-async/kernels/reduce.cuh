@@ -19,15 +19,6 @@ struct Smallest {
     static __device__ Value combine(Value a, Value b) { return smaller_of(a, b); }
 };
 
-// Combines each lane of a pack into its own result.
-template <typename Fold, typename From, int WIDTH> __device__ inline void add_pack(Value *lanes, Pack<From, WIDTH> pack)
-{
-#pragma unroll
-    for (int lane = 0; lane < WIDTH; lane++) {
-        lanes[lane] = Fold::combine(lanes[lane], widen(pack.lanes[lane]));
-    }
-}
-
 // inner is 1. A row of threads reduces one chunk of one row of x. Each thread takes whole packs of 16 bytes, also where the
 // row is not aligned to them, so the order does not depend on the address.
 template <typename Fold, typename From, typename To>
@@ -37,7 +28,8 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
     // The loads that a thread has in flight. 8 is the fastest on an H200.
     const int LOADS = 8;
     __shared__ Value tile[WARPS];
-    u64 part = (u64)blockIdx.x * blockDim.y + threadIdx.y, row = chunks == 1 ? part : part / chunks, place = part - row * chunks;
+    u64 part = (u64)blockIdx.x * blockDim.y + threadIdx.y;
+    u64 row = chunks == 1 ? part : part / chunks, place = chunks == 1 ? 0 : part - row * chunks;
     Value lanes[WIDTH];
 #pragma unroll
     for (int lane = 0; lane < WIDTH; lane++) {
@@ -57,24 +49,20 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
                 }
 #pragma unroll
                 for (int load = 0; load < LOADS; load++) {
-                    add_pack<Fold>(lanes, loaded[load]);
-                }
-            }
-            // The rest, also with all loads in flight at once.
-            Pack<From, WIDTH> loaded[LOADS - 1];
 #pragma unroll
-            for (int load = 0; load < LOADS - 1; load++) {
-                if (pack + load * blockDim.x < whole) {
-                    loaded[load] = packs[pack + load * blockDim.x];
+                    for (int lane = 0; lane < WIDTH; lane++) {
+                        lanes[lane] = Fold::combine(lanes[lane], widen(loaded[load].lanes[lane]));
+                    }
                 }
             }
+#pragma unroll 1
+            for (; pack < whole; pack += blockDim.x) {
+                Pack<From, WIDTH> loaded = packs[pack];
 #pragma unroll
-            for (int load = 0; load < LOADS - 1; load++) {
-                if (pack + load * blockDim.x < whole) {
-                    add_pack<Fold>(lanes, loaded[load]);
+                for (int lane = 0; lane < WIDTH; lane++) {
+                    lanes[lane] = Fold::combine(lanes[lane], widen(loaded.lanes[lane]));
                 }
             }
-            pack = whole;
         }
 #pragma unroll 1
         for (; pack < whole; pack += blockDim.x) {

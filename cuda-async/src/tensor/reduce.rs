@@ -116,8 +116,8 @@ pub(super) const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) 
     }
     match (rows, bytes) {
         (_, ..=1024) | (MANY_ROWS.., ..=4096) => 32,
-        (MANY_ROWS.., ..=8192) => 64,
-        (MANY_ROWS.., ..=16_384) => 128,
+        (MANY_ROWS.., ..=16_384) => 64,
+        (MANY_ROWS.., ..=32_768) => 128,
         (MANY_ROWS.., _) | (_, ..=16_384) => 256,
         _ => 1024,
     }
