@@ -117,10 +117,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// `candle`.
     ///
     /// This copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does. With the feature
-    /// `candle-cuda`, `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy.
-    ///
-    /// # Errors
-    /// Also the error of candle.
+    /// `candle-cuda`, `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy. An error of candle is returned.
     #[cfg(feature = "candle")]
     fn to_candle(self) -> impl DeviceOp<Output = candle_core::Tensor>
     where
