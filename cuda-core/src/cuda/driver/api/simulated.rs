@@ -46,9 +46,15 @@ pub(crate) fn own_device() -> u32 {
     state.devices - 1
 }
 
-/// A gate that is closed.
+/// A gate that is closed. The backend fills with a pattern of two bytes if both halves of a value are equal, which the
+/// simulation does not have.
 pub(crate) fn gate() -> u32 {
-    state().new_handle() as u32
+    loop {
+        let gate = state().new_handle() as u32;
+        if gate >> 16 != gate & 0xffff {
+            return gate;
+        }
+    }
 }
 
 /// Runs the fills that have this value.
