@@ -31,7 +31,19 @@ impl MemoryCharge {
     /// [`Error::OutOfMemory`] if it exceeds what is left of the quota.
     #[inline]
     pub(crate) fn charge(&self, requested: u64) -> Result<()> {
-        self.add(requested)
+        // A compare-and-swap loop: adding first and undoing it would refuse other allocations that fit.
+        let mut used = self.used.load(Ordering::Relaxed);
+        loop {
+            let sum = used.checked_add(requested).filter(|sum| *sum <= self.quota);
+            let Some(sum) = sum else {
+                let free = self.quota - used;
+                return Err(Error::OutOfMemory { requested, free, total: self.quota, pool: None });
+            };
+            match self.used.compare_exchange(used, sum, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return Ok(()),
+                Err(now) => used = now,
+            }
+        }
     }
 
     /// Raises the peak to the bytes in use now. Called when a charged allocation was made: one that is refused later is no
@@ -47,28 +59,11 @@ impl MemoryCharge {
     /// As [`charge`](Self::charge), for an allocation that another count has too.
     pub(crate) fn charge_elsewhere(&self, requested: u64) -> Result<()> {
         self.elsewhere.fetch_add(requested, Ordering::Relaxed);
-        let added = self.add(requested);
+        let added = self.charge(requested);
         if added.is_err() {
             self.elsewhere.fetch_sub(requested, Ordering::Relaxed);
         }
         added
-    }
-
-    /// Adds to `used`.
-    fn add(&self, requested: u64) -> Result<()> {
-        // A compare-and-swap loop: adding first and undoing it would refuse other allocations that fit.
-        let mut used = self.used.load(Ordering::Relaxed);
-        loop {
-            let sum = used.checked_add(requested).filter(|sum| *sum <= self.quota);
-            let Some(sum) = sum else {
-                let free = self.quota - used;
-                return Err(Error::OutOfMemory { requested, free, total: self.quota, pool: None });
-            };
-            match self.used.compare_exchange(used, sum, Ordering::Relaxed, Ordering::Relaxed) {
-                Ok(_) => return Ok(()),
-                Err(now) => used = now,
-            }
-        }
     }
 
     /// Gives back the charge of an allocation.

@@ -88,6 +88,20 @@ fn reused_memory_waits_on_another_stream_for_its_earlier_uses() {
     other.synchronize().unwrap();
 }
 
+/// Makes a foreign call that uses the memory, enqueues a fill with the value `gate`, and then fails or panics.
+fn enqueue_and_fail(stream: &Stream, memory: &DeviceBuffer<u32>, gate: u32, panics: bool) {
+    let call = ForeignCall::new().uses(memory.as_slice(), Access::Write);
+    let enqueue_and_fail = |raw: RawStream, _: &[u64]| {
+        driver::enqueue(raw.stream, gate);
+        assert!(!panics, "on purpose");
+        Err(Error::AlreadyEnded)
+    };
+    // SAFETY: the commands use no memory.
+    let submit = || unsafe { call.submit(stream, enqueue_and_fail) };
+    let failed = catch_unwind(AssertUnwindSafe(submit));
+    assert!(failed.map_or(panics, |result| result.is_err()));
+}
+
 /// Foreign code may fail or panic after it has enqueued a part of its commands.
 #[test]
 fn memory_of_a_failed_foreign_call_is_not_used_before_its_commands() {
@@ -96,16 +110,7 @@ fn memory_of_a_failed_foreign_call_is_not_used_before_its_commands() {
         let memory = allocate(&stream, 8);
         stream.synchronize().unwrap();
         let (gate, id) = (driver::gate(), memory.allocation().id());
-        let call = ForeignCall::new().uses(memory.as_slice(), Access::Write);
-        let enqueue_and_fail = |raw: RawStream, _: &[u64]| {
-            driver::enqueue(raw.stream, gate);
-            assert!(!panics, "on purpose");
-            Err(Error::AlreadyEnded)
-        };
-        // SAFETY: the commands use no memory.
-        let submit = || unsafe { call.submit(&stream, enqueue_and_fail) };
-        let failed = catch_unwind(AssertUnwindSafe(submit));
-        assert!(failed.map_or(panics, |result| result.is_err()));
+        enqueue_and_fail(&stream, &memory, gate, panics);
         drop(memory);
         assert_ne!(allocate(&other, 8).allocation().id(), id);
         driver::open(gate);
@@ -122,16 +127,7 @@ fn work_comes_after_the_commands_of_a_failed_foreign_call() {
         stream.synchronize().unwrap();
         let (gate, opened) = (driver::gate(), driver::gate());
         driver::open(opened);
-        let call = ForeignCall::new().uses(memory.as_slice(), Access::Write);
-        let enqueue_and_fail = |raw: RawStream, _: &[u64]| {
-            driver::enqueue(raw.stream, gate);
-            assert!(!panics, "on purpose");
-            Err(Error::AlreadyEnded)
-        };
-        // SAFETY: the commands use no memory.
-        let submit = || unsafe { call.submit(&stream, enqueue_and_fail) };
-        let failed = catch_unwind(AssertUnwindSafe(submit));
-        assert!(failed.map_or(panics, |result| result.is_err()));
+        enqueue_and_fail(&stream, &memory, gate, panics);
         memory.fill(&other, opened).unwrap();
         assert!(!driver::has_run(opened), "the fill did not wait");
         driver::open(gate);
@@ -189,7 +185,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// All fills of one piece of memory run in the order in which they were submitted, whoever owns it.
+    /// All fills of one piece of memory run in the order in which they were submitted, also across its owners.
     #[test]
     fn fills_of_memory_run_in_order_across_owners(steps in steps()) {
         static DEVICE: OnceLock<Device> = OnceLock::new();

@@ -56,7 +56,7 @@ impl Stream {
         // This ticket covers every use on this stream: each was published before its handle was dropped.
         let last = Ticket { stream: self.id(), number: self.submitted() };
         if last.number > self.sent.last() && last.number > self.progress().completed() {
-            // As an allocation does, it counts for whoever waits for this handle.
+            // As after an allocation, a wait for this handle covers it.
             let _order = self.timeline().order.lock();
             self.sent.count_up_to(last.number);
         }
