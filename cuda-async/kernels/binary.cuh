@@ -8,6 +8,14 @@
     OF(0, add) OF(1, sub) OF(2, mul) OF(3, div) OF(4, rem) OF(5, larger) OF(6, smaller) OF(7, power)
 #endif
 
+// The packs that a thread loads before it computes. Elements of 2 bytes need more instructions for each byte, so more loads
+// are to be in flight at the same time. `packs` in `tensor/elementwise` has the same numbers.
+#if defined(HALF) && !defined(MATH)
+#define PACKS 2
+#else
+#define PACKS 1
+#endif
+
 // y[i] = operation(x[i], scalar), or operation(scalar, x[i]) if `swapped`
 extern "C" __global__ void map_scalar(const Stored *x, Stored *y, u64 n, u32 operation, u32 swapped, Stored scalar)
 {
@@ -15,8 +23,9 @@ extern "C" __global__ void map_scalar(const Stored *x, Stored *y, u64 n, u32 ope
     switch (operation) {
 #define OF(NUMBER, NAME)                                                                                               \
     case NUMBER:                                                                                                       \
-        return swapped ? each(x, y, n, [other](Value own) { return Wrapping<Value>::NAME(other, own); })               \
-                       : each(x, y, n, [other](Value own) { return Wrapping<Value>::NAME(own, other); });
+        return each<PACKS>(x, y, n, [=](Value own) {                                                                   \
+            return Wrapping<Value>::NAME(swapped ? other : own, swapped ? own : other);                                \
+        });
         OPERATIONS(OF)
 #undef OF
     }
@@ -27,7 +36,7 @@ extern "C" __global__ void map2(const Stored *a, const Stored *b, Stored *y, u64
 {
     switch (operation) {
 #define OF(NUMBER, NAME)                                                                                               \
-    case NUMBER: return each2(a, b, y, n, [](Value a, Value b) { return Wrapping<Value>::NAME(a, b); });
+    case NUMBER: return each2<PACKS>(a, b, y, n, [](Value a, Value b) { return Wrapping<Value>::NAME(a, b); });
         OPERATIONS(OF)
 #undef OF
     }

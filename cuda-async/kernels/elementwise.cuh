@@ -5,9 +5,9 @@
 extern "C" __global__ void map(const Stored *x, Stored *y, u64 n, u32 operation)
 {
     switch (operation) {
-    case 0: return each(x, y, n, [](Value x) { return Wrapping<Value>::negate(x); });
-    case 1: return each(x, y, n, [](Value x) { return Wrapping<Value>::absolute(x); });
-    case 2: return each(x, y, n, [](Value x) { return x < (Value)0 ? (Value)0 : x; });
+    case 0: return each<1>(x, y, n, [](Value x) { return Wrapping<Value>::negate(x); });
+    case 1: return each<1>(x, y, n, [](Value x) { return Wrapping<Value>::absolute(x); });
+    case 2: return each<1>(x, y, n, [](Value x) { return x < (Value)0 ? (Value)0 : x; });
     }
 }
 #endif

@@ -21,13 +21,20 @@ template <typename T> struct Functions;
 FUNCTIONS(float, f)
 FUNCTIONS(double, )
 
+// As PACKS. These need yet more instructions.
+#ifdef HALF
+#define FLOAT_PACKS 4
+#else
+#define FLOAT_PACKS 1
+#endif
+
 // y[i] = operation(x[i])
 extern "C" __global__ void map_float(const Stored *x, Stored *y, u64 n, u32 operation)
 {
     typedef Functions<Value> F;
     switch (operation) {
 #define IN_PACKS(NUMBER, NAME)                                                                                         \
-    case NUMBER: return each(x, y, n, [](Value x) { return F::NAME(x); });
+    case NUMBER: return each<FLOAT_PACKS>(x, y, n, [](Value x) { return F::NAME(x); });
 // Functions with much code are not inlined once for each lane of a pack.
 #define ONE_BY_ONE(NUMBER, NAME)                                                                                       \
     case NUMBER:                                                                                                       \

@@ -6,49 +6,88 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T lanes[N]; };
 
 __device__ inline bool aligned(const void *x) { return (u64)x % 16 == 0; }
 
+// Packs are loaded as uint4. The compiler splits the load of a struct of small elements.
+template <typename T, int N> __device__ inline Pack<T, N> pack_of(uint4 loaded)
+{
+    static_assert(sizeof(Pack<T, N>) == sizeof(uint4), "a pack has 16 bytes");
+    return *(const Pack<T, N> *)&loaded;
+}
+
+// Calls `load(k, i)` for k below COUNT, and then `compute(k, i)` for each, for packs i below `packs`. Returns the number of
+// packs that it covered: all but the last ones that are too few for a block. blockDim.x is a power of two.
+template <int COUNT, typename Load, typename Compute>
+__device__ inline u64 each_pack(u64 packs, Load load, Compute compute)
+{
+    // A block takes neighbouring packs.
+    u32 length = COUNT * blockDim.x;
+    u64 whole = packs & ~(u64)(length - 1);
+    for (u64 i = (u64)blockIdx.x * length + threadIdx.x; i < whole; i += threads() * COUNT) {
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            load(k, i + k * blockDim.x);
+        }
+#pragma unroll
+        for (int k = 0; k < COUNT; k++) {
+            compute(k, i + k * blockDim.x);
+        }
+    }
+    return whole;
+}
+
 // y[i] = f(x[i])
-template <typename F> __device__ inline void each(const Stored *x, Stored *y, u64 n, F f)
+template <int COUNT, typename F> __device__ inline void each(const Stored *x, Stored *y, u64 n, F f)
 {
     typedef Pack<Stored, LANES> P;
     u64 packs = aligned(x) && aligned(y) ? n / LANES : 0;
-    for (u64 i = first(); i < packs; i += threads()) {
-        P own = ((const P *)x)[i], result;
+    uint4 loaded[COUNT];
+    packs = each_pack<COUNT>(
+        packs, [&](int k, u64 i) { loaded[k] = ((const uint4 *)x)[i]; },
+        [&](int k, u64 i) {
+            P own = pack_of<Stored, LANES>(loaded[k]), result;
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) {
-            result.lanes[lane] = narrow(f(widen(own.lanes[lane])));
-        }
-        ((P *)y)[i] = result;
-    }
+            for (int lane = 0; lane < LANES; lane++) {
+                result.lanes[lane] = narrow(f(widen(own.lanes[lane])));
+            }
+            ((P *)y)[i] = result;
+        });
     for (u64 i = packs * LANES + first(); i < n; i += threads()) {
         y[i] = narrow(f(widen(x[i])));
     }
 }
 
 // y[i] = f(a[i], b[i])
-template <typename F> __device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n, F f)
+template <int COUNT, typename F>
+__device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n, F f)
 {
     typedef Pack<Stored, LANES> P;
     u64 packs = aligned(a) && aligned(b) && aligned(y) ? n / LANES : 0;
-    for (u64 i = first(); i < packs; i += threads()) {
-        P p = ((const P *)a)[i], q = ((const P *)b)[i], result;
+    uint4 from_a[COUNT], from_b[COUNT];
+    packs = each_pack<COUNT>(
+        packs,
+        [&](int k, u64 i) {
+            from_a[k] = ((const uint4 *)a)[i];
+            from_b[k] = ((const uint4 *)b)[i];
+        },
+        [&](int k, u64 i) {
+            P p = pack_of<Stored, LANES>(from_a[k]), q = pack_of<Stored, LANES>(from_b[k]), result;
 #pragma unroll
-        for (int lane = 0; lane < LANES; lane++) {
-            result.lanes[lane] = narrow(f(widen(p.lanes[lane]), widen(q.lanes[lane])));
-        }
-        ((P *)y)[i] = result;
-    }
+            for (int lane = 0; lane < LANES; lane++) {
+                result.lanes[lane] = narrow(f(widen(p.lanes[lane]), widen(q.lanes[lane])));
+            }
+            ((P *)y)[i] = result;
+        });
     for (u64 i = packs * LANES + first(); i < n; i += threads()) {
         y[i] = narrow(f(widen(a[i]), widen(b[i])));
     }
 }
 
 // Loads and stores a pack, element by element unless the address is aligned. The elements of a thread are the same in both.
-template <int WIDTH> __device__ inline Pack<Stored, WIDTH> load_pack(const Stored *from, bool is_aligned)
+template <int WIDTH, typename T> __device__ inline Pack<T, WIDTH> load_pack(const T *from, bool is_aligned)
 {
     if (is_aligned) {
-        return *(const Pack<Stored, WIDTH> *)from;
+        return *(const Pack<T, WIDTH> *)from;
     }
-    Pack<Stored, WIDTH> pack;
+    Pack<T, WIDTH> pack;
 #pragma unroll
     for (int lane = 0; lane < WIDTH; lane++) {
         pack.lanes[lane] = from[lane];

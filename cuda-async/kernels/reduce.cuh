@@ -19,6 +19,30 @@ struct Smallest {
     static __device__ Value combine(Value a, Value b) { return smaller_of(a, b); }
 };
 
+template <typename Fold, typename From, int WIDTH>
+__device__ inline void combine_pack(Value (&lanes)[WIDTH], Pack<From, WIDTH> pack)
+{
+#pragma unroll
+    for (int lane = 0; lane < WIDTH; lane++) {
+        lanes[lane] = Fold::combine(lanes[lane], widen(pack.lanes[lane]));
+    }
+}
+
+// Combines COUNT packs that are `blockDim.x` packs apart. All are loaded before the first is used.
+template <typename Fold, int COUNT, typename From, int WIDTH>
+__device__ inline void combine_packs(Value (&lanes)[WIDTH], const Pack<From, WIDTH> *packs)
+{
+    uint4 loaded[COUNT];
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        loaded[k] = ((const uint4 *)packs)[k * blockDim.x];
+    }
+#pragma unroll
+    for (int k = 0; k < COUNT; k++) {
+        combine_pack<Fold>(lanes, pack_of<From, WIDTH>(loaded[k]));
+    }
+}
+
 // inner is 1. A row of threads reduces one chunk of one row of x. Each thread takes whole packs of 16 bytes, also where the
 // row is not aligned to them, so the order does not depend on the address.
 template <typename Fold, typename From, typename To>
@@ -38,38 +62,21 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
     if (row < rows) {
         u64 from = place * chunk, size = n - from < chunk ? n - from : chunk;
         const From *own = x + row * n + from;
+        const Pack<From, WIDTH> *packs = (const Pack<From, WIDTH> *)own;
         u64 whole = size / WIDTH, pack = threadIdx.x;
-        if (aligned(own)) {
-            const Pack<From, WIDTH> *packs = (const Pack<From, WIDTH> *)own;
+        bool is_aligned = aligned(own);
+        if (is_aligned) {
             for (; pack + (LOADS - 1) * blockDim.x < whole; pack += LOADS * blockDim.x) {
-                Pack<From, WIDTH> loaded[LOADS];
-#pragma unroll
-                for (int load = 0; load < LOADS; load++) {
-                    loaded[load] = packs[pack + load * blockDim.x];
-                }
-#pragma unroll
-                for (int load = 0; load < LOADS; load++) {
-#pragma unroll
-                    for (int lane = 0; lane < WIDTH; lane++) {
-                        lanes[lane] = Fold::combine(lanes[lane], widen(loaded[load].lanes[lane]));
-                    }
-                }
+                combine_packs<Fold, LOADS>(lanes, packs + pack);
             }
-#pragma unroll 1
-            for (; pack < whole; pack += blockDim.x) {
-                Pack<From, WIDTH> loaded = packs[pack];
-#pragma unroll
-                for (int lane = 0; lane < WIDTH; lane++) {
-                    lanes[lane] = Fold::combine(lanes[lane], widen(loaded.lanes[lane]));
-                }
+            if (pack + (LOADS / 2 - 1) * blockDim.x < whole) {
+                combine_packs<Fold, LOADS / 2>(lanes, packs + pack);
+                pack += LOADS / 2 * blockDim.x;
             }
         }
 #pragma unroll 1
         for (; pack < whole; pack += blockDim.x) {
-#pragma unroll
-            for (int lane = 0; lane < WIDTH; lane++) {
-                lanes[lane] = Fold::combine(lanes[lane], widen(own[pack * WIDTH + lane]));
-            }
+            combine_pack<Fold>(lanes, load_pack<WIDTH>(own + pack * WIDTH, is_aligned));
         }
         u64 last = whole * WIDTH + threadIdx.x;
         if (last < size) {
@@ -85,7 +92,7 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
     }
     Value folded = fold_row(tile, lanes[0], [](Value a, Value b) { return Fold::combine(a, b); });
     if (row < rows && threadIdx.x == 0) {
-        y[row * chunks + place] = Narrow<To, Value>::of(folded);
+        y[part] = Narrow<To, Value>::of(folded);
     }
 }
 

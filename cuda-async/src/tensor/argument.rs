@@ -122,12 +122,20 @@ impl<const N: usize> StridedIndex<N> {
 /// The number of threads of a block.
 pub(super) const BLOCK_THREADS: usize = 256;
 
-/// Threads for `n` elements of `T` that are read in packs of 16 bytes.
-pub(super) fn vector_config<T: DType>(n: usize) -> LaunchConfig {
-    element_config(n.div_ceil(16 / size_of::<T::Stored>()))
+/// Threads for `n` elements of `T` in packs of 16 bytes, of which a thread takes `packs`, a power of two. Each block takes
+/// [`BLOCK_THREADS`] packs.
+pub(super) fn vector_config<T: DType>(n: usize, packs: usize) -> LaunchConfig {
+    let threads = BLOCK_THREADS / packs;
+    let block = BLOCK_THREADS * (16 / size_of::<T::Stored>());
+    // The elements that do not fill a block have a thread each.
+    let blocks = n.div_ceil(block).max(n.min(block).div_ceil(threads));
+    LaunchConfig::new(blocks.clamp(1, MAX_BLOCKS) as u32, threads as u32)
 }
+
+/// The number of blocks above which each thread takes several elements.
+const MAX_BLOCKS: usize = 1 << 24;
 
 /// Threads for `n` elements. Above 2^32 elements, each thread takes several.
 pub(super) fn element_config(n: usize) -> LaunchConfig {
-    LaunchConfig::new(n.div_ceil(BLOCK_THREADS).clamp(1, 1 << 24) as u32, BLOCK_THREADS as u32)
+    LaunchConfig::new(n.div_ceil(BLOCK_THREADS).clamp(1, MAX_BLOCKS) as u32, BLOCK_THREADS as u32)
 }

@@ -111,11 +111,16 @@ impl Binary {
     }
 }
 
+/// The number of packs of 16 bytes that a thread takes in the kernels of [`Binary`]: `PACKS` in `kernels/binary.cuh`.
+const fn packs<T: DType>() -> usize {
+    if T::HALF { 2 } else { 1 }
+}
+
 pub(super) fn map<I>(x: I, operation: Unary) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: Signed>,
 {
-    apply(x, <I::Element as Kernels>::map(), "map", operation as u32)
+    apply(x, <I::Element as Kernels>::map(), "map", 1, operation as u32)
 }
 
 pub(super) fn map_float<I>(
@@ -125,13 +130,16 @@ pub(super) fn map_float<I>(
 where
     I: TensorInput<Element: Float>,
 {
-    apply(x, I::Element::math(), "map_float", operation as u32)
+    // `FLOAT_PACKS` in `kernels/math.cuh`.
+    let packs = if I::Element::HALF { 4 } else { 1 };
+    apply(x, I::Element::math(), "map_float", packs, operation as u32)
 }
 
 fn apply<I: TensorInput>(
     x: I,
     cache: &'static ModuleCache,
     name: &'static str,
+    packs: usize,
     operation: u32,
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
     contiguous(x).then(move |x| {
@@ -142,7 +150,7 @@ fn apply<I: TensorInput>(
                     let n = y.len();
                     let args = (Read(x), Written(y), n as u64, operation);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe { launch(&map, vector_config::<I::Element>(n), args) }
+                    unsafe { launch(&map, vector_config::<I::Element>(n, packs), args) }
                 })
             })
         })
@@ -169,7 +177,9 @@ where
                     let scalar = ByValue(scalar.store());
                     let args = (Read(x), Written(y), n as u64, operation, swapped, scalar);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe { launch(&map, vector_config::<I::Element>(n), args) }
+                    unsafe {
+                        launch(&map, vector_config::<I::Element>(n, packs::<I::Element>()), args)
+                    }
                 })
             })
         })
@@ -217,7 +227,7 @@ where
         Ok(kernel::<O::Element>(cache, name).then(move |kernel| {
             let (config, operation) = (element_config(n), operation as u32);
             if plain {
-                let config = vector_config::<O::Element>(n);
+                let config = vector_config::<O::Element>(n, packs::<O::Element>());
                 let args = (InPlace(into, other), n as u64, operation);
                 // SAFETY: reads both tensors and writes the first one, all below n. Each thread writes the elements that it
                 // has read.
@@ -285,7 +295,8 @@ where
                 unsafe {
                     if plain {
                         let args = (Read(a), Read(b), Written(y), n, operation);
-                        Either::Left(launch(&kernel, vector_config::<A::Element>(len), args))
+                        let config = vector_config::<A::Element>(len, packs::<A::Element>());
+                        Either::Left(launch(&kernel, config, args))
                     } else {
                         let args = (Read(a), Read(b), Written(y), walk, operation);
                         Either::Right(launch(&kernel, element_config(len), args))

@@ -7,7 +7,7 @@ use crate::{
     kernel::launch,
     ops::Either,
     tensor::{
-        argument::{BLOCK_THREADS, Read, Written, element_config},
+        argument::{Read, Written, element_config},
         copy::{self, Contiguous, contiguous},
         create::allocate,
         dtype::{DType, Float},
@@ -40,6 +40,12 @@ impl Reduction {
     }
 }
 
+/// The number of threads that reduce a chunk of a row that has several chunks.
+const CHUNK_THREADS: usize = 512;
+
+/// The number of bytes that a thread loads before it adds them: `LOADS` in `kernels/reduce.cuh`.
+const LOADED: usize = 8 * 16;
+
 /// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into
 /// chunks, at most 256 in all rows together. More than 256 rows have one chunk each. The number depends only on the
 /// shape, so the order of a sum is the same on every device.
@@ -52,9 +58,6 @@ pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
     let chunks = (CHUNKS / rows.max(1)).max(1);
     n.div_ceil(chunks).next_multiple_of(CHUNK_THREADS).clamp(SHORTEST, LONGEST)
 }
-
-/// The number of threads that reduce a chunk of a row that has several chunks.
-const CHUNK_THREADS: usize = 512;
 
 /// The number of rows that keep a device busy with a warp for each.
 pub(super) const MANY_ROWS: usize = 1 << 10;
@@ -102,23 +105,26 @@ impl Sizes {
 
 /// Returns the configuration for `rows` rows of `threads_per_row` threads each. `threads_per_row` is a multiple of 32.
 pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
+    // Small blocks end at different times, so there is always one that loads.
+    const BLOCK_THREADS: usize = 64;
     let down = (BLOCK_THREADS / threads_per_row).max(1);
     // A grid has at most 2^31 - 1 blocks. The launch refuses more.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }
 
-/// Returns the number of threads that reduce a chunk of `bytes` bytes, if each of `rows` rows has `chunks` chunks. The
-/// values are the fastest ones on an H200.
-pub(super) const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) -> usize {
-    if chunks > 1 {
-        return CHUNK_THREADS;
-    }
+/// Returns the number of threads that reduce each chunk of `rows` rows of `bytes` bytes. Those of many rows load their part
+/// of a row at once, as far as 128 threads can.
+const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) -> usize {
     match (rows, bytes) {
-        (_, ..=1024) | (MANY_ROWS.., ..=4096) => 32,
-        (MANY_ROWS.., ..=16_384) => 64,
-        (MANY_ROWS.., ..=32_768) => 128,
-        (MANY_ROWS.., _) | (_, ..=16_384) => 256,
+        _ if chunks > 1 => CHUNK_THREADS,
+        (MANY_ROWS.., _) => match bytes.div_ceil(LOADED).next_power_of_two() {
+            ..32 => 32,
+            threads @ 32..128 => threads,
+            _ => 128,
+        },
+        (_, ..=1024) => 64,
+        (_, ..=16_384) => 256,
         _ => 1024,
     }
 }

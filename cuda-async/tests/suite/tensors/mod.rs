@@ -1,5 +1,6 @@
 //! Tensors: creation, views, copies, elementwise operations, reductions, softmax and random numbers.
 
+mod elementwise;
 mod fourier;
 mod in_loops;
 mod in_place;
