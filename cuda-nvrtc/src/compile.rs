@@ -13,9 +13,9 @@ use crate::{
 /// cache. Blocks: a compilation takes 10 ms to several seconds.
 ///
 /// # Errors
-/// As [`Nvrtc::find`] and [`Nvrtc::compile`].
+/// As [`Nvrtc::find_for`] and [`Nvrtc::compile`].
 pub fn compile(source: &Source, options: &Options) -> Result<Ptx> {
-    compile_with(Nvrtc::find()?, &Cache::of_user(), source, options)
+    compile_with(Nvrtc::find_for(source)?, &Cache::of_user(), source, options)
 }
 
 /// Compiles a source with the given library and cache.

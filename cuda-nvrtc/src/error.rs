@@ -28,6 +28,14 @@ pub enum Error {
         /// The reason.
         detail: String,
     },
+    /// There is no NVRTC that can compile the source.
+    #[error("`{source_name}` cannot be compiled: {cause}")]
+    NoCompiler {
+        /// The name of the source.
+        source_name: String,
+        /// [`Error::NotFound`] or [`Error::Unusable`].
+        cause: Box<Error>,
+    },
     /// The source has mistakes.
     #[error("`{source_name}` does not compile:\n{log}")]
     Compile {

@@ -43,6 +43,17 @@ impl Nvrtc {
         Ok(FOUND.get_or_init(|| found))
     }
 
+    /// As [`find`](Self::find), to compile `source`.
+    ///
+    /// # Errors
+    /// [`Error::NoCompiler`], which names the source.
+    pub fn find_for(source: &Source) -> Result<&'static Self> {
+        Self::find().map_err(|cause| Error::NoCompiler {
+            source_name: source.name().to_owned(),
+            cause: Box::new(cause),
+        })
+    }
+
     fn search() -> Result<Self> {
         let variable =
             |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);

@@ -8,7 +8,7 @@ use std::{
 };
 
 use command_line::{Failure, stdout};
-use cuda_async::{DeviceOp, Error, LaunchConfig, Module, Stream, to_host};
+use cuda_async::{DeviceOp, LaunchConfig, Module, Stream, to_host};
 
 use crate::{
     arg::{self, Arg, Value},
@@ -51,7 +51,7 @@ fn run_kernel(
     args: &[Arg],
     options: &DeviceOptions,
 ) -> Result<(), Failure> {
-    let function = module.function(kernel).map_err(|error| unknown(error, module, kernel))?;
+    let function = module.function(kernel)?;
     check::check(function.info(), args)?;
     let destinations = outputs::destinations(args.iter().filter_map(output_path))?;
 
@@ -102,20 +102,6 @@ fn output_path(arg: &Arg) -> Option<&Path> {
     match &arg.value {
         Value::Out(_, path) | Value::Uninit(_, path) | Value::InOut(_, path) => Some(path),
         Value::Scalar(_) | Value::In(_) | Value::Bytes(_) => None,
-    }
-}
-
-/// Returns the error for an unknown kernel. Names the mangled C++ function of that name if there is one.
-fn unknown(error: Error, module: &Module, kernel: &str) -> Failure {
-    let mangled = format!("{}{kernel}", kernel.len());
-    let is_it = |name: &&str| name.starts_with("_Z") && name.contains(&mangled);
-    let found = module.entries().iter().map(|entry| entry.name.as_str()).find(is_it);
-    match found {
-        Some(name) => Failure::bad_input(format_args!(
-            "no kernel `{kernel}` in the module; it has `{name}`, a mangled C++ name: use that name, or declare the \
-             kernel extern \"C\""
-        )),
-        None => error.into(),
     }
 }
 

@@ -86,7 +86,7 @@ impl CudaSource {
         let source = Source::from_text(self.name, self.text);
         let source = headers.fold(source, |source, (name, text)| source.header(*name, *text));
         let options = self.flags.iter().fold(Options::new(), |options, flag| options.flag(flag));
-        let compiled = Nvrtc::find().and_then(|nvrtc| {
+        let compiled = Nvrtc::find_for(&source).and_then(|nvrtc| {
             let compile = if self.kernels.is_empty() {
                 cuda_nvrtc::compile_with
             } else {

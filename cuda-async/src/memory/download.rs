@@ -25,7 +25,8 @@ use crate::{
 /// Device memory that can be read: a buffer, an `Arc` or a borrow of one, or a slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to read",
-    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are"
+    note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are",
+    note = "the elements of a tensor are downloaded by `tensor.to_host_vec()`"
 )]
 pub trait BufferSource: Send {
     /// The element type.

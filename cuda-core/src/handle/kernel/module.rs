@@ -173,7 +173,14 @@ impl Module {
     }
 
     pub(super) fn no_such_kernel(&self, name: &str) -> Error {
-        let available = list(self.entries().iter().map(|entry| &entry.name));
+        let mangled = self.entries().iter().find(|entry| is_mangled(&entry.name, name));
+        let available = match mangled {
+            Some(entry) => format!(
+                "`{}`, a mangled C++ name: use that name, or declare the kernel extern \"C\"",
+                entry.name
+            ),
+            None => list(self.entries().iter().map(|entry| &entry.name)),
+        };
         Error::NoSuchKernel { name: name.to_owned(), available }
     }
 
@@ -187,6 +194,11 @@ impl Module {
 }
 
 /// Lists names for a message, or returns `none`.
+/// Whether `entry` is the mangled name of a C++ function `name`, which states its length before it (Itanium C++ ABI, 5.1).
+fn is_mangled(entry: &str, name: &str) -> bool {
+    entry.starts_with("_Z") && entry.contains(&format!("{}{name}", name.len()))
+}
+
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
