@@ -237,6 +237,13 @@ impl Drop for Owner {
         if !matches!(order_free(&stream), Ok(true)) {
             // The stream is being captured or the device is lost, so candle cannot free the memory: leak it.
             std::mem::forget(tensor);
+            return;
+        }
+        drop(tensor);
+        if is_per_thread(&stream) {
+            // In driver 580, a thread that ends before a free on its default stream is complete never ends, and later
+            // calls of other threads block. This thread ends when it has been idle for a while.
+            _ = stream.synchronize();
         }
     }
 }

@@ -7,9 +7,11 @@ use candle_core::{
     cuda_backend::{CudaDType, CudaDevice},
 };
 use cuda_async::{
-    Device, Stream,
+    Device, DeviceBuffer, Stream,
     interop::cudarc::driver::{CudaSlice, CudaStream, DevicePtr},
+    memory::copy,
     open,
+    prelude::*,
 };
 
 /// The first GPU, once with each kind of candle device: per-thread default streams, and a stream of its own. Empty on a
@@ -50,7 +52,11 @@ pub fn elements<T: WithDType>(tensor: &candle_core::Tensor) -> Vec<T> {
     host.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// Copies that occupy a stream for more than ten milliseconds: 80 of 256 MiB each.
+/// The copies of a delay, and the bytes of each. They occupy a stream for more than ten milliseconds.
+const COPIES: usize = 80;
+const BYTES: usize = 256 << 20;
+
+/// Copies that occupy a stream of candle.
 pub struct Delay {
     stream: Arc<CudaStream>,
     from: CudaSlice<u8>,
@@ -58,18 +64,38 @@ pub struct Delay {
 }
 
 impl Delay {
-    const BYTES: usize = 256 << 20;
-
     pub fn new(stream: &Arc<CudaStream>) -> Self {
-        let [from, into] = [(); 2].map(|()| stream.alloc_zeros(Self::BYTES).unwrap());
+        let [from, into] = [(); 2].map(|()| stream.alloc_zeros(BYTES).unwrap());
         stream.synchronize().unwrap();
         Self { stream: stream.clone(), from, into }
     }
 
     /// Enqueues the copies.
     pub fn enqueue(&mut self) {
-        for _ in 0..80 {
+        for _ in 0..COPIES {
             self.stream.memcpy_dtod(&self.from, &mut self.into).unwrap();
+        }
+    }
+}
+
+/// Copies that occupy a stream of this library.
+pub struct OwnDelay {
+    stream: Stream,
+    buffers: Option<(DeviceBuffer<u8>, DeviceBuffer<u8>)>,
+}
+
+impl OwnDelay {
+    pub fn new(stream: &Stream) -> Self {
+        let [from, into] = [(); 2].map(|()| zeros(BYTES).sync_on(stream).unwrap());
+        Self { stream: stream.clone(), buffers: Some((from, into)) }
+    }
+
+    /// Enqueues the copies.
+    pub fn enqueue(&mut self) {
+        for _ in 0..COPIES {
+            let copied = self.buffers.take().map(|(from, into)| copy(from, into));
+            // SAFETY: no foreign code uses the buffers.
+            self.buffers = copied.map(|copied| unsafe { copied.async_on(&self.stream) }.unwrap());
         }
     }
 }

@@ -8,9 +8,9 @@ use cuda_async::{
     tensor::{SharedTensor, Tensor, TensorOps},
 };
 
-use crate::gpu::{Delay, cuda, gpus};
+use crate::gpu::{Delay, OwnDelay, cuda, gpus};
 
-const LEN: usize = 8 << 20;
+const LEN: usize = 1 << 20;
 
 /// A tensor of candle in the memory of a slice.
 fn wrap(slice: CudaSlice<u8>, device: &candle_core::Device) -> Theirs {
@@ -80,16 +80,11 @@ fn operation_runs_after_an_upload_and_a_fill_by_candle() {
 fn work_that_candle_enqueues_later_runs_after_the_operation() {
     for (ours, stream, device) in gpus() {
         let theirs = cuda(&device).cuda_stream();
-        let big = || uninitialised::<u8>(256 << 20).sync_on(&stream).unwrap();
-        let (mut from, mut into) = (big(), big());
+        let mut delay = OwnDelay::new(&stream);
         let mut in_flight = 0;
         for turn in 1..20u8 {
             let x = zeros::<u8>(LEN).sync_on(&stream).unwrap();
-            for _ in 0..80 {
-                let copy = cuda_async::memory::copy(from, into);
-                // SAFETY: no foreign code uses the output.
-                (from, into) = unsafe { copy.async_on(&stream) }.unwrap();
-            }
+            delay.enqueue();
             let filled = fill(x, turn).try_map(|x| Tensor::<u8>::from_buffer(x, LEN));
             let given = filled.then(|x| x.into_candle_cuda(&device));
             // SAFETY: candle's stream waits for the work.

@@ -1,6 +1,7 @@
 //! candle frees memory only after the last use by both libraries.
 
 use std::{
+    fs::DirEntry,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,9 +19,9 @@ use cuda_async::{
     with_context,
 };
 
-use crate::gpu::{Delay, cuda, gpus};
+use crate::gpu::{Delay, OwnDelay, cuda, gpus};
 
-const LEN: usize = 64 << 20;
+const LEN: usize = 1 << 20;
 
 /// Records an event of cudarc behind the work on a stream.
 fn record(event: &CudaEvent, stream: &Stream) {
@@ -46,6 +47,7 @@ fn handles(device: &candle_core::Device) -> usize {
 fn memory_is_freed_after_the_last_use_by_an_operation() {
     for (_, stream, device) in gpus() {
         let context = cuda(&device).cuda_stream().context().clone();
+        let mut delay = OwnDelay::new(&stream);
         let before = handles(&device);
         let mut in_flight = 0;
         for turn in 1..10u8 {
@@ -54,12 +56,11 @@ fn memory_is_freed_after_the_last_use_by_an_operation() {
             let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(theirs) };
             let ours = ours.sync_on(&stream).unwrap();
             assert!(handles(&device) > before);
-            let mut target = zeros::<u8>(LEN).sync_on(&stream).unwrap();
-            for _ in 0..400 {
-                let copied = copy(ours.clone().into_buffer(), target).map(|(_, target)| target);
-                // SAFETY: no foreign code uses the output.
-                target = unsafe { copied.async_on(&stream) }.unwrap();
-            }
+            let target = zeros::<u8>(LEN).sync_on(&stream).unwrap();
+            delay.enqueue();
+            let copied = copy(ours.clone().into_buffer(), target).map(|(_, target)| target);
+            // SAFETY: no foreign code uses the output.
+            let target = unsafe { copied.async_on(&stream) }.unwrap();
             let done = context.new_event(None).unwrap();
             record(&done, &stream);
             drop(ours);
@@ -114,13 +115,47 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             in_flight += u32::from(!done.is_complete());
             // Another thread allocates the same size. It gets the tensor's memory if that was freed too early.
             std::thread::scope(|scope| {
-                let wipe = || drop([(); 4].map(|()| theirs.alloc_zeros::<u8>(LEN).unwrap()));
+                let wipe = || {
+                    drop([(); 4].map(|()| theirs.alloc_zeros::<u8>(LEN).unwrap()));
+                    // In driver 580, a thread that ends before a free on its default stream is complete never ends.
+                    theirs.synchronize().unwrap();
+                };
                 scope.spawn(wipe);
             });
             assert!(theirs.clone_dtoh(&target).unwrap() == vec![turn; LEN], "turn {turn}");
         }
         assert!(in_flight > 2, "the use was in flight in {in_flight} turns only");
     }
+}
+
+/// The thread that frees memory for candle ends, also after it was idle while candle's work was in flight.
+#[test]
+fn long_work_of_candle_does_not_keep_a_thread() {
+    for (_, stream, device) in gpus() {
+        let theirs = cuda(&device).cuda_stream();
+        let mut delay = Delay::new(&theirs);
+        let tensor = Theirs::from_vec(vec![1u8; LEN], LEN, &device).unwrap();
+        // SAFETY: no code writes the elements.
+        let ours = unsafe { SharedTensor::<u8>::from_candle_cuda(tensor) };
+        let ours = ours.sync_on(&stream).unwrap();
+        let before = handles(&device);
+        (0..100).for_each(|_| delay.enqueue());
+        let done = theirs.record_event(None).unwrap();
+        drop(ours);
+        let limit = Instant::now() + Duration::from_secs(60);
+        while handles(&device) >= before || !done.is_complete() || helpers() > 0 {
+            assert!(Instant::now() < limit, "the thread does not end");
+            std::thread::yield_now();
+        }
+    }
+}
+
+/// Returns the number of helper threads of devices.
+fn helpers() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |thread: &DirEntry| std::fs::read_to_string(thread.path().join("comm"));
+    let is_helper = |thread: &DirEntry| name(thread).is_ok_and(|name| name.trim() == "cuda-helper");
+    threads.filter_map(Result::ok).filter(is_helper).count()
 }
 
 #[test]
