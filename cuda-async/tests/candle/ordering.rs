@@ -24,7 +24,7 @@ fn operation_runs_after_work_that_candle_enqueued_before() {
         let theirs = cuda(&device).cuda_stream();
         let mut delay = Delay::new(&theirs);
         let mut in_flight = 0;
-        for turn in 1..20u8 {
+        for turn in 1..=u8::MAX {
             let pattern = theirs.clone_htod(&vec![turn; LEN]).unwrap();
             let mut slice = theirs.alloc_zeros::<u8>(LEN).unwrap();
             theirs.synchronize().unwrap();
@@ -47,6 +47,9 @@ fn operation_runs_after_work_that_candle_enqueued_before() {
             };
             assert!(first == vec![turn; LEN], "turn {turn}");
             in_flight += u32::from(early);
+            if in_flight > 5 {
+                break;
+            }
         }
         assert!(in_flight > 5, "candle's work was in flight in {in_flight} turns only");
     }
@@ -82,7 +85,7 @@ fn work_that_candle_enqueues_later_runs_after_the_operation() {
         let theirs = cuda(&device).cuda_stream();
         let mut delay = OwnDelay::new(&stream);
         let mut in_flight = 0;
-        for turn in 1..20u8 {
+        for turn in 1..=u8::MAX {
             let x = zeros::<u8>(LEN).sync_on(&stream).unwrap();
             delay.enqueue();
             let filled = fill(x, turn).try_map(|x| Tensor::<u8>::from_buffer(x, LEN));
@@ -100,6 +103,9 @@ fn work_that_candle_enqueues_later_runs_after_the_operation() {
             };
             assert!(elements == vec![turn; LEN], "turn {turn}");
             in_flight += u32::from(early);
+            if in_flight > 5 {
+                break;
+            }
         }
         assert!(in_flight > 5, "candle's stream waited in {in_flight} turns only");
         drop(ours);
