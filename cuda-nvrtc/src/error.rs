@@ -111,3 +111,16 @@ impl Error {
         Error::File { path: path.into(), action: "written", detail: error.to_string() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn source_that_cannot_be_compiled_is_named() {
+        let cause = Box::new(Error::NotFound { searched: "nowhere".into() });
+        let error = Error::NoCompiler { source_name: "k.cu".into(), cause };
+        let text = error.to_string();
+        assert!(text.starts_with("`k.cu` cannot be compiled: NVRTC is not installed"), "{text}");
+    }
+}

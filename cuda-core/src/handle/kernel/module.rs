@@ -244,3 +244,16 @@ impl std::fmt::Debug for CachedModule {
         write!(f, "CachedModule({:?})", self.device)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mangled_names_are_those_of_the_function() {
+        assert!(is_mangled("_Z5scalePf", "scale"));
+        assert!(is_mangled("_ZN4math5scaleEPf", "scale"));
+        assert!(!is_mangled("_Z6scale2Pf", "scale"));
+        assert!(!is_mangled("scale", "scale"));
+    }
+}
