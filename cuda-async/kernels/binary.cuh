@@ -8,8 +8,8 @@
     OF(0, add) OF(1, sub) OF(2, mul) OF(3, div) OF(4, rem) OF(5, larger) OF(6, smaller) OF(7, power)
 #endif
 
-// The packs that a thread loads before it computes. Elements of 2 bytes need more instructions for each byte, so more loads
-// are to be in flight at the same time. `packs` in `tensor/elementwise` has the same numbers.
+// The number of packs that a thread loads before it computes. f16 and bf16 are converted to float and back, so they need more
+// instructions for each byte and more loads in flight. `Binary::packs` in `tensor/elementwise` has the same numbers.
 #if defined(HALF) && !defined(MATH)
 #define PACKS 2
 #else

@@ -13,8 +13,9 @@ template <typename T, int N> __device__ inline Pack<T, N> pack_of(uint4 loaded)
     return *(const Pack<T, N> *)&loaded;
 }
 
-// Calls `load(k, i)` for k below COUNT, and then `compute(k, i)` for each, for packs i below `packs`. Returns the number of
-// packs that it covered: all but the last ones that are too few for a block. blockDim.x is a power of two.
+// Each thread calls `load(k, i)` for COUNT packs, and then `compute(k, i)` for the same packs: k is below COUNT, and i is the
+// index of the pack. Returns the number of packs that the grid covers: `packs` rounded down to a multiple of
+// COUNT * blockDim.x. COUNT and blockDim.x are powers of two.
 template <int COUNT, typename Load, typename Compute>
 __device__ inline u64 each_pack(u64 packs, Load load, Compute compute)
 {

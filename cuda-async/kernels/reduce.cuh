@@ -49,7 +49,7 @@ template <typename Fold, typename From, typename To>
 __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 chunks)
 {
     const int WIDTH = 16 / sizeof(From);
-    // The loads that a thread has in flight. 8 is the fastest on an H200.
+    // The maximum number of packs that a thread has in flight. 8 is the fastest on an H200.
     const int LOADS = 8;
     __shared__ Value tile[WARPS];
     u64 part = (u64)blockIdx.x * blockDim.y + threadIdx.y;

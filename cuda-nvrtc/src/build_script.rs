@@ -27,7 +27,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// As [`resolve()`]; [`Error::NotFound`] if there is neither NVRTC nor a PTX file; [`Error::File`] if the PTX cannot be
+/// As [`resolve()`]; [`Error::NoCompiler`] if there is neither NVRTC nor a PTX file; [`Error::File`] if the PTX cannot be
 /// written, for example because this is no build script.
 pub fn compile(path: impl AsRef<Path>, options: &Options) -> Result<PathBuf> {
     let path = path.as_ref();
@@ -39,7 +39,8 @@ pub fn compile(path: impl AsRef<Path>, options: &Options) -> Result<PathBuf> {
     println!("cargo::rerun-if-changed={}", path.with_extension("ptx").display());
     VARIABLES.iter().for_each(|name| println!("cargo::rerun-if-env-changed={name}"));
     let Some((ptx, _)) = resolved.ptx else {
-        return Err(Nvrtc::find().err().unwrap_or(Error::NotFound { searched: String::new() }));
+        let none = Error::NotFound { searched: String::new() };
+        return Err(Nvrtc::find_for(&resolved.source).err().unwrap_or(none));
     };
     ptx.log.lines().for_each(|line| println!("cargo::warning={line}"));
     let folder = env::var_os("OUT_DIR").map(PathBuf::from).unwrap_or_default();

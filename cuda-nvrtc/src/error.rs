@@ -28,7 +28,7 @@ pub enum Error {
         /// The reason.
         detail: String,
     },
-    /// There is no NVRTC that can compile the source.
+    /// No usable NVRTC was found, so the source was not compiled.
     #[error("`{source_name}` cannot be compiled: {cause}")]
     NoCompiler {
         /// The name of the source.

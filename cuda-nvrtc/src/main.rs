@@ -62,7 +62,7 @@ fn usage(problem: &str) -> ExitCode {
 /// Compiles a source and writes the PTX beside it.
 fn write(path: &Path, options: &Options) -> Result<PathBuf, Error> {
     let source = Source::read(&path.to_string_lossy(), path, options)?;
-    let ptx = Nvrtc::find()?.compile_with_types(&source, options)?;
+    let ptx = Nvrtc::find_for(&source)?.compile_with_types(&source, options)?;
     if !ptx.log.is_empty() {
         eprintln!("{}", ptx.log);
     }

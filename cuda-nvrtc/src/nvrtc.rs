@@ -43,10 +43,10 @@ impl Nvrtc {
         Ok(FOUND.get_or_init(|| found))
     }
 
-    /// As [`find`](Self::find), to compile `source`.
+    /// Returns the library, like [`find`](Self::find). The error names `source`.
     ///
     /// # Errors
-    /// [`Error::NoCompiler`], which names the source.
+    /// [`Error::NoCompiler`] if [`find`](Self::find) fails.
     pub fn find_for(source: &Source) -> Result<&'static Self> {
         Self::find().map_err(|cause| Error::NoCompiler {
             source_name: source.name().to_owned(),

@@ -122,17 +122,17 @@ impl<const N: usize> StridedIndex<N> {
 /// The number of threads of a block.
 pub(super) const BLOCK_THREADS: usize = 256;
 
-/// Threads for `n` elements of `T` in packs of 16 bytes, of which a thread takes `packs`, a power of two. Each block takes
-/// [`BLOCK_THREADS`] packs.
+/// Returns the configuration for `n` elements of `T` in packs of 16 bytes. A thread loads `packs` packs at once; `packs` is a
+/// power of two. A block has `BLOCK_THREADS / packs` threads, and takes [`BLOCK_THREADS`] packs in each pass.
 pub(super) fn vector_config<T: DType>(n: usize, packs: usize) -> LaunchConfig {
     let threads = BLOCK_THREADS / packs;
     let block = BLOCK_THREADS * (16 / size_of::<T::Stored>());
-    // The elements that do not fill a block have a thread each.
+    // The kernel reads elements that do not fill a block one by one. There are enough threads for one each.
     let blocks = n.div_ceil(block).max(n.min(block).div_ceil(threads));
     LaunchConfig::new(blocks.clamp(1, MAX_BLOCKS) as u32, threads as u32)
 }
 
-/// The number of blocks above which each thread takes several elements.
+/// The maximum number of blocks of a launch. Larger tensors take several passes.
 const MAX_BLOCKS: usize = 1 << 24;
 
 /// Threads for `n` elements. Above 2^32 elements, each thread takes several.

@@ -6,7 +6,13 @@
 // "Stream synchronization behavior"). A device of `Device::new_cuda_with_stream` has one stream for all threads, and
 // operations are ordered with that stream.
 
-use std::sync::Arc;
+use std::{
+    sync::{
+        Arc, OnceLock,
+        mpsc::{SendError, Sender, channel},
+    },
+    thread,
+};
 
 use candle_core::{
     CudaDevice, CudaStorage, Storage, WithDType, backend::BackendStorage, cuda_backend::CudaDType,
@@ -234,17 +240,38 @@ struct Owner(Option<(candle_core::Tensor, Arc<CudaStream>)>);
 impl Drop for Owner {
     fn drop(&mut self) {
         let Some((tensor, stream)) = self.0.take() else { return };
-        if !matches!(order_free(&stream), Ok(true)) {
-            // The stream is being captured or the device is lost, so candle cannot free the memory: leak it.
-            std::mem::forget(tensor);
-            return;
-        }
-        drop(tensor);
         if is_per_thread(&stream) {
-            // In driver 580, a thread that ends before a free on its default stream is complete never ends, and later
-            // calls of other threads block. This thread ends when it has been idle for a while.
-            _ = stream.synchronize();
+            on_lasting_thread(move || free(tensor, &stream));
+        } else {
+            free(tensor, &stream);
         }
+    }
+}
+
+/// Drops a tensor on candle's stream.
+fn free(tensor: candle_core::Tensor, stream: &Arc<CudaStream>) {
+    let bound = stream.context().bind_to_thread();
+    if !matches!(bound.and_then(|()| order_free(stream)), Ok(true)) {
+        // The stream is being captured or the device is lost, so candle cannot free the memory: leak it.
+        std::mem::forget(tensor);
+    }
+}
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs a job on a thread that never exits. With NVIDIA driver 580, the exit of a thread hangs if a free on its default
+/// stream is in flight, and later driver calls of other threads block. If that thread cannot start, the job runs on
+/// this one.
+fn on_lasting_thread(job: impl FnOnce() + Send + 'static) {
+    static THREAD: OnceLock<Sender<Job>> = OnceLock::new();
+    let thread = THREAD.get_or_init(|| {
+        let (jobs, queue) = channel::<Job>();
+        let run = move || queue.into_iter().for_each(|job| job());
+        _ = thread::Builder::new().name("cuda-candle".into()).spawn(run);
+        jobs
+    });
+    if let Err(SendError(job)) = thread.send(Box::new(job)) {
+        job();
     }
 }
 

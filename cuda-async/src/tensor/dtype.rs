@@ -32,7 +32,8 @@ pub trait DType: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + Ke
 /// The number types of tensors: all but `bool`.
 #[diagnostic::on_unimplemented(
     message = "tensors of `{Self}` have no arithmetic",
-    note = "convert a tensor of `bool` first: `mask.cast::<f32>()`; a type parameter needs the bound `Number`"
+    note = "convert a tensor of `bool` first: `mask.cast::<f32>()`",
+    note = "if it is a type parameter, add the bound `Number`"
 )]
 pub trait Number: DType<Stored = Self> + Element + Zeroable {
     /// The number 1.
@@ -42,7 +43,8 @@ pub trait Number: DType<Stored = Self> + Element + Zeroable {
 /// The floating-point types of tensors.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a tensor of floats, not of `{Self}`",
-    note = "convert it first: `x.cast::<f32>()`; a type parameter needs the bound `Float`"
+    note = "convert it first: `x.cast::<f32>()`",
+    note = "if it is a type parameter, add the bound `Float`"
 )]
 #[allow(private_bounds)]
 pub trait Float: Number + FloatKernels {
@@ -53,7 +55,8 @@ pub trait Float: Number + FloatKernels {
 /// The types of Fourier transforms: `f32` and `f64`.
 #[diagnostic::on_unimplemented(
     message = "Fourier transforms need a tensor of `f32` or `f64`, not of `{Self}`",
-    note = "convert it first: `x.cast::<f32>()`; a type parameter needs the bound `FftFloat`"
+    note = "convert it first: `x.cast::<f32>()`",
+    note = "if it is a type parameter, add the bound `FftFloat`"
 )]
 #[allow(private_bounds)]
 pub trait FftFloat: Float + FftKernels {}
@@ -64,7 +67,8 @@ impl FftFloat for f64 {}
 /// The signed number types: the floats and the signed integers.
 #[diagnostic::on_unimplemented(
     message = "this operation needs a tensor of numbers with a sign, not of `{Self}`",
-    note = "convert it first: `x.cast::<i64>()`; a type parameter needs the bound `Signed`"
+    note = "convert it first: `x.cast::<i64>()`",
+    note = "if it is a type parameter, add the bound `Signed`"
 )]
 pub trait Signed: Number {}
 

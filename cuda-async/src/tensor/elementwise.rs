@@ -109,11 +109,15 @@ impl Binary {
             _ => T::map(),
         }
     }
-}
 
-/// The number of packs of 16 bytes that a thread takes in the kernels of [`Binary`]: `PACKS` in `kernels/binary.cuh`.
-const fn packs<T: DType>() -> usize {
-    if T::HALF { 2 } else { 1 }
+    /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/binary.cuh`.
+    const fn packs<T: DType>(self) -> usize {
+        match self {
+            Self::Rem | Self::Pow => 1,
+            _ if T::HALF => 2,
+            _ => 1,
+        }
+    }
 }
 
 pub(super) fn map<I>(x: I, operation: Unary) -> impl DeviceOp<Output = Tensor<I::Element>>
@@ -130,7 +134,7 @@ pub(super) fn map_float<I>(
 where
     I: TensorInput<Element: Float>,
 {
-    // `FLOAT_PACKS` in `kernels/math.cuh`.
+    // The number of packs that a thread loads before it computes: `FLOAT_PACKS` in `kernels/math.cuh`.
     let packs = if I::Element::HALF { 4 } else { 1 };
     apply(x, I::Element::math(), "map_float", packs, operation as u32)
 }
@@ -172,14 +176,13 @@ where
         layout.map(|layout| {
             allocate(layout).then(move |y| {
                 let cache = operation.kernels::<I::Element>();
+                let packs = operation.packs::<I::Element>();
                 kernel::<I::Element>(cache, "map_scalar").then(move |map| {
                     let (n, operation, swapped) = (y.len(), operation as u32, u32::from(swapped));
                     let scalar = ByValue(scalar.store());
                     let args = (Read(x), Written(y), n as u64, operation, swapped, scalar);
                     // SAFETY: reads x and writes y, all below n.
-                    unsafe {
-                        launch(&map, vector_config::<I::Element>(n, packs::<I::Element>()), args)
-                    }
+                    unsafe { launch(&map, vector_config::<I::Element>(n, packs), args) }
                 })
             })
         })
@@ -197,7 +200,8 @@ where
     B: TensorInput<Element = A::Element>,
 {
     let cache = operation.kernels::<A::Element>();
-    pairs(a, b, cache, ["map2", "map2_strided"], operation as u32, called)
+    let packs = operation.packs::<A::Element>();
+    pairs(a, b, cache, ["map2", "map2_strided"], packs, operation as u32, called)
 }
 
 /// Applies the operation to each pair of elements, and writes the results into the first tensor.
@@ -225,9 +229,10 @@ where
         let results = Layout::contiguous(shape)?;
         let cache = operation.kernels::<O::Element>();
         Ok(kernel::<O::Element>(cache, name).then(move |kernel| {
+            let packs = operation.packs::<O::Element>();
             let (config, operation) = (element_config(n), operation as u32);
             if plain {
-                let config = vector_config::<O::Element>(n, packs::<O::Element>());
+                let config = vector_config::<O::Element>(n, packs);
                 let args = (InPlace(into, other), n as u64, operation);
                 // SAFETY: reads both tensors and writes the first one, all below n. Each thread writes the elements that it
                 // has read.
@@ -260,7 +265,7 @@ where
     B: TensorInput<Element = A::Element>,
 {
     let cache = <A::Element as Kernels>::map();
-    pairs(a, b, cache, ["compare", "compare_strided"], comparison as u32, "compare")
+    pairs(a, b, cache, ["compare", "compare_strided"], 1, comparison as u32, "compare")
 }
 
 /// Runs a kernel on the pairs of elements of two tensors: the first kernel if both are contiguous and have one shape,
@@ -270,6 +275,7 @@ fn pairs<A, B, U>(
     b: B,
     cache: &'static ModuleCache,
     [of_dense, strided]: [&'static str; 2],
+    packs: usize,
     operation: u32,
     called: &'static str,
 ) -> impl DeviceOp<Output = Tensor<U>>
@@ -295,7 +301,7 @@ where
                 unsafe {
                     if plain {
                         let args = (Read(a), Read(b), Written(y), n, operation);
-                        let config = vector_config::<A::Element>(len, packs::<A::Element>());
+                        let config = vector_config::<A::Element>(len, packs);
                         Either::Left(launch(&kernel, config, args))
                     } else {
                         let args = (Read(a), Read(b), Written(y), walk, operation);

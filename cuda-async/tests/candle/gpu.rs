@@ -52,8 +52,9 @@ pub fn elements<T: WithDType>(tensor: &candle_core::Tensor) -> Vec<T> {
     host.flatten_all().unwrap().to_vec1().unwrap()
 }
 
-/// The copies of a delay, and the bytes of each. They occupy a stream for more than ten milliseconds.
+/// The number of copies of a delay. Together they occupy a stream for more than ten milliseconds.
 const COPIES: usize = 80;
+/// The number of bytes of each copy.
 const BYTES: usize = 256 << 20;
 
 /// Copies that occupy a stream of candle.

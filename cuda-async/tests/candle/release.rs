@@ -119,7 +119,7 @@ fn memory_is_freed_after_the_last_use_by_candle() {
             std::thread::scope(|scope| {
                 let wipe = || {
                     drop([(); 4].map(|()| theirs.alloc_zeros::<u8>(LEN).unwrap()));
-                    // In driver 580, a thread that ends before a free on its default stream is complete never ends.
+                    // With driver 580, a thread's exit hangs if a free on its default stream is in flight.
                     theirs.synchronize().unwrap();
                 };
                 scope.spawn(wipe);
@@ -133,9 +133,10 @@ fn memory_is_freed_after_the_last_use_by_candle() {
     }
 }
 
-/// The thread that frees memory for candle ends, also after it was idle while candle's work was in flight.
+/// The helper thread exits after it has released memory of candle, also if candle's work takes longer than the thread's
+/// idle time.
 #[test]
-fn long_work_of_candle_does_not_keep_a_thread() {
+fn helper_thread_exits_after_long_work_of_candle() {
     for (_, stream, device) in gpus() {
         let theirs = cuda(&device).cuda_stream();
         let mut delay = Delay::new(&theirs);

@@ -85,7 +85,7 @@ pub enum Error {
     NoSuchKernel {
         /// The requested name.
         name: String,
-        /// The kernels of the module, in words.
+        /// The kernels of the module, or its mangled C++ functions of the requested name, in words.
         available: String,
     },
     /// A module has no variable of that name.

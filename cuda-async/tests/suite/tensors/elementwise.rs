@@ -1,4 +1,4 @@
-//! Elementwise operations with every launch shape.
+//! Elementwise operations on sizes and offsets that do and do not fill blocks of packs.
 
 use cuda_async::{
     Device,
@@ -9,29 +9,29 @@ use cuda_async::{
 use crate::on_every_device;
 
 on_every_device! {
-    sizes_around_a_block
-    roots_of_sizes_around_a_block
+    binary_operations_cover_partial_blocks
+    float_functions_cover_partial_blocks
 }
 
-/// Sizes around the number of elements that a block takes in packs, and the first element's place in memory, which is
-/// aligned to a pack of 16 bytes or not.
+/// Returns pairs of a size and the offset of the first element. The sizes are close to multiples of the elements of a block.
+/// An offset of 1 makes the address unaligned to packs of 16 bytes.
 fn cases<T>() -> impl Iterator<Item = (usize, usize)> {
     let block = 256 * 16 / size_of::<T>();
     let sizes = [1, 9, block - 1, block, block + 1, 2 * block, 3 * block + 17, 8 * block + 1];
     sizes.into_iter().flat_map(|n| [(n, 0), (n, 1)])
 }
 
-fn sizes_around_a_block(device: &Device) {
-    of::<f32>(device, |x| x as f32);
-    of::<f64>(device, |x| x as f64);
-    of::<f16>(device, |x| f16::from_f32(x as f32));
-    of::<bf16>(device, |x| bf16::from_f32(x as f32));
-    of::<i32>(device, |x| x as i32);
-    of::<u8>(device, |x| x as u8);
+fn binary_operations_cover_partial_blocks(device: &Device) {
+    check_binary::<f32>(device, |x| x as f32);
+    check_binary::<f64>(device, |x| x as f64);
+    check_binary::<f16>(device, |x| f16::from_f32(x as f32));
+    check_binary::<bf16>(device, |x| bf16::from_f32(x as f32));
+    check_binary::<i32>(device, |x| x as i32);
+    check_binary::<u8>(device, |x| x as u8);
 }
 
-/// The numbers are whole, so that every type has them.
-fn of<T: Number + PartialEq>(device: &Device, number: fn(usize) -> T) {
+/// Checks binary operations. Every type represents the integers exactly.
+fn check_binary<T: Number + PartialEq>(device: &Device, number: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
     for (n, start) in cases::<T>() {
         let expected = |f: fn(usize) -> usize| -> Vec<T> {
@@ -53,14 +53,14 @@ fn of<T: Number + PartialEq>(device: &Device, number: fn(usize) -> T) {
     }
 }
 
-fn roots_of_sizes_around_a_block(device: &Device) {
-    roots::<f32>(device, |x| x as f32);
-    roots::<f64>(device, |x| x as f64);
-    roots::<f16>(device, |x| f16::from_f32(x as f32));
-    roots::<bf16>(device, |x| bf16::from_f32(x as f32));
+fn float_functions_cover_partial_blocks(device: &Device) {
+    check_roots::<f32>(device, |x| x as f32);
+    check_roots::<f64>(device, |x| x as f64);
+    check_roots::<f16>(device, |x| f16::from_f32(x as f32));
+    check_roots::<bf16>(device, |x| bf16::from_f32(x as f32));
 }
 
-fn roots<T: Float + PartialEq>(device: &Device, number: fn(usize) -> T) {
+fn check_roots<T: Float + PartialEq>(device: &Device, number: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
     for (n, start) in cases::<T>() {
         let squares: Vec<T> = (0..n + start).map(|i| number((i % 12).pow(2))).collect();

@@ -22,7 +22,7 @@ impl Module {
     /// Returns the kernel with this name.
     ///
     /// # Errors
-    /// [`Error::NoSuchKernel`], which lists the kernels of the module.
+    /// [`Error::NoSuchKernel`], which names the mangled C++ functions of that name, or lists the kernels of the module.
     pub fn function(&self, name: &str) -> Result<Function> {
         let found = self.entries().iter().position(|entry| entry.name == name);
         let entry = found.ok_or_else(|| self.no_such_kernel(name))?;

@@ -173,13 +173,17 @@ impl Module {
     }
 
     pub(super) fn no_such_kernel(&self, name: &str) -> Error {
-        let mangled = self.entries().iter().find(|entry| is_mangled(&entry.name, name));
-        let available = match mangled {
-            Some(entry) => format!(
-                "`{}`, a mangled C++ name: use that name, or declare the kernel extern \"C\"",
-                entry.name
+        let names = || self.entries().iter().map(|entry| &entry.name);
+        let is_mangled = |entry: &&String| function_of_mangled(entry) == Some(name);
+        let mangled: Vec<_> = names().filter(is_mangled).collect();
+        let available = match &mangled[..] {
+            [] => list(names()),
+            [one] => format!(
+                "`{one}`, a mangled C++ name: use that name, or declare the kernel extern \"C\""
             ),
-            None => list(self.entries().iter().map(|entry| &entry.name)),
+            several => {
+                format!("{}, mangled C++ names: use one of them", list(several.iter().copied()))
+            }
         };
         Error::NoSuchKernel { name: name.to_owned(), available }
     }
@@ -193,12 +197,30 @@ impl Module {
     }
 }
 
-/// Lists names for a message, or returns `none`.
-/// Whether `entry` is the mangled name of a C++ function `name`, which states its length before it (Itanium C++ ABI, 5.1).
-fn is_mangled(entry: &str, name: &str) -> bool {
-    entry.starts_with("_Z") && entry.contains(&format!("{}{name}", name.len()))
+/// Returns the name of the function of a mangled C++ name, without namespaces (Itanium C++ ABI, 5.1).
+fn function_of_mangled(mangled: &str) -> Option<&str> {
+    let encoding = mangled.strip_prefix("_Z")?;
+    // `N` begins a name with namespaces, and `L` a name with internal linkage.
+    let is_nested = encoding.starts_with('N');
+    let mut rest = encoding.trim_start_matches(['N', 'L']);
+    let mut last = None;
+    while let Some((identifier, after)) = split_identifier(rest) {
+        (last, rest) = (Some(identifier), after.trim_start_matches('L'));
+        if !is_nested {
+            break;
+        }
+    }
+    last
 }
 
+/// Splits off an identifier, which has its length in front of it.
+fn split_identifier(text: &str) -> Option<(&str, &str)> {
+    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    let len = text[..text.len() - rest.len()].parse().ok()?;
+    rest.split_at_checked(len)
+}
+
+/// Lists names for a message, or returns `none`.
 fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<_> = names.map(|name| format!("`{name}`")).collect();
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
@@ -250,10 +272,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mangled_names_are_those_of_the_function() {
-        assert!(is_mangled("_Z5scalePf", "scale"));
-        assert!(is_mangled("_ZN4math5scaleEPf", "scale"));
-        assert!(!is_mangled("_Z6scale2Pf", "scale"));
-        assert!(!is_mangled("scale", "scale"));
+    fn function_is_the_last_identifier_of_the_name() {
+        for (mangled, function) in [
+            ("_Z5scalePf", Some("scale")),
+            ("_ZL5scalePf", Some("scale")),
+            ("_Z5scaleIfEvPT_", Some("scale")),
+            ("_ZN4math5scaleEPf", Some("scale")),
+            ("_ZN12_GLOBAL__N_15scaleEPf", Some("scale")),
+            ("_ZN5scale3runEPf", Some("run")),
+            ("_Z3runP5scale", Some("run")),
+            ("_Z3run5scale", Some("run")),
+            ("_Z15scale_and_shiftPf", Some("scale_and_shift")),
+            ("_Z99scale", None),
+            ("_Z99999999999999999999scale", None),
+            ("_Z", None),
+            ("scale", None),
+        ] {
+            assert_eq!(function_of_mangled(mangled), function, "{mangled}");
+        }
     }
 }
