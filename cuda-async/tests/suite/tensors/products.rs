@@ -157,6 +157,7 @@ fn shapes_that_do_not_fit_are_errors(device: &Device) {
     };
     for (a, b, part) in [
         (&[2, 3][..], &[2, 3][..], "the last dimension of the first, 3"),
+        (&[2, 2][..], &[3, 2][..], "the last dimension of the first, 2"),
         (&[3][..], &[3, 2][..], "two dimensions or more"),
         (&[2, 2, 3][..], &[3, 3, 2][..], "cannot be broadcast"),
     ] {

@@ -6,7 +6,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use proptest::prelude::*;
 
 use crate::{
-    Device, DeviceBuffer, Error, ForeignCall, MemoryPool, PoolOptions, Stream, protocol::Access,
+    Device, DeviceBuffer, Error, ForeignCall, MemoryPool, PoolOptions, Stream,
+    protocol::{Access, PoolSpec},
 };
 
 fn open() -> (Device, [Stream; 2]) {
@@ -255,6 +256,22 @@ fn refused_allocations_do_not_count_in_the_peak() {
     let _held = stream.allocate(8).unwrap();
     stream.allocate(device.capabilities().memory_quota).unwrap_err();
     assert_eq!(device.default_pool().statistics().unwrap().used_peak, 8);
+}
+
+/// A buffer in managed memory may be larger than the memory of the GPU.
+#[test]
+fn managed_memory_is_not_charged_to_the_device() {
+    let (device, _) = open();
+    let (core, quota) = (device.core(), device.capabilities().memory_quota);
+    let pool = core.create_pool(None, u64::MAX, PoolSpec::new(0).managed(true)).unwrap();
+    for _ in 0..2 {
+        core.charge(Some(&pool), 2 * quota).unwrap();
+        core.charge(None, quota).unwrap();
+        core.charge(None, 1).unwrap_err();
+        core.refund(None, quota);
+        core.refund(Some(&pool), 2 * quota);
+        assert_eq!(core.charge.own().0, 0);
+    }
 }
 
 /// The device is idle after the last gate: no call of the client looks for foreign memory again.
