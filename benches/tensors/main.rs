@@ -1,6 +1,6 @@
 //! Measures the memory bandwidth of operations on large tensors.
 //!
-//! `cargo bench -p benches --bench tensors [-- cpu|cuda [MIB]]`. Each measurement runs ten operations on one stream and
+//! `cargo bench -p benches --bench tensors [-- cpu|cuda [MIB]]`. Each measurement runs 100 operations on one stream and
 //! waits for the last. `benches/peers/pytorch/tensors.py` measures the same in PyTorch.
 
 use std::{error::Error, ops::ControlFlow, sync::Arc, time::Instant};
@@ -14,7 +14,7 @@ use cuda_async::{
 };
 
 /// Operations in one measurement.
-const IN_SEQUENCE: usize = 10;
+const IN_SEQUENCE: usize = 100;
 
 const EFFORT: Effort = Effort { rounds: 5, in_a_row: 5 };
 

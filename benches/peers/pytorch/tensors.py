@@ -3,7 +3,7 @@
 
     python3 benches/peers/pytorch/tensors.py [MIB]
 
-Needs PyTorch 2.11 with CUDA, and a GPU. Each measurement runs ten operations on one stream and waits for the last. A
+Needs PyTorch 2.11 with CUDA, and a GPU. Each measurement runs 100 operations on one stream and waits for the last. A
 value is the median.
 """
 
@@ -13,7 +13,7 @@ import time
 
 import torch
 
-IN_SEQUENCE = 10
+IN_SEQUENCE = 100
 ROUNDS = 25
 
 
