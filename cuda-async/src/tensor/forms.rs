@@ -9,9 +9,8 @@ use crate::{
     op::{Op, Submit},
     ops::{DeviceOp, Value, value},
     tensor::{
-        dtype::DType,
-        layout::Layout,
-        shape::Dims,
+        element::dtype::DType,
+        shape::{layout::Layout, shape::Dims},
         tensor::{Tensor, TensorViewMut},
     },
 };

@@ -3,16 +3,18 @@
 use crate::{
     DeviceOp,
     tensor::{
-        arg_reduce::{self, Extremum},
-        copy,
-        dtype::{DType, FftFloat, Float, Number, Signed},
-        elementwise::{self, Binary, Comparison, FloatUnary, Unary},
+        element::dtype::{DType, FftFloat, Float, Number, Signed},
         forms::{IntoTensor, TensorOutput},
-        fourier::{self, Direction},
-        host,
-        product::{self, Activation},
-        reduce::{self, Reduction},
-        softmax,
+        operations::{
+            arg_reduce::{self, Extremum},
+            copy,
+            elementwise::{self, Binary, Comparison, FloatUnary, Unary},
+            fourier::{self, Direction},
+            host,
+            product::{self, Activation},
+            reduce::{self, Reduction},
+            softmax,
+        },
         tensor::Tensor,
     },
 };
@@ -110,7 +112,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// [`to_host_vec`](TensorOps::to_host_vec) does.
     #[cfg(feature = "ndarray")]
     fn to_ndarray(self) -> impl DeviceOp<Output = ndarray::ArrayD<Self::Element>> {
-        self.into_tensor().then(super::ndarray_interop::to_ndarray)
+        self.into_tensor().then(crate::tensor::exchange::ndarray::to_ndarray)
     }
 
     /// Gives the elements as a tensor of `candle` of the same shape, on candle's CPU device. Needs the feature
@@ -123,7 +125,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: candle_core::WithDType,
     {
-        self.into_tensor().then(super::candle_interop::to_candle)
+        self.into_tensor().then(crate::tensor::exchange::candle::to_candle)
     }
 
     /// Gives the only element on the host.

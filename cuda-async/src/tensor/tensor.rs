@@ -6,7 +6,10 @@ use cuda_core::{Device, DeviceBuffer, Error, Result};
 
 use crate::{
     memory::BufferSource,
-    tensor::{dtype::DType, layout::Layout, operation::of_operation, shape::IntoShape},
+    tensor::{
+        element::dtype::DType,
+        shape::{error::of_operation, layout::Layout, shape::IntoShape},
+    },
 };
 
 /// A tensor: device memory of elements of one type, with a shape.

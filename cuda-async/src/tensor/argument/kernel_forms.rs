@@ -1,0 +1,117 @@
+//! Tensors as arguments of a program's own kernels.
+
+use std::sync::Arc;
+
+use cuda_core::{Access, Arguments};
+
+use crate::{
+    kernel::{BufferTuple, KernelArg, KernelInput, KernelOutput, buffer_form::buffer_forms},
+    tensor::{
+        argument::{argument::push as push_memory, partition::Partition},
+        element::dtype::{DType, Number},
+        forms::TensorInput,
+        tensor::{SharedTensor, Tensor, TensorView, TensorViewMut},
+    },
+};
+
+/// Adds the address of the first element. A kernel receives no strides, so a tensor that is not contiguous is refused.
+fn push<'a, I: TensorInput>(tensor: &'a I, access: Access, arguments: &mut Arguments<'a>) {
+    if !tensor.layout().is_contiguous() {
+        arguments.refuse(format!(
+            "a tensor of shape {:?} has the strides {:?}, and a kernel needs the elements in row-major order without gaps; copy it first, with `dup()`",
+            tensor.layout().shape(),
+            tensor.layout().strides()
+        ));
+    }
+    push_memory(tensor, access, arguments);
+}
+
+macro_rules! kernel_args {
+    ($([$($generics:tt)*] $form:ty: $access:ident;)*) => {$(
+        impl<$($generics)*> KernelArg for $form
+        where
+            Self: TensorInput,
+        {
+            type GivenBack<Rest: BufferTuple> = Rest::Prepend<Self>;
+
+            fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                push(self, Access::$access, arguments);
+            }
+
+            fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<Self> {
+                rest.prepend(self)
+            }
+        }
+    )*};
+}
+
+kernel_args! {
+    [T: DType] Tensor<T>: Write;
+    [T: DType] &mut Tensor<T>: Write;
+    [T: DType] TensorViewMut<'_, T>: Write;
+    [T: DType] &Tensor<T>: Read;
+    [T: DType] Arc<Tensor<T>>: Read;
+    [T: DType] TensorView<'_, T>: Read;
+    [T: DType] SharedTensor<T>: Read;
+    [T: DType] &SharedTensor<T>: Read;
+    [O: TensorInput] Partition<O>: Write;
+}
+
+buffer_forms! {
+    [T: DType] Tensor<T>: |this| this.len();
+    [T: DType] &mut Tensor<T>: |this| this.len();
+    [T: DType] TensorViewMut<'_, T>: |this| this.len();
+    [T: DType] &Tensor<T>: |this| this.len();
+    [T: DType] Arc<Tensor<T>>: |this| this.len();
+    [T: DType] TensorView<'_, T>: |this| this.len();
+    [T: DType] SharedTensor<T>: |this| this.len();
+    [T: DType] &SharedTensor<T>: |this| this.len();
+    [O: TensorInput] Partition<O>: |this| this.layout().len(), tiles Some(this.grid());
+}
+
+macro_rules! outputs {
+    ($([$($generics:tt)*] $form:ty, $stored:ty;)*) => {$(
+        impl<$($generics)*> KernelOutput<$stored> for $form {
+            // `from_buffer` takes no variable.
+            fn is_variable(&self) -> bool {
+                false
+            }
+        }
+    )*};
+}
+
+/// A kernel receives numbers unchanged, and `bool`s as bytes. Each number type has one tensor type, so the compiler infers
+/// the type of a lazy tensor from the declaration of the kernel.
+macro_rules! inputs_and_outputs {
+    ($([$($generics:tt)*] $ty:ty, $stored:ty;)*) => {$(
+        impl<$($generics)*> KernelInput<$stored> for Tensor<$ty> {
+            fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                push(self, Access::Read, arguments);
+            }
+        }
+        impl<$($generics)*> KernelInput<$stored> for TensorViewMut<'_, $ty> {
+            fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+                push(self, Access::Read, arguments);
+            }
+        }
+        impl<$($generics)*> KernelInput<$stored> for &Tensor<$ty> {}
+        impl<$($generics)*> KernelInput<$stored> for Arc<Tensor<$ty>> {}
+        impl<$($generics)*> KernelInput<$stored> for TensorView<'_, $ty> {}
+        impl<$($generics)*> KernelInput<$stored> for SharedTensor<$ty> {}
+        impl<$($generics)*> KernelInput<$stored> for &SharedTensor<$ty> {}
+
+        outputs! {
+            [$($generics)*] Tensor<$ty>, $stored;
+            [$($generics)*] &mut Tensor<$ty>, $stored;
+            [$($generics)*] TensorViewMut<'_, $ty>, $stored;
+            [$($generics)*] Partition<Tensor<$ty>>, $stored;
+            [$($generics)*] Partition<&mut Tensor<$ty>>, $stored;
+            [$($generics)*] Partition<TensorViewMut<'_, $ty>>, $stored;
+        }
+    )*};
+}
+
+inputs_and_outputs! {
+    [T: Number] T, T;
+    [] bool, u8;
+}

@@ -1,0 +1,220 @@
+//! New tensors: `zeros`, `ones`, `full`, `arange`, `from_host`.
+
+use std::ops::Range;
+
+use cuda_core::{Error, Result};
+
+use crate::{
+    DeviceOp, defer, in_order,
+    kernel::{ByValue, launch},
+    memory::{HostSource, h2d, uninitialised, zeros},
+    tensor::{
+        argument::argument::{Written, element_config},
+        element::{
+            dtype::{DType, Number},
+            kernels::kernel,
+        },
+        shape::{layout::Layout, shape::IntoShape},
+        tensor::Tensor,
+    },
+};
+
+impl<T: DType> Tensor<T> {
+    /// Loads the kernels of all operations on tensors of this type. Without it, an operation loads those of its family when
+    /// it first runs on a device; inside a graph and in [`async_on`](DeviceOp::async_on), where it cannot wait for them, it
+    /// returns an error.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let device = cuda_async::open("cpu")?;
+    /// let stream = device.new_stream()?;
+    /// Tensor::<f32>::warm_up().sync_on(&stream)?;
+    /// let graph = Tensor::<f32>::ones([2, 3]).sum_dim(0).graph_on(&stream)?;
+    /// assert_eq!(graph.launch().then(|x| x.to_host_vec()).sync_on(&stream)?, [2.0; 3]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Device::load_ptx`](crate::Device::load_ptx).
+    pub fn warm_up() -> impl DeviceOp<Output = ()> {
+        defer(|| in_order(T::all().into_iter().map(|cache| cache.module_loaded_by(T::WARM_UP))))
+            .map(drop)
+    }
+
+    /// Creates a tensor of zeros, or of `false`.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] for a shape with too many dimensions or elements, [`Error::OutOfMemory`], or an error of the
+    /// device.
+    pub fn zeros(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
+        defer(move || {
+            let layout = Layout::contiguous(shape)?;
+            Ok(zeros(layout.len()).map(|buffer| Tensor::of(buffer, layout)))
+        })
+    }
+
+    /// Creates a tensor with unspecified values, for a kernel that writes all of them.
+    ///
+    /// # Errors
+    /// As [`zeros`](Tensor::zeros).
+    pub fn uninitialised(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
+        defer(move || Ok(allocate(Layout::contiguous(shape)?)))
+    }
+
+    /// Creates a tensor with `value` in every element.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// assert_eq!(Tensor::full(2.5f64, [2, 2]).to_host_vec().sync()?, [2.5; 4]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`zeros`](Tensor::zeros).
+    pub fn full(value: T, shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
+        Self::uninitialised(shape).then(move |x| {
+            kernel::<T>(T::map(), "fill").then(move |fill| {
+                let n = x.len();
+                let args = (Written(x), n as u64, ByValue(value.store()));
+                // SAFETY: `fill(y, n, value)` writes y, all below n.
+                unsafe { launch(&fill, element_config(n), args) }
+            })
+        })
+    }
+}
+
+fn check_len(len: usize, layout: &Layout) -> Result<()> {
+    if len == layout.len() {
+        return Ok(());
+    }
+    let detail = format!(
+        "{len} elements were given, but {} are needed for the shape {:?}",
+        layout.len(),
+        layout.shape()
+    );
+    Err(Error::OutOfRange { what: "a tensor".into(), detail })
+}
+
+impl Tensor<bool> {
+    /// Uploads the elements of a tensor of `bool` in row-major order.
+    ///
+    /// # Errors
+    /// As [`from_host`](Tensor::from_host).
+    pub fn from_bools(
+        elements: impl AsRef<[bool]> + Send,
+        shape: impl IntoShape,
+    ) -> impl DeviceOp<Output = Self> {
+        defer(move || {
+            let bytes: Vec<u8> = elements.as_ref().iter().map(|it| u8::from(*it)).collect();
+            let layout = Layout::contiguous(shape)?;
+            check_len(bytes.len(), &layout)?;
+            Ok(h2d(bytes).map(|buffer| Tensor::of(buffer, layout)))
+        })
+    }
+}
+
+impl<T: Number> Tensor<T> {
+    /// Uploads the elements of a tensor in row-major order. [`from_bools`](Tensor::from_bools) takes `bool`s.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]);
+    /// assert_eq!(x.sum().item().sync()?, 10);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if the shape has another number of elements, [`Error::OutOfMemory`], or an error of the
+    /// device.
+    pub fn from_host<S>(elements: S, shape: impl IntoShape) -> impl DeviceOp<Output = Self>
+    where
+        S: HostSource<Element = T>,
+    {
+        defer(move || {
+            let layout = Layout::contiguous(shape)?;
+            check_len(elements.elements()?.len(), &layout)?;
+            // The source is foreign code. It may give another length when it is uploaded.
+            Ok(h2d(elements).try_map(move |buffer| {
+                check_len(buffer.len(), &layout)?;
+                Ok(Tensor::of(buffer, layout))
+            }))
+        })
+    }
+
+    /// Creates a tensor of ones.
+    ///
+    /// # Errors
+    /// As [`zeros`](Tensor::zeros).
+    pub fn ones(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
+        Self::full(T::ONE, shape)
+    }
+
+    /// Creates a tensor of `len` elements: `start`, `start + step`, .. Element `i` is computed as `start + i * step`.
+    /// Integers wrap.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// assert_eq!(Tensor::arange_by(0.0f32, 0.5, 4).to_host_vec().sync()?, [0.0, 0.5, 1.0, 1.5]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`zeros`](Tensor::zeros).
+    pub fn arange_by(start: T, step: T, len: usize) -> impl DeviceOp<Output = Self> {
+        Self::uninitialised(len).then(move |x| {
+            kernel::<T>(T::map(), "arange").then(move |arange| {
+                let args = (Written(x), len as u64, ByValue(start), ByValue(step));
+                // SAFETY: `arange(y, n, start, step)` writes y, all below n.
+                unsafe { launch(&arange, element_config(len), args) }
+            })
+        })
+    }
+}
+
+macro_rules! ranges {
+    ($($ty:ident)*) => {$(
+        impl Tensor<$ty> {
+            /// Creates a tensor of the numbers in a range, from its start in steps of 1.
+            ///
+            /// # Errors
+            /// As [`zeros`](Tensor::zeros); [`Error::OutOfRange`] too for a range with NaN.
+            pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
+                let len = (range.end as f64 - range.start as f64).ceil();
+                defer(move || match len.is_nan() {
+                    true => Err(no_range(&range)),
+                    false => Ok(Self::arange_by(range.start, 1 as $ty, len.max(0.0) as usize)),
+                })
+            }
+        }
+    )*};
+}
+
+ranges!(f32 f64);
+
+fn no_range(range: &impl std::fmt::Debug) -> Error {
+    let detail = format!("the range {range:?} has no number of elements; use finite bounds");
+    Error::OutOfRange { what: "a tensor".into(), detail }
+}
+
+macro_rules! integer_ranges {
+    ($($ty:ident)*) => {$(
+        impl Tensor<$ty> {
+            /// Creates a tensor of the numbers in a range.
+            ///
+            /// # Errors
+            /// As [`zeros`](Tensor::zeros).
+            pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
+                let len = (range.end as i128 - range.start as i128).max(0);
+                // A length that does not fit `usize` is an error, as `usize::MAX` elements are.
+                Self::arange_by(range.start, 1, usize::try_from(len).unwrap_or(usize::MAX))
+            }
+        }
+    )*};
+}
+
+integer_ranges!(i8 u8 i16 u16 i32 u32 i64 u64);
+
+/// Allocates a tensor with unspecified values.
+pub(crate) fn allocate<T: DType>(layout: Layout) -> impl DeviceOp<Output = Tensor<T>> {
+    uninitialised(layout.len()).map(|buffer| Tensor::of(buffer, layout))
+}

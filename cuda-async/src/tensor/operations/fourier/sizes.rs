@@ -1,0 +1,41 @@
+//! The size and the direction of Fourier transforms.
+
+use cuda_core::{Error, Result};
+
+/// The direction of a transform.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Direction {
+    Forward,
+    /// Divides by the number of elements.
+    Inverse,
+}
+
+impl Direction {
+    /// Returns the name of the operation.
+    pub(super) const fn called(self) -> &'static str {
+        match self {
+            Self::Forward => "fft",
+            Self::Inverse => "ifft",
+        }
+    }
+}
+
+/// A batch of transforms of `n` complex numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) batch: usize,
+    pub(super) n: usize,
+}
+
+impl Sizes {
+    /// The transforms of a tensor of shape `[.., n, 2]`.
+    pub(super) fn of(shape: &[usize]) -> Result<Self> {
+        if let [batch @ .., n, 2] = shape {
+            return Ok(Self { batch: batch.iter().product(), n: *n });
+        }
+        let detail = format!(
+            "the shape is {shape:?}; it must be [.., n, 2], with the real and the imaginary part of each number in the last dimension"
+        );
+        Err(Error::OutOfRange { what: "a Fourier transform".into(), detail })
+    }
+}

@@ -1,0 +1,46 @@
+//! `fft`, `ifft`: discrete Fourier transforms.
+
+use cuda_core::Error;
+
+use crate::{
+    DeviceOp,
+    tensor::{
+        element::dtype::FftFloat,
+        forms::TensorInput,
+        operations::{
+            copy::contiguous,
+            create::allocate,
+            fourier::sizes::{Direction, Sizes},
+        },
+        shape::{error::of_operation, layout::Layout},
+        tensor::Tensor,
+    },
+};
+
+/// Transforms the complex numbers along the last dimension but one. The last dimension holds their real and imaginary parts.
+pub(crate) fn fft<I>(x: I, direction: Direction) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: FftFloat>,
+{
+    contiguous(x).then(move |x| {
+        let layout = Layout::contiguous(x.layout().shape())?;
+        let sizes = of_operation(direction.called(), Sizes::of(layout.shape()))?;
+        Ok::<_, Error>(allocate(layout).then(move |y| transform(x, y, sizes, direction)))
+    })
+}
+
+fn transform<I, T>(
+    x: I,
+    y: Tensor<T>,
+    sizes: Sizes,
+    direction: Direction,
+) -> impl DeviceOp<Output = Tensor<T>>
+where
+    I: TensorInput<Element = T>,
+    T: FftFloat,
+{
+    #[cfg(feature = "cudarc")]
+    return super::library::transform(x, y, sizes, direction);
+    #[cfg(not(feature = "cudarc"))]
+    super::plain::plain(x, y, sizes, direction)
+}

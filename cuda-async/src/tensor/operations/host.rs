@@ -1,0 +1,54 @@
+//! Elements of tensors on the host: `to_host_vec`, `to_host_vec_into`, `item`.
+
+use cuda_core::{Error, Slice};
+
+use crate::{
+    DeviceOp, defer,
+    memory::{BufferSource, to_host_into},
+    tensor::{
+        element::dtype::DType,
+        forms::TensorInput,
+        operations::copy::{Contiguous, contiguous},
+        shape::error::shape_error,
+    },
+};
+
+/// The memory of a contiguous tensor.
+struct Memory<I: TensorInput>(Contiguous<I>);
+
+impl<I: TensorInput> BufferSource for Memory<I> {
+    type Element = <I::Element as DType>::Stored;
+
+    fn as_slice(&self) -> Slice<'_, Self::Element> {
+        // `to_host_vec_into` has checked that the elements are inside the buffer.
+        self.0.memory().unwrap_or(self.0.whole())
+    }
+}
+
+/// Downloads the elements in row-major order.
+pub(crate) fn to_host_vec<I: TensorInput>(x: I) -> impl DeviceOp<Output = Vec<I::Element>> {
+    to_host_vec_into(x, Vec::new())
+}
+
+/// Downloads the elements in row-major order into an existing vector.
+pub(crate) fn to_host_vec_into<I: TensorInput>(
+    x: I,
+    memory: Vec<I::Element>,
+) -> impl DeviceOp<Output = Vec<I::Element>> {
+    let memory = I::Element::store_all(memory);
+    contiguous(x)
+        .then(|x| x.memory().map(drop).map(|()| to_host_into(Memory(x), memory)))
+        .map(I::Element::load_all)
+}
+
+/// Downloads the only element.
+pub(crate) fn item<I: TensorInput>(x: I) -> impl DeviceOp<Output = I::Element> {
+    defer(move || match x.layout().len() {
+        1 => Ok(to_host_vec(x).try_map(|elements| elements.first().copied().ok_or(several(0)))),
+        len => Err(several(len)),
+    })
+}
+
+fn several(len: usize) -> Error {
+    shape_error("item", format!("it has {len} elements, not one; use `to_host_vec()`"))
+}

@@ -1,0 +1,173 @@
+//! `matmul`, `linear`: matrix products.
+//!
+//! The kernels of this crate compute them on every device. With the feature `cudarc`, GPUs of this process use cuBLAS and
+//! cuBLASLt where they are installed.
+
+use cuda_core::Result;
+
+use crate::{
+    DeviceOp, IntoDeviceOp, defer,
+    ops::Either,
+    tensor::{
+        element::dtype::Float,
+        forms::{Relaid, TensorInput},
+        operations::{
+            copy::{Contiguous, contiguous, dup},
+            create::allocate,
+            product::plain::{Activation, Epilogue, Matrices, Sizes, by_rows},
+        },
+        shape::{
+            error::{of_operation, shape_error},
+            layout::{Layout, broadcast_shape, merge_dims},
+            shape::Dims,
+        },
+        tensor::Tensor,
+    },
+    value,
+};
+
+/// The shapes of a batch of products.
+struct Shapes {
+    /// The dimensions of the result before the last two.
+    batch: Dims,
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+impl Shapes {
+    /// The product of `[.., m, k]` and `[.., k, n]`. The other dimensions are broadcast.
+    fn of(a: &[usize], b: &[usize], called: &'static str) -> Result<Self> {
+        let wrong = |detail| shape_error(called, detail);
+        let ([of_a @ .., m, k], [of_b @ .., rows, n]) = (a, b) else {
+            let detail = format!(
+                "the shapes are {a:?} and {b:?}; both need two dimensions or more, see `unsqueeze`"
+            );
+            return Err(wrong(detail));
+        };
+        if k != rows {
+            let detail = format!(
+                "the shapes are {a:?} and {b:?}; the last dimension of the first, {k}, must be the last but one of the second, {rows}"
+            );
+            return Err(wrong(detail));
+        }
+        let batch = of_operation(called, broadcast_shape(of_a, of_b))?;
+        Ok(Self { batch, m: *m, n: *n, k: *k })
+    }
+
+    fn result(&self) -> Result<Layout> {
+        let dims: Dims = self.batch.iter().copied().chain([self.m, self.n]).collect();
+        Layout::contiguous(&dims[..])
+    }
+}
+
+/// Computes `a b`.
+pub(crate) fn matmul<A, B>(a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+where
+    A: TensorInput<Element: Float>,
+    B: TensorInput<Element = A::Element>,
+{
+    let none = None::<Tensor<A::Element>>;
+    multiply(a, b, none, Activation::Identity, "matmul")
+}
+
+/// Computes `activation(x w + bias)`.
+pub(crate) fn linear<X, W, B>(
+    x: X,
+    weights: W,
+    bias: B,
+    activation: Activation,
+) -> impl DeviceOp<Output = Tensor<X::Element>>
+where
+    X: TensorInput<Element: Float>,
+    W: TensorInput<Element = X::Element>,
+    B: TensorInput<Element = X::Element>,
+{
+    contiguous(bias).then(move |bias| multiply(x, weights, Some(bias), activation, "linear"))
+}
+
+fn multiply<A, B, C>(
+    a: A,
+    b: B,
+    bias: Option<C>,
+    activation: Activation,
+    called: &'static str,
+) -> impl DeviceOp<Output = Tensor<A::Element>>
+where
+    A: TensorInput<Element: Float>,
+    B: TensorInput<Element = A::Element>,
+    C: TensorInput<Element = A::Element>,
+{
+    defer(move || {
+        let shapes = Shapes::of(a.layout().shape(), b.layout().shape(), called)?;
+        if let Some(bias) = &bias
+            && bias.layout().shape() != [shapes.n]
+        {
+            let (n, shape) = (shapes.n, bias.layout().shape());
+            let detail = format!(
+                "the bias has the shape {shape:?}; it must have the shape [{n}], the last dimension of the product"
+            );
+            return Err(shape_error(called, detail));
+        }
+        let sizes =
+            Sizes { batch: shapes.batch.iter().product(), m: shapes.m, n: shapes.n, k: shapes.k };
+        let (a, b) = (batched(a, &shapes.batch), batched(b, &shapes.batch));
+        let (a, b) = (of_operation(called, a)?, of_operation(called, b)?);
+        let result = allocate::<A::Element>(of_operation(called, shapes.result())?);
+        Ok(a.then(move |a| {
+            b.then(move |b| {
+                result.then(move |c| product(a, b, Epilogue { bias, activation }, c, sizes))
+            })
+        }))
+    })
+}
+
+/// Computes the products with cuBLAS where it is installed, else with the kernels of this crate.
+fn product<A, B, C>(
+    a: Matrices<A>,
+    b: Matrices<B>,
+    epilogue: Epilogue<C>,
+    result: Tensor<A::Element>,
+    sizes: Sizes,
+) -> impl DeviceOp<Output = Tensor<A::Element>>
+where
+    A: TensorInput<Element: Float>,
+    B: TensorInput<Element = A::Element>,
+    C: TensorInput<Element = A::Element>,
+{
+    #[cfg(feature = "cudarc")]
+    return super::library::product(a, b, epilogue, result, sizes);
+    #[cfg(not(feature = "cudarc"))]
+    super::plain::plain(a, b, epilogue, result, sizes)
+}
+
+/// Gives the matrices of a tensor with the dimensions `batch` before the last two: the tensor itself, or a copy if its
+/// matrices do not lie at equal distances.
+fn batched<I: TensorInput>(
+    x: I,
+    batch: &[usize],
+) -> Result<impl DeviceOp<Output = Matrices<I>> + use<I>> {
+    let rank = x.layout().shape().len();
+    let matrix = x.layout().shape()[rank - 2..].iter().copied();
+    let shape: Dims = batch.iter().copied().chain(matrix).collect();
+    let x = Relaid::broadcast(x, &shape)?;
+    let matrices = match strides(x.layout()) {
+        Some(strides) => Either::Left(value(Matrices { tensor: Contiguous::Given(x), strides })),
+        None => Either::Right(dup(x).map(|copy| Matrices {
+            strides: by_rows(copy.shape()),
+            tensor: Contiguous::Copied(copy),
+        })),
+    };
+    Ok(matrices.into_op())
+}
+
+/// Returns the distances of the matrices, of their rows and of their columns, if the matrices lie at equal distances.
+fn strides(layout: &Layout) -> Option<[usize; 3]> {
+    let [batch @ .., _, _] = layout.shape() else { return None };
+    let [of_batch @ .., rows, columns] = layout.strides() else { return None };
+    match merge_dims(batch, [of_batch])[..] {
+        [] => Some([0, *rows, *columns]),
+        [(_, [distance])] => Some([distance, *rows, *columns]),
+        _ => None,
+    }
+}

@@ -1,0 +1,309 @@
+//! Reductions: `sum`, `product`, `max`, `min`.
+
+use cuda_core::{Error, LaunchConfig, Result};
+
+use crate::{
+    DeviceOp, IntoDeviceOp, defer,
+    kernel::launch,
+    ops::Either,
+    tensor::{
+        argument::argument::{Read, Written, element_config},
+        element::{
+            dtype::{DType, Float},
+            kernels::{Kernels, kernel},
+        },
+        forms::{TensorInput, TensorOutput},
+        operations::{
+            copy::{self, Contiguous, contiguous},
+            create::allocate,
+            elementwise::{self, Binary},
+        },
+        shape::{
+            error::{of_operation, shape_error},
+            layout::Layout,
+        },
+        tensor::Tensor,
+    },
+};
+
+/// The reduction of a dimension to one element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reduction {
+    Sum,
+    Product,
+    Max,
+    Min,
+}
+
+impl Reduction {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Sum => "sum",
+            Self::Product => "product",
+            Self::Max => "max",
+            Self::Min => "min",
+        }
+    }
+}
+
+/// The number of threads that reduce a chunk of a row that has several chunks.
+const CHUNK_THREADS: usize = 512;
+
+/// The maximum number of bytes that a thread loads before it combines them: `LOADS` packs of 16 bytes in
+/// `kernels/reduce.cuh`.
+const LOADED: usize = 8 * 16;
+
+/// Returns the number of elements of a row that a row of threads reduces in one launch. Longer rows are split into
+/// chunks, at most 256 in all rows together. More than 256 rows have one chunk each. The number depends only on the
+/// shape, so the order of a sum is the same on every device.
+pub(crate) fn chunk_of_rows(rows: usize, n: usize) -> usize {
+    // The fastest number on an H200, with `CHUNK_THREADS`.
+    const CHUNKS: usize = 1 << 8;
+    const SHORTEST: usize = 1 << 13;
+    // The kernels count the elements of a chunk in 32 bits.
+    const LONGEST: usize = 1 << 31;
+    let chunks = (CHUNKS / rows.max(1)).max(1);
+    n.div_ceil(chunks).next_multiple_of(CHUNK_THREADS).clamp(SHORTEST, LONGEST)
+}
+
+/// The number of rows that keep a device busy with a warp for each.
+pub(crate) const MANY_ROWS: usize = 1 << 10;
+
+/// The number of threads that columns are to keep busy.
+const TARGET_THREADS: usize = 1 << 19;
+
+/// A contiguous tensor as `[outer, n, inner]`, of which `n` is reduced.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    outer: usize,
+    n: usize,
+    inner: usize,
+    /// The number of elements that one launch reduces to one.
+    chunk: usize,
+}
+
+impl Sizes {
+    fn new(outer: usize, n: usize, inner: usize) -> Self {
+        let chunk = if inner == 1 {
+            chunk_of_rows(outer, n)
+        } else {
+            let chunks = TARGET_THREADS.div_ceil((outer * inner).max(1));
+            // Both launches reduce about as many elements in sequence if few columns are long.
+            n.div_ceil(chunks).max(64).max(n.isqrt())
+        };
+        Self { outer, n, inner, chunk }
+    }
+
+    fn of(shape: &[usize], dim: usize) -> Self {
+        let product = |sizes: &[usize]| sizes.iter().product();
+        Self::new(product(&shape[..dim]), shape[dim], product(&shape[dim + 1..]))
+    }
+
+    /// Returns the number of chunks of the dimension. An empty dimension has one empty chunk.
+    fn chunks(self) -> usize {
+        self.n.div_ceil(self.chunk).max(1)
+    }
+
+    /// Returns the sizes for the reduction of the chunks' results.
+    fn of_chunks(self) -> Self {
+        Self { n: self.chunks(), chunk: self.chunks(), ..self }
+    }
+}
+
+/// Returns the configuration for `rows` rows of `threads_per_row` threads each. `threads_per_row` is a multiple of 32.
+pub(crate) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
+    // With small blocks, some load while others combine their results.
+    const USUAL_THREADS: usize = 64;
+    const MAX_THREADS: usize = 1024;
+    const MAX_BLOCKS: usize = i32::MAX as usize;
+    let down = (USUAL_THREADS / threads_per_row).max(rows.div_ceil(MAX_BLOCKS));
+    let down = down.clamp(1, MAX_THREADS / threads_per_row);
+    // The launch refuses more than MAX_BLOCKS blocks.
+    let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
+    LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
+}
+
+/// Returns the number of threads that reduce a chunk of `bytes` bytes. Each of the `rows` rows has `chunks` chunks. With at
+/// least [`MANY_ROWS`] rows, the threads load the whole chunk at once, up to 128 threads of [`LOADED`] bytes. The other
+/// values are the fastest ones on an H200.
+const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) -> usize {
+    match (rows, bytes) {
+        _ if chunks > 1 => CHUNK_THREADS,
+        (MANY_ROWS.., _) => match bytes.div_ceil(LOADED).next_power_of_two() {
+            ..32 => 32,
+            threads @ 32..128 => threads,
+            _ => 128,
+        },
+        (_, ..=1024) => 64,
+        (_, ..=16_384) => 256,
+        _ => 1024,
+    }
+}
+
+/// Returns the contiguous layout of the shape without dimension `dim`.
+pub(crate) fn without_dim(layout: &Layout, dim: usize) -> Result<Layout> {
+    let mut shape = layout.shape().to_vec();
+    layout.size(dim)?;
+    shape.remove(dim);
+    Layout::contiguous(shape)
+}
+
+pub(crate) fn empty_dimension(called: &'static str) -> Error {
+    let detail = "the dimension has no elements, so there is no largest or smallest one".into();
+    shape_error(called, detail)
+}
+
+/// Reduces dimension `dim`. `called` is the operation of the program.
+pub(crate) fn reduce_dim<I>(
+    x: I,
+    fold: Reduction,
+    dim: usize,
+    called: &'static str,
+) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput,
+{
+    contiguous(x).then(move |x| {
+        let layout = of_operation(called, without_dim(x.layout(), dim))?;
+        let sizes = Sizes::of(x.layout().shape(), dim);
+        reduce_contiguous(x, fold, sizes, layout, called)
+    })
+}
+
+/// Reduces all elements to one.
+pub(crate) fn reduce_all<I: TensorInput>(
+    x: I,
+    fold: Reduction,
+) -> impl DeviceOp<Output = Tensor<I::Element>> {
+    contiguous(x).then(move |x| {
+        let sizes = Sizes::new(1, x.layout().len(), 1);
+        reduce_contiguous(x, fold, sizes, Layout::contiguous(())?, fold.name())
+    })
+}
+
+/// The mean of all elements, or along a dimension.
+pub(crate) fn mean<I>(x: I, dim: Option<usize>) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Float>,
+{
+    defer(move || {
+        let n = dim.map_or(Ok(x.layout().len()), |dim| x.layout().size(dim));
+        let n = of_operation("mean_dim", n)? as f64;
+        Ok(if I::Element::HALF {
+            let mean = copy::cast::<f32, _>(x).then(move |x| divided_sum(x, dim, n as f32));
+            Either::Left(mean.then(copy::cast))
+        } else {
+            Either::Right(divided_sum(x, dim, I::Element::of(n)))
+        })
+    })
+}
+
+fn divided_sum<I>(
+    x: I,
+    dim: Option<usize>,
+    n: I::Element,
+) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Float>,
+{
+    let sum = match dim {
+        Some(dim) => Either::Left(reduce_dim(x, Reduction::Sum, dim, "mean_dim")),
+        None => Either::Right(reduce_all(x, Reduction::Sum)),
+    };
+    sum.into_op().then(move |sum| elementwise::map_scalar(sum, Binary::Div, n, false))
+}
+
+fn reduce_contiguous<I: TensorInput>(
+    x: Contiguous<I>,
+    fold: Reduction,
+    sizes: Sizes,
+    layout: Layout,
+    called: &'static str,
+) -> Result<impl IntoDeviceOp<Output = Tensor<I::Element>> + Send> {
+    if sizes.n == 0 && matches!(fold, Reduction::Max | Reduction::Min) {
+        return Err(empty_dimension(called));
+    }
+    if sizes.chunks() <= 1 {
+        let whole =
+            allocate(layout).then(move |y| launch_pass::<I::Element, _, _>(x, y, fold, sizes, ""));
+        return Ok(Either::Left(whole));
+    }
+    // Partial sums and products of f16 and bf16 are f32.
+    let wide = I::Element::HALF && matches!(fold, Reduction::Sum | Reduction::Product);
+    Ok(Either::Right(if wide {
+        Either::Left(in_two_passes::<I, f32>(x, fold, sizes, layout, ["_partial", "_finish"]))
+    } else {
+        Either::Right(in_two_passes::<I, I::Element>(x, fold, sizes, layout, ["", ""]))
+    }))
+}
+
+/// Reduces the chunks, and then their results, of type `P`.
+fn in_two_passes<I: TensorInput, P: DType>(
+    x: Contiguous<I>,
+    fold: Reduction,
+    sizes: Sizes,
+    layout: Layout,
+    [first, second]: [&'static str; 2],
+) -> impl DeviceOp<Output = Tensor<I::Element>> {
+    defer(move || {
+        let partial = Layout::contiguous([sizes.outer, sizes.chunks(), sizes.inner])?;
+        Ok(allocate::<P>(partial)
+            .then(move |partial| launch_pass::<I::Element, _, _>(x, partial, fold, sizes, first))
+            .then(move |partial| {
+                allocate(layout).then(move |y| {
+                    launch_pass::<I::Element, _, _>(partial, y, fold, sizes.of_chunks(), second)
+                })
+            }))
+    })
+}
+
+/// Reduces the chunks of x into y, with a kernel of the type `T`.
+fn launch_pass<T, X, Y>(
+    x: X,
+    y: Y,
+    fold: Reduction,
+    sizes: Sizes,
+    suffix: &'static str,
+) -> impl DeviceOp<Output = Y>
+where
+    T: DType,
+    X: TensorInput,
+    Y: TensorOutput,
+{
+    let family = if sizes.inner == 1 { "rows" } else { "columns" };
+    kernel::<T>(T::fold(), format!("{}_{family}{suffix}", fold.name())).then(move |kernel| {
+        let Sizes { outer, n, inner, .. } = sizes;
+        let (chunk, chunks) = (sizes.chunk as u64, sizes.chunks());
+        let (x, y, n) = (Read(x), Written(y), n as u64);
+        // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y.
+        unsafe {
+            if inner == 1 {
+                let rows = outer * chunks;
+                let bytes = sizes.chunk.min(sizes.n) * size_of::<<X::Element as DType>::Stored>();
+                let threads = threads_per_chunk(outer, bytes, chunks);
+                let config = rows_config(rows, threads);
+                let args = (x, y, outer as u64, n, chunk, chunks as u64);
+                Either::Left(launch(&kernel, config, args))
+            } else {
+                let config = element_config(outer * chunks * inner);
+                let args = (x, y, outer as u64, n, inner as u64, chunk, chunks as u64);
+                Either::Right(launch(&kernel, config, args))
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn grids_have_as_many_blocks_as_a_launch_allows() {
+        const MAX: u32 = i32::MAX as u32;
+        for rows in [1, 2, 3, MAX as usize * 2, MAX as usize * 2 + 1, 1 << 32, MAX as usize * 32] {
+            let LaunchConfig { grid, block, .. } = rows_config(rows, 32);
+            assert!(grid[0] <= MAX && block[0] * block[1] <= 1024, "{rows}: {grid:?} {block:?}");
+            assert!(grid[0] as usize * block[1] as usize >= rows);
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! `DeviceScalar::set_from`: a scalar that gets its value from a tensor, on the device.
+
+use crate::{
+    DeviceOp,
+    kernel::launch,
+    memory::DeviceScalar,
+    tensor::{
+        argument::argument::{Read, element_config},
+        element::{
+            dtype::{DType, Number},
+            kernels::kernel,
+        },
+        forms::{IntoTensor, TensorInput},
+        shape::error::shape_error,
+    },
+};
+
+/// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or 1.
+#[diagnostic::on_unimplemented(
+    message = "a tensor of `{Self}` cannot set a `DeviceScalar<{T}>`",
+    note = "a tensor of `{T}` or of `bool` can: compare its elements, as in `x.compare(limit, Comparison::Gt)`, or convert them with `cast`"
+)]
+pub trait ScalarValue<T: Number>: DType {}
+
+impl<T: Number> ScalarValue<T> for T {}
+impl<T: Number> ScalarValue<T> for bool {}
+
+impl<T: Number> DeviceScalar<T> {
+    /// Sets the value to the only element of a tensor, after all earlier uses and before all later ones. The value stays on
+    /// the device, so this can be recorded. A tensor of `bool` sets 0 or 1: a comparison sets the condition of
+    /// [`repeat_while`](crate::graph::repeat_while).
+    ///
+    /// ```
+    /// use cuda_async::{graph::DeviceScalar, prelude::*, tensor::{Comparison, Tensor, TensorOps}};
+    /// let go = DeviceScalar::new(0u32).sync()?;
+    /// let x = Tensor::from_host(vec![0.5f32, -3.0], 2);
+    /// go.set_from(x.abs().max().compare(Tensor::full(1.0, ()), Comparison::Gt)).sync()?;
+    /// assert_eq!(go.read().sync()?, 1);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the tensor does not have exactly one element;
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice) on another device; or an error of the device.
+    pub fn set_from<I>(&self, value: I) -> impl DeviceOp<Output = ()> + use<T, I>
+    where
+        I: IntoTensor<Element: ScalarValue<T>>,
+    {
+        let scalar = self.writable();
+        value.into_tensor().then(move |value| {
+            match value.layout().len() {
+                1 => {}
+                len => {
+                    let detail = format!(
+                        "the tensor has {len} elements, not one; reduce it first, for example with `max()`"
+                    );
+                    return Err(shape_error("set_from", detail));
+                }
+            }
+            let name = format!("cast_{}", <I::Element as DType>::NAME);
+            Ok(kernel::<T>(T::cast(), name).then(move |cast| {
+                // SAFETY: reads and writes one element. Launches that use the scalar are ordered.
+                unsafe { launch(&cast, element_config(1), (Read(value), scalar, 1u64)) }.map(drop)
+            }))
+        })
+    }
+}

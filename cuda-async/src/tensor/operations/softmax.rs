@@ -1,0 +1,95 @@
+//! `softmax` along a dimension.
+
+use cuda_core::LaunchConfig;
+
+use crate::{
+    DeviceOp, defer,
+    kernel::launch,
+    ops::Either,
+    tensor::{
+        argument::argument::{Read, Written},
+        element::{
+            dtype::{DType, Float},
+            kernels::{FloatKernels, kernel},
+        },
+        forms::{Relaid, TensorInput},
+        operations::{
+            copy::{self, contiguous},
+            create::allocate,
+            reduce::rows_config,
+        },
+        shape::{error::of_operation, layout::Layout, shape::Dims},
+        tensor::Tensor,
+    },
+    value,
+};
+
+/// The maximum number of elements of a row that a thread of `softmax` keeps in registers.
+const KEPT: usize = 16;
+
+/// The maximum number of threads for each row of `softmax`. Longer rows are read twice, which is faster than more threads
+/// on an H200.
+const MAX_THREADS: usize = 512;
+
+/// Returns the number of threads for each row in `softmax_long`, the fastest on an H200.
+const fn long_threads<T: DType>() -> u32 {
+    if T::HALF { 512 } else { 1024 }
+}
+
+/// Computes the softmax along dimension `dim`.
+pub(crate) fn softmax<I>(x: I, dim: usize) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Float>,
+{
+    defer(move || {
+        let n = of_operation("softmax", x.layout().size(dim))?;
+        let last = contiguous(Relaid::last(x, dim)?);
+        Ok(last.then(move |x| {
+            let layout = Layout::contiguous(x.layout().shape())?;
+            let rank = layout.shape().len();
+            let back: Dims = (0..dim).chain([rank - 1]).chain(dim..rank - 1).collect();
+            let rows = layout.len() / n.max(1);
+            Ok(allocate(layout)
+                .then(move |y| {
+                    let long = n > KEPT * MAX_THREADS && rows > 0;
+                    let name = if long { "softmax_long" } else { "softmax" };
+                    kernel::<I::Element>(I::Element::softmax(), name).then(move |kernel| {
+                        let (x, y, rows_) = (Read(x), Written(y), rows as u64);
+                        // SAFETY: reads and writes `rows * n` elements, all of both tensors.
+                        unsafe {
+                            if long {
+                                let blocks = u32::try_from(rows).unwrap_or(u32::MAX);
+                                let config =
+                                    LaunchConfig::new(blocks, long_threads::<I::Element>());
+                                let args = (x, y, n as u64, pack::<I::Element>(n));
+                                Either::Left(launch(&kernel, config, args))
+                            } else {
+                                let threads_per_row = n.div_ceil(KEPT).next_power_of_two();
+                                let config =
+                                    rows_config(rows, threads_per_row.clamp(32, MAX_THREADS));
+                                let args = (x, y, rows_, n as u32, pack::<I::Element>(n));
+                                Either::Right(launch(&kernel, config, args))
+                            }
+                        }
+                    })
+                })
+                .try_map(move |y| y.permute(&back))
+                .then(in_row_major_order))
+        }))
+    })
+}
+
+/// Returns the number of elements in a pack of 16 bytes, or 1 if a row of `n` elements does not divide into packs.
+fn pack<T: DType>(n: usize) -> u32 {
+    let lanes = 16 / size_of::<T::Stored>();
+    if n.is_multiple_of(lanes) { lanes as u32 } else { 1 }
+}
+
+/// The tensor itself, or a copy if its dimensions have another order.
+fn in_row_major_order<T: DType>(y: Tensor<T>) -> impl DeviceOp<Output = Tensor<T>> {
+    defer(
+        move || {
+            if y.is_contiguous() { Either::Left(value(y)) } else { Either::Right(copy::dup(y)) }
+        },
+    )
+}

@@ -1,9 +1,0 @@
-//! Matrix products: `matmul` prepares them, and `plain` or `library` computes them.
-
-#[cfg(feature = "cudarc")]
-mod library;
-mod matmul;
-mod plain;
-
-pub(super) use matmul::{linear, matmul};
-pub use plain::Activation;

@@ -1,0 +1,484 @@
+//! `Layout`: the offsets of a tensor's elements in its buffer.
+
+use std::ops::{Bound, Range, RangeBounds};
+
+use cuda_core::{Error, Result};
+
+use crate::tensor::shape::shape::{Dims, IntoShape, len_of};
+
+/// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at
+/// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
+/// same element.
+///
+/// Every offset is inside the buffer. The first layout of a buffer is contiguous or its span is the buffer, and views
+/// only remove offsets.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    shape: Dims,
+    strides: Dims,
+    offset: usize,
+}
+
+fn view_error(detail: String) -> Error {
+    Error::OutOfRange { what: "a view of a tensor".into(), detail }
+}
+
+impl Layout {
+    /// Returns the layout of a new tensor, which is contiguous: in row-major order without gaps.
+    pub(crate) fn contiguous(shape: impl IntoShape) -> Result<Self> {
+        let dims = shape.dims();
+        len_of(dims)?;
+        Ok(Self { shape: dims.into(), strides: row_major(dims), offset: 0 })
+    }
+
+    /// Returns the layout of foreign memory with these strides, in elements. Its offset is 0.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if the strides overlap: two indices have
+    /// the same offset. Strides of 0 may overlap.
+    #[cfg(any(feature = "dlpack", feature = "candle-cuda"))]
+    pub(crate) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
+        if len_of(shape)? == 0 {
+            return Self::contiguous(shape);
+        }
+        let used = |(size, stride): (&usize, &usize)| if *size == 1 { 0 } else { *stride };
+        let strides: Dims = shape.iter().zip(strides).map(used).collect();
+        let mut dims: Vec<_> =
+            strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
+        dims.sort_unstable();
+        // The largest offset of the dimensions so far. A larger stride cannot reach it again, so the offsets stay
+        // distinct.
+        let mut last = 0usize;
+        for (stride, size) in dims {
+            let next = stride.checked_mul(size - 1).and_then(|far| far.checked_add(last));
+            match next.filter(|next| *stride > last && *next < isize::MAX as usize) {
+                Some(next) => last = next,
+                None => {
+                    let detail = format!(
+                        "the strides {:?} of the shape {shape:?} overflow, or two elements have one address; copy it in row-major order first",
+                        &strides[..]
+                    );
+                    return Err(Error::OutOfRange { what: "a tensor".into(), detail });
+                }
+            }
+        }
+        Ok(Self { shape: shape.into(), strides, offset: 0 })
+    }
+
+    /// Returns the sizes of the dimensions, outermost first.
+    pub fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    /// Returns the strides: for each dimension, the distance between neighbouring elements, in elements.
+    pub fn strides(&self) -> &[usize] {
+        &self.strides
+    }
+
+    /// Returns the index of the first element in the buffer.
+    pub fn offset(&self) -> usize {
+        self.offset
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.shape.iter().product()
+    }
+
+    /// Returns whether there are no elements.
+    pub fn is_empty(&self) -> bool {
+        self.shape.contains(&0)
+    }
+
+    /// Returns whether the layout is contiguous: in row-major order without gaps.
+    pub fn is_contiguous(&self) -> bool {
+        let mut expected = 1;
+        self.is_empty()
+            || self.shape.iter().zip(&self.strides).rev().all(|(size, stride)| {
+                let fits = *size == 1 || *stride == expected;
+                expected *= size;
+                fits
+            })
+    }
+
+    /// Returns whether two indices have the same offset, as after a broadcast.
+    pub(crate) fn has_overlap(&self) -> bool {
+        // Only a stride of 0 makes elements of a view overlap.
+        self.shape.iter().zip(&self.strides).any(|(size, stride)| *size > 1 && *stride == 0)
+    }
+
+    /// Returns the range of the buffer from the first to the last element.
+    pub(crate) fn span(&self) -> Range<usize> {
+        if self.is_empty() {
+            return self.offset..self.offset;
+        }
+        let last: usize =
+            self.shape.iter().zip(&self.strides).map(|(size, stride)| (size - 1) * stride).sum();
+        self.offset..self.offset + last + 1
+    }
+
+    /// Returns the size of a dimension.
+    pub(crate) fn size(&self, dim: usize) -> Result<usize> {
+        let rank = self.shape.len();
+        let none = || {
+            view_error(format!(
+                "there is no dimension {dim} in the shape {:?}; dimensions are counted from 0 to {rank}, exclusive",
+                &self.shape[..]
+            ))
+        };
+        self.shape.get(dim).copied().ok_or_else(none)
+    }
+
+    /// Returns the layout of the same elements, in the same order, with another shape.
+    pub(crate) fn reshape(&self, shape: impl IntoShape) -> Result<Self> {
+        let dims = shape.dims();
+        let (here, there) = (self.len(), len_of(dims)?);
+        if here != there {
+            return Err(view_error(format!(
+                "the shape {:?} of {here} elements cannot become {dims:?}, which has {there}",
+                &self.shape[..]
+            )));
+        }
+        if self.is_contiguous() {
+            return Ok(Self { shape: dims.into(), strides: row_major(dims), offset: self.offset });
+        }
+        let strides = self.reshaped_strides(dims).ok_or_else(|| {
+            view_error(format!(
+                "a view of shape {:?} with strides {:?} cannot become {dims:?} without a copy; copy it first, with `dup()`",
+                &self.shape[..],
+                &self.strides[..]
+            ))
+        })?;
+        Ok(Self { shape: dims.into(), strides, offset: self.offset })
+    }
+
+    /// Returns the strides with which `dims` has the same offsets, if there are any. Merges dimensions that are contiguous
+    /// with each other, and splits the result into `dims`.
+    fn reshaped_strides(&self, dims: &[usize]) -> Option<Dims> {
+        let mut blocks = merge_dims(&self.shape, [&self.strides]).into_iter().rev();
+        let (mut left, mut stride) = (1, 1);
+        let mut strides = Dims::from_elem(0, dims.len());
+        for (place, size) in dims.iter().enumerate().rev().filter(|(_, size)| **size > 1) {
+            if left == 1 {
+                let (size, [of_block]) = blocks.next()?;
+                (left, stride) = (size, of_block);
+            }
+            if left % size != 0 {
+                return None;
+            }
+            strides[place] = stride;
+            (left, stride) = (left / size, stride * size);
+        }
+        Some(strides)
+    }
+
+    /// Returns the layout of a part of dimension `dim`.
+    pub(crate) fn slice(&self, dim: usize, range: impl RangeBounds<usize>) -> Result<Self> {
+        let size = self.size(dim)?;
+        let past = |bound: usize| bound.checked_add(1);
+        let start = match range.start_bound() {
+            Bound::Included(start) => Some(*start),
+            Bound::Excluded(start) => past(*start),
+            Bound::Unbounded => Some(0),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(end) => past(*end),
+            Bound::Excluded(end) => Some(*end),
+            Bound::Unbounded => Some(size),
+        };
+        match (start, end) {
+            (Some(start), Some(end)) if start <= end && end <= size => {
+                let mut part = self.clone();
+                part.shape[dim] = end - start;
+                // The start of an empty part may be past the last element.
+                part.offset += if part.is_empty() { 0 } else { start * self.strides[dim] };
+                Ok(part)
+            }
+            _ => Err(view_error(format!(
+                "the range {:?} to {:?} is not inside dimension {dim}, which has size {size}",
+                range.start_bound(),
+                range.end_bound()
+            ))),
+        }
+    }
+
+    /// Returns the layout with its dimensions in another order.
+    pub(crate) fn permute(&self, order: &[usize]) -> Result<Self> {
+        let rank = self.shape.len();
+        let each_once = (0..rank).all(|dim| order.contains(&dim));
+        if order.len() != rank || !each_once {
+            return Err(view_error(format!("{order:?} is not a permutation of {rank} dimensions")));
+        }
+        let pick = |from: &Dims| order.iter().map(|dim| from[*dim]).collect();
+        Ok(Self { shape: pick(&self.shape), strides: pick(&self.strides), offset: self.offset })
+    }
+
+    /// Returns the layout with dimensions `a` and `b` exchanged.
+    pub(crate) fn transpose(&self, a: usize, b: usize) -> Result<Self> {
+        self.size(a)?;
+        self.size(b)?;
+        let mut order: Dims = (0..self.shape.len()).collect();
+        order.swap(a, b);
+        self.permute(&order)
+    }
+
+    /// Returns the layout broadcast to a larger shape, by the rules of NumPy: dimensions are compared from the last to the
+    /// first, and a missing one or one of size 1 is repeated.
+    pub(crate) fn broadcast(&self, shape: &[usize]) -> Result<Self> {
+        len_of(shape)?;
+        let view_error = || {
+            view_error(format!(
+                "the shape {:?} cannot be broadcast to {shape:?}: from the last dimension on, each size must be 1 or the same",
+                &self.shape[..]
+            ))
+        };
+        let missing = shape.len().checked_sub(self.shape.len()).ok_or_else(view_error)?;
+        let mut strides = Dims::from_elem(0, shape.len());
+        for (dim, (size, stride)) in self.shape.iter().zip(&self.strides).enumerate() {
+            let target = shape[missing + dim];
+            if *size == target {
+                strides[missing + dim] = *stride;
+            } else if *size != 1 {
+                return Err(view_error());
+            }
+        }
+        Ok(Self { shape: shape.into(), strides, offset: self.offset })
+    }
+
+    /// Returns the layout without dimension `dim`, whose size must be 1.
+    pub(crate) fn squeeze(&self, dim: usize) -> Result<Self> {
+        let size = self.size(dim)?;
+        if size != 1 {
+            return Err(view_error(format!(
+                "dimension {dim} has size {size}; only one of size 1 can be removed"
+            )));
+        }
+        let mut layout = self.clone();
+        layout.shape.remove(dim);
+        layout.strides.remove(dim);
+        Ok(layout)
+    }
+
+    /// Returns the layout with a new dimension of size 1 before dimension `dim`.
+    pub(crate) fn unsqueeze(&self, dim: usize) -> Result<Self> {
+        let rank = self.shape.len();
+        if dim > rank {
+            return Err(view_error(format!(
+                "a tensor of {rank} dimensions takes a new one at 0 to {rank}, not at {dim}"
+            )));
+        }
+        let mut layout = self.clone();
+        layout.shape.insert(dim, 1);
+        layout.strides.insert(dim, 0);
+        len_of(&layout.shape).map(|_| layout)
+    }
+}
+
+/// Returns the shape to which two shapes are broadcast, by the rules of NumPy.
+///
+/// # Errors
+/// [`Error::OutOfRange`] if two sizes differ and neither is 1.
+pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Dims> {
+    let rank = a.len().max(b.len());
+    let size = |shape: &[usize], dim: usize| {
+        (dim + shape.len()).checked_sub(rank).map_or(1, |dim| shape[dim])
+    };
+    let common = (0..rank).map(|dim| match (size(a, dim), size(b, dim)) {
+        (1, other) | (other, 1) => Some(other),
+        (one, other) if one == other => Some(one),
+        _ => None,
+    });
+    common.collect::<Option<Dims>>().ok_or_else(|| {
+        view_error(format!("the shapes {a:?} and {b:?} cannot be broadcast together: from the last dimension on, two sizes must be the same, or one must be 1"))
+    })
+}
+
+fn row_major(dims: &[usize]) -> Dims {
+    let mut stride = 1;
+    let mut strides: Dims = dims
+        .iter()
+        .rev()
+        .map(|size| {
+            let own = stride;
+            stride *= (*size).max(1);
+            own
+        })
+        .collect();
+    strides.reverse();
+    strides
+}
+
+/// Returns the sizes and strides of operands of one shape, without dimensions of size 1. Neighbouring dimensions that are
+/// contiguous with each other in every operand are merged into one.
+pub(crate) fn merge_dims<const N: usize>(
+    shape: &[usize],
+    strides: [&[usize]; N],
+) -> Vec<(usize, [usize; N])> {
+    let mut all: Vec<(usize, [usize; N])> = Vec::with_capacity(shape.len());
+    for (dim, size) in shape.iter().enumerate().filter(|(_, size)| **size != 1) {
+        let own = strides.map(|strides| strides[dim]);
+        match all.last_mut() {
+            Some((outer, of_outer))
+                if (0..N).all(|operand| of_outer[operand] == own[operand] * size) =>
+            {
+                *outer *= size;
+                *of_outer = own;
+            }
+            _ => all.push((*size, own)),
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// Returns the offsets of all elements in row-major order of the indices.
+    fn places(layout: &Layout) -> Vec<usize> {
+        let index = |mut n: usize| {
+            let mut place = layout.offset;
+            for (size, stride) in layout.shape.iter().zip(&layout.strides).rev() {
+                place += n % size * stride;
+                n /= size;
+            }
+            place
+        };
+        (0..layout.len()).map(index).collect()
+    }
+
+    #[derive(Debug, Clone)]
+    enum View {
+        Slice(usize, usize, usize),
+        Transpose(usize, usize),
+        Squeeze(usize),
+        Unsqueeze(usize),
+        Broadcast(usize),
+    }
+
+    fn view() -> impl Strategy<Value = View> {
+        prop_oneof![
+            (0..4usize, 0..5usize, 0..5usize).prop_map(|(dim, a, b)| View::Slice(dim, a, b)),
+            (0..4usize, 0..4usize).prop_map(|(a, b)| View::Transpose(a, b)),
+            (0..4usize).prop_map(View::Squeeze),
+            (0..4usize).prop_map(View::Unsqueeze),
+            (0..4usize).prop_map(View::Broadcast),
+        ]
+    }
+
+    fn apply(layout: &Layout, view: &View) -> Result<Layout> {
+        match *view {
+            View::Slice(dim, a, b) => layout.slice(dim, a..b),
+            View::Transpose(a, b) => layout.transpose(a, b),
+            View::Squeeze(dim) => layout.squeeze(dim),
+            View::Unsqueeze(dim) => layout.unsqueeze(dim),
+            View::Broadcast(dim) => {
+                let mut shape = layout.shape.to_vec();
+                *shape.get_mut(dim).ok_or_else(|| view_error(String::new()))? *= 3;
+                layout.broadcast(&shape)
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn views_stay_inside_and_reshapes_keep_the_order(
+            shape in prop::collection::vec(0..5usize, 0..4),
+            views in prop::collection::vec(view(), 0..5),
+            cut in 0..6usize,
+        ) {
+            let contiguous = Layout::contiguous(&shape).unwrap();
+            let mut layout = contiguous.clone();
+            for view in &views {
+                layout = apply(&layout, view).unwrap_or(layout);
+            }
+            let all = places(&layout);
+            prop_assert!(layout.span().end <= contiguous.len().max(layout.offset));
+            prop_assert!(all.iter().all(|place| layout.span().contains(place)));
+            prop_assert_eq!(layout.is_contiguous(), all.iter().enumerate().all(|(i, place)| *place == layout.offset + i));
+            let mut distinct = all.clone();
+            distinct.sort_unstable();
+            distinct.dedup();
+            prop_assert_eq!(layout.has_overlap() && !layout.is_empty(), distinct.len() < all.len());
+            let flat = layout.reshape(layout.len());
+            if let Ok(flat) = &flat {
+                prop_assert_eq!(places(flat), all.clone());
+            } else {
+                prop_assert!(!layout.is_contiguous());
+            }
+            let divisor = (1..=cut + 1).rev().find(|size| layout.len().is_multiple_of(*size)).unwrap_or(1);
+            if let Ok(cut) = layout.reshape([divisor, layout.len() / divisor]) {
+                prop_assert_eq!(places(&cut), all);
+            }
+        }
+    }
+
+    #[cfg(feature = "dlpack")]
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(2000))]
+
+        #[test]
+        fn strided_layouts_have_distinct_offsets_and_take_every_view(
+            dims in prop::collection::vec((0..5usize, 0..20usize), 0..4),
+            views in prop::collection::vec(view(), 0..5),
+        ) {
+            let (shape, strides): (Vec<_>, Vec<_>) = dims.into_iter().unzip();
+            if let Ok(layout) = Layout::strided(&shape, &strides) {
+                let all = places(&layout);
+                prop_assert!(all.iter().all(|place| layout.span().contains(place)));
+                let mut distinct = all.clone();
+                distinct.sort_unstable();
+                distinct.dedup();
+                prop_assert_eq!(layout.has_overlap() && !layout.is_empty(), distinct.len() < all.len());
+            }
+            let mut layout = Layout::contiguous(&shape).unwrap();
+            for view in &views {
+                layout = apply(&layout, view).unwrap_or(layout);
+            }
+            let again = Layout::strided(layout.shape(), layout.strides()).unwrap();
+            let begin = if layout.is_empty() { 0 } else { layout.offset() };
+            let moved: Vec<_> = places(&again).iter().map(|place| place + begin).collect();
+            prop_assert_eq!(moved, places(&layout));
+        }
+    }
+
+    #[cfg(feature = "dlpack")]
+    #[test]
+    fn strides_that_overlap_or_overflow_are_errors() {
+        for (shape, strides) in [
+            ([2, 3], [1, 1]),
+            ([3, 2], [2, 4]),
+            ([2, 2], [usize::MAX, 1]),
+            ([3, 1], [usize::MAX, 0]),
+        ] {
+            let error = Layout::strided(&shape, &strides).unwrap_err();
+            assert!(error.to_string().contains("copy it in row-major order first"), "{error}");
+        }
+        assert!(Layout::strided(&[2, 3], &[1, 2]).is_ok());
+    }
+
+    #[test]
+    fn shapes_repeat_together() {
+        assert_eq!(&broadcast_shape(&[3, 1], &[4]).unwrap()[..], [3, 4]);
+        assert_eq!(&broadcast_shape(&[], &[2, 0]).unwrap()[..], [2, 0]);
+        assert!(broadcast_shape(&[3], &[4]).is_err());
+    }
+
+    #[test]
+    fn mistakes_are_errors() {
+        let layout = Layout::contiguous([2, 3]).unwrap();
+        assert!(layout.reshape([4]).is_err());
+        assert!(layout.transpose(0, 1).unwrap().reshape(6).is_err());
+        assert!(layout.slice(1, 2..4).is_err());
+        assert!(layout.slice(2, ..).is_err());
+        assert!(layout.slice(0, ..=usize::MAX).is_err());
+        assert!(layout.permute(&[0, 0]).is_err());
+        assert!(layout.squeeze(0).is_err());
+        assert!(layout.unsqueeze(3).is_err());
+        assert!(layout.broadcast(&[2]).is_err());
+    }
+}
