@@ -60,10 +60,10 @@ pub(super) fn chunk_of_rows(rows: usize, n: usize) -> usize {
     n.div_ceil(chunks).next_multiple_of(CHUNK_THREADS).clamp(SHORTEST, LONGEST)
 }
 
-/// The number of rows that keep a device busy with a warp for each.
+/// The number of rows from which one warp for each row keeps a device busy.
 pub(super) const MANY_ROWS: usize = 1 << 10;
 
-/// The number of threads that columns are to keep busy.
+/// The number of threads that a reduction of columns aims for.
 const TARGET_THREADS: usize = 1 << 19;
 
 /// A contiguous tensor as `[outer, n, inner]`, of which `n` is reduced.
@@ -82,7 +82,7 @@ impl Sizes {
             chunk_of_rows(outer, n)
         } else {
             let chunks = TARGET_THREADS.div_ceil((outer * inner).max(1));
-            // Both launches reduce about as many elements in sequence if few columns are long.
+            // With few long columns, each thread of both launches reduces about `sqrt(n)` elements in sequence.
             n.div_ceil(chunks).max(64).max(n.isqrt())
         };
         Self { outer, n, inner, chunk }
@@ -106,7 +106,7 @@ impl Sizes {
 
 /// Returns the configuration for `rows` rows of `threads_per_row` threads each. `threads_per_row` is a multiple of 32.
 pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
-    // With small blocks, some load while others combine their results.
+    // With small blocks, some blocks load while others combine their results.
     const USUAL_THREADS: usize = 64;
     const MAX_THREADS: usize = 1024;
     const MAX_BLOCKS: usize = i32::MAX as usize;
@@ -175,7 +175,7 @@ pub(super) fn reduce_all<I: TensorInput>(
     })
 }
 
-/// The mean of all elements, or along a dimension.
+/// Computes the mean of all elements, or along a dimension.
 pub(super) fn mean<I>(x: I, dim: Option<usize>) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: Float>,
