@@ -1,4 +1,4 @@
-// Conversions as those of Rust's `as`. To floats: rounded to the nearest. Floats to integers: truncated and saturated, and
+// Conversions as by Rust's `as`. To floats: rounded to the nearest. Floats to integers: truncated and saturated, and
 // NaN gives 0. Integers to integers: wrapped.
 template <typename To, typename From> __device__ inline To convert(From x)
 {

@@ -1,4 +1,4 @@
-// c[i][j] = activation(sum of a[i][k] * b[k][j] over k, in ascending order, each a fused multiply-add; + bias[j]).
+// c[i][j] = activation((sum of a[i][k] * b[k][j] over k) + bias[j]). The sum uses fused multiply-adds in ascending order.
 //
 // A block of 16 x 16 threads computes a tile of 64 x 64 elements of c, and each thread 4 x 4 of them. The tiles of a and b
 // lie in shared memory. Strides are in elements, so transposed operands need no copy.
@@ -10,7 +10,7 @@
 
 struct Product {
     u64 batch, m, n, k;
-    // Of the batch, the row and the column.
+    // The strides of the batch, the row and the column.
     u64 a[3], b[3];
     u64 activation;
 };
@@ -22,7 +22,7 @@ template <> __device__ inline double multiply_add(double a, double b, double c) 
 __device__ inline float hyperbolic_tangent(float x) { return tanhf(x); }
 __device__ inline double hyperbolic_tangent(double x) { return tanh(x); }
 
-// `Activation` in `tensor/matmul.rs`.
+// The functions of `Activation` in `tensor/product/plain.rs`.
 // Not inlined: a thread calls it for each of its elements.
 __device__ __noinline__ Value activate(Value x, u64 activation)
 {

@@ -82,7 +82,7 @@ __device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n,
     }
 }
 
-// Loads and stores a pack, element by element unless the address is aligned. The elements of a thread are the same in both.
+// Loads and stores a pack, element by element unless the address is aligned. A thread has the same elements in both cases.
 template <int WIDTH, typename T> __device__ inline Pack<T, WIDTH> load_pack(const T *from, bool is_aligned)
 {
     if (is_aligned) {

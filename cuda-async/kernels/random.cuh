@@ -1,5 +1,5 @@
-// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. Block k of a key is a
-// function of both alone, so element i of a tensor does not depend on the launch shape.
+// Philox4x32-10: Salmon, Moraes, Dror, Shaw, "Parallel Random Numbers: As Easy as 1, 2, 3", SC 2011. A block of
+// numbers depends only on its index and the key, so element i of a tensor does not depend on the launch shape.
 
 struct Words { u32 word[4]; };
 

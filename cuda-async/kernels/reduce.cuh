@@ -44,7 +44,7 @@ __device__ inline void combine_packs(Value (&lanes)[WIDTH], const Pack<From, WID
 }
 
 // inner is 1. A row of threads reduces one chunk of one row of x. Each thread takes whole packs of 16 bytes, also where the
-// row is not aligned to them, so the order does not depend on the address.
+// row is not aligned to 16 bytes, so the order does not depend on the address.
 template <typename Fold, typename From, typename To>
 __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 chunks)
 {
@@ -137,7 +137,7 @@ __device__ void columns_of(const From *x, To *y, u64 outer, u64 n, u64 inner, u6
     }
 }
 
-// From elements to an element, from elements to a partial result, and from partial results to an element.
+// The kernels of a reduction. With the suffix _partial they write partial results, with _finish they read them.
 #define FOLD_(NAME, FOLD, SUFFIX, FROM, TO)                                                                            \
     extern "C" __global__ void __launch_bounds__(1024) NAME##_rows##SUFFIX(const FROM *x, TO *y, u64 rows, u64 n, u64 chunk, u64 chunks)       \
     {                                                                                                                  \
@@ -200,7 +200,7 @@ __device__ void place_of(const Stored *x, const u64 *places, u64 *y, u64 rows, u
     if (row < rows && places) {
         for (u64 i = threadIdx.x; i < length; i += blockDim.x) {
             u64 at = places[row * length + i];
-            // Never so: an earlier launch wrote them.
+            // Unreachable: an earlier launch wrote only indices below n.
             if (at >= n) {
                 continue;
             }

@@ -4,7 +4,7 @@
 __device__ inline float exponential(float x) { return expf(x); }
 __device__ inline double exponential(double x) { return exp(x); }
 
-// These ignore NaN. The exponential of NaN is NaN, so the sum still becomes NaN.
+// `most` ignores NaN. The exponential of NaN is NaN, so the sum still becomes NaN.
 __device__ inline float most(float a, float b) { return fmaxf(a, b); }
 __device__ inline double most(double a, double b) { return fmax(a, b); }
 
@@ -13,7 +13,7 @@ __device__ inline Value sum_of(Value a, Value b) { return a + b; }
 
 #define KEPT 16
 
-// The elements of a thread, in packs of WIDTH neighbours.
+// Computes a row that stays in registers. A thread takes packs of WIDTH neighbours.
 template <int WIDTH>
 __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u32 n, bool is_aligned)
 {
@@ -136,7 +136,7 @@ template <int WIDTH> __device__ inline void softmax_twice(const Stored *x, Store
     }
 }
 
-// Longer rows, with a block for each row.
+// Rows that do not stay in registers, with a block for each row.
 extern "C" __global__ void __launch_bounds__(1024) softmax_long(const Stored *x, Stored *y, u64 n, u32 width)
 {
     if (width > 1) {

@@ -28,7 +28,7 @@ use crate::{
 ///
 /// # Errors
 /// As [`resolve()`]; [`Error::NoCompiler`] if there is neither NVRTC nor a PTX file; [`Error::File`] if the PTX cannot be
-/// written, for example because this is no build script.
+/// written, for example because the program is not a build script.
 pub fn compile(path: impl AsRef<Path>, options: &Options) -> Result<PathBuf> {
     let path = path.as_ref();
     let resolved = resolve(&path.display().to_string(), path, options)?;

@@ -33,8 +33,8 @@ const SUFFIX: &str = "nvrtc-ptx";
 /// and the path of the headers of CUDA.
 ///
 /// Several processes may use one folder: an entry is written under another name and then renamed. An entry that is damaged or
-/// cannot be read is ignored, and a cache that cannot be written costs time, but causes no error. When the entries are
-/// larger than the limit, those that were used least recently are removed.
+/// cannot be read is ignored. If the cache cannot be written, later compilations take longer, but there is no error. When the
+/// entries are larger than the limit, those that were used least recently are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
     /// `None`: off.
@@ -89,7 +89,7 @@ impl Cache {
         Some(text.to_owned())
     }
 
-    /// Stores a text, and removes the oldest entries if all are larger than the limit.
+    /// Stores a text, and removes entries that were used least recently if all together are larger than the limit.
     pub(crate) fn put(&self, key: &str, text: &str) {
         if let Some(path) = self.path(key)
             && let Some(folder) = path.parent()
@@ -127,7 +127,7 @@ fn folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
     of_system.filter(|folder| folder.is_absolute()).map(|folder| folder.join("cuda-nvrtc"))
 }
 
-/// Writes an entry so that another process sees all of it or nothing.
+/// Writes an entry so that another process sees either the whole entry or none.
 fn write(folder: &Path, path: &Path, text: &str) -> io::Result<()> {
     static NUMBER: AtomicU64 = AtomicU64::new(0);
     create(folder)?;

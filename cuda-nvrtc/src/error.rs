@@ -44,7 +44,7 @@ pub enum Error {
         /// The compiler's messages, with the lines of the source.
         log: String,
     },
-    /// A call of NVRTC failed for another reason than a mistake of the source.
+    /// A call of NVRTC failed, but not because of a mistake in the source.
     #[error("NVRTC cannot compile `{source_name}`: {call} failed: {status}")]
     Call {
         /// The name of the source.
@@ -94,7 +94,7 @@ pub enum Error {
         /// The difference.
         detail: &'static str,
     },
-    /// A text holds a NUL byte, which C strings cannot.
+    /// A text holds a NUL byte, which a C string cannot hold.
     #[error("{what} holds a NUL byte; remove it")]
     Nul {
         /// The text.

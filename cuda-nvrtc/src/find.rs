@@ -52,7 +52,7 @@ pub(crate) fn candidates(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<Path
     found
 }
 
-/// The libraries in the wheels of `python3`. Starts Python, so it is the last place to look.
+/// Returns the libraries in the wheels of `python3`. Starts Python, so this is the last place to look.
 pub(crate) fn of_python() -> Vec<PathBuf> {
     let mut command = Command::new("python3");
     command.args(["-c", "import sys; print('\\n'.join(sys.path))"]);
@@ -63,11 +63,11 @@ pub(crate) fn of_python() -> Vec<PathBuf> {
     folders.flat_map(|folder| of_packages(&folder)).flat_map(|folder| libraries(&folder)).collect()
 }
 
-/// The places that are searched, for messages.
+/// Describes the places that are searched, for messages.
 pub(crate) fn searched() -> String {
     match env::var_os(VARIABLE) {
         Some(value) if value == OFF => format!("the environment variable {VARIABLE} is `{OFF}`"),
-        Some(value) => format!("{VARIABLE} is `{}`, which is no such library", value.to_string_lossy()),
+        Some(value) => format!("{VARIABLE} is `{}`, which is neither NVRTC nor a folder with it", value.to_string_lossy()),
         None => "looked in CUDA_PATH, CUDA_HOME, /usr/local/cuda*, the library path and the packages of python3".to_owned(),
     }
 }
@@ -98,7 +98,7 @@ fn is_library(path: &Path) -> bool {
     name == "libnvrtc.so" || name.starts_with("libnvrtc.so.")
 }
 
-/// The built-in functions that a library opens by name. Some wheels give it no path to them.
+/// Returns the libraries of built-in functions that NVRTC opens by name. In some wheels, the loader cannot find them.
 pub(crate) fn builtins(library: &Path) -> Vec<PathBuf> {
     let Some(entries) = library.parent().and_then(|folder| fs::read_dir(folder).ok()) else {
         return Vec::new();

@@ -9,8 +9,8 @@ pub(crate) struct Include<'a> {
     pub(crate) quoted: bool,
 }
 
-/// Returns the `#include` lines outside comments. Lines in branches that the preprocessor skips are listed too. A name that a
-/// macro gives is not.
+/// Returns the `#include` lines outside comments, also those in branches that the preprocessor skips. Leaves out lines whose
+/// name is a macro.
 pub(crate) fn includes(text: &str) -> Vec<Include<'_>> {
     let mut found = Vec::new();
     let mut in_comment = false;

@@ -4,8 +4,8 @@
 //! - [`Source`] is a text with the headers that it includes. [`Options`] are the options of the compiler.
 //! - [`Nvrtc::find`] returns the library, and [`Nvrtc::compile`] compiles.
 //! - [`Cache`] keeps results on disk, and [`compile`] uses both.
-//! - [`resolve()`] also takes the PTX that lies beside a source, for machines without NVRTC. `kernels!` of `cuda-async` uses
-//!   it while a program is built, and [`build_script::compile`] is for build scripts.
+//! - [`resolve()`] compiles a source, or takes the PTX beside it on machines without NVRTC. `kernels!` of `cuda-async` calls
+//!   it while a program is built. [`build_script::compile`] is for build scripts.
 //! - [`signature`] reads the types of a kernel's parameters from mangled names.
 //!
 //! ```no_run
@@ -20,7 +20,7 @@
 //! # Environment variables
 //! | variable | meaning |
 //! |---|---|
-//! | `CUDA_NVRTC` | the library, or the folder that holds it; `off`: behave as if there were none |
+//! | `CUDA_NVRTC` | the library, or the folder that holds it; `off`: behave as if NVRTC were not installed |
 //! | `CUDA_NVRTC_CACHE` | the folder of the cache; `off`: no cache |
 //! | `CUDA_PATH`, `CUDA_HOME`, `VIRTUAL_ENV` | where the library is looked for |
 

@@ -60,10 +60,10 @@ pub(crate) struct Failed {
 }
 
 impl Api {
-    /// Loads the library at `path`, or of this name.
+    /// Loads the library at `path`. The loader searches for a bare name.
     ///
     /// # Errors
-    /// The message of the loader. `Ok(None)` if there is no such file.
+    /// The message of the loader.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         for builtins in find::builtins(path) {
             // SAFETY: NVIDIA's own library, whose initialisers are sound. It is opened first because NVRTC opens it by name.
@@ -230,7 +230,7 @@ fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Returns the path of the file from which a function of the library came, if the system states it.
+/// Returns the absolute path of a library. If there is no such file, the loader finds it by the given name, which is returned.
 pub(crate) fn path_of(given: &Path) -> PathBuf {
     given.canonicalize().unwrap_or_else(|_| given.to_owned())
 }

@@ -33,7 +33,7 @@ impl Nvrtc {
     /// `nvidia-cuda-nvrtc*` of `VIRTUAL_ENV`; the library path; the wheels of `python3`.
     ///
     /// # Errors
-    /// [`Error::NotFound`], or [`Error::Unusable`] if all that were found cannot be used.
+    /// [`Error::NotFound`], or [`Error::Unusable`] if no library that was found can be used.
     pub fn find() -> Result<&'static Self> {
         static FOUND: OnceLock<Nvrtc> = OnceLock::new();
         if let Some(found) = FOUND.get() {
@@ -66,7 +66,7 @@ impl Nvrtc {
         let mut first_usable = |candidates: Vec<PathBuf>| {
             candidates.into_iter().find_map(|path| {
                 let loaded = Self::load(&path);
-                // A bare name that the loader does not know is not there; a file that cannot be loaded is unusable.
+                // A bare name that the loader does not find is not installed; a file that cannot be loaded is unusable.
                 loaded
                     .map_err(|error| {
                         if path.is_file() {
@@ -127,7 +127,7 @@ impl Nvrtc {
     pub fn compile_with_types(&self, source: &Source, options: &Options) -> Result<Ptx> {
         let (ptx, log) = self.run(source, source.text(), options)?;
         let entries: Vec<_> = entries(&ptx).filter(|name| !name.starts_with("_Z")).collect();
-        // Without the types, the check of a declaration knows the sizes only.
+        // Without the types, a declaration is checked by the sizes alone.
         let probes = self.probes(source, options, &entries).unwrap_or_default();
         Ok(Ptx { text: stamped(&ptx, source.name(), &source.digest(options), &probes), log })
     }

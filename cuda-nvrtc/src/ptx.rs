@@ -1,4 +1,4 @@
-//! `Ptx`: a compiled text, and the comments that say from which source it was made.
+//! `Ptx`: a compiled text, and the comments that state its source.
 
 /// The start of the comment that names the source.
 const MADE_FROM: &str = "// cuda-nvrtc: made from ";
@@ -30,7 +30,7 @@ pub(crate) fn stamped(
     text
 }
 
-/// Returns the digest of the source from which a text was made. `None` if the text does not say.
+/// Returns the digest of the source from which a text was made. `None` if the text does not state it.
 pub(crate) fn made_from(ptx: &str) -> Option<&str> {
     let line = ptx.lines().find_map(|line| line.strip_prefix(MADE_FROM))?;
     line.rsplit_once(", sha256 ").map(|(_, digest)| digest.trim_end())

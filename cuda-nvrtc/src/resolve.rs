@@ -37,8 +37,8 @@ pub enum Origin {
     File,
 }
 
-/// Finds the PTX of the source in `file`: NVRTC compiles it if it is installed. Otherwise it is the file beside the source with
-/// the suffix `.ptx`, which has to state the digest of this source and these options: `cuda-nvrtc kernel.cu` makes it.
+/// Finds the PTX of the source in `file`. NVRTC compiles the source if it is installed. Otherwise the PTX is the file beside the
+/// source with the suffix `.ptx`, which `cuda-nvrtc kernel.cu` makes. It must state the digest of this source and these options.
 ///
 /// # Errors
 /// [`Error::File`], [`Error::Compile`], and [`Error::Stale`] if there is no NVRTC and the file was made from another source.
@@ -52,7 +52,7 @@ pub fn resolve(name: &str, file: &Path, options: &Options) -> Result<Resolved> {
     }
 }
 
-/// As [`resolve()`], with the given library and cache. `None`: as if NVRTC were not installed.
+/// As [`resolve()`], with the given library and cache. With `None`, as if NVRTC were not installed.
 ///
 /// # Errors
 /// As [`resolve()`].

@@ -2,7 +2,7 @@
 //!
 //! PTX states a pointer as a number of 64 bits. A C++ compiler encodes the types of the parameters in the name of a kernel, by
 //! the Itanium ABI. For a kernel that is `extern "C"`, a second compilation finds them: see [`PROBE`]. The parser reads a
-//! subset, and returns nothing for a name outside it, so that a check can only be missing, never wrong.
+//! subset of the ABI. It returns nothing for a name outside this subset, so a check may be left out but is never wrong.
 
 mod demangle;
 mod fit;
@@ -67,7 +67,7 @@ impl fmt::Display for CType {
 }
 
 /// The name of a function template. The second compilation adds it behind the source, with the type of each kernel as its
-/// argument. So the mangled names of its instances hold the types.
+/// argument. The mangled names of its instances therefore hold the types.
 pub const PROBE: &str = "cuda_nvrtc_signature";
 
 /// Returns the types of the parameters that a mangled name of a kernel encodes. Returns `None` if the name is not mangled

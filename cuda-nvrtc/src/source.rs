@@ -29,7 +29,7 @@ pub struct Header {
     pub name: String,
     /// The text.
     pub text: String,
-    /// The file from which it was read, if it was.
+    /// The file from which it was read, if any.
     pub file: Option<PathBuf>,
 }
 
@@ -98,8 +98,8 @@ impl Source {
         &self.headers
     }
 
-    /// Returns the SHA-256 of the text, the headers and the flags of `options`, in hexadecimal. The ends of lines do not
-    /// matter, so that it is the same on every system.
+    /// Returns the SHA-256 of the text, the headers and the flags of `options`, in hexadecimal. LF and CRLF line ends give the
+    /// same digest, so it is the same on every system.
     pub fn digest(&self, options: &Options) -> String {
         let mut parts = vec!["cuda-nvrtc 1".to_owned(), unix(&self.text)];
         parts.extend(options.flags());
@@ -110,7 +110,7 @@ impl Source {
     }
 }
 
-/// Returns the SHA-256 of several texts in hexadecimal. Their boundaries count.
+/// Returns the SHA-256 of several texts in hexadecimal. Texts with other boundaries have another digest.
 pub(crate) fn digest(parts: &[impl AsRef<[u8]>]) -> String {
     let mut hash = Sha256::new();
     for part in parts {

@@ -6,9 +6,9 @@ use super::{CONTEXT, MAX_BATCH};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A text has a character that is no symbol of the model.
+    /// A text has a character that is not a symbol of the model.
     #[error(
-        "character {character:?} at position {position} is no symbol of the model; \
+        "character {character:?} at position {position} is not a symbol of the model; \
          write line ends and printable ASCII only"
     )]
     Symbol {

@@ -67,7 +67,7 @@ type Matrix = Arc<DeviceBuffer<f16>>;
 #[derive(Clone)]
 pub struct Model {
     pub(super) kernels: Kernels,
-    /// Writes the next tokens and advances the position. The macro has no type for a scalar that is written.
+    /// Writes the next tokens and advances the position. It is launched with `launch`.
     pub(super) choose: cuda_async::Function,
     pub(super) embedding: Matrix,
     pub(super) positions: Matrix,

@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn unknown_characters_are_named() {
         let error = Symbols::encode("The\u{e9}").unwrap_err().to_string();
-        let expected = "character '\u{e9}' at position 3 is no symbol of the model; \
+        let expected = "character '\u{e9}' at position 3 is not a symbol of the model; \
                         write line ends and printable ASCII only";
         assert_eq!(error, expected);
     }

@@ -74,7 +74,7 @@ impl Weights {
     }
 }
 
-/// The bits of f16 are stored as u16, because f16 is no type of `.npy` readers in Rust.
+/// Reads a file of f16 whose bits are stored as u16, because `.npy` readers in Rust do not support f16.
 fn read(file: &'static str, bytes: &[u8], expected: &[usize]) -> Result<ArrayD<f16>, Error> {
     let bits = ArrayD::<u16>::read_npy(bytes).map_err(|source| Error::Npy { file, source })?;
     if bits.shape() != expected {

@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("frequencies: {:?}", found.view().to_host_vec().on(device).sync()?);
     }
 
-    // All devices together have counted each frequency once for each device.
+    // Every device has found the same frequencies, so each sum is a frequency times the number of devices.
     let counts = found
         .into_iter()
         .zip(group.devices())
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let sums = sums.sync()?;
     println!("sums: {:?}", sums[0].view().to_host_vec().on(&group.devices()[0]).sync()?);
 
-    // The correlations of the signals with each other: the identity, scaled, because their frequencies differ.
+    // The correlations of the signals with each other. Their frequencies differ, so this is a scaled identity matrix.
     let first = &group.devices()[0];
     let matrix = Tensor::from_host(signals(), [FREQUENCIES.len(), N, 2]);
     let real = matrix.try_map(|it| it.index(2, 0)).on(first).sync()?.into_shared();

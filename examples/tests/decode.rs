@@ -194,7 +194,7 @@ fn cpu_and_gpu_compute_the_same_bits() -> Result {
     Ok(())
 }
 
-/// A model that knows only how frequent each symbol is has 4.4 bits.
+/// A model that knows only the frequency of each symbol needs 4.4 bits for a character.
 #[test]
 fn held_out_text_is_predicted_well() -> Result {
     let reference = Reference::new(&Weights::load()?);

@@ -86,7 +86,7 @@ impl ToTokens for Argument {
 }
 
 impl Number {
-    /// The number, as it is compared with a type in C.
+    /// Returns the number in the form that is compared with a C type.
     pub(crate) const fn declared(self) -> signature::Scalar {
         let kind = match self.kind {
             Kind::Integer => NumberKind::Integer,
@@ -98,7 +98,7 @@ impl Number {
 }
 
 impl Passed {
-    /// The declaration, as it is compared with a type in C.
+    /// Returns the declaration in the form that is compared with a C type.
     pub(crate) fn declared(&self) -> Declared {
         let element = |ty: &Type| match Self::of(ty) {
             Ok(Self::Number(number)) => Some(number.declared()),

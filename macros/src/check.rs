@@ -29,7 +29,7 @@ pub(crate) struct Checked<'a> {
 /// A kernel, and the signatures of its entries in the PTX if they were found.
 pub(crate) struct Found<'a> {
     pub(crate) kernel: &'a Kernel,
-    /// One for each instance, in order.
+    /// One signature for each instance, in order.
     pub(crate) signatures: Vec<Option<&'a Signature>>,
     /// Whether derived values, conditions and the launch shape are valid. If not, no code is generated from them, so that a
     /// mistake causes one error.

@@ -99,7 +99,7 @@ fn ptx(path: &LitStr) -> Result<Code> {
 fn cuda(path: &LitStr, flags: &[LitStr]) -> Result<Code> {
     let (place, wrong) = located(path)?;
     let (options, written) = options(flags);
-    // The name relative to the package is the one in messages: it is the same on every machine.
+    // Messages use the name relative to the package, which is the same on every machine.
     let resolved = cuda_nvrtc::resolve(&path.value(), &place.file, &options)
         .map_err(|error| Error::new(path.span(), error))?;
     let Resolved { source, ptx, .. } = resolved;
@@ -139,7 +139,7 @@ fn located(path: &LitStr) -> Result<(Place, impl Fn(&str) -> Error)> {
     Ok((place, wrong))
 }
 
-/// The options of the compiler, and those that it takes at run time too. Folders of headers are relative to the package.
+/// Returns the options of the compiler, and those that apply at run time too. Folders of headers are relative to the package.
 fn options(flags: &[LitStr]) -> (Options, Vec<String>) {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let mut options = Options::new();

@@ -9,7 +9,7 @@ use cuda_ptx::{Signature, VariableSignature};
 pub(crate) struct Contents {
     pub(crate) entries: Vec<Signature>,
     pub(crate) variables: Vec<VariableSignature>,
-    /// The types of the parameters in C of the kernels for which the text states them.
+    /// The C types of the parameters, for the kernels for which the text states them.
     pub(crate) types: HashMap<String, Vec<CType>>,
 }
 
@@ -19,7 +19,7 @@ impl Contents {
         let module = cuda_ptx::module_signature(ptx)?;
         let types = |entry: &Signature| {
             let types = signature::of_entry(ptx, &entry.name)?;
-            // Types of another number of parameters are not those of this kernel.
+            // With another number of parameters, the stated types are not those of this kernel.
             (types.len() == entry.params.len()).then(|| (entry.name.clone(), types))
         };
         let types = module.entries.iter().filter_map(types).collect();

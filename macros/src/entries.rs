@@ -28,7 +28,7 @@ pub(crate) struct PerType {
 /// A kernel with one entry.
 pub(crate) struct Instance {
     pub(crate) entry: String,
-    /// The tokens whose span an error about the entry has.
+    /// The tokens at which an error about the entry is reported.
     pub(crate) place: TokenStream,
     /// The arguments, without the type parameter.
     pub(crate) arguments: Vec<Argument>,

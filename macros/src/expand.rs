@@ -138,7 +138,7 @@ fn constants(declaration: &Declaration, code: &Code, kernels: &[Found<'_>]) -> T
     };
     let Cuda { name, text, headers, flags, ptx } = cuda;
     let doc = format!("The CUDA source `{}`.", declaration.code.path().value());
-    // The compiler of the build has made the checks, unless there was none.
+    // With PTX at build time, the macro has checked the declaration. Otherwise the program checks it when it compiles.
     let expected = ptx.is_none().then(|| kernels.iter().map(|found| expected(found.kernel)));
     let expected = expected.into_iter().flatten();
     let ptx = match ptx {
@@ -159,7 +159,7 @@ fn constants(declaration: &Declaration, code: &Code, kernels: &[Found<'_>]) -> T
     }
 }
 
-/// Generates the entries of a kernel with the types of their arguments, for the check when the program has compiled them.
+/// Generates the entries of a kernel with the types of their arguments, for the check after the program has compiled them.
 fn expected(kernel: &Kernel) -> TokenStream {
     let conditions: Vec<_> = conditions(&kernel.attrs).collect();
     let instances = kernel.instances();

@@ -56,7 +56,7 @@ fn architecture(name: &str) -> Option<Target> {
     let (major, minor) = (value / 10, value % 10);
     match &number[digits.len()..] {
         "" => Some(Target::Cubin(major, minor)),
-        // The driver refuses `f` on other GPUs of the family than it names, so only the exact one is certain.
+        // With the suffix `f`, the driver may refuse other GPUs of the family, so only the exact one is certain.
         "a" | "f" => Some(Target::Specific(major, minor)),
         _ => None,
     }
@@ -78,7 +78,7 @@ impl ImagePath {
     /// Finds the file.
     ///
     /// # Errors
-    /// If the struct is not `unsafe`, or the file cannot be read or is no machine code.
+    /// If the struct is not `unsafe`, or the file cannot be read or is not machine code.
     pub(crate) fn read(&self, is_unsafe: bool) -> Result<ImageFile> {
         let path = &self.path;
         let wrong = |why: &str| Error::new(path.span(), format!("`{}` {why}", path.value()));

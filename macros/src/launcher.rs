@@ -122,7 +122,7 @@ fn body(
     } else {
         launch(quote!(launch_given), quote!(#config))
     };
-    // The caller of a safe launcher promises nothing, and the author no `griddepcontrol.wait`.
+    // Without `#[dependent]`, neither the author nor the caller of a safe launcher has promised `griddepcontrol.wait`.
     let is_safe = matches!(kernel.safety, Safety::Safe(_));
     let config_cleared = (is_safe && matches!(kernel.geometry, Geometry::Caller))
         .then(|| quote!(let #config = ::cuda_async::kernel::checks::not_dependent(#config);));
@@ -151,7 +151,7 @@ fn checks(found: &Found<'_>, parts: &[Part<'_>], config: &Ident) -> TokenStream 
     let geometry = found.kernel.geometry.tokens(&kernel);
     let geometry = geometry.unwrap_or_else(|| quote!(::core::option::Option::Some(#config)));
     let launch = &found.kernel.launch;
-    // Kernels guard their index where the shape is a number of elements.
+    // Kernels with a shape of elements or of a plane check their index, so the grid may grow to whole clusters.
     let rounds = matches!(found.kernel.geometry, Geometry::Elements(_) | Geometry::Plane(..));
     let attributes = launch.tokens(config, &kernel, rounds);
     let dependent = launch
@@ -214,9 +214,9 @@ fn unsafe_block(
 
 impl Part<'_> {
     /// The bound of the type parameter: `A: LazyArg<Ready: KernelInput<f32>>`.
-    // The opaque type of the output inherits it. The compiler checks it again, with another span, at each method that is called on
-    // the output. So a wrong argument of a chain is reported at the argument and at each method. A type of the output without
-    // bounds would have to be named, which closures cannot be.
+    // The opaque type of the output inherits the bound. The compiler checks it again, with another span, at each method that is
+    // called on the output. So a wrong argument of a chain is reported at the argument and at each method. An output type
+    // without bounds would have to be written out, which is impossible for closures.
     fn bound(&self) -> Option<TokenStream> {
         let generic = self.generic.as_ref()?;
         let (form, element) = match &self.argument.passed {
@@ -261,7 +261,7 @@ impl Part<'_> {
                 ::cuda_async::kernel::aligned_at::<#of>(#value, #selected::ALIGNS[#index])
             };
         }
-        // A program that compiles its source when it runs has only the alignment of the type.
+        // If the program compiles the source when it runs, only the alignment of the type is known here.
         let align = match (self.param, passed) {
             (Some(param), _) => (param.align as usize).to_token_stream(),
             (None, Passed::Bool) => quote!(1),

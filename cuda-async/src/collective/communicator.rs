@@ -14,11 +14,12 @@ use crate::{
 
 /// A group of devices that exchange tensors. Clones are the same group.
 ///
-/// Its operations take one tensor of each device, in the order of the devices, and give the same. With the feature `cudarc`,
-/// a group of GPUs uses NCCL where it is installed. Other groups use copies between devices and kernels of this crate, and
-/// add in the order of the devices.
+/// Its operations take one tensor of each device, in the order of the devices, and give one tensor on each device. With the
+/// feature `cudarc`, a group of GPUs uses NCCL where it is installed. Other groups use copies between devices and kernels of
+/// this crate, and add in the order of the devices.
 ///
-/// An operation is complete when it is complete on all devices. It runs on any device, but cannot be part of a graph.
+/// A collective completes when it is complete on all devices. It may run on a stream of any device, but cannot be part of a
+/// graph.
 #[derive(Clone)]
 pub struct Communicator(Arc<Group>);
 
@@ -29,10 +30,10 @@ struct Group {
 }
 
 impl Communicator {
-    /// Creates a group of different devices. Blocks: NCCL takes about a second.
+    /// Creates a group of distinct devices. Blocks the thread: NCCL takes about a second to connect GPUs.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there is no device, or one twice. Otherwise an error of a device or of NCCL.
+    /// [`Error::Misuse`] if there are no devices, or if one is listed twice; or an error of a device or of NCCL.
     pub fn new(devices: &[Device]) -> Result<Self> {
         let misuse = |detail: String| Error::Misuse { what: "a communicator".into(), detail };
         if devices.is_empty() {
@@ -62,10 +63,10 @@ impl Communicator {
         false
     }
 
-    /// Gives each device the reduction of all tensors, which have one shape. NCCL reduces in place.
+    /// Reduces the tensors, which must have one shape, and gives the result on each device. NCCL reduces in place.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of tensors is not that of the devices or if their shapes differ;
+    /// [`Error::OutOfRange`] if there is not one tensor for each device or if the shapes differ;
     /// [`Error::WrongDevice`] if a tensor is not on its device; [`Error::NeedsHostData`] in a graph; or an error of a device.
     pub fn all_reduce<T: Number>(
         &self,
@@ -86,8 +87,8 @@ impl Communicator {
         })
     }
 
-    /// Gives each device all tensors, which have one shape, in a tensor with another dimension in front: the number of the
-    /// device.
+    /// Collects the tensors, which must have one shape, on each device. The results have an additional first dimension: the
+    /// index of the device.
     ///
     /// # Errors
     /// As for [`all_reduce`](Self::all_reduce).
@@ -109,8 +110,8 @@ impl Communicator {
         })
     }
 
-    /// Reduces all tensors, which have one shape, and gives each device its part of the result. The first dimension is
-    /// divided among the devices.
+    /// Reduces the tensors, which must have one shape, and gives each device its part of the result: the first dimension of
+    /// the result is divided among the devices.
     ///
     /// # Errors
     /// As for [`all_reduce`](Self::all_reduce), and [`Error::OutOfRange`] if the first dimension is not a multiple of the

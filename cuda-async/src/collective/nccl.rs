@@ -107,13 +107,13 @@ fn operation(reduction: Reduction) -> sys::ncclRedOp_t {
     }
 }
 
-/// A collective that was not submitted yet.
+/// A collective that is not submitted yet.
 pub(super) struct Call<T: Number> {
     nccl: Nccl,
     collective: Collective,
     of_type: sys::ncclDataType_t,
     count: usize,
-    /// The shape of the results. `None` if they take the place of the tensors.
+    /// The shape of the results. `None` if NCCL writes them into the tensors.
     target: Option<Vec<usize>>,
     tensors: Vec<Tensor<T>>,
 }
@@ -221,7 +221,8 @@ enum State<T: Number> {
 struct Submitted<T: Number> {
     nccl: Nccl,
     results: Vec<Tensor<T>>,
-    /// The number of the submission on the stream of each GPU. Those at the end were waited for.
+    /// The numbers of the submissions that are not known to be complete, one for the stream of each GPU. They are removed
+    /// from the end.
     numbers: Vec<u64>,
     waiter: Option<Waiter>,
 }

@@ -1,8 +1,8 @@
-//! `Reduction`: the way in which elements become one.
+//! `Reduction`: the function that combines elements.
 
 use crate::tensor::Binary;
 
-/// The way in which elements of several tensors become one.
+/// The function that combines the elements of several tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Reduction {
     /// Their sum. Integers wrap.

@@ -10,7 +10,7 @@ use crate::open;
 /// Returns the device of this process that is the GPU of a context of cudarc: the one of `open("cuda:N")`.
 ///
 /// # Errors
-/// As [`open`], and [`Error::WrongDevice`] if it is not the primary context of the GPU.
+/// As [`open`], and [`Error::WrongDevice`] if the context is not the primary one of the GPU.
 pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
     let device = open(&format!("cuda:{}", context.ordinal()))?;
     if context.is_primary() {
@@ -23,10 +23,10 @@ pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
     })
 }
 
-/// The raw handles of a stream of cudarc, which is not being captured.
+/// Returns the raw handles of a stream of cudarc.
 ///
 /// # Errors
-/// [`Error::Misuse`] if it is being captured.
+/// [`Error::Misuse`] if the stream is being captured.
 pub(super) fn raw(stream: &CudaStream) -> Result<RawStream> {
     let status = stream.capture_status().map_err(failed)?;
     if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {

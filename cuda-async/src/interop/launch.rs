@@ -22,11 +22,11 @@ pub struct ForeignLaunch<A>(Live<(CudaFunction, LaunchConfig, A)>);
 /// output.
 ///
 /// # Errors
-/// [`Error::Unsupported`] on a device that is no GPU of this process, and for a launch with attributes (cooperative,
-/// clusters, dependent). Otherwise the error of the device.
+/// [`Error::Unsupported`] on a device that is not a GPU of this process, and for a launch with attributes (cooperative,
+/// clusters, dependent); or an error of the device.
 ///
 /// # Safety
-/// - The number and the types of the arguments are those that the kernel takes: they are not checked.
+/// - The number and the types of the arguments are those that the kernel takes. They are not checked.
 /// - Everything that [`launch`](crate::launch) requires.
 pub unsafe fn launch<A: KernelArgs>(
     function: &CudaFunction,

@@ -8,7 +8,7 @@ use cudarc::driver::{CudaSlice, CudaStream, DevicePtrMut};
 use super::{device::device, stream::add};
 
 /// Converts memory of cudarc into a buffer, without a copy. Work on the buffer comes after everything that cudarc has
-/// enqueued on the memory so far. cudarc frees the memory after the last work on the buffer, when the buffer is dropped.
+/// enqueued on the memory so far. When the buffer is dropped, cudarc frees the memory after the last work on it.
 ///
 /// # Errors
 /// [`Error::OutOfRange`] if there are no elements,
@@ -30,7 +30,8 @@ pub fn from_slice<T: Element>(mut slice: CudaSlice<T>) -> Result<DeviceBuffer<T>
 }
 
 /// Converts a buffer into memory of cudarc, without a copy. Commands that cudarc enqueues on `stream` later come after all
-/// work on the buffer so far. cudarc frees the memory. Memory that came from [`from_slice`] goes back as the same slice.
+/// work on the buffer so far. cudarc then owns the memory and frees it. A buffer from [`from_slice`] becomes the same slice
+/// again.
 ///
 /// # Errors
 /// [`Error::StillShared`] if the memory has other owners; [`Error::Misuse`] if it is memory of a module or of other foreign
@@ -53,8 +54,8 @@ pub(crate) fn into_slice_ordered<T: Element>(
     ordered: &Arc<CudaStream>,
     stream: &Arc<CudaStream>,
 ) -> Result<CudaSlice<T>> {
-    // SAFETY: makes the stream wait for an event, and it is not being captured. If another thread begins to capture it at
-    // this moment, the driver refuses to wait for an event outside of the capture.
+    // SAFETY: makes the stream wait for an event, and the stream is not being captured. If another thread begins to capture
+    // it at this moment, the driver refuses to wait for an event outside of the capture.
     let ours = unsafe { add(buffer.device(), ordered) }?;
     let len = buffer.len();
     let (address, owner) = buffer.into_raw_parts(&ours)?;
@@ -64,7 +65,7 @@ pub(crate) fn into_slice_ordered<T: Element>(
     };
     let slice = owner.downcast::<Owner<T>>().ok().and_then(|mut owner| owner.0.take());
     let Some(mut slice) = slice else {
-        let detail = "its memory belongs to other foreign code than cudarc; copy it first".into();
+        let detail = "its memory belongs to foreign code other than cudarc; copy it first".into();
         return Err(Error::Misuse { what: "a buffer".into(), detail });
     };
     // Records on `stream`, behind all work of this library, that the memory was written.
@@ -72,7 +73,7 @@ pub(crate) fn into_slice_ordered<T: Element>(
     Ok(slice)
 }
 
-/// An owned slice that is dropped with the context of its GPU, which cudarc expects.
+/// An owned slice. Its drop makes the context of its GPU current first, as cudarc expects.
 struct Owner<T>(Option<CudaSlice<T>>);
 
 impl<T> Drop for Owner<T> {

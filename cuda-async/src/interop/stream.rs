@@ -7,11 +7,10 @@ use cudarc::driver::CudaStream;
 
 use super::device::{device, raw};
 
-/// Returns a stream on which operations run in order with the commands that cudarc enqueues on `theirs`: after those
-/// before the operation, and before those after it. Both are one stream of the driver. It stays alive while either side
-/// has a handle.
+/// Returns a stream that is the same stream of the driver as `theirs`. Operations on it and cudarc's commands on `theirs`
+/// run in the order in which they are enqueued. The stream stays alive while either library has a handle.
 ///
-/// Make it once and keep it: each call makes a new handle.
+/// Call this once and keep the result: each call adds another stream to the device.
 ///
 /// ```no_run
 /// use cuda_async::{interop, prelude::*};
@@ -29,14 +28,14 @@ use super::device::{device, raw};
 ///
 /// # Safety
 /// No code captures `theirs` while an operation submits work to the result. Otherwise the work would be part of the
-/// capture, and run when its memory is used for something else.
+/// capture. It would run at a later launch of the graph, when its memory may have another use.
 pub unsafe fn stream(theirs: &Arc<CudaStream>) -> Result<Stream> {
     let device = device(theirs.context())?;
     // SAFETY: the caller promises it.
     unsafe { add(&device, theirs) }
 }
 
-/// As [`stream`], on the device that was found.
+/// As [`stream`], with the device of its context.
 ///
 /// # Safety
 /// As for [`stream`].

@@ -39,7 +39,7 @@ pub trait KernelArg: Send + Sized {
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest>;
 }
 
-/// The items of a [`KernelArg`] that say that the launch gives it back, or that it does not.
+/// Generates the items of [`KernelArg`] that decide whether the launch gives the argument back.
 macro_rules! given_back {
     (buffer) => {
         type GivenBack<Rest: BufferTuple> = Rest::Prepend<Self>;
@@ -73,9 +73,9 @@ impl<T: KernelParam> KernelArg for ByValue<T> {
     }
 }
 
-/// An argument of [`launch`](crate::launch) that the launch gives back. Code that is generic over the form of a buffer uses
-/// it: the compiler then knows the type of the output. [`kernels!`](crate::kernels) needs no such mark: there, bound the type
-/// by [`KernelInput`](crate::kernel::KernelInput) or [`KernelOutput`](crate::kernel::KernelOutput).
+/// An argument of [`launch`](crate::launch) that the launch gives back. Code that is generic over the form of a buffer wraps
+/// the buffer in it, so that the compiler knows the type of the output. Launchers of [`kernels!`](crate::kernels) need no
+/// wrapper: bound the type by [`KernelInput`](crate::kernel::KernelInput) or [`KernelOutput`](crate::kernel::KernelOutput).
 ///
 /// ```
 /// use cuda_async::{DeviceBuffer, Function, LaunchConfig, kernel::{KernelArg, Returned}, launch, prelude::*};

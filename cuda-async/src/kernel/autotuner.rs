@@ -42,7 +42,7 @@ use crate::{op::IntoDeviceOp, ops::DeviceOp, policy::SingleStream};
 /// [`remember_in`](Self::remember_in), in a file. Put everything that the best candidate depends on into the key: the
 /// kernel, its version, and the sizes. At most 4,096 choices are remembered. The oldest ones are forgotten first.
 ///
-/// Clones share what is remembered.
+/// Clones share the remembered choices.
 #[derive(Clone)]
 pub struct Autotuner {
     rounds: u32,
@@ -68,7 +68,7 @@ impl Default for Autotuner {
 }
 
 impl Autotuner {
-    /// The number of measured rounds, if the caller sets no other.
+    /// The default number of measured rounds.
     pub const DEFAULT_ROUNDS: u32 = 5;
 
     /// Creates a tuner that remembers its choices in memory.
@@ -86,9 +86,9 @@ impl Autotuner {
     ///
     /// The file is replaced as a whole, so a reader never sees a part of it. If two processes write at the same time,
     /// choices of one of them may be lost and are then found again. A file that cannot be read or is damaged is ignored
-    /// with a warning of `tracing`, and written anew. A file that cannot be written is a warning too.
+    /// with a warning of `tracing`, and written anew. If the file cannot be written, that is a warning too.
     ///
-    /// Choices that this tuner and its clones have made before are forgotten.
+    /// The returned tuner starts without the choices made so far. Earlier clones keep them.
     pub fn remember_in(self, path: impl Into<PathBuf>) -> Self {
         let file = Some(TuningFile::new(path.into()));
         Self { shared: Arc::new(Shared { memory: Mutex::default(), file }), ..self }
@@ -97,7 +97,8 @@ impl Autotuner {
     /// Returns the best candidate for the work named `key` on the device of `stream`: the remembered one, or else the
     /// fastest. `build` makes the operation of a candidate, several times. Nothing runs before the future is polled.
     ///
-    /// Two calls at the same time may both measure. Other work on the device makes the times longer. Run this before such work, not beside it.
+    /// Two calls at the same time may both measure. Other work on the device makes the times longer, so run this before such
+    /// work.
     ///
     /// # Errors
     /// - [`Error::Arguments`] if there is no candidate.
@@ -196,7 +197,7 @@ impl Autotuner {
     }
 }
 
-/// The index of the candidate with the smallest median time. `None` if no candidate has times.
+/// Returns the index of the candidate with the smallest median time. `None` if no candidate has times.
 fn fastest(times: &[Option<Vec<Duration>>]) -> Option<usize> {
     let median = |times: &Vec<Duration>| {
         let mut sorted = times.clone();

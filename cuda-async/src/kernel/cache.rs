@@ -24,8 +24,8 @@ use crate::{
     ops::DeviceOp,
 };
 
-/// A cache that loads a PTX text once for each device. It is for libraries: a function of a library gets its kernels
-/// for the device of its caller, without a value that holds them.
+/// A cache that loads a PTX text once for each device. It is for libraries: a library function gets its kernels on the
+/// device of the operation, and its caller passes no value that holds them.
 ///
 /// ```
 /// use cuda_async::{Error, kernel::ModuleCache, prelude::*};
@@ -81,7 +81,7 @@ impl ModuleCache {
     }
 
     /// Adds machine code of the same kernels. A GPU loads the image that fits it, and compiles nothing. Other devices load
-    /// the PTX. An image that cannot be loaded is replaced by the PTX too.
+    /// the PTX, and so does a GPU that refuses the image.
     ///
     /// ```
     /// use cuda_async::kernel::{Image, ModuleCache};
@@ -99,16 +99,16 @@ impl ModuleCache {
         self
     }
 
-    /// Loads the module on each of the devices, all at the same time, and blocks until it is loaded on all. Call it before a
-    /// service takes requests, so that none waits for a compiler. For one device in async code, use
+    /// Loads the module on all of the devices at the same time, and blocks until it is loaded on all. Call it before a
+    /// service takes requests, so that no request waits for a compiler. For one device in async code, use
     /// [`module`](Self::module).
     ///
     /// # Errors
-    /// As [`get`](Self::get), of the first device that fails. The others are loaded.
+    /// As [`get`](Self::get), of the first device that fails. The module is still loaded on the other devices.
     pub fn warm_up(&self, devices: &[Device]) -> Result<()> {
         let start = |device: &Device| {
             let slot = self.slot(device);
-            // A load ends when no caller holds it.
+            // Hold the load: it is dropped with its last holder.
             match slot.module() {
                 Some(_) => Ok(None),
                 None => slot.join_load(|| self.code.start(device, self.images)).map(Some),
@@ -141,7 +141,7 @@ impl ModuleCache {
         self.code.load(device, self.images)
     }
 
-    /// Creates an operation whose output is the module on the operation's device. The first one for a device compiles
+    /// Creates an operation whose output is the module on the operation's device. The first operation on a device compiles
     /// and loads the text on a thread of the device, so no executor thread waits.
     ///
     /// # Errors
@@ -151,7 +151,8 @@ impl ModuleCache {
         self.module_loaded_by(self.loaded_by)
     }
 
-    /// As [`module`](Self::module). `operation` loads it for the caller, if the cache has several users.
+    /// As [`module`](Self::module). The error [`Error::NotLoaded`] names `operation`, which loads the module for this caller: a
+    /// cache may have several users.
     pub(crate) fn module_loaded_by(&self, operation: &'static str) -> Op<LoadCached<'_>> {
         Op::new(LoadCached { cache: self, loaded_by: operation, load: Live::new(None) })
     }
@@ -207,7 +208,7 @@ impl Submit for LoadCached<'_> {
     }
 }
 
-/// Replaces the error of a step that may not wait by one that names `operation`, which loads the module.
+/// Replaces the error of a step that may not wait by an error that names `operation`, which loads the module.
 #[cold]
 fn not_loaded(error: Error, operation: &'static str) -> Error {
     match error {

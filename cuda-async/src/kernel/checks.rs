@@ -54,7 +54,7 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
 /// Returns the value of an integer.
 ///
 /// # Errors
-/// Never fails. The type is that of all parts of an expression.
+/// Never fails. All parts of an expression have this type.
 #[inline(always)]
 pub fn int(value: impl Integer) -> Quantity {
     Ok(value.widened())
@@ -232,7 +232,7 @@ impl Kernel {
     /// Returns the configuration with a block of `threads` threads for each tile of a partition, or `None` if there are no tiles.
     ///
     /// # Errors
-    /// [`Error::Arguments`] if the argument `name` is no [`Partition`](crate::tensor::Partition), or `threads` has no value;
+    /// [`Error::Arguments`] if the argument `name` is not a [`Partition`](crate::tensor::Partition), or `threads` has no value;
     /// [`Error::InvalidLaunch`] if `threads` is out of range.
     pub fn tiles(
         self,

@@ -66,11 +66,12 @@ impl Code {
 /// Starts to load the image that fits the device. `None` if none does.
 fn image_loading(device: &Device, ptx: &str, images: &[Image]) -> Option<Result<Loading>> {
     let image = Image::fitting(images, device.info())?;
-    // SAFETY: the promise of the image's author.
+    // SAFETY: the caller of `Image::cubin` or another constructor promised it.
     Some(unsafe { device.start_loading_image(ptx, image.bytes()) })
 }
 
-/// Whether the PTX may load where an image did not: the driver has no code for the GPU in it, or cannot list its kernels.
+/// Returns whether the device refused an image and may load the PTX: the image has no code for the GPU, or the driver cannot
+/// list its kernels.
 const fn is_refused(loaded: &Result<Module>) -> bool {
     matches!(loaded, Err(Error::LoadFailed { .. } | Error::Unsupported { .. }))
 }

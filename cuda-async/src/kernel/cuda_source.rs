@@ -7,7 +7,7 @@ use cuda_nvrtc::{Cache, Nvrtc, Options, Source};
 
 use crate::kernel::declared::Kernel;
 
-/// CUDA C that is part of the program, and its PTX if that was compiled with the program. A struct of
+/// CUDA C in a program, with its PTX if NVRTC compiled it while the program was built. A struct of
 /// [`kernels!`](crate::kernels) with `#[cuda = ".."]` has one as `SOURCE`.
 ///
 /// Without PTX, the first use compiles the source with NVRTC, or takes the result of an earlier run from the
@@ -50,7 +50,7 @@ impl CudaSource {
         self
     }
 
-    /// Sets the PTX, and the kernels with which PTX is compared that is compiled at run time. For `kernels!`.
+    /// Sets the PTX, and the declared kernels. PTX that is compiled at run time is compared with them. For `kernels!`.
     #[doc(hidden)]
     pub const fn declared(mut self, ptx: Option<&'static str>, kernels: &'static [Kernel]) -> Self {
         self.ptx = ptx;

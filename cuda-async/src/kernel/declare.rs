@@ -1,7 +1,7 @@
 //! `kernels!`: the documentation of the macro.
 
-/// Declares the kernels of a PTX file or a CUDA source as a struct that is loaded onto a device, with one launch method for each kernel. The
-/// declaration is checked against the PTX **at compile time**.
+/// Declares the kernels of a PTX file or a CUDA source as a struct that is loaded onto a device, with one launch method for
+/// each kernel. The declaration is checked against the PTX **at compile time**.
 ///
 /// ```
 /// use cuda_async::{open, prelude::*};
@@ -76,8 +76,8 @@
 ///
 /// The package is built again when the source or a header between quotes changes, but not when NVRTC is installed.
 ///
-/// The macro also knows the types of elements then: `&[f64]` for a `const float *`, and `&[f32]` for a `float *`, which the
-/// kernel may write, are compile errors. The same holds for PTX with mangled names.
+/// For a CUDA source, and for PTX with mangled names, the element types are checked too: `&[f64]` for a `const float *` is an
+/// error. So is `&[f32]` for a `float *`, because the kernel may write it.
 ///
 /// # Machine code
 /// `#[cubin(sm_80 = "k80.cubin", sm_90 = "k90.cubin")]` and `#[fatbin = "k.fatbin"]` add machine code of the same source to
@@ -115,14 +115,14 @@
 /// |---|---|
 /// | `n: u32 = y.len()` | the launcher computes `n`, and the caller does not pass it |
 /// | `where x.len() == y.len(), n > 0` | the launch happens only if every condition holds |
-/// | `where n == 0 \|\| x.len() / n == 4` | one alternative holds; later ones are not computed then |
+/// | `where n == 0 \|\| x.len() / n == 4` | at least one alternative must hold; the alternatives after it are not computed |
 /// | `#[elements(n)]` | the shape is `LaunchConfig::for_num_elems(n)` |
 /// | `#[plane(width, height)]` | the shape is `LaunchConfig::for_plane(width, height)` |
 /// | `#[tiles(y, threads)]` | the output `y` is a [`Partition`](crate::tensor::Partition); a block of `threads` threads for each tile |
 /// | `#[config(grid = (x, y, z), block = 256, shared = 4 * n)]` | this shape; omitted dimensions are 1, and no shared memory |
 /// | `#[cluster(x, y, z)]` | clusters of this many blocks; a grid from `elements` or `plane` is rounded up to whole clusters |
 /// | `#[cooperative]` | all blocks run at the same time |
-/// | `#[dependent]` | the kernel may begin before the kernel in front of it on the stream has ended; the promise includes that of [`LaunchConfig::dependent`](crate::LaunchConfig::dependent) |
+/// | `#[dependent]` | the kernel may begin before the previous kernel on the stream has ended; the safety promise includes that of [`LaunchConfig::dependent`](crate::LaunchConfig::dependent) |
 ///
 /// Without an attribute for the shape, the caller passes a `LaunchConfig` first. An expression consists of integers,
 /// `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses. Values are computed in 128 bits when all
@@ -136,7 +136,7 @@
 /// ```
 ///
 /// If the number of elements, a side of the plane or a dimension of the grid is zero, no launch happens, and the buffers
-/// are given back. The conditions must hold then too.
+/// are given back. The conditions must hold in this case too.
 ///
 /// # An entry for each type
 /// A kernel with one type parameter has an entry for each type. The macro checks the signature of every entry:
@@ -161,8 +161,8 @@
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// Code that is generic over the type bounds it by a trait that the macro generates: here `VectorsAxpy`, of the names of the
-/// struct and the kernel. Only the types of the declaration implement it.
+/// Code that is generic over the type bounds it by a trait that the macro generates, named after the struct and the kernel:
+/// here `VectorsAxpy`. Only the types of the declaration implement it.
 ///
 /// # Variables
 /// `static` declares a `__constant__` variable of the module, and `static mut` a `__device__` variable. A method of the same

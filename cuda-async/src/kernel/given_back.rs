@@ -9,7 +9,7 @@ mod sealed {
 
 /// A tuple of buffers that a launch gives back.
 pub trait BufferTuple: Send + Sized + sealed::Sealed {
-    /// This tuple with `T` in front. A tuple of 32 goes into the second place of a pair.
+    /// This tuple with `T` in front. If this tuple has 32 elements, the result is a pair of `T` and this tuple.
     type Prepend<T: Send>: BufferTuple;
 
     /// The form of the buffers in the output of the launch: the buffer itself if there is exactly one, otherwise the

@@ -13,11 +13,11 @@ pub struct Image {
 /// The GPUs that run an image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// Those of the same major compute capability, and of this minor one or a higher one.
+    /// GPUs with this major compute capability, and this minor one or a higher one.
     Cubin(u32, u32),
-    /// Those of exactly this compute capability.
+    /// GPUs with exactly this compute capability.
     Specific(u32, u32),
-    /// The fatbin says.
+    /// The fatbin lists its targets, and the driver chooses one.
     Fatbin,
 }
 
@@ -41,7 +41,7 @@ impl Image {
         Self { target: Target::Specific(capability.0, capability.1), bytes }
     }
 
-    /// Creates the image of a fatbin. It is used if no cubin fits, and the driver chooses the code in it.
+    /// Creates the image of a fatbin. It is used if no cubin fits. The driver chooses the code in it.
     ///
     /// # Safety
     /// As for [`cubin`](Self::cubin).

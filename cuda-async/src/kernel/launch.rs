@@ -45,11 +45,11 @@ pub struct LaunchOp<A> {
 /// - The kernel accesses only its buffer arguments and the variables of its module, inside their bounds.
 /// - It does not write arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`, nor `__constant__`
 ///   variables.
-/// - Launches that overlap do not race on a variable. The library orders launches that use a variable after the first
-///   call of [`Module::variable`](crate::Module::variable). It never does so for modules from cubins.
+/// - Launches that overlap do not race on a variable. From the first call of [`Module::variable`](crate::Module::variable)
+///   for a variable on, the library orders the launches that use it. It never orders those of modules from cubins.
 ///
-/// This holds for every run of the launch. For a recorded launch, it holds for every replay, with the contents that the
-/// buffers then have.
+/// This holds for every run of the launch. For a recorded launch, it holds for every replay, with the contents of the
+/// buffers at that time.
 #[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,
@@ -114,7 +114,7 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
         Poll::Ready(enqueued.map(|()| buffers(args)))
     }
 
-    #[inline(always)] // so the operation is taken apart where it was made, and never moved
+    #[inline(always)] // so the operation is destructured where it was made, and never moved
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
         let Self { function, config, args, credit } = self;
         let Some(args) = args else { return Ok(Err(Error::AlreadyEnded)) };

@@ -12,9 +12,9 @@ use crate::kernel::code::LoadingCode;
 /// The module of one device.
 #[derive(Debug, Default)]
 pub(super) struct Slot {
-    /// Held while a blocking caller loads.
+    /// Locked while a blocking caller loads.
     load: Mutex<()>,
-    /// Held only to look, and to store.
+    /// Locked for single reads and writes. Only the start of a load runs under the lock.
     state: Mutex<State>,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Slot {
 enum State {
     #[default]
     Empty,
-    /// Operations wait for this load. It ends if all of them are dropped.
+    /// Operations wait for this load. It is dropped with the last of them.
     Loading(WeakShared<LoadingCode>),
     Loaded(CachedModule),
 }
@@ -48,8 +48,8 @@ impl Slot {
         }
     }
 
-    /// Returns whether the slot holds no module that is used, and no caller loads one. Its owner keeps it from being found
-    /// meanwhile.
+    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the slot's owner, so no
+    /// other thread finds the slot meanwhile.
     pub(super) fn is_idle(&self) -> bool {
         if self.load.is_locked() {
             return false;

@@ -68,8 +68,9 @@ impl ModuleStore {
         self.slot(device, ptx).get_or_load(|| device.load_ptx(ptx))
     }
 
-    /// Creates an operation whose output is the module of `ptx` on the operation's device. The first one for a text and a device
-    /// compiles and loads it on a thread of the device, so no executor thread waits. To load ahead, run it and drop the output.
+    /// Creates an operation whose output is the module of `ptx` on the operation's device. The first operation for a text and a
+    /// device compiles and loads it on a thread of the device, so no executor thread waits. To load ahead, run the operation and
+    /// drop the output.
     ///
     /// # Errors
     /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait.
@@ -115,15 +116,15 @@ impl ModuleStore {
 }
 
 impl Entries {
-    /// Removes those of closed devices, and those that were used least recently and are not in use, until the others are within
-    /// the limits. Keeps `kept`.
+    /// Removes the entries of closed devices. Then removes entries that are not in use, least recently used first, until the
+    /// rest is within the limits. Keeps `kept`. Returns the removed entries.
     fn evict(&mut self, max: usize, max_bytes: usize, kept: Option<&Arc<Slot>>) -> Vec<Entry> {
         let mut evicted: Vec<_> = self.0.extract_if(.., |it| it.device.is_closed()).collect();
         let mut bytes: usize = self.0.iter().map(|it| it.ptx.len()).sum();
         let mut count = self.0.len();
         evicted.extend(self.0.extract_if(.., |it| {
             let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &it.slot));
-            // A slot that a caller holds is one that it is about to load or to use.
+            // A caller that holds the slot is about to load or use its module.
             let is_idle = Arc::strong_count(&it.slot) == 1 && it.slot.is_idle();
             let goes = (count > max || bytes > max_bytes) && !is_kept && is_idle;
             if goes {

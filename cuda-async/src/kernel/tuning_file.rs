@@ -44,7 +44,7 @@ impl Choices {
         self.0.push_back((place, choice));
     }
 
-    /// Adds the choices of others for which there is none here.
+    /// Adds each choice of `others` whose place has no choice here.
     pub(super) fn add_missing(&mut self, others: &Self) {
         for (place, choice) in &others.0 {
             if self.get(place).is_none() {
@@ -112,7 +112,7 @@ impl TuningFile {
         Self(path)
     }
 
-    /// Reads the choices. There are none if the file is missing, damaged or not readable. The last two are warnings.
+    /// Reads the choices. There are none if the file is missing, damaged or not readable. The last two are logged as warnings.
     pub(super) fn read(&self) -> Choices {
         let path = self.0.display();
         match read_bounded(&self.0) {
@@ -128,7 +128,7 @@ impl TuningFile {
         }
     }
 
-    /// Adds a choice to those that the file has now. A failure is a warning.
+    /// Adds a choice to those in the file. A failure is logged as a warning.
     pub(super) fn add(&self, place: Place, choice: String) {
         let mut choices = self.read();
         choices.set(place, choice);
@@ -149,7 +149,7 @@ fn read_bounded(path: &Path) -> io::Result<String> {
     })
 }
 
-/// Replaces a file as a whole.
+/// Replaces a file as a whole, by a rename.
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -158,7 +158,7 @@ fn replace(path: &Path, text: &str) -> io::Result<()> {
     let new = PathBuf::from(name);
     let replaced = fs::write(&new, text).and_then(|()| fs::rename(&new, path));
     if replaced.is_err() {
-        // The error of the first failure is the one that counts.
+        // Report the first error, not one of the removal.
         _ = fs::remove_file(&new);
     }
     replaced

@@ -140,8 +140,9 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
 
 /// A buffer that a declared kernel writes. The launch gives it back.
 ///
-/// A variable of a module is refused: each call of its getter gives another handle of the same memory, so a safe launch could
-/// get it twice, or write it while the kernel itself reads it. A scalar is refused if another argument is the same scalar.
+/// A variable of a module is refused: each call of its getter gives another handle of the same memory. So a safe launch could
+/// take it twice, or write it while the kernel reads it as a variable. A scalar is refused if another argument is the same
+/// scalar.
 #[derive(Debug)]
 pub struct Writes<T, B> {
     buffer: B,
@@ -175,7 +176,7 @@ impl<T: Element, B: KernelOutput<T>> KernelArg for Writes<T, B> {
     }
 }
 
-/// Wraps a buffer that a kernel writes whose launch is `unsafe`.
+/// Wraps an output of a kernel whose launch is `unsafe`.
 pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
     Returned(buffer)
 }
@@ -183,7 +184,7 @@ pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
 #[cold]
 fn refuse_variable(arguments: &mut Arguments<'_>) {
     arguments.refuse(
-        "an output is a variable of a module, whose memory other handles have too; pass a buffer, and copy it into the variable with `memory::copy`".into(),
+        "an output is a variable of a module, and other handles share its memory; pass a buffer, and copy it into the variable with `memory::copy`".into(),
     );
 }
 

@@ -1,7 +1,7 @@
 //! cuBLAS: matrix products.
 //!
-//! cuBLAS stores matrices by columns and this library by rows. A matrix by rows is its transpose by columns, so the calls
-//! compute the transpose of the product: `c' = b' a'`.
+//! cuBLAS stores matrices in column-major order, and this library in row-major order. cuBLAS therefore sees the transpose of
+//! each matrix, and the calls compute the transpose of the product: `c' = b' a'`.
 
 use std::ffi::{c_int, c_longlong, c_void};
 
@@ -28,7 +28,7 @@ pub(crate) enum Scalar {
 }
 
 impl Scalar {
-    /// The type with this name.
+    /// Returns the type with this name.
     pub(crate) fn named(name: &str) -> Option<Self> {
         match name {
             "f16" => Some(Self::F16),
@@ -48,7 +48,7 @@ impl Scalar {
         }
     }
 
-    /// Sums are f32 for the types of 16 bits, and of the same type for the others.
+    /// Returns the type of the sums: f32 for the types of 16 bits, and the same type for the others.
     fn compute_type(self) -> sys::cublasComputeType_t {
         match self {
             Self::F16 | Self::Bf16 | Self::F32 => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
@@ -57,12 +57,12 @@ impl Scalar {
     }
 }
 
-/// A matrix by rows, or its transpose.
+/// The layout of a matrix: row-major, or column-major.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Matrix {
-    /// Whether the matrix is by columns.
+    /// Whether the matrix is column-major.
     pub(crate) by_columns: bool,
-    /// Elements from one row to the next, or from one column to the next.
+    /// Elements from one row to the next, or from one column to the next if it is column-major.
     pub(crate) leading: i32,
     /// Elements from one matrix of the batch to the next.
     pub(crate) batch: i64,
@@ -181,7 +181,7 @@ pub(super) enum Scalars {
 }
 
 impl Scalars {
-    /// 1 and 0.
+    /// Returns 1 and 0.
     pub(super) fn of(scalar: Scalar) -> (Self, Self) {
         match scalar {
             Scalar::F16 | Scalar::Bf16 | Scalar::F32 => (Self::F32(1.0), Self::F32(0.0)),
@@ -197,7 +197,7 @@ impl Scalars {
     }
 }
 
-/// The pointer to device memory, which no code on the host dereferences.
+/// Returns the pointer to device memory, which no code on the host dereferences.
 pub(super) fn pointer<T>(address: u64) -> *mut T {
     std::ptr::without_provenance_mut(address as usize)
 }

@@ -144,7 +144,7 @@ impl BlasLt {
         Ok(true)
     }
 
-    /// Asks for the fastest algorithm. Returns `None` if there is none.
+    /// Asks the library for the fastest algorithm. Returns `None` if it has no algorithm.
     fn choose(
         &self,
         description: &Description,
@@ -155,7 +155,7 @@ impl BlasLt {
         let preference = Preference::new()?;
         preference.set(P::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &WORKSPACE_BYTES)?;
         let [of_a, of_b, of_c] = alignments;
-        // The library's first matrix is b.
+        // The calls compute the transpose, so the library's first matrix is b.
         preference.set(P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, &of_b)?;
         preference.set(P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, &of_a)?;
         preference.set(P::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, &of_c)?;

@@ -58,7 +58,7 @@ impl Communicators {
             return Ok(None);
         }
         let gpus: Vec<_> = gpus.iter().map(|gpu| *gpu as i32).collect();
-        // On a thread of its own: NCCL changes the current device of its thread.
+        // Connect on a separate thread, because NCCL changes the current device of its thread.
         let connected = std::thread::scope(|scope| {
             let connect = || {
                 let mut raw = Raw(vec![std::ptr::null_mut(); gpus.len()]);
@@ -115,7 +115,7 @@ impl Group {
             let ranks = self.raw.iter().zip(streams).zip(addresses);
             let called = ranks.into_iter().try_for_each(|((comm, raw), [from, to])| {
                 let (from, to, stream) = (pointer(*from), pointer(*to), raw.stream.cast());
-                // SAFETY: the caller promises that the memory is valid. The communicators are destroyed by their drop.
+                // SAFETY: the caller promises that the memory is valid. Only their drop destroys the communicators.
                 unsafe {
                     match collective {
                         Collective::AllReduce(op) => {
@@ -131,7 +131,7 @@ impl Group {
                 }
                 .map(drop)
             });
-            // The group has to end in any case.
+            // End the group even if a call failed.
             called.and(result::group_end().map(drop))
         };
         enqueue().map_err(|error| {
@@ -152,7 +152,7 @@ impl Drop for Group {
                 _ = unsafe { result::comm_destroy(comm) };
             }
         };
-        // If there is no thread, the communicators are leaked.
+        // If the thread cannot start, the communicators are leaked.
         _ = std::thread::Builder::new().name("cuda-nccl".into()).spawn(destroy);
     }
 }

@@ -19,10 +19,10 @@ use crate::{
     op::{Live, Op, Submit},
 };
 
-/// The maximum number of keys. Further ones are not opened.
+/// The maximum number of keys. Nothing is opened for further keys.
 const MAX_KEYS: usize = 256;
 
-/// A library. Opening it may take a second, so a thread of its own does so, with the GPU's context.
+/// A library. Opening it may take a second, so a separate thread opens it, with the GPU's context.
 pub(crate) struct Library<K, T> {
     name: &'static str,
     is_present: fn() -> bool,
@@ -40,8 +40,8 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
         Self { name, is_present, open, opened: Mutex::new(Vec::new()) }
     }
 
-    /// Gives what is opened for `key(gpu)` on the operation's device. Gives `None` on a device that is no GPU of this
-    /// process, and where the library is missing or has too many keys.
+    /// Gives the value that the library opened for `key(gpu)` on the operation's device. Gives `None` on a device that is not a
+    /// GPU of this process, if the library is missing, or if it has too many keys.
     pub(crate) fn of<F>(&'static self, key: F) -> Op<Opened<K, T, F>>
     where
         F: FnOnce(u32) -> K + Send,

@@ -142,7 +142,7 @@ impl<I: TensorInput> TensorInput for Relaid<I> {
     }
 }
 
-/// A tensor, or an operation that gives one. Operations take both, in any mixture.
+/// A tensor, or an operation that gives one. Operations on tensors take both, in any mixture.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a tensor nor an operation that gives one",
     note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`"

@@ -199,7 +199,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into this
     /// tensor and gives this tensor back. `other` is broadcast to the shape of this tensor.
     ///
-    /// This needs no new tensor if this tensor is contiguous. [`memcpy`](TensorOps::memcpy) writes the results of any
+    /// This allocates no memory if this tensor is contiguous. [`memcpy`](TensorOps::memcpy) writes the results of any
     /// operation into an existing tensor.
     ///
     /// ```
@@ -269,7 +269,7 @@ pub trait TensorOps: IntoTensor + Sized {
         gelu: Float, map_float, FloatUnary::Gelu, "Gives the GELU of each element; see [`FloatUnary::Gelu`].";
     }
 
-    /// Compares pairs of elements. The elements of the result are `true` where the comparison holds.
+    /// Compares pairs of elements. An element of the result is `true` where the comparison holds.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};
@@ -326,7 +326,7 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(|x| reduce::mean(x, None))
     }
 
-    /// Gives the means along dimension `dim`. As [`mean`](TensorOps::mean).
+    /// Gives the means along dimension `dim`, which is removed from the shape. As [`mean`](TensorOps::mean).
     fn mean_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,
@@ -360,7 +360,7 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Max))
     }
 
-    /// Gives the largest elements along dimension `dim`. As [`max`](TensorOps::max).
+    /// Gives the largest elements along dimension `dim`, which is removed from the shape. As [`max`](TensorOps::max).
     fn max_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
         self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Max, dim, "max_dim"))
     }
@@ -374,13 +374,13 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Min))
     }
 
-    /// Gives the smallest elements along dimension `dim`. As [`min`](TensorOps::min).
+    /// Gives the smallest elements along dimension `dim`, which is removed from the shape. As [`min`](TensorOps::min).
     fn min_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
         self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Min, dim, "min_dim"))
     }
 
-    /// Gives the indices of the largest elements along dimension `dim`. Of equal elements, it is the first one. NaN counts
-    /// as larger than all numbers.
+    /// Gives the index of the largest element along dimension `dim`, which is removed from the shape. Of equal elements, the
+    /// first one counts. NaN counts as larger than all numbers.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
@@ -388,8 +388,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(move |x| arg_reduce::arg_reduce(x, Extremum::Max, dim))
     }
 
-    /// Gives the indices of the smallest elements along dimension `dim`. Of equal elements, it is the first one. NaN counts
-    /// as smaller than all numbers.
+    /// Gives the index of the smallest element along dimension `dim`, which is removed from the shape. Of equal elements, the
+    /// first one counts. NaN counts as smaller than all numbers.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
@@ -401,7 +401,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// before the last two are broadcast. Products of f16 and bf16 are computed in f32.
     ///
     /// With the feature `cudarc`, a GPU of this process uses cuBLAS where it is installed. Otherwise kernels of this crate
-    /// compute the product: they add in the order of `k`, with fused multiply-adds, and give the same bits on every device.
+    /// compute the product. They add in the order of `k`, with fused multiply-adds, and give the same bits on every device.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -425,7 +425,7 @@ pub trait TensorOps: IntoTensor + Sized {
 
     /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor and
     /// `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. With the feature `cudarc`, a GPU of this
-    /// process uses cuBLASLt where it is installed, in one pass.
+    /// process computes it in one pass with cuBLASLt, where it is installed, except for GELU of f64.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Activation, Tensor, TensorOps}};
@@ -438,7 +438,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// As for [`matmul`](TensorOps::matmul), also if the bias has another shape.
+    /// As for [`matmul`](TensorOps::matmul), and [`Error::OutOfRange`](crate::Error::OutOfRange) for another shape of the bias.
     fn linear<W, B>(
         self,
         weights: W,
@@ -462,8 +462,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// holds the real and the imaginary part of each number, and each row of `n` numbers is transformed. Element `k` of the
     /// result is the sum of `x[j] * exp(-2 pi i j k / n)` over `j`.
     ///
-    /// With the feature `cudarc`, a GPU of this process uses cuFFT where it is installed. Otherwise kernels of this crate
-    /// compute one pass for each prime factor `p` of `n`, in time proportional to the sum of these factors.
+    /// With the feature `cudarc`, a GPU of this process uses cuFFT where it is installed. Otherwise a kernel of this crate runs
+    /// once for each factor of `n`: 4, 2 and the odd primes. The time for each number is proportional to the sum of the factors.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -489,8 +489,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(|x| fourier::fft(x, Direction::Inverse))
     }
 
-    /// Gives `exp(x)`, divided by the sum of `exp(x)` along dimension `dim`. The largest element is subtracted first, so no
-    /// exponential overflows.
+    /// Gives the softmax along dimension `dim`: `exp(x)`, divided by the sum of `exp(x)`. The largest element is subtracted
+    /// first, so no exponential overflows.
     fn softmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,

@@ -19,7 +19,7 @@ use crate::{
 /// ..) submit nothing: they return the same memory with another [`Layout`]. Operations on existing tensors are in
 /// [`TensorOps`](crate::tensor::TensorOps).
 ///
-/// If one of these functions fails, the tensor is dropped with its memory. Use them on `x.view()` to try.
+/// If one of these functions fails, it drops the tensor and its memory. Call it on `x.view()` to keep the tensor.
 ///
 /// ```
 /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -50,12 +50,12 @@ impl<T: DType> Tensor<T> {
     /// Creates a tensor from a buffer that holds its elements in row-major order.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the shape has another number of elements, and [`Error::Misuse`] for a variable of a module,
-    /// whose memory other handles have too. The buffer is dropped.
+    /// [`Error::OutOfRange`] if the shape has another number of elements. [`Error::Misuse`] for a variable of a module,
+    /// because other handles share its memory. The buffer is then dropped.
     pub fn from_buffer(buffer: DeviceBuffer<T::Stored>, shape: impl IntoShape) -> Result<Self> {
         let layout = Layout::contiguous(shape)?;
         if buffer.is_variable() {
-            let detail = "the buffer is a variable of a module, whose memory other handles have too; copy it first, with `memory::copy`".into();
+            let detail = "the buffer is a variable of a module, and other handles share its memory; copy it first, with `memory::copy`".into();
             return Err(Error::Misuse { what: "a tensor".into(), detail });
         }
         if layout.len() == buffer.len() {
@@ -66,7 +66,7 @@ impl<T: DType> Tensor<T> {
         Err(Error::OutOfRange { what: "a tensor".into(), detail })
     }
 
-    /// Converts into the buffer. That of a view has all elements of the original tensor, in their order there; see
+    /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order; see
     /// [`layout`](Tensor::layout).
     pub fn into_buffer(self) -> DeviceBuffer<T::Stored> {
         self.buffer
@@ -84,7 +84,7 @@ impl<T: DType> Tensor<T> {
 }
 
 impl<T: DType> SharedTensor<T> {
-    /// Converts into the buffer. That of a view has all elements of the original tensor, in their order there; see
+    /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order; see
     /// [`layout`](Tensor::layout).
     pub fn into_buffer(self) -> Arc<DeviceBuffer<T::Stored>> {
         self.buffer
@@ -152,7 +152,7 @@ impl<T: DType, B> Tensor<T, B> {
         self.layout.is_contiguous()
     }
 
-    /// Returns the buffer. That of a view has all elements of the original tensor.
+    /// Returns the buffer. The buffer of a view holds all elements of the original tensor.
     pub fn buffer(&self) -> &B {
         &self.buffer
     }
@@ -180,7 +180,7 @@ impl<T: DType, B> Tensor<T, B> {
         Ok(self.with(layout))
     }
 
-    /// Returns the tensor with its dimensions in another order: dimension `i` is `order[i]` of this one.
+    /// Returns the tensor with its dimensions in another order: dimension `i` of the result is `order[i]` of this tensor.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `order` does not name each dimension once.
@@ -198,7 +198,7 @@ impl<T: DType, B> Tensor<T, B> {
         Ok(self.with(layout))
     }
 
-    /// Returns the tensor without dimension `dim`, at one index of it.
+    /// Returns the part of the tensor at one index of dimension `dim`, without that dimension.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such dimension or index.
@@ -217,7 +217,8 @@ impl<T: DType, B> Tensor<T, B> {
         Ok(self.with(layout))
     }
 
-    /// Returns the tensor with a new dimension of size 1 before dimension `dim`, or as the last one.
+    /// Returns the tensor with a new dimension of size 1 before dimension `dim`, or at the end if `dim` is the number of
+    /// dimensions.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `dim` is larger than the number of dimensions, or the tensor has the maximum number of
@@ -228,7 +229,7 @@ impl<T: DType, B> Tensor<T, B> {
     }
 
     /// Broadcasts the tensor to a larger shape, by the rules of NumPy: shapes are compared from the last dimension on, and
-    /// a missing dimension or one of size 1 is repeated. An operation cannot write such a tensor.
+    /// a missing dimension or one of size 1 is repeated. An operation cannot write a broadcast tensor.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the tensor cannot be broadcast to the shape.

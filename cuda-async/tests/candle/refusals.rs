@@ -114,7 +114,7 @@ fn memory_of_other_foreign_code_is_refused() {
         let theirs = Theirs::zeros(4, DType::F32, &device).unwrap();
         let owned = take(&theirs).sync_on(&stream).unwrap().into_owned().unwrap();
         let error = owned.into_candle_cuda(&device).sync_on(&stream).unwrap_err().to_string();
-        assert!(error.contains("belongs to other foreign code than cudarc; copy it"), "{error}");
+        assert!(error.contains("belongs to foreign code other than cudarc; copy it"), "{error}");
     }
 }
 

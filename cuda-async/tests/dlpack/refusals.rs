@@ -91,7 +91,7 @@ fn other_element_types_are_errors() {
     let vectors = DLDataType { code: DL_INT, bits: 32, lanes: 4 };
     let error = refused::<i32>(Foreign { dtype: vectors, ..two_by_three() }).to_string();
     assert!(
-        error.contains("have 4 lanes, but those of a tensor have 1; give the lanes"),
+        error.contains("have 4 lanes, but the elements of a `Tensor` have one; make the lanes"),
         "{error}"
     );
 }

@@ -128,7 +128,7 @@ impl DeviceCore {
             return Err(self.lost(timeline, error));
         }
         timeline.advance(number);
-        self.reclaim_all();
+        self.reclaim_after_wait();
         Ok(())
     }
 

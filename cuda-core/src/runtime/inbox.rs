@@ -38,6 +38,11 @@ impl<T> Inbox<T> {
         Some(item)
     }
 
+    /// Calls `look` with all items, under the lock.
+    pub(crate) fn with_all<R>(&self, look: impl FnOnce(&[T]) -> R) -> R {
+        look(&self.items.lock())
+    }
+
     pub(crate) fn take(&self) -> Vec<T> {
         if self.is_empty() {
             return Vec::new();

@@ -1,8 +1,8 @@
 //! Reclaiming: gives dropped resources back to the device. `Drop` only pushes them to the queues in `reclaim`.
 //!
-//! A free is a control on the stream of the last use. The next submission, synchronisation or notice sends it. A stream
-//! is retired, and a module unloaded, once everything that used it is known to be complete. Synchronisations, module
-//! loads, new streams and notices check for that.
+//! A free is a control on the stream of the last use. The next submission, synchronisation or notice sends it, but a
+//! synchronisation keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that used
+//! it is known to be complete. Synchronisations, module loads, new streams and notices check for that.
 
 use std::{
     any::Any,
@@ -22,6 +22,10 @@ use crate::protocol::{
 /// The maximum time that an allocation without enough memory waits for frees of other threads. Frees take microseconds. The
 /// limit is for a thread that allocates while it frees, and for one that the system does not run.
 const MAX_FREEING: Duration = Duration::from_millis(10);
+
+/// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has half of
+/// it.
+const MAX_KEPT: u64 = 64 << 20;
 
 impl DropsPools for DeviceCore {
     fn retire_pool(&self, id: PoolId) {
@@ -133,6 +137,27 @@ impl DeviceCore {
         if !self.reclaim.rest.is_empty() {
             self.retire_all();
         }
+    }
+
+    /// As [`reclaim_all`](Self::reclaim_all), for the thread that has waited for a stream: it often allocates the same sizes
+    /// again. So up to [`MAX_KEPT`] bytes of dropped memory are kept for reuse. The next submission frees them, or any
+    /// allocation that would fail.
+    #[inline]
+    pub(crate) fn reclaim_after_wait(&self) {
+        if !self.keeps_dropped() {
+            self.reclaim_memory();
+        }
+        if !self.reclaim.rest.is_empty() {
+            self.retire_all();
+        }
+    }
+
+    /// Whether the dropped memory may be used again and is small.
+    fn keeps_dropped(&self) -> bool {
+        let bytes = |freed: &[Freed]| freed.iter().map(|it| it.bytes).sum::<u64>();
+        self.capabilities.reuses_memory
+            && !self.memory_waiters.has_any()
+            && self.reclaim.frees.with_all(bytes) <= MAX_KEPT
     }
 
     #[cold]

@@ -75,7 +75,7 @@ pub(super) fn probed(name: &str, probe: &str) -> Option<Vec<CType>> {
 struct Parser<'a> {
     rest: &'a str,
     parts: Vec<Part>,
-    /// The arguments of the function's template. `None` for those that are no types.
+    /// The arguments of the function's template. `None` for arguments that are not types.
     arguments: Vec<Option<Qualified>>,
 }
 
@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
                 self.parts.push(Part::Scope(name.clone()));
                 if next_is_template {
                     self.arguments = self.template_arguments(0)?;
-                    // Members of class templates are no kernels.
+                    // Members of class templates are not kernels.
                     return self.eat("E").then_some((name, true));
                 }
                 name = format!("{name}::{}", self.source_name()?);
@@ -272,7 +272,7 @@ impl<'a> Parser<'a> {
         if self.peek() == Some('I') {
             self.parts.push(Part::Scope(name.clone()));
             self.template_arguments(depth + 1)?;
-            // Its arguments decide its size, so it is no type that is known by name.
+            // Its template arguments decide its size, so its name alone does not identify the type.
             return self.counted(CType::Other(name));
         }
         self.counted(named(&name))

@@ -84,7 +84,7 @@ impl<O: TensorInput> Partition<O> {
         LaunchConfig::new(1, threads).grid(x, y, z)
     }
 
-    /// The number of tiles along each dimension of a grid.
+    /// Returns the number of tiles along each dimension of a grid.
     pub(super) fn grid(&self) -> [u32; 3] {
         let tiles = self.tiles();
         // The launch refuses more tiles than a grid can have.

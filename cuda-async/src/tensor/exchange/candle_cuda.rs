@@ -122,7 +122,7 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     /// # Errors
     /// The tensor is dropped on an error:
     /// - [`Error::WrongDevice`] if `device` is not the GPU of the tensor.
-    /// - [`Error::Misuse`] if `device` is no GPU, in a recording, if a recording uses the memory, or if candle's stream
+    /// - [`Error::Misuse`] if `device` is not a GPU, in a recording, if a recording uses the memory, or if candle's stream
     ///   is being captured. Also if the memory is a part of a split buffer, or belongs to foreign code other than
     ///   cudarc.
     /// - [`Error::StillShared`] if the memory has other owners.
@@ -153,7 +153,7 @@ fn is_per_thread(stream: &CudaStream) -> bool {
 /// Returns candle's device as a GPU, which must be the device `ours`.
 ///
 /// # Errors
-/// [`Error::Misuse`] if it is no GPU, [`Error::WrongDevice`] if it is another one.
+/// [`Error::Misuse`] if it is not a GPU, [`Error::WrongDevice`] if it is another GPU.
 fn cuda_device(theirs: &candle_core::Device, ours: &Device) -> Result<CudaDevice> {
     let candle_core::Device::Cuda(theirs) = theirs else {
         let detail =
@@ -260,8 +260,8 @@ fn free(tensor: candle_core::Tensor, stream: &Arc<CudaStream>) {
 type Job = Box<dyn FnOnce() + Send>;
 
 /// Runs a job on a thread that never exits. With NVIDIA driver 580, the exit of a thread hangs if a free on its default
-/// stream is in flight, and later driver calls of other threads block. If that thread cannot start, the job runs on
-/// this one.
+/// stream is in flight. Later driver calls of other threads then block too. If the lasting thread cannot start, the job
+/// runs on the current thread.
 fn on_lasting_thread(job: impl FnOnce() + Send + 'static) {
     static THREAD: OnceLock<Sender<Job>> = OnceLock::new();
     let thread = THREAD.get_or_init(|| {

@@ -20,9 +20,9 @@ use crate::{
 };
 
 impl<T: DType> Tensor<T> {
-    /// Loads the kernels of all operations on tensors of this type. Without it, an operation loads those of its family when
-    /// it first runs on a device; inside a graph and in [`async_on`](DeviceOp::async_on), where it cannot wait for them, it
-    /// returns an error.
+    /// Loads the kernels of all operations on tensors of this type. Otherwise an operation loads the kernels of its family
+    /// when it first runs on a device. Inside a graph and in [`async_on`](DeviceOp::async_on) it cannot wait for them, and
+    /// returns [`Error::NotLoaded`].
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -177,7 +177,7 @@ macro_rules! ranges {
             /// Creates a tensor of the numbers in a range, from its start in steps of 1.
             ///
             /// # Errors
-            /// As [`zeros`](Tensor::zeros); [`Error::OutOfRange`] too for a range with NaN.
+            /// As [`zeros`](Tensor::zeros), and [`Error::OutOfRange`] for a range with NaN.
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
                 let len = (range.end as f64 - range.start as f64).ceil();
                 defer(move || match len.is_nan() {

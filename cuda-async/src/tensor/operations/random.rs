@@ -147,7 +147,7 @@ impl Generator {
         let state = self.state.writable();
         Tensor::uninitialised(shape).then(move |x| {
             let (n, drawn) = (x.len(), blocks::<T>(x.len()));
-            // First, so that a draw whose kernel is missing takes no numbers.
+            // Load the kernel first: if it is not loaded, the draw takes no numbers.
             kernel::<T>(T::random(), name).then(move |draw| {
                 take::<T>(state, drawn).then(move |taken| {
                     let args = (Written(x), n as u64, Read(taken));

@@ -85,7 +85,7 @@ fn pack<T: DType>(n: usize) -> u32 {
     if n.is_multiple_of(lanes) { lanes as u32 } else { 1 }
 }
 
-/// The tensor itself, or a copy if its dimensions have another order.
+/// Gives the tensor itself, or a copy if its dimensions have another order.
 fn in_row_major_order<T: DType>(y: Tensor<T>) -> impl DeviceOp<Output = Tensor<T>> {
     defer(
         move || {

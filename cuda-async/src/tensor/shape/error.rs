@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use cuda_core::{Error, Result};
 
-/// Makes an error about shapes state that `operation` was called.
+/// Adds the name of the called operation to an error about shapes.
 pub(crate) fn of_operation<T>(operation: &'static str, checked: Result<T>) -> Result<T> {
     checked.map_err(|error| match error {
         Error::OutOfRange { detail, .. } => shape_error(operation, detail),

@@ -10,8 +10,8 @@ use crate::tensor::shape::shape::{Dims, IntoShape, len_of};
 /// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
 /// same element.
 ///
-/// Every offset is inside the buffer. The first layout of a buffer is contiguous or its span is the buffer, and views
-/// only remove offsets.
+/// Every offset is inside the buffer: the first layout of a buffer is contiguous or spans the whole buffer, and the layout
+/// of a view has no other offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
@@ -46,7 +46,7 @@ impl Layout {
         let mut dims: Vec<_> =
             strides.iter().zip(shape).filter(|(stride, _)| **stride > 0).collect();
         dims.sort_unstable();
-        // The largest offset of the dimensions so far. A larger stride cannot reach it again, so the offsets stay
+        // The largest offset of the dimensions so far. The next stride must be larger, so that all offsets stay
         // distinct.
         let mut last = 0usize;
         for (stride, size) in dims {
@@ -122,7 +122,7 @@ impl Layout {
         let rank = self.shape.len();
         let none = || {
             view_error(format!(
-                "there is no dimension {dim} in the shape {:?}; dimensions are counted from 0 to {rank}, exclusive",
+                "there is no dimension {dim} in the shape {:?}; its rank is {rank}, and dimensions are counted from 0",
                 &self.shape[..]
             ))
         };

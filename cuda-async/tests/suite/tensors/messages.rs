@@ -30,7 +30,7 @@ fn errors_about_shapes_name_the_operation() {
     let two_rows = || zeros_of(&[1, 3]).try_map(|x| x.broadcast([2, 3]));
     let none = |dim: usize| {
         format!(
-            "there is no dimension {dim} in the shape [2, 3]; dimensions are counted from 0 to 2, exclusive"
+            "there is no dimension {dim} in the shape [2, 3]; its rank is 2, and dimensions are counted from 0"
         )
     };
     let together = |other: &str| {

@@ -55,6 +55,20 @@ fn memory_in_use_on_another_stream_is_not_reused() {
     assert_eq!(allocate(&stream, 8).allocation().id(), id);
 }
 
+/// A program that waits for each operation reuses its memory too, but an idle program holds little.
+#[test]
+fn a_wait_keeps_little_dropped_memory_for_reuse() {
+    let (_device, [stream, _]) = open();
+    let opened = driver::gate();
+    driver::open(opened);
+    for (len, is_kept) in [(8, true), (16 << 20, true), ((16 << 20) + 1, false)] {
+        let id = drop_in_use_until(opened, &stream, len);
+        stream.synchronize().unwrap();
+        assert_eq!(allocate(&stream, len).allocation().id() == id, is_kept, "{len}");
+        stream.synchronize().unwrap();
+    }
+}
+
 #[test]
 fn memory_of_another_size_or_pool_is_not_reused() {
     let (device, [stream, _]) = open();

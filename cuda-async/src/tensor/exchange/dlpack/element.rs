@@ -40,7 +40,7 @@ pub(super) fn check<T: DType>(dtype: DLDataType) -> Result<()> {
     let DLDataType { code, bits, lanes } = dtype;
     let detail = if lanes != 1 {
         format!(
-            "its elements have {lanes} lanes, but those of a tensor have 1; give the lanes a dimension of their own, in the framework of the tensor"
+            "its elements have {lanes} lanes, but the elements of a `Tensor` have one; make the lanes a dimension, in the framework of the tensor"
         )
     } else if dtype == data_type::<T>()? {
         return Ok(());

@@ -232,7 +232,7 @@ impl Source {
     }
 }
 
-/// Gives the elements on the host in row-major order. Elements in another order are copied: many of them on a helper
+/// Gives the elements on the host in row-major order. Elements in another order are copied. A large copy runs on a helper
 /// thread, so that no poll takes long.
 struct Gather<T: DType> {
     begins: Live<(Owner, Source)>,

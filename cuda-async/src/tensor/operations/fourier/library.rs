@@ -50,7 +50,7 @@ where
     })
 }
 
-/// Transforms with this plan.
+/// Transforms with this plan of cuFFT, and scales an inverse transform.
 fn with<I, T>(
     plan: Arc<Plan>,
     x: I,

@@ -48,7 +48,7 @@ where
 {
     let has_epilogue = epilogue.bias.is_some() || epilogue.activation != Activation::Identity;
     defer(move || {
-        // For f64, cuBLASLt computes this function with fewer digits than its elements have.
+        // cuBLASLt computes this function of f64 with less precision than f64 has.
         let is_inexact =
             epilogue.activation == Activation::GeluTanh && size_of::<A::Element>() == 8;
         if !is_enabled() || !fits(sizes) || is_inexact {
@@ -66,7 +66,7 @@ where
     })
 }
 
-/// Whether the libraries take products of these sizes.
+/// Returns whether the libraries take products of these sizes.
 fn fits(Sizes { batch, m, n, k }: Sizes) -> bool {
     [batch, m, n, k].iter().all(|size| (1..=i32::MAX as usize).contains(size))
 }

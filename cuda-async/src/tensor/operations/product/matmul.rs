@@ -122,7 +122,7 @@ where
     })
 }
 
-/// Computes the products with cuBLAS where it is installed, else with the kernels of this crate.
+/// Computes the products with cuBLAS or cuBLASLt where they are installed, else with the kernels of this crate.
 fn product<A, B, C>(
     a: Matrices<A>,
     b: Matrices<B>,
