@@ -19,7 +19,7 @@ use crate::print;
 const SIZE: usize = 4096;
 /// Products in one measurement of a sequence.
 const IN_SEQUENCE: usize = 20;
-const EFFORT: Effort = Effort { rounds: 9, in_a_row: 3 };
+const EFFORT: Effort = Effort { rounds: 9, in_a_row: 20 };
 const WORKSPACE: usize = 32 << 20;
 
 /// Measures one product, and a sequence of them.

@@ -10,12 +10,13 @@
 // | `tensor`, `forms` | the tensor and its views, and the forms in which an operation takes it |
 // | `argument` | tensors as arguments of kernels |
 // | `operations` | the operations |
-// | `ops`, `exchange` | `TensorOps`, and tensors of other libraries |
+// | `ops`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
 
 mod argument;
 mod element;
 mod exchange;
 mod forms;
+mod method_macros;
 mod operations;
 mod ops;
 mod shape;

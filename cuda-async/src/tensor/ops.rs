@@ -5,6 +5,7 @@ use crate::{
     tensor::{
         element::dtype::{DType, FftFloat, Float, Number, Signed},
         forms::{IntoTensor, TensorOutput},
+        method_macros::{binary, unary},
         operations::{
             arg_reduce::{self, Extremum},
             copy,
@@ -18,55 +19,6 @@ use crate::{
         tensor::Tensor,
     },
 };
-
-macro_rules! binary {
-    ($($name:ident, $scalar:ident, $assign:ident: $operation:ident, $doc:literal, $of_scalar:literal, $in_place:literal;)*) => {$(
-        #[doc = $doc]
-        fn $name<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
-        where
-            Self::Element: Number,
-            I: IntoTensor<Element = Self::Element>,
-        {
-            let (other, called) = (other.into_tensor(), stringify!($name));
-            self.into_tensor().then(move |a| {
-                other.then(move |b| elementwise::map2(a, b, Binary::$operation, called))
-            })
-        }
-
-        #[doc = $in_place]
-        fn $assign<I>(self, other: I) -> impl DeviceOp<Output = Self::Form>
-        where
-            Self::Form: TensorOutput,
-            Self::Element: Number,
-            I: IntoTensor<Element = Self::Element>,
-        {
-            let (other, called) = (other.into_tensor(), stringify!($assign));
-            self.into_tensor().then(move |into| {
-                other.then(move |x| elementwise::map2_assign(into, x, Binary::$operation, called))
-            })
-        }
-
-        #[doc = $of_scalar]
-        fn $scalar(self, scalar: Self::Element) -> impl DeviceOp<Output = Tensor<Self::Element>>
-        where
-            Self::Element: Number,
-        {
-            self.map_scalar(Binary::$operation, scalar)
-        }
-    )*};
-}
-
-macro_rules! unary {
-    ($($name:ident: $bound:ident, $map:ident, $function:ident::$operation:ident, $doc:literal;)*) => {$(
-        #[doc = $doc]
-        fn $name(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
-        where
-            Self::Element: $bound,
-        {
-            self.$map($function::$operation)
-        }
-    )*};
-}
 
 /// Operations on tensors. They take a tensor in any form, or an operation that gives one, and give a new tensor in
 /// row-major order. An owned tensor is freed in stream order after the operation; to keep it, pass `&x`,

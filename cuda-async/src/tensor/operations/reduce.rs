@@ -66,13 +66,8 @@ pub(crate) fn chunk_of_rows(rows: usize, n: usize) -> usize {
     n.div_ceil(chunks).next_multiple_of(CHUNK_THREADS).clamp(SHORTEST, LONGEST)
 }
 
-<<<<<<< HEAD:cuda-async/src/tensor/operations/reduce.rs
-/// The number of rows that keep a device busy with a warp for each.
-pub(crate) const MANY_ROWS: usize = 1 << 10;
-=======
 /// The number of rows from which one warp for each row keeps a device busy.
-pub(super) const MANY_ROWS: usize = 1 << 10;
->>>>>>> main:cuda-async/src/tensor/reduce.rs
+pub(crate) const MANY_ROWS: usize = 1 << 10;
 
 /// The number of threads that a reduction of columns aims for.
 const TARGET_THREADS: usize = 1 << 19;
@@ -116,13 +111,8 @@ impl Sizes {
 }
 
 /// Returns the configuration for `rows` rows of `threads_per_row` threads each. `threads_per_row` is a multiple of 32.
-<<<<<<< HEAD:cuda-async/src/tensor/operations/reduce.rs
 pub(crate) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
-    // With small blocks, some load while others combine their results.
-=======
-pub(super) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     // With small blocks, some blocks load while others combine their results.
->>>>>>> main:cuda-async/src/tensor/reduce.rs
     const USUAL_THREADS: usize = 64;
     const MAX_THREADS: usize = 1024;
     const MAX_BLOCKS: usize = i32::MAX as usize;
@@ -191,13 +181,8 @@ pub(crate) fn reduce_all<I: TensorInput>(
     })
 }
 
-<<<<<<< HEAD:cuda-async/src/tensor/operations/reduce.rs
-/// The mean of all elements, or along a dimension.
-pub(crate) fn mean<I>(x: I, dim: Option<usize>) -> impl DeviceOp<Output = Tensor<I::Element>>
-=======
 /// Computes the mean of all elements, or along a dimension.
-pub(super) fn mean<I>(x: I, dim: Option<usize>) -> impl DeviceOp<Output = Tensor<I::Element>>
->>>>>>> main:cuda-async/src/tensor/reduce.rs
+pub(crate) fn mean<I>(x: I, dim: Option<usize>) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: Float>,
 {

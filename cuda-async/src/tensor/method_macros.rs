@@ -1,0 +1,54 @@
+//! Methods of `TensorOps` that differ only in their names and their operations.
+
+/// Operations on two numbers: on two tensors, in place, and on a tensor and a scalar.
+macro_rules! binary {
+    ($($name:ident, $scalar:ident, $assign:ident: $operation:ident, $doc:literal, $of_scalar:literal, $in_place:literal;)*) => {$(
+        #[doc = $doc]
+        fn $name<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: Number,
+            I: IntoTensor<Element = Self::Element>,
+        {
+            let (other, called) = (other.into_tensor(), stringify!($name));
+            self.into_tensor().then(move |a| {
+                other.then(move |b| elementwise::map2(a, b, Binary::$operation, called))
+            })
+        }
+
+        #[doc = $in_place]
+        fn $assign<I>(self, other: I) -> impl DeviceOp<Output = Self::Form>
+        where
+            Self::Form: TensorOutput,
+            Self::Element: Number,
+            I: IntoTensor<Element = Self::Element>,
+        {
+            let (other, called) = (other.into_tensor(), stringify!($assign));
+            self.into_tensor().then(move |into| {
+                other.then(move |x| elementwise::map2_assign(into, x, Binary::$operation, called))
+            })
+        }
+
+        #[doc = $of_scalar]
+        fn $scalar(self, scalar: Self::Element) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: Number,
+        {
+            self.map_scalar(Binary::$operation, scalar)
+        }
+    )*};
+}
+
+/// Operations on one number.
+macro_rules! unary {
+    ($($name:ident: $bound:ident, $map:ident, $function:ident::$operation:ident, $doc:literal;)*) => {$(
+        #[doc = $doc]
+        fn $name(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: $bound,
+        {
+            self.$map($function::$operation)
+        }
+    )*};
+}
+
+pub(super) use {binary, unary};
