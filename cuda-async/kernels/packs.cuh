@@ -6,10 +6,16 @@ template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T lanes[N]; };
 
 __device__ inline bool aligned(const void *x) { return (u64)x % 16 == 0; }
 
-// Packs are loaded as uint4. The compiler splits the load of a struct of small elements.
-template <typename T, int N> __device__ inline Pack<T, N> pack_of(uint4 loaded)
+// The type as which a pack of SIZE bytes is loaded. The compiler splits the load of a struct of small elements.
+template <int SIZE> struct Bits;
+template <> struct Bits<1> { typedef u8 Type; };
+template <> struct Bits<2> { typedef u16 Type; };
+template <> struct Bits<4> { typedef u32 Type; };
+template <> struct Bits<8> { typedef u64 Type; };
+template <> struct Bits<16> { typedef uint4 Type; };
+
+template <typename T, int N> __device__ inline Pack<T, N> pack_of(typename Bits<sizeof(T) * N>::Type loaded)
 {
-    static_assert(sizeof(Pack<T, N>) == sizeof(uint4), "a pack has 16 bytes");
     return *(const Pack<T, N> *)&loaded;
 }
 

@@ -28,14 +28,15 @@ __device__ inline void combine_pack(Value (&lanes)[WIDTH], Pack<From, WIDTH> pac
     }
 }
 
-// Combines COUNT packs that are `blockDim.x` packs apart. All are loaded before the first is used.
-template <typename Fold, int COUNT, typename From, int WIDTH>
-__device__ inline void combine_packs(Value (&lanes)[WIDTH], const Pack<From, WIDTH> *packs)
+// Combines COUNT packs that are `distance` packs apart. All are loaded before the first is used.
+template <typename Fold, int COUNT, typename From, int WIDTH, typename Distance>
+__device__ inline void combine_packs(Value (&lanes)[WIDTH], const Pack<From, WIDTH> *packs, Distance distance)
 {
-    uint4 loaded[COUNT];
+    typedef typename Bits<sizeof(Pack<From, WIDTH>)>::Type Loaded;
+    Loaded loaded[COUNT];
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
-        loaded[k] = ((const uint4 *)packs)[k * blockDim.x];
+        loaded[k] = ((const Loaded *)packs)[k * distance];
     }
 #pragma unroll
     for (int k = 0; k < COUNT; k++) {
@@ -67,10 +68,10 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
         bool is_aligned = aligned(own);
         if (is_aligned) {
             for (; pack + (LOADS - 1) * blockDim.x < whole; pack += LOADS * blockDim.x) {
-                combine_packs<Fold, LOADS>(lanes, packs + pack);
+                combine_packs<Fold, LOADS>(lanes, packs + pack, blockDim.x);
             }
             if (pack + (LOADS / 2 - 1) * blockDim.x < whole) {
-                combine_packs<Fold, LOADS / 2>(lanes, packs + pack);
+                combine_packs<Fold, LOADS / 2>(lanes, packs + pack, blockDim.x);
                 pack += LOADS / 2 * blockDim.x;
             }
         }
@@ -96,31 +97,55 @@ __device__ void rows_of(const From *x, To *y, u64 rows, u64 n, u64 chunk, u64 ch
     }
 }
 
-// A thread reduces one chunk of `WIDTH` neighbouring columns. Neighbouring threads read neighbouring columns.
+// The maximum number of rows of threads of a block that reduces columns.
+#define COLUMN_ROWS 8
+#define COLUMN_PACKS 32
+
+// A column of threads reduces one chunk of `WIDTH` neighbouring columns of x. Its thread y takes the elements y, y + blockDim.y, ..
+// of the chunk. Neighbouring threads of a row read neighbouring columns. With several rows, a block has COLUMN_PACKS columns.
 template <typename Fold, int WIDTH, typename From, typename To>
 __device__ void columns_in_packs(const From *x, To *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)
 {
+    // The number of packs that a thread has in flight.
+    const int LOADS = 8;
+    __shared__ Value tile[COLUMN_ROWS][COLUMN_PACKS][WIDTH];
     u64 packs = inner / WIDTH, parts = outer * chunks * packs;
-    for (u64 part = first(); part < parts; part += threads()) {
+    for (u64 of_block = (u64)blockIdx.x * blockDim.x; of_block < parts; of_block += threads()) {
+        u64 part = of_block + threadIdx.x;
         u64 pack = part % packs, place = part / packs % chunks, block = part / packs / chunks;
-        u64 from = place * chunk, to = n - from < chunk ? n : from + chunk;
-        const From *own = x + block * n * inner + pack * WIDTH;
+        u64 from = place * chunk, to = part >= parts ? 0 : n - from < chunk ? n : from + chunk;
+        const Pack<From, WIDTH> *own = (const Pack<From, WIDTH> *)x + block * n * packs + pack;
         Value values[WIDTH];
 #pragma unroll
         for (int lane = 0; lane < WIDTH; lane++) {
             values[lane] = Fold::start();
         }
-#pragma unroll (16 / WIDTH > 4 ? 16 / WIDTH : 4)
-        for (u64 row = from; row < to; row++) {
-            Pack<From, WIDTH> loaded = *(const Pack<From, WIDTH> *)(own + row * inner);
+        u64 row = from + threadIdx.y;
+        for (; row + (LOADS - 1) * blockDim.y < to; row += LOADS * blockDim.y) {
+            combine_packs<Fold, LOADS>(values, own + row * packs, blockDim.y * packs);
+        }
+#pragma unroll 1
+        for (; row < to; row += blockDim.y) {
+            combine_packs<Fold, 1>(values, own + row * packs, 1);
+        }
+        if (blockDim.y > 1) {
+            // The part before has read `tile`.
+            __syncthreads();
 #pragma unroll
             for (int lane = 0; lane < WIDTH; lane++) {
-                values[lane] = Fold::combine(values[lane], widen(loaded.lanes[lane]));
+                tile[threadIdx.y][threadIdx.x][lane] = values[lane];
             }
+            __syncthreads();
         }
+        if (part < parts && threadIdx.y == 0) {
 #pragma unroll
-        for (int lane = 0; lane < WIDTH; lane++) {
-            y[(block * chunks + place) * inner + pack * WIDTH + lane] = Narrow<To, Value>::of(values[lane]);
+            for (int lane = 0; lane < WIDTH; lane++) {
+                Value folded = values[lane];
+                for (u32 other = 1; other < blockDim.y; other++) {
+                    folded = Fold::combine(folded, tile[other][threadIdx.x][lane]);
+                }
+                y[(block * chunks + place) * inner + pack * WIDTH + lane] = Narrow<To, Value>::of(folded);
+            }
         }
     }
 }
@@ -128,8 +153,8 @@ __device__ void columns_in_packs(const From *x, To *y, u64 outer, u64 n, u64 inn
 template <typename Fold, typename From, typename To>
 __device__ void columns_of(const From *x, To *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)
 {
-    // Both cases add the elements of a column in the same order.
-    const int WIDTH = sizeof(From) > 8 ? 1 : 8 / sizeof(From);
+    // Both cases add the elements of a column in the same order. Packs of 16 bytes are slower on an H200.
+    const int WIDTH = 8 / sizeof(From);
     if (inner % WIDTH == 0 && (u64)x % 8 == 0) {
         columns_in_packs<Fold, WIDTH>(x, y, outer, n, inner, chunk, chunks);
     } else {
@@ -143,7 +168,7 @@ __device__ void columns_of(const From *x, To *y, u64 outer, u64 n, u64 inner, u6
     {                                                                                                                  \
         rows_of<FOLD>(x, y, rows, n, chunk, chunks);                                                                   \
     }                                                                                                                  \
-    extern "C" __global__ void NAME##_columns##SUFFIX(                                                                 \
+    extern "C" __global__ void __launch_bounds__(COLUMN_ROWS *COLUMN_PACKS) NAME##_columns##SUFFIX(                    \
         const FROM *x, TO *y, u64 outer, u64 n, u64 inner, u64 chunk, u64 chunks)                                      \
     {                                                                                                                  \
         columns_of<FOLD>(x, y, outer, n, inner, chunk, chunks);                                                        \

@@ -13,7 +13,10 @@ use super::{Library, failed, present};
 
 /// cuBLAS on a GPU.
 pub(crate) static CUBLAS: Library<u32, Blas> =
-    Library::new("cuBLAS", present::cublas, |_| Blas::new());
+    Library::new("cuBLAS", WARM_UP, present::cublas, |_| Blas::new());
+
+/// The operation that opens the libraries for products, for errors.
+pub(super) const WARM_UP: &str = "Tensor::<f32>::warm_up()";
 
 /// The bytes of scratch memory of a call. NVIDIA recommends 32 MiB for Hopper, and less for other GPUs.
 pub(crate) const WORKSPACE_BYTES: usize = 32 << 20;

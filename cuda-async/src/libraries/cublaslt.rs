@@ -8,16 +8,19 @@ use parking_lot::Mutex;
 
 use super::{
     Library,
-    cublas::{Gemm, Matrix, Scalar, Scalars, WORKSPACE_BYTES, pointer},
+    cublas::{self, Gemm, Matrix, Scalar, Scalars, WORKSPACE_BYTES, pointer},
     failed, present,
 };
 
 /// cuBLASLt on a GPU.
 pub(crate) static CUBLASLT: Library<u32, BlasLt> =
-    Library::new("cuBLASLt", present::cublaslt, |_| BlasLt::new());
+    Library::new("cuBLASLt", cublas::WARM_UP, present::cublaslt, |_| BlasLt::new());
 
 /// The maximum number of products whose algorithm is remembered.
 const MAX_ALGORITHMS: usize = 1024;
+
+/// The longest load of the library's kernels, in bytes.
+const BIAS_ALIGNMENT: u64 = 16;
 
 /// The step between the product and the store of its elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,6 +95,10 @@ impl BlasLt {
         let [a, b, c, workspace, ref bias @ ..] = *addresses else {
             return Err(Error::AlreadyEnded);
         };
+        // The library assumes that a bias is aligned. A view of a tensor may begin at any element.
+        if bias.first().is_some_and(|address| address % BIAS_ALIGNMENT != 0) {
+            return Ok(false);
+        }
         let description = Description::new(gemm.scalar)?;
         description.set_operations(gemm)?;
         description.set_epilogue(epilogue, bias.first().copied())?;

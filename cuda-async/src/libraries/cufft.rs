@@ -14,7 +14,8 @@ use super::{Library, cublas::pointer, failed, present};
 unsafe extern "C" {}
 
 /// The plans of cuFFT. A plan is made once for each GPU and shape.
-pub(crate) static CUFFT: Library<Shape, Plan> = Library::new("cuFFT", present::cufft, Plan::new);
+pub(crate) static CUFFT: Library<Shape, Plan> =
+    Library::new("cuFFT", "the transform of a tensor of this shape", present::cufft, Plan::new);
 
 /// A batch of transforms of `n` complex numbers on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +85,13 @@ impl Plan {
         inverse: bool,
         raw: RawStream,
         addresses: &[u64],
-    ) -> Result<()> {
+    ) -> Result<bool> {
         let [from, to, workspace] = *addresses else { return Err(Error::AlreadyEnded) };
+        // The library loads complex numbers. A view of a tensor may begin at any element.
+        let alignment = if self.double { 16 } else { 8 };
+        if from % alignment != 0 || to % alignment != 0 {
+            return Ok(false);
+        }
         let direction = if inverse { 1 } else { -1 };
         let handle = self.handle.lock();
         // SAFETY: the caller promises that the memory fits the shape.
@@ -95,12 +101,13 @@ impl Plan {
                 .map_err(failure("cufftSetWorkArea"))?;
             if self.double {
                 result::exec_z2z(*handle, pointer(from), pointer(to), direction)
-                    .map_err(failure("cufftExecZ2Z"))
+                    .map_err(failure("cufftExecZ2Z"))?;
             } else {
                 result::exec_c2c(*handle, pointer(from), pointer(to), direction)
-                    .map_err(failure("cufftExecC2C"))
+                    .map_err(failure("cufftExecC2C"))?;
             }
         }
+        Ok(true)
     }
 }
 

@@ -59,7 +59,7 @@ impl Communicators {
         }
         let gpus: Vec<_> = gpus.iter().map(|gpu| *gpu as i32).collect();
         // Connect on a separate thread, because NCCL changes the current device of its thread.
-        let connected = std::thread::scope(|scope| {
+        let connected: cuda_core::Result<Raw> = std::thread::scope(|scope| {
             let connect = || {
                 let mut raw = Raw(vec![std::ptr::null_mut(); gpus.len()]);
                 // SAFETY: writes a communicator for each of the GPUs, whose numbers it reads.
@@ -69,11 +69,15 @@ impl Communicators {
                 .map_err(failure("ncclCommInitAll"))?;
                 Ok(raw)
             };
-            scope.spawn(connect).join()
+            let thread = std::thread::Builder::new().name("cuda-library".into());
+            let spawned = thread.spawn_scoped(scope, connect).map_err(|error| {
+                cuda_core::Error::host("failed to start the thread that connects GPUs", &error)
+            })?;
+            let panicked =
+                |_| cuda_core::Error::Panicked { what: "the thread that connects GPUs".into() };
+            spawned.join().map_err(panicked)?
         });
-        let panicked =
-            || cuda_core::Error::Panicked { what: "the thread that connects GPUs".into() };
-        let Raw(raw) = connected.unwrap_or_else(|_| Err(panicked()))?;
+        let Raw(raw) = connected?;
         Ok(Some(Self(Mutex::new(Group { raw, is_broken: false }))))
     }
 

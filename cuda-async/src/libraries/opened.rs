@@ -25,6 +25,8 @@ const MAX_KEYS: usize = 256;
 /// A library. Opening it may take a second, so a separate thread opens it, with the GPU's context.
 pub(crate) struct Library<K, T> {
     name: &'static str,
+    /// The operation that opens it, for errors.
+    opened_by: &'static str,
     is_present: fn() -> bool,
     open: fn(&K) -> Result<T>,
     opened: Mutex<Vec<(K, Shared<Opening<T>>)>>,
@@ -34,10 +36,11 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
     /// Creates a library that is opened by `open`, on a thread that has the GPU's context.
     pub(crate) const fn new(
         name: &'static str,
+        opened_by: &'static str,
         is_present: fn() -> bool,
         open: fn(&K) -> Result<T>,
     ) -> Self {
-        Self { name, is_present, open, opened: Mutex::new(Vec::new()) }
+        Self { name, opened_by, is_present, open, opened: Mutex::new(Vec::new()) }
     }
 
     /// Gives the value that the library opened for `key(gpu)` on the operation's device. Gives `None` on a device that is not a
@@ -145,7 +148,10 @@ where
         if let Some(opened) = opening.peek() {
             return Poll::Ready(opened.clone().map(Some));
         }
-        cx.wait_by_wakers(self.library.name, task)?;
+        cx.wait_by_wakers(self.library.name, task).map_err(|error| match error {
+            Error::NeedsHostData { .. } => Error::NotLoaded { by: self.library.opened_by.into() },
+            error => error,
+        })?;
         match Pin::new(&mut opening).poll(task) {
             Poll::Ready(opened) => Poll::Ready(opened.map(Some)),
             Poll::Pending => {

@@ -425,7 +425,9 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) for another shape.
+    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) for another shape. cuFFT prepares each shape when it is first
+    /// transformed. Inside a graph and in [`async_on`](DeviceOp::async_on) the operation cannot wait for that: run it once
+    /// before, or it returns [`Error::NotLoaded`](crate::Error::NotLoaded).
     fn fft(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: FftFloat,

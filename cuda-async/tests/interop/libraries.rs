@@ -63,6 +63,13 @@ fn products<T: Float>(tolerance: f64) {
                 let bias = Tensor::from_host(numbers::<T>(n, 3), n);
                 Tensor::from_host(numbers::<T>(m * k, 1), [m, k]).linear(w, bias, activation)
             });
+            // A bias that begins at the second element of its memory.
+            compare(T::NAME, tolerance, || {
+                let w = Tensor::from_host(numbers::<T>(k * n, 2), [k, n]);
+                let bias = Tensor::from_host(numbers::<T>(n + 1, 3), n + 1);
+                let bias = bias.try_map(|bias| bias.slice(0, 1..));
+                Tensor::from_host(numbers::<T>(m * k, 1), [m, k]).linear(w, bias, activation)
+            });
         }
     }
 }
@@ -94,6 +101,11 @@ fn transforms_agree() {
         compare("f32", 1e-5, || Tensor::from_host(numbers::<f32>(4 * n, 1), [2, n, 2]).fft());
         compare("f64", 1e-12, || Tensor::from_host(numbers::<f64>(4 * n, 1), [2, n, 2]).fft());
         compare("f64", 1e-12, || Tensor::from_host(numbers::<f64>(4 * n, 1), [2, n, 2]).ifft());
+        // Views that begin between the parts of a complex number.
+        compare("f32", 1e-5, || {
+            let x = Tensor::from_host(numbers::<f32>(2 * n + 1, 1), 2 * n + 1);
+            x.try_map(move |x| x.slice(0, 1..)?.reshape([n, 2])).ifft()
+        });
     }
 }
 
@@ -124,19 +136,40 @@ fn calls_on_many_streams_do_not_share_scratch_memory() {
     });
 }
 
+/// cuFFT prepares each shape. A recording cannot wait for that, and the error says what to run before.
+#[test]
+fn a_graph_needs_a_transform_that_ran_before() {
+    let _lock = LIBRARIES.lock().unwrap();
+    let Some((device, _)) = gpu() else { return };
+    set_enabled(true);
+    let stream = device.new_stream().unwrap();
+    Tensor::<f32>::warm_up().sync_on(&stream).unwrap();
+    // No other test transforms this length.
+    let x = Tensor::from_host(numbers::<f32>(2 * 77, 1), [77, 2]).sync_on(&stream).unwrap();
+    let x = x.into_shared();
+    let Err(error) = x.clone().fft().graph_on(&stream) else { panic!("it was recorded") };
+    assert!(error.to_string().contains("run `the transform of a tensor of this shape`"), "{error}");
+    let direct = x.clone().fft().to_host_vec().sync_on(&stream).unwrap();
+    let graph = x.fft().graph_on(&stream).unwrap();
+    let replayed = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();
+    assert_eq!(replayed, direct);
+}
+
 #[test]
 fn library_calls_are_recorded_in_graphs() {
     let _lock = LIBRARIES.lock().unwrap();
     let Some((device, _)) = gpu() else { return };
     set_enabled(true);
     let stream = device.new_stream().unwrap();
+    // Opens the libraries, so the first product may be recorded.
+    Tensor::<f32>::warm_up().sync_on(&stream).unwrap();
     let x = Tensor::from_host(numbers::<f32>(64 * 64, 1), [64, 64]).sync_on(&stream).unwrap();
     let x = x.into_shared();
     let op = |x: cuda_async::tensor::SharedTensor<f32>| {
         x.clone().matmul(x.clone()).mul_scalar(2.0).matmul(x)
     };
-    let direct = op(x.clone()).to_host_vec().sync_on(&stream).unwrap();
-    let graph = op(x).graph_on(&stream).unwrap();
+    let graph = op(x.clone()).graph_on(&stream).unwrap();
+    let direct = op(x).to_host_vec().sync_on(&stream).unwrap();
     graph.upload().unwrap();
     for _ in 0..5 {
         let replayed = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();

@@ -20,9 +20,9 @@ use crate::{
 };
 
 impl<T: DType> Tensor<T> {
-    /// Loads the kernels of all operations on tensors of this type. Otherwise an operation loads the kernels of its family
-    /// when it first runs on a device. Inside a graph and in [`async_on`](DeviceOp::async_on) it cannot wait for them, and
-    /// returns [`Error::NotLoaded`].
+    /// Loads the kernels of all operations on tensors of this type, and opens the installed libraries for its products.
+    /// Otherwise an operation loads the kernels of its family when it first runs on a device. Inside a graph and in
+    /// [`async_on`](DeviceOp::async_on) it cannot wait for them, and returns [`Error::NotLoaded`].
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -38,7 +38,7 @@ impl<T: DType> Tensor<T> {
     /// As [`Device::load_ptx`](crate::Device::load_ptx).
     pub fn warm_up() -> impl DeviceOp<Output = ()> {
         defer(|| in_order(T::all().into_iter().map(|cache| cache.module_loaded_by(T::WARM_UP))))
-            .map(drop)
+            .then(|_| open_libraries::<T>())
     }
 
     /// Creates a tensor of zeros, or of `false`.
@@ -81,6 +81,33 @@ impl<T: DType> Tensor<T> {
             })
         })
     }
+}
+
+/// Opens the libraries for products of this type, where they are installed.
+#[cfg(feature = "cudarc")]
+fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
+    use crate::{
+        libraries::{
+            cublas::{CUBLAS, Scalar},
+            cublaslt::CUBLASLT,
+            is_enabled,
+        },
+        ops::Either,
+    };
+    defer(|| {
+        let has_products = is_enabled() && Scalar::named(T::NAME).is_some();
+        Ok(if has_products {
+            let opened = CUBLAS.of(|gpu| gpu).then(|_| CUBLASLT.of(|gpu| gpu));
+            Either::Left(opened.map(drop))
+        } else {
+            Either::Right(crate::value(()))
+        })
+    })
+}
+
+#[cfg(not(feature = "cudarc"))]
+fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
+    crate::value(())
 }
 
 fn check_len(len: usize, layout: &Layout) -> Result<()> {

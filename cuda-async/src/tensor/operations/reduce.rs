@@ -7,7 +7,7 @@ use crate::{
     kernel::launch,
     ops::Either,
     tensor::{
-        argument::argument::{Read, Written, element_config},
+        argument::argument::{Read, Written},
         element::{
             dtype::{DType, Float},
             kernels::{Kernels, kernel},
@@ -69,8 +69,10 @@ pub(crate) fn chunk_of_rows(rows: usize, n: usize) -> usize {
 /// The number of rows from which one warp for each row keeps a device busy.
 pub(crate) const MANY_ROWS: usize = 1 << 10;
 
-/// The number of threads that a reduction of columns aims for.
-const TARGET_THREADS: usize = 1 << 19;
+/// The number of chunks of columns that keep a device busy, each of columns of `COLUMN_BYTES` bytes. Both are the fastest
+/// numbers on an H200.
+const COLUMN_CHUNKS: usize = 1 << 15;
+const COLUMN_BYTES: usize = 8;
 
 /// A contiguous tensor as `[outer, n, inner]`, of which `n` is reduced.
 #[derive(Debug, Clone, Copy)]
@@ -83,20 +85,24 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn new(outer: usize, n: usize, inner: usize) -> Self {
+    /// `bytes` is the size of an element.
+    fn new(outer: usize, n: usize, inner: usize, bytes: usize) -> Self {
         let chunk = if inner == 1 {
             chunk_of_rows(outer, n)
         } else {
-            let chunks = TARGET_THREADS.div_ceil((outer * inner).max(1));
-            // With few long columns, each thread of both launches reduces about `sqrt(n)` elements in sequence.
+            let columns =
+                outer.saturating_mul(inner).saturating_mul(bytes).div_ceil(COLUMN_BYTES).max(1);
+            let chunks = COLUMN_CHUNKS.div_ceil(columns);
+            // With few long columns, each thread of both launches reduces about as many elements in sequence.
             n.div_ceil(chunks).max(64).max(n.isqrt())
         };
         Self { outer, n, inner, chunk }
     }
 
-    fn of(shape: &[usize], dim: usize) -> Self {
+    fn of<T: DType>(shape: &[usize], dim: usize) -> Self {
         let product = |sizes: &[usize]| sizes.iter().product();
-        Self::new(product(&shape[..dim]), shape[dim], product(&shape[dim + 1..]))
+        let (outer, inner) = (product(&shape[..dim]), product(&shape[dim + 1..]));
+        Self::new(outer, shape[dim], inner, size_of::<T::Stored>())
     }
 
     /// Returns the number of chunks of the dimension. An empty dimension has one empty chunk.
@@ -121,6 +127,19 @@ pub(crate) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     // The launch refuses more than MAX_BLOCKS blocks.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
+}
+
+/// Returns the configuration for the reduction of `parts` chunks of `len` elements of a column each.
+fn columns_config(parts: usize, len: usize) -> LaunchConfig {
+    // `COLUMN_PACKS` and `COLUMN_ROWS` in `kernels/reduce.cuh`.
+    const PACKS: u32 = 32;
+    const ROWS: u32 = 8;
+    // Further parts take several passes.
+    const MAX_BLOCKS: usize = 1 << 24;
+    // One thread reads a short chunk faster than several combine their results.
+    let (packs, rows) = if len < 4 * ROWS as usize { (PACKS * ROWS, 1) } else { (PACKS, ROWS) };
+    let blocks = parts.div_ceil(packs as usize).clamp(1, MAX_BLOCKS);
+    LaunchConfig::new(blocks as u32, 1).block(packs, rows, 1)
 }
 
 /// Returns the number of threads that reduce a chunk of `bytes` bytes. Each of the `rows` rows has `chunks` chunks. With at
@@ -165,7 +184,7 @@ where
 {
     contiguous(x).then(move |x| {
         let layout = of_operation(called, without_dim(x.layout(), dim))?;
-        let sizes = Sizes::of(x.layout().shape(), dim);
+        let sizes = Sizes::of::<I::Element>(x.layout().shape(), dim);
         reduce_contiguous(x, fold, sizes, layout, called)
     })
 }
@@ -176,7 +195,7 @@ pub(crate) fn reduce_all<I: TensorInput>(
     fold: Reduction,
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
     contiguous(x).then(move |x| {
-        let sizes = Sizes::new(1, x.layout().len(), 1);
+        let sizes = Sizes::new(1, x.layout().len(), 1, size_of::<<I::Element as DType>::Stored>());
         reduce_contiguous(x, fold, sizes, Layout::contiguous(())?, fold.name())
     })
 }
@@ -285,7 +304,7 @@ where
                 let args = (x, y, outer as u64, n, chunk, chunks as u64);
                 Either::Left(launch(&kernel, config, args))
             } else {
-                let config = element_config(outer * chunks * inner);
+                let config = columns_config(outer * chunks * inner, sizes.chunk.min(sizes.n));
                 let args = (x, y, outer as u64, n, inner as u64, chunk, chunks as u64);
                 Either::Right(launch(&kernel, config, args))
             }

@@ -14,6 +14,32 @@ on_every_device! {
     transforms_are_those_of_the_definition
     inverse_gives_the_numbers_back
     shapes_without_pairs_are_errors
+    views_that_begin_between_pairs
+    an_empty_batch_of_any_length_is_empty
+}
+
+/// A length that cannot be factored in a test.
+fn an_empty_batch_of_any_length_is_empty(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let empty = Tensor::<f32>::zeros([0, (1 << 61) - 1, 2]).fft().ifft();
+    assert_eq!(empty.sync_on(&stream).unwrap().shape(), [0, (1 << 61) - 1, 2]);
+}
+
+/// The address of the first pair is not a multiple of its size.
+fn views_that_begin_between_pairs(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    for n in [4, 15, 64] {
+        let mut x = numbers(n);
+        let copied = Tensor::from_host(x.clone(), [n, 2]).fft().to_host_vec();
+        let copied = copied.sync_on(&stream).unwrap();
+        x.insert(0, 1.0);
+        let x = Tensor::from_host(x, 2 * n + 1).sync_on(&stream).unwrap().into_shared();
+        let view = x.slice(0, 1..).unwrap().reshape([n, 2]).unwrap();
+        let transformed = view.fft().to_host_vec().sync_on(&stream).unwrap();
+        for (is, should) in transformed.iter().zip(copied) {
+            assert!((is - should).abs() < 1e-9, "{n}: {is}, {should}");
+        }
+    }
 }
 
 /// Complex numbers, the real and the imaginary part of each.

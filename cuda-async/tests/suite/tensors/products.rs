@@ -165,6 +165,12 @@ fn shapes_that_do_not_fit_are_errors(device: &Device) {
         assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
         assert!(error.to_string().contains(part), "{error}");
     }
+    // The sizes of these batches cannot be multiplied.
+    let one = Tensor::<f32>::zeros([1, 1, 1, 1]).sync_on(&stream).unwrap().into_shared();
+    let a = one.clone().broadcast([1 << 40, 1, 1, 1]).unwrap();
+    let b = one.broadcast([1, 1 << 40, 1, 1]).unwrap();
+    let error = a.matmul(b).sync_on(&stream).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
     let layer = Tensor::<f32>::ones([2, 3]).linear(
         Tensor::ones([3, 4]),
         Tensor::ones(3),

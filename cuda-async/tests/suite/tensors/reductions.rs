@@ -23,7 +23,7 @@ on_every_device! {
 }
 
 /// Sizes whose middle dimension is reduced: short and long rows, and several chunks of rows and columns.
-const SIZES: [[usize; 3]; 11] = [
+const SIZES: [[usize; 3]; 12] = [
     [1, 1, 1],
     [5, 33, 1],
     [3, 1025, 1],
@@ -34,6 +34,7 @@ const SIZES: [[usize; 3]; 11] = [
     [1030, 2200, 1],
     [1, 70, 3],
     [2, 1000, 5],
+    [2, 5000, 6],
     [1, 3, 70_001],
 ];
 

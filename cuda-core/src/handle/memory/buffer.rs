@@ -217,7 +217,12 @@ impl<T> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts. The buffer is then dropped.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
-        let (first, second) = (self.view().part::<T>(..mid)?, self.len - mid);
+        let first = self.view().part::<T>(..mid)?;
+        // Every range of elements of size zero is inside the view.
+        let second = self.len.checked_sub(mid).ok_or_else(|| {
+            let detail = format!("{mid} is beyond the end of a buffer with {} elements", self.len);
+            Error::OutOfRange { what: "a split".into(), detail }
+        })?;
         let (at, allocation) = (self.start + first.bytes, self.allocation.clone());
         self.allocation.split([at])?;
         let second = Self { allocation, start: at, len: second, element: PhantomData };

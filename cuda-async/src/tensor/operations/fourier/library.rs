@@ -5,7 +5,7 @@ use std::sync::Arc;
 use cuda_core::{Access, Error, ForeignCall, Result};
 
 use crate::{
-    DeviceOp, defer,
+    DeviceOp, IntoDeviceOp, defer,
     libraries::{
         cufft::{CUFFT, Plan, Shape},
         is_enabled,
@@ -50,7 +50,7 @@ where
     })
 }
 
-/// Transforms with this plan of cuFFT, and scales an inverse transform.
+/// Transforms with this plan of cuFFT, and scales an inverse transform. Uses the kernels of this crate if x is not aligned.
 fn with<I, T>(
     plan: Arc<Plan>,
     x: I,
@@ -63,8 +63,9 @@ where
     T: FftFloat,
 {
     let inverse = direction == Direction::Inverse;
-    let transformed = uninitialised::<u8>(plan.workspace()).then(move |scratch| {
+    uninitialised::<u8>(plan.workspace()).then(move |scratch| {
         with_context(move |cx| {
+            let mut is_done = true;
             cx.enqueue(|stream| -> Result<()> {
                 let call = ForeignCall::new()
                     .uses(x.memory()?, Access::Read)
@@ -72,18 +73,34 @@ where
                     .uses(scratch.as_slice(), Access::Write);
                 // SAFETY: the commands use only the memory of the call: x and y have the sizes of the plan, and y and the
                 // scratch memory are owned here.
-                unsafe { call.submit(stream, |raw, addresses| plan.run(inverse, raw, addresses)) }?;
+                unsafe {
+                    call.submit(stream, |raw, addresses| {
+                        is_done = plan.run(inverse, raw, addresses)?;
+                        Ok(())
+                    })
+                }?;
                 Ok(())
             })?;
-            Ok::<_, Error>(value(y))
+            Ok::<_, Error>(if is_done {
+                Either::Left(scaled(y, inverse, sizes))
+            } else {
+                Either::Right(plain(x, y, sizes, direction))
+            })
         })
-    });
-    transformed.then(move |y| {
-        if inverse {
-            let scale = T::of(1.0 / sizes.n as f64);
-            Either::Left(map_scalar(y, Binary::Mul, scale, false))
-        } else {
-            Either::Right(value(y))
-        }
     })
+}
+
+/// Divides the elements of an inverse transform by its length.
+fn scaled<T: FftFloat>(
+    y: Tensor<T>,
+    inverse: bool,
+    sizes: Sizes,
+) -> impl DeviceOp<Output = Tensor<T>> {
+    let op = if inverse {
+        let scale = T::of(1.0 / sizes.n as f64);
+        Either::Left(map_scalar(y, Binary::Mul, scale, false))
+    } else {
+        Either::Right(value(y))
+    };
+    op.into_op()
 }

@@ -4,6 +4,7 @@ use cuda_core::Error;
 
 use crate::{
     DeviceOp,
+    ops::Either,
     tensor::{
         element::dtype::FftFloat,
         forms::TensorInput,
@@ -15,6 +16,7 @@ use crate::{
         shape::{error::of_operation, layout::Layout},
         tensor::Tensor,
     },
+    value,
 };
 
 /// Transforms the complex numbers along the last dimension but one. The last dimension holds their real and imaginary parts.
@@ -25,7 +27,15 @@ where
     contiguous(x).then(move |x| {
         let layout = Layout::contiguous(x.layout().shape())?;
         let sizes = of_operation(direction.called(), Sizes::of(layout.shape()))?;
-        Ok::<_, Error>(allocate(layout).then(move |y| transform(x, y, sizes, direction)))
+        let is_empty = layout.is_empty();
+        Ok::<_, Error>(allocate(layout).then(move |y| {
+            // Only a length with elements is limited, so only that one is factored.
+            if is_empty {
+                Either::Left(value(y))
+            } else {
+                Either::Right(transform(x, y, sizes, direction))
+            }
+        }))
     })
 }
 

@@ -109,11 +109,13 @@ where
             );
             return Err(shape_error(called, detail));
         }
+        // Checked before the sizes of the batch are multiplied.
+        let layout = of_operation(called, shapes.result())?;
         let sizes =
             Sizes { batch: shapes.batch.iter().product(), m: shapes.m, n: shapes.n, k: shapes.k };
         let (a, b) = (batched(a, &shapes.batch), batched(b, &shapes.batch));
         let (a, b) = (of_operation(called, a)?, of_operation(called, b)?);
-        let result = allocate::<A::Element>(of_operation(called, shapes.result())?);
+        let result = allocate::<A::Element>(layout);
         Ok(a.then(move |a| {
             b.then(move |b| {
                 result.then(move |c| product(a, b, Epilogue { bias, activation }, c, sizes))
