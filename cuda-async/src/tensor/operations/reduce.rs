@@ -110,6 +110,13 @@ impl Sizes {
         self.n.div_ceil(self.chunk).max(1)
     }
 
+    /// Returns whether there are many rows of few elements. One thread for each, as for columns, is faster than a warp.
+    fn has_short_rows(self) -> bool {
+        const SHORT: usize = 16;
+        const MANY: usize = 32;
+        self.n <= SHORT && self.outer >= MANY
+    }
+
     /// Returns the sizes for the reduction of the chunks' results.
     fn of_chunks(self) -> Self {
         Self { n: self.chunks(), chunk: self.chunks(), ..self }
@@ -289,14 +296,15 @@ where
     X: TensorInput,
     Y: TensorOutput,
 {
-    let family = if sizes.inner == 1 { "rows" } else { "columns" };
+    let in_rows = sizes.inner == 1 && !sizes.has_short_rows();
+    let family = if in_rows { "rows" } else { "columns" };
     kernel::<T>(T::fold(), format!("{}_{family}{suffix}", fold.name())).then(move |kernel| {
         let Sizes { outer, n, inner, .. } = sizes;
         let (chunk, chunks) = (sizes.chunk as u64, sizes.chunks());
         let (x, y, n) = (Read(x), Written(y), n as u64);
         // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y.
         unsafe {
-            if inner == 1 {
+            if in_rows {
                 let rows = outer * chunks;
                 let bytes = sizes.chunk.min(sizes.n) * size_of::<<X::Element as DType>::Stored>();
                 let threads = threads_per_chunk(outer, bytes, chunks);

@@ -23,10 +23,12 @@ on_every_device! {
 }
 
 /// Sizes whose middle dimension is reduced: short and long rows, and several chunks of rows and columns.
-const SIZES: [[usize; 3]; 12] = [
+const SIZES: [[usize; 3]; 14] = [
     [1, 1, 1],
     [5, 33, 1],
     [3, 1025, 1],
+    [1500, 7, 1],
+    [40, 16, 1],
     [2, 32768, 1],
     [2, 32769, 1],
     [1, 100_003, 1],
