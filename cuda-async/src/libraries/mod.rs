@@ -8,7 +8,7 @@
 // - A library is called only where it was found: cudarc panics if it is missing.
 // - A handle of a library is used by one thread at a time, under its lock. cuBLASLt's handles are thread-safe and have no lock.
 // - A handle is never destroyed, because work that uses it may be in flight until the process ends. NCCL's communicators are
-//   destroyed on a thread of their own: NCCL waits for their work.
+//   destroyed on a thread of their own: NCCL waits for their work. The exit of the process waits for that thread.
 // - Calls run inside `ForeignCall::submit`, which binds the GPU's context and orders the memory that they name. The scratch
 //   memory of a call is an operand too, so no two calls in flight share it.
 
@@ -19,6 +19,7 @@ mod error;
 pub(crate) mod nccl;
 mod opened;
 mod present;
+mod unfinished;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -4,7 +4,7 @@ use cuda_core::{RawStream, Result};
 use cudarc::nccl::{result, sys};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::{cublas::pointer, error::failed, present};
+use super::{cublas::pointer, error::failed, present, unfinished::Unfinished};
 
 /// The communicators of a group of GPUs, one for each.
 pub(crate) struct Communicators(Mutex<Group>);
@@ -149,8 +149,9 @@ impl Drop for Group {
     /// Destroys the communicators on a thread of its own, because that may wait for the GPUs.
     fn drop(&mut self) {
         let raw = Raw(std::mem::take(&mut self.raw));
+        let unfinished = Unfinished::begin();
         let destroy = move || {
-            let Raw(raw) = { raw };
+            let (Raw(raw), _unfinished) = ({ raw }, unfinished);
             for comm in raw {
                 // SAFETY: the communicator is used by no call any more. NCCL waits for its work.
                 _ = unsafe { result::comm_destroy(comm) };
