@@ -19,7 +19,7 @@ use crate::tensor::{
 /// use cuda_async::{launch, prelude::*, tensor::{Tensor, TensorOps}};
 /// # let device = cuda_async::open("cpu")?;
 /// # let stream = device.new_stream()?;
-/// # let scale = device.load_ptx(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
+/// # let scale = device.load_ptx(include_str!("../../../../kernels/basic.ptx"))?.function("scale")?;
 /// let x = Tensor::<f32>::ones(1000).sync_on(&stream)?.partition(256)?;
 /// assert_eq!(x.tiles(), [4]);
 /// let config = x.launch_config(256);
