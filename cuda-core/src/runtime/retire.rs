@@ -134,6 +134,12 @@ impl DeviceCore {
     #[inline]
     pub(crate) fn reclaim_all(&self) {
         self.reclaim_memory();
+        self.reclaim_rest();
+    }
+
+    /// Gives back every dropped resource but memory that no work uses any more.
+    #[inline]
+    fn reclaim_rest(&self) {
         if !self.reclaim.rest.is_empty() {
             self.retire_all();
         }
@@ -144,12 +150,10 @@ impl DeviceCore {
     /// allocation that would fail.
     #[inline]
     pub(crate) fn reclaim_after_wait(&self) {
-        if !self.keeps_dropped() {
-            self.reclaim_memory();
+        if !self.reclaim.frees.is_empty() && !self.keeps_dropped() {
+            self.free_all();
         }
-        if !self.reclaim.rest.is_empty() {
-            self.retire_all();
-        }
+        self.reclaim_rest();
     }
 
     /// Whether the dropped memory may be used again and is small.

@@ -132,7 +132,7 @@ pub(crate) fn vector_config<T: DType>(n: usize, packs: usize) -> LaunchConfig {
 }
 
 /// The maximum number of blocks of a launch. Larger tensors take several passes.
-const MAX_BLOCKS: usize = 1 << 24;
+pub(crate) const MAX_BLOCKS: usize = 1 << 24;
 
 /// Threads for `n` elements. Above 2^32 elements, each thread takes several.
 pub(crate) fn element_config(n: usize) -> LaunchConfig {

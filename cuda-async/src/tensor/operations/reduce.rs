@@ -7,7 +7,7 @@ use crate::{
     kernel::launch,
     ops::Either,
     tensor::{
-        argument::argument::{Read, Written},
+        argument::argument::{MAX_BLOCKS, Read, Written},
         element::{
             dtype::{DType, Float},
             kernels::{Kernels, kernel},
@@ -128,10 +128,10 @@ pub(crate) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     // With small blocks, some blocks load while others combine their results.
     const USUAL_THREADS: usize = 64;
     const MAX_THREADS: usize = 1024;
-    const MAX_BLOCKS: usize = i32::MAX as usize;
-    let down = (USUAL_THREADS / threads_per_row).max(rows.div_ceil(MAX_BLOCKS));
+    const MAX_GRID: usize = i32::MAX as usize;
+    let down = (USUAL_THREADS / threads_per_row).max(rows.div_ceil(MAX_GRID));
     let down = down.clamp(1, MAX_THREADS / threads_per_row);
-    // The launch refuses more than MAX_BLOCKS blocks.
+    // The launch refuses more than MAX_GRID blocks.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }
@@ -141,8 +141,6 @@ fn columns_config(parts: usize, len: usize) -> LaunchConfig {
     // `COLUMN_PACKS` and `COLUMN_ROWS` in `kernels/reduce.cuh`.
     const PACKS: u32 = 32;
     const ROWS: u32 = 8;
-    // Further parts take several passes.
-    const MAX_BLOCKS: usize = 1 << 24;
     // One thread reads a short chunk faster than several combine their results.
     let (packs, rows) = if len < 4 * ROWS as usize { (PACKS * ROWS, 1) } else { (PACKS, ROWS) };
     let blocks = parts.div_ceil(packs as usize).clamp(1, MAX_BLOCKS);

@@ -33,7 +33,7 @@ where
 {
     let factors = factors(sizes.n);
     let mut passes = passes(&factors, sizes, direction);
-    // A length without factors is 0 or 1: one pass copies.
+    // The length 1 has no factors: one pass copies.
     let first = passes.next();
     let rest: Vec<_> = passes.collect();
     pass(x, y, first.unwrap_or(Pass::copy(sizes))).then(move |y| {
