@@ -12,6 +12,9 @@ Compiles your own kernels as nvcc would, with line information for the CPU devic
     python3 kernels/compile.py mine.cu -I include -D TILE=16
     python3 kernels/compile.py mine.cu --arch sm_90          # writes mine.cubin, machine code of one GPU architecture
 
+The PTX beside a source that a program declares by `#[cuda = "mine.cu"]` must state the source's digest. Make it with
+`cuda-nvrtc mine.cu` instead.
+
 CUDA's own headers, such as cuda_fp16.h, are in another wheel, which is found by itself:
 
     pip install nvidia-cuda-runtime-cu12==12.4.127

@@ -60,7 +60,7 @@ impl Ours {
         })
     }
 
-    /// The driver's stream behind [`stream`](Self::stream). Null where the device is no GPU.
+    /// The driver's stream behind [`stream`](Self::stream). Null where the device is not a GPU.
     pub fn raw_stream(&self) -> *mut c_void {
         let mut raw = ptr::null_mut();
         let take = &mut |stream: RawStream| {

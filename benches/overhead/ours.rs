@@ -55,7 +55,7 @@ impl Ours {
         })
     }
 
-    /// The driver's stream behind the stream of `.sync_on`. Null where the device is no GPU.
+    /// The driver's stream behind the stream of `.sync_on`. Null where the device is not a GPU.
     pub fn raw_stream(&self) -> *mut c_void {
         raw_of(&self.stream)
     }

@@ -6,7 +6,7 @@ pub type Dimensions = [u32; 3];
 /// Parses `X`, `X,Y` or `X,Y,Z`. Omitted numbers are 1.
 ///
 /// # Errors
-/// The part that is no size, in words.
+/// The part that is not a size, in words.
 pub fn dimensions(text: &str) -> Result<Dimensions, String> {
     let mut dimensions = [1; 3];
     let parts: Vec<_> = text.split(',').collect();

@@ -54,7 +54,7 @@ fn measure(
     best.ok_or_else(|| "no generation was run".into())
 }
 
-/// Writes the symbols of all texts as rows of one length. Shorter texts end with the number 255, which is no symbol.
+/// Writes the symbols of all texts as rows of one length. Shorter texts end with the number 255, which is not a symbol.
 fn save(path: &Path, texts: &[Symbols]) -> Result<(), Box<dyn Error>> {
     let longest = texts.iter().map(Symbols::len).max().unwrap_or_default();
     let rows = texts.iter().flat_map(|text| {

@@ -97,10 +97,10 @@ impl ImagePath {
         let is_fatbin = bytes.starts_with(&0xBA55_ED50_u32.to_le_bytes());
         match self.target {
             Target::Fatbin if !is_fatbin => {
-                return Err(wrong("is no fatbin; make one with `nvcc -fatbin`"));
+                return Err(wrong("is not a fatbin; make one with `nvcc -fatbin`"));
             }
             Target::Cubin(..) | Target::Specific(..) if !is_cubin => {
-                return Err(wrong("is no cubin; make one with `nvcc -cubin`"));
+                return Err(wrong("is not a cubin; make one with `nvcc -cubin`"));
             }
             _ => {}
         }

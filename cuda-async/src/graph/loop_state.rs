@@ -35,7 +35,7 @@ impl Position {
 }
 
 /// Device memory that every pass of [`repeat_while`](crate::graph::repeat_while) takes and gives back: buffers,
-/// scalars, tensors, and tuples and vectors of them. Host values are no loop state, because a loop on the device cannot
+/// scalars, tensors, and tuples and vectors of them. Host values are not loop state, because a loop on the device cannot
 /// change them.
 ///
 /// A pass gives back the same memory with the same shape. So a pass writes its results into the state, for example with

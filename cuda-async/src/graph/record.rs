@@ -31,7 +31,7 @@ use crate::{op::IntoDeviceOp, run::blocking};
 ///
 /// # Errors
 /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step waits for the device, as `to_host` and `settled` do;
-/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions if the device is no GPU of this process,
+/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions if the device is not a GPU of this process,
 /// and for loops on a device without loops; [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a
 /// recording; otherwise the error of a step.
 pub fn record<O: IntoDeviceOp>(op: O, device: &Device) -> Result<Recorded<O::Output>> {

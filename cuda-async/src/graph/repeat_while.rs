@@ -20,7 +20,7 @@ use crate::{
 /// over a lease. Outside a graph the host reads the value before each pass, without blocking an executor thread, and
 /// calls `body` for each pass. So `body` has to make the same operation in every pass.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{graph::{DeviceScalar, repeat_while}, prelude::*};
 /// let go = DeviceScalar::new(1u32).sync()?;
 /// let ptx = include_str!("../../../kernels/loops.ptx");

@@ -77,7 +77,7 @@ impl<T: KernelParam> KernelArg for ByValue<T> {
 /// the buffer in it, so that the compiler knows the type of the output. Launchers of [`kernels!`](crate::kernels) need no
 /// wrapper: bound the type by [`KernelInput`](crate::kernel::KernelInput) or [`KernelOutput`](crate::kernel::KernelOutput).
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{DeviceBuffer, Function, LaunchConfig, kernel::{KernelArg, Returned}, launch, prelude::*};
 ///
 /// /// Multiplies `x`, of `n` elements.

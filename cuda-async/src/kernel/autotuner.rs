@@ -20,7 +20,7 @@ use crate::{op::IntoDeviceOp, ops::DeviceOp, policy::SingleStream};
 /// the device's clock affects all of them. The candidate with the smallest median time is the best one. Candidates that
 /// fail are left out.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{Device, LaunchConfig, kernel::Autotuner, launch, open, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/basic.ptx");
 /// # let device = open("cpu")?;

@@ -27,7 +27,7 @@ use crate::{
 /// A cache that loads a PTX text once for each device. It is for libraries: a library function gets its kernels on the
 /// device of the operation, and its caller passes no value that holds them.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{Error, kernel::ModuleCache, prelude::*};
 ///
 /// static KERNELS: ModuleCache = ModuleCache::new(include_str!("../../../kernels/basic.ptx"));
@@ -83,7 +83,7 @@ impl ModuleCache {
     /// Adds machine code of the same kernels. A GPU loads the image that fits it, and compiles nothing. Other devices load
     /// the PTX, and so does a GPU that refuses the image.
     ///
-    /// ```
+    /// ```standalone_crate
     /// use cuda_async::kernel::{Image, ModuleCache};
     ///
     /// # const PTX: &str = include_str!("../../../kernels/filter.ptx");

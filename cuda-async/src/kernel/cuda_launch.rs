@@ -6,7 +6,7 @@ use crate::kernel::argument::KernelArgs;
 
 /// Launches a kernel of a module on a stream at once, and returns when the launch is enqueued.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{cuda_launch, open, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
 /// let device = open("cpu")?;
@@ -73,7 +73,7 @@ macro_rules! cuda_launch {
 /// Returns an operation that launches a kernel of a module. It is [`cuda_launch!`](crate::cuda_launch) without a stream:
 /// nothing happens until the operation runs.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{cuda_launch_async, open, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
 /// # let device = open("cpu")?;

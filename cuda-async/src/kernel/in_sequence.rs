@@ -6,7 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Given, LazyArg, Live, Op, Submit, Submitted},
+    op::{Given, LazyArg, Op, Submit, Submitted},
 };
 
 /// The buffer arguments of a launch, as a balanced tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`.
@@ -53,7 +53,7 @@ impl<A: LazyArgs, B: LazyArgs> LazyArgs for (A, B) {
     #[inline(always)]
     fn into_steps(self) -> Self::Steps {
         let (first, rest) = self;
-        InSequence(Live::new(State::First(first.into_steps(), rest.into_steps())))
+        InSequence(State::First(first.into_steps(), rest.into_steps()))
     }
 }
 
@@ -67,11 +67,19 @@ pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
 }
 
 /// The steps of the first arguments, and then the steps of the rest.
-pub struct InSequence<A: Submit, B>(Live<State<A, A::Output, B>>);
+pub struct InSequence<A: Submit, B>(State<A, A::Output, B>);
 
 enum State<A, T, B> {
     First(A, B),
     Rest(T, B),
+    Ended,
+}
+
+impl<A, T, B> State<A, T, B> {
+    /// Takes the state and leaves the steps ended.
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Ended)
+    }
 }
 
 impl<A: Submit, B: Submit> Submit for InSequence<A, B> {
@@ -82,18 +90,18 @@ impl<A: Submit, B: Submit> Submit for InSequence<A, B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        if let State::First(first, _) = self.0.get()? {
+        if let State::First(first, _) = &mut self.0 {
             let output = ready!(first.poll_submit(task, cx));
-            let State::First(_, rest) = self.0.take()? else {
+            let State::First(_, rest) = self.0.take() else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };
-            self.0.set(State::Rest(output?, rest));
+            self.0 = State::Rest(output?, rest);
         }
-        let State::Rest(_, rest) = self.0.get()? else {
+        let State::Rest(_, rest) = &mut self.0 else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let rest = ready!(rest.poll_submit(task, cx));
-        let State::Rest(first, _) = self.0.take()? else {
+        let State::Rest(first, _) = self.0.take() else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         Poll::Ready(rest.map(|rest| (first, rest)))
@@ -101,26 +109,26 @@ impl<A: Submit, B: Submit> Submit for InSequence<A, B> {
 
     #[inline(always)] // so buffers that are ready never move into a state
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let (first, rest) = match self.0.into_state() {
-            Some(State::First(first, rest)) => match first.submit_now(task, cx) {
+        let (first, rest) = match self.0 {
+            State::First(first, rest) => match first.submit_now(task, cx) {
                 Ok(Ok(output)) => (output, rest),
                 Ok(Err(error)) => return Ok(Err(error)),
-                Err(first) => return Err(Self(Live::new(State::First(first, rest)))),
+                Err(first) => return Err(Self(State::First(first, rest))),
             },
-            Some(State::Rest(first, rest)) => (first, rest),
-            None => return Ok(Err(Error::AlreadyEnded)),
+            State::Rest(first, rest) => (first, rest),
+            State::Ended => return Ok(Err(Error::AlreadyEnded)),
         };
         match rest.submit_now(task, cx) {
             Ok(rest) => Ok(rest.map(|rest| (first, rest))),
-            Err(rest) => Err(Self(Live::new(State::Rest(first, rest)))),
+            Err(rest) => Err(Self(State::Rest(first, rest))),
         }
     }
 
     fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::First(first, rest)) => first.nested_boxes().max(rest.nested_boxes()),
-            Some(State::Rest(_, rest)) => rest.nested_boxes(),
-            None => 0,
+        match &self.0 {
+            State::First(first, rest) => first.nested_boxes().max(rest.nested_boxes()),
+            State::Rest(_, rest) => rest.nested_boxes(),
+            State::Ended => 0,
         }
     }
 }

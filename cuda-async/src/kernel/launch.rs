@@ -27,7 +27,7 @@ pub struct LaunchOp<A> {
 ///
 /// The number, the sizes and the kinds of the arguments are checked against the kernel's parameters at submission.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{launch, open, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
 /// let device = open("cpu")?;

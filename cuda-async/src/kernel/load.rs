@@ -15,7 +15,7 @@ use crate::{
 /// Compiles and loads PTX on the operation's device. The compiler runs on a thread of the device, so no executor thread
 /// waits for it. [`Device::load_ptx`](cuda_core::Device::load_ptx) is the blocking form.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{kernel::load_ptx, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
 /// let kernel = load_ptx(PTX).map(|module| module.function("vecadd")).sync()??;

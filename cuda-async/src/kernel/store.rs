@@ -19,7 +19,7 @@ use crate::{
 /// A cache of modules by their PTX text, with limits. It is for programs that make kernels while they run: it loads each text
 /// once on each device, and unloads the modules that were used least recently.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{kernel::ModuleStore, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/basic.ptx");
 ///

@@ -20,7 +20,7 @@ use crate::{
 ///
 /// The kernel reads it. Kernels on several streams may read it at the same time.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no buffer that a kernel can read as `&[{T}]`",
+    message = "`{Self}` is not a buffer that a kernel can read as `&[{T}]`",
     label = "not a buffer of `{T}`",
     note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, or a tensor in one of these forms"
 )]
@@ -36,7 +36,7 @@ pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
 /// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these forms, or a
 /// [`Partition`](crate::tensor::Partition) of one.
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no buffer that a kernel can write as `&mut [{T}]`",
+    message = "`{Self}` is not a buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
     note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, `scalar.writable()`, or a tensor in one of these forms"
 )]

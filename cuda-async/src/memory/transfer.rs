@@ -85,7 +85,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
 /// ```
 ///
 /// # Errors
-/// [`Error::Unsupported`] for elements that are no repetition of one, two or four bytes, or an error of the device.
+/// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
 pub fn fill<B: BufferTarget>(target: B, value: B::Element) -> Op<Fill<B>> {
     Op::new(Fill { begins: Live::new((target, value)), credit: Credit::new() })
 }

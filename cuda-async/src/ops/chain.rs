@@ -6,7 +6,7 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Submit, Submitted},
+    op::{IntoDeviceOp, Submit, Submitted},
 };
 
 /// Makes the second operation of a chain from the output of the first.
@@ -55,17 +55,20 @@ where
 /// The steps of [`DeviceOp::then`](crate::ops::DeviceOp::then) and
 /// [`DeviceOp::then_with_context`](crate::ops::DeviceOp::then_with_context).
 #[derive(Clone)]
-pub struct Chain<A: Submit, N: Next<A::Output>>(Live<State<A, N, N::Steps>>);
+pub struct Chain<A: Submit, N: Next<A::Output>>(State<A, N, N::Steps>);
 
+// Not `Live<State>`: every type between two operations shortens the longest chain that the compiler's limit of recursion
+// permits.
 #[derive(Clone)]
 enum State<A, N, B> {
     First(A, N),
     Second(B),
+    Ended,
 }
 
 impl<A: Submit, N: Next<A::Output>> Chain<A, N> {
     pub(crate) const fn new(first: A, next: N) -> Self {
-        Self(Live::new(State::First(first, next)))
+        Self(State::First(first, next))
     }
 }
 
@@ -78,22 +81,24 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
-        let output = match self.0.get()? {
+        let output = match &mut self.0 {
             State::First(first, _) => ready!(first.poll_submit(task, cx)),
             State::Second(second) => {
                 let output = ready!(second.poll_submit(task, cx));
-                self.0.end();
+                self.0 = State::Ended;
                 return Poll::Ready(output);
             }
+            State::Ended => return Poll::Ready(Err(Error::AlreadyEnded)),
         };
-        let State::First(first, next) = self.0.take()? else {
+        // If the closure panics, the steps stay ended.
+        let State::First(first, next) = std::mem::replace(&mut self.0, State::Ended) else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         drop(first);
         match next.next(cx, output?).submit_now(task, cx) {
             Ok(output) => Poll::Ready(output),
             Err(second) => {
-                self.0.set(State::Second(second));
+                self.0 = State::Second(second);
                 Poll::Pending
             }
         }
@@ -101,24 +106,23 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
 
     #[inline]
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let second = match self.0.into_state() {
-            Some(State::First(first, next)) => match first.submit_now(task, cx) {
+        let second = match self.0 {
+            State::First(first, next) => match first.submit_now(task, cx) {
                 Ok(Ok(output)) => next.next(cx, output),
                 Ok(Err(error)) => return Ok(Err(error)),
                 Err(first) => return Err(Self::new(first, next)),
             },
-            Some(State::Second(second)) => second,
-            None => return Ok(Err(Error::AlreadyEnded)),
+            State::Second(second) => second,
+            State::Ended => return Ok(Err(Error::AlreadyEnded)),
         };
-        let pending = |second| Self(Live::new(State::Second(second)));
-        second.submit_now(task, cx).map_err(pending)
+        second.submit_now(task, cx).map_err(|second| Self(State::Second(second)))
     }
 
     fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::First(first, _)) => first.nested_boxes(),
-            Some(State::Second(second)) => second.nested_boxes(),
-            None => 0,
+        match &self.0 {
+            State::First(first, _) => first.nested_boxes(),
+            State::Second(second) => second.nested_boxes(),
+            State::Ended => 0,
         }
     }
 }

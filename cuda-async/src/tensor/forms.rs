@@ -145,7 +145,8 @@ impl<I: TensorInput> TensorInput for Relaid<I> {
 /// A tensor, or an operation that gives one. Operations on tensors take both, in any mixture.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a tensor nor an operation that gives one",
-    note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`"
+    note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`, a `Vec` with `Tensor::from_host(vec, shape)`",
+    note = "operations with one number have names of their own, such as `add_scalar`"
 )]
 pub trait IntoTensor: Send {
     /// The element type.

@@ -9,10 +9,8 @@ macro_rules! binary {
             Self::Element: Number,
             I: IntoTensor<Element = Self::Element>,
         {
-            let (other, called) = (other.into_tensor(), stringify!($name));
-            self.into_tensor().then(move |a| {
-                other.then(move |b| elementwise::map2(a, b, Binary::$operation, called))
-            })
+            let parameters = (Binary::$operation, stringify!($name));
+            both(self, other).then(bind(elementwise::map2, parameters))
         }
 
         #[doc = $in_place]
@@ -22,10 +20,8 @@ macro_rules! binary {
             Self::Element: Number,
             I: IntoTensor<Element = Self::Element>,
         {
-            let (other, called) = (other.into_tensor(), stringify!($assign));
-            self.into_tensor().then(move |into| {
-                other.then(move |x| elementwise::map2_assign(into, x, Binary::$operation, called))
-            })
+            let parameters = (Binary::$operation, stringify!($assign));
+            both(self, other).then(bind(elementwise::map2_assign, parameters))
         }
 
         #[doc = $of_scalar]

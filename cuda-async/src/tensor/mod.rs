@@ -10,7 +10,7 @@
 // | `tensor`, `forms` | the tensor and its views, and the forms in which an operation takes it |
 // | `argument` | tensors as arguments of kernels |
 // | `operations` | the operations |
-// | `ops`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
+// | `ops`, `steps`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
 
 mod argument;
 mod element;
@@ -20,6 +20,7 @@ mod method_macros;
 mod operations;
 mod ops;
 mod shape;
+mod steps;
 #[allow(clippy::module_inception)] // the concept of the folder
 mod tensor;
 
@@ -27,6 +28,8 @@ pub use argument::partition::Partition;
 pub use element::dtype::{DType, FftFloat, Float, Number, Signed};
 #[cfg(feature = "dlpack")]
 pub use exchange::dlpack;
+#[cfg(feature = "ndarray")]
+pub use exchange::ndarray::NdArray;
 pub use forms::{IntoTensor, TensorInput, TensorOutput};
 pub use half::{bf16, f16};
 pub use operations::{

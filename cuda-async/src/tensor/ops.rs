@@ -16,6 +16,7 @@ use crate::{
             reduce::{self, Reduction},
             softmax,
         },
+        steps::{all_three, bind, both},
         tensor::Tensor,
     },
 };
@@ -57,7 +58,7 @@ pub trait TensorOps: IntoTensor + Sized {
         self,
         memory: Vec<Self::Element>,
     ) -> impl DeviceOp<Output = Vec<Self::Element>> {
-        self.into_tensor().then(|x| host::to_host_vec_into(x, memory))
+        self.into_tensor().then(bind(host::to_host_vec_into, memory))
     }
 
     /// Gives the elements as an array of `ndarray` of the same shape. Needs the feature `ndarray`. Waits as
@@ -111,8 +112,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Form: TensorOutput,
         I: IntoTensor<Element = Self::Element>,
     {
-        let from = from.into_tensor();
-        self.into_tensor().then(move |into| from.then(move |from| copy::memcpy(into, from)))
+        both(self, from).then(copy::memcpy)
     }
 
     /// Converts the elements as Rust's `as` does. Conversions to floats round to the nearest. Conversions of floats to
@@ -126,7 +126,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Signed,
     {
-        self.into_tensor().then(move |x| elementwise::map(x, operation))
+        self.into_tensor().then(bind(elementwise::map, operation))
     }
 
     /// Applies a function of one floating-point number to each element.
@@ -134,7 +134,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Float,
     {
-        self.into_tensor().then(move |x| elementwise::map_float(x, operation))
+        self.into_tensor().then(bind(elementwise::map_float, operation))
     }
 
     /// Applies a function of two numbers to each pair of elements.
@@ -143,9 +143,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Number,
         I: IntoTensor<Element = Self::Element>,
     {
-        let other = other.into_tensor();
-        self.into_tensor()
-            .then(move |a| other.then(move |b| elementwise::map2(a, b, operation, "map2")))
+        both(self, other).then(bind(elementwise::map2, (operation, "map2")))
     }
 
     /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into this
@@ -172,10 +170,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Number,
         I: IntoTensor<Element = Self::Element>,
     {
-        let other = other.into_tensor();
-        self.into_tensor().then(move |into| {
-            other.then(move |x| elementwise::map2_assign(into, x, operation, "map2_assign"))
-        })
+        both(self, other).then(bind(elementwise::map2_assign, (operation, "map2_assign")))
     }
 
     /// Applies `operation(element, scalar)` to each element.
@@ -187,19 +182,19 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| elementwise::map_scalar(x, operation, scalar, false))
+        self.into_tensor().then(bind(elementwise::map_scalar, (operation, scalar, false)))
     }
 
     /// Applies `operation(scalar, element)` to each element.
     fn map_scalar_left(
         self,
-        scalar: Self::Element,
         operation: Binary,
+        scalar: Self::Element,
     ) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| elementwise::map_scalar(x, operation, scalar, true))
+        self.into_tensor().then(bind(elementwise::map_scalar, (operation, scalar, true)))
     }
 
     binary! {
@@ -234,9 +229,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         I: IntoTensor<Element = Self::Element>,
     {
-        let other = other.into_tensor();
-        self.into_tensor()
-            .then(move |a| other.then(move |b| elementwise::compare(a, b, comparison)))
+        both(self, other).then(bind(elementwise::compare, comparison))
     }
 
     /// Takes each element from `a` where this mask is `true`, and from `b` elsewhere.
@@ -246,9 +239,7 @@ pub trait TensorOps: IntoTensor + Sized {
         A: IntoTensor,
         B: IntoTensor<Element = A::Element>,
     {
-        let (a, b) = (a.into_tensor(), b.into_tensor());
-        self.into_tensor()
-            .then(move |mask| a.then(move |a| b.then(move |b| elementwise::select(mask, a, b))))
+        all_three(self, a, b).then(elementwise::select)
     }
 
     /// Gives the sum of all elements as a tensor of shape `()`. Integers wrap; [`cast`](TensorOps::cast) to a larger type
@@ -258,7 +249,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Sum))
+        self.into_tensor().then(bind(reduce::reduce_all, Reduction::Sum))
     }
 
     /// Gives the sums along dimension `dim`, which is removed from the shape. As [`sum`](TensorOps::sum).
@@ -266,7 +257,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Sum, dim, "sum_dim"))
+        self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Sum, dim, "sum_dim")))
     }
 
     /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their number.
@@ -275,7 +266,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Float,
     {
-        self.into_tensor().then(|x| reduce::mean(x, None))
+        self.into_tensor().then(bind(reduce::mean, None))
     }
 
     /// Gives the means along dimension `dim`, which is removed from the shape. As [`mean`](TensorOps::mean).
@@ -283,7 +274,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Float,
     {
-        self.into_tensor().then(move |x| reduce::mean(x, Some(dim)))
+        self.into_tensor().then(bind(reduce::mean, Some(dim)))
     }
 
     /// Gives the product of all elements as a tensor of shape `()`. As [`sum`](TensorOps::sum).
@@ -291,7 +282,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Product))
+        self.into_tensor().then(bind(reduce::reduce_all, Reduction::Product))
     }
 
     /// Gives the products along dimension `dim`. As [`sum_dim`](TensorOps::sum_dim).
@@ -299,8 +290,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor()
-            .then(move |x| reduce::reduce_dim(x, Reduction::Product, dim, "product_dim"))
+        self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Product, dim, "product_dim")))
     }
 
     /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers. For `bool`, the result is
@@ -309,12 +299,12 @@ pub trait TensorOps: IntoTensor + Sized {
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
     fn max(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Max))
+        self.into_tensor().then(bind(reduce::reduce_all, Reduction::Max))
     }
 
     /// Gives the largest elements along dimension `dim`, which is removed from the shape. As [`max`](TensorOps::max).
     fn max_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Max, dim, "max_dim"))
+        self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Max, dim, "max_dim")))
     }
 
     /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers. For `bool`, the result
@@ -323,12 +313,12 @@ pub trait TensorOps: IntoTensor + Sized {
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
     fn min(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(|x| reduce::reduce_all(x, Reduction::Min))
+        self.into_tensor().then(bind(reduce::reduce_all, Reduction::Min))
     }
 
     /// Gives the smallest elements along dimension `dim`, which is removed from the shape. As [`min`](TensorOps::min).
     fn min_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
-        self.into_tensor().then(move |x| reduce::reduce_dim(x, Reduction::Min, dim, "min_dim"))
+        self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Min, dim, "min_dim")))
     }
 
     /// Gives the index of the largest element along dimension `dim`, which is removed from the shape. Of equal elements, the
@@ -337,7 +327,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
     fn argmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
-        self.into_tensor().then(move |x| arg_reduce::arg_reduce(x, Extremum::Max, dim))
+        self.into_tensor().then(bind(arg_reduce::arg_reduce, (Extremum::Max, dim)))
     }
 
     /// Gives the index of the smallest element along dimension `dim`, which is removed from the shape. Of equal elements, the
@@ -346,7 +336,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
     fn argmin(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
-        self.into_tensor().then(move |x| arg_reduce::arg_reduce(x, Extremum::Min, dim))
+        self.into_tensor().then(bind(arg_reduce::arg_reduce, (Extremum::Min, dim)))
     }
 
     /// Gives the matrix product of this tensor, of shape `[.., m, k]`, and another one of shape `[.., k, n]`. The dimensions
@@ -371,8 +361,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Float,
         I: IntoTensor<Element = Self::Element>,
     {
-        let other = other.into_tensor();
-        self.into_tensor().then(move |a| other.then(move |b| product::matmul(a, b)))
+        both(self, other).then(product::matmul)
     }
 
     /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor and
@@ -402,12 +391,7 @@ pub trait TensorOps: IntoTensor + Sized {
         W: IntoTensor<Element = Self::Element>,
         B: IntoTensor<Element = Self::Element>,
     {
-        let (weights, bias) = (weights.into_tensor(), bias.into_tensor());
-        self.into_tensor().then(move |x| {
-            weights.then(move |weights| {
-                bias.then(move |bias| product::linear(x, weights, bias, activation))
-            })
-        })
+        all_three(self, weights, bias).then(bind(product::linear, activation))
     }
 
     /// Gives the discrete Fourier transforms of complex numbers. The tensor has the shape `[.., n, 2]`: the last dimension
@@ -432,7 +416,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: FftFloat,
     {
-        self.into_tensor().then(|x| fourier::fft(x, Direction::Forward))
+        self.into_tensor().then(bind(fourier::fft, Direction::Forward))
     }
 
     /// Gives the inverse of [`fft`](TensorOps::fft): the sums with `exp(2 pi i j k / n)`, divided by `n`.
@@ -440,7 +424,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: FftFloat,
     {
-        self.into_tensor().then(|x| fourier::fft(x, Direction::Inverse))
+        self.into_tensor().then(bind(fourier::fft, Direction::Inverse))
     }
 
     /// Gives the softmax along dimension `dim`: `exp(x)`, divided by the sum of `exp(x)`. The largest element is subtracted
@@ -449,7 +433,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Float,
     {
-        self.into_tensor().then(move |x| softmax::softmax(x, dim))
+        self.into_tensor().then(bind(softmax::softmax, dim))
     }
 }
 

@@ -49,7 +49,7 @@ fn all_reduce_gives_each_device_the_same() {
     for group in groups() {
         let ranks = group.devices().len();
         for reduction in [Reduction::Sum, Reduction::Product, Reduction::Max, Reduction::Min] {
-            // 16-bit integers are no type of NCCL.
+            // NCCL has no 16-bit integers.
             let small = |rank: usize| (0..24).map(|at| ((rank + 2) * (at + 1)) as i16).collect();
             let reduce = |of_ranks: Vec<i64>| -> i64 {
                 of_ranks

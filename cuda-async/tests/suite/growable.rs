@@ -59,7 +59,7 @@ fn growth_beyond_the_memory_is_refused_and_changes_nothing() {
     options.memory = Some(1 << 20);
     let device = Device::open(&CpuProvider::new(options), 0).unwrap();
     let stream = device.new_stream().unwrap();
-    // Addresses are no memory.
+    // Addresses are not memory.
     let mut list = GrowableBuffer::<u8>::new(&device, 4 << 20).unwrap();
     assert_eq!(device.memory().unwrap().used, 0);
     list.grow(100).unwrap();

@@ -229,7 +229,12 @@ fn limit_is_an_error_that_names_the_pool(device: &Device) {
     assert_eq!((used(&pool), pool.statistics().unwrap().limit), (600, Some(1000)));
     // Beyond the pool's limit and not beyond the device.
     let op = zeros::<u8>(2000).in_pool(&pool).wait_for_memory(std::time::Duration::from_secs(60));
-    assert!(matches!(op.sync_on(&stream), Err(Error::OutOfMemory { total: 1000, .. })));
+    let refused = op.sync_on(&stream).map(drop).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "the memory pool \"activations\" has a smaller limit than the request: 2000 bytes requested, 400 of 1000 bytes \
+         free; create the pool with a larger limit, or split the work"
+    );
     drop(held);
     let all = zeros::<u8>(1000).in_pool(&pool).sync_on(&stream).unwrap();
     let outside = zeros::<u8>(1000).sync_on(&stream).unwrap();

@@ -1,4 +1,4 @@
-//! Controls: changes to a device that are no work and have no reply.
+//! Controls: changes to a device that are not work and have no reply.
 
 use std::sync::Arc;
 

@@ -5,6 +5,21 @@ use bytemuck::Pod;
 /// A type without padding for which every bit pattern is a valid value. Any bytes that a device wrote can be read back
 /// as such values. Every [`bytemuck::Pod`] type is one: integers, floats, `f16`, `bf16`, arrays of them, and structs
 /// that derive `Pod`.
+///
+/// A program that allocates memory for elements of size zero does not build:
+///
+/// ```compile_fail,E0080
+/// use cuda_core::{DeviceBuffer, Result, Stream};
+/// fn markers(stream: &Stream) -> Result<DeviceBuffer<()>> {
+///     DeviceBuffer::uninitialised(stream, 5)
+/// }
+/// ```
 pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}
+
+/// Fails while the program is built, if a value of the type has no bytes: the length of an allocation could not be
+/// computed from its size. Call it in a `const` block.
+pub(crate) const fn assert_has_bytes<T>() {
+    assert!(size_of::<T>() > 0, "elements of device memory must have at least one byte");
+}

@@ -307,22 +307,19 @@ fn without_advice(cause: &Error) -> String {
 
 /// The message of [`Error::OutOfMemory`].
 fn out_of_memory(requested: u64, free: u64, total: u64, pool: Option<&str>) -> String {
-    match pool {
-        Some(pool) => format!(
-            "the memory pool \"{pool}\" has reached its limit: {requested} bytes requested, {free} of {total} bytes free; \
-             drop buffers of the pool, or create it with a larger limit"
+    let (event, advice) = match (pool, requested > total) {
+        (Some(pool), true) => (
+            format!("the memory pool \"{pool}\" has a smaller limit than the request"),
+            "create the pool with a larger limit, or split the work",
         ),
-        None => {
-            let advice = if requested > total {
-                "the device has less: split the work"
-            } else {
-                "drop buffers or split the work"
-            };
-            format!(
-                "out of device memory: {requested} bytes requested, {free} of {total} bytes free; {advice}"
-            )
-        }
-    }
+        (Some(pool), false) => (
+            format!("the memory pool \"{pool}\" has reached its limit"),
+            "drop buffers of the pool, or create it with a larger limit",
+        ),
+        (None, true) => ("out of device memory".into(), "the device has less: split the work"),
+        (None, false) => ("out of device memory".into(), "drop buffers or split the work"),
+    };
+    format!("{event}: {requested} bytes requested, {free} of {total} bytes free; {advice}")
 }
 
 /// The message of [`Error::WrongDevice`]. Two opened devices may have the same address, so it then says more.

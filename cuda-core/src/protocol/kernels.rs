@@ -113,7 +113,7 @@ pub fn module_info(ptx: &str) -> Result<ModuleInfo> {
     Ok(ModuleInfo { entries, variables, has_variables })
 }
 
-/// The likely mistake, if the text is no PTX at all.
+/// The likely mistake, if the text is not PTX at all.
 fn not_ptx(text: &str) -> Option<&'static str> {
     let text = text.trim();
     if text.is_empty() {

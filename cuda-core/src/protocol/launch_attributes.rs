@@ -44,7 +44,7 @@ impl LaunchAttributes {
     }
 
     /// Sets the blocks of a cluster in x, y and z. Numbers above 255 count as 255, which no device runs. Three times 0
-    /// is no cluster.
+    /// is not a cluster.
     pub const fn cluster(mut self, x: u32, y: u32, z: u32) -> Self {
         self.cluster = [narrow(x), narrow(y), narrow(z)];
         self

@@ -41,6 +41,7 @@ pub use capabilities::Capabilities;
 pub use control::{Control, ModuleImage};
 pub use device_info::DeviceInfo;
 pub use element::Element;
+pub(crate) use element::assert_has_bytes;
 pub use error::{Error, Result};
 pub use fault::{Fault, FaultKind, FaultSite};
 pub use foreign::{Foreign, ForeignOwner, ForeignWork, RawStream};

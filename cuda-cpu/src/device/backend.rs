@@ -56,7 +56,7 @@ pub struct CpuBackend {
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
     /// of the free that it waits for.
     pub(super) order: Mutex<Pools>,
-    /// Runs the growth of allocations. It is no stream of the client.
+    /// Runs the growth of allocations. It is not a stream of the client.
     pub(super) growth: Arc<Queue>,
     /// Loads modules.
     loader: HelperThread,

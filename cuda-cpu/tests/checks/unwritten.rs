@@ -82,7 +82,7 @@ fn unwritten_values_may_be_passed_on() {
     with("0x5").unwrap_err();
 }
 
-/// A read of unwritten shared memory that is no half of a race is reported as itself, also if the kernel continues, and
+/// A read of unwritten shared memory that is not half of a race is reported as itself, also if the kernel continues, and
 /// before any fault that follows from it.
 #[test]
 fn unwritten_read_is_reported_if_it_is_no_race() {

@@ -26,7 +26,7 @@ fn reads_on_all_streams_are_skipped_with_the_same_error() {
         // The other word was not in the write set.
         assert_eq!(d.read(stream, 4, &[]), Ok(0));
     }
-    assert_eq!(d.sink.take_faults().len(), 1, "a skipped read is no fault");
+    assert_eq!(d.sink.take_faults().len(), 1, "a skipped read is not a fault");
     // Work that uses other memory runs.
     let other =
         Work::Fill { to: Region { alloc: OTHER, offset: 0 }, pattern: Pattern::Byte(1), count: 8 };

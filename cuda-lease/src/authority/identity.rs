@@ -94,7 +94,7 @@ impl fmt::Display for Tenant {
     }
 }
 
-/// A name that is no tenant's name.
+/// A name that is not a tenant's name.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 #[error(
@@ -132,7 +132,7 @@ mod certificate {
             "the client presented no certificate; start it with a client certificate and its key"
         )]
         NoCertificate,
-        /// The bytes of the certificate are no X.509 certificate.
+        /// The bytes of the certificate are not an X.509 certificate.
         #[error("the client's certificate cannot be read as X.509: {0}; issue a new certificate")]
         Malformed(#[source] X509Error),
         /// The subject has several common names, so the tenant is ambiguous.
@@ -161,7 +161,7 @@ mod certificate {
         ///
         /// # Errors
         ///
-        /// [`IdentityError`] if the bytes are no certificate, or the certificate names no valid tenant. A common name
+        /// [`IdentityError`] if the bytes are not a certificate, or the certificate names no valid tenant. A common name
         /// that is not valid is an error, also if a DNS name is present.
         pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, IdentityError> {
             let (_, certificate) = x509_parser::parse_x509_certificate(certificate.as_ref())

@@ -107,7 +107,7 @@ impl Lease {
     /// let values: Vec<f32> = done.output_as()?;
     /// assert_eq!((values[0], values[255]), (1.0, 256.0));
     /// # Ok::<(), cuda_core::Error>(())
-    /// ```
+    /// ```standalone_crate
     pub fn submit(&self, kernel: impl Into<String>, ptx: impl Into<String>) -> Submit<'_> {
         self.submit_job(Job::new(kernel, ptx))
     }

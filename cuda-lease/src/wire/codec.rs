@@ -206,7 +206,7 @@ impl<'a> Reader<'a> {
     /// Reads a text.
     ///
     /// # Errors
-    /// An error if the bytes end, or are longer than [`TEXT_LIMIT`], or are no UTF-8.
+    /// An error if the bytes end, or are longer than [`TEXT_LIMIT`], or are not UTF-8.
     pub fn get_text(&mut self) -> Result<&'a str, WireError> {
         text(self.get_bytes()?)
     }

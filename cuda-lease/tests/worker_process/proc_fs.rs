@@ -25,7 +25,7 @@ fn state_and_parent(pid: &str) -> Option<(char, u32)> {
     Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
-/// True if the process runs: it exists and is no zombie.
+/// True if the process runs: it exists and is not a zombie.
 pub fn runs(pid: u32) -> bool {
     state_and_parent(&pid.to_string()).is_some_and(|(state, _)| !matches!(state, 'Z' | 'X'))
 }

@@ -146,7 +146,7 @@ fn invalid_npy_files() {
     let lies = [&b"\x93NUMPY\x02\x00\xff\xff\xff\xff"[..], &body].concat();
     for (file, words) in [
         (Vec::new(), "not an .npy file"),
-        (b"hello, this is no array".to_vec(), "not an .npy file"),
+        (b"hello, this is not an array".to_vec(), "not an .npy file"),
         (whole[..20].to_vec(), "truncated"),
         (whole[..whole.len() - 1].to_vec(), "truncated"),
         ([&whole[..], b"x"].concat(), "more bytes"),

@@ -54,7 +54,7 @@ pub(crate) fn parse(
                 let rate = parsed(&name, &value)?;
                 options.both(|link| link.bytes_per_second = Some(rate));
             }
-            _ => return Err(format!("{name} is no option")),
+            _ => return Err(format!("{name} is not an option")),
         }
     }
     Ok((server, options))
@@ -113,6 +113,6 @@ mod tests {
         assert_eq!(problem("[::1]:1 --delay"), "--delay has no value");
         assert!(problem("[::1]:1 --delay 5").starts_with("--delay 5: write a unit"));
         assert!(problem("[::1]:1 --loss 2").starts_with("--loss 2: a probability"));
-        assert_eq!(problem("[::1]:1 --speed 2"), "--speed is no option");
+        assert_eq!(problem("[::1]:1 --speed 2"), "--speed is not an option");
     }
 }

@@ -15,7 +15,7 @@ use crate::tensor::{
 /// A tensor that is divided into tiles of one shape. A kernel takes it as output, with a block for each tile. The last tile
 /// of a dimension may extend past its end, so the kernel must check its indices.
 ///
-/// ```
+/// ```standalone_crate
 /// use cuda_async::{launch, prelude::*, tensor::{Tensor, TensorOps}};
 /// # let device = cuda_async::open("cpu")?;
 /// # let stream = device.new_stream()?;

@@ -47,7 +47,7 @@ pub trait Number: DType<Stored = Self> + Element + Zeroable {
     note = "if it is a type parameter, add the bound `Float`"
 )]
 #[allow(private_bounds)]
-pub trait Float: Number + FloatKernels {
+pub trait Float: Signed + FloatKernels {
     /// Converts a number to this type, rounded to the nearest.
     fn of(number: f64) -> Self;
 }

@@ -1,10 +1,13 @@
 //! Tensors from and to the arrays of `ndarray`.
 
-use cuda_core::Error;
-use ndarray::{Array, ArrayD, Dimension, IxDyn};
+use std::sync::Arc;
+
+use cuda_core::{Element, Error, Result};
+use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn};
 
 use crate::{
     DeviceOp,
+    memory::HostSource,
     tensor::{
         element::dtype::{DType, Number},
         forms::TensorInput,
@@ -13,30 +16,85 @@ use crate::{
     },
 };
 
+/// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
+pub trait NdArray: HostSource {
+    /// Returns a view of the whole array.
+    fn as_view(&self) -> ArrayViewD<'_, Self::Element>;
+}
+
+impl<T: Element, D: Dimension + 'static> NdArray for Array<T, D> {
+    fn as_view(&self) -> ArrayViewD<'_, T> {
+        self.view().into_dyn()
+    }
+}
+
+impl<T: Element, D: Dimension> NdArray for &Array<T, D> {
+    fn as_view(&self) -> ArrayViewD<'_, T> {
+        self.view().into_dyn()
+    }
+}
+
+impl<T: Element, D: Dimension> NdArray for ArrayView<'_, T, D> {
+    fn as_view(&self) -> ArrayViewD<'_, T> {
+        self.view().into_dyn()
+    }
+}
+
+/// An array in row-major order.
+enum Rows<A: NdArray> {
+    Given(A),
+    Copied(ArrayD<A::Element>),
+}
+
+impl<A: NdArray> Rows<A> {
+    fn of(array: A) -> Self {
+        let view = array.as_view();
+        match view.is_standard_layout() {
+            true => Self::Given(array),
+            false => Self::Copied(view.as_standard_layout().into_owned()),
+        }
+    }
+}
+
+impl<A: NdArray> HostSource for Rows<A> {
+    type Element = A::Element;
+
+    fn elements(&self) -> Result<&[A::Element]> {
+        match self {
+            Self::Given(array) => array.elements(),
+            Self::Copied(array) => array.elements(),
+        }
+    }
+
+    fn into_shared(self) -> Result<Arc<dyn HostSource<Element = A::Element> + Sync>, Self> {
+        match self {
+            Self::Given(array) => HostSource::into_shared(array).map_err(Self::Given),
+            // `ndarray` has a method of the same name.
+            Self::Copied(array) => HostSource::into_shared(array).map_err(Self::Copied),
+        }
+    }
+}
+
 impl<T: Number> Tensor<T> {
-    /// Uploads an array of `ndarray`, in row-major order. Needs the feature `ndarray`. An array in another order is first
-    /// copied to row-major order on the host.
+    /// Uploads an array of `ndarray`, or a view of one, in row-major order. Needs the feature `ndarray`. An array in another
+    /// order is first copied to row-major order on the host.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
     /// use ndarray::array;
-    /// let x = Tensor::from_ndarray(array![[1.0f32, 2.0], [3.0, 4.0]]);
-    /// let doubled = x.mul_scalar(2.0).to_ndarray().sync()?;
+    /// let matrix = array![[1.0f32, 2.0], [3.0, 4.0]];
+    /// let doubled = Tensor::from_ndarray(&matrix).mul_scalar(2.0).to_ndarray().sync()?;
     /// assert_eq!(doubled, array![[2.0, 4.0], [6.0, 8.0]].into_dyn());
+    /// let column = Tensor::from_ndarray(matrix.column(0));
+    /// assert_eq!(column.to_ndarray().sync()?, array![1.0, 3.0].into_dyn());
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     ///
     /// # Errors
     /// As [`from_host`](Tensor::from_host).
-    pub fn from_ndarray<D: Dimension + 'static>(
-        array: Array<T, D>,
-    ) -> impl DeviceOp<Output = Self> {
-        let shape = array.shape().to_vec();
-        let array = match array.is_standard_layout() {
-            true => array,
-            false => array.as_standard_layout().into_owned(),
-        };
-        Self::from_host(array, shape)
+    pub fn from_ndarray<A: NdArray<Element = T>>(array: A) -> impl DeviceOp<Output = Self> {
+        let shape = array.as_view().shape().to_vec();
+        Self::from_host(Rows::of(array), shape)
     }
 }
 
@@ -53,7 +111,7 @@ pub(crate) fn to_ndarray<I: TensorInput>(x: I) -> impl DeviceOp<Output = ArrayD<
 
 #[cfg(all(test, feature = "cpu"))]
 mod tests {
-    use ndarray::{Array2, arr0, array};
+    use ndarray::{Array2, arr0, array, s};
 
     use crate::{
         prelude::*,
@@ -68,6 +126,11 @@ mod tests {
         let columns = matrix.clone().reversed_axes();
         let x = Tensor::from_ndarray(columns.clone()).sync_on(&stream).unwrap();
         assert_eq!(x.shape(), [3, 2]);
+        let borrowed = Tensor::from_ndarray(&columns).to_ndarray().sync_on(&stream).unwrap();
+        assert_eq!(borrowed, columns.clone().into_dyn());
+        let view = matrix.slice(s![.., ..;-2]);
+        let backwards = Tensor::from_ndarray(view).to_ndarray().sync_on(&stream).unwrap();
+        assert_eq!(backwards, array![[3, 1], [6, 4]].into_dyn());
         let back = x.transpose(0, 1).unwrap().to_ndarray().sync_on(&stream).unwrap();
         assert_eq!(back, matrix.into_dyn());
         let one = Tensor::from_ndarray(arr0(7.5f64)).to_ndarray().sync_on(&stream).unwrap();

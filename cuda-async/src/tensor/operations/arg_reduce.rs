@@ -29,8 +29,7 @@ pub(crate) enum Extremum {
 /// Gives the indices of the largest or smallest elements along dimension `dim`.
 pub(crate) fn arg_reduce<I: TensorInput>(
     x: I,
-    end: Extremum,
-    dim: usize,
+    (end, dim): (Extremum, usize),
 ) -> impl DeviceOp<Output = Tensor<u64>> {
     defer(move || {
         let [name, finish] = match end {

@@ -121,7 +121,7 @@ fn transpose<I: TensorInput>(
 }
 
 /// Copies the elements of `from` into an existing tensor, and gives the existing tensor back.
-pub(crate) fn memcpy<I, O>(into: O, from: I) -> impl DeviceOp<Output = O>
+pub(crate) fn memcpy<I, O>((into, from): (O, I)) -> impl DeviceOp<Output = O>
 where
     I: TensorInput,
     O: TensorOutput<Element = I::Element>,

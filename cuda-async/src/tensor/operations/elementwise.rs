@@ -172,9 +172,7 @@ fn apply<I: TensorInput>(
 /// Applies `operation(x, scalar)` to each element `x`, or `operation(scalar, x)` if `swapped`.
 pub(crate) fn map_scalar<I>(
     x: I,
-    operation: Binary,
-    scalar: I::Element,
-    swapped: bool,
+    (operation, scalar, swapped): (Binary, I::Element, bool),
 ) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: Number>,
@@ -198,10 +196,8 @@ where
 }
 
 pub(crate) fn map2<A, B>(
-    a: A,
-    b: B,
-    operation: Binary,
-    called: &'static str,
+    (a, b): (A, B),
+    (operation, called): (Binary, &'static str),
 ) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     A: TensorInput<Element: Number>,
@@ -214,10 +210,8 @@ where
 
 /// Applies the operation to each pair of elements, and writes the results into the first tensor.
 pub(crate) fn map2_assign<O, I>(
-    into: O,
-    other: I,
-    operation: Binary,
-    called: &'static str,
+    (into, other): (O, I),
+    (operation, called): (Binary, &'static str),
 ) -> impl DeviceOp<Output = O>
 where
     O: TensorOutput<Element: Number>,
@@ -264,8 +258,7 @@ where
 }
 
 pub(crate) fn compare<A, B>(
-    a: A,
-    b: B,
+    (a, b): (A, B),
     comparison: Comparison,
 ) -> impl DeviceOp<Output = Tensor<bool>>
 where
@@ -322,7 +315,9 @@ where
 }
 
 /// Takes each element from `a` where the mask is `true`, and from `b` elsewhere.
-pub(crate) fn select<M, A, B>(mask: M, a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+pub(crate) fn select<M, A, B>(
+    (mask, (a, b)): (M, (A, B)),
+) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     M: TensorInput<Element = bool>,
     A: TensorInput,

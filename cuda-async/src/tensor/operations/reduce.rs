@@ -180,9 +180,7 @@ pub(crate) fn empty_dimension(called: &'static str) -> Error {
 /// Reduces dimension `dim`. `called` is the operation of the program.
 pub(crate) fn reduce_dim<I>(
     x: I,
-    fold: Reduction,
-    dim: usize,
-    called: &'static str,
+    (fold, dim, called): (Reduction, usize, &'static str),
 ) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput,
@@ -231,10 +229,10 @@ where
     I: TensorInput<Element: Float>,
 {
     let sum = match dim {
-        Some(dim) => Either::Left(reduce_dim(x, Reduction::Sum, dim, "mean_dim")),
+        Some(dim) => Either::Left(reduce_dim(x, (Reduction::Sum, dim, "mean_dim"))),
         None => Either::Right(reduce_all(x, Reduction::Sum)),
     };
-    sum.into_op().then(move |sum| elementwise::map_scalar(sum, Binary::Div, n, false))
+    sum.into_op().then(move |sum| elementwise::map_scalar(sum, (Binary::Div, n, false)))
 }
 
 fn reduce_contiguous<I: TensorInput>(

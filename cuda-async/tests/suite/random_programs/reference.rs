@@ -30,7 +30,7 @@ pub fn value(round: &Round, registers: &[Words], node: usize) -> Result<Words, F
         Node::Mark(of, _) => sub(of),
         Node::Told(of) => match &round.nodes[*of] {
             Node::Mark(_, x) => Ok(added(&sub(of)?, &counted(*x))),
-            other => panic!("{other:?} is no mark"),
+            other => panic!("{other:?} is not a mark"),
         },
         Node::Pieces(of, cut, changes) => {
             let mut words = sub(of)?;

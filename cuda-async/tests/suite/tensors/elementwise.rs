@@ -42,7 +42,7 @@ fn check_binary<T: Number + PartialEq>(device: &Device, number: fn(usize) -> T) 
         let x = x.slice(0, start..).unwrap();
         let sum = x.clone().add(x.clone()).to_host_vec();
         let moved = x.clone().add_scalar(number(3)).to_host_vec();
-        let from = x.clone().map_scalar_left(number(100), Binary::Sub).to_host_vec();
+        let from = x.clone().map_scalar_left(Binary::Sub, number(100)).to_host_vec();
         let squares = x.clone().cast::<f32>().mul(x.cast::<f32>()).to_host_vec();
         let (sum, moved, from, squares) = zip!(sum, moved, from, squares).sync_on(&stream).unwrap();
         let case = (T::NAME, n, start);

@@ -98,7 +98,7 @@ fn forms_and_lazy_operations_mix(device: &Device) {
     let sum = (&x).add(shared.clone()).add(x.view()).add(owned).add(Tensor::ones(1));
     assert_eq!(sum.to_host_vec().sync_on(&stream).unwrap(), [113.0, 225.0]);
     assert_eq!(shared.to_host_vec().sync_on(&stream).unwrap(), [10.0, 20.0]);
-    let scaled = x.sub_scalar(1.0).map_scalar_left(8.0, Binary::Div).neg();
+    let scaled = x.sub_scalar(1.0).map_scalar_left(Binary::Div, 8.0).neg();
     assert_eq!(scaled.to_host_vec().sync_on(&stream).unwrap(), [f64::NEG_INFINITY, -8.0]);
 }
 

@@ -153,7 +153,7 @@ impl Program<'_> {
                     let op = x.map_scalar(operation, scalar).boxed();
                     self.check(op, host.map(|x| T::binary(operation, x, scalar)))
                 } else {
-                    let op = x.map_scalar_left(scalar, operation).boxed();
+                    let op = x.map_scalar_left(operation, scalar).boxed();
                     self.check(op, host.map(|x| T::binary(operation, scalar, x)))
                 }
             }
@@ -243,7 +243,7 @@ impl Program<'_> {
         ceil: fn(T) -> T,
         round: fn(T) -> T,
     ) where
-        T: Arithmetic + cuda_async::tensor::Float + Signed,
+        T: Arithmetic + cuda_async::tensor::Float,
     {
         let mut pair = self.source::<T>();
         for _ in 0..4 {

@@ -72,7 +72,7 @@ impl<'a> Arguments<'a> {
 
     #[inline(always)] // the size is known at every call, so this compiles to a few stores
     fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
-        // `raw` may pass an alignment that is no power of two. The check against the kernel then returns an error.
+        // `raw` may pass an alignment that is not a power of two. The check against the kernel then returns an error.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
         while self.bytes.len() < start {

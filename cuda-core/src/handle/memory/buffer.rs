@@ -18,7 +18,7 @@ use crate::{
         device::Device,
         stream::{Allocation, Stream},
     },
-    protocol::{Element, Error, Result, Ticket},
+    protocol::{Element, Error, Result, Ticket, assert_has_bytes},
 };
 
 /// Owned device memory for `len` elements, freed in stream order after its last use.
@@ -56,6 +56,7 @@ impl<T: Element> DeviceBuffer<T> {
         len: usize,
         allocate: impl FnOnce(u64) -> Result<Arc<Allocation>>,
     ) -> Result<Self> {
+        const { assert_has_bytes::<T>() };
         let total = stream.device().info().memory;
         let out_of_memory =
             Error::OutOfMemory { requested: u64::MAX, free: total, total, pool: None };
@@ -118,7 +119,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for elements that are no repetition of one, two or four bytes, or an error of the device.
+    /// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
         self.view().fill(stream, &value)
     }
@@ -218,11 +219,7 @@ impl<T> DeviceBuffer<T> {
     /// [`Error::OutOfRange`] if `mid` is not inside, or if the allocation has 4096 parts. The buffer is then dropped.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let first = self.view().part::<T>(..mid)?;
-        // Every range of elements of size zero is inside the view.
-        let second = self.len.checked_sub(mid).ok_or_else(|| {
-            let detail = format!("{mid} is beyond the end of a buffer with {} elements", self.len);
-            Error::OutOfRange { what: "a split".into(), detail }
-        })?;
+        let second = self.len - mid;
         let (at, allocation) = (self.start + first.bytes, self.allocation.clone());
         self.allocation.split([at])?;
         let second = Self { allocation, start: at, len: second, element: PhantomData };

@@ -50,7 +50,7 @@ impl<'a> ForeignCall<'a> {
     /// The recording has to be prepared before a replay.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process, or in a plan; [`Error::WrongDevice`] for memory of
+    /// [`Error::Unsupported`] if the device is not a GPU of this process, or in a plan; [`Error::WrongDevice`] for memory of
     /// another device; or the error of `submit`. In a recording, [`Error::Misuse`] if a command cannot be captured.
     ///
     /// # Safety
@@ -88,7 +88,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// thread of the device drops `owner`. The memory does not count for [`Device::memory`](crate::Device::memory).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process. [`Error::OutOfRange`] if the memory is misaligned for
+    /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::OutOfRange`] if the memory is misaligned for
     /// the elements, longer than any address, or empty. [`Error::Misuse`] on a stream of a recording.
     ///
     /// # Safety
@@ -123,7 +123,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// (`cuMemFreeAsync`). Memory that came from foreign code goes back: then the owner is returned too, and frees it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process; [`Error::StillShared`] if the allocation has other
+    /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::StillShared`] if the allocation has other
     /// owners; [`Error::Misuse`] if it is a variable of a module, a part of a split buffer, or has no elements, or if a
     /// recording uses it. The buffer is then dropped.
     pub fn into_raw_parts(self, stream: &Stream) -> Result<(u64, Option<ForeignOwner>)> {
@@ -142,7 +142,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// work and the free then come after the commands that foreign code has enqueued on `stream` in between.
     ///
     /// # Errors
-    /// - [`Error::Unsupported`] if the device is no GPU of this process.
+    /// - [`Error::Unsupported`] if the device is not a GPU of this process.
     /// - [`Error::WrongDevice`] if `stream` belongs to another device.
     /// - [`Error::Misuse`] if the buffer has no elements or is a variable of a module, or if it or `stream` is part of
     ///   a recording.

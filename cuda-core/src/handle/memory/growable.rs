@@ -8,7 +8,9 @@ use super::{
 };
 use crate::{
     handle::{device::Device, stream::Allocation},
-    protocol::{AllocId, Control, Element, Error, Reply, Request, Result, Ticket},
+    protocol::{
+        AllocId, Control, Element, Error, Reply, Request, Result, Ticket, assert_has_bytes,
+    },
     runtime::unexpected,
 };
 
@@ -162,6 +164,7 @@ impl<T> GrowableBuffer<T> {
 
 /// The bytes of `len` elements, if they are a number of 64 bits.
 fn bytes_of<T>(len: usize) -> Option<u64> {
+    const { assert_has_bytes::<T>() };
     (len as u64).checked_mul(size_of::<T>() as u64)
 }
 

@@ -14,7 +14,7 @@ use std::{
 
 use crate::{
     handle::device::Device,
-    protocol::{Element, Error, HostBlock, HostRegion, Result},
+    protocol::{Element, Error, HostBlock, HostRegion, Result, assert_has_bytes},
     runtime::Lease,
 };
 
@@ -120,6 +120,7 @@ impl<T: Element> std::fmt::Debug for PinnedBuffer<T> {
 
 /// The size of `len` elements in bytes.
 pub(super) fn bytes_of<T: Element>(len: usize) -> Result<usize> {
+    const { assert_has_bytes::<T>() };
     const { assert!(align_of::<T>() <= HostBlock::ALIGN, "elements are aligned to 64 bytes at most") };
     let bytes = len.checked_mul(size_of::<T>()).filter(|bytes| *bytes <= isize::MAX as usize);
     bytes.ok_or(Error::OutOfHostMemory { requested: u64::MAX })

@@ -49,7 +49,7 @@ impl<T: Element> ScalarMemory<T> {
     }
 
     /// Sets the value, after all earlier uses. The value travels in the command, so no host memory is needed. Returns
-    /// `None`, and submits nothing, if the value is no repeated pattern of one, two or four bytes: use
+    /// `None`, and submits nothing, if the value is not a repeated pattern of one, two or four bytes: use
     /// [`upload`](Self::upload) then.
     ///
     /// # Errors

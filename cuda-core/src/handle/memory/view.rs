@@ -41,8 +41,8 @@ impl<'a> View<'a> {
     /// [`Error::OutOfRange`] if they are not inside.
     pub(super) fn part<T>(self, range: impl RangeBounds<usize>) -> Result<Self> {
         let size = size_of::<T>() as u64;
-        // Elements of size zero need no memory, so any number of them fits.
-        let len = self.bytes.checked_div(size).unwrap_or(u64::MAX);
+        // An allocation has elements of at least one byte.
+        let len = self.bytes.checked_div(size).unwrap_or(0);
         let range = bounds(range, len);
         if range.start > range.end || range.end as u64 > len {
             let detail = format!("elements {range:?} are not inside 0..{len}; use a smaller range");
@@ -112,14 +112,14 @@ impl<'a> View<'a> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for elements that are no repetition of one, two or four bytes, or an error of the device.
+    /// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
     pub(crate) fn fill<T: Element>(self, stream: &Stream, value: &T) -> Result<Ticket> {
         if self.bytes == 0 {
             return Ok(nothing_on(stream));
         }
         let Some(pattern) = pattern_of(bytemuck::bytes_of(value)) else {
             let what = format!(
-                "filling with a {} that is no repetition of four bytes (upload it instead)",
+                "filling with a {} that is not a repetition of four bytes (upload it instead)",
                 std::any::type_name::<T>()
             );
             return Err(Error::unsupported(what, &stream.device().info().address));

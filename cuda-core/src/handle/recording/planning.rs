@@ -27,7 +27,7 @@ impl Stream {
     /// Ends the plan of this stream and returns its nodes, in an order in which they can run.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a plan, or if the plan has ended.
+    /// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
     #[doc(hidden)]
     pub fn end_plan(&self) -> Result<Vec<RecordedNode>> {
         let Some(recorder) = self.recorder().filter(|it| it.is_plan()) else {

@@ -113,7 +113,7 @@ impl Stream {
     /// Ends the recording of this stream, for all its streams.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a recording, or if the recording has ended.
+    /// [`Error::Misuse`] if this is not a stream of a recording, or if the recording has ended.
     #[doc(hidden)]
     pub fn end_recording(&self) -> Result<Recording> {
         let Some(recorder) = self.recorder().filter(|it| !it.is_plan()) else {
@@ -399,7 +399,7 @@ impl Recording {
     }
 
     /// Replays the nodes in another order; see [`replay`](Self::replay). An order that does not keep
-    /// [`after`](Self::after) gives other results. An index that is no node is left out.
+    /// [`after`](Self::after) gives other results. An index that is not a node is left out.
     ///
     /// # Errors
     /// As [`replay`](Self::replay).

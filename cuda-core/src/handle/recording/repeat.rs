@@ -42,7 +42,7 @@ impl Stream {
     /// before each pass.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a recording, or if the body uploads from a host slot.
+    /// [`Error::Misuse`] if this is not a stream of a recording, or if the body uploads from a host slot.
     /// [`Error::Unsupported`] if the device has no loops. [`Error::OutOfRange`] beyond the limits of a recording.
     #[doc(hidden)]
     pub fn record_repeat(&self, condition: &ScalarMemory<u32>, body: &Recording) -> Result<Ticket> {

@@ -141,7 +141,7 @@ impl Allocation {
     /// Makes the drop free nothing, because foreign code owns the memory from now on.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no memory of the pool.
+    /// [`Error::Misuse`] if this is not memory of the pool.
     pub(super) fn forget(&mut self) -> Result<()> {
         let whose = match &self.source {
             Source::Pool(pool) => {

@@ -30,7 +30,7 @@ impl Stream {
     /// before a replay.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process, or the error of `submit`. In a recording,
+    /// [`Error::Unsupported`] if the device is not a GPU of this process, or the error of `submit`. In a recording,
     /// [`Error::Misuse`] if a command cannot be captured.
     ///
     /// # Safety
@@ -52,7 +52,7 @@ impl Stream {
     /// in the same order. `kept` is dropped on the helper thread when the commands have run.
     ///
     /// # Safety
-    /// As for [`submit_foreign`](Self::submit_foreign), for memory that is no operand. The caller may write the operands
+    /// As for [`submit_foreign`](Self::submit_foreign), for memory that is not an operand. The caller may write the operands
     /// that are written.
     pub(crate) unsafe fn submit_foreign_on(
         &self,
@@ -192,7 +192,7 @@ impl Device {
     /// result is dropped and its work has run.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is no GPU of this process, or for the stream of a thread
+    /// [`Error::Unsupported`] if the device is not a GPU of this process, or for the stream of a thread
     /// (`CU_STREAM_PER_THREAD`). [`Error::WrongDevice`] if the stream belongs to another context than the primary one of
     /// this GPU. Otherwise an error of the device.
     ///

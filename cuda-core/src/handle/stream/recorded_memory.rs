@@ -1,4 +1,4 @@
-//! `RecordedMemory`: an owner of an allocation that is no handle of a user.
+//! `RecordedMemory`: an owner of an allocation that is not a handle of a user.
 
 use std::{ops::Deref, sync::Arc};
 

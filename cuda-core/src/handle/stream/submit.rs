@@ -114,7 +114,7 @@ impl Stream {
     /// Records an upload whose bytes may change between replays.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if this is no stream of a recording, or as for [`submit`](Self::submit).
+    /// [`Error::Misuse`] if this is not a stream of a recording, or as for [`submit`](Self::submit).
     pub(crate) fn record_upload(
         &self,
         work: &Work<'_>,

@@ -43,11 +43,11 @@ impl Submitted {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of bytes is no multiple of the size of `T`.
+    /// [`Error::OutOfRange`] if the number of bytes is not a multiple of the size of `T`.
     pub fn output_as<T: Element>(&self) -> Result<Vec<T>> {
         let (length, size) = (self.output.len(), size_of::<T>());
         if size == 0 || !length.is_multiple_of(size) {
-            let detail = format!("{length} bytes are no whole number of values of {size} bytes");
+            let detail = format!("{length} bytes are not a whole number of values of {size} bytes");
             return Err(Error::OutOfRange { what: "the output of a submit".into(), detail });
         }
         Ok(bytemuck::pod_collect_to_vec(&self.output))

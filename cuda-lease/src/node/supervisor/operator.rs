@@ -101,7 +101,7 @@ impl OperatorSocket {
         }
         match fs::symlink_metadata(path) {
             Ok(file) if !file.file_type().is_socket() => {
-                let message = "the file exists and is no socket; choose another path";
+                let message = "the file exists and is not a socket; choose another path";
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
             }
             Ok(_) => fs::remove_file(path)?,

@@ -102,7 +102,7 @@ impl Modules {
     }
 }
 
-/// Bytes of PTX that are no UTF-8 reach the compiler as replacement characters, and it refuses them.
+/// Bytes of PTX that are not UTF-8 reach the compiler as replacement characters, and it refuses them.
 fn image(kind: ImageKind, bytes: &[u8]) -> ModuleImage {
     match kind {
         ImageKind::Ptx => ModuleImage::Ptx(String::from_utf8_lossy(bytes).into_owned()),

@@ -122,7 +122,7 @@ impl Outbox {
         self.added(queue);
     }
 
-    /// Adds a frame that is no event.
+    /// Adds a frame that is not an event.
     pub(super) fn push_frame(&self, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) {
         let Some(mut queue) = self.open() else { return };
         put_frame(&mut queue.frames, opcode, 0, 0, body);

@@ -1,10 +1,10 @@
-//! Fourier transforms: `transform` prepares them, and `plain` or `library` computes them.
+//! Fourier transforms: `transform` prepares their `operands`, and `plain` or `library` computes them.
 
 #[cfg(feature = "cudarc")]
 mod library;
+mod operands;
 mod plain;
-mod sizes;
 mod transform;
 
-pub(crate) use sizes::Direction;
+pub(crate) use operands::Direction;
 pub(crate) use transform::fft;

@@ -12,7 +12,7 @@ use crate::{
         forms::TensorInput,
         operations::{
             create::allocate,
-            fourier::sizes::{Direction, Sizes},
+            fourier::operands::{Direction, Sizes, Transform},
         },
         shape::layout::Layout,
         tensor::Tensor,
@@ -20,34 +20,29 @@ use crate::{
     value,
 };
 
-/// Transforms x into y, of the same size.
-pub(super) fn plain<I, T>(
-    x: I,
-    y: Tensor<T>,
-    sizes: Sizes,
-    direction: Direction,
-) -> impl DeviceOp<Output = Tensor<T>>
-where
-    I: TensorInput<Element = T>,
-    T: FftFloat,
-{
-    let factors = factors(sizes.n);
-    let mut passes = passes(&factors, sizes, direction);
-    // The length 1 has no factors: one pass copies.
-    let first = passes.next();
-    let rest: Vec<_> = passes.collect();
-    pass(x, y, first.unwrap_or(Pass::copy(sizes))).then(move |y| {
-        let mut rest = rest.into_iter();
-        iterate(y, move |y| match rest.next() {
-            None => Either::Left(value(Break(y))),
-            Some(next) => {
-                let layout = Layout::contiguous(y.shape());
-                let next = layout
-                    .map(|layout| allocate(layout).then(move |z| pass(y, z, next)).map(Continue));
-                Either::Right(next.into_op())
-            }
+impl<I: TensorInput<Element: FftFloat>> Transform<I> {
+    /// Transforms with the kernels of this crate.
+    pub(super) fn by_kernels(self) -> impl DeviceOp<Output = Tensor<I::Element>> {
+        let Self { x, y, sizes, direction } = self;
+        let factors = factors(sizes.n);
+        let mut passes = passes(&factors, sizes, direction);
+        // The length 1 has no factors: one pass copies.
+        let first = passes.next();
+        let rest: Vec<_> = passes.collect();
+        pass(x, y, first.unwrap_or(Pass::copy(sizes))).then(move |y| {
+            let mut rest = rest.into_iter();
+            iterate(y, move |y| match rest.next() {
+                None => Either::Left(value(Break(y))),
+                Some(next) => {
+                    let layout = Layout::contiguous(y.shape());
+                    let next = layout.map(|layout| {
+                        allocate(layout).then(move |z| pass(y, z, next)).map(Continue)
+                    });
+                    Either::Right(next.into_op())
+                }
+            })
         })
-    })
+    }
 }
 
 /// The arguments of `fft_pass` in `fft.cuh`.

@@ -11,7 +11,7 @@ use crate::{
         operations::{
             copy::contiguous,
             create::allocate,
-            fourier::sizes::{Direction, Sizes},
+            fourier::operands::{Direction, Sizes, Transform},
         },
         shape::{error::of_operation, layout::Layout},
         tensor::Tensor,
@@ -33,24 +33,18 @@ where
             if is_empty {
                 Either::Left(value(y))
             } else {
-                Either::Right(transform(x, y, sizes, direction))
+                Either::Right(compute(Transform { x, y, sizes, direction }))
             }
         }))
     })
 }
 
-fn transform<I, T>(
-    x: I,
-    y: Tensor<T>,
-    sizes: Sizes,
-    direction: Direction,
-) -> impl DeviceOp<Output = Tensor<T>>
+fn compute<I>(transform: Transform<I>) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
-    I: TensorInput<Element = T>,
-    T: FftFloat,
+    I: TensorInput<Element: FftFloat>,
 {
     #[cfg(feature = "cudarc")]
-    return super::library::transform(x, y, sizes, direction);
+    return transform.by_library();
     #[cfg(not(feature = "cudarc"))]
-    super::plain::plain(x, y, sizes, direction)
+    transform.by_kernels()
 }

@@ -18,7 +18,7 @@ use crate::{
         forms::TensorInput,
         operations::{
             copy::{Contiguous, dup},
-            product::plain::{Activation, Epilogue, Matrices, Sizes, by_rows, plain},
+            product::operands::{Activation, Epilogue, Matrices, Product, Sizes, by_rows},
         },
         tensor::Tensor,
     },
@@ -33,124 +33,96 @@ enum Library {
     BlasLt(Arc<BlasLt>),
 }
 
-/// Computes the products with a library, or with the kernels of this crate if that is not possible.
-pub(super) fn product<A, B, C>(
-    a: Matrices<A>,
-    b: Matrices<B>,
-    epilogue: Epilogue<C>,
-    result: Tensor<A::Element>,
-    sizes: Sizes,
-) -> impl DeviceOp<Output = Tensor<A::Element>>
+impl<A, B, C> Product<A, B, C>
 where
     A: TensorInput<Element: Float>,
     B: TensorInput<Element = A::Element>,
     C: TensorInput<Element = A::Element>,
 {
-    let has_epilogue = epilogue.bias.is_some() || epilogue.activation != Activation::Identity;
-    defer(move || {
-        // cuBLASLt computes this function of f64 with less precision than f64 has.
-        let is_inexact =
-            epilogue.activation == Activation::GeluTanh && size_of::<A::Element>() == 8;
-        if !is_enabled() || !fits(sizes) || is_inexact {
-            return Either::Left(plain(a, b, epilogue, result, sizes));
-        }
-        let library = if has_epilogue {
-            Either::Left(CUBLASLT.of(|gpu| gpu).map(|found| found.map(Library::BlasLt)))
-        } else {
-            Either::Right(CUBLAS.of(|gpu| gpu).map(|found| found.map(Library::Blas)))
-        };
-        Either::Right(library.into_op().then(move |library| match library {
-            Some(library) => Either::Left(with(library, a, b, epilogue, result, sizes)),
-            None => Either::Right(plain(a, b, epilogue, result, sizes)),
-        }))
-    })
+    /// Computes the products with cuBLAS or cuBLASLt, or with the kernels of this crate if that is not possible.
+    pub(super) fn by_library(self) -> impl DeviceOp<Output = Tensor<A::Element>> {
+        defer(move || {
+            let Epilogue { bias, activation } = &self.epilogue;
+            let has_epilogue = bias.is_some() || *activation != Activation::Identity;
+            // cuBLASLt computes this function of f64 with less precision than f64 has.
+            let is_inexact = *activation == Activation::GeluTanh && size_of::<A::Element>() == 8;
+            if !is_enabled() || !fits(self.sizes) || is_inexact {
+                return Either::Left(self.by_kernels());
+            }
+            let library = if has_epilogue {
+                Either::Left(CUBLASLT.of(|gpu| gpu).map(|found| found.map(Library::BlasLt)))
+            } else {
+                Either::Right(CUBLAS.of(|gpu| gpu).map(|found| found.map(Library::Blas)))
+            };
+            Either::Right(library.into_op().then(move |library| match library {
+                Some(library) => Either::Left(self.with(library)),
+                None => Either::Right(self.by_kernels()),
+            }))
+        })
+    }
+
+    /// Computes the products with this library. Copies the matrices that it cannot take.
+    fn with(self, library: Library) -> impl DeviceOp<Output = Tensor<A::Element>> {
+        let Self { a, b, epilogue, result, sizes } = self;
+        let Sizes { batch, m, n, k } = sizes;
+        described(a, m, k).then(move |(a, of_a)| {
+            described(b, k, n).then(move |(b, of_b)| {
+                let scalar = Scalar::named(<A::Element as DType>::NAME);
+                let gemm = scalar.zip(of_a).zip(of_b).map(|((scalar, a), b)| {
+                    let [batch, m, n, k] = [batch, m, n, k].map(|size| size as i32);
+                    Gemm { scalar, batch, m, n, k, a, b }
+                });
+                let product = Product { a, b, epilogue, result, sizes };
+                match gemm {
+                    Some(gemm) => Either::Left(product.call(library, gemm)),
+                    None => Either::Right(product.by_kernels()),
+                }
+            })
+        })
+    }
+
+    /// Calls the library. The kernels of this crate compute the products if it has no algorithm for them.
+    fn call(self, library: Library, gemm: Gemm) -> impl DeviceOp<Output = Tensor<A::Element>> {
+        uninitialised::<u8>(WORKSPACE_BYTES).then(move |scratch| {
+            with_context(move |cx| {
+                let Self { a, b, epilogue, result, .. } = &self;
+                let submitted = cx.enqueue(|stream| -> Result<bool> {
+                    let call = ForeignCall::new()
+                        .uses(a.tensor.memory()?, Access::Read)
+                        .uses(b.tensor.memory()?, Access::Read)
+                        .uses(result.memory()?, Access::Write)
+                        .uses(scratch.as_slice(), Access::Write);
+                    let call = match &epilogue.bias {
+                        Some(bias) => call.uses(bias.memory()?, Access::Read),
+                        None => call,
+                    };
+                    let mut is_done = true;
+                    // SAFETY: the commands use only the memory of the call: the matrices lie at their strides inside of it,
+                    // and the result and the scratch memory are owned here. No host memory outlives the call.
+                    unsafe {
+                        call.submit(stream, |raw, addresses| match &library {
+                            Library::Blas(blas) => blas.gemm(&gemm, raw, addresses),
+                            Library::BlasLt(blas) => {
+                                let epilogue = described_epilogue(epilogue);
+                                is_done = blas.gemm(&gemm, epilogue, raw, addresses)?;
+                                Ok(())
+                            }
+                        })
+                    }?;
+                    Ok(is_done)
+                })?;
+                Ok::<_, Error>(match submitted {
+                    true => Either::Left(value(self.result)),
+                    false => Either::Right(self.by_kernels()),
+                })
+            })
+        })
+    }
 }
 
 /// Returns whether the libraries take products of these sizes.
 fn fits(Sizes { batch, m, n, k }: Sizes) -> bool {
     [batch, m, n, k].iter().all(|size| (1..=i32::MAX as usize).contains(size))
-}
-
-/// Computes the products with this library. Copies the matrices that it cannot take.
-fn with<A, B, C>(
-    library: Library,
-    a: Matrices<A>,
-    b: Matrices<B>,
-    epilogue: Epilogue<C>,
-    result: Tensor<A::Element>,
-    sizes: Sizes,
-) -> impl DeviceOp<Output = Tensor<A::Element>>
-where
-    A: TensorInput<Element: Float>,
-    B: TensorInput<Element = A::Element>,
-    C: TensorInput<Element = A::Element>,
-{
-    let Sizes { batch, m, n, k } = sizes;
-    let of_a = described(a, m, k);
-    of_a.then(move |(a, of_a)| {
-        described(b, k, n).then(move |(b, of_b)| {
-            let scalar = Scalar::named(<A::Element as DType>::NAME);
-            let gemm = scalar.zip(of_a).zip(of_b).map(|((scalar, a), b)| {
-                let [batch, m, n, k] = [batch, m, n, k].map(|size| size as i32);
-                Gemm { scalar, batch, m, n, k, a, b }
-            });
-            match gemm {
-                Some(gemm) => Either::Left(call(library, gemm, a, b, epilogue, result, sizes)),
-                None => Either::Right(plain(a, b, epilogue, result, sizes)),
-            }
-        })
-    })
-}
-
-/// Calls the library.
-fn call<A, B, C>(
-    library: Library,
-    gemm: Gemm,
-    a: Matrices<A>,
-    b: Matrices<B>,
-    epilogue: Epilogue<C>,
-    result: Tensor<A::Element>,
-    sizes: Sizes,
-) -> impl DeviceOp<Output = Tensor<A::Element>>
-where
-    A: TensorInput<Element: Float>,
-    B: TensorInput<Element = A::Element>,
-    C: TensorInput<Element = A::Element>,
-{
-    uninitialised::<u8>(WORKSPACE_BYTES).then(move |scratch| {
-        with_context(move |cx| {
-            let submitted = cx.enqueue(|stream| -> Result<bool> {
-                let call = ForeignCall::new()
-                    .uses(a.tensor.memory()?, Access::Read)
-                    .uses(b.tensor.memory()?, Access::Read)
-                    .uses(result.memory()?, Access::Write)
-                    .uses(scratch.as_slice(), Access::Write);
-                let call = match &epilogue.bias {
-                    Some(bias) => call.uses(bias.memory()?, Access::Read),
-                    None => call,
-                };
-                let mut is_done = true;
-                // SAFETY: the commands use only the memory of the call: the matrices lie at their strides inside of it, and
-                // the result and the scratch memory are owned here. No host memory outlives the call.
-                unsafe {
-                    call.submit(stream, |raw, addresses| match &library {
-                        Library::Blas(blas) => blas.gemm(&gemm, raw, addresses),
-                        Library::BlasLt(blas) => {
-                            let epilogue = described_epilogue(&epilogue);
-                            is_done = blas.gemm(&gemm, epilogue, raw, addresses)?;
-                            Ok(())
-                        }
-                    })
-                }?;
-                Ok(is_done)
-            })?;
-            Ok::<_, Error>(if submitted {
-                Either::Left(value(result))
-            } else {
-                Either::Right(plain(a, b, epilogue, result, sizes))
-            })
-        })
-    })
 }
 
 fn described_epilogue<C>(epilogue: &Epilogue<C>) -> cublaslt::Epilogue {

@@ -14,7 +14,7 @@ use crate::{
         operations::{
             copy::{Contiguous, contiguous, dup},
             create::allocate,
-            product::plain::{Activation, Epilogue, Matrices, Sizes, by_rows},
+            product::operands::{Activation, Epilogue, Matrices, Product, Sizes, by_rows},
         },
         shape::{
             error::{of_operation, shape_error},
@@ -62,7 +62,7 @@ impl Shapes {
 }
 
 /// Computes `a b`.
-pub(crate) fn matmul<A, B>(a: A, b: B) -> impl DeviceOp<Output = Tensor<A::Element>>
+pub(crate) fn matmul<A, B>((a, b): (A, B)) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     A: TensorInput<Element: Float>,
     B: TensorInput<Element = A::Element>,
@@ -73,9 +73,7 @@ where
 
 /// Computes `activation(x w + bias)`.
 pub(crate) fn linear<X, W, B>(
-    x: X,
-    weights: W,
-    bias: B,
+    (x, (weights, bias)): (X, (W, B)),
     activation: Activation,
 ) -> impl DeviceOp<Output = Tensor<X::Element>>
 where
@@ -116,31 +114,26 @@ where
         let (a, b) = (batched(a, &shapes.batch), batched(b, &shapes.batch));
         let (a, b) = (of_operation(called, a)?, of_operation(called, b)?);
         let result = allocate::<A::Element>(layout);
+        let epilogue = Epilogue { bias, activation };
         Ok(a.then(move |a| {
             b.then(move |b| {
-                result.then(move |c| product(a, b, Epilogue { bias, activation }, c, sizes))
+                result.then(move |result| compute(Product { a, b, epilogue, result, sizes }))
             })
         }))
     })
 }
 
 /// Computes the products with cuBLAS or cuBLASLt where they are installed, else with the kernels of this crate.
-fn product<A, B, C>(
-    a: Matrices<A>,
-    b: Matrices<B>,
-    epilogue: Epilogue<C>,
-    result: Tensor<A::Element>,
-    sizes: Sizes,
-) -> impl DeviceOp<Output = Tensor<A::Element>>
+fn compute<A, B, C>(product: Product<A, B, C>) -> impl DeviceOp<Output = Tensor<A::Element>>
 where
     A: TensorInput<Element: Float>,
     B: TensorInput<Element = A::Element>,
     C: TensorInput<Element = A::Element>,
 {
     #[cfg(feature = "cudarc")]
-    return super::library::product(a, b, epilogue, result, sizes);
+    return product.by_library();
     #[cfg(not(feature = "cudarc"))]
-    super::plain::plain(a, b, epilogue, result, sizes)
+    product.by_kernels()
 }
 
 /// Gives the matrices of a tensor with the dimensions `batch` before the last two: the tensor itself, or a copy if its

@@ -134,7 +134,7 @@ fn array(dtype: Dtype, path: &Path) -> Result<Vec<u8>, Failure> {
             path.display()
         ))),
         None if !contents.bytes.len().is_multiple_of(dtype.size()) => Err(bad(format!(
-            "has {} bytes, which are no whole number of values of {} bytes",
+            "has {} bytes, which are not a whole number of values of {} bytes",
             contents.bytes.len(),
             dtype.size()
         ))),

@@ -1,6 +1,17 @@
-//! The size and the direction of Fourier transforms.
+//! `Transform`: the operands of a batch of Fourier transforms.
 
 use cuda_core::{Error, Result};
+
+use crate::tensor::{element::dtype::FftFloat, forms::TensorInput, tensor::Tensor};
+
+/// A batch of transforms of `x` into `y`, contiguous tensors of the same shape. Each way to compute them is a method in a
+/// file of its own.
+pub(super) struct Transform<I: TensorInput<Element: FftFloat>> {
+    pub(super) x: I,
+    pub(super) y: Tensor<I::Element>,
+    pub(super) sizes: Sizes,
+    pub(super) direction: Direction,
+}
 
 /// The direction of a transform.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
