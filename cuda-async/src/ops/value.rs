@@ -7,7 +7,10 @@ use cuda_core::Result;
 use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Live, Op, Submit, Submitted},
-    ops::device_op::DeviceOp,
+    ops::{
+        chain::{Chain, Next},
+        device_op::DeviceOp,
+    },
 };
 
 /// The steps of [`value`].
@@ -52,7 +55,7 @@ where
     F: FnOnce() -> O + Send,
     O: IntoDeviceOp,
 {
-    value(()).then(|()| f())
+    Op::new(Chain::new(Value(Live::new(())), Deferred(f)))
 }
 
 /// Does the same as [`defer`], under its name in NVIDIA's `cuda-async`.
@@ -80,5 +83,38 @@ where
     F: FnOnce(ExecutionContext) -> O + Send,
     O: IntoDeviceOp,
 {
-    value(()).then_with_context(|cx, ()| f(cx))
+    Op::new(Chain::new(Value(Live::new(())), DeferredWithContext(f)))
+}
+
+/// The closure of [`defer`].
+// A closure around it would have its type twice, and the types of nested `defer`s would grow exponentially.
+struct Deferred<F>(F);
+
+impl<F, O> Next<()> for Deferred<F>
+where
+    F: FnOnce() -> O + Send,
+    O: IntoDeviceOp,
+{
+    type Steps = O::Steps;
+
+    #[inline]
+    fn next(self, _: &ExecutionContext, (): ()) -> O::Steps {
+        (self.0)().into_op().into_steps()
+    }
+}
+
+/// The closure of [`with_context`].
+struct DeferredWithContext<F>(F);
+
+impl<F, O> Next<()> for DeferredWithContext<F>
+where
+    F: FnOnce(ExecutionContext) -> O + Send,
+    O: IntoDeviceOp,
+{
+    type Steps = O::Steps;
+
+    #[inline]
+    fn next(self, cx: &ExecutionContext, (): ()) -> O::Steps {
+        (self.0)(cx.clone()).into_op().into_steps()
+    }
 }

@@ -6,14 +6,7 @@ use bytemuck::Pod;
 /// as such values. Every [`bytemuck::Pod`] type is one: integers, floats, `f16`, `bf16`, arrays of them, and structs
 /// that derive `Pod`.
 ///
-/// A program that allocates memory for elements of size zero does not build:
-///
-/// ```compile_fail,E0080
-/// use cuda_core::{DeviceBuffer, Result, Stream};
-/// fn markers(stream: &Stream) -> Result<DeviceBuffer<()>> {
-///     DeviceBuffer::uninitialised(stream, 5)
-/// }
-/// ```
+/// A program that allocates memory for elements of size zero does not build.
 pub trait Element: Pod + Send + Sync {}
 
 impl<T: Pod + Send + Sync> Element for T {}
@@ -22,4 +15,16 @@ impl<T: Pod + Send + Sync> Element for T {}
 /// computed from its size. Call it in a `const` block.
 pub(crate) const fn assert_has_bytes<T>() {
     assert!(size_of::<T>() > 0, "elements of device memory must have at least one byte");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // rustdoc only checks programs that must not compile, and this assertion fails when code is generated.
+    #[test]
+    #[should_panic(expected = "at least one byte")]
+    fn elements_of_size_zero_are_refused() {
+        assert_has_bytes::<()>();
+    }
 }
