@@ -29,7 +29,7 @@ pub use element::dtype::{DType, FftFloat, Float, Number, Signed};
 #[cfg(feature = "dlpack")]
 pub use exchange::dlpack;
 #[cfg(feature = "ndarray")]
-pub use exchange::ndarray::NdArray;
+pub use exchange::ndarray::HostArray;
 pub use forms::{IntoTensor, TensorInput, TensorOutput};
 pub use half::{bf16, f16};
 pub use operations::{

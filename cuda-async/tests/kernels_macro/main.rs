@@ -1,4 +1,4 @@
-//! `kernels!`: forms that compile, mistakes and their messages, and launches.
+//! `kernels!`: forms that compile, and launches. Mistakes and their messages are in `cuda-async/compile-fail`.
 
 #[cfg(feature = "cpu")]
 mod allocations;
@@ -22,36 +22,3 @@ mod run;
 mod structs;
 #[cfg(feature = "cpu")]
 mod variables;
-
-use std::{fs, path::Path};
-
-/// Copies the kernels next to the package in the target folder in which the cases are built, so that `../kernels` is
-/// valid there too.
-fn copy_kernels() -> std::io::Result<()> {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
-    let copies = target.join("trybuild").join("kernels");
-    copy_files("../kernels", &copies, &["ptx"])?;
-    copy_files("tests/kernels_macro/cuda", &copies.join("cuda"), &["cu", "cuh", "ptx"])
-}
-
-/// Copies the files of a folder of the package that have one of the suffixes.
-fn copy_files(from: &str, to: &Path, suffixes: &[&str]) -> std::io::Result<()> {
-    fs::create_dir_all(to)?;
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(from))? {
-        let path = entry?.path();
-        if let (Some(name), Some(suffix)) =
-            (path.file_name(), path.extension().and_then(|e| e.to_str()))
-            && suffixes.contains(&suffix)
-        {
-            fs::copy(&path, to.join(name))?;
-        }
-    }
-    Ok(())
-}
-
-#[test]
-fn cases() {
-    copy_kernels().unwrap();
-    let cases = trybuild::TestCases::new();
-    cases.compile_fail("tests/kernels_macro/fail/*.rs");
-}

@@ -17,36 +17,36 @@ use crate::{
 };
 
 /// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
-pub trait NdArray: HostSource {
+pub trait HostArray: HostSource {
     /// Returns a view of the whole array.
     fn as_view(&self) -> ArrayViewD<'_, Self::Element>;
 }
 
-impl<T: Element, D: Dimension + 'static> NdArray for Array<T, D> {
+impl<T: Element, D: Dimension + 'static> HostArray for Array<T, D> {
     fn as_view(&self) -> ArrayViewD<'_, T> {
         self.view().into_dyn()
     }
 }
 
-impl<T: Element, D: Dimension> NdArray for &Array<T, D> {
+impl<T: Element, D: Dimension> HostArray for &Array<T, D> {
     fn as_view(&self) -> ArrayViewD<'_, T> {
         self.view().into_dyn()
     }
 }
 
-impl<T: Element, D: Dimension> NdArray for ArrayView<'_, T, D> {
+impl<T: Element, D: Dimension> HostArray for ArrayView<'_, T, D> {
     fn as_view(&self) -> ArrayViewD<'_, T> {
         self.view().into_dyn()
     }
 }
 
 /// An array in row-major order.
-enum Rows<A: NdArray> {
+enum Rows<A: HostArray> {
     Given(A),
     Copied(ArrayD<A::Element>),
 }
 
-impl<A: NdArray> Rows<A> {
+impl<A: HostArray> Rows<A> {
     fn of(array: A) -> Self {
         let view = array.as_view();
         match view.is_standard_layout() {
@@ -56,7 +56,7 @@ impl<A: NdArray> Rows<A> {
     }
 }
 
-impl<A: NdArray> HostSource for Rows<A> {
+impl<A: HostArray> HostSource for Rows<A> {
     type Element = A::Element;
 
     fn elements(&self) -> Result<&[A::Element]> {
@@ -92,7 +92,7 @@ impl<T: Number> Tensor<T> {
     ///
     /// # Errors
     /// As [`from_host`](Tensor::from_host).
-    pub fn from_ndarray<A: NdArray<Element = T>>(array: A) -> impl DeviceOp<Output = Self> {
+    pub fn from_ndarray<A: HostArray<Element = T>>(array: A) -> impl DeviceOp<Output = Self> {
         let shape = array.as_view().shape().to_vec();
         Self::from_host(Rows::of(array), shape)
     }
