@@ -3,7 +3,7 @@
 use cuda_ptx::Param;
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
-use syn::{Token, Visibility, ext::IdentExt, spanned::Spanned};
+use syn::{Token, Type, Visibility, ext::IdentExt, spanned::Spanned};
 
 use crate::{
     argument::{Argument, Passed},
@@ -69,7 +69,7 @@ pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStr
     let taken = parts.iter().filter_map(Part::taken);
     let sizes = size_checks(found);
     let body = body(declaration, found, &parts, &config);
-    let output = output_type(&generics);
+    let output = output_type(&generics, |lazy| quote!(<#lazy as ::cuda_async::op::LazyArg>::Ready));
     quote! {
         #(#attrs)*
         #doc
@@ -86,6 +86,9 @@ pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStr
 }
 
 /// Generates the operation: the buffers become ready, and the launch follows.
+///
+/// The launch is a function, not a closure. The type of a closure would contain the types of the arguments, which are
+/// operations. The types of calls in calls, as in `k.scale(k.scale(x))`, would then grow exponentially.
 fn body(
     declaration: &Declaration,
     found: &Found<'_>,
@@ -95,6 +98,7 @@ fn body(
     let kernel = found.kernel;
     let name = &kernel.name;
     let function = Ident::new("function", Span::mixed_site());
+    let launch_ready = Ident::new("launch_ready", Span::mixed_site());
     let selected = type_trait::selected(declaration, kernel);
     let entry = selected.map(|selected| quote!([#selected::ENTRY]));
     let buffers: Vec<_> = parts
@@ -124,12 +128,31 @@ fn body(
     };
     // Without `#[dependent]`, neither the author nor the caller of a safe launcher has promised `griddepcontrol.wait`.
     let is_safe = matches!(kernel.safety, Safety::Safe(_));
-    let config_cleared = (is_safe && matches!(kernel.geometry, Geometry::Caller))
+    let of_caller = matches!(kernel.geometry, Geometry::Caller);
+    let config_cleared = (is_safe && of_caller)
         .then(|| quote!(let #config = ::cuda_async::kernel::checks::not_dependent(#config);));
+    let bound = type_trait::bound(declaration, kernel);
+    let bounds = bound.into_iter().chain(parts.iter().filter_map(Part::ready_bound));
+    let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
+    let output = output_type(&generics, |buffer| quote!(#buffer));
+    let forms: Vec<_> = generics.iter().map(|generic| quote!(#generic)).collect();
+    let forms = tree(&forms);
+    let config_type = of_caller.then(|| quote!(::cuda_async::LaunchConfig,));
+    let config = of_caller.then(|| quote!(#config,));
+    let (values, types): (Vec<_>, Vec<_>) = parts.iter().filter_map(Part::value).unzip();
     quote! {
+        fn #launch_ready<#(#bounds),*>(
+            #ready: #forms,
+            (#function, #config #(#values,)*): (::cuda_async::Function, #config_type #(#types,)*),
+        ) -> impl ::cuda_async::IntoDeviceOp<Output = #output> {
+            #launch
+        }
         #config_cleared
         let #function = ::core::clone::Clone::clone(&self.#name #entry);
-        ::cuda_async::DeviceOp::then(::cuda_async::kernel::ready_args(#lazy), move |#ready| { #launch })
+        ::cuda_async::DeviceOp::then(
+            ::cuda_async::kernel::ready_args(#lazy),
+            ::cuda_async::kernel::bind(#launch_ready, (#function, #config #(#values,)*)),
+        )
     }
 }
 
@@ -218,14 +241,30 @@ impl Part<'_> {
     // called on the output. So a wrong argument of a chain is reported at the argument and at each method. An output type
     // without bounds would have to be written out, which is impossible for closures.
     fn bound(&self) -> Option<TokenStream> {
-        let generic = self.generic.as_ref()?;
+        let (generic, form) = (self.generic.as_ref()?, self.form()?);
+        Some(quote!(#generic: ::cuda_async::op::LazyArg<Ready: #form>))
+    }
+
+    /// The bound of the buffer that is ready: `A: KernelInput<f32>`.
+    fn ready_bound(&self) -> Option<TokenStream> {
+        let (generic, form) = (self.generic.as_ref()?, self.form()?);
+        Some(quote!(#generic: #form))
+    }
+
+    /// The trait of the buffer: `KernelInput<f32>`.
+    fn form(&self) -> Option<TokenStream> {
         let (form, element) = match &self.argument.passed {
             Passed::Input(element) => (quote!(KernelInput), element),
             Passed::Output(element) => (quote!(KernelOutput), element),
             _ => return None,
         };
-        let form = quote!(::cuda_async::kernel::#form<#element>);
-        Some(quote!(#generic: ::cuda_async::op::LazyArg<Ready: #form>))
+        Some(quote!(::cuda_async::kernel::#form<#element>))
+    }
+
+    /// The name and the type of an argument that the caller passes by value.
+    fn value(&self) -> Option<(&Ident, &Type)> {
+        let Argument { name, ty, derived, .. } = self.argument;
+        (self.generic.is_none() && derived.is_none()).then_some((name, ty))
     }
 
     /// The parameter of the method: `a: A`. `None` if the launcher computes the value.
@@ -294,10 +333,9 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
     quote!((#(#groups,)*))
 }
 
-/// Generates the type of the output: the only buffer, or a tuple. As in the library's `BufferTuple`, a full tuple of
+/// Generates the type of the output: the only buffer, or a tuple. `ready` is the type of a buffer. As in the library's `BufferTuple`, a full tuple of
 /// `BUFFERS` becomes the last element of the tuple before it.
-fn output_type(buffers: &[&Ident]) -> TokenStream {
-    let ready = |buffer: &Ident| quote!(<#buffer as ::cuda_async::op::LazyArg>::Ready);
+fn output_type(buffers: &[&Ident], ready: impl Fn(&Ident) -> TokenStream) -> TokenStream {
     if let [one] = buffers {
         return ready(one);
     }

@@ -10,17 +10,18 @@
 // | `tensor`, `forms` | the tensor and its views, and the forms in which an operation takes it |
 // | `argument` | tensors as arguments of kernels |
 // | `operations` | the operations |
-// | `ops`, `steps`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
+// | `ops`, `operands`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
 
 mod argument;
 mod element;
 mod exchange;
 mod forms;
 mod method_macros;
+mod operands;
 mod operations;
 mod ops;
 mod shape;
-mod steps;
+
 #[allow(clippy::module_inception)] // the concept of the folder
 mod tensor;
 

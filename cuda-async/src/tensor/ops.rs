@@ -2,10 +2,12 @@
 
 use crate::{
     DeviceOp,
+    kernel::bind,
     tensor::{
         element::dtype::{DType, FftFloat, Float, Number, Signed},
         forms::{IntoTensor, TensorOutput},
         method_macros::{binary, unary},
+        operands::{all_three, both},
         operations::{
             arg_reduce::{self, Extremum},
             copy,
@@ -16,7 +18,6 @@ use crate::{
             reduce::{self, Reduction},
             softmax,
         },
-        steps::{all_three, bind, both},
         tensor::Tensor,
     },
 };

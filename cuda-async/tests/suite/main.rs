@@ -62,6 +62,7 @@ mod tensors;
 mod time;
 mod timed;
 #[cfg(feature = "macros")]
+mod type_sizes;
 mod typed_kernels;
 mod variables;
 mod wakes;

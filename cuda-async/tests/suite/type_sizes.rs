@@ -1,0 +1,82 @@
+//! The types of operations grow in proportion to the operation, so that the compiler's time does too. A type that contains
+//! the operation before it twice takes minutes for a chain of a dozen operations.
+
+use std::any::type_name_of_val;
+
+use cuda_async::{
+    defer,
+    memory::fill,
+    prelude::*,
+    tensor::{Activation, Comparison, Tensor, TensorOps},
+    with_context,
+};
+
+cuda_async::kernels! {
+    #[ptx = "../kernels/basic.ptx"]
+    unsafe struct Basic; // SAFETY: `scale` stays below n, the length of x.
+
+    #[elements(n)]
+    safe fn scale(x: &mut [f32], factor: f32, n: u32 = x.len());
+}
+
+/// The length of the name of the type.
+fn size<O: DeviceOp>(op: &O) -> usize {
+    type_name_of_val(op).len()
+}
+
+/// Asserts that a chain of eight steps has at most 2.5 times the type of one of four steps.
+macro_rules! assert_linear {
+    ($first:expr, |$op:ident| $step:expr) => {{
+        let $op = $first;
+        assert_linear!(@four $op $step);
+        let four = size(&$op);
+        assert_linear!(@four $op $step);
+        let eight = size(&$op);
+        assert!(2 * eight <= 5 * four, "{}: {four}, {eight}", stringify!($step));
+    }};
+    (@four $op:ident $step:expr) => {
+        let $op = $step;
+        let $op = $step;
+        let $op = $step;
+        let $op = $step;
+    };
+}
+
+fn x() -> impl DeviceOp<Output = Tensor<f32>> {
+    Tensor::ones([2, 2])
+}
+
+#[test]
+fn of_tensors() {
+    assert_linear!(x(), |op| op.exp());
+    assert_linear!(x(), |op| op.relu());
+    assert_linear!(x(), |op| op.add_scalar(1.0));
+    assert_linear!(x(), |op| op.add(Tensor::ones(())));
+    assert_linear!(x(), |op| x().add(op));
+    assert_linear!(x(), |op| op.add_assign(Tensor::ones(())));
+    assert_linear!(x(), |op| x().memcpy(op));
+    assert_linear!(x(), |op| op.dup().softmax(0));
+    assert_linear!(x(), |op| op.matmul(x()));
+    assert_linear!(x(), |op| x().linear(op, Tensor::ones(2), Activation::Relu));
+    assert_linear!(x(), |op| op.sum_dim(0).mean());
+    assert_linear!(x(), |op| op.argmax(0).cast::<f32>());
+    assert_linear!(x(), |op| op.compare(x(), Comparison::Gt).select(x(), x()));
+    assert_linear!(x(), |op| x().compare(op, Comparison::Gt).cast::<f32>());
+    assert_linear!(x(), |op| op.fft().ifft());
+}
+
+#[test]
+fn of_combinators() {
+    assert_linear!(zeros::<f32>(2), |op| op.then(|x| fill(x, 1.0)));
+    assert_linear!(zeros::<f32>(2), |op| defer(move || op));
+    assert_linear!(zeros::<f32>(2), |op| with_context(move |_| op));
+    assert_linear!(zeros::<f32>(2), |op| op.named("step").timed().map(|(x, _)| x));
+    assert_linear!(zeros::<f32>(2), |op| zip!(op, zeros::<u8>(1)).map(|(x, _)| x));
+}
+
+#[test]
+fn of_declared_kernels() -> cuda_async::Result<()> {
+    let kernels = Basic::loaded().sync_on(&cuda_async::open("cpu")?.new_stream()?)?;
+    assert_linear!(zeros::<f32>(2), |op| kernels.scale(op, 2.0));
+    Ok(())
+}
