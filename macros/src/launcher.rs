@@ -151,7 +151,7 @@ fn body(
         let #function = ::core::clone::Clone::clone(&self.#name #entry);
         ::cuda_async::DeviceOp::then(
             ::cuda_async::kernel::ready_args(#lazy),
-            ::cuda_async::kernel::bind(#launch_ready, (#function, #config #(#values,)*)),
+            ::cuda_async::ops::bind(#launch_ready, (#function, #config #(#values,)*)),
         )
     }
 }

@@ -66,16 +66,6 @@ pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
     Op::new(args.into_steps())
 }
 
-/// Returns a closure that calls `function` with its argument and `parameters`.
-///
-/// Use it for a step of a generic function that takes operations. The type of a closure contains the type parameters of the
-/// function around it, here the operations. So a closure would double the type with every step, and the compiler would need
-/// minutes for a chain of a dozen steps.
-#[inline]
-pub fn bind<X, P, O>(function: impl FnOnce(X, P) -> O, parameters: P) -> impl FnOnce(X) -> O {
-    move |x| function(x, parameters)
-}
-
 /// The steps of the first arguments, and then the steps of the rest.
 pub struct InSequence<A: Submit, B>(State<A, A::Output, B>);
 

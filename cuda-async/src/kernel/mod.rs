@@ -49,7 +49,7 @@ pub use cuda_source::CudaSource;
 pub use declare::kernels;
 pub use given_back::BufferTuple;
 pub use image::Image;
-pub use in_sequence::{Arg, InSequence, LazyArgs, bind, ready_args};
+pub use in_sequence::{Arg, InSequence, LazyArgs, ready_args};
 pub use launch::{LaunchOp, launch};
 pub use load::{LoadPtx, load_ptx};
 pub use param::{KernelParam, push_param, put_field};

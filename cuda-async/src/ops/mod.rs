@@ -5,6 +5,7 @@
 // call it directly. A typical call goes from a method of `DeviceOp` to the combinator's `poll_submit`, and from
 // there to the `poll_submit` of the operation inside it.
 
+mod bind;
 mod boxed;
 mod branch;
 mod chain;
@@ -31,6 +32,7 @@ mod value;
 mod wait_for_memory;
 mod zip;
 
+pub use bind::bind;
 pub use boxed::BoxedOp;
 pub use branch::Branch;
 pub use chain::{Chain, Next, Plain, WithContext};

@@ -1,6 +1,6 @@
 //! `both`, `all_three`: the tensors of an operation.
 //!
-//! Methods of `TensorOps` use these functions and `bind`, and no closures: see [`bind`](crate::kernel::bind).
+//! Methods of `TensorOps` use these functions and `bind`, and no closures: see [`bind`](crate::ops::bind).
 
 use crate::{
     DeviceOp,

@@ -2,7 +2,7 @@
 
 use crate::{
     DeviceOp,
-    kernel::bind,
+    ops::bind,
     tensor::{
         element::dtype::{DType, FftFloat, Float, Number, Signed},
         forms::{IntoTensor, TensorOutput},

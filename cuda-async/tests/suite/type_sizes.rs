@@ -6,6 +6,7 @@ use std::any::type_name_of_val;
 use cuda_async::{
     defer,
     memory::fill,
+    ops::bind,
     prelude::*,
     tensor::{Activation, Comparison, Tensor, TensorOps},
     with_context,
@@ -65,9 +66,19 @@ fn of_tensors() {
     assert_linear!(x(), |op| op.fft().ifft());
 }
 
+fn first(list: Vec<f32>, count: usize) -> Vec<f32> {
+    list.into_iter().take(count).collect()
+}
+
+/// A generic function that takes an operation.
+fn first_of(list: impl DeviceOp<Output = Vec<f32>>) -> impl DeviceOp<Output = Vec<f32>> {
+    list.map(bind(first, 1))
+}
+
 #[test]
 fn of_combinators() {
     assert_linear!(zeros::<f32>(2), |op| op.then(|x| fill(x, 1.0)));
+    assert_linear!(zeros::<f32>(2).then(to_host), |op| first_of(op));
     assert_linear!(zeros::<f32>(2), |op| defer(move || op));
     assert_linear!(zeros::<f32>(2), |op| with_context(move |_| op));
     assert_linear!(zeros::<f32>(2), |op| op.named("step").timed().map(|(x, _)| x));
