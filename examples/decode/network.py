@@ -98,7 +98,7 @@ class Network(nn.Module):
             parameter.copy_(parameter.half().float())
 
     def save(self, folder):
-        """Writes weights/*.npy: the bits of f16 as u16, because f16 is not a type of .npy readers in Rust."""
+        """Writes weights/*.npy: the bits of f16 as u16, because .npy readers in Rust do not support f16."""
         folder.mkdir(exist_ok=True)
         for name in SHAPES:
             bits = getattr(self, name).detach().cpu().numpy().astype("<f2").view("<u2")

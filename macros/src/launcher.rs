@@ -98,6 +98,7 @@ fn body(
     let kernel = found.kernel;
     let name = &kernel.name;
     let function = Ident::new("function", Span::mixed_site());
+    // Names a local, too: the names of items are not hygienic, so an argument of this name would be shadowed.
     let launch_ready = Ident::new("launch_ready", Span::mixed_site());
     let selected = type_trait::selected(declaration, kernel);
     let entry = selected.map(|selected| quote!([#selected::ENTRY]));
@@ -109,8 +110,7 @@ fn body(
     let lazy: Vec<_> =
         buffers.iter().map(|buffer| quote!(::cuda_async::kernel::Arg(#buffer))).collect();
     let lazy = tree(&lazy);
-    let ready: Vec<_> = buffers.iter().map(|buffer| quote!(#buffer)).collect();
-    let ready = tree(&ready);
+    let ready = tree(&buffers);
     let passed = nested(parts.iter().map(Part::passed).collect());
     let launch = |launcher: TokenStream, config: TokenStream| {
         let call = quote!(::cuda_async::kernel::#launcher(#function, #config, #passed));
@@ -135,18 +135,20 @@ fn body(
     let bounds = bound.into_iter().chain(parts.iter().filter_map(Part::ready_bound));
     let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
     let output = output_type(&generics, |buffer| quote!(#buffer));
-    let forms: Vec<_> = generics.iter().map(|generic| quote!(#generic)).collect();
-    let forms = tree(&forms);
+    let forms = tree(&generics);
     let config_type = of_caller.then(|| quote!(::cuda_async::LaunchConfig,));
     let config = of_caller.then(|| quote!(#config,));
     let (values, types): (Vec<_>, Vec<_>) = parts.iter().filter_map(Part::value).unzip();
     quote! {
-        fn #launch_ready<#(#bounds),*>(
-            #ready: #forms,
-            (#function, #config #(#values,)*): (::cuda_async::Function, #config_type #(#types,)*),
-        ) -> impl ::cuda_async::IntoDeviceOp<Output = #output> {
-            #launch
-        }
+        let #launch_ready = {
+            fn #launch_ready<#(#bounds),*>(
+                #ready: #forms,
+                (#function, #config #(#values,)*): (::cuda_async::Function, #config_type #(#types,)*),
+            ) -> impl ::cuda_async::IntoDeviceOp<Output = #output> {
+                #launch
+            }
+            #launch_ready
+        };
         #config_cleared
         let #function = ::core::clone::Clone::clone(&self.#name #entry);
         ::cuda_async::DeviceOp::then(
@@ -311,10 +313,10 @@ impl Part<'_> {
 }
 
 /// Generates a balanced tree of pairs, as the library's `LazyArgs` requires.
-fn tree(parts: &[TokenStream]) -> TokenStream {
+fn tree(parts: &[impl ToTokens]) -> TokenStream {
     match parts {
         [] => quote!(()),
-        [one] => one.clone(),
+        [one] => one.to_token_stream(),
         parts => {
             let (left, right) = parts.split_at(parts.len() / 2);
             let (left, right) = (tree(left), tree(right));
@@ -333,8 +335,8 @@ fn nested(parts: Vec<TokenStream>) -> TokenStream {
     quote!((#(#groups,)*))
 }
 
-/// Generates the type of the output: the only buffer, or a tuple. `ready` is the type of a buffer. As in the library's `BufferTuple`, a full tuple of
-/// `BUFFERS` becomes the last element of the tuple before it.
+/// Generates the type of the output: the only buffer, or a tuple. `ready` returns the type of one buffer. As in the
+/// library's `BufferTuple`, a full tuple of `BUFFERS` becomes the last element of the tuple before it.
 fn output_type(buffers: &[&Ident], ready: impl Fn(&Ident) -> TokenStream) -> TokenStream {
     if let [one] = buffers {
         return ready(one);

@@ -1,6 +1,7 @@
 //! Programs that must not compile: misuse that would break soundness, forgotten operations, and mistakes in `kernels!`.
 //!
-//! `TRYBUILD=overwrite cargo test -p cuda-async-compile-fail` writes the compiler's messages.
+//! `TRYBUILD=overwrite cargo test -p cuda-async-compile-fail` overwrites the expected messages with
+//! those of the compiler.
 
 #![allow(clippy::unwrap_used)]
 
@@ -31,7 +32,7 @@ fn copy_files(from: &str, to: &Path, suffixes: &[&str]) -> std::io::Result<()> {
 }
 
 #[test]
-fn cases() {
+fn programs_are_rejected_with_the_expected_messages() {
     copy_kernels().unwrap();
     let cases = trybuild::TestCases::new();
     cases.compile_fail("cases/kernels_macro/*.rs");

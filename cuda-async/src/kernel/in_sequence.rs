@@ -69,6 +69,7 @@ pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
 /// The steps of the first arguments, and then the steps of the rest.
 pub struct InSequence<A: Submit, B>(State<A, A::Output, B>);
 
+// Not `Live<State>`: see `Chain`.
 enum State<A, T, B> {
     First(A, B),
     Rest(T, B),

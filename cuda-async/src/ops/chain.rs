@@ -66,6 +66,13 @@ enum State<A, N, B> {
     Ended,
 }
 
+impl<A, N, B> State<A, N, B> {
+    /// Takes the state and leaves the steps ended.
+    fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::Ended)
+    }
+}
+
 impl<A: Submit, N: Next<A::Output>> Chain<A, N> {
     pub(crate) const fn new(first: A, next: N) -> Self {
         Self(State::First(first, next))
@@ -91,7 +98,7 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
             State::Ended => return Poll::Ready(Err(Error::AlreadyEnded)),
         };
         // If the closure panics, the steps stay ended.
-        let State::First(first, next) = std::mem::replace(&mut self.0, State::Ended) else {
+        let State::First(first, next) = self.0.take() else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         drop(first);

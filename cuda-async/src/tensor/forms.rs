@@ -25,7 +25,8 @@ mod sealed {
 /// A tensor that operations read: a [`Tensor`] of any kind, a borrow or an `Arc` of one.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a tensor",
-    note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`"
+    note = "pass a `Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, or an operation that gives one of them",
+    note = "make a tensor from a buffer with `Tensor::from_buffer(buffer, shape)`"
 )]
 pub trait TensorInput: Send + sealed::Sealed {
     /// The element type.
@@ -145,8 +146,9 @@ impl<I: TensorInput> TensorInput for Relaid<I> {
 /// A tensor, or an operation that gives one. Operations on tensors take both, in any mixture.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is neither a tensor nor an operation that gives one",
-    note = "`Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, and operations that give one are; a buffer becomes one with `Tensor::from_buffer(buffer, shape)`, a `Vec` with `Tensor::from_host(vec, shape)`",
-    note = "operations with one number have names of their own, such as `add_scalar`"
+    note = "pass a `Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, or an operation that gives one of them",
+    note = "make a tensor from a buffer with `Tensor::from_buffer(buffer, shape)`, from a `Vec` with `Tensor::from_host(vec, shape)`",
+    note = "for one number, call the method that ends in `_scalar`, such as `add_scalar`"
 )]
 pub trait IntoTensor: Send {
     /// The element type.

@@ -8,7 +8,7 @@ use crate::{
     tensor::forms::IntoTensor,
 };
 
-/// Gives two tensors. Runs the operations that give them one after the other, on one stream.
+/// Returns an operation that gives two tensors. If they are operations, they run in this order, on one stream.
 pub(super) fn both<A: IntoTensor, B: IntoTensor>(
     a: A,
     b: B,
@@ -16,7 +16,7 @@ pub(super) fn both<A: IntoTensor, B: IntoTensor>(
     ready_args((Arg(a.into_tensor()), Arg(b.into_tensor())))
 }
 
-/// Gives three tensors, as [`both`] gives two.
+/// Returns an operation that gives three tensors, as [`both`].
 pub(super) fn all_three<A: IntoTensor, B: IntoTensor, C: IntoTensor>(
     a: A,
     b: B,

@@ -34,8 +34,8 @@ mod no_prelude {
         /// The names are those of the launcher's own variables.
         #[entry = "saxpy"]
         #[elements(config)]
-        pub(super) safe fn hygiene(function: &[f32], kernel: &mut [f32], args: f32, config: u32 = kernel.len())
-        where function.len() == kernel.len();
+        pub(super) safe fn hygiene(function: &[f32], launch_ready: &mut [f32], kernel: f32, config: u32 = launch_ready.len())
+        where function.len() == launch_ready.len();
     }
 
     ::cuda_async::kernels! {
@@ -87,7 +87,7 @@ cuda_async::kernels! {
     /// The parameters have the names of the method's own parameters.
     #[entry = "every_scalar"]
     unsafe fn hygiene(
-        config: i8, module: u16, device: u8, argument_0: i32, r#type: bool, a: i64, b: f32, c: f64,
+        config: i8, module: u16, launch_ready: u8, argument_0: i32, r#type: bool, a: i64, b: f32, c: f64,
         output: &mut [f64],
     );
     #[cfg(any())]

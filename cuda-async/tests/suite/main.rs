@@ -61,7 +61,6 @@ mod spans;
 mod tensors;
 mod time;
 mod timed;
-#[cfg(feature = "macros")]
 mod type_sizes;
 mod typed_kernels;
 mod variables;

@@ -14,14 +14,17 @@ impl<T: Pod + Send + Sync> Element for T {}
 /// Fails while the program is built, if a value of the type has no bytes: the length of an allocation could not be
 /// computed from its size. Call it in a `const` block.
 pub(crate) const fn assert_has_bytes<T>() {
-    assert!(size_of::<T>() > 0, "elements of device memory must have at least one byte");
+    assert!(
+        size_of::<T>() > 0,
+        "the elements of a buffer have no bytes; use a type of at least one byte"
+    );
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    // rustdoc only checks programs that must not compile, and this assertion fails when code is generated.
+    // A doctest cannot test this: rustdoc generates no code for a `compile_fail` program, and the assertion fails only then.
     #[test]
     #[should_panic(expected = "at least one byte")]
     fn elements_of_size_zero_are_refused() {

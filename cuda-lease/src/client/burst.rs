@@ -23,7 +23,7 @@ const IN_FLIGHT: usize = 2;
 /// # Errors
 /// The result of an input has the errors of [`Submit::launch`](crate::Submit::launch). When no lease is left, the
 /// remaining inputs get the error of the last lease. Without leases every result is [`Error::Misuse`].
-#[cfg_attr(feature = "node", doc = "```")]
+#[cfg_attr(feature = "node", doc = "```standalone_crate")]
 #[cfg_attr(not(feature = "node"), doc = "```ignore")]
 /// use cuda_cpu::CpuProvider;
 /// use cuda_lease::{

@@ -89,7 +89,7 @@ impl Lease {
     /// It does not use the session: it runs in a device context of its own, and is not ordered with the work of the
     /// session.
     ///
-    #[cfg_attr(feature = "node", doc = "```")]
+    #[cfg_attr(feature = "node", doc = "```standalone_crate")]
     #[cfg_attr(not(feature = "node"), doc = "```ignore")]
     /// use cuda_cpu::CpuProvider;
     /// use cuda_lease::{
@@ -107,7 +107,7 @@ impl Lease {
     /// let values: Vec<f32> = done.output_as()?;
     /// assert_eq!((values[0], values[255]), (1.0, 256.0));
     /// # Ok::<(), cuda_core::Error>(())
-    /// ```standalone_crate
+    /// ```
     pub fn submit(&self, kernel: impl Into<String>, ptx: impl Into<String>) -> Submit<'_> {
         self.submit_job(Job::new(kernel, ptx))
     }
@@ -123,7 +123,7 @@ impl Lease {
     /// values and their number, `kernel(T* values, u32 n)`, with at least one thread per value in blocks of 256, and
     /// changes them in place. Blocks the calling thread. An empty slice launches nothing.
     ///
-    #[cfg_attr(feature = "node", doc = "```")]
+    #[cfg_attr(feature = "node", doc = "```standalone_crate")]
     #[cfg_attr(not(feature = "node"), doc = "```ignore")]
     /// # use cuda_cpu::CpuProvider;
     /// # use cuda_lease::{LeaseBuilder, node::supervisor::{DeviceOptions, Node, NodeOptions}};

@@ -42,7 +42,7 @@ pub struct DetachedLease {
 }
 
 /// A connection to a node for requests without a session. Calls block the calling thread.
-#[cfg_attr(feature = "node", doc = "```")]
+#[cfg_attr(feature = "node", doc = "```standalone_crate")]
 #[cfg_attr(not(feature = "node"), doc = "```ignore")]
 /// use cuda_cpu::CpuProvider;
 /// use cuda_lease::{

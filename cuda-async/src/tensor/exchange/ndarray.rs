@@ -68,8 +68,8 @@ impl<A: HostArray> HostSource for Rows<A> {
 
     fn into_shared(self) -> Result<Arc<dyn HostSource<Element = A::Element> + Sync>, Self> {
         match self {
-            Self::Given(array) => HostSource::into_shared(array).map_err(Self::Given),
-            // `ndarray` has a method of the same name.
+            Self::Given(array) => array.into_shared().map_err(Self::Given),
+            // `ArrayD` has an inherent method `into_shared`.
             Self::Copied(array) => HostSource::into_shared(array).map_err(Self::Copied),
         }
     }

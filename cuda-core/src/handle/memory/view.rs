@@ -41,7 +41,7 @@ impl<'a> View<'a> {
     /// [`Error::OutOfRange`] if they are not inside.
     pub(super) fn part<T>(self, range: impl RangeBounds<usize>) -> Result<Self> {
         let size = size_of::<T>() as u64;
-        // An allocation has elements of at least one byte.
+        // The size is not zero: no buffer has elements without bytes.
         let len = self.bytes.checked_div(size).unwrap_or(0);
         let range = bounds(range, len);
         if range.start > range.end || range.end as u64 > len {

@@ -1,4 +1,4 @@
-//! Fourier transforms: `transform` prepares their `operands`, and `plain` or `library` computes them.
+//! Fourier transforms: `transform` prepares the `operands`, and `plain` or `library` computes the transforms.
 
 #[cfg(feature = "cudarc")]
 mod library;

@@ -1,4 +1,4 @@
-//! Matrix products: `matmul` prepares their `operands`, and `plain` or `library` computes them.
+//! Matrix products: `matmul` prepares the `operands`, and `plain` or `library` computes the products.
 
 #[cfg(feature = "cudarc")]
 mod library;
