@@ -8,9 +8,9 @@ use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, LazyArg, Op, Submit},
     ops::{
+        allocating::{Allocating, FromPool, Waiting},
         boxed::{BoxedOp, boxed},
         chain::{Chain, Plain, WithContext},
-        in_pool::InPool,
         mapped::{InspectOutput, MapError, MapOutput, Mapped, TryMapOutput, UnwrapArc},
         named::Named,
         on::On,
@@ -19,7 +19,6 @@ use crate::{
         shared::Shared,
         timed::Timed,
         timeout::Timeout,
-        wait_for_memory::WaitForMemory,
     },
     policy::SchedulingPolicy,
     run::{DeviceFuture, blocking},
@@ -298,8 +297,8 @@ pub trait DeviceOp:
     /// # Errors
     /// [`Error::OutOfMemory`] after `max`. This also resolves a deadlock of operations that hold memory. The error
     /// comes at once if the request is larger than the device, and in [`async_on`](DeviceOp::async_on).
-    fn wait_for_memory(self, max: Duration) -> Op<WaitForMemory<<Self as DeviceOp>::Steps>> {
-        Op::new(WaitForMemory::new(self.into_steps(), max))
+    fn wait_for_memory(self, max: Duration) -> Op<Allocating<<Self as DeviceOp>::Steps, Waiting>> {
+        Op::new(Allocating::new(self.into_steps(), Waiting(max)))
     }
 
     /// Takes the memory of this operation from `pool`: every buffer, tensor and temporary that one of its steps
@@ -319,8 +318,8 @@ pub trait DeviceOp:
     /// [`Error::WrongDevice`] if the operation runs on another device than that of the pool, or if a part of it
     /// allocates on another device. [`Error::OutOfMemory`] if the pool has reached its limit; then it has the name of
     /// the pool.
-    fn in_pool(self, pool: &MemoryPool) -> Op<InPool<<Self as DeviceOp>::Steps>> {
-        Op::new(InPool::new(self.into_steps(), pool.clone()))
+    fn in_pool(self, pool: &MemoryPool) -> Op<Allocating<<Self as DeviceOp>::Steps, FromPool>> {
+        Op::new(Allocating::new(self.into_steps(), FromPool(pool.clone())))
     }
 
     /// Takes the value out of the `Arc` in the output. The `Arc` must have no other owner.

@@ -5,6 +5,7 @@
 // call it directly. A typical call goes from a method of `DeviceOp` to the combinator's `poll_submit`, and from
 // there to the `poll_submit` of the operation inside it.
 
+mod allocating;
 mod bind;
 mod boxed;
 mod branch;
@@ -12,7 +13,6 @@ mod chain;
 pub(crate) mod device_op;
 mod either;
 mod in_order;
-mod in_pool;
 mod iterate;
 mod join_all;
 mod mapped;
@@ -29,9 +29,9 @@ mod timed;
 mod timeout;
 mod unzip;
 mod value;
-mod wait_for_memory;
 mod zip;
 
+pub use allocating::{Allocating, AllocationMode, FromPool, Waiting};
 pub use bind::bind;
 pub use boxed::BoxedOp;
 pub use branch::Branch;
@@ -39,7 +39,6 @@ pub use chain::{Chain, Next, Plain, WithContext};
 pub use device_op::DeviceOp;
 pub use either::{Either, EitherSteps};
 pub use in_order::{InOrder, in_order};
-pub use in_pool::InPool;
 pub use iterate::{Iterate, MAX_ITERATIONS_PER_POLL, iterate};
 pub use join_all::{JoinAll, join_all};
 pub use mapped::{InspectOutput, MapError, MapOutput, Mapped, Mapping, TryMapOutput, UnwrapArc};
@@ -55,5 +54,4 @@ pub use timed::Timed;
 pub use timeout::Timeout;
 pub use unzip::Unzip;
 pub use value::{Value, defer, empty, value, with_context};
-pub use wait_for_memory::WaitForMemory;
 pub use zip::Zip;

@@ -118,7 +118,8 @@ fn operations_are_send() {
     send::<Op<ops::Race<memory::Allocate<f32>>>>();
     send::<Op<ops::Retrying<fn(&Error) -> bool, fn() -> u8, memory::Allocate<f32>>>>();
     send::<Op<ops::On<memory::Allocate<f32>>>>();
-    send::<Op<ops::WaitForMemory<memory::Allocate<f32>>>>();
+    send::<Op<ops::Allocating<memory::Allocate<f32>, ops::Waiting>>>();
+    send::<Op<ops::Allocating<memory::Allocate<f32>, ops::FromPool>>>();
     send::<Op<ops::Script<fn(ScriptContext) -> u8, Pending>>>();
     send::<ops::ScriptRun<memory::Allocate<f32>>>();
     unpin::<ops::ScriptRun<memory::Allocate<f32>>>();
