@@ -1,10 +1,10 @@
 //! `bind`: a step of a generic function, with a small type.
 
-/// Returns a closure that calls `function` with its argument and `parameters`.
+/// Returns a closure that calls `function` with its argument and `parameters`, which is a tuple if there are several.
 ///
 /// Use it for a step of a generic function that takes an operation. The type of a closure contains the type parameters of
-/// the function around it, here the operation. So a closure in such a function doubles the type of the operation. A chain of
-/// a dozen calls would compile for minutes.
+/// the function around it, here the operation. So a closure in such a function doubles the type of the operation, and each
+/// further call of the function doubles the time of the compiler.
 ///
 /// ```
 /// use cuda_async::{ops::bind, prelude::*};

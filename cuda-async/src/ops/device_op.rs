@@ -157,7 +157,7 @@ pub trait DeviceOp:
     }
 
     /// Runs the operation that `f` makes from the error, if this operation fails on the host or on the device. Waits
-    /// until this operation is [`settled`](DeviceOp::settled).
+    /// until this operation is [`settled`](DeviceOp::settled). A panic is not an error: a later poll does not call `f`.
     ///
     /// ```
     /// use cuda_async::{Error, prelude::*, uninitialised};
@@ -282,9 +282,10 @@ pub trait DeviceOp:
         Op::new(On::new(self.into_steps(), device.clone()))
     }
 
-    /// Lets [`h2d`](crate::h2d), [`zeros`](crate::zeros) and [`uninitialised`](crate::uninitialised) in this operation
-    /// wait if the device has too little memory. Each allocation is tried again when memory is freed or work completes,
-    /// for at most `max`. The wait blocks no thread.
+    /// Lets each allocation of this operation, such as those of [`zeros`](crate::zeros), [`h2d`](crate::h2d) and tensors, wait
+    /// for at most `max` if the device or the pool has too little memory. It is tried again when the device takes or completes
+    /// work, which frees dropped memory, and after pauses of at most 50 ms. The wait blocks no thread. If an operation inside
+    /// has its own `wait_for_memory`, that one counts there.
     ///
     /// ```
     /// use std::time::Duration;

@@ -153,6 +153,10 @@ where
 
 impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
     fn again_after(&mut self, error: &Error) -> bool {
+        // The attempt panicked in an earlier poll. That is not an error of the operation.
+        if *error.root() == Error::AlreadyEnded {
+            return false;
+        }
         if self.retry.left == 0 || !(self.retry.when)(error) {
             return false;
         }

@@ -238,6 +238,14 @@ fn race_and_retry_end_once(device: &Device) {
     }
 }
 
+#[test]
+fn retry_does_not_hide_a_panic() {
+    let panicking = |_| -> u8 { panic!("on purpose") };
+    let mut op = retry(quickly(3), || value(1).map(panicking)).into_future();
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut op))).is_err());
+    assert_eq!(block_on(&mut op), Err(Error::AlreadyEnded));
+}
+
 fn panics_end_race_and_retry(device: &Device) {
     let stream = device.new_stream().unwrap();
     let panicking = |_| -> u8 { panic!("on purpose") };

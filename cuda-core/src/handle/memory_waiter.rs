@@ -18,8 +18,9 @@ impl Device {
 }
 
 impl MemoryWaiter {
-    /// Registers `task` to be woken once, when memory is freed or work completes after this call. The wake does not
-    /// mean that enough memory is free: try the allocation again, and register again if it fails.
+    /// Registers `task` to be woken once, when the device takes or completes work after this call, which frees dropped
+    /// memory. The drop of a buffer alone wakes no task. The wake does not mean that enough memory is free: try the
+    /// allocation again, and register again if it fails.
     pub fn register(&mut self, task: &Context<'_>) {
         let waiters = &self.device.core().memory_waiters;
         self.key = Some(waiters.enter(self.key, task.waker().clone()));

@@ -17,6 +17,10 @@ use crate::{
 };
 
 /// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not an array that a tensor can be made from",
+    note = "`Array`, `&Array` and `ArrayView` of numbers are; other arrays have `array.view()`"
+)]
 pub trait HostArray: HostSource {
     /// Returns a view of the whole array.
     fn as_view(&self) -> ArrayViewD<'_, Self::Element>;

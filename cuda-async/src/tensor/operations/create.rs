@@ -38,7 +38,12 @@ impl<T: DType> Tensor<T> {
     /// As [`Device::load_ptx`](crate::Device::load_ptx).
     pub fn warm_up() -> impl DeviceOp<Output = ()> {
         defer(|| in_order(T::all().into_iter().map(|cache| cache.module_loaded_by(T::WARM_UP))))
-            .then(|_| open_libraries::<T>())
+            .then(|_| {
+                #[cfg(feature = "cudarc")]
+                return open_libraries::<T>();
+                #[cfg(not(feature = "cudarc"))]
+                crate::value(())
+            })
     }
 
     /// Creates a tensor of zeros, or of `false`.
@@ -103,11 +108,6 @@ fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
             Either::Right(crate::value(()))
         })
     })
-}
-
-#[cfg(not(feature = "cudarc"))]
-fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
-    crate::value(())
 }
 
 fn check_len(len: usize, layout: &Layout) -> Result<()> {

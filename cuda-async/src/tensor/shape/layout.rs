@@ -195,9 +195,8 @@ impl Layout {
                 Ok(part)
             }
             _ => Err(view_error(format!(
-                "the range {:?} to {:?} is not inside dimension {dim}, which has size {size}",
-                range.start_bound(),
-                range.end_bound()
+                "the range {} is not inside dimension {dim}, which has size {size}",
+                shown(range)
             ))),
         }
     }
@@ -328,6 +327,21 @@ pub(crate) fn merge_dims<const N: usize>(
         }
     }
     all
+}
+
+/// Writes a range as in Rust, such as `2..9`.
+fn shown(range: impl RangeBounds<usize>) -> String {
+    let start = match range.start_bound() {
+        Bound::Included(start) => start.to_string(),
+        Bound::Excluded(start) => format!("{start} (excluded)"),
+        Bound::Unbounded => String::new(),
+    };
+    let end = match range.end_bound() {
+        Bound::Included(end) => format!("={end}"),
+        Bound::Excluded(end) => end.to_string(),
+        Bound::Unbounded => String::new(),
+    };
+    format!("{start}..{end}")
 }
 
 #[cfg(test)]
