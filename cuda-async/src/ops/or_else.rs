@@ -7,7 +7,7 @@ use cuda_core::{Error, Result};
 use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Live, Submit},
-    ops::settled::Settled,
+    ops::settled::{Settled, has_panicked},
 };
 
 /// The steps of [`DeviceOp::or_else`](crate::ops::DeviceOp::or_else).
@@ -49,10 +49,7 @@ where
             };
             match settled {
                 Ok(output) => return Poll::Ready(Ok(output)),
-                // The operation panicked in an earlier poll. That is not an error of the operation.
-                Err(error) if *error.root() == Error::AlreadyEnded => {
-                    return Poll::Ready(Err(error));
-                }
+                Err(error) if has_panicked(&error) => return Poll::Ready(Err(error)),
                 Err(error) => self.0.set(State::Second(f(error).into_op().into_steps())),
             };
         }

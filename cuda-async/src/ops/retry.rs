@@ -10,7 +10,7 @@ use cuda_core::{Error, Result};
 use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Live, Op, Submit},
-    ops::settled::Settled,
+    ops::settled::{Settled, has_panicked},
     wake::timer::Sleep,
 };
 
@@ -153,11 +153,7 @@ where
 
 impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
     fn again_after(&mut self, error: &Error) -> bool {
-        // The attempt panicked in an earlier poll. That is not an error of the operation.
-        if *error.root() == Error::AlreadyEnded {
-            return false;
-        }
-        if self.retry.left == 0 || !(self.retry.when)(error) {
+        if has_panicked(error) || self.retry.left == 0 || !(self.retry.when)(error) {
             return false;
         }
         self.retry.left -= 1;

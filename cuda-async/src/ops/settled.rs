@@ -85,3 +85,9 @@ impl<S: Submit> Submit for Settled<S> {
         }
     }
 }
+
+/// Returns whether this error of an operation says only that it panicked in an earlier poll. The operation did not fail, so
+/// `or_else` and `retry` do not recover from it.
+pub(super) fn has_panicked(error: &Error) -> bool {
+    *error.root() == Error::AlreadyEnded
+}
