@@ -14,7 +14,9 @@ use futures::executor::block_on;
 use crate::{
     kernels::{Kernels, spun},
     on_every_device,
-    polling::{dropped_at_every_poll, memory_is_freed, own_devices, polled_again},
+    polling::{
+        dropped_at_every_poll, memory_is_freed, own_devices, panics_in_second_poll, polled_again,
+    },
 };
 
 on_every_device! {
@@ -167,6 +169,13 @@ fn panic_in_a_closure_ends_the_operation(device: &Device) {
     let op = zeros::<u8>(1 << 50).map_err(|_| panic!("on purpose"));
     assert!(catch_unwind(AssertUnwindSafe(|| op.sync_on(&stream))).is_err());
     assert_eq!(zeros::<u8>(3).then(to_host).sync_on(&stream).unwrap(), [0; 3]);
+}
+
+#[test]
+fn or_else_does_not_hide_a_panic() {
+    let mut op = panics_in_second_poll().or_else(|_| value(2)).into_future();
+    assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut op))).is_err());
+    assert_eq!(block_on(&mut op), Err(Error::AlreadyEnded));
 }
 
 fn trap(kernel: &Function) -> impl DeviceOp<Output = DeviceBuffer<u32>> + use<> {

@@ -39,6 +39,30 @@ impl<S: Submit> Submit for PolledAgain<S> {
     }
 }
 
+/// Steps whose first poll is pending.
+pub struct PendingOnce(bool);
+
+/// Creates an operation that panics in its second poll.
+pub fn panics_in_second_poll() -> impl DeviceOp<Output = u8> {
+    Op::new(PendingOnce(true)).map(|()| -> u8 { panic!("on purpose") })
+}
+
+impl Submit for PendingOnce {
+    type Output = ();
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        _: &ExecutionContext,
+    ) -> Poll<Result<(), Error>> {
+        if std::mem::take(&mut self.0) {
+            task.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
 /// Drops a future after 0 polls, another one after 1 poll, and so on, until one ends first.
 pub fn dropped_at_every_poll<F: Future>(mut make: impl FnMut() -> F) {
     for polls in 0.. {

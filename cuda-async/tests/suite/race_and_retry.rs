@@ -20,7 +20,7 @@ use crate::{
     on_every_device,
     polling::{
         concurrently, dropped_at_every_poll, iterations_for, memory_is_freed, own_devices,
-        polled_again,
+        panics_in_second_poll, polled_again,
     },
 };
 
@@ -240,8 +240,7 @@ fn race_and_retry_end_once(device: &Device) {
 
 #[test]
 fn retry_does_not_hide_a_panic() {
-    let panicking = |_| -> u8 { panic!("on purpose") };
-    let mut op = retry(quickly(3), || value(1).map(panicking)).into_future();
+    let mut op = retry(quickly(3), panics_in_second_poll).into_future();
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut op))).is_err());
     assert_eq!(block_on(&mut op), Err(Error::AlreadyEnded));
 }
