@@ -7,7 +7,7 @@ use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Pending, Result,
 use crate::{
     context::ExecutionContext,
     memory::{
-        allocate::uninitialised,
+        allocate::{Allocate, uninitialised},
         download::{BufferSource, to_host},
         upload::h2d,
     },
@@ -82,7 +82,43 @@ fn across<'a, B: BufferSource + 'a>(
     let (from, len) = (from.clone(), buffer.as_slice().len());
     let cross =
         |place| Op::new(Cross { begins: Some((buffer, place)), crossing: None, waiter: None });
-    uninitialised::<B::Element>(len).settled().on(to).then(move |place| cross(place).on(&from))
+    let place = Destination { allocate: uninitialised(len).into_steps(), allocated: None };
+    Op::new(place).on(to).then(move |place| cross(place).on(&from))
+}
+
+/// The steps that allocate memory which no work uses any more. A new allocation may be memory of a dropped buffer. Earlier
+/// steps of this context may still use that, and `settled()` waits only for what its own steps submit.
+struct Destination<T: Element> {
+    allocate: Allocate<T>,
+    allocated: Option<Allocated<T>>,
+}
+
+/// Memory whose uses are complete when submission `number` is.
+struct Allocated<T> {
+    place: DeviceBuffer<T>,
+    number: u64,
+    waiter: Option<Waiter>,
+}
+
+impl<T: Element> Submit for Destination<T> {
+    type Output = DeviceBuffer<T>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        cx.may_wait("to_device")?;
+        if self.allocated.is_none() {
+            let place = ready!(self.allocate.poll_submit(task, cx))?;
+            let number = cx.last().unwrap_or_default();
+            self.allocated = Some(Allocated { place, number, waiter: None });
+        }
+        let it = self.allocated.as_mut().ok_or(Error::AlreadyEnded)?;
+        let complete = ready!(cx.poll_submission(it.number, &mut it.waiter, task));
+        let allocated = self.allocated.take().ok_or(Error::AlreadyEnded)?;
+        Poll::Ready(complete.map(|()| allocated.place))
+    }
 }
 
 /// Copies on the same device.

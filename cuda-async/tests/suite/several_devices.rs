@@ -1,10 +1,16 @@
 //! Pipelines over two devices: two CPU devices, a CPU device and a GPU, two GPUs.
 
-use std::sync::Arc;
+use std::{
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
 
 use cuda_async::{
-    Device, DeviceBuffer, Error, cuda_core::Crossing, prelude::*, to_device, uninitialised, value,
-    zip,
+    Device, DeviceBuffer, Error,
+    cuda_core::{Crossing, protocol::Capabilities},
+    memory::fill,
+    prelude::*,
+    script, to_device, uninitialised, value, zip,
 };
 use cuda_cpu::CpuProvider;
 use futures::executor::block_on;
@@ -12,7 +18,9 @@ use futures::executor::block_on;
 use crate::{
     devices::cuda,
     kernels::Kernels,
+    link::LinkProvider,
     polling::{dropped_at_every_poll, polled_again},
+    wrapper::WrapperProvider,
 };
 
 const LEN: usize = 3000;
@@ -56,6 +64,7 @@ on_pairs! {
     concurrent_copies_between_devices
     dropped_at_any_poll
     copy_to_peer_checks_its_requirements
+    destination_was_in_use_before
 }
 
 fn numbers(len: usize) -> Vec<f32> {
@@ -174,4 +183,40 @@ fn copy_to_peer_checks_its_requirements(first: &Device, second: &Device) {
     }
     let elsewhere = x.as_slice().copy_to_peer(&there, place()).map(drop);
     assert!(elsewhere.is_err(), "the stream is not the source's");
+}
+
+/// A copy whose destination is the memory of a buffer that was dropped with work left to run.
+fn copy_into_dropped_memory(first: &Device, second: &Device) -> Result<Vec<f32>, Error> {
+    let (home, there) = (first.clone(), second.clone());
+    home.reach(&there).wait()?; // so that no later step waits for the answer
+    let copied = script(async move |cx| {
+        let x = cx.run(h2d(numbers(LEN)).on(&home)).await?;
+        let y = cx.run(zeros::<f32>(LEN)).await?;
+        drop(cx.run(fill(y, 1.0)).await?);
+        cx.run(to_device(&x, &there).then(to_host)).await
+    });
+    copied.on(second).sync()
+}
+
+fn destination_was_in_use_before(first: &Device, second: &Device) {
+    for _ in 0..20 {
+        assert_eq!(copy_into_dropped_memory(first, second).unwrap(), numbers(LEN));
+    }
+}
+
+/// The destination stays in use for as long as a link takes, so the copy has to wait for it. This device refuses the copy
+/// then.
+#[test]
+fn copy_waits_for_its_destination() {
+    let mut capabilities = Capabilities::local(1 << 30);
+    capabilities.reuses_memory = true;
+
+    let open = || {
+        let provider = WrapperProvider::new(LinkProvider::new(Duration::from_millis(2)));
+        provider.watched.capabilities.set(capabilities.clone()).unwrap();
+        provider.watched.reaches_all.store(true, Ordering::SeqCst);
+        provider.open_device()
+    };
+    let refused = copy_into_dropped_memory(&open(), &open()).unwrap_err();
+    assert!(refused.to_string().contains("a copy from another device"), "{refused}");
 }

@@ -13,7 +13,9 @@ use std::{
 use cuda_async::{Device, Error, Result};
 use cuda_core::{
     Backend, DeviceInfo, NoticeSink, Provider, Ticket,
-    protocol::{Answer, Capabilities, Control, Foreign, HostBlock, Request, StreamId, Submission},
+    protocol::{
+        Answer, Capabilities, Control, Foreign, HostBlock, Reply, Request, StreamId, Submission,
+    },
 };
 
 /// The state that a wrapped device and its test share.
@@ -33,6 +35,8 @@ pub struct Watched {
     pub refused_wants: AtomicUsize,
     /// Whether every host block has 4096 bytes.
     pub short_blocks: AtomicBool,
+    /// Whether the device says that it reaches every other one. It refuses every copy from another one.
+    pub reaches_all: AtomicBool,
     on_submit: Mutex<Option<OnSubmit>>,
     /// The tickets that were submitted and asked for, in order.
     log: Mutex<Vec<Logged>>,
@@ -171,12 +175,19 @@ unsafe impl Backend for Wrapper {
         {
             return Err(Error::unsupported("this want", "a test"));
         }
+        if matches!(control, Control::Receive { .. }) {
+            return Err(Error::unsupported("a copy from another device", "a test"));
+        }
         // SAFETY: the caller keeps the rules.
         unsafe { self.inner.control(control) }
     }
 
     fn request(&self, request: Request, answer: Answer) {
-        self.inner.request(request, answer);
+        let reaches_all = self.watched.reaches_all.load(Ordering::SeqCst);
+        match request {
+            Request::Reach { .. } if reaches_all => answer.give(Ok(Reply::Reached(true))),
+            request => self.inner.request(request, answer),
+        }
     }
 
     unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
