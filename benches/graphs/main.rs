@@ -1,13 +1,15 @@
-//! Measures graphs: replays of chains, the graph cache, many pipelines at once, long kernels, and branches.
+//! Measures graphs: replays of chains, the graph cache, many pipelines at once, long kernels, branches, and stalls of
+//! other threads.
 //!
-//! `cargo bench -p benches --bench graphs [-- cpu|cuda [block..]]` runs the blocks `chains`, `tasks`, `kernels` and
-//! `branches`, or all of them if none is named. On a GPU the first rows of each block are driver calls through
+//! `cargo bench -p benches --bench graphs [-- cpu|cuda [block..]]` runs the blocks `chains`, `tasks`, `kernels`,
+//! `branches` and `stalls`, or all of them if none is named. On a GPU the first rows of each block are driver calls through
 //! `cudarc`, on the same stream.
 
 mod branches;
 mod chains;
 mod kernels;
 mod ours;
+mod stalls;
 mod tasks;
 
 use benches::raw::Raw;
@@ -16,11 +18,12 @@ use crate::ours::Ours;
 
 type Block = fn(Option<&Raw>, &Ours) -> Result<(), Box<dyn std::error::Error>>;
 
-const BLOCKS: [(&str, Block); 4] = [
+const BLOCKS: [(&str, Block); 5] = [
     ("chains", chains::measure),
     ("tasks", tasks::measure),
     ("kernels", kernels::measure),
     ("branches", branches::measure),
+    ("stalls", stalls::measure),
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

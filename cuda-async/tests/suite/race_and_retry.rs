@@ -240,7 +240,7 @@ fn race_and_retry_end_once(device: &Device) {
 
 #[test]
 fn retry_does_not_hide_a_panic() {
-    let mut op = retry(quickly(3), panics_in_second_poll).into_future();
+    let mut op = retry(quickly(3).when(|_| true), panics_in_second_poll).into_future();
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut op))).is_err());
     assert_eq!(block_on(&mut op), Err(Error::AlreadyEnded));
 }

@@ -1,9 +1,8 @@
 //! Measures a window, to decide whether a graph of it pays: whether it saves enough time.
 //!
 //! A graph saves two to four microseconds for each launch, and as much before the first kernel. If kernels take much
-//! longer than that, the graph saves little. Building it would delay the calls of other threads, because the driver
-//! waits for running kernels meanwhile. So the time of a window on the device is measured while its nodes are enqueued
-//! one by one.
+//! longer than that, the graph saves little, and its memory is better used for other windows. So the time of a window on
+//! the device is measured while its nodes are enqueued one by one.
 
 use crate::{
     cuda::{
@@ -21,7 +20,7 @@ const SAMPLES: u32 = 3;
 
 /// The longest time that a node may take on average, in nanoseconds, for a graph to pay. It includes the time in which
 /// the device waits for the host, which is longer while many threads launch.
-const MAX_NODE: u64 = 20_000;
+const MAX_NODE: u64 = 50_000;
 
 /// Measures one window.
 pub(super) struct Measure {
