@@ -293,21 +293,23 @@ fn trim_keeps_memory_in_use(device: &Device) {
 fn pool_of_another_device_is_refused(device: &Device) {
     let other = Device::open(&CpuProvider::default(), 0).unwrap();
     let (stream, pool) = (device.new_stream().unwrap(), pool(&other));
-    let wrong = |result: Result<(), Error>| match result {
-        Err(Error::WrongDevice { what, .. }) => assert_eq!(what, "a memory pool"),
+    let refused = |result: Result<(), Error>, wanted: &str| match result {
+        Err(Error::WrongDevice { what, .. }) => assert_eq!(what, wanted),
         result => panic!("{result:?}"),
     };
+    let wrong = |result| refused(result, "the memory pool `test`");
     wrong(zeros::<u8>(1).in_pool(&pool).sync_on(&stream).map(drop));
     // Also if nothing is allocated.
     wrong(value(1).in_pool(&pool).sync_on(&stream).map(drop));
-    wrong(zeros::<u8>(1).in_pool(&other.default_pool()).sync_on(&stream).map(drop));
+    let of_default = zeros::<u8>(1).in_pool(&other.default_pool());
+    refused(of_default.sync_on(&stream).map(drop), "the default memory pool");
     wrong(stream.in_pool(&pool).map(drop));
     wrong(stream.allocate_in(&pool, 1).map(drop));
     wrong(DeviceBuffer::<u8>::uninitialised_in(&stream, &pool, 1).map(drop));
     // A part on another device may run, and may not allocate.
     let own = MemoryPool::new(device, PoolOptions::new()).unwrap();
     let elsewhere = zeros::<u8>(1).on(&other).in_pool(&own);
-    wrong(elsewhere.sync_on(&stream).map(drop));
+    refused(elsewhere.sync_on(&stream).map(drop), &format!("the memory pool `{}`", own.name()));
     assert_eq!(value(3).on(&other).in_pool(&own).sync_on(&stream), Ok(3));
     assert_eq!(zeros::<u8>(1).in_pool(&pool).on(&other).sync_on(&stream).unwrap().len(), 1);
 }

@@ -1,6 +1,7 @@
 //! The handle of a device, and the requests to it.
 
 use std::{
+    borrow::Cow,
     hash::{Hash, Hasher},
     sync::{Arc, Weak, atomic::Ordering},
 };
@@ -139,7 +140,7 @@ impl Device {
     }
 
     #[cold]
-    fn wrong_device(&self, what: &'static str, other: &Device) -> Error {
+    pub(super) fn wrong_device(&self, what: impl Into<Cow<'static, str>>, other: &Device) -> Error {
         let [lives_on, used_on] = [other, self].map(|device| device.info().address.clone());
         Error::WrongDevice { what: what.into(), lives_on, used_on }
     }

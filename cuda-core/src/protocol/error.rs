@@ -334,7 +334,7 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
     let advice = match what {
         "a buffer" => "copy it there first, with `to_device` or through the host",
         "a kernel" => "load its module on that device too",
-        "a memory pool" => "create a pool on that device",
+        pool if pool.contains("memory pool") => "create a pool on that device",
         "a DLPack tensor" | "a tensor of candle" => {
             "run the operation on its own device, with `.on(&device)`"
         }

@@ -10,7 +10,9 @@ use crate::{
         device::Device,
         stream::{Allocation, Stream},
     },
-    protocol::{Control, Name, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request, Result},
+    protocol::{
+        Control, Error, Name, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request, Result,
+    },
     runtime::{PoolCore, unexpected},
 };
 
@@ -228,6 +230,22 @@ impl Device {
     pub fn default_pool(&self) -> MemoryPool {
         MemoryPool { device: self.clone(), pool: None }
     }
+
+    /// Checks that a pool of `other`, the default one if `None`, may be used here.
+    #[inline]
+    pub(in crate::handle) fn check_pool(
+        &self,
+        pool: Option<&Arc<PoolCore>>,
+        other: &Device,
+    ) -> Result<()> {
+        if self == other { Ok(()) } else { Err(self.wrong_pool(pool, other)) }
+    }
+
+    #[cold]
+    fn wrong_pool(&self, pool: Option<&Arc<PoolCore>>, other: &Device) -> Error {
+        let named = |pool: &Arc<PoolCore>| format!("the memory pool `{}`", pool.name);
+        self.wrong_device(pool.map_or("the default memory pool".into(), named), other)
+    }
 }
 
 impl Stream {
@@ -259,7 +277,7 @@ impl Stream {
     }
 
     fn check_pool(&self, pool: &MemoryPool) -> Result<()> {
-        self.device().check_same("a memory pool", &pool.device)
+        self.device().check_pool(pool.pool.as_ref(), &pool.device)
     }
 }
 

@@ -124,7 +124,7 @@ impl Stream {
     #[inline]
     pub(super) fn pool(&self) -> Result<Option<&Arc<PoolCore>>> {
         let Some(Pooled { device, pool, .. }) = &self.shared.pooled else { return Ok(None) };
-        self.device().check_same("a memory pool", device)?;
+        self.device().check_pool(pool.as_ref(), device)?;
         Ok(pool.as_ref())
     }
 
