@@ -11,10 +11,8 @@ __device__ inline double most(double a, double b) { return fmax(a, b); }
 __device__ inline Value largest_of(Value a, Value b) { return most(a, b); }
 __device__ inline Value sum_of(Value a, Value b) { return a + b; }
 
-#define KEPT 16
-
-// Computes a row that stays in registers. A thread takes packs of WIDTH neighbours.
-template <int WIDTH>
+// Computes a row that stays in registers, at most KEPT elements for each thread. A thread takes packs of WIDTH neighbours.
+template <int KEPT, int WIDTH>
 __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u32 n, bool is_aligned)
 {
     typedef Pack<Stored, WIDTH> P;
@@ -68,16 +66,23 @@ __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u3
     }
 }
 
-// Rows of at most KEPT elements for each thread: the row stays in registers. Aligned rows of whole packs are read in packs;
-// `width` is the number of elements of a pack, or 1.
-extern "C" __global__ void __launch_bounds__(1024) softmax(const Stored *x, Stored *y, u64 rows, u32 n, u32 width)
-{
-    if (width > 1) {
-        softmax_in_packs<LANES>(x, y, rows, n, aligned(x) && aligned(y));
-    } else {
-        softmax_in_packs<1>(x, y, rows, n, true);
+// Rows of whole packs are read in packs; `width` is the number of elements of a pack, or 1. The launch bound limits a thread to
+// 64 registers, so that more rows are in flight.
+#define SOFTMAX(KEPT)                                                                                                  \
+    extern "C" __global__ void __launch_bounds__(1024)                                                                 \
+        softmax_##KEPT(const Stored *x, Stored *y, u64 rows, u32 n, u32 width)                                         \
+    {                                                                                                                  \
+        if (width > 1) {                                                                                               \
+            softmax_in_packs<KEPT, LANES>(x, y, rows, n, aligned(x) && aligned(y));                                    \
+        } else {                                                                                                       \
+            softmax_in_packs<KEPT, 1>(x, y, rows, n, true);                                                            \
+        }                                                                                                              \
     }
-}
+SOFTMAX(8)
+SOFTMAX(16)
+#ifndef DOUBLE
+SOFTMAX(32)
+#endif
 
 // The largest element that a thread has read so far, and the sum of the exponentials of the differences to it.
 struct Seen {

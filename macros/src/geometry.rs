@@ -1,8 +1,8 @@
-//! The launch shape of a kernel: `#[elements(n)]`, `#[plane(width, height)]`, `#[tiles(buffer, threads)]`
+//! The launch shape of a kernel: `#[elements(n)]`, `#[plane(width, height)]`, `#[tiles(buffer, tile, threads)]`
 //! and `#[config(..)]`.
 
 use proc_macro2::{Ident, TokenStream};
-use quote::{ToTokens, quote};
+use quote::quote;
 use syn::{
     Attribute, Error, Expr, Result, Token,
     parse::{Parse, ParseStream},
@@ -26,7 +26,7 @@ pub(crate) enum Geometry {
     /// `LaunchConfig::for_plane`.
     Plane(Quantity, Quantity),
     /// A block for each tile of an argument that is a `Partition`.
-    Tiles(Ident, Quantity),
+    Tiles(Tiles),
     Config(Shape),
 }
 
@@ -62,7 +62,7 @@ impl Geometry {
             return attr.parse_args().map(Self::Config);
         }
         if attr.path().is_ident("tiles") {
-            return attr.parse_args().map(|Tiles(buffer, threads)| Self::Tiles(buffer, threads));
+            return attr.parse_args().map(Self::Tiles);
         }
         let list = Punctuated::<Quantity, Token![,]>::parse_terminated;
         let quantities: Vec<_> = attr.parse_args_with(list)?.into_iter().collect();
@@ -85,14 +85,15 @@ impl Geometry {
             Self::Caller => Vec::new(),
             Self::Elements(elements) => check(elements),
             Self::Plane(width, height) => [width, height].into_iter().flat_map(check).collect(),
-            Self::Tiles(buffer, threads) => {
+            Self::Tiles(Tiles { buffer, tile, threads }) => {
                 let of_buffer = Quantity::Len(buffer.clone()).check(&known, all);
                 let is_read =
                     |it: &Argument| it.name == *buffer && matches!(it.passed, Passed::Input(_));
                 let why =
                     format!("`{buffer}` is only read; the tiles are those of an output `&mut [T]`");
                 let read = all.iter().any(is_read).then(|| Error::new(buffer.span(), why));
-                of_buffer.into_iter().chain(read).chain(check(threads)).collect()
+                let sizes = tile.iter().chain([threads]).flat_map(check);
+                of_buffer.into_iter().chain(read).chain(sizes).collect()
             }
             Self::Config(Shape { grid, block, shared }) => {
                 grid.iter().chain(block).chain([shared]).flat_map(check).collect()
@@ -113,9 +114,10 @@ impl Geometry {
                 let (width, height) = (width.side(), height.side());
                 quote!(#kernel.plane(#width, #height)?)
             }
-            Self::Tiles(buffer, threads) => {
+            Self::Tiles(Tiles { buffer, tile, threads }) => {
                 let (name, threads) = (buffer.to_string(), threads.side());
-                quote!(#kernel.tiles(#name, &#buffer, #threads)?)
+                let tile = tile.iter().map(Quantity::side);
+                quote!(#kernel.tiles(#name, &#buffer, [#(#tile),*], #threads)?)
             }
             Self::Config(Shape { grid, block, shared }) => {
                 let (grid, block) =
@@ -127,14 +129,30 @@ impl Geometry {
     }
 }
 
-/// The content of `#[tiles(buffer, threads)]`.
-struct Tiles(Ident, Quantity);
+/// The content of `#[tiles(buffer, tile, threads)]`.
+pub(crate) struct Tiles {
+    buffer: Ident,
+    /// The sizes of a tile.
+    tile: Vec<Quantity>,
+    threads: Quantity,
+}
 
 impl Parse for Tiles {
+    /// In `#[tiles(buffer, n)]`, a tile has `n` elements and a block `n` threads.
     fn parse(input: ParseStream<'_>) -> Result<Self> {
         let buffer = input.parse()?;
         input.parse::<Token![,]>()?;
-        Ok(Self(buffer, input.parse()?))
+        let tile: Expr = input.parse()?;
+        let threads = match input.parse::<Option<Token![,]>>()? {
+            Some(_) => input.parse()?,
+            None if matches!(tile, Expr::Tuple(_)) => {
+                let why =
+                    "add the number of threads of a block, as in `#[tiles(y, (16, 16), 256)]`";
+                return Err(Error::new_spanned(tile, why));
+            }
+            None => Quantity::of(&tile)?,
+        };
+        Ok(Self { buffer, tile: sizes(&tile)?, threads })
     }
 }
 
@@ -174,18 +192,18 @@ impl Parse for Shape {
 
 /// Converts `x`, `(x, y)` or `(x, y, z)`. Omitted dimensions are 1.
 fn dimensions(expr: &Expr) -> Result<[Quantity; 3]> {
-    let one = || Quantity::Literal(1);
-    let Expr::Tuple(tuple) = expr else {
-        return Ok([Quantity::of(expr)?, one(), one()]);
-    };
-    let mut quantities = tuple.elems.iter().map(Quantity::of).collect::<Result<Vec<_>>>()?;
-    if quantities.is_empty() || quantities.len() > 3 {
-        let why = "expected one, two or three dimensions";
-        return Err(Error::new_spanned(tuple.to_token_stream(), why));
+    let mut sizes = sizes(expr)?;
+    sizes.resize(3, Quantity::Literal(1));
+    <[_; 3]>::try_from(sizes).map_err(|_| Error::new_spanned(expr, "expected three dimensions"))
+}
+
+/// Converts `x`, `(x, y)` or `(x, y, z)`.
+fn sizes(expr: &Expr) -> Result<Vec<Quantity>> {
+    let Expr::Tuple(tuple) = expr else { return Ok(vec![Quantity::of(expr)?]) };
+    if tuple.elems.is_empty() || tuple.elems.len() > 3 {
+        return Err(Error::new_spanned(tuple, "expected one, two or three dimensions"));
     }
-    quantities.resize(3, one());
-    <[_; 3]>::try_from(quantities)
-        .map_err(|_| Error::new_spanned(tuple, "expected three dimensions"))
+    tuple.elems.iter().map(Quantity::of).collect()
 }
 
 #[cfg(test)]
@@ -206,7 +224,16 @@ mod tests {
         assert!(matches!(geometry(""), Ok(Geometry::Caller)));
         assert!(matches!(geometry("#[elements(x.len() / 2)]"), Ok(Geometry::Elements(_))));
         assert!(matches!(geometry("#[plane(w, h)]"), Ok(Geometry::Plane(..))));
-        assert!(matches!(geometry("#[tiles(y, 64)]"), Ok(Geometry::Tiles(..))));
+        let tiles = |text| match geometry(text) {
+            Ok(Geometry::Tiles(Tiles { tile, threads, .. })) => {
+                (tile.iter().map(Quantity::to_string).collect::<Vec<_>>(), threads.to_string())
+            }
+            _ => panic!("not tiles"),
+        };
+        assert_eq!(tiles("#[tiles(y, 64)]"), (vec!["64".into()], "64".into()));
+        assert_eq!(tiles("#[tiles(y, 64, 32)]"), (vec!["64".into()], "32".into()));
+        let plane = (vec!["n".into(), "x.size(1)".into()], "32".into());
+        assert_eq!(tiles("#[tiles(y, (n, x.size(1)), 32)]"), plane);
         let Ok(Geometry::Config(shape)) = geometry("#[config(grid = (n, 2), block = 64)]") else {
             panic!("not a shape")
         };
@@ -220,6 +247,11 @@ mod tests {
         for (text, message) in [
             ("#[elements(a, b)]", "expected `#[elements(count)]`"),
             ("#[plane(a)]", "expected `#[plane(width, height)]`"),
+            (
+                "#[tiles(y, (16, 16))]",
+                "add the number of threads of a block, as in `#[tiles(y, (16, 16), 256)]`",
+            ),
+            ("#[tiles(y, (1, 1, 1, 1), 1)]", "expected one, two or three dimensions"),
             ("#[config(grid = 1, grid = 2)]", "`grid` is given twice"),
             ("#[config(rows = 1)]", "unknown key `rows`; write `grid`, `block` or `shared`"),
             ("#[config(grid = (1, 1, 1, 1), block = 1)]", "expected one, two or three dimensions"),

@@ -5,7 +5,7 @@ use std::fmt;
 use proc_macro2::{Ident, Literal, TokenStream};
 use quote::quote;
 use syn::{
-    BinOp, Error, Expr, Lit, Member, Result,
+    BinOp, Error, Expr, ExprLit, ExprMethodCall, Lit, Member, Result,
     parse::{Parse, ParseStream},
 };
 
@@ -15,8 +15,7 @@ use crate::{
 };
 
 /// The accepted forms, for messages.
-const FORMS: &str =
-    "write integers, `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses";
+const FORMS: &str = "write integers, `name.len()` and `name.size(0)` of a buffer, integer arguments, `+ - * / %` and parentheses";
 
 /// An integer expression: `x.len() / 2 + n`.
 #[derive(Clone)]
@@ -24,6 +23,8 @@ pub(crate) enum Quantity {
     Literal(i128),
     /// The number of elements of a buffer argument.
     Len(Ident),
+    /// The size of a dimension of a buffer argument.
+    Size(Ident, usize),
     /// The value of an integer argument.
     Value(Ident),
     Parens(Box<Quantity>),
@@ -64,15 +65,10 @@ impl Quantity {
                 Some(name) => Self::Value(name.clone()),
                 None => return wrong(),
             },
-            Expr::MethodCall(call) if call.method == "len" && call.args.is_empty() => {
-                match &*call.receiver {
-                    Expr::Path(path) => match path.path.get_ident() {
-                        Some(name) => Self::Len(name.clone()),
-                        None => return wrong(),
-                    },
-                    _ => return wrong(),
-                }
-            }
+            Expr::MethodCall(call) => match Self::of_call(call)? {
+                Some(quantity) => quantity,
+                None => return wrong(),
+            },
             Expr::Field(field) if matches!(&field.member, Member::Named(name) if name == "len") => {
                 return Err(Error::new_spanned(expr, "write `.len()`, with parentheses"));
             }
@@ -92,6 +88,20 @@ impl Quantity {
         })
     }
 
+    /// Converts `name.len()` or `name.size(dimension)`. `None` for other calls.
+    fn of_call(call: &ExprMethodCall) -> Result<Option<Self>> {
+        let Expr::Path(receiver) = &*call.receiver else { return Ok(None) };
+        let Some(name) = receiver.path.get_ident().cloned() else { return Ok(None) };
+        let arguments: Vec<_> = call.args.iter().collect();
+        Ok(match (call.method.to_string().as_str(), arguments.as_slice()) {
+            ("len", []) => Some(Self::Len(name)),
+            ("size", [Expr::Lit(ExprLit { lit: Lit::Int(dimension), .. })]) => {
+                Some(Self::Size(name, dimension.base10_parse()?))
+            }
+            _ => None,
+        })
+    }
+
     /// Returns an error for each name that the expression cannot use. `known` are the arguments that have a value when the
     /// expression is computed, `all` are those of the kernel.
     pub(crate) fn check(&self, known: &[&Argument], all: &[Argument]) -> Vec<Error> {
@@ -103,7 +113,7 @@ impl Quantity {
                 errors.extend(right.check(known, all));
                 errors
             }
-            Self::Len(name) | Self::Value(name) => {
+            Self::Len(name) | Self::Size(name, _) | Self::Value(name) => {
                 self.misused(name, known, all).into_iter().collect()
             }
         }
@@ -121,6 +131,9 @@ impl Quantity {
         match (self, &argument.passed) {
             (Self::Len(_), _) if !buffer => {
                 return wrong(format!("`{name}` is not a buffer, so it has no length"));
+            }
+            (Self::Size(..), _) if !buffer => {
+                return wrong(format!("`{name}` is not a buffer, so it has no dimensions"));
             }
             (Self::Value(_), _) if buffer => {
                 return wrong(format!("`{name}` is a buffer; write `{name}.len()`"));
@@ -146,6 +159,9 @@ impl Quantity {
                 quote!(::cuda_async::kernel::checks::int(#literal))
             }
             Self::Len(name) => quote!(::cuda_async::kernel::checks::len(&#name)),
+            Self::Size(name, dimension) => {
+                quote!(::cuda_async::kernel::checks::size(&#name, #dimension))
+            }
             Self::Value(name) => quote!(::cuda_async::kernel::checks::int(#name)),
             Self::Parens(inner) => inner.tokens(),
             Self::Binary(left, operator, right) => {
@@ -186,6 +202,7 @@ impl fmt::Display for Quantity {
         match self {
             Self::Literal(value) => write!(f, "{value}"),
             Self::Len(name) => write!(f, "{name}.len()"),
+            Self::Size(name, dimension) => write!(f, "{name}.size({dimension})"),
             Self::Value(name) => write!(f, "{name}"),
             Self::Parens(inner) => write!(f, "({inner})"),
             Self::Binary(left, operator, right) => {

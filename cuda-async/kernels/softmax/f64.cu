@@ -2,6 +2,7 @@
 
 #define ELEMENT f64
 #define FLOAT
+#define DOUBLE
 
 #include "scalar.cuh"
 #include "arithmetic.cuh"

@@ -21,16 +21,22 @@ pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
     /// Returns the number of elements.
     fn elements(&self) -> usize;
 
-    /// Returns the number of tiles along `x`, `y` and `z`, for a [`Partition`](crate::tensor::Partition). `None` for other
-    /// forms.
-    fn tiles(&self) -> Option<[u32; 3]> {
+    /// Returns the size of a dimension, or `None` if there is no such dimension. A buffer has one dimension.
+    fn size(&self, dimension: usize) -> Option<usize> {
+        (dimension == 0).then(|| self.elements())
+    }
+
+    /// Returns the shape of a tile, and the number of tiles along `x`, `y` and `z`, for a
+    /// [`Partition`](crate::tensor::Partition). `None` for other forms.
+    fn tiles(&self) -> Option<(&[usize], [u32; 3])> {
         None
     }
 }
 
 /// Implements [`KernelBuffer`] and its supertraits for types.
 macro_rules! buffer_forms {
-    ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr $(, tiles $tiles:expr)?;)*) => {$(
+    ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr
+        $(, shape $shape:expr)? $(, tiles $tiles:expr)?;)*) => {$(
         impl<$($generics)*> $crate::kernel::buffer_form::sealed::Buffer for $form {}
 
         impl<$($generics)*> $crate::op::LazyArg for $form {
@@ -50,7 +56,14 @@ macro_rules! buffer_forms {
                 $elements
             }
             $(
-                fn tiles(&self) -> Option<[u32; 3]> {
+                #[inline]
+                fn size(&self, dimension: usize) -> Option<usize> {
+                    let $this = self;
+                    $shape.get(dimension).copied()
+                }
+            )?
+            $(
+                fn tiles(&self) -> Option<(&[usize], [u32; 3])> {
                     let $this = self;
                     $tiles
                 }

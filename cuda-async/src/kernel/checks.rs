@@ -18,6 +18,8 @@ pub enum Undefined {
     Overflow,
     /// A divisor is zero.
     DivisionByZero,
+    /// The buffer has fewer dimensions.
+    NoDimension,
 }
 
 impl fmt::Display for Undefined {
@@ -25,6 +27,7 @@ impl fmt::Display for Undefined {
         f.write_str(match self {
             Self::Overflow => "overflows 128 bits",
             Self::DivisionByZero => "divides by zero",
+            Self::NoDimension => "names a dimension that the buffer does not have",
         })
     }
 }
@@ -67,6 +70,15 @@ pub fn int(value: impl Integer) -> Quantity {
 #[inline(always)]
 pub fn len(buffer: &impl KernelBuffer) -> Quantity {
     int(buffer.elements())
+}
+
+/// Returns the size of a dimension of a buffer.
+///
+/// # Errors
+/// [`Undefined::NoDimension`] if there is no such dimension.
+#[inline(always)]
+pub fn size(buffer: &impl KernelBuffer, dimension: usize) -> Quantity {
+    int(buffer.size(dimension).ok_or(Undefined::NoDimension)?)
 }
 
 macro_rules! operators {
@@ -232,20 +244,32 @@ impl Kernel {
     /// Returns the configuration with a block of `threads` threads for each tile of a partition, or `None` if there are no tiles.
     ///
     /// # Errors
-    /// [`Error::Arguments`] if the argument `name` is not a [`Partition`](crate::tensor::Partition), or `threads` has no value;
-    /// [`Error::InvalidLaunch`] if `threads` is out of range.
-    pub fn tiles(
+    /// [`Error::Arguments`] if the argument `name` is not a [`Partition`](crate::tensor::Partition) with tiles of the shape
+    /// `tile`, or a value is undefined; [`Error::InvalidLaunch`] if `threads` or a size is out of range.
+    pub fn tiles<const N: usize>(
         self,
         name: &'static str,
         buffer: &impl KernelBuffer,
+        tile: [Side; N],
         threads: Side,
     ) -> Result<Option<LaunchConfig>> {
         let threads = self.size(threads)?;
-        let Some([x, y, z]) = buffer.tiles() else {
-            let why =
-                "the launch has a block for each tile; pass a partition: `tensor.partition(..)?`";
+        let mut wanted = [0; N];
+        for (wanted, size) in wanted.iter_mut().zip(tile) {
+            *wanted = self.size(size)?;
+        }
+        let Some((tile, [x, y, z])) = buffer.tiles() else {
+            let why = format!(
+                "the launch has a block for each tile; pass `tensor.partition({wanted:?})?`"
+            );
             return Err(self.wrong(format!("`{name}` is not divided into tiles, and {why}")));
         };
+        if tile != wanted {
+            let why = format!(
+                "`{name}` is divided into tiles of {tile:?}, and the kernel is for tiles of {wanted:?}"
+            );
+            return Err(self.wrong(why));
+        }
         let config = LaunchConfig::new(1, threads).grid(x, y, z);
         Ok((x != 0 && y != 0 && z != 0).then_some(config))
     }

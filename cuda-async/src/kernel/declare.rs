@@ -118,14 +118,15 @@
 /// | `where n == 0 \|\| x.len() / n == 4` | at least one alternative must hold; the alternatives after it are not computed |
 /// | `#[elements(n)]` | the shape is `LaunchConfig::for_num_elems(n)` |
 /// | `#[plane(width, height)]` | the shape is `LaunchConfig::for_plane(width, height)` |
-/// | `#[tiles(y, threads)]` | the output `y` is a [`Partition`](crate::tensor::Partition); a block of `threads` threads for each tile |
+/// | `#[tiles(y, 256)]` | the output `y` is a [`Partition`](crate::tensor::Partition) into tiles of 256 elements; a block of 256 threads for each tile |
+/// | `#[tiles(y, (16, 64), 128)]` | the same with tiles of this shape, and 128 threads; tiles of another shape are an error |
 /// | `#[config(grid = (x, y, z), block = 256, shared = 4 * n)]` | this shape; omitted dimensions are 1, and no shared memory |
 /// | `#[cluster(x, y, z)]` | clusters of this many blocks; a grid from `elements` or `plane` is rounded up to whole clusters |
 /// | `#[cooperative]` | all blocks run at the same time |
 /// | `#[dependent]` | the kernel may begin before the previous kernel on the stream has ended; the safety promise includes that of [`LaunchConfig::dependent`](crate::LaunchConfig::dependent) |
 ///
 /// Without an attribute for the shape, the caller passes a `LaunchConfig` first. An expression consists of integers,
-/// `name.len()` of a buffer, integer arguments, `+ - * / %` and parentheses. Values are computed in 128 bits when all
+/// `name.len()` of a buffer, `name.size(1)` of a dimension of a tensor, integer arguments, `+ - * / %` and parentheses. Values are computed in 128 bits when all
 /// arguments are ready. Derived values come first, in order, and then the conditions.
 ///
 /// A condition that does not hold is an [`Error::Arguments`](crate::Error::Arguments) of the operation. So are a division

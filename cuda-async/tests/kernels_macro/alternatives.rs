@@ -19,6 +19,11 @@ cuda_async::kernels! {
     #[tiles(y, 32)]
     safe fn in_tiles(x: &[f32], y: &mut [f32], a: f32, n: u32 = y.len()) where x.len() == y.len();
 
+    #[entry = "saxpy"]
+    #[tiles(y, (64, x.size(1)), 32 * 2)]
+    safe fn in_columns(x: &[f32], y: &mut [f32], a: f32, n: u32 = y.size(0))
+    where y.size(1) == 1, x.size(0) == n, x.size(1) == 1;
+
     /// The type parameter of the buffer has the name of the trait, unless the macro avoids it.
     #[entry(f32 = "saxpy", f64 = "daxpy")]
     #[elements(n)]
@@ -69,13 +74,43 @@ fn launch_has_a_block_for_each_tile() {
     let (_, y) = either.in_tiles(tensor(2.0), y, 3.0).sync_on(&stream).unwrap();
     assert_eq!(y.tiles(), [4]);
     assert_eq!(y.unpartition().to_host_vec().sync_on(&stream).unwrap(), [7.0; 100]);
-    // Three tiles of 40 with 32 threads each: the threads show how many blocks there were.
+    // Blocks of 32 threads would leave out elements of larger tiles.
     let y = tensor(1.0).partition(40).unwrap();
-    let (_, y) = either.in_tiles(tensor(2.0), y, 3.0).sync_on(&stream).unwrap();
-    let written = y.unpartition().to_host_vec().sync_on(&stream).unwrap();
-    assert_eq!(written.iter().filter(|value| **value == 7.0).count(), 96);
+    let error = either.in_tiles(tensor(2.0), y, 3.0).sync_on(&stream).unwrap_err();
+    let why = "`y` is divided into tiles of [40], and the kernel is for tiles of [32]";
+    assert!(error.to_string().ends_with(why), "{error}");
     let error = either.in_tiles(tensor(2.0), tensor(1.0), 3.0).sync_on(&stream).unwrap_err();
-    assert!(error.to_string().contains("`y` is not divided into tiles"), "{error}");
+    let why = "`y` is not divided into tiles, and the launch has a block for each tile; pass `tensor.partition([32])?`";
+    assert!(error.to_string().ends_with(why), "{error}");
+}
+
+#[test]
+fn tiles_have_the_declared_shape() {
+    let device = open("cpu").unwrap();
+    let stream = device.new_stream().unwrap();
+    let either = Either::load(&device).unwrap();
+    let run = |shape: [usize; 2], tile: [usize; 2]| {
+        let tensor = |value: f32| Tensor::full(value, shape).sync_on(&stream).unwrap();
+        let y = tensor(1.0).partition(tile)?;
+        let (_, y) = either.in_columns(tensor(2.0), y, 3.0).sync_on(&stream)?;
+        y.unpartition().to_host_vec().sync_on(&stream)
+    };
+    assert_eq!(run([100, 1], [64, 1]).unwrap(), [7.0; 100]);
+    // One thread after another would write the same elements: the kernel uses only `x` of the grid.
+    let error = run([2, 50], [64, 1]).unwrap_err().to_string();
+    assert!(error.contains("`y.size(1) == 1` does not hold: `y.size(1)` is 50"), "{error}");
+    let error = run([100, 1], [1, 1]).unwrap_err().to_string();
+    assert!(
+        error.ends_with("is divided into tiles of [1, 1], and the kernel is for tiles of [64, 1]"),
+        "{error}"
+    );
+    let flat = Tensor::<f32>::ones(100).sync_on(&stream).unwrap();
+    let error = either.in_columns(h2d(vec![1.0; 100]), flat.partition(64).unwrap(), 1.0);
+    let error = error.sync_on(&stream).unwrap_err().to_string();
+    assert!(
+        error.contains("`y.size(1)` names a dimension that the buffer does not have"),
+        "{error}"
+    );
 }
 
 #[test]

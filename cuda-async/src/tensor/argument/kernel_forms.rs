@@ -58,15 +58,16 @@ kernel_args! {
 }
 
 buffer_forms! {
-    [T: DType] Tensor<T>: |this| this.len();
-    [T: DType] &mut Tensor<T>: |this| this.len();
-    [T: DType] TensorViewMut<'_, T>: |this| this.len();
-    [T: DType] &Tensor<T>: |this| this.len();
-    [T: DType] Arc<Tensor<T>>: |this| this.len();
-    [T: DType] TensorView<'_, T>: |this| this.len();
-    [T: DType] SharedTensor<T>: |this| this.len();
-    [T: DType] &SharedTensor<T>: |this| this.len();
-    [O: TensorInput] Partition<O>: |this| this.layout().len(), tiles Some(this.grid());
+    [T: DType] Tensor<T>: |this| this.len(), shape this.shape();
+    [T: DType] &mut Tensor<T>: |this| this.len(), shape this.shape();
+    [T: DType] TensorViewMut<'_, T>: |this| this.len(), shape this.shape();
+    [T: DType] &Tensor<T>: |this| this.len(), shape this.shape();
+    [T: DType] Arc<Tensor<T>>: |this| this.len(), shape this.shape();
+    [T: DType] TensorView<'_, T>: |this| this.len(), shape this.shape();
+    [T: DType] SharedTensor<T>: |this| this.len(), shape this.shape();
+    [T: DType] &SharedTensor<T>: |this| this.len(), shape this.shape();
+    [O: TensorInput] Partition<O>: |this| this.layout().len(), shape this.layout().shape(),
+        tiles Some((this.tile(), this.grid()));
 }
 
 macro_rules! outputs {

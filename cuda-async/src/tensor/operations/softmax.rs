@@ -24,12 +24,27 @@ use crate::{
     value,
 };
 
-/// The maximum number of elements of a row that a thread of `softmax` keeps in registers.
-const KEPT: usize = 16;
-
-/// The maximum number of threads for each row of `softmax`. Longer rows are read twice, which is faster than more threads
-/// on an H200.
+/// The maximum number of threads for a row that stays in registers. Longer rows are read twice, which is faster than more
+/// threads on an H200.
 const MAX_THREADS: usize = 512;
+
+/// The maximum number of elements of a row that a thread keeps in registers.
+const fn max_kept<T: DType>() -> usize {
+    if size_of::<T::Stored>() == 8 { 16 } else { 32 }
+}
+
+/// Returns the kernel for rows of `n` elements that stay in registers, and the number of threads for each row. The fewer
+/// threads a row has, the less time they take to combine their results.
+fn in_registers<T: DType>(n: usize) -> (&'static str, usize) {
+    const WARP: usize = 32;
+    let (kept, name) = match n.div_ceil(WARP) {
+        ..=8 => (8, "softmax_8"),
+        9..=16 => (16, "softmax_16"),
+        _ if max_kept::<T>() == 16 => (16, "softmax_16"),
+        _ => (32, "softmax_32"),
+    };
+    (name, n.div_ceil(kept).next_multiple_of(WARP).max(WARP))
+}
 
 /// Returns the number of threads for each row in `softmax_long`, the fastest on an H200.
 const fn long_threads<T: DType>() -> u32 {
@@ -51,8 +66,9 @@ where
             let rows = layout.len() / n.max(1);
             Ok(allocate(layout)
                 .then(move |y| {
-                    let long = n > KEPT * MAX_THREADS && rows > 0;
-                    let name = if long { "softmax_long" } else { "softmax" };
+                    let long = n > max_kept::<I::Element>() * MAX_THREADS && rows > 0;
+                    let (short, threads_per_row) = in_registers::<I::Element>(n);
+                    let name = if long { "softmax_long" } else { short };
                     kernel::<I::Element>(I::Element::softmax(), name).then(move |kernel| {
                         let (x, y, rows_) = (Read(x), Written(y), rows as u64);
                         // SAFETY: reads and writes `rows * n` elements, all of both tensors.
@@ -64,9 +80,7 @@ where
                                 let args = (x, y, n as u64, pack::<I::Element>(n));
                                 Either::Left(launch(&kernel, config, args))
                             } else {
-                                let threads_per_row = n.div_ceil(KEPT).next_power_of_two();
-                                let config =
-                                    rows_config(rows, threads_per_row.clamp(32, MAX_THREADS));
+                                let config = rows_config(rows, threads_per_row);
                                 let args = (x, y, rows_, n as u32, pack::<I::Element>(n));
                                 Either::Right(launch(&kernel, config, args))
                             }
