@@ -22,7 +22,7 @@
 //! | body of a request | 64 KiB ([`MAX_BODY_BYTES`]) | status 413 |
 //! | images of a request | 64 ([`MAX_IMAGES`]) | status 422 |
 //! | requests in the queue | 256 | status 503 |
-//! | requests in a batch | 32, collected for 2 ms | they go into the next batch |
+//! | requests in a batch | 32, collected for 2 ms | further requests go into the next batch |
 //! | batches on the device | 4 | requests wait in the queue |
 //! | time from the head of a request to the response | 2 s | status 408 if the body is incomplete, else 504 |
 //! | time for which a client takes no byte of a response | 10 s | the connection is closed |

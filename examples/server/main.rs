@@ -6,9 +6,9 @@
 //! curl localhost:3000/metrics
 //! ```
 //!
-//! Open <http://localhost:3000> and draw a digit. The example shows the parts of a service: requests are collected into
-//! batches, a full queue refuses requests, each request has a deadline, clients cannot hold memory, and after Ctrl-C or
-//! SIGTERM the server answers the remaining requests and ends.
+//! Open <http://localhost:3000> and draw a digit. The example shows the parts of a service: requests are collected
+//! into batches, a full queue refuses requests, each request has a deadline, all memory is bounded, and after Ctrl-C
+//! or SIGTERM the server answers the remaining requests and ends.
 
 mod options;
 mod signals;
@@ -42,7 +42,7 @@ async fn main() -> ExitCode {
 }
 
 async fn run(options: Options) -> Result<(), Box<dyn std::error::Error>> {
-    // Before the first line of output, so that a signal after it never ends the process at once.
+    // Handle signals before the first line of output: a signal that follows it must start a graceful shutdown.
     let signal = signals::shutdown()?;
     let listener = TcpListener::bind(&options.listen)
         .await

@@ -102,7 +102,7 @@ impl Autotuner {
     ///
     /// # Errors
     /// - [`Error::Arguments`] if there is no candidate.
-    /// - The error of the last candidate, if all of them fail.
+    /// - The last error, if all candidates fail.
     pub async fn best<C, O>(
         &self,
         key: &str,
@@ -130,7 +130,7 @@ impl Autotuner {
     /// Measures the candidates. Those that fail have no times.
     ///
     /// # Errors
-    /// The error of the last candidate, if all of them fail.
+    /// The last error, if all candidates fail.
     async fn measure<C: Clone, O: IntoDeviceOp>(
         &self,
         stream: &Stream,

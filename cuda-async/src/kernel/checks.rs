@@ -57,7 +57,7 @@ integers!(u8 u16 u32 u64 usize i8 i16 i32 i64 isize i128);
 /// Returns the value of an integer.
 ///
 /// # Errors
-/// Never fails. All parts of an expression have this type.
+/// Never fails. It returns a `Result` as all other parts of an expression do.
 #[inline(always)]
 pub fn int(value: impl Integer) -> Quantity {
     Ok(value.widened())

@@ -53,7 +53,7 @@ impl Image {
         self.bytes
     }
 
-    /// Returns the image that fits a device best. `None` for a device that runs no machine code, or none of these.
+    /// Returns the image that fits a device best. `None` if the device runs none of the images.
     pub(super) fn fitting<'a>(images: &'a [Self], device: &DeviceInfo) -> Option<&'a Self> {
         device.driver?;
         let (major, minor) = device.compute_capability;

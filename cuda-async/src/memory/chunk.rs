@@ -3,5 +3,6 @@
 /// The number of bytes that one poll copies between ordinary and pinned memory.
 pub const COPY_CHUNK: usize = 1 << 20;
 
-/// The number of bytes of pinned memory that one copy may have in flight.
+/// The maximum number of bytes of pinned memory that one copy has in flight. An upload in
+/// [`async_on`](crate::DeviceOp::async_on) cannot wait, so it has no limit.
 pub const COPY_BYTES: usize = 16 << 20;

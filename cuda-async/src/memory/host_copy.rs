@@ -1,7 +1,8 @@
 //! Copies between ordinary and pinned host memory.
 //!
-//! One thread copies about a fifth as fast as the bus of a GPU, and new memory of the system costs it even more time. So
-//! several threads share a large copy. They start with the first one, and sleep between copies.
+//! One thread copies at about a fifth of the speed of a GPU's bus, and slower still into new memory, whose pages the
+//! system provides at the first write. So several threads share a large copy. They start with the first large copy,
+//! and sleep between copies.
 
 use std::{sync::OnceLock, thread};
 

@@ -1,8 +1,7 @@
 //! Operations on memory: allocate, upload, download, and copies between devices.
 
 // This folder uses `op`, `context` and `ops`. Programs call it directly. A typical call goes from `h2d` to
-// `ExecutionContext::enqueue`, and from there to a stream of
-// `cuda-core`.
+// `ExecutionContext::enqueue`, and from there to a stream of `cuda-core`.
 
 mod allocate;
 mod chunk;

@@ -22,9 +22,8 @@ use crate::{
 /// One value in device memory, at an address that does not change. Clones are the same value.
 ///
 /// A kernel takes it as a pointer: `&DeviceScalar<T>` or a clone to read it, [`writable`](DeviceScalar::writable) to
-/// write it. A declared kernel takes these for a parameter `&[T]` and `&mut [T]`. A scalar is
-/// [`set`](DeviceScalar::set) through a shared handle. So a graph that reads it sees in each launch the value that was set
-/// last.
+/// write it. A declared kernel takes these for a parameter `&[T]` and `&mut [T]`. [`set`](DeviceScalar::set) takes a
+/// shared handle, so the value can be set between launches of a graph. Each launch reads the value that was set last.
 ///
 /// ```
 /// use cuda_async::{memory::{DeviceScalar, copy}, prelude::*};

@@ -49,7 +49,7 @@ pub fn to_device<'a, B: BufferSource + 'a>(
         .boxed()
 }
 
-/// Whether the devices have peer access. Asks the driver once.
+/// Gives whether the devices have peer access. The driver is queried once.
 fn reach(from: &Device, to: &Device) -> BoxedOp<'static, bool> {
     match from.known_to_reach(to) {
         Some(reached) => value(reached).boxed(),
@@ -57,7 +57,7 @@ fn reach(from: &Device, to: &Device) -> BoxedOp<'static, bool> {
     }
 }
 
-/// The steps of the question whether a device can copy to another one.
+/// The steps that query whether a device can copy to another one.
 struct Reach {
     from: Device,
     to: Device,
@@ -86,8 +86,9 @@ fn across<'a, B: BufferSource + 'a>(
     Op::new(place).on(to).then(move |place| cross(place).on(&from))
 }
 
-/// The steps that allocate memory which no work uses any more. A new allocation may be memory of a dropped buffer. Earlier
-/// steps of this context may still use that, and `settled()` waits only for what its own steps submit.
+/// The steps that allocate memory, and wait until no work uses it. An allocation may reuse the memory of a dropped
+/// buffer, which earlier steps of this context still use. `settled()` is not enough: it waits only for submissions of
+/// its own steps.
 struct Destination<T: Element> {
     allocate: Allocate<T>,
     allocated: Option<Allocated<T>>,

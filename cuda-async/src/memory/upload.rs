@@ -20,9 +20,9 @@ enum State<S: HostSource> {
 
 /// Uploads host data into a new device buffer.
 ///
-/// The data is copied through pinned blocks, at most [`COPY_BYTES`](crate::memory::COPY_BYTES) at a time. Several threads
-/// share a copy of some MiB: in async code those of a helper thread if the operation owns the data, as with a `Vec`. A
-/// [`PinnedBuffer`](crate::PinnedBuffer) is uploaded directly.
+/// The data is copied through pinned blocks, at most [`COPY_BYTES`](crate::memory::COPY_BYTES) at a time. Several
+/// threads share a copy of 4 MiB or more. In async code these are helper threads if the operation owns the data, such
+/// as a `Vec`; borrowed data is copied inside polls. A [`PinnedBuffer`](crate::PinnedBuffer) is uploaded directly.
 ///
 /// ```
 /// use cuda_async::prelude::*;

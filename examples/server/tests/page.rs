@@ -154,7 +154,7 @@ fn picture(page: &mut Page<'_>, name: &str) -> Result {
 
 #[test]
 #[ignore = "needs Chromium; `.ci/server-page` runs it"]
-fn page_reads_digits_and_tells_when_the_server_is_gone() -> Result {
+fn page_reads_digits_and_reports_an_unreachable_server() -> Result {
     let server = Server::start(Limits::default(), cpu())?;
     let mut browser = Browser::start();
     let mut page = browser.open(&server.url());
@@ -218,7 +218,7 @@ fn page_tries_again_when_the_server_is_ready() -> Result {
 /// The batch waits longer than the deadline of its only request.
 #[test]
 #[ignore = "needs Chromium; `.ci/server-page` runs it"]
-fn page_tells_when_the_answer_is_late() -> Result {
+fn page_reports_a_late_answer() -> Result {
     let deadline = Duration::from_millis(50);
     let limits = Limits { wait: Duration::from_secs(600), deadline, ..Limits::default() };
     let server = Server::start(limits, cpu())?;

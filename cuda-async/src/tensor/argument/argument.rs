@@ -134,7 +134,7 @@ pub(crate) fn vector_config<T: DType>(n: usize, packs: usize) -> LaunchConfig {
 /// The maximum number of blocks of a launch. Larger tensors take several passes.
 pub(crate) const MAX_BLOCKS: usize = 1 << 24;
 
-/// Threads for `n` elements. Above 2^32 elements, each thread takes several.
+/// Returns the configuration with a thread for each of `n` elements. Above 2^32 elements, each thread takes several.
 pub(crate) fn element_config(n: usize) -> LaunchConfig {
     LaunchConfig::new(n.div_ceil(BLOCK_THREADS).clamp(1, MAX_BLOCKS) as u32, BLOCK_THREADS as u32)
 }

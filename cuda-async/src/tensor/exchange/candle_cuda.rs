@@ -68,8 +68,8 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// # Safety
     /// Until the memory is released, no code writes the elements:
     /// - not candle, through any tensor with the same storage (`Var::set`, `slice_set`, operations in place);
-    /// - no operation on what [`into_owned`](SharedTensor::into_owned) or [`into_buffer`](SharedTensor::into_buffer)
-    ///   makes of the result.
+    /// - no operation on the tensor or the buffer that [`into_owned`](SharedTensor::into_owned) or
+    ///   [`into_buffer`](SharedTensor::into_buffer) returns for the result.
     pub unsafe fn from_candle_cuda(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
         with_context(move |cx| in_place(&cx, &tensor))
     }

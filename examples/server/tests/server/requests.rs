@@ -21,7 +21,7 @@ fn outcome(name: &str) -> String {
 }
 
 #[tokio::test]
-async fn malformed_requests_are_told_the_form_to_send() -> Result {
+async fn malformed_requests_get_the_expected_form() -> Result {
     let (router, batches) = routes(LIMITS);
     let _batches = batches.run(classifier().await?);
     let (many, dark) = (images(0..65)?, format!("{:?}", [[17; 64]]));
