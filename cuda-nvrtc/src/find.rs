@@ -68,7 +68,7 @@ pub(crate) fn searched() -> String {
     match env::var_os(VARIABLE) {
         Some(value) if value == OFF => format!("the environment variable {VARIABLE} is `{OFF}`"),
         Some(value) => format!("{VARIABLE} is `{}`, which is neither NVRTC nor a folder with it", value.to_string_lossy()),
-        None => "looked in CUDA_PATH, CUDA_HOME, /usr/local/cuda*, the library path and the packages of python3".to_owned(),
+        None => "looked in CUDA_PATH, CUDA_HOME, VIRTUAL_ENV, /usr/local/cuda*, the library path and the packages of python3".to_owned(),
     }
 }
 

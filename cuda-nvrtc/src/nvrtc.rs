@@ -29,8 +29,9 @@ pub struct Nvrtc {
 impl Nvrtc {
     /// Returns the library of this process. The first call searches for it; the result is kept, unless there is none.
     ///
-    /// The search: `CUDA_NVRTC`; a toolkit in `CUDA_PATH`, `CUDA_HOME`, `/usr/local/cuda*`; the wheels
-    /// `nvidia-cuda-nvrtc*` of `VIRTUAL_ENV`; the library path; the wheels of `python3`.
+    /// If `CUDA_NVRTC` is set, only that is used. Otherwise the search goes on in this order: a toolkit in `CUDA_PATH` or
+    /// `CUDA_HOME`; the wheels `nvidia-cuda-nvrtc*` of `VIRTUAL_ENV`; a toolkit in `/usr/local/cuda*`; the library path; the
+    /// wheels of `python3`.
     ///
     /// # Errors
     /// [`Error::NotFound`], or [`Error::Unusable`] if no library that was found can be used.

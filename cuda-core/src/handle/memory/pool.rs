@@ -169,8 +169,9 @@ impl MemoryPool {
             name: self.name(),
             used,
             used_peak,
-            reserved: memory.reserved,
-            reserved_peak: memory.reserved_peak,
+            // The device counts an allocation later than the handle, so its number may lag behind.
+            reserved: memory.reserved.max(used),
+            reserved_peak: memory.reserved_peak.max(used_peak),
             release_threshold: memory.release_threshold,
             limit: limit.filter(|limit| *limit < u64::MAX),
         })
