@@ -1,12 +1,18 @@
 //! `Communicator`: a group of devices that exchange tensors.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    task::{Context, Poll},
+};
 
 use cuda_core::{Device, Error, Result};
 
 use super::{plain, reduction::Reduction};
 use crate::{
-    DeviceOp, IntoDeviceOp, defer, join_all,
+    DeviceOp, IntoDeviceOp,
+    context::ExecutionContext,
+    join_all,
+    op::{Op, Submit},
     ops::Either,
     tensor::{Number, Tensor, TensorOps},
     value,
@@ -74,7 +80,7 @@ impl Communicator {
         reduction: Reduction,
     ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
         let group = self.clone();
-        self.prepared(tensors).then(move |tensors| {
+        self.prepared("all_reduce", tensors).then(move |tensors| {
             #[cfg(feature = "cudarc")]
             let tensors = match group.0.nccl.as_ref() {
                 Some(nccl) => match nccl.all_reduce(tensors, reduction) {
@@ -97,7 +103,7 @@ impl Communicator {
         tensors: Vec<Tensor<T>>,
     ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
         let group = self.clone();
-        self.prepared(tensors).then(move |tensors| {
+        self.prepared("all_gather", tensors).then(move |tensors| {
             #[cfg(feature = "cudarc")]
             let tensors = match group.0.nccl.as_ref() {
                 Some(nccl) => match nccl.all_gather(tensors) {
@@ -123,7 +129,7 @@ impl Communicator {
     ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
         let group = self.clone();
         let ranks = self.devices().len();
-        self.prepared(tensors).then(move |tensors| {
+        self.prepared("reduce_scatter", tensors).then(move |tensors| {
             let first = tensors.first().and_then(|it| it.shape().first().copied());
             if first.is_none_or(|size| !size.is_multiple_of(ranks)) {
                 let shape = tensors.first().map(|it| it.shape().to_vec()).unwrap_or_default();
@@ -142,13 +148,15 @@ impl Communicator {
         })
     }
 
-    /// Checks the tensors, and copies those that are not a whole buffer in row-major order.
+    /// Checks the tensors, and copies those that are not a whole buffer in row-major order. `collective` is the name of the
+    /// operation.
     fn prepared<T: Number>(
         &self,
+        collective: &'static str,
         tensors: Vec<Tensor<T>>,
     ) -> impl DeviceOp<Output = Vec<Tensor<T>>> + use<T> {
         let devices = self.devices().to_vec();
-        defer(move || {
+        Op::new(MayWait(collective)).then(move |()| {
             check(&devices, &tensors)?;
             if tensors.iter().all(is_whole) {
                 return Ok(Either::Left(value(tensors)));
@@ -162,6 +170,17 @@ impl Communicator {
             });
             Ok(Either::Right(join_all(contiguous.collect::<Vec<_>>())))
         })
+    }
+}
+
+/// The steps that check whether the run can wait, as every collective does. The error names the collective.
+struct MayWait(&'static str);
+
+impl Submit for MayWait {
+    type Output = ();
+
+    fn poll_submit(&mut self, _: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
+        Poll::Ready(cx.may_wait(self.0))
     }
 }
 

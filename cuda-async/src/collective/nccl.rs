@@ -236,7 +236,6 @@ impl<T: Number> Submit for Steps<T> {
         cx: &ExecutionContext,
     ) -> Poll<Result<Self::Output>> {
         if let State::Idle(_) = self.0.get()? {
-            cx.may_wait("a collective")?;
             let State::Idle(call) = self.0.take()? else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };

@@ -1,7 +1,7 @@
 //! Collectives of several devices: CPU devices everywhere, and GPUs where there are several.
 
 use cuda_async::{
-    Device, Error,
+    BoxedOp, Device, Error,
     collective::{Communicator, Reduction},
     cuda_cpu::CpuProvider,
     devices, join_all, open,
@@ -162,4 +162,22 @@ fn wrong_tensors_are_errors() {
     let twice = [devices[0].clone(), devices[0].clone()];
     assert!(Communicator::new(&twice).unwrap_err().to_string().contains("twice"));
     assert!(Communicator::new(&[]).is_err());
+}
+
+#[test]
+fn collective_in_a_graph_is_an_error_that_names_it() {
+    for group in groups() {
+        let x = || tensors(&group, &[6], |_| vec![1i16; 6]);
+        let stream = group.devices()[0].new_stream().unwrap();
+        let refused = |op: BoxedOp<'static, Vec<Tensor<i16>>>, name: &str| {
+            let error = op.graph_on(&stream).map(drop).unwrap_err();
+            let expected = format!("operation \"{name}\" waits for host data");
+            assert!(error.to_string().contains(&expected), "{error}");
+        };
+        refused(group.all_reduce(x(), Reduction::Sum).boxed(), "all_reduce");
+        refused(group.all_gather(x()).boxed(), "all_gather");
+        if 6 % group.devices().len() == 0 {
+            refused(group.reduce_scatter(x(), Reduction::Sum).boxed(), "reduce_scatter");
+        }
+    }
 }
