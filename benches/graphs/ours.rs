@@ -148,18 +148,25 @@ impl Ours {
         unsafe { launch(&self.timed, LaunchConfig::new(1, 32), (x, nanos)) }
     }
 
+    /// Kernels of `nanos` in sequence.
+    pub fn timed_chain(
+        &self,
+        x: Words,
+        kernels: usize,
+        nanos: u32,
+    ) -> impl DeviceOp<Output = Words> + '_ {
+        iterate((x, kernels), move |(x, left)| {
+            self.timed(x, nanos).map(move |x| match left {
+                1 => ControlFlow::Break(x),
+                _ => ControlFlow::Continue((x, left - 1)),
+            })
+        })
+    }
+
     /// Runs kernels of `nanos` in sequence, with the graph cache or without it.
     pub fn run_timed(&self, kernels: usize, nanos: u32, cache: bool) {
         self.device.set_graph_cache(cache);
-        self.word.lend(|x| {
-            let chain = iterate((x, kernels), |(x, left)| {
-                self.timed(x, nanos).map(move |x| match left {
-                    1 => ControlFlow::Break(x),
-                    _ => ControlFlow::Continue((x, left - 1)),
-                })
-            });
-            chain.sync_on(&self.stream)
-        });
+        self.word.lend(|x| self.timed_chain(x, kernels, nanos).sync_on(&self.stream));
     }
 }
 

@@ -2,14 +2,13 @@
 
 use std::{
     error::Error,
-    ops::ControlFlow,
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use benches::{done, print_rows, raw::Raw, section};
-use cuda_async::{Result as Done, Stream, iterate, prelude::*};
+use cuda_async::{Result as Done, Stream, prelude::*};
 
 use crate::ours::Ours;
 
@@ -68,13 +67,7 @@ fn longest_call(ours: &Ours, nanos: u32) -> Done<(Duration, u64)> {
 fn run_windows(ours: &Ours, stream: &Stream, nanos: u32) -> Done<()> {
     let mut word = zeros(1).sync_on(stream)?;
     for _ in 0..WINDOWS {
-        let chain = iterate((word, KERNELS), |(x, left)| {
-            ours.timed(x, nanos).map(move |x| match left {
-                1 => ControlFlow::Break(x),
-                _ => ControlFlow::Continue((x, left - 1)),
-            })
-        });
-        word = chain.sync_on(stream)?;
+        word = ours.timed_chain(word, KERNELS, nanos).sync_on(stream)?;
     }
     Ok(())
 }

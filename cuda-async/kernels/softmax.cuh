@@ -80,6 +80,7 @@ __device__ inline void softmax_in_packs(const Stored *x, Stored *y, u64 rows, u3
     }
 SOFTMAX(8)
 SOFTMAX(16)
+// 32 doubles need 64 registers by themselves.
 #ifndef DOUBLE
 SOFTMAX(32)
 #endif

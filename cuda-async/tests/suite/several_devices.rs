@@ -210,7 +210,6 @@ fn destination_was_in_use_before(first: &Device, second: &Device) {
 fn copy_waits_for_its_destination() {
     let mut capabilities = Capabilities::local(1 << 30);
     capabilities.reuses_memory = true;
-
     let open = || {
         let provider = WrapperProvider::new(LinkProvider::new(Duration::from_millis(2)));
         provider.watched.capabilities.set(capabilities.clone()).unwrap();

@@ -35,17 +35,15 @@ const fn max_kept<T: DType>() -> usize {
 
 /// Returns the kernel for rows of `n` elements that stay in registers, and the number of threads for each row. The kernels
 /// differ in the number of elements that a thread keeps. The choice is the fastest on an H200.
-const fn in_registers<T: DType>(n: usize) -> (&'static str, usize) {
+fn in_registers<T: DType>(n: usize) -> (&'static str, usize) {
     const WARP: usize = 32;
+    let longest_of_16 = if T::HALF { 512 } else { 4096 };
     let (kept, name) = match n {
         ..=256 => (8, "softmax_8"),
-        257..=512 => (16, "softmax_16"),
-        513..=4096 if !T::HALF => (16, "softmax_16"),
-        _ if max_kept::<T>() == 16 => (16, "softmax_16"),
+        _ if n <= longest_of_16 || max_kept::<T>() == 16 => (16, "softmax_16"),
         _ => (32, "softmax_32"),
     };
-    let threads = n.div_ceil(kept).next_multiple_of(WARP);
-    (name, if threads == 0 { WARP } else { threads })
+    (name, n.div_ceil(kept).next_multiple_of(WARP).max(WARP))
 }
 
 /// Returns the number of threads for each row in `softmax_long`, the fastest on an H200.
