@@ -123,7 +123,7 @@ impl DeviceCore {
     /// Waits until other threads have freed the memory that they have taken out of the queue, but not longer than
     /// [`MAX_FREEING`].
     #[cold]
-    pub(super) fn wait_for_frees(&self) {
+    pub(crate) fn wait_for_frees(&self) {
         let begin = Instant::now();
         while self.reclaim.freeing.load(Ordering::SeqCst) > 0 && begin.elapsed() < MAX_FREEING {
             std::thread::yield_now();

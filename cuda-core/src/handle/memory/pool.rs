@@ -159,9 +159,10 @@ impl MemoryPool {
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools, or an error of the device.
     pub fn statistics(&self) -> Result<PoolStatistics> {
-        self.device.core().reclaim_all();
-        let memory = self.ask(Request::PoolMemory { pool: self.id() })?;
         let core = self.device.core();
+        core.reclaim_all();
+        core.wait_for_frees(); // another thread may have taken a dropped buffer, and still count it
+        let memory = self.ask(Request::PoolMemory { pool: self.id() })?;
         let charge = self.pool.as_ref().map_or(&core.charge, |pool| &pool.charge);
         let (used, used_peak) = charge.own();
         let limit = self.pool.as_ref().map(|pool| pool.charge.quota());
