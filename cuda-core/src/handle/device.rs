@@ -49,6 +49,7 @@ impl Device {
     /// An error of the backend.
     pub fn memory(&self) -> Result<MemoryInfo> {
         self.0.reclaim_all();
+        self.0.wait_for_frees(); // another thread may have taken a dropped buffer, and not yet freed it
         let memory = self.0.request(Request::Memory, |reply| match reply {
             Reply::Memory(info) => Ok(info),
             other => Err(unexpected(&other)),

@@ -19,9 +19,9 @@ use crate::protocol::{
     AllocId, Control, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket,
 };
 
-/// The maximum time that an allocation without enough memory waits for frees of other threads. Frees take microseconds. The
-/// limit is for a thread that allocates while it frees, and for one that the system does not run.
-const MAX_FREEING: Duration = Duration::from_millis(10);
+/// The maximum time that a thread waits for frees of other threads. Frees take microseconds, and a busy system may not run
+/// the other thread for tens of milliseconds. The limit is for a thread that frees and calls back into this function.
+const MAX_FREEING: Duration = Duration::from_secs(1);
 
 /// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has half of
 /// it.
