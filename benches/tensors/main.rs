@@ -84,6 +84,15 @@ fn floats<T: Float>(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>>
         });
     }
     measure(&of("a + b"), 3 * bytes, || run(&|| sequence(|| x.clone().add(x.clone()))));
+    let (number, row) = (Tensor::<T>::ones(()), Tensor::<T>::ones(4096));
+    let number = number.sync_on(stream)?.into_shared();
+    measure(&of("a + number on the device"), 2 * bytes, || {
+        run(&|| sequence(|| x.clone().add(number.clone())));
+    });
+    let row = row.sync_on(stream)?.into_shared();
+    measure(&of("rows of 4096 + row"), 2 * bytes, || {
+        run(&|| sequence(|| square.clone().add(row.clone())));
+    });
     measure(&of("exp"), 2 * bytes, || run(&|| sequence(|| x.clone().exp())));
     let columns = square.transpose(0, 1)?;
     measure(&of("copy of a transposed view"), 2 * bytes, || {

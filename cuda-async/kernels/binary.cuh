@@ -16,15 +16,16 @@
 #define PACKS 1
 #endif
 
-// y[i] = operation(x[i], scalar), or operation(scalar, x[i]) if `swapped`
-extern "C" __global__ void map_scalar(const Stored *x, Stored *y, u64 n, u32 operation, u32 swapped, Stored scalar)
+// y[i] = operation(x[i], number), or operation(number, x[i]) if `swapped`. The number is `*in_memory`, or else `scalar`.
+extern "C" __global__ void map_scalar(const Stored *x, const Stored *in_memory, Stored *y, u64 n, u32 operation,
+                                      u32 swapped, Stored scalar)
 {
-    Value other = widen(scalar);
+    Value number = widen(in_memory ? *in_memory : scalar);
     switch (operation) {
 #define OF(NUMBER, NAME)                                                                                               \
     case NUMBER:                                                                                                       \
         return each<PACKS>(x, y, n, [=](Value own) {                                                                   \
-            return Wrapping<Value>::NAME(swapped ? other : own, swapped ? own : other);                                \
+            return Wrapping<Value>::NAME(swapped ? number : own, swapped ? own : number);                              \
         });
         OPERATIONS(OF)
 #undef OF
@@ -58,3 +59,12 @@ extern "C" __global__ void map2_strided(const Stored *a, const Stored *b, Stored
         y[i] = narrow(result);
     }
 }
+
+#ifndef MATH
+// y[i] = x[i], at least min and at most max
+extern "C" __global__ void clamp(const Stored *x, Stored *y, u64 n, Stored min, Stored max)
+{
+    Value low = widen(min), high = widen(max);
+    each<PACKS>(x, y, n, [=](Value x) { return Wrapping<Value>::smaller(Wrapping<Value>::larger(x, low), high); });
+}
+#endif

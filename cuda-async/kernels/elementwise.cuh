@@ -32,6 +32,18 @@ extern "C" __global__ void compare(const Stored *a, const Stored *b, u8 *y, u64 
     }
 }
 
+// y[i] = comparison(x[i], number), or comparison(number, x[i]) if `swapped`. The number is `*in_memory`, or else `scalar`.
+extern "C" __global__ void compare_scalar(const Stored *x, const Stored *in_memory, u8 *y, u64 n, u32 operation,
+                                          u32 swapped, Stored scalar)
+{
+    Value number = widen(in_memory ? *in_memory : scalar);
+    for (u64 i = first(); i < n; i += threads()) {
+        Value own = widen(x[i]);
+        y[i] = holds<Value>(operation, swapped ? number : own, swapped ? own : number);
+    }
+}
+
+// y[i] = comparison(a[i], b[i]) with operands that are strided or broadcast
 extern "C" __global__ void compare_strided(const Stored *a, const Stored *b, u8 *y, StridedIndex<2> walk, u32 operation)
 {
     for (u64 i = first(); i < walk.n; i += threads()) {

@@ -16,7 +16,7 @@ template <int OPERANDS> struct StridedIndex {
         for (int operand = 0; operand < OPERANDS; operand++) {
             positions[operand] = 0;
         }
-        for (u64 dimension = rank; dimension-- > 0;) {
+        for (u64 dimension = rank; dimension-- > 1;) {
             u64 size = shape[dimension], place;
             // A division of 32 bits is several times as fast as one of 64 bits.
             if ((index | size) >> 32 == 0) {
@@ -29,6 +29,10 @@ template <int OPERANDS> struct StridedIndex {
             for (int operand = 0; operand < OPERANDS; operand++) {
                 positions[operand] += place * strides[operand][dimension];
             }
+        }
+        // The rest of the index is the place in the first dimension.
+        for (int operand = 0; operand < OPERANDS; operand++) {
+            positions[operand] += index * strides[operand][0];
         }
     }
 };

@@ -41,6 +41,9 @@ def floats(dtype, name, size):
         rows = x.reshape(-1, length)
         measure(f"softmax of rows of {length}, {name}", 2 * size, lambda: torch.softmax(rows, 1))
     measure(f"a + b, {name}", 3 * size, lambda: x + x)
+    number, row = (torch.ones(shape, device="cuda", dtype=dtype) for shape in ((), 4096))
+    measure(f"a + number on the device, {name}", 2 * size, lambda: x + number)
+    measure(f"rows of 4096 + row, {name}", 2 * size, lambda: square + row)
     measure(f"exp, {name}", 2 * size, x.exp)
     measure(f"copy of a transposed view, {name}", 2 * size, lambda: square.t().contiguous())
 

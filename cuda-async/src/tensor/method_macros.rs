@@ -10,7 +10,7 @@ macro_rules! binary {
             I: IntoTensor<Element = Self::Element>,
         {
             let parameters = (Binary::$operation, stringify!($name));
-            both(self, other).then(bind(elementwise::map2, parameters))
+            both(self, other).then(bind(pairs::map2, parameters))
         }
 
         #[doc = $in_place]
@@ -21,7 +21,7 @@ macro_rules! binary {
             I: IntoTensor<Element = Self::Element>,
         {
             let parameters = (Binary::$operation, stringify!($assign));
-            both(self, other).then(bind(elementwise::map2_assign, parameters))
+            both(self, other).then(bind(pairs::map2_assign, parameters))
         }
 
         #[doc = $of_scalar]

@@ -34,7 +34,8 @@ pub use exchange::ndarray::HostArray;
 pub use forms::{IntoTensor, TensorInput, TensorOutput};
 pub use half::{bf16, f16};
 pub use operations::{
-    elementwise::{Binary, Comparison, FloatUnary, Unary},
+    elementwise::{FloatUnary, Unary},
+    pairs::{Binary, Comparison},
     product::Activation,
     random::Generator,
     scalar::ScalarValue,

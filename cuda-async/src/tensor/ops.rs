@@ -11,9 +11,10 @@ use crate::{
         operations::{
             arg_reduce::{self, Extremum},
             copy,
-            elementwise::{self, Binary, Comparison, FloatUnary, Unary},
+            elementwise::{self, FloatUnary, Unary},
             fourier::{self, Direction},
             host,
+            pairs::{self, Binary, Comparison},
             product::{self, Activation},
             reduce::{self, Reduction},
             softmax,
@@ -144,7 +145,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Number,
         I: IntoTensor<Element = Self::Element>,
     {
-        both(self, other).then(bind(elementwise::map2, (operation, "map2")))
+        both(self, other).then(bind(pairs::map2, (operation, "map2")))
     }
 
     /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into this
@@ -171,7 +172,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Number,
         I: IntoTensor<Element = Self::Element>,
     {
-        both(self, other).then(bind(elementwise::map2_assign, (operation, "map2_assign")))
+        both(self, other).then(bind(pairs::map2_assign, (operation, "map2_assign")))
     }
 
     /// Applies `operation(element, scalar)` to each element.
@@ -183,7 +184,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(bind(elementwise::map_scalar, (operation, scalar, false)))
+        self.into_tensor().then(bind(pairs::map_scalar, (operation, scalar, false)))
     }
 
     /// Applies `operation(scalar, element)` to each element.
@@ -195,7 +196,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(bind(elementwise::map_scalar, (operation, scalar, true)))
+        self.into_tensor().then(bind(pairs::map_scalar, (operation, scalar, true)))
     }
 
     binary! {
@@ -203,6 +204,26 @@ pub trait TensorOps: IntoTensor + Sized {
         sub, sub_scalar, sub_assign: Sub, "Subtracts the elements of another tensor.", "Subtracts a number from each element.", "Subtracts the elements of another tensor from those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
         mul, mul_scalar, mul_assign: Mul, "Multiplies by the elements of another tensor.", "Multiplies each element by a number.", "Multiplies the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
         div, div_scalar, div_assign: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].", "Divides the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
+    }
+
+    /// Gives each element, or `low` if it is less, or `high` if it is greater. Gives `high` everywhere if `low` is greater
+    /// than `high`. NaN stays NaN, and a limit that is NaN gives NaN.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// let x = Tensor::from_host(vec![-7, 12, 300], 3);
+    /// assert_eq!(x.clamp(0, 255).to_host_vec().sync()?, [0, 12, 255]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn clamp(
+        self,
+        low: Self::Element,
+        high: Self::Element,
+    ) -> impl DeviceOp<Output = Tensor<Self::Element>>
+    where
+        Self::Element: Number,
+    {
+        self.into_tensor().then(bind(elementwise::clamp, (low, high)))
     }
 
     unary! {
@@ -230,7 +251,24 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         I: IntoTensor<Element = Self::Element>,
     {
-        both(self, other).then(bind(elementwise::compare, comparison))
+        both(self, other).then(bind(pairs::compare, comparison))
+    }
+
+    /// Compares each element with a number. An element of the result is `true` where the comparison holds.
+    ///
+    /// ```
+    /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};
+    /// let x = Tensor::from_host(vec![1.0f32, -2.0, 3.0], 3).sync()?;
+    /// let positive = (&x).compare_scalar(0.0, Comparison::Gt);
+    /// assert_eq!(positive.cast::<u32>().sum().item().sync()?, 2); // how many
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    fn compare_scalar(
+        self,
+        scalar: Self::Element,
+        comparison: Comparison,
+    ) -> impl DeviceOp<Output = Tensor<bool>> {
+        self.into_tensor().then(bind(pairs::compare_scalar, (scalar, comparison)))
     }
 
     /// Takes each element from `a` where this mask is `true`, and from `b` elsewhere.

@@ -173,7 +173,7 @@ pub enum Error {
     },
     /// An op needs kernels that are not loaded on the device, and was submitted without waiting, or recorded.
     #[error(
-        "the kernels of this operation are not loaded on the device, and an operation that is recorded or submitted without waiting cannot wait until they are; run `{by}` on the device before"
+        "the kernels of this operation are not loaded on the device, and an operation that is recorded or submitted without waiting cannot wait until they are; first run `{by}` on the device"
     )]
     NotLoaded {
         /// The operation that loads them, such as `Tensor::<f32>::warm_up()`.

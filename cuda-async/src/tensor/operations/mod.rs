@@ -7,6 +7,7 @@ pub(super) mod elementwise;
 pub(super) mod fourier;
 pub(super) mod host;
 mod loop_state;
+pub(super) mod pairs;
 pub(super) mod product;
 pub(super) mod random;
 pub(super) mod reduce;

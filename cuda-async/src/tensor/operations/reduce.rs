@@ -16,7 +16,7 @@ use crate::{
         operations::{
             copy::{self, Contiguous, contiguous},
             create::allocate,
-            elementwise::{self, Binary},
+            pairs::{self, Binary},
         },
         shape::{
             error::{of_operation, shape_error},
@@ -232,7 +232,7 @@ where
         Some(dim) => Either::Left(reduce_dim(x, (Reduction::Sum, dim, "mean_dim"))),
         None => Either::Right(reduce_all(x, Reduction::Sum)),
     };
-    sum.into_op().then(move |sum| elementwise::map_scalar(sum, (Binary::Div, n, false)))
+    sum.into_op().then(move |sum| pairs::map_scalar(sum, (Binary::Div, n, false)))
 }
 
 fn reduce_contiguous<I: TensorInput>(

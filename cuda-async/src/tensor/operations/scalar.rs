@@ -18,7 +18,7 @@ use crate::{
 /// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or 1.
 #[diagnostic::on_unimplemented(
     message = "a tensor of `{Self}` cannot set a `DeviceScalar<{T}>`",
-    note = "a tensor of `{T}` or of `bool` can: compare its elements, as in `x.compare(limit, Comparison::Gt)`, or convert them with `cast`"
+    note = "a tensor of `{T}` or of `bool` can: compare its elements, as in `x.compare_scalar(0.5, Comparison::Gt)`, or convert them with `cast`"
 )]
 pub trait ScalarValue<T: Number>: DType {}
 
@@ -34,7 +34,7 @@ impl<T: Number> DeviceScalar<T> {
     /// use cuda_async::{graph::DeviceScalar, prelude::*, tensor::{Comparison, Tensor, TensorOps}};
     /// let go = DeviceScalar::new(0u32).sync()?;
     /// let x = Tensor::from_host(vec![0.5f32, -3.0], 2);
-    /// go.set_from(x.abs().max().compare(Tensor::full(1.0, ()), Comparison::Gt)).sync()?;
+    /// go.set_from(x.abs().max().compare_scalar(1.0, Comparison::Gt)).sync()?;
     /// assert_eq!(go.read().sync()?, 1);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```

@@ -3,7 +3,7 @@
 use cuda_async::{
     Device,
     prelude::*,
-    tensor::{Binary, Float, Number, Tensor, TensorOps, bf16, f16},
+    tensor::{Binary, Comparison, Float, Number, Tensor, TensorOps, bf16, f16},
 };
 
 use crate::on_every_device;
@@ -11,6 +11,8 @@ use crate::on_every_device;
 on_every_device! {
     binary_operations_cover_partial_blocks
     float_functions_cover_partial_blocks
+    numbers_in_memory_give_the_results_of_scalars
+    limits_that_are_nan_or_in_the_wrong_order
 }
 
 /// Returns pairs of a size and the offset of the first element. The sizes are close to multiples of the elements of a block.
@@ -69,4 +71,75 @@ fn check_roots<T: Float + PartialEq>(device: &Device, number: fn(usize) -> T) {
         let expected: Vec<T> = (start..start + n).map(|i| number(i % 12)).collect();
         assert!(roots == expected, "{:?}", (T::NAME, n, start));
     }
+}
+
+fn numbers_in_memory_give_the_results_of_scalars(device: &Device) {
+    check_numbers::<f32>(device, |at| at as f32 * 0.3 - 50.0);
+    check_numbers::<f16>(device, |at| f16::from_f32(at as f32 * 0.01));
+    check_numbers::<bf16>(device, |at| bf16::from_f32(at as f32 * 0.01));
+    check_numbers::<f64>(device, |at| 7.5 - at as f64);
+    check_numbers::<i64>(device, |at| at as i64 % 7 - 3);
+    check_numbers::<u8>(device, |at| at as u8);
+}
+
+/// The number is an element in the middle of another tensor. The tensor has one or two dimensions.
+fn check_numbers<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
+    let stream = device.new_stream().unwrap();
+    let numbers: Vec<T> = (0..9).map(of).collect();
+    let numbers = Tensor::from_host(numbers, 9).sync_on(&stream).unwrap().into_shared();
+    let all: Vec<T> = (0..1004).map(of).collect();
+    let all = Tensor::from_host(all, [1, 1004]).sync_on(&stream).unwrap().into_shared();
+    for (start, at) in [(0, 3), (1, 4), (1003, 5)] {
+        let x = all.clone().slice(1, start..).unwrap();
+        let (number, scalar) = (numbers.clone().slice(0, at..=at).unwrap(), of(at));
+        for operation in [
+            Binary::Add,
+            Binary::Sub,
+            Binary::Mul,
+            Binary::Div,
+            Binary::Rem,
+            Binary::Max,
+            Binary::Min,
+            Binary::Pow,
+        ] {
+            let ways = zip!(
+                x.clone().map_scalar(operation, scalar).to_host_vec(),
+                x.clone().map2(number.clone(), operation).to_host_vec(),
+                x.clone().dup().map2_assign(number.clone(), operation).to_host_vec(),
+                x.clone().map_scalar_left(operation, scalar).to_host_vec(),
+                number.clone().map2(x.clone(), operation).to_host_vec(),
+            );
+            let (last, in_memory, in_place, first, first_in_memory) =
+                ways.sync_on(&stream).unwrap();
+            let (shown, case) = (|it: &Vec<T>| format!("{it:?}"), (T::NAME, start, operation));
+            assert_eq!(shown(&in_memory), shown(&last), "{case:?}");
+            assert_eq!(shown(&in_place), shown(&last), "{case:?}");
+            assert_eq!(shown(&first_in_memory), shown(&first), "{case:?}");
+        }
+        let host = x.clone().to_host_vec().sync_on(&stream).unwrap();
+        let less = x.clone().compare_scalar(scalar, Comparison::Lt).to_host_vec();
+        let expected: Vec<bool> = host
+            .iter()
+            .map(|it| it.partial_cmp(&scalar) == Some(std::cmp::Ordering::Less))
+            .collect();
+        assert_eq!(less.sync_on(&stream).unwrap(), expected);
+        let less = x.clone().compare(number.clone(), Comparison::Lt).to_host_vec();
+        assert_eq!(less.sync_on(&stream).unwrap(), expected);
+        let greater = number.clone().compare(x.clone(), Comparison::Gt).to_host_vec();
+        assert_eq!(greater.sync_on(&stream).unwrap(), expected);
+    }
+}
+
+fn limits_that_are_nan_or_in_the_wrong_order(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let x = Tensor::from_host(vec![f32::NAN, -2.0, 0.5, 9.0], 4).sync_on(&stream).unwrap();
+    let clamped = |low, high| (&x).clamp(low, high).to_host_vec().sync_on(&stream).unwrap();
+    let plain = clamped(-1.0, 1.0);
+    assert!(plain[0].is_nan());
+    assert_eq!(plain[1..], [-1.0, 0.5, 1.0]);
+    assert_eq!(clamped(2.0, 1.0)[1..], [1.0; 3]);
+    assert!(clamped(f32::NAN, 1.0).iter().all(|it| it.is_nan()));
+    let positive = (&x).compare_scalar(0.0, Comparison::Gt);
+    let not = positive.compare_scalar(false, Comparison::Eq).to_host_vec();
+    assert_eq!(not.sync_on(&stream).unwrap(), [true, true, false, false]);
 }

@@ -17,7 +17,7 @@ fn recorded<T: Send + Sync>(op: impl DeviceOp<Output = T>) -> Error {
     op.graph_on(&fresh().new_stream().unwrap()).map(drop).unwrap_err()
 }
 
-const MESSAGE: &str = "the kernels of this operation are not loaded on the device, and an operation that is recorded or submitted without waiting cannot wait until they are; run `Tensor::<T>::warm_up()` on the device before";
+const MESSAGE: &str = "the kernels of this operation are not loaded on the device, and an operation that is recorded or submitted without waiting cannot wait until they are; first run `Tensor::<T>::warm_up()` on the device";
 
 fn check<T: DType>(error: Error) {
     assert!(matches!(error.root(), Error::NotLoaded { .. }), "{error:?}");
@@ -57,7 +57,7 @@ cuda_async::kernels! {
 fn error_names_the_declared_kernels() {
     let op = || Basic::loaded().then(|basic| basic.scale(zeros(3), 2.0));
     let error = recorded(op());
-    assert!(error.to_string().ends_with("run `Basic::loaded()` on the device before"), "{error}");
+    assert!(error.to_string().ends_with("first run `Basic::loaded()` on the device"), "{error}");
     let device = fresh();
     let stream = device.new_stream().unwrap();
     Basic::loaded().sync_on(&stream).unwrap();

@@ -139,12 +139,17 @@ impl Program<'_> {
     fn step<T: Arithmetic>(&mut self, pair: Pair<T>, float: bool) -> Pair<T> {
         let (x, host) = self.view(pair);
         let rank = host.shape.len();
-        match self.random.below(7) {
+        match self.random.below(9) {
             0 | 1 => {
                 let operation = self.random.pick(&BINARY[..if float { 7 } else { 8 }]);
                 let (other, of_other) = self.partner(&x, &host);
-                let op = x.map2(other, operation).boxed();
-                self.check(op, host.map2(&of_other, |a, b| T::binary(operation, a, b)))
+                if self.random.below(2) == 0 {
+                    let op = x.map2(other, operation).boxed();
+                    self.check(op, host.map2(&of_other, |a, b| T::binary(operation, a, b)))
+                } else {
+                    let op = other.map2(x, operation).boxed();
+                    self.check(op, of_other.map2(&host, |a, b| T::binary(operation, a, b)))
+                }
             }
             2 => {
                 let operation = self.random.pick(&BINARY[..if float { 7 } else { 8 }]);
@@ -189,6 +194,19 @@ impl Program<'_> {
                     .fold(dim, |row| row.iter().fold(start, |a, b| T::binary(operation, a, *b)));
                 let op = if product { x.product_dim(dim).boxed() } else { x.sum_dim(dim).boxed() };
                 self.check(op, folded)
+            }
+            6 => {
+                let [low, high] = [(); 2].map(|()| T::random(self.random.bits()));
+                let clamped = |x| T::binary(Binary::Min, T::binary(Binary::Max, x, low), high);
+                self.check(x.clamp(low, high).boxed(), host.map(clamped))
+            }
+            7 => {
+                let comparison = self.random.pick(&COMPARISONS);
+                let scalar = T::random(self.random.bits());
+                let mask = x.clone().compare_scalar(scalar, comparison);
+                let op = mask.select(x, Tensor::full(scalar, ())).boxed();
+                let chosen = |x| if T::holds(comparison, x, scalar) { x } else { scalar };
+                self.check(op, host.map(chosen))
             }
             _ => self.check(x.dup().boxed(), host),
         }

@@ -16,8 +16,8 @@ use crate::{
         element::dtype::FftFloat,
         forms::TensorInput,
         operations::{
-            elementwise::{Binary, map_scalar},
             fourier::operands::{Direction, Sizes, Transform},
+            pairs::{Binary, map_scalar},
         },
         tensor::Tensor,
     },

@@ -1,0 +1,345 @@
+//! Elementwise operations of two tensors, or of a tensor and a number: `Binary`, `Comparison`.
+
+use bytemuck::Zeroable;
+use cuda_core::{Function, LaunchConfig};
+
+use crate::{
+    DeviceOp, defer,
+    kernel::{ByValue, ModuleCache, launch},
+    ops::Either,
+    tensor::{
+        argument::argument::{
+            InPlace, Kept, Read, StridedIndex, Written, element_config, vector_config,
+        },
+        element::{
+            dtype::{DType, Number},
+            kernels::{Kernels, kernel},
+        },
+        forms::{TensorInput, TensorOutput},
+        operations::{copy::copy, create::allocate, elementwise::map_with},
+        shape::{
+            error::{broadcast_target, of_operation},
+            layout::{Layout, broadcast_shape},
+        },
+        tensor::Tensor,
+    },
+};
+
+/// An elementwise function of two numbers. Integers wrap.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Binary {
+    /// `a + b`.
+    Add,
+    /// `a - b`.
+    Sub,
+    /// `a * b`.
+    Mul,
+    /// `a / b`. An integer quotient is truncated towards 0, and an integer divided by 0 gives 0.
+    Div,
+    /// The remainder of the truncated division, with the sign of `a`. The remainder of an integer divided by 0 is 0.
+    Rem,
+    /// The larger one; NaN if one is NaN.
+    Max,
+    /// The smaller one; NaN if one is NaN.
+    Min,
+    /// `a` to the power of `b`. Integers wrap. For a negative `b`, an integer gives `1 / a^-b`, truncated towards 0, and 0
+    /// gives 0.
+    Pow,
+}
+
+/// A comparison of two elements. All but [`Ne`](Comparison::Ne) are `false` if one is NaN.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Comparison {
+    /// `a == b`
+    Eq,
+    /// `a != b`
+    Ne,
+    /// `a < b`
+    Lt,
+    /// `a <= b`
+    Le,
+    /// `a > b`
+    Gt,
+    /// `a >= b`
+    Ge,
+}
+
+impl Binary {
+    /// Returns the module with the kernels of this function.
+    fn kernels<T: Kernels>(self) -> &'static ModuleCache {
+        match self {
+            Self::Rem | Self::Pow => T::powers(),
+            _ => T::map(),
+        }
+    }
+
+    /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/binary.cuh`.
+    pub(super) const fn packs<T: DType>(self) -> usize {
+        match self {
+            Self::Rem | Self::Pow => 1,
+            _ if T::HALF => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// The kernels of a function of two elements.
+#[derive(Clone, Copy)]
+struct PairKernels {
+    cache: &'static ModuleCache,
+    /// The kernel of two contiguous tensors.
+    dense: &'static str,
+    /// The kernel of a contiguous tensor and one number, which is an argument or in device memory.
+    scalar: &'static str,
+    /// The kernel of tensors in any layout.
+    strided: &'static str,
+    /// The number of packs that a thread of the first two loads before it computes.
+    packs: usize,
+    /// The number of the function in the kernels.
+    function: u32,
+}
+
+impl PairKernels {
+    fn of_binary<T: Kernels + DType>(operation: Binary) -> Self {
+        Self {
+            cache: operation.kernels::<T>(),
+            dense: "map2",
+            scalar: "map_scalar",
+            strided: "map2_strided",
+            packs: operation.packs::<T>(),
+            function: operation as u32,
+        }
+    }
+
+    fn of_comparison<T: Kernels>(comparison: Comparison) -> Self {
+        Self {
+            cache: T::map(),
+            dense: "compare",
+            scalar: "compare_scalar",
+            strided: "compare_strided",
+            packs: 1,
+            function: comparison as u32,
+        }
+    }
+
+    fn load<T: DType>(self, pair: Pair) -> impl DeviceOp<Output = Function> {
+        let name = match pair {
+            Pair::Dense => self.dense,
+            Pair::NumberLast | Pair::NumberFirst => self.scalar,
+            Pair::Strided => self.strided,
+        };
+        kernel::<T>(self.cache, name)
+    }
+
+    /// Returns the configuration of the first two kernels for `n` elements.
+    fn config<T: DType>(self, n: usize) -> LaunchConfig {
+        vector_config::<T>(n, self.packs)
+    }
+}
+
+/// The layouts of two operands that are broadcast to one shape.
+#[derive(Clone, Copy, PartialEq)]
+enum Pair {
+    /// Both are contiguous.
+    Dense,
+    /// The first is contiguous, and the second has one element.
+    NumberLast,
+    /// The second is contiguous, and the first has one element.
+    NumberFirst,
+    Strided,
+}
+
+impl Pair {
+    /// `n` is the number of elements of the shape.
+    fn of(x: &Layout, y: &Layout, n: usize) -> Self {
+        // A broadcast to as many elements adds only dimensions of size 1.
+        let is_dense = |it: &Layout| it.len() == n && it.is_contiguous();
+        match (is_dense(x), is_dense(y)) {
+            (true, true) => Self::Dense,
+            (true, false) if y.len() == 1 => Self::NumberLast,
+            (false, true) if x.len() == 1 => Self::NumberFirst,
+            _ => Self::Strided,
+        }
+    }
+}
+
+/// The arguments of a kernel that takes a number, after the function: whether the number is the first operand, and the
+/// number itself, unless it is in device memory.
+type Scalar<T> = (u32, ByValue<<T as DType>::Stored>);
+
+fn in_memory<T: DType>(swapped: bool) -> Scalar<T> {
+    (u32::from(swapped), ByValue(T::Stored::zeroed()))
+}
+
+/// Applies `operation(x, scalar)` to each element `x`, or `operation(scalar, x)` if `swapped`.
+pub(crate) fn map_scalar<I>(
+    x: I,
+    (operation, scalar, swapped): (Binary, I::Element, bool),
+) -> impl DeviceOp<Output = Tensor<I::Element>>
+where
+    I: TensorInput<Element: Number>,
+{
+    with_scalar(x, PairKernels::of_binary::<I::Element>(operation), scalar, swapped)
+}
+
+/// Compares each element with the scalar.
+pub(crate) fn compare_scalar<I: TensorInput>(
+    x: I,
+    (scalar, comparison): (I::Element, Comparison),
+) -> impl DeviceOp<Output = Tensor<bool>> {
+    with_scalar(x, PairKernels::of_comparison::<I::Element>(comparison), scalar, false)
+}
+
+fn with_scalar<I: TensorInput, U: DType>(
+    x: I,
+    kernels: PairKernels,
+    scalar: I::Element,
+    swapped: bool,
+) -> impl DeviceOp<Output = Tensor<U>> {
+    const NOT_IN_MEMORY: u64 = 0;
+    map_with(x, kernels.cache, kernels.scalar, move |kernel, x, y: Tensor<U>| {
+        let (n, function) = (y.len(), kernels.function);
+        let (swapped, scalar) = (u32::from(swapped), ByValue(scalar.store()));
+        let args = (Read(x), NOT_IN_MEMORY, Written(y), n as u64, function, swapped, scalar);
+        // SAFETY: reads x and writes y, all below n.
+        unsafe { launch(&kernel, kernels.config::<I::Element>(n), args) }
+    })
+}
+
+/// Applies the operation to each pair of elements. `called` is the operation of the program.
+pub(crate) fn map2<A, B>(
+    (a, b): (A, B),
+    (operation, called): (Binary, &'static str),
+) -> impl DeviceOp<Output = Tensor<A::Element>>
+where
+    A: TensorInput<Element: Number>,
+    B: TensorInput<Element = A::Element>,
+{
+    pairs(a, b, PairKernels::of_binary::<A::Element>(operation), called)
+}
+
+pub(crate) fn compare<A, B>(
+    (a, b): (A, B),
+    comparison: Comparison,
+) -> impl DeviceOp<Output = Tensor<bool>>
+where
+    A: TensorInput,
+    B: TensorInput<Element = A::Element>,
+{
+    pairs(a, b, PairKernels::of_comparison::<A::Element>(comparison), "compare")
+}
+
+/// Runs the kernel for the layouts of two tensors on their pairs of elements.
+fn pairs<A, B, U>(
+    a: A,
+    b: B,
+    kernels: PairKernels,
+    called: &'static str,
+) -> impl DeviceOp<Output = Tensor<U>>
+where
+    A: TensorInput,
+    B: TensorInput<Element = A::Element>,
+    U: DType,
+{
+    defer(move || {
+        let (x, y) = (a.layout(), b.layout());
+        let shape = of_operation(called, broadcast_shape(x.shape(), y.shape()))?;
+        let layout = Layout::contiguous(&shape[..])?;
+        let pair = Pair::of(x, y, layout.len());
+        let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
+        let (x, y) = (x?, y?);
+        let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
+        let kernel = kernels.load::<A::Element>(pair);
+        Ok(allocate(layout).then(move |y: Tensor<U>| {
+            kernel.then(move |kernel| {
+                let (len, function) = (y.len(), kernels.function);
+                let (n, config) = (len as u64, kernels.config::<A::Element>(len));
+                let (a, b, y) = (Read(a), Read(b), Written(y));
+                // SAFETY: reads a and b at the offsets of their layouts, which are inside their memory, and writes y, all
+                // below n.
+                unsafe {
+                    match pair {
+                        Pair::Dense => {
+                            let args = (a, b, y, n, function);
+                            Either::Left(Either::Left(launch(&kernel, config, args)))
+                        }
+                        Pair::Strided => {
+                            let args = (a, b, y, walk, function);
+                            Either::Left(Either::Right(launch(&kernel, element_config(len), args)))
+                        }
+                        Pair::NumberLast => {
+                            let (swapped, scalar) = in_memory::<A::Element>(false);
+                            let args = (a, b, y, n, function, swapped, scalar);
+                            Either::Right(Either::Left(launch(&kernel, config, args)))
+                        }
+                        Pair::NumberFirst => {
+                            let (swapped, scalar) = in_memory::<A::Element>(true);
+                            let args = (b, a, y, n, function, swapped, scalar);
+                            Either::Right(Either::Right(launch(&kernel, config, args)))
+                        }
+                    }
+                }
+            })
+        }))
+    })
+}
+
+/// Applies the operation to each pair of elements, and writes the results into the first tensor.
+pub(crate) fn map2_assign<O, I>(
+    (into, other): (O, I),
+    (operation, called): (Binary, &'static str),
+) -> impl DeviceOp<Output = O>
+where
+    O: TensorOutput<Element: Number>,
+    I: TensorInput<Element = O::Element>,
+{
+    defer(move || {
+        let (y, x) = (into.layout(), other.layout());
+        let pair = match Pair::of(y, x, y.len()) {
+            // A tensor of one element that is not contiguous.
+            Pair::NumberFirst => Pair::Strided,
+            pair => pair,
+        };
+        let (shape, is_dense) = (y.shape(), y.is_contiguous());
+        let x = of_operation(called, x.broadcast(shape))?;
+        if y.has_overlap() {
+            return Err(broadcast_target(called));
+        }
+        let len = y.len();
+        let walk = StridedIndex::new(shape, [y.strides(), x.strides()]);
+        let results = Layout::contiguous(shape)?;
+        let kernels = PairKernels::of_binary::<O::Element>(operation);
+        Ok(kernels.load::<O::Element>(pair).then(move |kernel| {
+            let (n, function) = (len as u64, kernels.function);
+            let (config, of_elements) = (kernels.config::<O::Element>(len), element_config(len));
+            // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
+            // first one, each thread the elements that it has read, or all elements of `results`.
+            unsafe {
+                match pair {
+                    Pair::Dense => {
+                        let args = (InPlace(into, other), n, function);
+                        Either::Left(Either::Left(launch(&kernel, config, args)))
+                    }
+                    Pair::NumberLast | Pair::NumberFirst => {
+                        let (swapped, scalar) = in_memory::<O::Element>(false);
+                        let args = (InPlace(into, other), n, function, swapped, scalar);
+                        Either::Left(Either::Right(launch(&kernel, config, args)))
+                    }
+                    Pair::Strided if is_dense => {
+                        let args = (InPlace(into, other), walk, function);
+                        Either::Right(Either::Left(launch(&kernel, of_elements, args)))
+                    }
+                    // The kernel writes its results without gaps.
+                    Pair::Strided => Either::Right(Either::Right(allocate(results).then(
+                        move |results: Tensor<O::Element>| {
+                            let args = (Kept(into), Read(other), Written(results), walk, function);
+                            launch(&kernel, of_elements, args)
+                                .then(|(into, results): (O, Tensor<_>)| copy(results, into))
+                        },
+                    ))),
+                }
+            }
+        }))
+    })
+}
