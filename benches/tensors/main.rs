@@ -10,7 +10,7 @@ use cuda_async::{
     Stream, in_order, iterate,
     memory::copy,
     prelude::*,
-    tensor::{DType, Float, SharedTensor, Tensor, TensorOps, bf16},
+    tensor::{Comparison, DType, Float, SharedTensor, Tensor, TensorOps, bf16},
 };
 
 /// Operations in one measurement.
@@ -92,6 +92,16 @@ fn floats<T: Float>(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>>
     let row = row.sync_on(stream)?.into_shared();
     measure(&of("rows of 4096 + row"), 2 * bytes, || {
         run(&|| sequence(|| square.clone().add(row.clone())));
+    });
+    let column = Tensor::<T>::ones([n / 4096, 1]).sync_on(stream)?.into_shared();
+    measure(&of("columns of a matrix + column"), 2 * bytes, || {
+        run(&|| sequence(|| square.clone().add(column.clone())));
+    });
+    let smaller = |x: &SharedTensor<T>, y| x.clone().compare(y, Comparison::Lt);
+    measure(&of("a < b"), 2 * bytes + n, || run(&|| sequence(|| smaller(&x, x.clone()))));
+    let mask = smaller(&x, number.clone()).sync_on(stream)?.into_shared();
+    measure(&of("selection"), 3 * bytes + n, || {
+        run(&|| sequence(|| mask.clone().select(x.clone(), x.clone())));
     });
     measure(&of("exp"), 2 * bytes, || run(&|| sequence(|| x.clone().exp())));
     let columns = square.transpose(0, 1)?;

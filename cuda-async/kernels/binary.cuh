@@ -46,18 +46,21 @@ extern "C" __global__ void map2(const Stored *a, const Stored *b, Stored *y, u64
 // y[i] = operation(a[i], b[i]) with operands that are strided or broadcast
 extern "C" __global__ void map2_strided(const Stored *a, const Stored *b, Stored *y, StridedIndex<2> walk, u32 operation)
 {
-    for (u64 i = first(); i < walk.n; i += threads()) {
-        u64 at[2];
-        walk.at(i, at);
-        Value p = widen(a[at[0]]), q = widen(b[at[1]]), result = 0;
-        switch (operation) {
 #define OF(NUMBER, NAME)                                                                                               \
-    case NUMBER: result = Wrapping<Value>::NAME(p, q); break;
-            OPERATIONS(OF)
+    case NUMBER: return combined<Stored>(a, b, [](Value a, Value b) { return narrow(Wrapping<Value>::NAME(a, b)); });
+    auto of_pack = [=](Pack<Stored, LANES> a, Pack<Stored, LANES> b) {
+        switch (operation) { OPERATIONS(OF) }
+        return a;
+    };
 #undef OF
-        }
-        y[i] = narrow(result);
-    }
+#define OF(NUMBER, NAME)                                                                                               \
+    case NUMBER: return narrow(Wrapping<Value>::NAME(widen(a), widen(b)));
+    auto of_element = [=](Stored a, Stored b) {
+        switch (operation) { OPERATIONS(OF) }
+        return a;
+    };
+#undef OF
+    each_strided<PACKS>(a, b, y, walk, of_pack, of_element);
 }
 
 #ifndef MATH

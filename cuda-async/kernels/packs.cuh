@@ -62,6 +62,18 @@ template <int COUNT, typename F> __device__ inline void each(const Stored *x, St
     }
 }
 
+// The pack of f(a, b) for each lane.
+template <typename R, typename F>
+__device__ inline Pack<R, LANES> combined(Pack<Stored, LANES> a, Pack<Stored, LANES> b, F f)
+{
+    Pack<R, LANES> result;
+#pragma unroll
+    for (int lane = 0; lane < LANES; lane++) {
+        result.lanes[lane] = f(widen(a.lanes[lane]), widen(b.lanes[lane]));
+    }
+    return result;
+}
+
 // y[i] = f(a[i], b[i])
 template <int COUNT, typename F>
 __device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n, F f)
@@ -76,12 +88,8 @@ __device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n,
             from_b[k] = ((const uint4 *)b)[i];
         },
         [&](int k, u64 i) {
-            P p = pack_of<Stored, LANES>(from_a[k]), q = pack_of<Stored, LANES>(from_b[k]), result;
-#pragma unroll
-            for (int lane = 0; lane < LANES; lane++) {
-                result.lanes[lane] = narrow(f(widen(p.lanes[lane]), widen(q.lanes[lane])));
-            }
-            ((P *)y)[i] = result;
+            ((P *)y)[i] = combined<Stored>(pack_of<Stored, LANES>(from_a[k]), pack_of<Stored, LANES>(from_b[k]),
+                                           [=](Value a, Value b) { return narrow(f(a, b)); });
         });
     for (u64 i = packs * LANES + first(); i < n; i += threads()) {
         y[i] = narrow(f(widen(a[i]), widen(b[i])));

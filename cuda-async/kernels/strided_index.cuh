@@ -10,6 +10,12 @@ template <int OPERANDS> struct StridedIndex {
     u64 shape[MAX_RANK];
     u64 strides[OPERANDS][MAX_RANK];
 
+    // Whether neighbouring elements of a row are in packs of `lanes` elements, with one stride inside each pack.
+    __device__ bool has_packs(u64 lanes) const { return rank > 0 && shape[rank - 1] % lanes == 0; }
+
+    // The stride between neighbouring elements of a row.
+    __device__ u64 step(int operand) const { return strides[operand][rank - 1]; }
+
     // Computes the offset of element `index` in each operand.
     __device__ void at(u64 index, u64 *positions) const
     {

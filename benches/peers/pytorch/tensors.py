@@ -44,6 +44,11 @@ def floats(dtype, name, size):
     number, row = (torch.ones(shape, device="cuda", dtype=dtype) for shape in ((), 4096))
     measure(f"a + number on the device, {name}", 2 * size, lambda: x + number)
     measure(f"rows of 4096 + row, {name}", 2 * size, lambda: square + row)
+    column = torch.ones((n // 4096, 1), device="cuda", dtype=dtype)
+    measure(f"columns of a matrix + column, {name}", 2 * size, lambda: square + column)
+    measure(f"a < b, {name}", 2 * size + n, lambda: x < x)
+    mask = x < number
+    measure(f"selection, {name}", 3 * size + n, lambda: torch.where(mask, x, x))
     measure(f"exp, {name}", 2 * size, x.exp)
     measure(f"copy of a transposed view, {name}", 2 * size, lambda: square.t().contiguous())
 

@@ -8,4 +8,5 @@
 #include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
+#include "strided_packs.cuh"
 #include "elementwise.cuh"

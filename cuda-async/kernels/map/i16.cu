@@ -6,5 +6,6 @@
 #include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
+#include "strided_packs.cuh"
 #include "elementwise.cuh"
 #include "binary.cuh"

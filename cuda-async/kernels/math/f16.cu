@@ -9,5 +9,6 @@
 #include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
+#include "strided_packs.cuh"
 #include "binary.cuh"
 #include "math.cuh"

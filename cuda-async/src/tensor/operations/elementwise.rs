@@ -6,7 +6,7 @@ use crate::{
     DeviceOp, IntoDeviceOp, defer,
     kernel::{ByValue, ModuleCache, launch},
     tensor::{
-        argument::argument::{Read, StridedIndex, Written, element_config, vector_config},
+        argument::argument::{Read, StridedIndex, Written, vector_config},
         element::{
             dtype::{DType, Float, Number, Signed},
             kernels::{FloatKernels, Kernels, kernel},
@@ -159,7 +159,7 @@ where
         let layout = Layout::contiguous(&shape[..])?;
         Ok(allocate(layout).then(move |y: Tensor<A::Element>| {
             kernel::<A::Element>(<A::Element as Kernels>::map(), "choose").then(move |choose| {
-                let config = element_config(y.len());
+                let config = walk.config::<A::Element>(1);
                 let args = (Read(mask), Read(a), Read(b), Written(y), walk);
                 // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes y.
                 unsafe { launch(&choose, config, args) }

@@ -8,9 +8,7 @@ use crate::{
     kernel::{ByValue, ModuleCache, launch},
     ops::Either,
     tensor::{
-        argument::argument::{
-            InPlace, Kept, Read, StridedIndex, Written, element_config, vector_config,
-        },
+        argument::argument::{InPlace, Kept, Read, StridedIndex, Written, vector_config},
         element::{
             dtype::{DType, Number},
             kernels::{Kernels, kernel},
@@ -88,13 +86,13 @@ impl Binary {
 #[derive(Clone, Copy)]
 struct PairKernels {
     cache: &'static ModuleCache,
-    /// The kernel of two contiguous tensors.
-    dense: &'static str,
+    /// The kernel of two contiguous tensors, if it is another one than that of any layout.
+    dense: Option<&'static str>,
     /// The kernel of a contiguous tensor and one number, which is an argument or in device memory.
     scalar: &'static str,
     /// The kernel of tensors in any layout.
     strided: &'static str,
-    /// The number of packs that a thread of the first two loads before it computes.
+    /// The number of packs that a thread loads before it computes.
     packs: usize,
     /// The number of the function in the kernels.
     function: u32,
@@ -104,7 +102,7 @@ impl PairKernels {
     fn of_binary<T: Kernels + DType>(operation: Binary) -> Self {
         Self {
             cache: operation.kernels::<T>(),
-            dense: "map2",
+            dense: Some("map2"),
             scalar: "map_scalar",
             strided: "map2_strided",
             packs: operation.packs::<T>(),
@@ -115,24 +113,32 @@ impl PairKernels {
     fn of_comparison<T: Kernels>(comparison: Comparison) -> Self {
         Self {
             cache: T::map(),
-            dense: "compare",
+            dense: None,
             scalar: "compare_scalar",
-            strided: "compare_strided",
+            strided: "compare",
             packs: 1,
             function: comparison as u32,
         }
     }
 
+    /// Returns the form of operands for which there is a kernel. `n` is the number of pairs.
+    fn pair(self, x: &Layout, y: &Layout, n: usize) -> Pair {
+        match Pair::of(x, y, n) {
+            Pair::Dense if self.dense.is_none() => Pair::Strided,
+            pair => pair,
+        }
+    }
+
     fn load<T: DType>(self, pair: Pair) -> impl DeviceOp<Output = Function> {
         let name = match pair {
-            Pair::Dense => self.dense,
+            Pair::Dense => self.dense.unwrap_or(self.strided),
             Pair::NumberLast | Pair::NumberFirst => self.scalar,
             Pair::Strided => self.strided,
         };
         kernel::<T>(self.cache, name)
     }
 
-    /// Returns the configuration of the first two kernels for `n` elements.
+    /// Returns the configuration of the kernels of contiguous tensors, for `n` elements.
     fn config<T: DType>(self, n: usize) -> LaunchConfig {
         vector_config::<T>(n, self.packs)
     }
@@ -246,7 +252,7 @@ where
         let (x, y) = (a.layout(), b.layout());
         let shape = of_operation(called, broadcast_shape(x.shape(), y.shape()))?;
         let layout = Layout::contiguous(&shape[..])?;
-        let pair = Pair::of(x, y, layout.len());
+        let pair = kernels.pair(x, y, layout.len());
         let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
         let (x, y) = (x?, y?);
         let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
@@ -255,6 +261,7 @@ where
             kernel.then(move |kernel| {
                 let (len, function) = (y.len(), kernels.function);
                 let (n, config) = (len as u64, kernels.config::<A::Element>(len));
+                let strided = walk.config::<A::Element>(kernels.packs);
                 let (a, b, y) = (Read(a), Read(b), Written(y));
                 // SAFETY: reads a and b at the offsets of their layouts, which are inside their memory, and writes y, all
                 // below n.
@@ -266,7 +273,7 @@ where
                         }
                         Pair::Strided => {
                             let args = (a, b, y, walk, function);
-                            Either::Left(Either::Right(launch(&kernel, element_config(len), args)))
+                            Either::Left(Either::Right(launch(&kernel, strided, args)))
                         }
                         Pair::NumberLast => {
                             let (swapped, scalar) = in_memory::<A::Element>(false);
@@ -312,7 +319,8 @@ where
         let kernels = PairKernels::of_binary::<O::Element>(operation);
         Ok(kernels.load::<O::Element>(pair).then(move |kernel| {
             let (n, function) = (len as u64, kernels.function);
-            let (config, of_elements) = (kernels.config::<O::Element>(len), element_config(len));
+            let config = kernels.config::<O::Element>(len);
+            let strided = walk.config::<O::Element>(kernels.packs);
             // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
             // first one, each thread the elements that it has read, or all elements of `results`.
             unsafe {
@@ -328,13 +336,13 @@ where
                     }
                     Pair::Strided if is_dense => {
                         let args = (InPlace(into, other), walk, function);
-                        Either::Right(Either::Left(launch(&kernel, of_elements, args)))
+                        Either::Right(Either::Left(launch(&kernel, strided, args)))
                     }
                     // The kernel writes its results without gaps.
                     Pair::Strided => Either::Right(Either::Right(allocate(results).then(
                         move |results: Tensor<O::Element>| {
                             let args = (Kept(into), Read(other), Written(results), walk, function);
-                            launch(&kernel, of_elements, args)
+                            launch(&kernel, strided, args)
                                 .then(|(into, results): (O, Tensor<_>)| copy(results, into))
                         },
                     ))),
