@@ -35,6 +35,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let start = Instant::now();
     Tensor::<f64>::ones(2).sum().sync_on(&stream)?;
     println!("\nfirst sum of f64, with the load of its kernels: {:?}", start.elapsed());
+    let start = Instant::now();
+    Tensor::<f64>::ones(2).add(Tensor::ones(2)).sync_on(&stream)?;
+    println!("first addition of f64, with the load of its kernels: {:?}", start.elapsed());
     Ok(())
 }
 

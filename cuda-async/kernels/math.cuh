@@ -35,7 +35,7 @@ extern "C" __global__ void map_float(const Stored *x, Stored *y, u64 n, u32 oper
     typedef Functions<Value> F;
     switch (operation) {
 #define IN_PACKS(NUMBER, NAME)                                                                                         \
-    case NUMBER: return each<FLOAT_PACKS>(x, y, n, [](Value x) { return F::NAME(x); });
+    case NUMBER: return each<FLOAT_PACKS>(x, y, n, [](Value x) { return narrow(F::NAME(x)); });
 // Functions with much code are not inlined once for each lane of a pack.
 #define ONE_BY_ONE(NUMBER, NAME)                                                                                       \
     case NUMBER:                                                                                                       \

@@ -42,23 +42,24 @@ __device__ inline u64 each_pack(u64 packs, Load load, Compute compute)
 }
 
 // y[i] = f(x[i])
-template <int COUNT, typename F> __device__ inline void each(const Stored *x, Stored *y, u64 n, F f)
+template <int COUNT, typename R, typename F> __device__ inline void each(const Stored *x, R *y, u64 n, F f)
 {
-    typedef Pack<Stored, LANES> P;
-    u64 packs = aligned(x) && aligned(y) ? n / LANES : 0;
+    typedef Pack<R, LANES> Results;
+    u64 packs = aligned(x) && (u64)y % sizeof(Results) == 0 ? n / LANES : 0;
     uint4 loaded[COUNT];
     packs = each_pack<COUNT>(
         packs, [&](int k, u64 i) { loaded[k] = ((const uint4 *)x)[i]; },
         [&](int k, u64 i) {
-            P own = pack_of<Stored, LANES>(loaded[k]), result;
+            Pack<Stored, LANES> own = pack_of<Stored, LANES>(loaded[k]);
+            Results result;
 #pragma unroll
             for (int lane = 0; lane < LANES; lane++) {
-                result.lanes[lane] = narrow(f(widen(own.lanes[lane])));
+                result.lanes[lane] = f(widen(own.lanes[lane]));
             }
-            ((P *)y)[i] = result;
+            ((Results *)y)[i] = result;
         });
     for (u64 i = packs * LANES + first(); i < n; i += threads()) {
-        y[i] = narrow(f(widen(x[i])));
+        y[i] = f(widen(x[i]));
     }
 }
 
@@ -75,11 +76,11 @@ __device__ inline Pack<R, LANES> combined(Pack<Stored, LANES> a, Pack<Stored, LA
 }
 
 // y[i] = f(a[i], b[i])
-template <int COUNT, typename F>
-__device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n, F f)
+template <int COUNT, typename R, typename F>
+__device__ inline void each2(const Stored *a, const Stored *b, R *y, u64 n, F f)
 {
-    typedef Pack<Stored, LANES> P;
-    u64 packs = aligned(a) && aligned(b) && aligned(y) ? n / LANES : 0;
+    typedef Pack<R, LANES> Results;
+    u64 packs = aligned(a) && aligned(b) && (u64)y % sizeof(Results) == 0 ? n / LANES : 0;
     uint4 from_a[COUNT], from_b[COUNT];
     packs = each_pack<COUNT>(
         packs,
@@ -88,11 +89,10 @@ __device__ inline void each2(const Stored *a, const Stored *b, Stored *y, u64 n,
             from_b[k] = ((const uint4 *)b)[i];
         },
         [&](int k, u64 i) {
-            ((P *)y)[i] = combined<Stored>(pack_of<Stored, LANES>(from_a[k]), pack_of<Stored, LANES>(from_b[k]),
-                                           [=](Value a, Value b) { return narrow(f(a, b)); });
+            ((Results *)y)[i] = combined<R>(pack_of<Stored, LANES>(from_a[k]), pack_of<Stored, LANES>(from_b[k]), f);
         });
     for (u64 i = packs * LANES + first(); i < n; i += threads()) {
-        y[i] = narrow(f(widen(a[i]), widen(b[i])));
+        y[i] = f(widen(a[i]), widen(b[i]));
     }
 }
 

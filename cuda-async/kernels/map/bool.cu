@@ -5,8 +5,7 @@
 #define BOOLEAN
 
 #include "scalar.cuh"
-#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
-#include "strided_packs.cuh"
+#include "comparison.cuh"
 #include "elementwise.cuh"

@@ -4,9 +4,9 @@
 #define FLOAT
 
 #include "scalar.cuh"
-#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
-#include "strided_packs.cuh"
+#include "comparison.cuh"
 #include "elementwise.cuh"
+#include "operations.cuh"
 #include "binary.cuh"

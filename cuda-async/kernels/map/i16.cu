@@ -3,9 +3,9 @@
 #define ELEMENT i16
 
 #include "scalar.cuh"
-#include "strided_index.cuh"
 #include "arithmetic.cuh"
 #include "packs.cuh"
-#include "strided_packs.cuh"
+#include "comparison.cuh"
 #include "elementwise.cuh"
+#include "operations.cuh"
 #include "binary.cuh"

@@ -9,5 +9,7 @@
 #include "arithmetic.cuh"
 #include "packs.cuh"
 #include "strided_packs.cuh"
+#include "operations.cuh"
 #include "binary.cuh"
+#include "map2_strided.cuh"
 #include "math.cuh"

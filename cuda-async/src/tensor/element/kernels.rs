@@ -21,11 +21,17 @@ pub(crate) trait Kernels {
     const WARM_UP: &'static str;
     /// Whether the type is computed as f32.
     const HALF: bool;
-    /// Elementwise operations.
+    /// Elementwise operations of contiguous tensors.
     fn map() -> &'static ModuleCache;
-    /// Remainders and powers, which need much code for floats.
+    /// Elementwise operations of strided and broadcast tensors.
+    fn strided() -> &'static ModuleCache;
+    /// Remainders and powers of contiguous tensors. They need much code for floats.
     fn powers() -> &'static ModuleCache {
         Self::map()
+    }
+    /// Remainders and powers of strided and broadcast tensors.
+    fn strided_powers() -> &'static ModuleCache {
+        Self::strided()
     }
     /// Conversions to this type.
     fn cast() -> &'static ModuleCache;
@@ -33,7 +39,7 @@ pub(crate) trait Kernels {
     fn fold() -> &'static ModuleCache;
     /// The kernels of all operations.
     fn all() -> Vec<&'static ModuleCache> {
-        vec![&COPY, Self::map(), Self::cast(), Self::fold(), CONDITION()]
+        vec![&COPY, Self::map(), Self::strided(), Self::cast(), Self::fold(), CONDITION()]
     }
 }
 
@@ -75,7 +81,7 @@ macro_rules! kernels {
         impl Kernels for $ty {
             const WARM_UP: &'static str = concat!("Tensor::<", stringify!($ty), ">::warm_up()");
             const HALF: bool = false;
-            caches!($ty: map cast fold);
+            caches!($ty: map strided cast fold);
         }
     )*};
 }
@@ -85,15 +91,20 @@ macro_rules! float_kernels {
         impl Kernels for $ty {
             const WARM_UP: &'static str = concat!("Tensor::<", stringify!($ty), ">::warm_up()");
             const HALF: bool = $half;
-            caches!($ty: map cast fold);
+            caches!($ty: map strided cast fold);
 
             fn powers() -> &'static ModuleCache {
                 <$ty as FloatKernels>::math()
             }
 
+            fn strided_powers() -> &'static ModuleCache {
+                <$ty as FloatKernels>::math()
+            }
+
             fn all() -> Vec<&'static ModuleCache> {
-                let common = [&COPY, Self::map(), Self::cast(), Self::fold(), CONDITION()];
-                let of_floats = [Self::math(), Self::softmax(), Self::random(), Self::matmul()];
+                let common = [&COPY, Self::map(), Self::strided(), Self::cast(), Self::fold()];
+                let of_floats =
+                    [CONDITION(), Self::math(), Self::softmax(), Self::random(), Self::matmul()];
                 let of_fft: &[&'static ModuleCache] = &[$(<$ty as FftKernels>::$fft())?];
                 common.into_iter().chain(of_floats).chain(of_fft.iter().copied()).collect()
             }

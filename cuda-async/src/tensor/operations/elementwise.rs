@@ -140,6 +140,10 @@ where
     })
 }
 
+/// The number of packs that a thread of `choose` loads before it computes: `CHOOSE_PACKS` in `kernels/strided.cuh`. The fastest
+/// number on an H200.
+const CHOOSE_PACKS: usize = 4;
+
 /// Takes each element from `a` where the mask is `true`, and from `b` elsewhere.
 pub(crate) fn select<M, A, B>(
     (mask, (a, b)): (M, (A, B)),
@@ -158,8 +162,8 @@ where
         let walk = StridedIndex::new(&shape, [m?.strides(), x?.strides(), y?.strides()]);
         let layout = Layout::contiguous(&shape[..])?;
         Ok(allocate(layout).then(move |y: Tensor<A::Element>| {
-            kernel::<A::Element>(<A::Element as Kernels>::map(), "choose").then(move |choose| {
-                let config = walk.config::<A::Element>(1);
+            kernel::<A::Element>(<A::Element as Kernels>::strided(), "choose").then(move |choose| {
+                let config = walk.config::<A::Element>(CHOOSE_PACKS);
                 let args = (Read(mask), Read(a), Read(b), Written(y), walk);
                 // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes y.
                 unsafe { launch(&choose, config, args) }

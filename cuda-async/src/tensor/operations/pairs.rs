@@ -63,8 +63,12 @@ pub enum Comparison {
     Ge,
 }
 
+/// The number of packs that a thread of a kernel for any layout loads before it computes: `STRIDED_PACKS` in
+/// `kernels/strided_packs.cuh`. The fastest number on an H200.
+const STRIDED_PACKS: usize = 2;
+
 impl Binary {
-    /// Returns the module with the kernels of this function.
+    /// Returns the module with the kernels of this function for contiguous tensors.
     fn kernels<T: Kernels>(self) -> &'static ModuleCache {
         match self {
             Self::Rem | Self::Pow => T::powers(),
@@ -72,7 +76,15 @@ impl Binary {
         }
     }
 
-    /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/binary.cuh`.
+    /// Returns the module with the kernel of this function for tensors in any layout.
+    fn strided_kernels<T: Kernels>(self) -> &'static ModuleCache {
+        match self {
+            Self::Rem | Self::Pow => T::strided_powers(),
+            _ => T::strided(),
+        }
+    }
+
+    /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/operations.cuh`.
     pub(super) const fn packs<T: DType>(self) -> usize {
         match self {
             Self::Rem | Self::Pow => 1,
@@ -85,15 +97,17 @@ impl Binary {
 /// The kernels of a function of two elements.
 #[derive(Clone, Copy)]
 struct PairKernels {
-    cache: &'static ModuleCache,
-    /// The kernel of two contiguous tensors, if it is another one than that of any layout.
-    dense: Option<&'static str>,
+    /// The module of the kernels of contiguous tensors.
+    of_contiguous: &'static ModuleCache,
+    /// The kernel of two contiguous tensors.
+    dense: &'static str,
     /// The kernel of a contiguous tensor and one number, which is an argument or in device memory.
     scalar: &'static str,
-    /// The kernel of tensors in any layout.
-    strided: &'static str,
-    /// The number of packs that a thread loads before it computes.
+    /// The number of packs that a thread of these two loads before it computes.
     packs: usize,
+    /// The module of the kernel of tensors in any layout.
+    of_strided: &'static ModuleCache,
+    strided: &'static str,
     /// The number of the function in the kernels.
     function: u32,
 }
@@ -101,41 +115,35 @@ struct PairKernels {
 impl PairKernels {
     fn of_binary<T: Kernels + DType>(operation: Binary) -> Self {
         Self {
-            cache: operation.kernels::<T>(),
-            dense: Some("map2"),
+            of_contiguous: operation.kernels::<T>(),
+            dense: "map2",
             scalar: "map_scalar",
-            strided: "map2_strided",
             packs: operation.packs::<T>(),
+            of_strided: operation.strided_kernels::<T>(),
+            strided: "map2_strided",
             function: operation as u32,
         }
     }
 
     fn of_comparison<T: Kernels>(comparison: Comparison) -> Self {
         Self {
-            cache: T::map(),
-            dense: None,
+            of_contiguous: T::map(),
+            dense: "compare",
             scalar: "compare_scalar",
-            strided: "compare",
-            packs: 1,
+            packs: 2,
+            of_strided: T::strided(),
+            strided: "compare_strided",
             function: comparison as u32,
         }
     }
 
-    /// Returns the form of operands for which there is a kernel. `n` is the number of pairs.
-    fn pair(self, x: &Layout, y: &Layout, n: usize) -> Pair {
-        match Pair::of(x, y, n) {
-            Pair::Dense if self.dense.is_none() => Pair::Strided,
-            pair => pair,
-        }
-    }
-
     fn load<T: DType>(self, pair: Pair) -> impl DeviceOp<Output = Function> {
-        let name = match pair {
-            Pair::Dense => self.dense.unwrap_or(self.strided),
-            Pair::NumberLast | Pair::NumberFirst => self.scalar,
-            Pair::Strided => self.strided,
+        let (cache, name) = match pair {
+            Pair::Dense => (self.of_contiguous, self.dense),
+            Pair::NumberLast | Pair::NumberFirst => (self.of_contiguous, self.scalar),
+            Pair::Strided => (self.of_strided, self.strided),
         };
-        kernel::<T>(self.cache, name)
+        kernel::<T>(cache, name)
     }
 
     /// Returns the configuration of the kernels of contiguous tensors, for `n` elements.
@@ -204,7 +212,7 @@ fn with_scalar<I: TensorInput, U: DType>(
     swapped: bool,
 ) -> impl DeviceOp<Output = Tensor<U>> {
     const NOT_IN_MEMORY: u64 = 0;
-    map_with(x, kernels.cache, kernels.scalar, move |kernel, x, y: Tensor<U>| {
+    map_with(x, kernels.of_contiguous, kernels.scalar, move |kernel, x, y: Tensor<U>| {
         let (n, function) = (y.len(), kernels.function);
         let (swapped, scalar) = (u32::from(swapped), ByValue(scalar.store()));
         let args = (Read(x), NOT_IN_MEMORY, Written(y), n as u64, function, swapped, scalar);
@@ -252,7 +260,7 @@ where
         let (x, y) = (a.layout(), b.layout());
         let shape = of_operation(called, broadcast_shape(x.shape(), y.shape()))?;
         let layout = Layout::contiguous(&shape[..])?;
-        let pair = kernels.pair(x, y, layout.len());
+        let pair = Pair::of(x, y, layout.len());
         let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
         let (x, y) = (x?, y?);
         let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
@@ -261,7 +269,7 @@ where
             kernel.then(move |kernel| {
                 let (len, function) = (y.len(), kernels.function);
                 let (n, config) = (len as u64, kernels.config::<A::Element>(len));
-                let strided = walk.config::<A::Element>(kernels.packs);
+                let strided = walk.config::<A::Element>(STRIDED_PACKS);
                 let (a, b, y) = (Read(a), Read(b), Written(y));
                 // SAFETY: reads a and b at the offsets of their layouts, which are inside their memory, and writes y, all
                 // below n.
@@ -320,7 +328,7 @@ where
         Ok(kernels.load::<O::Element>(pair).then(move |kernel| {
             let (n, function) = (len as u64, kernels.function);
             let config = kernels.config::<O::Element>(len);
-            let strided = walk.config::<O::Element>(kernels.packs);
+            let strided = walk.config::<O::Element>(STRIDED_PACKS);
             // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
             // first one, each thread the elements that it has read, or all elements of `results`.
             unsafe {

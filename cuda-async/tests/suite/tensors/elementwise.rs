@@ -13,6 +13,7 @@ on_every_device! {
     float_functions_cover_partial_blocks
     numbers_in_memory_give_the_results_of_scalars
     limits_that_are_nan_or_in_the_wrong_order
+    operands_are_broadcast_in_packs_and_elements
 }
 
 /// Returns pairs of a size and the offset of the first element. The sizes are close to multiples of the elements of a block.
@@ -142,4 +143,63 @@ fn limits_that_are_nan_or_in_the_wrong_order(device: &Device) {
     let positive = (&x).compare_scalar(0.0, Comparison::Gt);
     let not = positive.compare_scalar(false, Comparison::Eq).to_host_vec();
     assert_eq!(not.sync_on(&stream).unwrap(), [true, true, false, false]);
+}
+
+fn operands_are_broadcast_in_packs_and_elements(device: &Device) {
+    check_broadcast::<f32>(device, |at| at as f32);
+    check_broadcast::<f16>(device, |at| f16::from_f32(at as f32));
+    check_broadcast::<bf16>(device, |at| bf16::from_f32(at as f32));
+    check_broadcast::<f64>(device, |at| at as f64);
+    check_broadcast::<u8>(device, |at| at as u8);
+    check_broadcast::<i64>(device, |at| at as i64);
+}
+
+/// A matrix with a row, a column, itself transposed, and columns of a wider matrix. Rows with and without whole packs, more
+/// packs than a block takes, and addresses that are aligned to no pack. All numbers are exact in each type.
+fn check_broadcast<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
+    let stream = device.new_stream().unwrap();
+    let matrix = |rows: usize, columns: usize| {
+        let all: Vec<T> = (0..rows * columns).map(|at| of(at * 7 % 101)).collect();
+        let all = Tensor::from_host(all, [rows, columns]).sync_on(&stream).unwrap();
+        (all.into_shared(), move |row: usize, column: usize| (row * columns + column) * 7 % 101)
+    };
+    for (rows, columns, skipped) in
+        [(3, 16, 0), (33, 256, 0), (33, 256, 1), (5, 15, 0), (64, 64, 16)]
+    {
+        let (x, of_x) = matrix(rows, columns);
+        let (y, of_y) = matrix(rows.max(columns), rows.max(columns) + skipped);
+        let part = |rows: usize, columns: usize| {
+            let y = y.clone().slice(0, ..rows).unwrap();
+            y.slice(1, skipped..skipped + columns).unwrap()
+        };
+        let in_part = move |row: usize, column: usize| of_y(row, skipped + column);
+        let others: [(_, Box<dyn Fn(usize, usize) -> usize>); 4] = [
+            (part(1, columns), Box::new(move |_, column| in_part(0, column))),
+            (part(rows, 1), Box::new(move |row, _| in_part(row, 0))),
+            (part(rows, columns), Box::new(in_part)),
+            (part(columns, rows).transpose(0, 1).unwrap(), Box::new(move |r, c| in_part(c, r))),
+        ];
+        for (index, (y, of_y)) in others.into_iter().enumerate() {
+            let case = (T::NAME, rows, columns, skipped, index);
+            let pairs: Vec<_> = (0..rows * columns)
+                .map(|at| (at / columns, at % columns))
+                .map(|(row, column)| (of_x(row, column), of_y(row, column)))
+                .collect();
+            let [sum, in_place, chosen] = [
+                x.clone().add(y.clone()).to_host_vec().boxed(),
+                x.clone().dup().add_assign(y.clone()).to_host_vec().boxed(),
+                x.clone()
+                    .compare(y.clone(), Comparison::Lt)
+                    .select(x.clone(), y.clone())
+                    .to_host_vec()
+                    .boxed(),
+            ]
+            .map(|op| op.sync_on(&stream).unwrap());
+            let sums: Vec<T> = pairs.iter().map(|(x, y)| of(x + y)).collect();
+            assert!(sum == sums, "{case:?}");
+            assert!(in_place == sums, "{case:?}");
+            let smaller: Vec<T> = pairs.iter().map(|(x, y)| of(*x.min(y))).collect();
+            assert!(chosen == smaller, "{case:?}");
+        }
+    }
 }

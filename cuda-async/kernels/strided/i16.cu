@@ -1,0 +1,13 @@
+// Elementwise operations on strided and broadcast tensors of i16.
+
+#define ELEMENT i16
+
+#include "scalar.cuh"
+#include "strided_index.cuh"
+#include "arithmetic.cuh"
+#include "packs.cuh"
+#include "strided_packs.cuh"
+#include "comparison.cuh"
+#include "strided.cuh"
+#include "operations.cuh"
+#include "map2_strided.cuh"

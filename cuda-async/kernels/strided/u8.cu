@@ -1,0 +1,14 @@
+// Elementwise operations on strided and broadcast tensors of u8.
+
+#define ELEMENT u8
+#define UNSIGNED
+
+#include "scalar.cuh"
+#include "strided_index.cuh"
+#include "arithmetic.cuh"
+#include "packs.cuh"
+#include "strided_packs.cuh"
+#include "comparison.cuh"
+#include "strided.cuh"
+#include "operations.cuh"
+#include "map2_strided.cuh"
