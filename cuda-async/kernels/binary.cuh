@@ -1,6 +1,7 @@
 // Operations on two numbers, in contiguous tensors.
 
-// y[i] = operation(x[i], number), or operation(number, x[i]) if `swapped`. The number is `*in_memory`, or else `scalar`.
+// y[i] = operation(x[i], number), or operation(number, x[i]) if `swapped`. The number is
+// `*in_memory`, or `scalar` if that is null.
 extern "C" __global__ void map_scalar(const Stored *x, const Stored *in_memory, Stored *y, u64 n, u32 operation,
                                       u32 swapped, Stored scalar)
 {

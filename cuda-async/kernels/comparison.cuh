@@ -3,7 +3,7 @@
 // The number of packs that a thread loads before it computes: as in `PairKernels::of_comparison`.
 #define COMPARE_PACKS 2
 
-// The results of comparing two elements for which a comparison holds, as bits.
+// The possible results of comparing two elements, as bits. A comparison is the set of results for which it holds.
 #define LESS 1
 #define EQUAL 2
 #define GREATER 4

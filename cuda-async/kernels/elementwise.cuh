@@ -19,7 +19,8 @@ extern "C" __global__ void compare(const Stored *a, const Stored *b, u8 *y, u64 
     each2<COMPARE_PACKS>(a, b, y, n, [=](Value a, Value b) { return holds(held, a, b); });
 }
 
-// y[i] = comparison(x[i], number), or comparison(number, x[i]) if `swapped`. The number is `*in_memory`, or else `scalar`.
+// y[i] = comparison(x[i], number), or comparison(number, x[i]) if `swapped`. The number is
+// `*in_memory`, or `scalar` if that is null.
 extern "C" __global__ void compare_scalar(const Stored *x, const Stored *in_memory, u8 *y, u64 n, u32 operation,
                                           u32 swapped, Stored scalar)
 {

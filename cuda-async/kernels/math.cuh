@@ -1,4 +1,4 @@
-// The functions of `FloatUnary` in `tensor/elementwise`.
+// The functions of `FloatUnary` in `tensor/operations/elementwise`.
 
 template <typename T> struct Functions;
 
@@ -22,7 +22,8 @@ FUNCTIONS(float, f)
 FUNCTIONS(double, )
 
 // The number of packs that a thread of `map_float` loads before it computes. f16 and bf16 need more loads in flight than in
-// `binary.cuh`, because these functions have more instructions. `map_float` in `tensor/elementwise` has the same numbers.
+// `operations.cuh`, because these functions have more instructions. `map_float` in `tensor/operations/elementwise` has the same
+// numbers.
 #ifdef HALF
 #define FLOAT_PACKS 4
 #else

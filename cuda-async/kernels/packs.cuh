@@ -1,4 +1,5 @@
-// Elementwise operations in packs of 16 bytes, if all operands are aligned to 16 bytes.
+// Elementwise operations in packs, if the addresses are aligned to packs. A pack of the operands has 16 bytes, and a pack of the
+// results has as many elements.
 
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T lanes[N]; };
 

@@ -8,7 +8,7 @@ extern "C" __global__ void compare_strided(const Stored *a, const Stored *b, u8 
 {
     u32 held = held_by(operation);
     auto of_element = [=](Value a, Value b) { return holds(held, a, b); };
-    each_strided<COMPARE_PACKS>(
+    each_strided<STRIDED_PACKS>(
         a, b, y, walk, [=](Pack<Stored, LANES> a, Pack<Stored, LANES> b) { return combined<u8>(a, b, of_element); },
         [=](Stored a, Stored b) { return of_element(widen(a), widen(b)); });
 }

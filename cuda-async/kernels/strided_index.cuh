@@ -10,7 +10,7 @@ template <int OPERANDS> struct StridedIndex {
     u64 shape[MAX_RANK];
     u64 strides[OPERANDS][MAX_RANK];
 
-    // Whether neighbouring elements of a row are in packs of `lanes` elements, with one stride inside each pack.
+    // Whether each row, along the last dimension, has whole packs of `lanes` elements. The elements of a pack then have one stride.
     __device__ bool has_packs(u64 lanes) const { return rank > 0 && shape[rank - 1] % lanes == 0; }
 
     // The stride between neighbouring elements of a row.
@@ -36,7 +36,7 @@ template <int OPERANDS> struct StridedIndex {
                 positions[operand] += place * strides[operand][dimension];
             }
         }
-        // The rest of the index is the place in the first dimension.
+        // The rest of the index is the place in the first dimension. Without dimensions it is 0.
         for (int operand = 0; operand < OPERANDS; operand++) {
             positions[operand] += index * strides[operand][0];
         }

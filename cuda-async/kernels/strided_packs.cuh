@@ -1,7 +1,7 @@
 // Elementwise operations in packs, with operands that are strided or broadcast.
 
-// The number of packs that a thread loads before it computes: `STRIDED_PACKS` in `tensor/operations/pairs`. Code for remainders
-// and powers is long.
+// The number of packs that a thread loads before it computes: `Binary::strided_packs` in
+// `tensor/operations/pairs`. The code of remainders and powers of floats is long.
 #ifdef MATH
 #define STRIDED_PACKS 1
 #else
@@ -23,8 +23,8 @@ template <typename T> __device__ inline typename Bits<sizeof(T) * LANES>::Type l
     return *(const Loaded *)&pack;
 }
 
-// y[i] = of_element(a[..], b[..]), for operands that are strided or broadcast. Where all elements of a pack of y are in one row,
-// `of_pack` computes them together.
+// y[i] = of_element(a[..], b[..]), for operands that are strided or broadcast. If every row has whole packs,
+// `of_pack` computes most packs of y, and `of_element` the other elements.
 template <int COUNT, typename R, typename P, typename E>
 __device__ inline void each_strided(const Stored *a, const Stored *b, R *y, const StridedIndex<2> &walk, P of_pack,
                                     E of_element)

@@ -206,8 +206,8 @@ pub trait TensorOps: IntoTensor + Sized {
         div, div_scalar, div_assign: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].", "Divides the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
     }
 
-    /// Gives each element, or `low` if it is less, or `high` if it is greater. Gives `high` everywhere if `low` is greater
-    /// than `high`. NaN stays NaN, and a limit that is NaN gives NaN.
+    /// Gives `low` for each element below `low`, `high` for each element above `high`, and the other elements as they are. If
+    /// `low` is greater than `high`, gives `high` for all but NaN. NaN stays NaN. If a limit is NaN, all results are NaN.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
@@ -254,7 +254,7 @@ pub trait TensorOps: IntoTensor + Sized {
         both(self, other).then(bind(pairs::compare, comparison))
     }
 
-    /// Compares each element with a number. An element of the result is `true` where the comparison holds.
+    /// Compares each element with a number, as [`compare`](TensorOps::compare) does with a tensor.
     ///
     /// ```
     /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};

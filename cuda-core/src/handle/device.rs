@@ -43,7 +43,7 @@ impl Device {
     /// Returns the device memory in use and free, in bytes. Blocks until the device replies.
     ///
     /// Frees of dropped buffers are submitted first. On the CPU device such memory counts as free at once. On a GPU it
-    /// may count as used until its stream reaches the free.
+    /// may count as used until its stream reaches the free. Waits up to 1 s for frees that other threads are making.
     ///
     /// # Errors
     /// An error of the backend.

@@ -1,7 +1,10 @@
 //! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
 //! `reclaim_memory` and `reclaim_all` in `retire` empty them.
 
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use smallvec::SmallVec;
 
@@ -12,8 +15,26 @@ use crate::protocol::{AllocId, ForeignOwner, GraphId, ModuleId, PoolId, StreamId
 pub(crate) struct Reclaim {
     pub(super) frees: Inbox<Freed>,
     /// The number of threads that have taken `frees` and not yet freed all of it.
-    pub(super) freeing: AtomicUsize,
+    freeing: AtomicUsize,
     pub(super) rest: Inbox<Retired>,
+}
+
+impl Reclaim {
+    /// Counts this thread as one that frees, until the value is dropped.
+    pub(super) fn count_freeing(&self) -> impl Drop {
+        struct Freeing<'a>(&'a AtomicUsize);
+        impl Drop for Freeing<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.freeing.fetch_add(1, Ordering::SeqCst);
+        Freeing(&self.freeing)
+    }
+
+    pub(super) fn is_freeing(&self) -> bool {
+        self.freeing.load(Ordering::SeqCst) > 0
+    }
 }
 
 /// An allocation that was dropped.

@@ -6,7 +6,7 @@
 
 use std::{
     any::Any,
-    sync::{Arc, atomic::Ordering},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -19,8 +19,9 @@ use crate::protocol::{
     AllocId, Control, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket,
 };
 
-/// The maximum time that a thread waits for frees of other threads. Frees take microseconds, and a busy system may not run
-/// the other thread for tens of milliseconds. The limit is for a thread that frees and calls back into this function.
+/// The maximum time that a thread waits for frees of other threads. Frees take microseconds, but a busy system may pause the
+/// other thread for tens of milliseconds. The limit ends the wait if this thread is itself inside a free, or if other threads
+/// free without a pause.
 const MAX_FREEING: Duration = Duration::from_secs(1);
 
 /// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has half of
@@ -114,9 +115,9 @@ impl DeviceCore {
     #[cold]
     fn free_all(&self) {
         // Counted before the memory is taken, so a thread that finds none knows that this one has it.
-        self.reclaim.freeing.fetch_add(1, Ordering::SeqCst);
+        let freeing = self.reclaim.count_freeing();
         self.reclaim.frees.take().iter().for_each(|freed| self.free(freed));
-        self.reclaim.freeing.fetch_sub(1, Ordering::SeqCst);
+        drop(freeing);
         self.memory_waiters.wake();
     }
 
@@ -125,7 +126,7 @@ impl DeviceCore {
     #[cold]
     pub(crate) fn wait_for_frees(&self) {
         let begin = Instant::now();
-        while self.reclaim.freeing.load(Ordering::SeqCst) > 0 && begin.elapsed() < MAX_FREEING {
+        while self.reclaim.is_freeing() && begin.elapsed() < MAX_FREEING {
             std::thread::yield_now();
         }
     }

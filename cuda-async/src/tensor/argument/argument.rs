@@ -119,7 +119,8 @@ impl<const N: usize> StridedIndex<N> {
 }
 
 impl<const N: usize> ByValue<StridedIndex<N>> {
-    /// Returns the configuration for a kernel that writes elements of `T`: in packs, if each row has whole packs.
+    /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if each row has whole
+    /// packs.
     pub(crate) fn config<T: DType>(&self, packs: usize) -> LaunchConfig {
         let StridedIndex { n, rank, shape, .. } = self.0;
         let lanes = (16 / size_of::<T::Stored>()) as u64;

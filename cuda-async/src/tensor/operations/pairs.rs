@@ -63,8 +63,7 @@ pub enum Comparison {
     Ge,
 }
 
-/// The number of packs that a thread of a kernel for any layout loads before it computes: `STRIDED_PACKS` in
-/// `kernels/strided_packs.cuh`. The fastest number on an H200.
+/// The fastest number of packs on an H200 for each thread of a strided kernel.
 const STRIDED_PACKS: usize = 2;
 
 impl Binary {
@@ -84,6 +83,13 @@ impl Binary {
         }
     }
 
+    /// Returns the number of packs that each thread of the kernel for any layout loads before it computes. The code of
+    /// remainders and powers of floats is long, so their threads load one.
+    fn strided_packs<T: Kernels>(self) -> usize {
+        let is_apart = !std::ptr::eq(self.strided_kernels::<T>(), T::strided());
+        if is_apart { 1 } else { STRIDED_PACKS }
+    }
+
     /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/operations.cuh`.
     pub(super) const fn packs<T: DType>(self) -> usize {
         match self {
@@ -97,17 +103,21 @@ impl Binary {
 /// The kernels of a function of two elements.
 #[derive(Clone, Copy)]
 struct PairKernels {
-    /// The module of the kernels of contiguous tensors.
+    /// The module of `dense` and `scalar`.
     of_contiguous: &'static ModuleCache,
     /// The kernel of two contiguous tensors.
     dense: &'static str,
     /// The kernel of a contiguous tensor and one number, which is an argument or in device memory.
     scalar: &'static str,
-    /// The number of packs that a thread of these two loads before it computes.
+    /// The number of packs that each thread of `dense` and `scalar` loads before it computes.
     packs: usize,
-    /// The module of the kernel of tensors in any layout.
+    /// The module of `strided`.
     of_strided: &'static ModuleCache,
+    /// The kernel of tensors in any layout.
     strided: &'static str,
+    /// The number of packs that each thread of `strided` loads before it computes: `STRIDED_PACKS` in
+    /// `kernels/strided_packs.cuh`.
+    strided_packs: usize,
     /// The number of the function in the kernels.
     function: u32,
 }
@@ -121,6 +131,7 @@ impl PairKernels {
             packs: operation.packs::<T>(),
             of_strided: operation.strided_kernels::<T>(),
             strided: "map2_strided",
+            strided_packs: operation.strided_packs::<T>(),
             function: operation as u32,
         }
     }
@@ -133,6 +144,7 @@ impl PairKernels {
             packs: 2,
             of_strided: T::strided(),
             strided: "compare_strided",
+            strided_packs: STRIDED_PACKS,
             function: comparison as u32,
         }
     }
@@ -161,13 +173,14 @@ enum Pair {
     NumberLast,
     /// The second is contiguous, and the first has one element.
     NumberFirst,
+    /// All other layouts.
     Strided,
 }
 
 impl Pair {
     /// `n` is the number of elements of the shape.
     fn of(x: &Layout, y: &Layout, n: usize) -> Self {
-        // A broadcast to as many elements adds only dimensions of size 1.
+        // Unless there are no elements, a broadcast to as many adds only dimensions of size 1.
         let is_dense = |it: &Layout| it.len() == n && it.is_contiguous();
         match (is_dense(x), is_dense(y)) {
             (true, true) => Self::Dense,
@@ -178,8 +191,8 @@ impl Pair {
     }
 }
 
-/// The arguments of a kernel that takes a number, after the function: whether the number is the first operand, and the
-/// number itself, unless it is in device memory.
+/// The last two arguments of `map_scalar` and `compare_scalar`: whether the number is the first operand, and the number. The
+/// number is not used if it is in device memory.
 type Scalar<T> = (u32, ByValue<<T as DType>::Stored>);
 
 fn in_memory<T: DType>(swapped: bool) -> Scalar<T> {
@@ -216,7 +229,7 @@ fn with_scalar<I: TensorInput, U: DType>(
         let (n, function) = (y.len(), kernels.function);
         let (swapped, scalar) = (u32::from(swapped), ByValue(scalar.store()));
         let args = (Read(x), NOT_IN_MEMORY, Written(y), n as u64, function, swapped, scalar);
-        // SAFETY: reads x and writes y, all below n.
+        // SAFETY: reads x and writes y, all below n. The kernel does not read the null address.
         unsafe { launch(&kernel, kernels.config::<I::Element>(n), args) }
     })
 }
@@ -259,7 +272,7 @@ where
     defer(move || {
         let (x, y) = (a.layout(), b.layout());
         let shape = of_operation(called, broadcast_shape(x.shape(), y.shape()))?;
-        let layout = Layout::contiguous(&shape[..])?;
+        let layout = of_operation(called, Layout::contiguous(&shape[..]))?;
         let pair = Pair::of(x, y, layout.len());
         let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
         let (x, y) = (x?, y?);
@@ -269,10 +282,10 @@ where
             kernel.then(move |kernel| {
                 let (len, function) = (y.len(), kernels.function);
                 let (n, config) = (len as u64, kernels.config::<A::Element>(len));
-                let strided = walk.config::<A::Element>(STRIDED_PACKS);
+                let strided = walk.config::<A::Element>(kernels.strided_packs);
                 let (a, b, y) = (Read(a), Read(b), Written(y));
-                // SAFETY: reads a and b at the offsets of their layouts, which are inside their memory, and writes y, all
-                // below n.
+                // SAFETY: reads a and b at the offsets of their layouts, or the only element of one, which are inside their
+                // memory, and writes y below n.
                 unsafe {
                     match pair {
                         Pair::Dense => {
@@ -311,11 +324,8 @@ where
 {
     defer(move || {
         let (y, x) = (into.layout(), other.layout());
-        let pair = match Pair::of(y, x, y.len()) {
-            // A tensor of one element that is not contiguous.
-            Pair::NumberFirst => Pair::Strided,
-            pair => pair,
-        };
+        // Never `NumberFirst`: a target of one element is contiguous.
+        let pair = Pair::of(y, x, y.len());
         let (shape, is_dense) = (y.shape(), y.is_contiguous());
         let x = of_operation(called, x.broadcast(shape))?;
         if y.has_overlap() {
@@ -328,7 +338,7 @@ where
         Ok(kernels.load::<O::Element>(pair).then(move |kernel| {
             let (n, function) = (len as u64, kernels.function);
             let config = kernels.config::<O::Element>(len);
-            let strided = walk.config::<O::Element>(STRIDED_PACKS);
+            let strided = walk.config::<O::Element>(kernels.strided_packs);
             // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
             // first one, each thread the elements that it has read, or all elements of `results`.
             unsafe {

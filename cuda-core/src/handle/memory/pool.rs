@@ -151,7 +151,7 @@ impl MemoryPool {
     }
 
     /// Returns the memory of the pool now. Blocks until the device replies. Frees of dropped buffers are submitted
-    /// first.
+    /// first. Waits up to 1 s for those that other threads are making.
     ///
     /// On a GPU all handles of the device in this process share its default pool. Its reserved bytes are those of all of
     /// them.
