@@ -154,6 +154,9 @@ fn operands_are_broadcast_in_packs_and_elements(device: &Device) {
     check_broadcast::<i64>(device, |at| at as i64);
 }
 
+/// The number at a row and a column, before it is converted to the element type.
+type Place = Box<dyn Fn(usize, usize) -> usize>;
+
 /// A matrix with a row, a column, itself transposed, and columns of a wider matrix. Rows with and without whole packs, more
 /// packs than a block takes, and addresses that are aligned to no pack. All numbers are exact in each type.
 fn check_broadcast<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
@@ -173,7 +176,7 @@ fn check_broadcast<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) 
             y.slice(1, skipped..skipped + columns).unwrap()
         };
         let in_part = move |row: usize, column: usize| of_y(row, skipped + column);
-        let others: [(_, Box<dyn Fn(usize, usize) -> usize>); 4] = [
+        let others: [(_, Place); 4] = [
             (part(1, columns), Box::new(move |_, column| in_part(0, column))),
             (part(rows, 1), Box::new(move |row, _| in_part(row, 0))),
             (part(rows, columns), Box::new(in_part)),
