@@ -223,6 +223,8 @@ impl Engine {
                     let _ = done.send(());
                 }
                 Command::Count(reply) => {
+                    // Datagrams that came in since the start of this round may be due now.
+                    self.send_due(Instant::now());
                     let (to_server, to_client) = (self.to_server.counters, self.to_client.counters);
                     let _ = reply.send(Counters { to_server, to_client });
                 }

@@ -86,7 +86,10 @@ impl Relay {
         self.request(Command::Rebind)
     }
 
-    /// The counters of both directions. They include every datagram that has left the relay.
+    /// The counters of both directions.
+    ///
+    /// They include every datagram that has left the relay. The relay first sends the received datagrams that are due,
+    /// so without a delay each received datagram counts as forwarded or dropped.
     ///
     /// # Errors
     /// The relay's thread has stopped.
