@@ -1,7 +1,7 @@
 // Elementwise operations in packs, with operands that are strided or broadcast.
 
-// The number of packs that a thread loads before it computes: `Binary::strided_packs` in
-// `tensor/operations/pairs`. The code of remainders and powers of floats is long.
+// The number of packs that a thread loads before it computes: `STRIDED_PACKS` and `STRIDED_POWERS_PACKS` in
+// `tensor/element/kernels`. The code of remainders and powers of floats is long.
 #ifdef MATH
 #define STRIDED_PACKS 1
 #else

@@ -15,7 +15,7 @@ use cuda_lease::{
 
 use crate::{
     harness::{Node, check},
-    raw::{RawClient, Stream, refusal},
+    raw::{RawClient, Stream, block_on, refusal},
 };
 
 /// Runs an attack beside a client that keeps the rules, and that must not notice.
@@ -23,8 +23,7 @@ pub fn attack(attack: impl AsyncFnOnce(&Node)) {
     // A spare worker that starts meanwhile would count as memory.
     let node = Node::start(&["--spares", "0"]);
     let neighbour: Lease = node.lease().acquire().unwrap();
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    runtime.block_on(attack(&node));
+    block_on(attack(&node));
     check(&neighbour);
     check(&node.lease().acquire().unwrap());
 }

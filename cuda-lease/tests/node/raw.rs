@@ -30,6 +30,13 @@ pub struct Stream {
 /// A reply: its opcode and body, or the reason for which the connection ended.
 pub type Reply = Result<(u16, Vec<u8>), String>;
 
+/// Runs a test beside the threads of its connections. So a test that computes for long keeps them alive.
+pub fn block_on(test: impl Future<Output = ()>) {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build();
+    runtime.unwrap().block_on(test);
+}
+
 impl RawClient {
     /// Connects and greets.
     pub async fn connect(address: &str) -> Self {

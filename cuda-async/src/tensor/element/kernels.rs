@@ -15,12 +15,18 @@ pub(crate) static COPY: ModuleCache = ModuleCache::new(include_str!("../../../ke
 /// The kernels that set the condition of a loop to a comparison.
 const CONDITION: fn() -> &'static ModuleCache = <u32 as Kernels>::cast;
 
+/// The fastest number of packs on an H200 for each thread of a strided kernel: `STRIDED_PACKS` in
+/// `kernels/strided_packs.cuh`.
+pub(crate) const STRIDED_PACKS: usize = 2;
+
 /// The kernels of one element type.
 pub(crate) trait Kernels {
     /// The operation that loads the kernels of this type, for errors.
     const WARM_UP: &'static str;
     /// Whether the type is computed as f32.
     const HALF: bool;
+    /// The number of packs that each thread of the strided remainders and powers loads before it computes.
+    const STRIDED_POWERS_PACKS: usize = STRIDED_PACKS;
     /// Elementwise operations of contiguous tensors.
     fn map() -> &'static ModuleCache;
     /// Elementwise operations of strided and broadcast tensors.
@@ -91,6 +97,8 @@ macro_rules! float_kernels {
         impl Kernels for $ty {
             const WARM_UP: &'static str = concat!("Tensor::<", stringify!($ty), ">::warm_up()");
             const HALF: bool = $half;
+            // Their code is long.
+            const STRIDED_POWERS_PACKS: usize = 1;
             caches!($ty: map strided cast fold);
 
             fn powers() -> &'static ModuleCache {

@@ -11,7 +11,7 @@ use crate::{
         argument::argument::{InPlace, Kept, Read, StridedIndex, Written, vector_config},
         element::{
             dtype::{DType, Number},
-            kernels::{Kernels, kernel},
+            kernels::{Kernels, STRIDED_PACKS, kernel},
         },
         forms::{TensorInput, TensorOutput},
         operations::{copy::copy, create::allocate, elementwise::map_with},
@@ -63,9 +63,6 @@ pub enum Comparison {
     Ge,
 }
 
-/// The fastest number of packs on an H200 for each thread of a strided kernel.
-const STRIDED_PACKS: usize = 2;
-
 impl Binary {
     /// Returns the module with the kernels of this function for contiguous tensors.
     fn kernels<T: Kernels>(self) -> &'static ModuleCache {
@@ -83,11 +80,12 @@ impl Binary {
         }
     }
 
-    /// Returns the number of packs that each thread of the kernel for any layout loads before it computes. The code of
-    /// remainders and powers of floats is long, so their threads load one.
-    fn strided_packs<T: Kernels>(self) -> usize {
-        let is_apart = !std::ptr::eq(self.strided_kernels::<T>(), T::strided());
-        if is_apart { 1 } else { STRIDED_PACKS }
+    /// Returns the number of packs that each thread of the kernel for any layout loads before it computes.
+    const fn strided_packs<T: Kernels>(self) -> usize {
+        match self {
+            Self::Rem | Self::Pow => T::STRIDED_POWERS_PACKS,
+            _ => STRIDED_PACKS,
+        }
     }
 
     /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/operations.cuh`.
@@ -115,8 +113,7 @@ struct PairKernels {
     of_strided: &'static ModuleCache,
     /// The kernel of tensors in any layout.
     strided: &'static str,
-    /// The number of packs that each thread of `strided` loads before it computes: `STRIDED_PACKS` in
-    /// `kernels/strided_packs.cuh`.
+    /// The number of packs that each thread of `strided` loads before it computes.
     strided_packs: usize,
     /// The number of the function in the kernels.
     function: u32,

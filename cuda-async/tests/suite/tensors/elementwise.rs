@@ -6,6 +6,7 @@ use cuda_async::{
     tensor::{Binary, Comparison, Float, Number, Tensor, TensorOps, bf16, f16},
 };
 
+use super::BINARY;
 use crate::on_every_device;
 
 on_every_device! {
@@ -93,16 +94,7 @@ fn check_numbers<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
     for (start, at) in [(0, 3), (1, 4), (1003, 5)] {
         let x = all.clone().slice(1, start..).unwrap();
         let (number, scalar) = (numbers.clone().slice(0, at..=at).unwrap(), of(at));
-        for operation in [
-            Binary::Add,
-            Binary::Sub,
-            Binary::Mul,
-            Binary::Div,
-            Binary::Rem,
-            Binary::Max,
-            Binary::Min,
-            Binary::Pow,
-        ] {
+        for operation in BINARY {
             let ways = zip!(
                 x.clone().map_scalar(operation, scalar).to_host_vec(),
                 x.clone().map2(number.clone(), operation).to_host_vec(),

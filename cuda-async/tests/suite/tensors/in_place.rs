@@ -4,9 +4,10 @@ use cuda_async::{
     Device, Error,
     graph::GraphExt,
     prelude::*,
-    tensor::{Binary, Number, Tensor, TensorOps, bf16, f16},
+    tensor::{Number, Tensor, TensorOps, bf16, f16},
 };
 
+use super::BINARY;
 use crate::{modules::prepared, on_every_device};
 
 on_every_device! {
@@ -18,17 +19,6 @@ on_every_device! {
     launches_of_a_graph_accumulate
 }
 
-const ALL: [Binary; 8] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Rem,
-    Binary::Max,
-    Binary::Min,
-    Binary::Pow,
-];
-
 fn agree<T: Number>(device: &Device, of: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
     // Lengths with and without whole packs, and an address that is aligned to no pack.
@@ -37,7 +27,7 @@ fn agree<T: Number>(device: &Device, of: fn(usize) -> T) {
             let elements: Vec<T> = (begin..begin + len).map(of).collect();
             Tensor::from_host(elements, len).sync_on(&stream).unwrap().slice(0, skip..).unwrap()
         };
-        for operation in ALL {
+        for operation in BINARY {
             let expected = tensor(1).map2(tensor(5), operation).to_host_vec();
             let expected = expected.sync_on(&stream).unwrap();
             let x = tensor(1).map2_assign(tensor(5), operation).to_host_vec();

@@ -29,6 +29,18 @@ use cuda_async::{
 
 use crate::{modules::load_ptx, on_every_device};
 
+/// All functions of two numbers.
+const BINARY: [Binary; 8] = [
+    Binary::Add,
+    Binary::Sub,
+    Binary::Mul,
+    Binary::Div,
+    Binary::Rem,
+    Binary::Max,
+    Binary::Min,
+    Binary::Pow,
+];
+
 on_every_device! {
     tensors_are_created
     views_share_memory

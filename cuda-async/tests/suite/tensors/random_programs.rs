@@ -8,7 +8,10 @@ use cuda_async::{
     tensor::{Binary, Comparison, FloatUnary, SharedTensor, Signed, Tensor, TensorOps, Unary},
 };
 
-use super::reference::{Arithmetic, Host};
+use super::{
+    BINARY,
+    reference::{Arithmetic, Host},
+};
 use crate::on_every_device;
 
 on_every_device! { random_programs_agree_with_the_reference }
@@ -65,17 +68,6 @@ struct Program<'a> {
     random: Random,
     streams: &'a [Stream],
 }
-
-const BINARY: [Binary; 8] = [
-    Binary::Add,
-    Binary::Sub,
-    Binary::Mul,
-    Binary::Div,
-    Binary::Rem,
-    Binary::Max,
-    Binary::Min,
-    Binary::Pow,
-];
 
 const COMPARISONS: [Comparison; 6] = [
     Comparison::Eq,

@@ -2,13 +2,15 @@
 
 use cuda_lease::wire::{Hello, VERSION, Welcome, features};
 
-use super::session::run;
-use crate::{harness::Node, raw::RawClient};
+use crate::{
+    harness::Node,
+    raw::{RawClient, block_on},
+};
 
 #[test]
 fn node_states_the_features_that_the_client_has_too() {
     let node = Node::start(&[]);
-    run(async {
+    block_on(async {
         for (stated, confirmed) in
             [(0, 0), (features::LOOPS, features::LOOPS), (u64::MAX, features::ALL)]
         {

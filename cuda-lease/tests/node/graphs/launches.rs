@@ -3,8 +3,11 @@
 use cuda_core::{Error, protocol::Status};
 use cuda_lease::wire::{Change, Content, Step};
 
-use super::session::{Session, changes, content, copy, fill, node, region, run};
-use crate::harness::{Node, check};
+use super::session::{Session, changes, content, copy, fill, node, region};
+use crate::{
+    harness::{Node, check},
+    raw::block_on,
+};
 
 /// The bytes of the largest frame of a replay.
 const REPLAY_BYTES: usize = 200;
@@ -12,7 +15,7 @@ const REPLAY_BYTES: usize = 200;
 #[test]
 fn launch_of_a_hundred_nodes_is_one_small_frame() {
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64, 64]).await;
         let mut nodes = vec![node(fill(1, 7, 16), &[])];
         for at in 1..100u32 {
@@ -34,7 +37,7 @@ fn launch_of_a_hundred_nodes_is_one_small_frame() {
 #[test]
 fn launch_right_behind_the_creation_runs() {
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64]).await;
         session.create(5, &content(&[node(fill(1, 7, 16), &[])])).await;
         session.launch(5, Content::NO_CHANGES).await;
@@ -45,7 +48,7 @@ fn launch_right_behind_the_creation_runs() {
 #[test]
 fn changes_hold_for_their_launch_and_for_later_ones() {
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64, 64]).await;
         let write = |bytes| Step::Write { to: region(2, 0), bytes };
         let nodes = [node(fill(1, 1, 16), &[]), node(write(&[1; 64]), &[])];
@@ -71,7 +74,7 @@ fn long_content_travels_on_the_bulk_lane() {
     const BYTES: usize = 3 << 18;
     let server = Node::start(&[]);
     for is_change in [false, true] {
-        run(async {
+        block_on(async {
             let mut session = Session::open(&server.address, &[BYTES as u64]).await;
             let long: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
             let write = |bytes| Step::Write { to: region(1, 0), bytes };
@@ -100,7 +103,7 @@ fn long_content_travels_on_the_bulk_lane() {
 #[test]
 fn launch_of_a_refused_graph_loses_the_contents_that_it_should_have_written() {
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64, 1 << 40, 64]).await;
         let nodes = [node(fill(1, 7, 16), &[]), node(copy(region(2, 0), region(3, 0), 64), &[])];
         session.create(5, &content(&nodes)).await;
@@ -123,7 +126,7 @@ fn launch_of_a_refused_graph_loses_the_contents_that_it_should_have_written() {
 #[test]
 fn refused_change_fails_later_launches_too() {
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64]).await;
         session.create(5, &content(&[node(fill(1, 7, 16), &[])])).await;
         session.ready(5).await.unwrap();
@@ -142,7 +145,7 @@ fn refused_change_fails_later_launches_too() {
 fn dropped_graph_gives_its_memory_back() {
     const NODES: usize = 60_000;
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64]).await;
         let joins: Vec<_> = (0..NODES).map(|_| node(Step::Join, &[])).collect();
         let joins = content(&joins);
@@ -168,7 +171,7 @@ fn dropped_graph_gives_its_memory_back() {
 #[test]
 fn graph_survives_a_lost_connection_and_each_launch_runs_once() {
     let server = Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[64]).await;
         // Each launch shifts the words by one.
         let shift = |at: u64| copy(region(1, 4 * at), region(1, 4 * at + 4), 4);

@@ -2,8 +2,8 @@
 
 use cuda_lease::wire::{Content, Node, NodeWork};
 
-use super::session::{Session, content, copy, fill, node, region, run};
-use crate::harness;
+use super::session::{Session, content, copy, fill, node, region};
+use crate::{harness, raw::block_on};
 
 /// The nodes of a pass that moves the words of buffer `alloc` by one place: to the front, or to the back.
 fn shift(alloc: u64, to_front: bool, words: u64, first: u32) -> Vec<Node<'static>> {
@@ -34,7 +34,7 @@ fn counting_loop() -> Node<'static> {
 #[test]
 fn loop_runs_while_its_condition_is_set() {
     let server = harness::Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[32, 32, 4]).await;
         let seen = node(copy(region(2, 0), region(3, 0), 4), &[0]);
         session.create(5, &content(&[counting_loop(), seen])).await;
@@ -56,7 +56,7 @@ fn loop_runs_while_its_condition_is_set() {
 #[test]
 fn loop_inside_a_loop_runs_in_each_pass() {
     let server = harness::Node::start(&[]);
-    run(async {
+    block_on(async {
         let mut session = Session::open(&server.address, &[32, 32, 32]).await;
         // The outer loop sets the condition of the inner one anew, for two passes each.
         let mut body = vec![node(fill(1, 1, 2), &[])];

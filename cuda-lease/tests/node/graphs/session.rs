@@ -30,11 +30,6 @@ pub struct Session {
 /// Submissions that failed, in their order.
 pub type Failures = Vec<(Ticket, Error)>;
 
-/// Runs a test in a runtime.
-pub fn run(test: impl Future<Output = ()>) {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
-}
-
 pub fn region(alloc: u64, offset: u64) -> Region {
     Region { alloc: AllocId(alloc), offset }
 }
