@@ -138,9 +138,9 @@ fn graphs_without_end_occupy_bounded_memory() {
         assert_eq!(session.read(1, 1).await.unwrap(), [3]);
         assert!(memory(server) < before + (384 << 20), "{before} bytes before");
         // As many as the node remembers, with those that it refused.
-        for id in 100..16_500 {
-            session.create(id, &content(&[])).await;
-        }
+        let nodes = content(&[]);
+        let create = |id| Command::CreateGraph { id: GraphId(id), nodes: Content::Inline(&nodes) };
+        session.send_all((100..16_500).map(create)).await;
         let error = session.lost().await;
         assert!(error.contains("graphs exist"), "{error}");
     });

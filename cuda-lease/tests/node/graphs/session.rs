@@ -6,8 +6,8 @@ use cuda_core::{
     protocol::{AllocId, GraphId, Pattern, Region, StreamId},
 };
 use cuda_lease::wire::{
-    Attached, Change, Chunk, Command, Content, Event, HEADER_BYTES, Lane, Node, NodeWork, Query,
-    QueryReply, Step, TransferId, decode_changes, encode_changes, encode_nodes,
+    Attached, Change, Chunk, Command, Content, Event, Lane, Node, NodeWork, Query, QueryReply,
+    Step, TransferId, decode_changes, encode_changes, encode_nodes, put_frame,
 };
 
 use crate::raw::{RawClient, Stream};
@@ -110,14 +110,22 @@ impl Session {
 
     /// Sends a command. Returns the bytes of its frame.
     pub async fn send(&mut self, command: Command<'_>) -> usize {
-        let mut body = Vec::new();
-        command.encode(&mut body);
-        let sequence = self.sent.len() as u64 + 1;
-        let opcode = command.opcode();
-        self.commands.frame(opcode, 1, sequence, |out| out.extend_from_slice(&body)).await;
-        let length = HEADER_BYTES + body.len();
-        self.sent.push((opcode, body));
-        length
+        self.send_all([command]).await
+    }
+
+    /// Sends commands in one write. Returns the bytes of their frames. QUIC needs much longer for many small writes.
+    pub async fn send_all<'a>(&mut self, commands: impl IntoIterator<Item = Command<'a>>) -> usize {
+        let mut frames = Vec::new();
+        for command in commands {
+            let mut body = Vec::new();
+            command.encode(&mut body);
+            let sequence = self.sent.len() as u64 + 1;
+            let opcode = command.opcode();
+            put_frame(&mut frames, opcode, 1, sequence, |out| out.extend_from_slice(&body));
+            self.sent.push((opcode, body));
+        }
+        self.commands.bytes(&frames).await;
+        frames.len()
     }
 
     /// Submits a step. Returns its ticket and the bytes of its frame.
