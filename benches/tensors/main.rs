@@ -1,7 +1,8 @@
 //! Measures the memory bandwidth of operations on large tensors.
 //!
-//! `cargo bench -p benches --bench tensors [-- cpu|cuda [MIB]]`. Each measurement runs 100 operations on one stream and
-//! waits for the last. `benches/peers/pytorch/tensors.py` measures the same in PyTorch.
+//! `cargo bench -p benches --bench tensors [-- cpu|cuda [MIB [NAME]]]`. `NAME` is a part of the names of the operations
+//! to measure. Each measurement runs 100 operations on one stream and waits for the last.
+//! `benches/peers/pytorch/tensors.py` measures the same in PyTorch.
 
 use std::{error::Error, ops::ControlFlow, sync::Arc, time::Instant};
 
@@ -29,9 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("# {} ({}), driver {:?}, {mib} MiB", info.name, info.address, info.driver);
     println!("\n| operation | us | GB/s |\n|---|---:|---:|");
     let stream = device.new_stream()?;
-    copies(&stream, mib << 20)?;
-    floats::<f32>(&stream, mib << 20)?;
-    floats::<bf16>(&stream, mib << 20)?;
+    let table = Table { asked: asked.get(2).cloned().unwrap_or_default() };
+    copies(&table, &stream, mib << 20)?;
+    floats::<f32>(&table, &stream, mib << 20)?;
+    floats::<bf16>(&table, &stream, mib << 20)?;
     let start = Instant::now();
     Tensor::<f64>::ones(2).sum().sync_on(&stream)?;
     println!("\nfirst sum of f64, with the load of its kernels: {:?}", start.elapsed());
@@ -41,17 +43,27 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Prints the time of one operation, and its bandwidth. `traffic` is the number of bytes that it reads and writes.
-fn measure(name: &str, traffic: usize, run: impl FnMut()) {
-    let micros = medians(&mut [Way::new("", run)], EFFORT)[0] / IN_SEQUENCE as f64;
-    println!("| {name} | {micros:.1} | {:.0} |", traffic as f64 / micros / 1e3);
+/// The table of results.
+struct Table {
+    /// A part of the names of the operations to measure.
+    asked: String,
+}
+
+impl Table {
+    /// Prints the time of one operation, and its bandwidth. `traffic` is the number of bytes that it reads and writes.
+    fn measure(&self, name: &str, traffic: usize, run: impl FnMut()) {
+        if name.contains(&self.asked) {
+            let micros = medians(&mut [Way::new("", run)], EFFORT)[0] / IN_SEQUENCE as f64;
+            println!("| {name} | {micros:.1} | {:.0} |", traffic as f64 / micros / 1e3);
+        }
+    }
 }
 
 /// Measures copies by the driver, for comparison.
-fn copies(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
+fn copies(table: &Table, stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
     let from = Arc::new(zeros::<u32>(bytes / 4).sync_on(stream)?);
     let mut into = Some(zeros::<u32>(bytes / 4).sync_on(stream)?);
-    measure("copy by the driver", 2 * bytes, || {
+    table.measure("copy by the driver", 2 * bytes, || {
         let copies = into.take().map(|into| {
             iterate((into, 0), |(into, done)| {
                 copy(from.clone(), into).map(move |(_, into)| match done + 1 {
@@ -65,50 +77,55 @@ fn copies(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn floats<T: Float>(stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
+fn floats<T: Float>(table: &Table, stream: &Stream, bytes: usize) -> Result<(), Box<dyn Error>> {
     let n = bytes / size_of::<T>();
     let x = Tensor::<T>::rand(n, 1).sync_on(stream)?.into_shared();
     let of = |name: &str| format!("{name}, {}", T::NAME);
     let run = |op: &dyn Fn() -> Sequence| done(op().sync_on(stream));
-    measure(&of("sum"), bytes, || run(&|| sequence(|| x.clone().sum())));
+    table.measure(&of("sum"), bytes, || run(&|| sequence(|| x.clone().sum())));
     let rows = |rows: usize| x.clone().reshape([n / rows, rows]);
     let square = rows(4096)?;
-    measure(&of("sum of rows of 4096"), bytes, || {
+    table.measure(&of("sum of rows of 4096"), bytes, || {
         run(&|| sequence(|| square.clone().sum_dim(1)));
     });
-    measure(&of("sum of columns"), bytes, || run(&|| sequence(|| square.clone().sum_dim(0))));
-    measure(&of("argmax of rows of 4096"), bytes, || {
+    table.measure(&of("sum of columns"), bytes, || run(&|| sequence(|| square.clone().sum_dim(0))));
+    table.measure(&of("argmax of rows of 4096"), bytes, || {
         run(&|| sequence(|| square.clone().argmax(1)));
     });
     for length in [1024, 8192, 65536] {
         let x: SharedTensor<T> = rows(length)?;
-        measure(&of(&format!("softmax of rows of {length}")), 2 * bytes, || {
+        table.measure(&of(&format!("softmax of rows of {length}")), 2 * bytes, || {
             run(&|| sequence(|| x.clone().softmax(1)));
         });
     }
-    measure(&of("a + b"), 3 * bytes, || run(&|| sequence(|| x.clone().add(x.clone()))));
+    table.measure(&of("a + b"), 3 * bytes, || run(&|| sequence(|| x.clone().add(x.clone()))));
     let (number, row) = (Tensor::<T>::ones(()), Tensor::<T>::ones(4096));
     let number = number.sync_on(stream)?.into_shared();
-    measure(&of("a + number on the device"), 2 * bytes, || {
+    table.measure(&of("a + number on the device"), 2 * bytes, || {
         run(&|| sequence(|| x.clone().add(number.clone())));
     });
     let row = row.sync_on(stream)?.into_shared();
-    measure(&of("rows of 4096 + row"), 2 * bytes, || {
+    table.measure(&of("rows of 4096 + row"), 2 * bytes, || {
         run(&|| sequence(|| square.clone().add(row.clone())));
     });
     let column = Tensor::<T>::ones([n / 4096, 1]).sync_on(stream)?.into_shared();
-    measure(&of("columns of a matrix + column"), 2 * bytes, || {
+    table.measure(&of("columns of a matrix + column"), 2 * bytes, || {
         run(&|| sequence(|| square.clone().add(column.clone())));
     });
     let smaller = |x: &SharedTensor<T>, y| x.clone().compare(y, Comparison::Lt);
-    measure(&of("a < b"), 2 * bytes + n, || run(&|| sequence(|| smaller(&x, x.clone()))));
+    table.measure(&of("a < b"), 2 * bytes + n, || run(&|| sequence(|| smaller(&x, x.clone()))));
     let mask = smaller(&x, number.clone()).sync_on(stream)?.into_shared();
-    measure(&of("selection"), 3 * bytes + n, || {
+    table.measure(&of("selection"), 3 * bytes + n, || {
         run(&|| sequence(|| mask.clone().select(x.clone(), x.clone())));
     });
-    measure(&of("exp"), 2 * bytes, || run(&|| sequence(|| x.clone().exp())));
+    table.measure(&of("exp"), 2 * bytes, || run(&|| sequence(|| x.clone().exp())));
+    table.measure(&of("copy"), 2 * bytes, || run(&|| sequence(|| x.clone().dup())));
+    let halves = square.clone().slice(1, ..2048)?;
+    table.measure(&of("copy of half of each row"), bytes, || {
+        run(&|| sequence(|| halves.clone().dup()))
+    });
     let columns = square.transpose(0, 1)?;
-    measure(&of("copy of a transposed view"), 2 * bytes, || {
+    table.measure(&of("copy of a transposed view"), 2 * bytes, || {
         run(&|| sequence(|| columns.clone().dup()));
     });
     Ok(())

@@ -24,9 +24,9 @@ extern "C" __global__ void choose(const u8 *mask, const Stored *a, const Stored 
         [&](int k, u64 i) {
             u64 at[3];
             walk.at(i * LANES, at);
-            choices[k] = load_lanes(mask + at[0], walk.step(0));
-            from_a[k] = load_lanes(a + at[1], walk.step(1));
-            from_b[k] = load_lanes(b + at[2], walk.step(2));
+            choices[k] = load_lanes<LANES>(mask + at[0], walk.step(0));
+            from_a[k] = load_lanes<LANES>(a + at[1], walk.step(1));
+            from_b[k] = load_lanes<LANES>(b + at[2], walk.step(2));
         },
         [&](int k, u64 i) {
             Pack<u8, LANES> choice = pack_of<u8, LANES>(choices[k]);

@@ -10,8 +10,9 @@ template <int OPERANDS> struct StridedIndex {
     u64 shape[MAX_RANK];
     u64 strides[OPERANDS][MAX_RANK];
 
-    // Whether each row, along the last dimension, has whole packs of `lanes` elements. The elements of a pack then have one stride.
-    __device__ bool has_packs(u64 lanes) const { return rank > 0 && shape[rank - 1] % lanes == 0; }
+    // Whether the elements of each pack of `lanes` elements have one stride: there is one row, or each row, along the last
+    // dimension, has whole packs.
+    __device__ bool has_packs(u64 lanes) const { return rank == 1 || (rank > 1 && shape[rank - 1] % lanes == 0); }
 
     // The stride between neighbouring elements of a row.
     __device__ u64 step(int operand) const { return strides[operand][rank - 1]; }
@@ -22,6 +23,7 @@ template <int OPERANDS> struct StridedIndex {
         for (int operand = 0; operand < OPERANDS; operand++) {
             positions[operand] = 0;
         }
+#pragma unroll 1
         for (u64 dimension = rank; dimension-- > 1;) {
             u64 size = shape[dimension], place;
             // A division of 32 bits is several times as fast as one of 64 bits.

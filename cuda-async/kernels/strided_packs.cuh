@@ -8,21 +8,6 @@
 #define STRIDED_PACKS 2
 #endif
 
-// The bits of a pack of elements that are `stride` apart.
-template <typename T> __device__ inline typename Bits<sizeof(T) * LANES>::Type load_lanes(const T *from, u64 stride)
-{
-    typedef typename Bits<sizeof(T) * LANES>::Type Loaded;
-    if (stride == 1 && (u64)from % sizeof(Loaded) == 0) {
-        return *(const Loaded *)from;
-    }
-    Pack<T, LANES> pack;
-#pragma unroll
-    for (int lane = 0; lane < LANES; lane++) {
-        pack.lanes[lane] = from[lane * stride];
-    }
-    return *(const Loaded *)&pack;
-}
-
 // y[i] = of_element(a[..], b[..]), for operands that are strided or broadcast. If every row has whole packs,
 // `of_pack` computes most packs of y, and `of_element` the other elements.
 template <int COUNT, typename R, typename P, typename E>
@@ -37,8 +22,8 @@ __device__ inline void each_strided(const Stored *a, const Stored *b, R *y, cons
         [&](int k, u64 i) {
             u64 at[2];
             walk.at(i * LANES, at);
-            from_a[k] = load_lanes(a + at[0], walk.step(0));
-            from_b[k] = load_lanes(b + at[1], walk.step(1));
+            from_a[k] = load_lanes<LANES>(a + at[0], walk.step(0));
+            from_b[k] = load_lanes<LANES>(b + at[1], walk.step(1));
         },
         [&](int k, u64 i) { ((Pack<R, LANES> *)y)[i] = of_pack(pack_of<Stored, LANES>(from_a[k]), pack_of<Stored, LANES>(from_b[k])); });
     for (u64 i = packs * LANES + first(); i < walk.n; i += threads()) {

@@ -50,6 +50,8 @@ def floats(dtype, name, size):
     mask = x < number
     measure(f"selection, {name}", 3 * size + n, lambda: torch.where(mask, x, x))
     measure(f"exp, {name}", 2 * size, x.exp)
+    measure(f"copy, {name}", 2 * size, x.clone)
+    measure(f"copy of half of each row, {name}", size, lambda: square[:, :2048].contiguous())
     measure(f"copy of a transposed view, {name}", 2 * size, lambda: square.t().contiguous())
 
 

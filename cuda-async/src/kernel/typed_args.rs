@@ -19,12 +19,16 @@ use crate::{
 /// forms.
 ///
 /// The kernel reads it. Kernels on several streams may read it at the same time.
+///
+/// # Safety
+/// [`push_read`](Self::push_read) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`,
+/// for reading. A kernel whose declaration is safe reads up to that many.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer that a kernel can read as `&[{T}]`",
     label = "not a buffer of `{T}`",
     note = "a `&[T]` is given as `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, or a tensor in one of these forms"
 )]
-pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
+pub unsafe trait KernelInput<T: Element>: KernelArg + KernelBuffer {
     /// Adds the buffer to the arguments of a launch, for reading.
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
@@ -35,12 +39,17 @@ pub trait KernelInput<T: Element>: KernelArg + KernelBuffer {
 /// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`,
 /// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these forms, or a
 /// [`Partition`](crate::tensor::Partition) of one.
+///
+/// # Safety
+/// [`push`](KernelArg::push) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`, for
+/// writing. No other argument has the same memory, unless [`is_variable`](Self::is_variable) or
+/// [`is_scalar`](Self::is_scalar) returns `true`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
     note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, `scalar.writable()`, or a tensor in one of these forms"
 )]
-pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
+pub unsafe trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
     /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
     fn is_variable(&self) -> bool;
 
@@ -51,36 +60,45 @@ pub trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
     }
 }
 
-impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
-impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
-impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
+// SAFETY: pushes its own memory of `T`, of which it states the length.
+unsafe impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
+// SAFETY: as above.
+unsafe impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.buffer(self, Access::Read);
     }
 }
 
-impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {
+// SAFETY: pushes its own memory of `T`, of which it states the length. Only variables and scalars have other handles.
+unsafe impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {
     fn is_variable(&self) -> bool {
         DeviceBuffer::is_variable(self)
     }
 }
-impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {
+// SAFETY: as above.
+unsafe impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {
     fn is_variable(&self) -> bool {
         DeviceBuffer::is_variable(self)
     }
 }
 
-impl<T: Element> KernelInput<T> for Slice<'_, T> {}
-impl<T: Element> KernelInput<T> for SharedSlice<T> {}
-impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
+// SAFETY: as for buffers.
+unsafe impl<T: Element> KernelInput<T> for Slice<'_, T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> KernelInput<T> for SharedSlice<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
         arguments.slice(self.as_slice());
     }
 }
 
-impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {
+// SAFETY: as above.
+unsafe impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {
     fn is_variable(&self) -> bool {
         SliceMut::is_variable(self)
     }
@@ -97,10 +115,13 @@ buffer_forms! {
     [T: Send + Sync] &DeviceScalar<T>: |_this| 1;
     [T: Send + Sync] ScalarMut<T>: |_this| 1;
 }
-impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
-impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
+// SAFETY: as above.
+unsafe impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
 
-impl<T: Element> KernelOutput<T> for ScalarMut<T> {
+// SAFETY: as above.
+unsafe impl<T: Element> KernelOutput<T> for ScalarMut<T> {
     fn is_variable(&self) -> bool {
         false
     }

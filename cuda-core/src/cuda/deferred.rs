@@ -54,7 +54,7 @@ impl CudaBackend {
             Next::Submit => {
                 let bound = &self.primary.bind()?;
                 if window.holds_work() {
-                    self.pass_on(stream, &mut window, bound)?;
+                    self.flush_window(stream, &mut window, bound)?;
                 }
                 // SAFETY: the caller's promises.
                 unsafe { work::enqueue(place, submission.work, host, bound) }?;
@@ -71,12 +71,12 @@ impl CudaBackend {
     /// Ends a part of the window of a stream.
     fn end_part(&self, stream: &DriverStream) -> Result<()> {
         let bound = &self.primary.bind()?;
-        self.flushed(stream, bound, |window| window.end_part(self.primary, bound))
+        self.flush_then(stream, bound, |window| window.end_part(self.primary, bound))
     }
 
     /// Ends the window of a stream.
     pub(super) fn end_window(&self, stream: &DriverStream, bound: &Bound) -> Result<()> {
-        self.flushed(stream, bound, |window| {
+        self.flush_then(stream, bound, |window| {
             window.end_part(self.primary, bound);
             stream.set_windowed(false);
         })
@@ -84,7 +84,7 @@ impl CudaBackend {
 
     /// Passes the held work of a stream to the driver. The window of the stream stays open.
     pub(super) fn flush_held(&self, stream: &DriverStream, bound: &Bound) -> Result<()> {
-        self.flushed(stream, bound, |_| {})
+        self.flush_then(stream, bound, |_| {})
     }
 
     /// Passes held work to the driver, up to a submission.
@@ -110,7 +110,7 @@ impl CudaBackend {
         for stream in self.streams.all() {
             let Ok(bound) = &bound else { continue };
             // An error can only mean that the device is lost.
-            _ = self.flushed(&stream, bound, |window| window.forget_module(module));
+            _ = self.flush_then(&stream, bound, |window| window.forget_module(module));
         }
     }
 
@@ -151,15 +151,18 @@ impl CudaBackend {
         Ok(())
     }
 
-    fn flushed(
+    fn flush_then(
         &self,
         stream: &DriverStream,
         bound: &Bound,
         then: impl FnOnce(&mut Window),
     ) -> Result<()> {
         let mut window = stream.window();
-        let passed =
-            if window.holds_work() { self.pass_on(stream, &mut window, bound) } else { Ok(()) };
+        let passed = if window.holds_work() {
+            self.flush_window(stream, &mut window, bound)
+        } else {
+            Ok(())
+        };
         then(&mut window);
         let frees = window.take_frees();
         drop(window);
@@ -168,7 +171,12 @@ impl CudaBackend {
     }
 
     /// Passes the held work to the driver.
-    fn pass_on(&self, stream: &DriverStream, window: &mut Window, bound: &Bound) -> Result<()> {
+    fn flush_window(
+        &self,
+        stream: &DriverStream,
+        window: &mut Window,
+        bound: &Bound,
+    ) -> Result<()> {
         let number = window.last();
         // SAFETY: frees of this stream are held, and frees of others come after a flush. So the memory that the nodes
         // name is alive. The modules are loaded (rule 4), and the caller holds the stream.

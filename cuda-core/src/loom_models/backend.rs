@@ -102,23 +102,27 @@ impl Rig {
 
 pub(super) fn write(stream: &Stream, memory: &Allocation) -> Result<Ticket> {
     let work = Work::Fill { to: memory.region(0), pattern: Pattern::Byte(0), count: 1 };
-    stream.submit(&work, &[Operand::new(memory, 0..1, Access::Write)], None, None)
+    // SAFETY: the device of the models has no memory.
+    unsafe { stream.submit(&work, &[Operand::new(memory, 0..1, Access::Write)], None, None) }
 }
 
 pub(super) fn read(stream: &Stream, memory: &Allocation) -> Result<Ticket> {
     let to = HostRegion { block: HostId(0), offset: 0 };
     let work = Work::Download { from: memory.region(0), to, bytes: 1 };
-    stream.submit(&work, &[Operand::new(memory, 0..1, Access::Read)], None, None)
+    // SAFETY: the device of the models has no memory.
+    unsafe { stream.submit(&work, &[Operand::new(memory, 0..1, Access::Read)], None, None) }
 }
 
 /// A submission that uses no memory.
 pub(super) fn nothing(stream: &Stream) -> Result<Ticket> {
-    stream.submit(&Work::Join, &[], None, None)
+    // SAFETY: the device of the models has no memory.
+    unsafe { stream.submit(&Work::Join, &[], None, None) }
 }
 
 /// A submission that retains a resource.
 pub(super) fn retaining(stream: &Stream, keep: Keep) -> Result<Ticket> {
-    stream.submit(&Work::Join, &[], Some(keep), None)
+    // SAFETY: the device of the models has no memory.
+    unsafe { stream.submit(&Work::Join, &[], Some(keep), None) }
 }
 
 struct Opens(Arc<Model>);

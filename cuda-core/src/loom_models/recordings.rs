@@ -65,7 +65,8 @@ fn replay_and_submission_of_two_operands_do_not_deadlock() {
         let replay = replaying(&recorded(&rig, &[&a, &b]), one);
         for [first, second] in [[&a, &b], [&b, &a]] {
             let operands = [first, second].map(|it| Operand::new(it, 0..1, Access::Write));
-            two.submit(&Work::Join, &operands, None, None).unwrap();
+            // SAFETY: the device of the models has no memory.
+            unsafe { two.submit(&Work::Join, &operands, None, None) }.unwrap();
         }
         replay.join().unwrap().unwrap();
         rig.model.check_order();
@@ -151,19 +152,22 @@ fn launches_around_a_part_that_takes_no_turn_are_ordered() {
             move || {
                 let operand = Operand::new(&memory, 1..2, Access::Write);
                 // A join, because the log of the model knows no parts.
-                three.submit(&Work::Join, &[operand], None, None).map(drop)
+                // SAFETY: the device of the models has no memory.
+                unsafe { three.submit(&Work::Join, &[operand], None, None) }.map(drop)
             }
         });
         let fill_at =
             |at| Work::Fill { to: memory.region(at), pattern: Pattern::Byte(0), count: 1 };
         for at in [0, 2] {
             let operand = Operand::new(&memory, at..at + 1, Access::Write);
-            recorder.submit(&fill_at(at), &[operand], None, None).unwrap();
+            // SAFETY: the device of the models has no memory.
+            unsafe { recorder.submit(&fill_at(at), &[operand], None, None) }.unwrap();
         }
         drop(recorder.end_recording().unwrap());
         let launch = |stream: &Stream| {
             let operand = Operand::new(&memory, 0..3, Access::Write).with_gaps(true);
-            stream.submit(&fill_at(0), &[operand], None, None)
+            // SAFETY: the device of the models has no memory.
+            unsafe { stream.submit(&fill_at(0), &[operand], None, None) }
         };
         launch(&one).unwrap();
         launch(&two).unwrap();

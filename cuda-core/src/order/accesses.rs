@@ -102,9 +102,9 @@ impl Accesses {
     }
 
     /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. No other
-    /// thread claims a write without the lock: such a caller holds the turn of the allocation, or shares a borrow of it. The
-    /// lock excludes splits, and the order lock of the stream reads on the stream that the numbers name. So this may use the
-    /// numbers too.
+    /// thread claims a write without the lock: such a caller holds the turn of the allocation, or shares a borrow of it.
+    /// The numbers stay valid here. The lock excludes splits. The caller's order lock excludes other reads on the stream that
+    /// the numbers name.
     pub(crate) fn claim_locked(
         &self,
         ticket: Ticket,

@@ -58,7 +58,7 @@ impl<P: Position> History<P> {
     /// [restores](Self::restore) that one.
     #[inline]
     fn claim(&mut self, at: P, access: Access, displaced: &mut Displaced<P>) {
-        if self.is_own(at, access) {
+        if self.claim_in_place(at, access) {
             return;
         }
         self.displace(at, access, displaced);
@@ -66,7 +66,7 @@ impl<P: Position> History<P> {
 
     /// Records the access and returns true, if one queue alone uses the memory. Such an access displaces nothing.
     #[inline]
-    fn is_own(&mut self, at: P, access: Access) -> bool {
+    fn claim_in_place(&mut self, at: P, access: Access) -> bool {
         let [writer] = &mut self.writers[..] else { return false };
         if !writer.is_same_queue(at) {
             return false;

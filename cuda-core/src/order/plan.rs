@@ -9,9 +9,9 @@
 //! comes after it. So a fork and the joins of `zip!` order the same work as on streams.
 //!
 //! On a live stream two kernels in sequence that share no memory also run one after the other. A recording keeps that
-//! order only where it can change a result. A kernel accesses its operands only, and recordings take no foreign work.
-//! But kernels may share the variables of a module, or print. No operand names these, so nodes that may use them keep
-//! the order of their branch: they are *in order* ([`Plan::append`]).
+//! order only where it can change a result. A kernel accesses its operands only. But kernels may share the variables of a
+//! module, or print, and foreign work may use any memory. No operand names these, so nodes that may use them keep the
+//! order of their branch: they are *in order* ([`Plan::append`]).
 //!
 //! # Ranges
 //! A plan orders the bytes that operands name, not whole pieces: it splits its histories where a range begins and ends.

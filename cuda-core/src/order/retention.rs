@@ -56,6 +56,8 @@ struct Held {
 struct Entry {
     last_use: u64,
     until: Until,
+    /// The host memory that the resource stated when it was retained.
+    bytes: usize,
     resource: Arc<dyn Retain>,
 }
 
@@ -68,7 +70,7 @@ impl Held {
 
     /// Subtracts the host memory of entries that were removed from the queue.
     fn subtract(&mut self, released: &[Entry]) {
-        self.bytes -= released.iter().map(|entry| entry.resource.host_bytes()).sum::<usize>();
+        self.bytes -= released.iter().map(|entry| entry.bytes).sum::<usize>();
     }
 }
 
@@ -81,7 +83,7 @@ impl Retention {
         held.bytes += bytes;
         held.unasked += 1;
         held.unasked_bytes += bytes;
-        let entry = Entry { last_use, until, resource };
+        let entry = Entry { last_use, until, bytes, resource };
         match held.queue.back() {
             Some(last) if last.last_use > last_use => held.insert(entry),
             _ => held.queue.push_back(entry),
@@ -127,7 +129,7 @@ impl Retention {
         while left > bytes
             && let Some(entry) = entries.next()
         {
-            left -= entry.resource.host_bytes();
+            left -= entry.bytes;
             number = entry.last_use;
         }
         number

@@ -35,7 +35,7 @@ pub(crate) struct Timeline {
     ordered_visibility: bool,
     reserved: AtomicU64,
     published: AtomicU64,
-    /// The last number for which [`is_report_due`](Self::is_report_due) returned true.
+    /// The last number for which [`take_due_report`](Self::take_due_report) returned true.
     asked: AtomicU64,
     /// The last number that a task will wait for and for which no report was requested yet; 0 if there is none. Stored
     /// under `order`.
@@ -118,10 +118,11 @@ impl Timeline {
         self.published().saturating_sub(self.progress.completed())
     }
 
-    /// Whether a report is due: [`REPORT_EVERY`] submissions were made since the last request or known completion. So a
+    /// Returns whether a report is due, which the caller then requests: [`REPORT_EVERY`] submissions were made since the last
+    /// request or known completion. So a
     /// task that waits for credit gets it before everything is complete. Called with `order` held.
     #[inline]
-    pub(crate) fn is_report_due(&self, number: u64) -> bool {
+    pub(crate) fn take_due_report(&self, number: u64) -> bool {
         let known = self.asked.load(Ordering::Relaxed).max(self.progress.completed());
         let due = number.saturating_sub(known) >= REPORT_EVERY;
         if due {
@@ -163,7 +164,7 @@ impl Timeline {
         // A resource may have come between the two lines above: see `retain_until`.
         self.retention.release(number);
         if has_waiters || !self.inferred.is_empty() {
-            self.pass_on(number);
+            self.propagate_completion(number);
         }
     }
 
@@ -194,7 +195,7 @@ impl Timeline {
     /// Advances the streams that submissions up to `number` came after, then wakes the tasks that wait for submissions
     /// up to `number`.
     #[cold]
-    fn pass_on(&self, number: u64) {
+    fn propagate_completion(&self, number: u64) {
         let woken = self.progress.take_up_to(number);
         self.advance_others(number);
         // The drop wakes the tasks.

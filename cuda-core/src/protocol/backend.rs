@@ -14,7 +14,8 @@ use super::{
 /// implementation keeps these rules:
 /// - Submissions of one stream run in the order of their numbers, each after its `after`. Streams run concurrently.
 /// - A [`Notice::Progress`] covers only submissions that have run or were skipped. `complete` means that no copy up to
-///   that number accesses host memory any more, and that the bytes of the downloads are visible.
+///   that number accesses host memory any more, and that the bytes of the downloads are visible. `accepted` covers an
+///   upload only when the backend reads its host bytes no more.
 /// - A submission that fails or is skipped is reported by [`Notice::Failed`] before any progress that covers it.
 /// - [`Backend::host_block`] gives a block of at least the requested length.
 pub unsafe trait Backend: Send + Sync + 'static {
@@ -30,8 +31,8 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// An error that is known at once. The submission was then not taken, and its number is used again.
     ///
     /// # Safety
-    /// - Until the ticket is complete, the caller keeps the blocks in `host` alive, touches no bytes that the work
-    ///   writes, and writes no bytes that it reads.
+    /// - Until an upload is accepted, and until other work is complete, the caller keeps the blocks in `host` alive,
+    ///   touches no bytes that the work writes, and writes no bytes that it reads.
     /// - Submissions that use the same device memory are ordered by their streams and `after`, unless all only read.
     /// - A launched kernel stays inside the memory that its relocations state.
     /// - Until the call returns, the caller retires no stream, drops no graph and unloads no module that the submission

@@ -189,9 +189,11 @@ impl DeviceCore {
     /// requests.
     fn retire(&self, retired: Retired) -> Option<(Retired, Option<Ticket>)> {
         match retired {
-            Retired::Graph(id) => self.send(Control::DropGraph { id }),
+            // SAFETY: all its launches are complete, and no later submission launches it (see `retire_graph`).
+            Retired::Graph(id) => unsafe { self.send(Control::DropGraph { id }) },
             Retired::Pool(id) => {
-                self.send(Control::DropPool { id });
+                // SAFETY: the last handle of the pool was dropped, so no later allocation uses it.
+                unsafe { self.send(Control::DropPool { id }) };
                 self.pools.remove();
             }
             Retired::Launch(ticket) => {
@@ -204,7 +206,8 @@ impl DeviceCore {
                 if let Some(ticket) = self.first_in_use(&mut uses) {
                     return Some((Retired::Module(id, uses), Some(ticket)));
                 }
-                self.send(Control::UnloadModule { id });
+                // SAFETY: the last handle was dropped, and every launch of the module's functions is complete.
+                unsafe { self.send(Control::UnloadModule { id }) };
             }
             Retired::Foreign(id, mut uses, owner) => {
                 if let Some(ticket) = self.first_in_use(&mut uses) {
@@ -226,7 +229,8 @@ impl DeviceCore {
                 if !self.streams.remove_unused(id) {
                     return Some((Retired::Stream(id), None));
                 }
-                self.send(Control::RetireStream { id });
+                // SAFETY: only the table held the stream, and all its work is complete.
+                unsafe { self.send(Control::RetireStream { id }) };
             }
         }
         None
@@ -258,7 +262,8 @@ impl DeviceCore {
         let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
-        self.send(Control::Free { id: freed.id, stream, after });
+        // SAFETY: the last handle was dropped. The free comes after all uses: those on `stream`, and those in `after`.
+        unsafe { self.send(Control::Free { id: freed.id, stream, after }) };
         match &freed.origin {
             Origin::Default => self.refund(None, freed.bytes),
             Origin::Pool(pool) => self.refund(Some(pool), freed.bytes),
@@ -267,8 +272,11 @@ impl DeviceCore {
     }
 
     /// Sends a control and ignores its error: it can only mean that the device is lost.
-    fn send(&self, control: Control) {
-        // SAFETY: every user of the resource dropped it, and the submissions of those users come first.
+    ///
+    /// # Safety
+    /// As for [`Backend::control`](crate::protocol::Backend::control).
+    unsafe fn send(&self, control: Control) {
+        // SAFETY: the caller's promise.
         let _ = unsafe { self.backend.control(control) };
     }
 }

@@ -44,7 +44,8 @@ impl Streams {
     /// Removes a stream if only the table holds it. Otherwise another thread may be about to order work after it.
     pub(crate) fn remove_unused(&self, id: StreamId) -> bool {
         let mut table = self.table.write();
-        // No thread can clone it while the table is locked, so a count of one stays one.
+        // No thread can clone the table's `Arc` meanwhile. A thread may still upgrade a `Weak` of `inferred_completion`. It
+        // only advances the progress, and orders no work after this stream.
         let unused = table.get(&id).is_some_and(|timeline| Arc::strong_count(timeline) == 1);
         let removed = if unused { table.remove(&id) } else { None };
         drop(table);

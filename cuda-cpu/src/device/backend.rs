@@ -364,7 +364,9 @@ impl CpuBackend {
 }
 
 // SAFETY: a queue runs its jobs in order, each after its `after` ([`Queue::when_ready`]). `complete` grows after a job
-// has run and its failure was reported. Jobs hold the blocks that they name. Blocks come from `HostBlock::heap`.
+// has run and its failure was reported. It is written and read under the queue's lock, so the bytes of downloads are
+// visible. An upload is accepted when it is complete. Jobs hold the blocks that they name. Blocks come from
+// `HostBlock::heap`.
 unsafe impl Backend for CpuBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info

@@ -37,10 +37,10 @@ pub(crate) struct Waits {
 
 impl Waits {
     /// Whether all events have occurred. If not, `queue` is restarted when the next one occurs.
-    pub(crate) fn are_satisfied(&self, queue: &Arc<Queue>, shared: &Shared) -> bool {
-        self.after.iter().all(|(producer, number)| producer.has_passed(*number, queue))
+    pub(crate) fn check_or_wait(&self, queue: &Arc<Queue>, shared: &Shared) -> bool {
+        self.after.iter().all(|(producer, number)| producer.check_or_follow(*number, queue))
             && self.room.is_none_or(|address| {
-                shared.memory_waiters.has_room(queue, || shared.memory.has_room_for(address))
+                shared.memory_waiters.check_or_wait(queue, || shared.memory.has_room_for(address))
             })
     }
 }

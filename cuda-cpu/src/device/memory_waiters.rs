@@ -11,7 +11,7 @@ pub(crate) struct MemoryWaiters(Mutex<Vec<Arc<Queue>>>);
 
 impl MemoryWaiters {
     /// Whether memory is available (`room`). If not, `queue` is restarted after the next free.
-    pub(crate) fn has_room(&self, queue: &Arc<Queue>, room: impl Fn() -> bool) -> bool {
+    pub(crate) fn check_or_wait(&self, queue: &Arc<Queue>, room: impl Fn() -> bool) -> bool {
         if room() {
             return true;
         }

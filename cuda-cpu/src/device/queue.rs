@@ -151,7 +151,7 @@ impl Queue {
     }
 
     /// Whether `number` has run or was skipped. If not, `follower` is restarted when it has.
-    pub(crate) fn has_passed(&self, number: u64, follower: &Arc<Queue>) -> bool {
+    pub(crate) fn check_or_follow(&self, number: u64, follower: &Arc<Queue>) -> bool {
         let mut state = self.state.lock();
         let passed = state.complete >= number;
         if !passed {
@@ -246,7 +246,7 @@ impl Queue {
         }
         let waits = job.waits();
         self.state.lock().jobs.push_front(job);
-        if !waits.are_satisfied(self, shared) {
+        if !waits.check_or_wait(self, shared) {
             return None;
         }
         self.state.lock().jobs.pop_front()

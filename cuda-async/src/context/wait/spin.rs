@@ -49,7 +49,7 @@ pub(crate) fn outcome(stream: &Stream, number: u64) -> Option<Result<()>> {
 
 fn spin(stream: &Stream, number: u64) -> Option<Result<()>> {
     let limit = max_spin();
-    if limit.is_zero() || is_skipped() {
+    if limit.is_zero() || take_skip() {
         return None;
     }
     // Reading the clock costs as much as several queries of an idle stream, so the first query comes before it.
@@ -77,8 +77,8 @@ fn query(stream: &Stream, number: u64) -> Option<Result<()>> {
     }
 }
 
-/// Whether this wait must not spin.
-fn is_skipped() -> bool {
+/// Returns whether this wait must not spin, and counts it.
+fn take_skip() -> bool {
     let skip = SKIP.load(Ordering::Relaxed);
     if skip > 0 {
         // A race between threads may count two waits as one, which does no harm.

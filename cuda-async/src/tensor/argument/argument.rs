@@ -119,12 +119,12 @@ impl<const N: usize> StridedIndex<N> {
 }
 
 impl<const N: usize> ByValue<StridedIndex<N>> {
-    /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if each row has whole
-    /// packs.
+    /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if there is one row or
+    /// each row has whole packs.
     pub(crate) fn config<T: DType>(&self, packs: usize) -> LaunchConfig {
         let StridedIndex { n, rank, shape, .. } = self.0;
         let lanes = (16 / size_of::<T::Stored>()) as u64;
-        let has_packs = rank > 0 && shape[rank as usize - 1].is_multiple_of(lanes);
+        let has_packs = rank == 1 || (rank > 1 && shape[rank as usize - 1].is_multiple_of(lanes));
         // `n` was computed from a `usize`.
         if has_packs { vector_config::<T>(n as usize, packs) } else { element_config(n as usize) }
     }

@@ -72,7 +72,8 @@ buffer_forms! {
 
 macro_rules! outputs {
     ($([$($generics:tt)*] $form:ty, $stored:ty;)*) => {$(
-        impl<$($generics)*> KernelOutput<$stored> for $form {
+        // SAFETY: pushes the elements of the tensor, whose number it states. It is their only handle.
+        unsafe impl<$($generics)*> KernelOutput<$stored> for $form {
             // `from_buffer` takes no variable.
             fn is_variable(&self) -> bool {
                 false
@@ -85,21 +86,28 @@ macro_rules! outputs {
 /// the type of a lazy tensor from the declaration of the kernel.
 macro_rules! inputs_and_outputs {
     ($([$($generics:tt)*] $ty:ty, $stored:ty;)*) => {$(
-        impl<$($generics)*> KernelInput<$stored> for Tensor<$ty> {
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for Tensor<$ty> {
             fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 push(self, Access::Read, arguments);
             }
         }
-        impl<$($generics)*> KernelInput<$stored> for TensorViewMut<'_, $ty> {
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for TensorViewMut<'_, $ty> {
             fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
                 push(self, Access::Read, arguments);
             }
         }
-        impl<$($generics)*> KernelInput<$stored> for &Tensor<$ty> {}
-        impl<$($generics)*> KernelInput<$stored> for Arc<Tensor<$ty>> {}
-        impl<$($generics)*> KernelInput<$stored> for TensorView<'_, $ty> {}
-        impl<$($generics)*> KernelInput<$stored> for SharedTensor<$ty> {}
-        impl<$($generics)*> KernelInput<$stored> for &SharedTensor<$ty> {}
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for &Tensor<$ty> {}
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for Arc<Tensor<$ty>> {}
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for TensorView<'_, $ty> {}
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for SharedTensor<$ty> {}
+        // SAFETY: pushes the elements of the tensor, whose number it states.
+        unsafe impl<$($generics)*> KernelInput<$stored> for &SharedTensor<$ty> {}
 
         outputs! {
             [$($generics)*] Tensor<$ty>, $stored;

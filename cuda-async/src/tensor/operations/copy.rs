@@ -23,6 +23,9 @@ use crate::{
     value,
 };
 
+/// The number of packs that each thread of a copy loads before it stores them: `COPY_PACKS` in `copy.cu`.
+const COPY_PACKS: usize = 4;
+
 /// The side of the tiles of `transpose` in `copy.cu`.
 const TILE: usize = 32;
 
@@ -87,9 +90,10 @@ where
 {
     kernel::<I::Element>(&COPY, name_of::<I::Element>("copy")).then(move |copy| {
         let (x, y) = (from.layout(), into.layout());
-        let (n, walk) = (x.len(), StridedIndex::new(x.shape(), [x.strides(), y.strides()]));
+        let walk = StridedIndex::new(x.shape(), [x.strides(), y.strides()]);
+        let config = walk.config::<I::Element>(COPY_PACKS);
         // SAFETY: reads and writes the offsets of the layouts, which are inside the memory.
-        unsafe { launch(&copy, element_config(n), (Read(from), Written(into), walk)) }
+        unsafe { launch(&copy, config, (Read(from), Written(into), walk)) }
     })
 }
 

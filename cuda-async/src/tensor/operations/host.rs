@@ -1,6 +1,6 @@
 //! Elements of tensors on the host: `to_host_vec`, `to_host_vec_into`, `item`.
 
-use cuda_core::{Error, Slice};
+use cuda_core::{Error, Result, Slice};
 
 use crate::{
     DeviceOp, defer,
@@ -13,14 +13,21 @@ use crate::{
     },
 };
 
-/// The memory of a contiguous tensor.
-struct Memory<I: TensorInput>(Contiguous<I>);
+/// The elements of a contiguous tensor, which are inside its buffer.
+struct Elements<I: TensorInput>(Contiguous<I>);
 
-impl<I: TensorInput> BufferSource for Memory<I> {
+impl<I: TensorInput> Elements<I> {
+    fn of(tensor: Contiguous<I>) -> Result<Self> {
+        tensor.memory()?;
+        Ok(Self(tensor))
+    }
+}
+
+impl<I: TensorInput> BufferSource for Elements<I> {
     type Element = <I::Element as DType>::Stored;
 
     fn as_slice(&self) -> Slice<'_, Self::Element> {
-        // `to_host_vec_into` has checked that the elements are inside the buffer.
+        // `of` has checked that the elements are inside.
         self.0.memory().unwrap_or(self.0.whole())
     }
 }
@@ -33,18 +40,21 @@ pub(crate) fn to_host_vec<I: TensorInput>(x: I) -> impl DeviceOp<Output = Vec<I:
 /// Downloads the elements in row-major order into an existing vector.
 pub(crate) fn to_host_vec_into<I: TensorInput>(
     x: I,
-    memory: Vec<I::Element>,
+    into: Vec<I::Element>,
 ) -> impl DeviceOp<Output = Vec<I::Element>> {
-    let memory = I::Element::store_all(memory);
+    let into = I::Element::store_all(into);
     contiguous(x)
-        .then(|x| x.memory().map(drop).map(|()| to_host_into(Memory(x), memory)))
+        .then(|x| Elements::of(x).map(|elements| to_host_into(elements, into)))
         .map(I::Element::load_all)
 }
 
 /// Downloads the only element.
 pub(crate) fn item<I: TensorInput>(x: I) -> impl DeviceOp<Output = I::Element> {
     defer(move || match x.layout().len() {
-        1 => Ok(to_host_vec(x).try_map(|elements| elements.first().copied().ok_or(several(0)))),
+        1 => {
+            Ok(to_host_vec(x)
+                .try_map(|elements| elements.first().copied().ok_or_else(|| several(0))))
+        }
         len => Err(several(len)),
     })
 }

@@ -1,5 +1,7 @@
 //! Elementwise operations of two tensors, or of a tensor and a number: `Binary`, `Comparison`.
 
+use std::marker::PhantomData;
+
 use bytemuck::Zeroable;
 use cuda_core::{Function, LaunchConfig};
 
@@ -98,9 +100,9 @@ impl Binary {
     }
 }
 
-/// The kernels of a function of two elements.
+/// The kernels of a function of two elements of `T`, whose results are elements of `U`.
 #[derive(Clone, Copy)]
-struct PairKernels {
+struct PairKernels<T, U> {
     /// The module of `dense` and `scalar`.
     of_contiguous: &'static ModuleCache,
     /// The kernel of two contiguous tensors.
@@ -117,10 +119,11 @@ struct PairKernels {
     strided_packs: usize,
     /// The number of the function in the kernels.
     function: u32,
+    types: PhantomData<fn(T, T) -> U>,
 }
 
-impl PairKernels {
-    fn of_binary<T: Kernels + DType>(operation: Binary) -> Self {
+impl<T: DType> PairKernels<T, T> {
+    fn of_binary(operation: Binary) -> Self {
         Self {
             of_contiguous: operation.kernels::<T>(),
             dense: "map2",
@@ -130,10 +133,13 @@ impl PairKernels {
             strided: "map2_strided",
             strided_packs: operation.strided_packs::<T>(),
             function: operation as u32,
+            types: PhantomData,
         }
     }
+}
 
-    fn of_comparison<T: Kernels>(comparison: Comparison) -> Self {
+impl<T: DType> PairKernels<T, bool> {
+    fn of_comparison(comparison: Comparison) -> Self {
         Self {
             of_contiguous: T::map(),
             dense: "compare",
@@ -143,10 +149,13 @@ impl PairKernels {
             strided: "compare_strided",
             strided_packs: STRIDED_PACKS,
             function: comparison as u32,
+            types: PhantomData,
         }
     }
+}
 
-    fn load<T: DType>(self, pair: Pair) -> impl DeviceOp<Output = Function> {
+impl<T: DType, U> PairKernels<T, U> {
+    fn load(self, pair: Pair) -> impl DeviceOp<Output = Function> {
         let (cache, name) = match pair {
             Pair::Dense => (self.of_contiguous, self.dense),
             Pair::NumberLast | Pair::NumberFirst => (self.of_contiguous, self.scalar),
@@ -156,7 +165,7 @@ impl PairKernels {
     }
 
     /// Returns the configuration of the kernels of contiguous tensors, for `n` elements.
-    fn config<T: DType>(self, n: usize) -> LaunchConfig {
+    fn config(self, n: usize) -> LaunchConfig {
         vector_config::<T>(n, self.packs)
     }
 }
@@ -204,7 +213,7 @@ pub(crate) fn map_scalar<I>(
 where
     I: TensorInput<Element: Number>,
 {
-    with_scalar(x, PairKernels::of_binary::<I::Element>(operation), scalar, swapped)
+    with_scalar(x, PairKernels::of_binary(operation), scalar, swapped)
 }
 
 /// Compares each element with the scalar.
@@ -212,12 +221,12 @@ pub(crate) fn compare_scalar<I: TensorInput>(
     x: I,
     (scalar, comparison): (I::Element, Comparison),
 ) -> impl DeviceOp<Output = Tensor<bool>> {
-    with_scalar(x, PairKernels::of_comparison::<I::Element>(comparison), scalar, false)
+    with_scalar(x, PairKernels::of_comparison(comparison), scalar, false)
 }
 
 fn with_scalar<I: TensorInput, U: DType>(
     x: I,
-    kernels: PairKernels,
+    kernels: PairKernels<I::Element, U>,
     scalar: I::Element,
     swapped: bool,
 ) -> impl DeviceOp<Output = Tensor<U>> {
@@ -226,8 +235,8 @@ fn with_scalar<I: TensorInput, U: DType>(
         let (n, function) = (y.len(), kernels.function);
         let (swapped, scalar) = (u32::from(swapped), ByValue(scalar.store()));
         let args = (Read(x), NOT_IN_MEMORY, Written(y), n as u64, function, swapped, scalar);
-        // SAFETY: reads x and writes y, all below n. The kernel does not read the null address.
-        unsafe { launch(&kernel, kernels.config::<I::Element>(n), args) }
+        // SAFETY: reads x and writes y, all below n, of the types of `kernels`. The kernel does not read the null address.
+        unsafe { launch(&kernel, kernels.config(n), args) }
     })
 }
 
@@ -240,7 +249,7 @@ where
     A: TensorInput<Element: Number>,
     B: TensorInput<Element = A::Element>,
 {
-    pairs(a, b, PairKernels::of_binary::<A::Element>(operation), called)
+    pairs(a, b, PairKernels::of_binary(operation), called)
 }
 
 pub(crate) fn compare<A, B>(
@@ -251,14 +260,14 @@ where
     A: TensorInput,
     B: TensorInput<Element = A::Element>,
 {
-    pairs(a, b, PairKernels::of_comparison::<A::Element>(comparison), "compare")
+    pairs(a, b, PairKernels::of_comparison(comparison), "compare")
 }
 
 /// Runs the kernel for the layouts of two tensors on their pairs of elements.
 fn pairs<A, B, U>(
     a: A,
     b: B,
-    kernels: PairKernels,
+    kernels: PairKernels<A::Element, U>,
     called: &'static str,
 ) -> impl DeviceOp<Output = Tensor<U>>
 where
@@ -274,15 +283,15 @@ where
         let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
         let (x, y) = (x?, y?);
         let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
-        let kernel = kernels.load::<A::Element>(pair);
+        let kernel = kernels.load(pair);
         Ok(allocate(layout).then(move |y: Tensor<U>| {
             kernel.then(move |kernel| {
                 let (len, function) = (y.len(), kernels.function);
-                let (n, config) = (len as u64, kernels.config::<A::Element>(len));
+                let (n, config) = (len as u64, kernels.config(len));
                 let strided = walk.config::<A::Element>(kernels.strided_packs);
                 let (a, b, y) = (Read(a), Read(b), Written(y));
                 // SAFETY: reads a and b at the offsets of their layouts, or the only element of one, which are inside their
-                // memory, and writes y below n.
+                // memory, and writes y below n. `kernels` states their types.
                 unsafe {
                     match pair {
                         Pair::Dense => {
@@ -331,10 +340,10 @@ where
         let len = y.len();
         let walk = StridedIndex::new(shape, [y.strides(), x.strides()]);
         let results = Layout::contiguous(shape)?;
-        let kernels = PairKernels::of_binary::<O::Element>(operation);
-        Ok(kernels.load::<O::Element>(pair).then(move |kernel| {
+        let kernels = PairKernels::<O::Element, _>::of_binary(operation);
+        Ok(kernels.load(pair).then(move |kernel| {
             let (n, function) = (len as u64, kernels.function);
-            let config = kernels.config::<O::Element>(len);
+            let config = kernels.config(len);
             let strided = walk.config::<O::Element>(kernels.strided_packs);
             // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
             // first one, each thread the elements that it has read, or all elements of `results`.

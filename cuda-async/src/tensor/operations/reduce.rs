@@ -1,5 +1,7 @@
 //! Reductions: `sum`, `product`, `max`, `min`.
 
+use std::marker::PhantomData;
+
 use cuda_core::{Error, LaunchConfig, Result};
 
 use crate::{
@@ -246,16 +248,15 @@ fn reduce_contiguous<I: TensorInput>(
         return Err(empty_dimension(called));
     }
     if sizes.chunks() <= 1 {
-        let whole =
-            allocate(layout).then(move |y| launch_pass::<I::Element, _, _>(x, y, fold, sizes, ""));
+        let whole = allocate(layout).then(move |y| launch_pass(x, y, fold, sizes, Pass::WHOLE));
         return Ok(Either::Left(whole));
     }
     // Partial sums and products of f16 and bf16 are f32.
     let wide = I::Element::HALF && matches!(fold, Reduction::Sum | Reduction::Product);
     Ok(Either::Right(if wide {
-        Either::Left(in_two_passes::<I, f32>(x, fold, sizes, layout, ["_partial", "_finish"]))
+        Either::Left(in_two_passes(x, fold, sizes, layout, Pass::PARTIAL, Pass::FINISH))
     } else {
-        Either::Right(in_two_passes::<I, I::Element>(x, fold, sizes, layout, ["", ""]))
+        Either::Right(in_two_passes(x, fold, sizes, layout, Pass::WHOLE, Pass::WHOLE))
     }))
 }
 
@@ -265,27 +266,53 @@ fn in_two_passes<I: TensorInput, P: DType>(
     fold: Reduction,
     sizes: Sizes,
     layout: Layout,
-    [first, second]: [&'static str; 2],
+    first: Pass<I::Element, I::Element, P>,
+    second: Pass<I::Element, P, I::Element>,
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
     defer(move || {
         let partial = Layout::contiguous([sizes.outer, sizes.chunks(), sizes.inner])?;
         Ok(allocate::<P>(partial)
-            .then(move |partial| launch_pass::<I::Element, _, _>(x, partial, fold, sizes, first))
+            .then(move |partial| launch_pass(x, partial, fold, sizes, first))
             .then(move |partial| {
-                allocate(layout).then(move |y| {
-                    launch_pass::<I::Element, _, _>(partial, y, fold, sizes.of_chunks(), second)
-                })
+                allocate(layout)
+                    .then(move |y| launch_pass(partial, y, fold, sizes.of_chunks(), second))
             }))
     })
 }
 
-/// Reduces the chunks of x into y, with a kernel of the type `T`.
+/// A kernel in the module of `T` that reads elements of `X` and writes elements of `Y`.
+#[derive(Clone, Copy)]
+struct Pass<T, X, Y> {
+    suffix: &'static str,
+    types: PhantomData<fn(T, X) -> Y>,
+}
+
+impl<T, X, Y> Pass<T, X, Y> {
+    const fn new(suffix: &'static str) -> Self {
+        Self { suffix, types: PhantomData }
+    }
+}
+
+impl<T: DType> Pass<T, T, T> {
+    const WHOLE: Self = Self::new("");
+}
+
+/// The kernels of f16 and bf16.
+impl<T: DType> Pass<T, T, f32> {
+    const PARTIAL: Self = Self::new("_partial");
+}
+
+impl<T: DType> Pass<T, f32, T> {
+    const FINISH: Self = Self::new("_finish");
+}
+
+/// Reduces the chunks of x into y.
 fn launch_pass<T, X, Y>(
     x: X,
     y: Y,
     fold: Reduction,
     sizes: Sizes,
-    suffix: &'static str,
+    pass: Pass<T, X::Element, Y::Element>,
 ) -> impl DeviceOp<Output = Y>
 where
     T: DType,
@@ -294,11 +321,12 @@ where
 {
     let in_rows = sizes.inner == 1 && !sizes.has_short_rows();
     let family = if in_rows { "rows" } else { "columns" };
-    kernel::<T>(T::fold(), format!("{}_{family}{suffix}", fold.name())).then(move |kernel| {
+    kernel::<T>(T::fold(), format!("{}_{family}{}", fold.name(), pass.suffix)).then(move |kernel| {
         let Sizes { outer, n, inner, .. } = sizes;
         let (chunk, chunks) = (sizes.chunk as u64, sizes.chunks());
         let (x, y, n) = (Read(x), Written(y), n as u64);
-        // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y.
+        // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y. `pass`
+        // states their types.
         unsafe {
             if in_rows {
                 let rows = outer * chunks;

@@ -24,7 +24,7 @@ use cuda_async::{
     h2d,
     memory::HostSource,
     prelude::*,
-    tensor::{Binary, Comparison, SharedTensor, Tensor, TensorOps, bf16, f16},
+    tensor::{Binary, Comparison, Number, SharedTensor, Tensor, TensorOps, bf16, f16},
 };
 
 use crate::{modules::load_ptx, on_every_device};
@@ -46,6 +46,7 @@ on_every_device! {
     views_share_memory
     forms_and_lazy_operations_mix
     part_of_a_tensor_is_written
+    copies_of_views_are_exact
     casts_are_those_of_rust
     shapes_that_do_not_fit_are_errors
     empty_tensors_work
@@ -124,6 +125,52 @@ fn part_of_a_tensor_is_written(device: &Device) {
     let wrong = repeated.memcpy(Tensor::ones([3, 4])).sync_on(&stream).unwrap_err();
     assert!(matches!(wrong, Error::Misuse { .. }), "{wrong}");
     assert_eq!(x.to_host_vec().sync_on(&stream).unwrap(), [0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0, 0]);
+}
+
+/// Copies views of `[2, 6, width]`, whose rows have whole packs or not, and begin at an aligned address or not.
+fn copy_views<T: Number>(device: &Device, of: fn(usize) -> T) {
+    let stream = device.new_stream().unwrap();
+    for (width, part) in
+        [(64, 0..64), (64, 16..48), (64, 1..33), (65, 0..64), (67, 3..67), (40, 0..37)]
+    {
+        let at = |image: usize, row: usize, column: usize| (image * 6 + row) * width + column;
+        let elements: Vec<T> = (0..12 * width).map(of).collect();
+        let x = Tensor::from_host(elements, [2, 6, width]).sync_on(&stream).unwrap().into_shared();
+        let columns = part.len();
+        let places = (0..2).flat_map(|image| (1..5).map(move |row| (image, row)));
+        let places: Vec<_> =
+            places.flat_map(|(i, r)| part.clone().map(move |c| (i, r, c))).collect();
+        let expected: Vec<T> = places.iter().map(|&(i, r, c)| of(at(i, r, c))).collect();
+
+        let view = x.clone().slice(1, 1..5).unwrap().slice(2, part.clone()).unwrap();
+        let copied = view.clone().dup().to_host_vec().sync_on(&stream).unwrap();
+        assert!(copied == expected, "{} {width} {part:?}", T::NAME);
+
+        // The columns as rows: the elements of a pack are not neighbours.
+        let turned = view.clone().permute(&[2, 0, 1]).unwrap();
+        let copied = turned.dup().sync_on(&stream).unwrap().permute(&[1, 2, 0]).unwrap();
+        let copied = copied.to_host_vec().sync_on(&stream).unwrap();
+        assert!(copied == expected, "{} {width} {part:?}, permuted", T::NAME);
+
+        let row = view.clone().index(0, 0).unwrap().index(0, 0).unwrap();
+        let copied = row.broadcast([3, columns]).unwrap().dup().to_host_vec().sync_on(&stream);
+        assert!(copied.unwrap() == expected[..columns].repeat(3), "{} {width}, repeated", T::NAME);
+
+        let mut target = Tensor::full(of(7), [2, 6, width]).sync_on(&stream).unwrap();
+        let into = target.view_mut().slice(1, 1..5).unwrap().slice(2, part.clone()).unwrap();
+        into.memcpy(view).sync_on(&stream).unwrap();
+        let mut written = vec![of(7); 12 * width];
+        places.iter().for_each(|&(i, r, c)| written[at(i, r, c)] = of(at(i, r, c)));
+        let target = target.to_host_vec().sync_on(&stream).unwrap();
+        assert!(target == written, "{} {width} {part:?}, written", T::NAME);
+    }
+}
+
+fn copies_of_views_are_exact(device: &Device) {
+    copy_views::<u8>(device, |at| at as u8);
+    copy_views::<i16>(device, |at| at as i16);
+    copy_views::<f32>(device, |at| at as f32);
+    copy_views::<u64>(device, |at| at as u64);
 }
 
 fn casts_are_those_of_rust(device: &Device) {

@@ -9,7 +9,10 @@ use crate::{
 };
 
 /// Copies from the host to the device.
-pub(super) fn upload(
+///
+/// # Safety
+/// Until the stream has passed the copy, the block in `host` is alive, and its bytes do not change.
+pub(super) unsafe fn upload(
     place: Place<'_>,
     from: HostRegion,
     to: Region,
@@ -19,13 +22,16 @@ pub(super) fn upload(
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
     let (from, to) = (place.names.host(from, size, host)?, place.names.memory.locate(to, bytes)?);
-    // SAFETY: `size` bytes from `from` are in a block that the caller keeps alive (rule 7); `to` is device memory of
-    // that size.
+    // SAFETY: `size` bytes from `from` are in a block, for which the caller promises the rest (rule 7). `to` is device memory
+    // of that size.
     place.check(unsafe { place.api().upload(to, from.cast(), size, place.stream.raw) })
 }
 
 /// Copies from the device to the host.
-pub(super) fn download(
+///
+/// # Safety
+/// Until the stream has passed the copy, the block in `host` is alive, and no thread accesses its bytes.
+pub(super) unsafe fn download(
     place: Place<'_>,
     from: Region,
     to: HostRegion,
@@ -35,7 +41,7 @@ pub(super) fn download(
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
     let (from, to) = (place.names.memory.locate(from, bytes)?, place.names.host(to, size, host)?);
-    // SAFETY: as for an upload; no thread reads the bytes before the stream has passed the copy.
+    // SAFETY: as in `upload`.
     place.check(unsafe { place.api().download(to.cast(), from, size, place.stream.raw) })
 }
 

@@ -23,10 +23,14 @@ pub(crate) unsafe fn enqueue(
         // SAFETY: the caller's promise.
         Work::Launch(launch) => unsafe { launch::launch(place, launch, bound) },
         Work::Join => Ok(()),
-        Work::Upload { from, to, bytes } => copy::upload(place, *from, *to, *bytes, host, bound),
-        Work::Download { from, to, bytes } => {
+        // SAFETY: the caller's promise.
+        Work::Upload { from, to, bytes } => unsafe {
+            copy::upload(place, *from, *to, *bytes, host, bound)
+        },
+        // SAFETY: the caller's promise.
+        Work::Download { from, to, bytes } => unsafe {
             copy::download(place, *from, *to, *bytes, host, bound)
-        }
+        },
         Work::Copy { from, to, bytes } => copy::copy(place, *from, *to, *bytes, bound),
         Work::Fill { to, pattern, count } => copy::fill(place, *to, *pattern, *count, bound),
         Work::Timestamp { to } => timestamp::write(place, *to, bound),

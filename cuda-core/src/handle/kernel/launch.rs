@@ -38,10 +38,13 @@ impl Function {
         self.check_shape(&config)?;
         arguments.check(self)?;
         let submitted = if self.claims_variables(stream) {
-            self.submit_with_variables(stream, config, arguments)
+            // SAFETY: the caller's promise.
+            unsafe { self.submit_with_variables(stream, config, arguments) }
         } else {
             let work = Work::Launch(self.work(config, arguments, Cow::Borrowed(&[])));
-            stream.submit_launch(&work, &arguments.operands)
+            // SAFETY: the caller promises that the kernel stays inside its arguments, which are the operands. They hold its
+            // module (see `retire`).
+            unsafe { stream.submit_launch(&work, &arguments.operands) }
         };
         if !stream.is_recording() {
             trace::launched(&submitted, self.name(), &config);
@@ -66,8 +69,11 @@ impl Function {
     }
 
     /// Submits a launch that also uses variables of its module.
+    ///
+    /// # Safety
+    /// As for [`launch`](Self::launch).
     #[cold]
-    fn submit_with_variables(
+    unsafe fn submit_with_variables(
         &self,
         stream: &Stream,
         config: LaunchConfig,
@@ -87,7 +93,8 @@ impl Function {
             }
         }
         let work = Work::Launch(self.work(config, arguments, Cow::Owned(uses)));
-        stream.submit_launch(&work, &all)
+        // SAFETY: as in `launch`. The operands have the variables too.
+        unsafe { stream.submit_launch(&work, &all) }
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

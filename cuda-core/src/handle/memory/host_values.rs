@@ -104,7 +104,8 @@ impl<T: Element> HostValues<T> {
         }
         let host = block.block().clone();
         let keep = Keep { until: Until::Accepted, resource: block };
-        stream.submit(&work, &[operand], Some(keep), Some(&host))
+        // SAFETY: the copy writes the target. A block that is shared with a submission is never written.
+        unsafe { stream.submit(&work, &[operand], Some(keep), Some(&host)) }
     }
 }
 

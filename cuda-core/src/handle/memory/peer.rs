@@ -102,7 +102,9 @@ impl<T: Element> Slice<'_, T> {
         unsafe { to.device().core().backend.control(receive) }?;
         let work = Work::Send { from: from.region(), transfer, bytes };
         let keep = Keep { until: Until::Complete, resource: to.allocation().clone() };
-        let ticket = stream.submit(&work, &[from.operand(Access::Read)], Some(keep), None)?;
+        // SAFETY: the copy reads `from` and writes `to`, which belongs to this call until the copy is complete.
+        let ticket =
+            unsafe { stream.submit(&work, &[from.operand(Access::Read)], Some(keep), None) }?;
         Ok(Crossing { stream: stream.clone(), ticket, buffer: Some(to) })
     }
 }

@@ -1,5 +1,9 @@
 //! A view: a range of bytes of an allocation, and the copies and fills on it. Buffers and slices own or borrow a view
 //! under different rules, and submit the same work.
+//!
+//! # Rules
+//! A handle writes through a view only while it has exclusive access to the bytes, or takes the turns of a marked
+//! allocation. It reads through a view only while no other handle can write the bytes, by the same rules.
 
 use std::{
     ops::{Bound, Range, RangeBounds},
@@ -69,7 +73,8 @@ impl<'a> View<'a> {
         let work = Work::Upload { from: start_of(&lease), to: self.region(), bytes: self.bytes };
         let block = lease.block().clone();
         let keep = Keep { until: Until::Accepted, resource: lease };
-        stream.submit(&work, &[self.operand(Access::Write)], Some(keep), Some(&block))
+        // SAFETY: the copy writes this view, and `keep` is the only owner of the block.
+        unsafe { stream.submit(&work, &[self.operand(Access::Write)], Some(keep), Some(&block)) }
     }
 
     /// Copies all of this to `host`.
@@ -91,7 +96,8 @@ impl<'a> View<'a> {
             let work = Work::Download { from, to, bytes: self.bytes };
             let keep = Keep { until: Until::Complete, resource: lease.clone() };
             let operand = self.operand(Access::Read);
-            stream.submit(&work, &[operand], Some(keep), Some(lease.block()))?
+            // SAFETY: the copy reads this view. The landing gives the block out when the copy is complete.
+            unsafe { stream.submit(&work, &[operand], Some(keep), Some(lease.block())) }?
         };
         Ok(Landing::new(stream, ticket, lease, len))
     }
@@ -106,7 +112,9 @@ impl<'a> View<'a> {
             return Ok(nothing_on(stream));
         }
         let work = Work::Copy { from: from.region(), to: self.region(), bytes: self.bytes };
-        stream.submit(&work, &[from.operand(Access::Read), self.operand(Access::Write)], None, None)
+        let operands = [from.operand(Access::Read), self.operand(Access::Write)];
+        // SAFETY: the copy reads `from` and writes this view.
+        unsafe { stream.submit(&work, &operands, None, None) }
     }
 
     /// Writes `value` to every element.
@@ -125,7 +133,8 @@ impl<'a> View<'a> {
             return Err(Error::unsupported(what, &stream.device().info().address));
         };
         let work = Work::Fill { to: self.region(), pattern, count: self.bytes / pattern.bytes() };
-        stream.submit(&work, &[self.operand(Access::Write)], None, None)
+        // SAFETY: the fill writes this view.
+        unsafe { stream.submit(&work, &[self.operand(Access::Write)], None, None) }
     }
 
     /// Writes the device's time to the first eight bytes.
@@ -135,7 +144,8 @@ impl<'a> View<'a> {
     pub(super) fn timestamp(self, stream: &Stream) -> Result<Ticket> {
         let to = self.part::<u64>(0..1)?;
         let work = Work::Timestamp { to: to.region() };
-        stream.submit(&work, &[to.operand(Access::Write)], None, None)
+        // SAFETY: the device writes the eight bytes of `to`.
+        unsafe { stream.submit(&work, &[to.operand(Access::Write)], None, None) }
     }
 
     fn same_length(self, what: &'static str, other: u64) -> Result<()> {

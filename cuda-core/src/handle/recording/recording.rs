@@ -331,7 +331,10 @@ impl Recording {
         let mut marks = stream.timeline().order.lock();
         let mut turns = Turns::default();
         turns.take_sorted(instance.accesses.memory().iter().map(|it| &**it));
-        let launched = stream.submit_ordered(&mut marks, &work, &operands, &[], None, &blocks);
+        // SAFETY: the operands are the memory that the nodes of the graph use. The resources of the instance hold the blocks
+        // and the modules, and the graph is dropped after its last launch.
+        let launched =
+            unsafe { stream.submit_ordered(&mut marks, &work, &operands, &[], None, &blocks) };
         // The turns are released before the order lock.
         drop(turns);
         drop(marks);
@@ -464,7 +467,9 @@ fn submit_node(
         uses.iter().map(|used| accesses.operand(used)).collect::<Result<_>>()?;
     let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
     let blocks = upload.map_or(&[][..], |it| std::slice::from_ref(&it.block));
-    stream.submit_ordered(marks, work, &operands, &[], keep, blocks)
+    // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep` holds
+    // the block of an upload, and the recording holds the modules.
+    unsafe { stream.submit_ordered(marks, work, &operands, &[], keep, blocks) }
 }
 
 impl std::fmt::Debug for Recording {

@@ -102,6 +102,9 @@ impl Stream {
 
     /// Submits foreign work. Called with the order lock held, with checked operands, and with their turns. Once `submit` was
     /// called, it counts as a submission, also if it fails or panics: it may have enqueued commands before.
+    ///
+    /// # Safety
+    /// As for [`submit_foreign_on`](Self::submit_foreign_on).
     unsafe fn submit_foreign_ordered(
         &self,
         marks: &mut Watermarks,
@@ -114,11 +117,11 @@ impl Stream {
         let claims = Claims::of_foreign(operands, ticket);
         let mut after = After::new();
         if !claims.is_empty() {
-            self.come_after(marks, &[], &claims, operands, &mut after);
+            self.collect_dependencies(marks, &[], &claims, operands, &mut after);
         }
         let keeps = kept.is_some();
         // Retain before submitting, because completion on another thread releases the resource.
-        let report = kept.is_some_and(|kept| self.keep_foreign(ticket, kept));
+        let ask = kept.is_some_and(|kept| self.keep_foreign(ticket, kept));
         let begun = Begun { stream: self, ticket, has_begun: Cell::new(false) };
         let submit = &mut |raw| {
             begun.has_begun.set(true);
@@ -138,7 +141,7 @@ impl Stream {
             self.note_edges(marks, ticket, &after);
         }
         drop(begun);
-        if report {
+        if ask || self.timeline().take_due_report(ticket.number) {
             self.device().core().report(ticket);
         }
         submitted.map(|()| ticket)

@@ -28,7 +28,8 @@ impl Stream {
     /// # Errors
     /// An error of the device.
     pub fn join(&self, tickets: &[Ticket]) -> Result<Ticket> {
-        self.submit_after(&Work::Join, &[], tickets, None, None)
+        // SAFETY: uses no memory.
+        unsafe { self.submit_after(&Work::Join, &[], tickets, None, None) }
     }
 
     /// Orders later work on this stream after all submissions of the handle `other`. This handle counts those

@@ -91,9 +91,9 @@ impl Sent {
         deferred
     }
 
-    /// Whether a submission is deferrable, because a window is open.
+    /// Returns whether the next submission is deferrable, because a window is open, and records that the window has one.
     #[inline]
-    pub(super) fn defers(&self) -> bool {
+    pub(super) fn note_deferrable(&self) -> bool {
         let open = self.window.load(Ordering::Relaxed);
         if open {
             self.deferred.store(true, Ordering::Relaxed);

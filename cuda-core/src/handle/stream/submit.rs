@@ -31,28 +31,43 @@ pub(crate) struct Keep {
 
 impl Stream {
     /// Submits work, after everything that has to come before it.
-    pub(crate) fn submit(
+    ///
+    /// # Safety
+    /// - `operands` are the device memory that `work` uses, with its accesses, and the caller may make these accesses.
+    /// - `keep` owns the host memory or the memory of another device that `work` uses, and no other thread accesses its
+    ///   bytes meanwhile, unless both only read.
+    /// - A launched kernel stays inside its operands.
+    /// - A module or graph that `work` names is not unloaded or dropped before it is complete.
+    pub(crate) unsafe fn submit(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
         keep: Option<Keep>,
         host: Option<&Arc<HostBlock>>,
     ) -> Result<Ticket> {
-        self.submit_after(work, operands, &[], keep, host)
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_after(work, operands, &[], keep, host) }
     }
 
     /// As [`submit`](Self::submit), for a launch, which retains nothing.
-    pub(crate) fn submit_launch(
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
+    pub(crate) unsafe fn submit_launch(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
     ) -> Result<Ticket> {
-        self.submit_after(work, operands, &[], None, None)
+        // SAFETY: the caller's promise.
+        unsafe { self.submit_after(work, operands, &[], None, None) }
     }
 
     /// As [`submit`](Self::submit), also after the tickets in `joined`.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
     #[inline(always)] // so that each caller compiles only the parts that it uses
-    pub(super) fn submit_after(
+    pub(super) unsafe fn submit_after(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
@@ -68,18 +83,24 @@ impl Stream {
             takes_turns |= operand.allocation.takes_turns();
         }
         if takes_turns {
-            return self.submit_in_turn(work, operands, joined, keep, host);
+            // SAFETY: the caller's promise.
+            return unsafe { self.submit_in_turn(work, operands, joined, keep, host) };
         }
         let mut marks = self.timeline().order.lock();
-        let submitted = self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host));
+        // SAFETY: the caller's promise.
+        let submitted =
+            unsafe { self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host)) };
         drop(marks);
         trace::submitted(&submitted, work);
         submitted
     }
 
     /// Submits work of a recording, or work on a marked allocation, which takes turns.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit).
     #[cold]
-    fn submit_in_turn(
+    unsafe fn submit_in_turn(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
@@ -93,8 +114,10 @@ impl Stream {
         let mut marks = self.timeline().order.lock();
         let Some(recorder) = self.recorder() else {
             let turns = Turns::of_operands(operands);
-            let submitted =
-                self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host));
+            // SAFETY: the caller's promise.
+            let submitted = unsafe {
+                self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host))
+            };
             // The turns are released before the order lock.
             drop(turns);
             drop(marks);
@@ -145,8 +168,11 @@ impl Stream {
 
     /// Submits work. Called with the order lock held, with checked operands, and with the turns of marked
     /// allocations.
+    ///
+    /// # Safety
+    /// As for [`submit`](Self::submit). The owner of a graph's resources may keep them instead of `keep`.
     #[inline]
-    pub(crate) fn submit_ordered(
+    pub(crate) unsafe fn submit_ordered(
         &self,
         marks: &mut Watermarks,
         work: &Work<'_>,
@@ -161,7 +187,7 @@ impl Stream {
         let claims = Claims::of(operands, ticket);
         let mut after = After::new();
         if !joined.is_empty() || !claims.is_empty() {
-            self.come_after(marks, joined, &claims, operands, &mut after);
+            self.collect_dependencies(marks, joined, &claims, operands, &mut after);
         }
         // Retain before submitting, because completion on another thread releases the resource.
         let keeps = keep.is_some();
@@ -169,15 +195,11 @@ impl Stream {
             keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
         let submission = Submission { ticket, after: &after, work };
         // SAFETY:
-        // - Host blocks and memory of other devices are kept until the ticket is complete: by the retention of this stream,
-        //   or by the owner of a graph's resources (`recording::launch_resources`). Copies have consumed the owners of
-        //   their memory (see `pinned` and `peer`).
-        // - `after` and the stream order conflicting uses of device memory.
-        // - The caller of `Function::launch` has promised that the kernel stays inside its arguments.
-        // - The caller of this function holds everything that the work names.
-        // - A module is unloaded, and a graph dropped, only when its launches are complete.
+        // - The retention of this stream holds `keep` until an upload is accepted, and until other work is complete.
+        // - `after` and the stream order the uses of the operands.
+        // - The caller promises the rest.
         let submitted = unsafe {
-            if self.sent.defers() {
+            if self.sent.note_deferrable() {
                 core.backend.submit_deferrable(&submission, blocks)
             } else {
                 core.backend.submit(&submission, blocks)
@@ -195,7 +217,7 @@ impl Stream {
             self.note_edges(marks, ticket, &after);
         }
         self.publish(ticket);
-        if ask || timeline.is_report_due(ticket.number) {
+        if ask || timeline.take_due_report(ticket.number) {
             core.report(ticket);
         }
         Ok(ticket)
@@ -249,7 +271,7 @@ impl Stream {
 
     /// Adds to `after` the tickets that this submission has to name.
     #[cold]
-    pub(super) fn come_after(
+    pub(super) fn collect_dependencies(
         &self,
         marks: &mut Watermarks,
         joined: &[Ticket],
@@ -258,12 +280,12 @@ impl Stream {
         after: &mut After,
     ) {
         for ticket in joined {
-            self.name(marks, *ticket, after);
+            self.add_dependency(marks, *ticket, after);
         }
         for (index, (ticket, _)) in claims.displaced.iter().enumerate() {
-            if !self.name(marks, *ticket, after) {
-                // Another thread is submitting this read now. It stays in the history, so a later writer comes after
-                // it.
+            if !self.add_dependency(marks, *ticket, after) {
+                // Another thread is submitting the displaced access now. Both are reads, because a writer has exclusive access
+                // or the turn, and two reads need no order. A later writer comes after the restored read.
                 claims.restore(index, operands);
             }
         }
@@ -271,7 +293,7 @@ impl Stream {
 
     /// Adds `ticket` to `after`, unless the submission is already ordered after it. Returns false if `ticket` is not
     /// published yet.
-    fn name(&self, marks: &Watermarks, ticket: Ticket, after: &mut After) -> bool {
+    fn add_dependency(&self, marks: &Watermarks, ticket: Ticket, after: &mut After) -> bool {
         if ticket.stream == self.id() || marks.covers(ticket) {
             return true;
         }
