@@ -39,7 +39,7 @@ use crate::kernel::argument::KernelArgs;
 ///   [`LaunchConfig::cooperative`](crate::LaunchConfig::cooperative). May be omitted.
 /// - `args`: in the order of the kernel's parameters. `slice(x)` borrows a buffer that the kernel reads, `slice_mut(x)` one
 ///   that it writes. Any other expression is a [`KernelArg`](crate::kernel::KernelArg).
-///   Write `slice_mut(*x)` if `x` is itself an exclusive borrow of a buffer.
+///   Write `slice_mut(*x)` if `x` is itself an exclusive borrow of a buffer, and `&x` or `&mut x` for a tensor.
 ///
 /// A slice passes its address alone. Kernels that `cuda-oxide` compiles also take its length: write `slice(x), x.len()`.
 ///

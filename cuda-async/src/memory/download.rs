@@ -26,7 +26,7 @@ use crate::{
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to read",
     note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are",
-    note = "to download the elements of a tensor, call `tensor.to_host_vec()`"
+    note = "for a tensor: `x.to_host_vec()` downloads its elements, and `cuda_launch!` takes it as `&x` or `&mut x`"
 )]
 pub trait BufferSource: Send {
     /// The element type.

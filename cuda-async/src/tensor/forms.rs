@@ -148,7 +148,7 @@ impl<I: TensorInput> TensorInput for Relaid<I> {
     message = "`{Self}` is neither a tensor nor an operation that gives one",
     note = "pass a `Tensor<T>`, `&Tensor<T>`, `Arc<Tensor<T>>`, `TensorView<T>`, `SharedTensor<T>`, or an operation that gives one of them",
     note = "make a tensor from a buffer with `Tensor::from_buffer(buffer, shape)`, from a `Vec` with `Tensor::from_host(vec, shape)`",
-    note = "for one number, call the method that ends in `_scalar`, such as `add_scalar`"
+    note = "for one number, call the method that ends in `_scalar`, such as `add_scalar`, or pass `Tensor::full(x, ())`"
 )]
 pub trait IntoTensor: Send {
     /// The element type.

@@ -203,8 +203,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// # Errors
     /// [`Error::OutOfRange`] if there is no such dimension or index.
     pub fn index(self, dim: usize, index: usize) -> Result<Self> {
-        let part = self.layout.slice(dim, index..=index).and_then(|part| part.squeeze(dim));
-        let layout = of_operation("index", part)?;
+        let layout = of_operation("index", self.layout.index(dim, index))?;
         Ok(self.with(layout))
     }
 

@@ -95,6 +95,9 @@ pub(super) fn needs_host_data(step: &str, operation: Option<&str>) -> String {
         "load_ptx" | "compile" => {
             "load the module before, and record operations that have it".into()
         }
+        "to_host_vec" | "to_host_vec_into" | "item" => {
+            format!("end the graph before it and write `graph.launch().{step}(..)`")
+        }
         _ => "end the graph before it and write `graph.launch().then(to_host)`".into(),
     };
     format!(

@@ -32,7 +32,8 @@ pub trait DType: Copy + PartialEq + std::fmt::Debug + Send + Sync + 'static + Ke
 /// The number types of tensors: all but `bool`.
 #[diagnostic::on_unimplemented(
     message = "tensors of `{Self}` have no arithmetic",
-    note = "convert a tensor of `bool` first: `mask.cast::<f32>()`",
+    note = "for `bool`: `Tensor::from_bools` makes a mask, and `mask.cast::<f32>()` converts one to numbers",
+    note = "for arrays: pass one flat `Vec` of all elements, and the shape",
     note = "if it is a type parameter, add the bound `Number`"
 )]
 pub trait Number: DType<Stored = Self> + Element + Zeroable {

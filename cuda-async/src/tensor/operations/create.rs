@@ -201,15 +201,22 @@ impl<T: Number> Tensor<T> {
 macro_rules! ranges {
     ($($ty:ident)*) => {$(
         impl Tensor<$ty> {
-            /// Creates a tensor of the numbers in a range, from its start in steps of 1.
+            /// Creates a tensor of the numbers in a range, from its start in steps of 1. The end is excluded.
             ///
             /// # Errors
-            /// As [`zeros`](Tensor::zeros), and [`Error::OutOfRange`] for a range with NaN.
+            /// As [`zeros`](Tensor::zeros), and [`Error::OutOfRange`] for a range with NaN or without a bound.
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
                 let len = (range.end as f64 - range.start as f64).ceil();
-                defer(move || match len.is_nan() {
-                    true => Err(no_range(&range)),
-                    false => Ok(Self::arange_by(range.start, 1 as $ty, len.max(0.0) as usize)),
+                defer(move || {
+                    if !len.is_finite() {
+                        return Err(no_range(&range));
+                    }
+                    let mut len = len.max(0.0) as usize;
+                    // The kernel rounds each element, so the last one may have reached the end.
+                    if len > 0 && range.start + (len - 1) as $ty >= range.end {
+                        len -= 1;
+                    }
+                    Ok(Self::arange_by(range.start, 1 as $ty, len))
                 })
             }
         }

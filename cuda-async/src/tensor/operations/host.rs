@@ -34,11 +34,19 @@ impl<I: TensorInput> BufferSource for Elements<I> {
 
 /// Downloads the elements in row-major order.
 pub(crate) fn to_host_vec<I: TensorInput>(x: I) -> impl DeviceOp<Output = Vec<I::Element>> {
-    to_host_vec_into(x, Vec::new())
+    download(x, Vec::new()).map_err(|error| error.of_step("to_host_vec"))
 }
 
 /// Downloads the elements in row-major order into an existing vector.
 pub(crate) fn to_host_vec_into<I: TensorInput>(
+    x: I,
+    into: Vec<I::Element>,
+) -> impl DeviceOp<Output = Vec<I::Element>> {
+    download(x, into).map_err(|error| error.of_step("to_host_vec_into"))
+}
+
+/// Downloads the elements. The callers name the step in the error of a run that cannot wait.
+fn download<I: TensorInput>(
     x: I,
     into: Vec<I::Element>,
 ) -> impl DeviceOp<Output = Vec<I::Element>> {
@@ -52,8 +60,8 @@ pub(crate) fn to_host_vec_into<I: TensorInput>(
 pub(crate) fn item<I: TensorInput>(x: I) -> impl DeviceOp<Output = I::Element> {
     defer(move || match x.layout().len() {
         1 => {
-            Ok(to_host_vec(x)
-                .try_map(|elements| elements.first().copied().ok_or_else(|| several(0))))
+            let elements = download(x, Vec::new()).map_err(|error| error.of_step("item"));
+            Ok(elements.try_map(|elements| elements.first().copied().ok_or_else(|| several(0))))
         }
         len => Err(several(len)),
     })

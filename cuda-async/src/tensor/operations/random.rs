@@ -79,7 +79,8 @@ fn seeded<T: Float>(
 }
 
 /// A source of random tensors. Each tensor continues the sequence of numbers. The state is in device memory, so each launch
-/// of a recorded graph gives new numbers too.
+/// of a recorded graph gives new numbers too. A tensor takes whole blocks of the sequence, of four numbers, or two of `f64`: so
+/// `rand(3)` and `rand(3)` are not the numbers of `rand(6)`.
 ///
 /// ```
 /// use cuda_async::{prelude::*, tensor::{Generator, Tensor, TensorOps}};

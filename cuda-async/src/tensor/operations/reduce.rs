@@ -175,7 +175,7 @@ pub(crate) fn without_dim(layout: &Layout, dim: usize) -> Result<Layout> {
 }
 
 pub(crate) fn empty_dimension(called: &'static str) -> Error {
-    let detail = "the dimension has no elements, so there is no largest or smallest one".into();
+    let detail = "the dimension has no elements, so there is no largest or smallest one; reduce a dimension that has elements".into();
     shape_error(called, detail)
 }
 

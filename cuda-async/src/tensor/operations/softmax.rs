@@ -64,9 +64,11 @@ where
             let rank = layout.shape().len();
             let back: Dims = (0..dim).chain([rank - 1]).chain(dim..rank - 1).collect();
             let rows = layout.len() / n.max(1);
+            // Without rows, the choice of the kernel depends on no length.
+            let n = if rows == 0 { 0 } else { n };
             Ok(allocate(layout)
                 .then(move |y| {
-                    let long = n > max_kept::<I::Element>() * MAX_THREADS && rows > 0;
+                    let long = n > max_kept::<I::Element>() * MAX_THREADS;
                     let (short, threads_per_row) = in_registers::<I::Element>(n);
                     let name = if long { "softmax_long" } else { short };
                     kernel::<I::Element>(I::Element::softmax(), name).then(move |kernel| {

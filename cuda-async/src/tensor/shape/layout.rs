@@ -244,6 +244,17 @@ impl Layout {
         Ok(Self { shape: shape.into(), strides, offset: self.offset })
     }
 
+    /// Returns the layout of one index of dimension `dim`, without that dimension.
+    pub(crate) fn index(&self, dim: usize, index: usize) -> Result<Self> {
+        let size = self.size(dim)?;
+        if index >= size {
+            return Err(view_error(format!(
+                "the index {index} is not inside dimension {dim}, which has size {size}"
+            )));
+        }
+        self.slice(dim, index..=index)?.squeeze(dim)
+    }
+
     /// Returns the layout without dimension `dim`, whose size must be 1.
     pub(crate) fn squeeze(&self, dim: usize) -> Result<Self> {
         let size = self.size(dim)?;

@@ -56,7 +56,8 @@ shapes! {
 /// [`Error::OutOfRange`] if there are too many dimensions or elements.
 pub(crate) fn len_of(dims: &[usize]) -> Result<usize> {
     if dims.len() > MAX_RANK {
-        let detail = format!("{} dimensions exceed the limit of {MAX_RANK}", dims.len());
+        let detail =
+            format!("{} dimensions exceed the limit of {MAX_RANK}; merge some of them", dims.len());
         return Err(Error::OutOfRange { what: "a tensor".into(), detail });
     }
     // Zeros do not hide an overflow of the other dimensions: strides are products of them.
@@ -65,7 +66,9 @@ pub(crate) fn len_of(dims: &[usize]) -> Result<usize> {
     match product.filter(|len| *len <= isize::MAX as usize) {
         Some(len) => Ok(if dims.contains(&0) { 0 } else { len }),
         None => {
-            let detail = format!("the number of elements of the shape {dims:?} overflows");
+            let detail = format!(
+                "the number of elements of the shape {dims:?} overflows; use smaller dimensions"
+            );
             Err(Error::OutOfRange { what: "a tensor".into(), detail })
         }
     }

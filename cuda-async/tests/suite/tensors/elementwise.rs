@@ -131,6 +131,11 @@ fn limits_that_are_nan_or_in_the_wrong_order(device: &Device) {
     assert!(plain[0].is_nan());
     assert_eq!(plain[1..], [-1.0, 0.5, 1.0]);
     assert_eq!(clamped(2.0, 1.0)[1..], [1.0; 3]);
+    for (low, high) in [(-0.0, 1.0), (0.0, 1.0), (-1.0, 0.0), (-1.0, -0.0)] {
+        let zeros = Tensor::from_host(vec![0.0f32, -0.0], 2).then(move |x| x.clamp(low, high));
+        let zeros = zeros.to_host_vec().sync_on(&stream).unwrap();
+        assert!(zeros[0].is_sign_positive() && zeros[1].is_sign_negative(), "{low} {high}");
+    }
     assert!(clamped(f32::NAN, 1.0).iter().all(|it| it.is_nan()));
     let positive = (&x).compare_scalar(0.0, Comparison::Gt);
     let not = positive.compare_scalar(false, Comparison::Eq).to_host_vec();

@@ -45,7 +45,7 @@ fn errors_about_shapes_name_the_operation() {
     };
     let broadcast = "the target is broadcast: several of its elements are the same memory; copy it first, with `dup()`".to_owned();
     let no_elements =
-        "the dimension has no elements, so there is no largest or smallest one".to_owned();
+        "the dimension has no elements, so there is no largest or smallest one; reduce a dimension that has elements".to_owned();
     let mask = || Tensor::<bool>::zeros(4);
     let of_layer = |x: &[usize], w: &[usize], bias: usize| {
         message(zeros_of(x).linear(zeros_of(w), zeros_of(&[bias]), Activation::Identity))
@@ -99,11 +99,12 @@ fn errors_about_shapes_name_the_operation() {
         ("ifft", message(x().ifft()), of_fft),
         ("softmax", message(x().softmax(2)), none(2)),
         ("reshape", message(x().try_map(|x| x.reshape([4, 2]))), "the shape [2, 3] of 6 elements cannot become [4, 2], which has 8".into()),
-        ("reshape", message(x().try_map(|x| x.reshape([1; 9]))), "9 dimensions exceed the limit of 8".into()),
+        ("reshape", message(x().try_map(|x| x.reshape([1; 9]))), "9 dimensions exceed the limit of 8; merge some of them".into()),
         ("transpose", message(x().try_map(|x| x.transpose(0, 2))), none(2)),
         ("permute", message(x().try_map(|x| x.permute(&[0, 0]))), "[0, 0] is not a permutation of 2 dimensions".into()),
         ("slice", message(x().try_map(|x| x.slice(2, ..))), none(2)),
         ("index", message(x().try_map(|x| x.index(2, 0))), none(2)),
+        ("index", message(x().try_map(|x| x.index(0, 2))), "the index 2 is not inside dimension 0, which has size 2".into()),
         ("squeeze", message(x().try_map(|x| x.squeeze(0))), "dimension 0 has size 2; only one of size 1 can be removed".into()),
         ("unsqueeze", message(x().try_map(|x| x.unsqueeze(3))), "a tensor of 2 dimensions takes a new one at 0 to 2, not at 3".into()),
         ("broadcast", message(x().try_map(|x| x.broadcast([2, 4]))), "the shape [2, 3] cannot be broadcast to [2, 4]: from the last dimension on, each size must be 1 or the same".into()),

@@ -68,6 +68,12 @@ fn tensors_are_created(device: &Device) {
     assert_eq!(count, [-3, -2, -1, 0, 1]);
     let none = Tensor::<u64>::arange(5..5).to_host_vec().sync_on(&stream).unwrap();
     assert!(none.is_empty());
+    // The last element is rounded, and would reach the end.
+    assert_eq!(list(Tensor::<f32>::arange(0.1..1.1).sync_on(&stream).unwrap()), [0.1]);
+    let far = Tensor::<f64>::arange(19.95..38.95).to_host_vec().sync_on(&stream).unwrap();
+    assert!(far.len() == 19 && far[18] < 38.95);
+    let endless = Tensor::<f32>::arange(0.0..f32::INFINITY).sync_on(&stream).unwrap_err();
+    assert!(endless.to_string().contains("use finite bounds"), "{endless}");
     let masks = Tensor::from_bools([true, false, true], 3);
     assert_eq!(masks.to_host_vec().sync_on(&stream).unwrap(), [true, false, true]);
     let halves = Tensor::full(f16::from_f32(1.5), 2).to_host_vec().sync_on(&stream).unwrap();
@@ -156,13 +162,16 @@ fn copy_views<T: Number>(device: &Device, of: fn(usize) -> T) {
         let copied = row.broadcast([3, columns]).unwrap().dup().to_host_vec().sync_on(&stream);
         assert!(copied.unwrap() == expected[..columns].repeat(3), "{} {width}, repeated", T::NAME);
 
-        let mut target = Tensor::full(of(7), [2, 6, width]).sync_on(&stream).unwrap();
-        let into = target.view_mut().slice(1, 1..5).unwrap().slice(2, part.clone()).unwrap();
-        into.memcpy(view).sync_on(&stream).unwrap();
         let mut written = vec![of(7); 12 * width];
         places.iter().for_each(|&(i, r, c)| written[at(i, r, c)] = of(at(i, r, c)));
-        let target = target.to_host_vec().sync_on(&stream).unwrap();
-        assert!(target == written, "{} {width} {part:?}, written", T::NAME);
+        for order in [[0, 1, 2], [2, 0, 1], [0, 2, 1]] {
+            let mut target = Tensor::full(of(7), [2, 6, width]).sync_on(&stream).unwrap();
+            let into = target.view_mut().slice(1, 1..5).unwrap().slice(2, part.clone()).unwrap();
+            let from = view.clone().permute(&order).unwrap().dup();
+            into.permute(&order).unwrap().memcpy(from).sync_on(&stream).unwrap();
+            let target = target.to_host_vec().sync_on(&stream).unwrap();
+            assert!(target == written, "{} {width} {part:?}, written {order:?}", T::NAME);
+        }
     }
 }
 
@@ -274,6 +283,13 @@ fn empty_tensors_work(device: &Device) {
     assert!(empty.clone().softmax(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
     let long = Tensor::<f32>::zeros([0, 9000]).softmax(1).to_host_vec();
     assert!(long.sync_on(&stream).unwrap().is_empty());
+    // Longer than the rows that a block keeps in registers.
+    let longer = zip!(
+        Tensor::<f32>::zeros([0, 100_000]).softmax(1),
+        Tensor::<f64>::zeros([100_000, 0]).softmax(0)
+    );
+    let (longer, columns) = longer.sync_on(&stream).unwrap();
+    assert_eq!((longer.shape(), columns.shape()), (&[0, 100_000][..], &[100_000, 0][..]));
     assert!(empty.clone().softmax(0).to_host_vec().sync_on(&stream).unwrap().is_empty());
     assert!(empty.clone().argmax(1).to_host_vec().sync_on(&stream).unwrap().is_empty());
     assert!(matches!(empty.clone().argmax(0).sync_on(&stream), Err(Error::OutOfRange { .. })));
@@ -303,6 +319,12 @@ fn graphs_contain_tensor_operations(device: &Device) {
     let x = Tensor::<f32>::ones([4, 8]).sync_on(&stream).unwrap().into_shared();
     let op = |x: SharedTensor<f32>| x.mul_scalar(2.0).softmax(1).sum_dim(0);
     let direct = op(x.clone()).to_host_vec().sync_on(&stream).unwrap(); // loads the kernels
+    let refused = x.clone().to_host_vec().graph_on(&stream).map(drop).unwrap_err();
+    assert_eq!(refused, Error::needs_host_data("to_host_vec"));
+    assert!(refused.to_string().contains("`graph.launch().to_host_vec(..)`"), "{refused}");
+    let one = x.clone().slice(0, ..1).unwrap().slice(1, ..1).unwrap();
+    let refused = one.item().graph_on(&stream).map(drop).unwrap_err();
+    assert_eq!(refused, Error::needs_host_data("item"));
     let graph = op(x).graph_on(&stream).unwrap();
     for _ in 0..3 {
         let output = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();

@@ -189,7 +189,7 @@ impl Program<'_> {
             }
             6 => {
                 let [low, high] = [(); 2].map(|()| T::random(self.random.bits()));
-                let clamped = |x| T::binary(Binary::Min, T::binary(Binary::Max, x, low), high);
+                let clamped = |x| T::binary(Binary::Min, high, T::binary(Binary::Max, low, x));
                 self.check(x.clamp(low, high).boxed(), host.map(clamped))
             }
             7 => {
