@@ -108,7 +108,7 @@ fn body(
         .map(|part| &part.argument.name)
         .collect();
     let lazy: Vec<_> =
-        buffers.iter().map(|buffer| quote!(::cuda_async::kernel::Arg(#buffer))).collect();
+        buffers.iter().map(|buffer| quote!(::cuda_async::ops::Arg(#buffer))).collect();
     let lazy = tree(&lazy);
     let ready = tree(&buffers);
     let passed = nested(parts.iter().map(Part::passed).collect());
@@ -152,7 +152,7 @@ fn body(
         #config_cleared
         let #function = ::core::clone::Clone::clone(&self.#name #entry);
         ::cuda_async::DeviceOp::then(
-            ::cuda_async::kernel::ready_args(#lazy),
+            ::cuda_async::ops::ready_args(#lazy),
             ::cuda_async::ops::bind(#launch_ready, (#function, #config #(#values,)*)),
         )
     }

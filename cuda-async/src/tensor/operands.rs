@@ -4,7 +4,7 @@
 
 use crate::{
     DeviceOp,
-    kernel::{Arg, ready_args},
+    ops::{Arg, ready_args},
     tensor::forms::IntoTensor,
 };
 

@@ -96,7 +96,7 @@ fn operations_are_send() {
     send::<Op<memory::ToPinned<Arc<Buffer>>>>();
     send::<Op<kernel::LaunchOp<(Buffer, f32)>>>();
     send::<Op<kernel::Prepared<(Buffer, f32)>>>();
-    send::<Op<kernel::InSequence<cuda_async::op::Given<Buffer>, memory::Allocate<f32>>>>();
+    send::<Op<ops::InSequence<cuda_async::op::Given<Buffer>, memory::Allocate<f32>>>>();
     send::<Op<kernel::LoadPtx<'static>>>();
     send::<Op<memory::ReadBack<Buffer>>>();
     send::<Op<memory::UploadInto<Buffer, Vec<f32>>>>();

@@ -3,10 +3,10 @@
 use std::marker::PhantomData;
 
 use bytemuck::Zeroable;
-use cuda_core::{Function, LaunchConfig};
+use cuda_core::{Function, LaunchConfig, Result};
 
 use crate::{
-    DeviceOp, defer,
+    DeviceOp, IntoDeviceOp, defer,
     kernel::{ByValue, ModuleCache, launch},
     ops::Either,
     tensor::{
@@ -263,6 +263,24 @@ where
     pairs(a, b, PairKernels::of_comparison(comparison), "compare")
 }
 
+/// The kernel for the layouts of two tensors, and the layout of the results.
+struct Plan {
+    pair: Pair,
+    walk: ByValue<StridedIndex<2>>,
+    results: Layout,
+}
+
+impl Plan {
+    fn of(a: &Layout, b: &Layout, called: &'static str) -> Result<Self> {
+        let shape = of_operation(called, broadcast_shape(a.shape(), b.shape()))?;
+        let results = of_operation(called, Layout::contiguous(&shape[..]))?;
+        let pair = Pair::of(a, b, results.len());
+        let [a, b] = [a, b].map(|it| of_operation(called, it.broadcast(&shape)));
+        let walk = StridedIndex::new(&shape, [a?.strides(), b?.strides()]);
+        Ok(Self { pair, walk, results })
+    }
+}
+
 /// Runs the kernel for the layouts of two tensors on their pairs of elements.
 fn pairs<A, B, U>(
     a: A,
@@ -276,47 +294,61 @@ where
     U: DType,
 {
     defer(move || {
-        let (x, y) = (a.layout(), b.layout());
-        let shape = of_operation(called, broadcast_shape(x.shape(), y.shape()))?;
-        let layout = of_operation(called, Layout::contiguous(&shape[..]))?;
-        let pair = Pair::of(x, y, layout.len());
-        let [x, y] = [x, y].map(|it| of_operation(called, it.broadcast(&shape)));
-        let (x, y) = (x?, y?);
-        let walk = StridedIndex::new(&shape, [x.strides(), y.strides()]);
+        let Plan { pair, walk, results } = Plan::of(a.layout(), b.layout(), called)?;
         let kernel = kernels.load(pair);
-        Ok(allocate(layout).then(move |y: Tensor<U>| {
+        Ok(allocate(results).then(move |y: Tensor<U>| {
             kernel.then(move |kernel| {
-                let (len, function) = (y.len(), kernels.function);
-                let (n, config) = (len as u64, kernels.config(len));
-                let strided = walk.config::<A::Element>(kernels.strided_packs);
-                let (a, b, y) = (Read(a), Read(b), Written(y));
-                // SAFETY: reads a and b at the offsets of their layouts, or the only element of one, which are inside their
-                // memory, and writes y below n. `kernels` states their types.
-                unsafe {
-                    match pair {
-                        Pair::Dense => {
-                            let args = (a, b, y, n, function);
-                            Either::Left(Either::Left(launch(&kernel, config, args)))
-                        }
-                        Pair::Strided => {
-                            let args = (a, b, y, walk, function);
-                            Either::Left(Either::Right(launch(&kernel, strided, args)))
-                        }
-                        Pair::NumberLast => {
-                            let (swapped, scalar) = in_memory::<A::Element>(false);
-                            let args = (a, b, y, n, function, swapped, scalar);
-                            Either::Right(Either::Left(launch(&kernel, config, args)))
-                        }
-                        Pair::NumberFirst => {
-                            let (swapped, scalar) = in_memory::<A::Element>(true);
-                            let args = (b, a, y, n, function, swapped, scalar);
-                            Either::Right(Either::Right(launch(&kernel, config, args)))
-                        }
-                    }
-                }
+                // SAFETY: the plan is that of the layouts of a and b, and y has the layout of the results.
+                unsafe { launch_pairs((a, b), y, &kernel, kernels, (pair, walk)) }
             })
         }))
     })
+}
+
+/// Writes the results for all pairs of elements of a and b to y.
+///
+/// # Safety
+/// `kernel` is that of `kernels` for `pair`. `pair` and `walk` are those of a [`Plan`] of the layouts of a and b, and y is
+/// contiguous, with the number of elements of that plan's results.
+unsafe fn launch_pairs<A, B, U>(
+    (a, b): (A, B),
+    y: Tensor<U>,
+    kernel: &Function,
+    kernels: PairKernels<A::Element, U>,
+    (pair, walk): (Pair, ByValue<StridedIndex<2>>),
+) -> impl IntoDeviceOp<Output = Tensor<U>> + Send + use<A, B, U>
+where
+    A: TensorInput,
+    B: TensorInput<Element = A::Element>,
+    U: DType,
+{
+    let (n, config) = (y.len() as u64, kernels.config(y.len()));
+    let (a, b, y, function) = (Read(a), Read(b), Written(y), kernels.function);
+    // SAFETY: reads a and b at the offsets of their layouts, or the only element of one, which are inside their memory, and
+    // writes y below n. `kernels` states their types.
+    unsafe {
+        match pair {
+            Pair::Dense => {
+                let args = (a, b, y, n, function);
+                Either::Left(Either::Left(launch(kernel, config, args)))
+            }
+            Pair::Strided => {
+                let config = walk.config::<A::Element>(kernels.strided_packs);
+                let args = (a, b, y, walk, function);
+                Either::Left(Either::Right(launch(kernel, config, args)))
+            }
+            Pair::NumberLast => {
+                let (swapped, scalar) = in_memory::<A::Element>(false);
+                let args = (a, b, y, n, function, swapped, scalar);
+                Either::Right(Either::Left(launch(kernel, config, args)))
+            }
+            Pair::NumberFirst => {
+                let (swapped, scalar) = in_memory::<A::Element>(true);
+                let args = (b, a, y, n, function, swapped, scalar);
+                Either::Right(Either::Right(launch(kernel, config, args)))
+            }
+        }
+    }
 }
 
 /// Applies the operation to each pair of elements, and writes the results into the first tensor.
@@ -329,16 +361,15 @@ where
     I: TensorInput<Element = O::Element>,
 {
     defer(move || {
-        let (y, x) = (into.layout(), other.layout());
+        let (target, shape) = (into.layout(), into.layout().shape());
+        let (len, is_dense) = (target.len(), target.is_contiguous());
         // Never `NumberFirst`: a target of one element is contiguous.
-        let pair = Pair::of(y, x, y.len());
-        let (shape, is_dense) = (y.shape(), y.is_contiguous());
-        let x = of_operation(called, x.broadcast(shape))?;
-        if y.has_overlap() {
+        let pair = Pair::of(target, other.layout(), len);
+        let operand = of_operation(called, other.layout().broadcast(shape))?;
+        if target.has_overlap() {
             return Err(broadcast_target(called));
         }
-        let len = y.len();
-        let walk = StridedIndex::new(shape, [y.strides(), x.strides()]);
+        let walk = StridedIndex::new(shape, [target.strides(), operand.strides()]);
         let results = Layout::contiguous(shape)?;
         let kernels = PairKernels::<O::Element, _>::of_binary(operation);
         Ok(kernels.load(pair).then(move |kernel| {

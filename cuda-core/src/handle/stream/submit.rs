@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::{
     allocation::Operand,
-    recorder::{LoopResources, UploadSlot, UploadSource},
+    recorder::{LoopResources, Recorder, UploadSlot, UploadSource},
     stream::Stream,
     trace,
     turns::Turns,
@@ -77,10 +77,19 @@ impl Stream {
     ) -> Result<Ticket> {
         let device = self.device();
         device.core().reclaim_memory();
-        let mut takes_turns = self.recorder().is_some();
+        let mut takes_turns = false;
         for operand in operands {
             device.check_same("a buffer", operand.allocation.device())?;
             takes_turns |= operand.allocation.takes_turns();
+        }
+        if let Some(recorder) = self.recorder() {
+            return self.append_to_recording(
+                recorder,
+                work,
+                operands,
+                joined,
+                keep.zip(host.cloned()),
+            );
         }
         if takes_turns {
             // SAFETY: the caller's promise.
@@ -95,7 +104,7 @@ impl Stream {
         submitted
     }
 
-    /// Submits work of a recording, or work on a marked allocation, which takes turns.
+    /// Submits work on a marked allocation, which takes turns.
     ///
     /// # Safety
     /// As for [`submit`](Self::submit).
@@ -108,24 +117,36 @@ impl Stream {
         keep: Option<Keep>,
         host: Option<&Arc<HostBlock>>,
     ) -> Result<Ticket> {
-        if operands.iter().any(|it| it.allocation.is_planned()) && !self.is_plan() {
+        if operands.iter().any(|it| it.allocation.is_planned()) {
             return Err(planned_memory());
         }
         let mut marks = self.timeline().order.lock();
-        let Some(recorder) = self.recorder() else {
-            let turns = Turns::of_operands(operands);
-            // SAFETY: the caller's promise.
-            let submitted = unsafe {
-                self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host))
-            };
-            // The turns are released before the order lock.
-            drop(turns);
-            drop(marks);
-            trace::submitted(&submitted, work);
-            return submitted;
-        };
+        let turns = Turns::of_operands(operands);
+        // SAFETY: the caller's promise.
+        let submitted =
+            unsafe { self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host)) };
+        // The turns are released before the order lock.
+        drop(turns);
+        drop(marks);
+        trace::submitted(&submitted, work);
+        submitted
+    }
+
+    /// Appends work to the recording of this stream. `source` is that of an upload.
+    #[cold]
+    fn append_to_recording(
+        &self,
+        recorder: &Arc<Recorder>,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+        joined: &[Ticket],
+        source: Option<(Keep, Arc<HostBlock>)>,
+    ) -> Result<Ticket> {
+        if operands.iter().any(|it| it.allocation.is_planned()) && !recorder.is_plan() {
+            return Err(planned_memory());
+        }
+        let _order = self.timeline().order.lock();
         let number = if joined.is_empty() {
-            let source = keep.zip(host.cloned());
             let source = source.map(|(keep, block)| UploadSource::new(keep.resource, block));
             recorder.append(self.device(), self.id(), work, operands, source)?
         } else {

@@ -1,4 +1,4 @@
-//! The lazy arguments of one launch, in sequence on its stream.
+//! `ready_args`: the arguments of a launch or of a tensor operation, which may be operations, in sequence on one stream.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,16 +9,16 @@ use crate::{
     op::{Given, LazyArg, Op, Submit, Submitted},
 };
 
-/// The buffer arguments of a launch, as a balanced tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`.
-/// [`kernels!`](crate::kernels) generates it.
+/// The arguments of an operation, as a tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`. [`kernels!`](crate::kernels)
+/// generates a balanced tree.
 // Balanced, so that the types of a launch with many buffers stay within the compiler's limit of recursion.
 pub trait LazyArgs: Send + Sized {
-    /// The buffers, as the same tree.
+    /// The arguments when they are ready, as the same tree.
     type Ready: Send;
-    /// The steps that yield the buffers.
+    /// The steps that yield them.
     type Steps: Submit<Output = Self::Ready>;
 
-    /// Converts the arguments into steps that yield the buffers.
+    /// Converts the arguments into steps that yield them when they are ready.
     fn into_steps(self) -> Self::Steps;
 }
 
@@ -57,10 +57,10 @@ impl<A: LazyArgs, B: LazyArgs> LazyArgs for (A, B) {
     }
 }
 
-/// Returns an operation that yields the buffers of `args`.
+/// Returns an operation that yields the arguments when they are ready.
 ///
-/// The operations among them run one after the other, in the order of the declaration, on the stream of the launch. So the
-/// launch waits for no event, and a buffer that is ready costs nothing. The first error ends the operation.
+/// The operations among them run one after the other on one stream. So the operation that takes the arguments waits for no
+/// event, and an argument that is ready costs nothing. The first error ends the operation.
 #[inline]
 pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
     Op::new(args.into_steps())
