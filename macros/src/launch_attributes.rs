@@ -61,8 +61,9 @@ impl LaunchAttributes {
         kernel: &TokenStream,
         rounds: bool,
     ) -> TokenStream {
-        let cooperative =
-            self.cooperative.then(|| quote!(let #config = #kernel.cooperative(#config);));
+        let cooperative = self
+            .cooperative
+            .then(|| quote!(let #config = ::cuda_async::kernel::checks::cooperative(#config);));
         let cluster = self.cluster.as_ref().map(|sides| {
             let sides = sides.iter().map(Quantity::side);
             quote!(let #config = #kernel.cluster(#config, [#(#sides),*], #rounds)?;)

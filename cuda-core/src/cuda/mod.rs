@@ -61,6 +61,7 @@
 //! has no checkpoint, because the driver refused it or foreign code runs, it does so every 50 ms in any case. With
 //! nothing outstanding it parks.
 
+mod allocate;
 mod backend;
 mod completion;
 mod context;
