@@ -187,6 +187,20 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(pairs::map_scalar, (operation, scalar, false)))
     }
 
+    /// Applies `operation(element, scalar)` to each element, in place, as [`map2_assign`](TensorOps::map2_assign):
+    /// `momentum.view_mut().map_scalar_assign(Binary::Mul, 0.9)`.
+    fn map_scalar_assign(
+        self,
+        operation: Binary,
+        scalar: Self::Element,
+    ) -> impl DeviceOp<Output = Self::Form>
+    where
+        Self::Form: TensorOutput,
+        Self::Element: Number,
+    {
+        self.into_tensor().then(bind(pairs::map_scalar_assign, (operation, scalar)))
+    }
+
     /// Applies `operation(scalar, element)` to each element.
     fn map_scalar_left(
         self,

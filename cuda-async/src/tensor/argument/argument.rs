@@ -25,6 +25,10 @@ pub(crate) struct Written<O>(pub(crate) O);
 /// that it has read. The launch gives `y` back.
 pub(crate) struct InPlace<O, I>(pub(crate) O, pub(crate) I);
 
+/// The operands of `y = f(y, number)`: `y`, no address of a number, and `y`. Each thread of a kernel of this crate writes the
+/// elements that it has read. The launch gives `y` back.
+pub(crate) struct InPlaceAlone<O>(pub(crate) O);
+
 /// Adds the address of the first element.
 pub(crate) fn push<'a, I: TensorInput>(
     tensor: &'a I,
@@ -86,6 +90,23 @@ impl<O: TensorOutput, I: TensorInput> KernelArg for InPlace<O, I> {
         rest.prepend(self.0)
     }
 }
+
+impl<O: TensorOutput> KernelArg for InPlaceAlone<O> {
+    type GivenBack<Rest: BufferTuple> = Rest::Prepend<O>;
+
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        push(&self.0, Access::Read, arguments);
+        arguments.value(&NO_ADDRESS);
+        push(&self.0, Access::Write, arguments);
+    }
+
+    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<O> {
+        rest.prepend(self.0)
+    }
+}
+
+/// The address of a number that is an argument and not in device memory.
+pub(crate) const NO_ADDRESS: u64 = 0;
 
 /// `StridedIndex` of `strided_index.cuh`: the offsets of the elements of `N` operands of one shape.
 #[derive(Debug, Clone, Copy)]

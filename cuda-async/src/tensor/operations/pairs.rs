@@ -10,7 +10,9 @@ use crate::{
     kernel::{ByValue, ModuleCache, launch},
     ops::Either,
     tensor::{
-        argument::argument::{InPlace, Kept, Read, StridedIndex, Written, vector_config},
+        argument::argument::{
+            InPlace, InPlaceAlone, Kept, NO_ADDRESS, Read, StridedIndex, Written, vector_config,
+        },
         element::{
             dtype::{DType, Number},
             kernels::{Kernels, STRIDED_PACKS, kernel},
@@ -216,6 +218,31 @@ where
     with_scalar(x, PairKernels::of_binary(operation), scalar, swapped)
 }
 
+/// Applies `operation(x, scalar)` to each element `x`, in place.
+pub(crate) fn map_scalar_assign<O>(
+    into: O,
+    (operation, scalar): (Binary, O::Element),
+) -> impl DeviceOp<Output = O>
+where
+    O: TensorOutput<Element: Number>,
+{
+    const CALLED: &str = "map_scalar_assign";
+    defer(move || {
+        if !into.layout().is_contiguous() {
+            let number = Tensor::full(scalar, ());
+            let assigned = number.then(move |it| map2_assign((into, it), (operation, CALLED)));
+            return Ok(Either::Left(assigned));
+        }
+        let kernels = PairKernels::<O::Element, _>::of_binary(operation);
+        let (n, function, scalar) = (into.layout().len(), kernels.function, scalar.store());
+        Ok(Either::Right(kernels.load(Pair::NumberLast).then(move |kernel| {
+            let args = (InPlaceAlone(into), n as u64, function, 0u32, ByValue(scalar));
+            // SAFETY: reads and writes the tensor, all below n, each thread the elements that it has read.
+            unsafe { launch(&kernel, kernels.config(n), args) }
+        })))
+    })
+}
+
 /// Compares each element with the scalar.
 pub(crate) fn compare_scalar<I: TensorInput>(
     x: I,
@@ -230,11 +257,10 @@ fn with_scalar<I: TensorInput, U: DType>(
     scalar: I::Element,
     swapped: bool,
 ) -> impl DeviceOp<Output = Tensor<U>> {
-    const NOT_IN_MEMORY: u64 = 0;
     map_with(x, kernels.of_contiguous, kernels.scalar, move |kernel, x, y: Tensor<U>| {
         let (n, function) = (y.len(), kernels.function);
         let (swapped, scalar) = (u32::from(swapped), ByValue(scalar.store()));
-        let args = (Read(x), NOT_IN_MEMORY, Written(y), n as u64, function, swapped, scalar);
+        let args = (Read(x), NO_ADDRESS, Written(y), n as u64, function, swapped, scalar);
         // SAFETY: reads x and writes y, all below n, of the types of `kernels`. The kernel does not read the null address.
         unsafe { launch(&kernel, kernels.config(n), args) }
     })

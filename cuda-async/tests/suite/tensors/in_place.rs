@@ -4,7 +4,7 @@ use cuda_async::{
     Device, Error,
     graph::GraphExt,
     prelude::*,
-    tensor::{Number, Tensor, TensorOps, bf16, f16},
+    tensor::{Binary, Number, Tensor, TensorOps, bf16, f16},
 };
 
 use super::BINARY;
@@ -31,6 +31,10 @@ fn agree<T: Number>(device: &Device, of: fn(usize) -> T) {
             let expected = tensor(1).map2(tensor(5), operation).to_host_vec();
             let expected = expected.sync_on(&stream).unwrap();
             let x = tensor(1).map2_assign(tensor(5), operation).to_host_vec();
+            assert_eq!(format!("{:?}", x.sync_on(&stream).unwrap()), format!("{expected:?}"));
+            let expected = tensor(1).map_scalar(operation, of(7)).to_host_vec();
+            let expected = expected.sync_on(&stream).unwrap();
+            let x = tensor(1).map_scalar_assign(operation, of(7)).to_host_vec();
             assert_eq!(format!("{:?}", x.sync_on(&stream).unwrap()), format!("{expected:?}"));
         }
     }
@@ -64,9 +68,9 @@ fn parts_are_written(device: &Device) {
     let stream = device.new_stream().unwrap();
     let mut x = Tensor::<u32>::arange(0..12).sync_on(&stream).unwrap().reshape([3, 4]).unwrap();
     let column = x.view_mut().slice(1, 1..2).unwrap();
-    column.add_assign(Tensor::full(100, [3, 1])).sync_on(&stream).unwrap();
+    column.map_scalar_assign(Binary::Add, 100).sync_on(&stream).unwrap();
     let rows = x.view_mut().slice(0, 1..).unwrap();
-    rows.mul_assign(Tensor::full(2, ())).sync_on(&stream).unwrap();
+    rows.map_scalar_assign(Binary::Mul, 2).sync_on(&stream).unwrap();
     let columns = x.view_mut().transpose(0, 1).unwrap();
     columns.add_assign(Tensor::from_host(vec![1000, 2000, 3000], 3)).sync_on(&stream).unwrap();
     let expected = [1000, 1101, 1002, 1003, 2008, 2210, 2012, 2014, 3016, 3218, 3020, 3022];
