@@ -40,6 +40,9 @@ pub trait BufferSource: Send {
     ///
     /// Takes the holder by value: `buffer.to_host_vec()` gives the buffer up. To keep it, use
     /// [`read_back`](crate::memory::read_back), `to_host(&buffer)`, or clone an `Arc` of it.
+    ///
+    /// # Errors
+    /// As for [`to_host`].
     fn to_host_vec(self) -> Op<ToHost<Self>>
     where
         Self: Sized,

@@ -19,7 +19,7 @@ pub trait HostSource: Send {
     /// Returns all elements, in the order in which they are uploaded.
     ///
     /// # Errors
-    /// An error if they do not lie in one piece of memory.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they do not lie in one piece of memory.
     fn elements(&self) -> Result<&[Self::Element]>;
 
     /// Moves the data into an `Arc` that another thread can read during the upload. Large uploads in async code are

@@ -17,7 +17,7 @@ pub trait AllocationMode: Send {
     /// Returns a context on the same stream with this change.
     ///
     /// # Errors
-    /// An error if the device cannot allocate so.
+    /// [`Error::WrongDevice`] if the pool belongs to another device than the context.
     fn context(&self, cx: &ExecutionContext) -> Result<ExecutionContext>;
 }
 

@@ -348,8 +348,8 @@ pub trait DeviceOp:
     /// clone gives the same `Arc`, or the same error.
     ///
     /// # Errors
-    /// The error of the operation. An error if the operation waits for its own result, directly or through other shared
-    /// operations of the same run.
+    /// The error of the operation. [`Error::Misuse`](crate::Error::Misuse) if the operation waits for its own result,
+    /// directly or through other shared operations of the same run.
     fn shared(self) -> Op<Shared<<Self as DeviceOp>::Steps>>
     where
         <Self as DeviceOp>::Output: Sync,
@@ -361,8 +361,8 @@ pub trait DeviceOp:
     /// `if`.
     ///
     /// # Errors
-    /// An operation of more than [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES) nested boxes gives an error when
-    /// it is run. For loops and long chains use [`iterate`](crate::iterate), [`in_order`](crate::in_order) or
+    /// [`Error::Misuse`](crate::Error::Misuse) when the operation runs, if it has more than
+    /// [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES) nested boxes. For loops and long chains use [`iterate`](crate::iterate), [`in_order`](crate::in_order) or
     /// [`script`](crate::script).
     fn boxed<'a>(self) -> BoxedOp<'a, <Self as DeviceOp>::Output>
     where

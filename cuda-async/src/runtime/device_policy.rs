@@ -65,7 +65,8 @@ where
 /// callers share one policy while it is in use.
 ///
 /// # Errors
-/// The error of the policy's constructor. An error if the constructor requests the policy that it makes.
+/// The error of the policy's constructor. [`Error::Misuse`](crate::Error::Misuse) if the constructor requests the policy that
+/// it makes.
 pub fn device_policy(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
     let Some(DevicePolicy(shared)) = device.attachment() else { return usual(device) };
     let this_thread = thread::current().id();

@@ -10,6 +10,9 @@ const BOUNCE: usize = 64 << 10;
 
 impl Memory {
     /// Reads device memory from `address` on into `into`.
+    ///
+    /// # Errors
+    /// [`AccessError`] if a range is not inside one allocation.
     pub fn read(&self, address: u64, into: &mut [u8]) -> Result<(), AccessError> {
         let from = self.find(address, into.len() as u64)?;
         get(&from, address, into);
@@ -17,6 +20,9 @@ impl Memory {
     }
 
     /// Writes `bytes` to device memory from `address` on.
+    ///
+    /// # Errors
+    /// [`AccessError`] if a range is not inside one allocation.
     pub fn write(&self, address: u64, bytes: &[u8]) -> Result<(), AccessError> {
         let to = self.find(address, bytes.len() as u64)?;
         to.mark(address, bytes.len() as u64);
@@ -25,6 +31,9 @@ impl Memory {
     }
 
     /// Writes `pattern` `count` times, from `address` on. Patterns of 1, 2 and 4 bytes are fast.
+    ///
+    /// # Errors
+    /// [`AccessError`] if a range is not inside one allocation.
     pub fn fill(&self, address: u64, pattern: &[u8], count: u64) -> Result<(), AccessError> {
         let size = pattern.len() as u64;
         let bytes = size.saturating_mul(count);
@@ -50,6 +59,9 @@ impl Memory {
 
     /// Copies `len` bytes inside device memory. The ranges may overlap; the result is that of a copy through a separate
     /// buffer. Copies of unwritten bytes count as unwritten.
+    ///
+    /// # Errors
+    /// [`AccessError`] if a range is not inside one allocation.
     pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
         let (to, from) = (self.find(dst, len)?, self.find(src, len)?);
         if src < dst && dst - src < len {
