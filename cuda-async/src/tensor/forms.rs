@@ -106,22 +106,20 @@ borrowed! {
 }
 
 /// A tensor with another layout of the same memory.
-pub(super) struct Relaid<I> {
+pub(super) struct WithLayout<I> {
     tensor: I,
     layout: Layout,
 }
 
-impl<I: TensorInput> Relaid<I> {
+impl<I: TensorInput> WithLayout<I> {
     /// Moves dimension `dim` to the end.
-    pub(super) fn last(tensor: I, dim: usize) -> Result<Self> {
+    pub(super) fn move_dim_to_end(tensor: I, dim: usize) -> Result<Self> {
         let rank = tensor.layout().shape().len();
         let order: Dims = (0..rank).filter(|it| *it != dim).chain([dim]).collect();
         let layout = tensor.layout().permute(&order)?;
         Ok(Self { tensor, layout })
     }
-}
 
-impl<I: TensorInput> Relaid<I> {
     /// Broadcasts the tensor to a larger shape.
     pub(super) fn broadcast(tensor: I, shape: &[usize]) -> Result<Self> {
         let layout = tensor.layout().broadcast(shape)?;
@@ -129,9 +127,9 @@ impl<I: TensorInput> Relaid<I> {
     }
 }
 
-impl<I> Sealed for Relaid<I> {}
+impl<I> Sealed for WithLayout<I> {}
 
-impl<I: TensorInput> TensorInput for Relaid<I> {
+impl<I: TensorInput> TensorInput for WithLayout<I> {
     type Element = I::Element;
 
     fn layout(&self) -> &Layout {

@@ -9,13 +9,13 @@ use std::{
 };
 
 use super::{
+    dropped::Dropped,
     host_pool::HostPool,
     loaded_modules::LoadedModules,
     memory_charge::MemoryCharge,
     memory_waiters::MemoryWaiters,
     peers::Peers,
     pools::PoolCount,
-    reclaim::Reclaim,
     reply::Pending,
     spare_streams::SpareStreams,
     streams::{AfterProgress, Streams},
@@ -36,7 +36,7 @@ pub(crate) struct DeviceCore {
     pub(crate) housekeeping: Arc<Timeline>,
     /// Streams that were lent and came back.
     pub(crate) spare_streams: SpareStreams,
-    pub(crate) reclaim: Reclaim,
+    pub(crate) dropped: Dropped,
     pub(crate) host: Arc<HostPool>,
     pub(crate) charge: MemoryCharge,
     pub(crate) memory_waiters: MemoryWaiters,
@@ -76,7 +76,7 @@ impl DeviceCore {
             streams: streams.clone(),
             housekeeping,
             spare_streams: SpareStreams::default(),
-            reclaim: Reclaim::default(),
+            dropped: Dropped::default(),
             host: Arc::default(),
             memory_waiters: MemoryWaiters::default(),
             peers: Peers::default(),

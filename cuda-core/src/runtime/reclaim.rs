@@ -1,74 +1,282 @@
-//! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
-//! `reclaim_memory` and `reclaim_all` in `retire` empty them.
+//! Reclaiming: gives dropped resources back to the device. `Drop` only pushes them to the queues in `dropped`.
+//!
+//! A free is a control on the stream of the last use. The next submission, synchronisation or notice sends it, but a
+//! synchronisation keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that used
+//! it is known to be complete. Synchronisations, module loads, new streams and notices check for that.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    any::Any,
+    sync::Arc,
+    time::{Duration, Instant},
 };
 
-use smallvec::SmallVec;
+use super::{
+    device_core::DeviceCore,
+    dropped::{Freed, Origin, Retired},
+    pools::{DropsPools, PoolCore},
+};
+use crate::protocol::{
+    AllocId, Control, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket,
+};
 
-use super::{inbox::Inbox, pools::PoolCore};
-use crate::protocol::{AllocId, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket};
+/// The maximum time that a thread waits for frees of other threads. Frees take microseconds, but a busy system may pause the
+/// other thread for tens of milliseconds. The limit ends the wait if this thread is itself inside a free, or if other threads
+/// free without a pause.
+const MAX_FREEING: Duration = Duration::from_secs(1);
 
-#[derive(Default)]
-pub(crate) struct Reclaim {
-    pub(super) frees: Inbox<Freed>,
-    /// The number of threads that have taken `frees` and not yet freed all of it.
-    freeing: AtomicUsize,
-    pub(super) rest: Inbox<Retired>,
+/// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has half of
+/// it.
+const MAX_KEPT: u64 = 64 << 20;
+
+impl DropsPools for DeviceCore {
+    fn retire_pool(&self, id: PoolId) {
+        self.dropped.others.push(Retired::Pool(id));
+    }
 }
 
-impl Reclaim {
-    /// Counts this thread as one that frees, until the value is dropped.
-    pub(super) fn count_freeing(&self) -> impl Drop {
-        struct Freeing<'a>(&'a AtomicUsize);
-        impl Drop for Freeing<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::SeqCst);
+impl DeviceCore {
+    pub(crate) fn retire_allocation(&self, freed: Freed) {
+        self.dropped.frees.push(freed);
+    }
+
+    /// Queues a graph to be dropped. All its launches are complete: their resources held the executable until then.
+    pub(crate) fn retire_graph(&self, id: GraphId) {
+        self.dropped.others.push(Retired::Graph(id));
+    }
+
+    /// Queues a module to be unloaded, after everything that was submitted so far: its launches may be on any stream.
+    pub(crate) fn retire_module(&self, id: ModuleId) {
+        self.dropped.others.push(Retired::Module(id, self.streams.last_tickets()));
+    }
+
+    /// Queues the request for a report of a launch, which releases the resources that its stream retains.
+    pub(crate) fn retire_launch(&self, launch: Ticket) {
+        self.dropped.others.push(Retired::Launch(launch));
+    }
+
+    /// Queues foreign memory to be given back after its last uses. The helper thread does this also while the device is
+    /// idle, because another allocator waits for the memory.
+    pub(crate) fn retire_foreign(
+        self: &Arc<Self>,
+        id: AllocId,
+        last_uses: Vec<Ticket>,
+        owner: ForeignOwner,
+    ) {
+        self.dropped.others.push(Retired::Foreign(id, last_uses, owner));
+        let core = Arc::downgrade(self);
+        // Without the thread, the next submission that waits gives it back.
+        _ = self.helper.run(move || {
+            if let Some(core) = core.upgrade() {
+                core.reclaim_all();
+            }
+        });
+    }
+
+    pub(crate) fn retire_stream(&self, id: StreamId) {
+        self.dropped.others.push(Retired::Stream(id));
+    }
+
+    /// Frees memory that was dropped. Never blocks.
+    #[inline]
+    pub(crate) fn reclaim_memory(&self) {
+        if !self.dropped.frees.is_empty() {
+            self.free_all();
+        }
+    }
+
+    /// Takes dropped memory whose free is not sent yet, for reuse on `stream`. It has this size and pool, and each use
+    /// on another stream is complete. It stays charged.
+    ///
+    /// Returns `None` if there is no such memory or the backend does not allow reuse. Also if tasks wait for memory,
+    /// because a free may serve them first.
+    #[inline]
+    pub(crate) fn take_dropped(
+        &self,
+        pool: Option<&Arc<PoolCore>>,
+        bytes: u64,
+        stream: StreamId,
+    ) -> Option<AllocId> {
+        if !self.capabilities.reuses_memory || self.memory_waiters.has_any() {
+            return None;
+        }
+        let taken = self.dropped.frees.take_last(|freed| {
+            let same_pool = match (&freed.origin, pool) {
+                (Origin::Default, None) => true,
+                (Origin::Pool(of), Some(pool)) => Arc::ptr_eq(of, pool),
+                _ => false,
+            };
+            let is_past =
+                |ticket: &Ticket| ticket.stream == stream || self.streams.is_complete(*ticket);
+            freed.bytes == bytes && same_pool && freed.last_uses.iter().all(is_past)
+        });
+        taken.map(|freed| freed.id)
+    }
+
+    #[cold]
+    fn free_all(&self) {
+        // Counted before the memory is taken, so a thread that finds none knows that this one has it.
+        let freeing = self.dropped.count_freeing();
+        self.dropped.frees.take().iter().for_each(|freed| self.free(freed));
+        drop(freeing);
+        self.memory_waiters.wake();
+    }
+
+    /// Waits until other threads have freed the memory that they have taken out of the queue, but not longer than
+    /// [`MAX_FREEING`].
+    #[cold]
+    pub(crate) fn wait_for_frees(&self) {
+        let begin = Instant::now();
+        while self.dropped.is_freeing() && begin.elapsed() < MAX_FREEING {
+            std::thread::yield_now();
+        }
+    }
+
+    /// Gives back every dropped resource that no work uses any more. Never blocks.
+    #[inline]
+    pub(crate) fn reclaim_all(&self) {
+        self.reclaim_memory();
+        self.reclaim_others();
+    }
+
+    /// Gives back every dropped resource but memory that no work uses any more.
+    #[inline]
+    fn reclaim_others(&self) {
+        if !self.dropped.others.is_empty() {
+            self.retire_others();
+        }
+    }
+
+    /// As [`reclaim_all`](Self::reclaim_all), for the thread that has waited for a stream: it often allocates the same sizes
+    /// again. So up to [`MAX_KEPT`] bytes of dropped memory are kept for reuse. The next submission frees them, or any
+    /// allocation that would fail.
+    #[inline]
+    pub(crate) fn reclaim_after_wait(&self) {
+        if !self.dropped.frees.is_empty() && !self.keeps_dropped() {
+            self.free_all();
+        }
+        self.reclaim_others();
+    }
+
+    /// Whether the dropped memory may be used again and is small.
+    fn keeps_dropped(&self) -> bool {
+        let bytes = |freed: &[Freed]| freed.iter().map(|it| it.bytes).sum::<u64>();
+        self.capabilities.reuses_memory
+            && !self.memory_waiters.has_any()
+            && self.dropped.frees.with_all(bytes) <= MAX_KEPT
+    }
+
+    #[cold]
+    fn retire_others(&self) {
+        let mut missed = true;
+        while std::mem::take(&mut missed) {
+            for retired in self.dropped.others.take() {
+                let Some((later, waits_for)) = self.retire(retired) else { continue };
+                // Queue it before its report is requested: the report may arrive immediately, and then empties the
+                // queue.
+                self.dropped.others.push(later);
+                let Some(ticket) = waits_for else { continue };
+                // A report that arrived while the resource was in no queue has missed it, so empty the queue once more.
+                if self.streams.is_complete(ticket) {
+                    missed = true;
+                } else {
+                    self.want(ticket);
+                }
             }
         }
-        self.freeing.fetch_add(1, Ordering::SeqCst);
-        Freeing(&self.freeing)
     }
 
-    pub(super) fn is_freeing(&self) -> bool {
-        self.freeing.load(Ordering::SeqCst) > 0
+    /// Gives a resource back to the device. If work still uses it, returns it, with the ticket whose report the caller
+    /// requests.
+    fn retire(&self, retired: Retired) -> Option<(Retired, Option<Ticket>)> {
+        match retired {
+            // SAFETY: all its launches are complete, and no later submission launches it (see `retire_graph`).
+            Retired::Graph(id) => unsafe { self.send(Control::DropGraph { id }) },
+            Retired::Pool(id) => {
+                // SAFETY: the last handle of the pool was dropped, so no later allocation uses it.
+                unsafe { self.send(Control::DropPool { id }) };
+                self.pools.remove();
+            }
+            Retired::Launch(ticket) => {
+                let timeline = self.streams.find(ticket.stream);
+                if timeline.is_some_and(|it| !it.release_complete(ticket.number)) {
+                    self.want(ticket);
+                }
+            }
+            Retired::Module(id, mut uses) => {
+                if let Some(ticket) = self.first_in_use(&mut uses) {
+                    return Some((Retired::Module(id, uses), Some(ticket)));
+                }
+                // SAFETY: the last handle was dropped, and every launch of the module's functions is complete.
+                unsafe { self.send(Control::UnloadModule { id }) };
+            }
+            Retired::Foreign(id, mut uses, owner) => {
+                if let Some(ticket) = self.first_in_use(&mut uses) {
+                    return Some((Retired::Foreign(id, uses, owner), Some(ticket)));
+                }
+                if let Some(foreign) = self.backend.foreign() {
+                    // SAFETY: the last handle was dropped, and every submission that names the memory is complete.
+                    // An error can only mean that the memory is forgotten already.
+                    _ = unsafe { foreign.forget_memory(id) };
+                }
+                // A user's code: it may block or panic, so it runs on the helper thread.
+                _ = self.helper.run(move || drop(owner));
+            }
+            Retired::Stream(id) => {
+                if let Some(timeline) = self.streams.find(id).filter(|it| it.is_busy()) {
+                    let ticket = Ticket { stream: id, number: timeline.published() };
+                    return Some((Retired::Stream(id), Some(ticket)));
+                }
+                if !self.streams.remove_unused(id) {
+                    return Some((Retired::Stream(id), None));
+                }
+                // SAFETY: only the table held the stream, and all its work is complete.
+                unsafe { self.send(Control::RetireStream { id }) };
+            }
+        }
+        None
     }
-}
 
-/// An allocation that was dropped.
-pub(crate) struct Freed {
-    pub(crate) id: AllocId,
-    /// The bytes that it was charged with.
-    pub(crate) bytes: u64,
-    /// The last use per stream.
-    pub(crate) last_uses: SmallVec<[Ticket; 4]>,
-    pub(crate) origin: Origin,
-}
+    /// Takes out the foreign memory that was dropped, with the tickets of its last uses.
+    pub(super) fn take_foreign(&self) -> Vec<(Ticket, Box<dyn Any + Send + Sync>)> {
+        let mut taken = Vec::<(Ticket, Box<dyn Any + Send + Sync>)>::new();
+        for retired in self.dropped.others.take() {
+            if let Retired::Foreign(_, uses, owner) = retired {
+                let owner = Arc::new(owner);
+                taken.extend(uses.into_iter().map(|it| (it, Box::new(owner.clone()) as _)));
+            }
+        }
+        taken
+    }
 
-/// The count that an allocation was charged to, besides that of the device.
-pub(crate) enum Origin {
-    /// The default pool.
-    Default,
-    /// Another pool. Dropped after the free was sent.
-    Pool(Arc<PoolCore>),
-    /// Memory of no pool.
-    NoPool,
-}
+    /// Removes the tickets that are complete, and returns the first remaining one.
+    fn first_in_use(&self, uses: &mut Vec<Ticket>) -> Option<Ticket> {
+        uses.retain(|ticket| !self.streams.is_complete(*ticket));
+        uses.first().copied()
+    }
 
-/// A graph, a module, a pool, a stream or foreign memory that was dropped, or launches whose graph was.
-pub(super) enum Retired {
-    /// Dropped at once: every launch of it is complete.
-    Graph(GraphId),
-    /// Unloaded once all of these are known to be complete.
-    Module(ModuleId, Vec<Ticket>),
-    /// Dropped at once: every allocation of it was freed.
-    Pool(PoolId),
-    /// Destroyed once it has run everything.
-    Stream(StreamId),
-    /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.
-    Launch(Ticket),
-    /// Foreign memory. Forgotten, and its owner dropped, once all of the tickets are known to be complete.
-    Foreign(AllocId, Vec<Ticket>, ForeignOwner),
+    /// Frees on the stream of a last use that is not complete, after all other uses.
+    fn free(&self, freed: &Freed) {
+        let mut after: Vec<_> = freed.last_uses.to_vec();
+        after.retain(|ticket| !self.streams.is_complete(*ticket));
+        // `home` keeps the stream from being retired meanwhile.
+        let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
+        let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
+        after.retain(|ticket| ticket.stream != stream);
+        // SAFETY: the last handle was dropped. The free comes after all uses: those on `stream`, and those in `after`.
+        unsafe { self.send(Control::Free { id: freed.id, stream, after }) };
+        match &freed.origin {
+            Origin::Default => self.refund(None, freed.bytes),
+            Origin::Pool(pool) => self.refund(Some(pool), freed.bytes),
+            Origin::NoPool => self.charge.refund_elsewhere(freed.bytes),
+        }
+    }
+
+    /// Sends a control and ignores its error: it can only mean that the device is lost.
+    ///
+    /// # Safety
+    /// As for [`Backend::control`](crate::protocol::Backend::control).
+    unsafe fn send(&self, control: Control) {
+        // SAFETY: the caller's promise.
+        let _ = unsafe { self.backend.control(control) };
+    }
 }

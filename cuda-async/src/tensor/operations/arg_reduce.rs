@@ -7,7 +7,7 @@ use crate::{
     tensor::{
         argument::argument::{Kept, Read, Written},
         element::kernels::{Kernels, kernel},
-        forms::{Relaid, TensorInput},
+        forms::{TensorInput, WithLayout},
         operations::{
             copy::contiguous,
             create::allocate,
@@ -44,7 +44,7 @@ pub(crate) fn arg_reduce<I: TensorInput>(
         // The kernels reduce the last dimension.
         let chunk = chunk_of_rows(layout.len(), n);
         let rows = Rows { rows: layout.len(), n, chunk, chunks: n.div_ceil(chunk) };
-        let contiguous = contiguous(Relaid::last(x, dim)?);
+        let contiguous = contiguous(WithLayout::move_dim_to_end(x, dim)?);
         Ok(contiguous.then(move |x| {
             rows.reduce_chunks(x, name).then(move |(x, places)| match rows.chunks {
                 1 => Either::Left(value(Tensor::of(places.into_buffer(), layout))),

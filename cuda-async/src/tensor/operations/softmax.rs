@@ -12,7 +12,7 @@ use crate::{
             dtype::{DType, Float},
             kernels::{FloatKernels, kernel},
         },
-        forms::{Relaid, TensorInput},
+        forms::{TensorInput, WithLayout},
         operations::{
             copy::{self, contiguous},
             create::allocate,
@@ -58,7 +58,7 @@ where
 {
     defer(move || {
         let n = of_operation("softmax", x.layout().size(dim))?;
-        let last = contiguous(Relaid::last(x, dim)?);
+        let last = contiguous(WithLayout::move_dim_to_end(x, dim)?);
         Ok(last.then(move |x| {
             let layout = Layout::contiguous(x.layout().shape())?;
             let rank = layout.shape().len();

@@ -43,7 +43,7 @@ impl Function {
         } else {
             let work = Work::Launch(self.work(config, arguments, Cow::Borrowed(&[])));
             // SAFETY: the caller promises that the kernel stays inside its arguments, which are the operands. They hold its
-            // module (see `retire`).
+            // module (see `runtime::reclaim`).
             unsafe { stream.submit_launch(&work, &arguments.operands) }
         };
         if !stream.is_recording() {

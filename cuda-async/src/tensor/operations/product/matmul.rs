@@ -10,7 +10,7 @@ use crate::{
     ops::Either,
     tensor::{
         element::dtype::Float,
-        forms::{Relaid, TensorInput},
+        forms::{TensorInput, WithLayout},
         operations::{
             copy::{Contiguous, contiguous, dup},
             create::allocate,
@@ -145,7 +145,7 @@ fn batched<I: TensorInput>(
     let rank = x.layout().shape().len();
     let matrix = x.layout().shape()[rank - 2..].iter().copied();
     let shape: Dims = batch.iter().copied().chain(matrix).collect();
-    let x = Relaid::broadcast(x, &shape)?;
+    let x = WithLayout::broadcast(x, &shape)?;
     let matrices = match strides(x.layout()) {
         Some(strides) => Either::Left(value(Matrices { tensor: Contiguous::Given(x), strides })),
         None => Either::Right(dup(x).map(|copy| Matrices {

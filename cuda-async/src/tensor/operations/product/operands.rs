@@ -2,7 +2,7 @@
 
 use crate::tensor::{
     element::dtype::Float,
-    forms::{Relaid, TensorInput},
+    forms::{TensorInput, WithLayout},
     operations::copy::Contiguous,
     tensor::Tensor,
 };
@@ -45,7 +45,7 @@ pub(super) struct Sizes {
 
 /// The matrices of one side of the products.
 pub(super) struct Matrices<I: TensorInput> {
-    pub(super) tensor: Contiguous<Relaid<I>>,
+    pub(super) tensor: Contiguous<WithLayout<I>>,
     /// The distances of the matrices, of their rows and of their columns, in elements.
     pub(super) strides: [usize; 3],
 }
