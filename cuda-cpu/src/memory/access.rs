@@ -1,4 +1,4 @@
-//! The functions that access device bytes. No other code does; see the rules in the parent module.
+//! The functions that access device bytes. No other code does; see the rules in the parent module, also for races.
 //!
 //! All functions are `unsafe` for the same reason: the caller must have checked that the bytes are in a live allocation, or in
 //! memory that it owns exclusively, and that scalar accesses are aligned.

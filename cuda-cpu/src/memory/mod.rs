@@ -14,10 +14,11 @@
 //!    If a kernel frees memory itself, a worker drops the allocation and all pointers into it immediately, or before it
 //!    runs another block's turn.
 //! 2. Device bytes are accessed only through raw pointers, never through Rust references, and only by the functions of
-//!    [`access`]. A kernel may race with itself, with another stream or with the host. To exclude undefined behaviour,
-//!    scalar accesses are relaxed atomics of their own width, whose alignment was checked. Bulk copies, fills and the
-//!    64-byte accesses of half a warp are inline assembly, which is opaque to the compiler. A racing reader gets a mix of
-//!    old and new bytes, as on a GPU.
+//!    [`access`]. A kernel may race with itself, with another stream or with the host. So scalar accesses are relaxed
+//!    atomics of their own width, whose alignment was checked, and races of one width are defined. Bulk copies, fills and
+//!    the 64-byte accesses of half a warp are inline assembly, which is opaque to the compiler. Rust's memory model does not
+//!    define races of different widths, or of an atomic and assembly. For these the module relies on the compiler, which
+//!    makes one instruction of each atomic access. A racing reader gets a mix of old and new bytes, as on a GPU.
 //! 3. The callers of [`access`] check bounds against the allocation's size before they make a pointer. The functions of
 //!    [`access`] are `unsafe` only for this reason.
 //!
