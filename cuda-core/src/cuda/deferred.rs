@@ -45,11 +45,11 @@ impl CudaBackend {
             }
         }
         match window.advance(shape) {
-            Next::Hold => {
+            Next::Hold(step) => {
                 // SAFETY: the caller's promises.
                 let node = unsafe { work::checked_node(place.names, submission.work, host) };
                 let node = node.inspect_err(|_| window.leave())?;
-                window.hold(node, number);
+                window.hold(step, node, number);
             }
             Next::Submit => {
                 let bound = &self.primary.bind()?;

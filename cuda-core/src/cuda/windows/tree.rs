@@ -11,7 +11,7 @@ const MAX_STEPS: usize = 4096;
 
 /// A step of a tree. The first one is the root, which stands for no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct StepId(u32);
+pub(crate) struct StepId(u32);
 
 pub(super) const ROOT: StepId = StepId(0);
 

@@ -29,8 +29,8 @@ const MAX_PART: usize = 64;
 /// The decision about the next submission of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Next {
-    /// It is held. The caller passes its node to [`Window::hold`].
-    Hold,
+    /// It is held, as this step. The caller passes its node to [`Window::hold`].
+    Hold(StepId),
     /// It is submitted now, after [`Window::flush`].
     Submit,
 }
@@ -128,10 +128,9 @@ impl Window {
         self.position.step = next;
         // The nodes of a graph are all held, or none.
         let from_start = self.held.len() + 1 == self.position.nodes;
-        if from_start && next.is_some_and(|next| self.tree.is_held(next)) {
-            Next::Hold
-        } else {
-            Next::Submit
+        match next {
+            Some(step) if from_start && self.tree.is_held(step) => Next::Hold(step),
+            _ => Next::Submit,
         }
     }
 
@@ -161,10 +160,9 @@ impl Window {
         }
     }
 
-    /// Holds the node of the submission that came last.
+    /// Holds the node of the submission that came last. `step` is that of [`Next::Hold`].
     #[inline]
-    pub(crate) fn hold(&mut self, node: DriverNode, number: u64) {
-        let Some(step) = self.position.step else { return };
+    pub(crate) fn hold(&mut self, step: StepId, node: DriverNode, number: u64) {
         self.version += 1;
         self.tree.set_node(step, node, self.version);
         self.held.push(step);
