@@ -64,34 +64,39 @@ where
             let rank = layout.shape().len();
             let back: Dims = (0..dim).chain([rank - 1]).chain(dim..rank - 1).collect();
             let rows = layout.len() / n.max(1);
-            // Without rows, the choice of the kernel depends on no length.
-            let n = if rows == 0 { 0 } else { n };
             Ok(allocate(layout)
-                .then(move |y| {
-                    let long = n > max_kept::<I::Element>() * MAX_THREADS;
-                    let (short, threads_per_row) = in_registers::<I::Element>(n);
-                    let name = if long { "softmax_long" } else { short };
-                    kernel::<I::Element>(I::Element::softmax(), name).then(move |kernel| {
-                        let (x, y, rows_) = (Read(x), Written(y), rows as u64);
-                        // SAFETY: reads and writes `rows * n` elements, all of both tensors.
-                        unsafe {
-                            if long {
-                                let blocks = u32::try_from(rows).unwrap_or(u32::MAX);
-                                let config =
-                                    LaunchConfig::new(blocks, long_threads::<I::Element>());
-                                let args = (x, y, n as u64, pack::<I::Element>(n));
-                                Either::Left(launch(&kernel, config, args))
-                            } else {
-                                let config = rows_config(rows, threads_per_row);
-                                let args = (x, y, rows_, n as u32, pack::<I::Element>(n));
-                                Either::Right(launch(&kernel, config, args))
-                            }
-                        }
-                    })
-                })
+                .then(move |y| softmax_of_rows(x, y, rows, n))
                 .try_map(move |y| y.permute(&back))
                 .then(in_row_major_order))
         }))
+    })
+}
+
+/// Writes the softmax of each of the `rows` rows of x to y. Both are contiguous and have `rows * n` elements.
+fn softmax_of_rows<I: TensorInput<Element: Float>>(
+    x: I,
+    y: Tensor<I::Element>,
+    rows: usize,
+    n: usize,
+) -> impl DeviceOp<Output = Tensor<I::Element>> {
+    // Without rows, the choice of the kernel depends on no length.
+    let n = if rows == 0 { 0 } else { n };
+    let long = n > max_kept::<I::Element>() * MAX_THREADS;
+    let (short, threads_per_row) = in_registers::<I::Element>(n);
+    let name = if long { "softmax_long" } else { short };
+    kernel::<I::Element>(I::Element::softmax(), name).then(move |kernel| {
+        let (x, y, pack) = (Read(x), Written(y), pack::<I::Element>(n));
+        // SAFETY: reads and writes `rows * n` elements, all of both tensors.
+        unsafe {
+            if long {
+                let blocks = u32::try_from(rows).unwrap_or(u32::MAX);
+                let config = LaunchConfig::new(blocks, long_threads::<I::Element>());
+                Either::Left(launch(&kernel, config, (x, y, n as u64, pack)))
+            } else {
+                let config = rows_config(rows, threads_per_row);
+                Either::Right(launch(&kernel, config, (x, y, rows as u64, n as u32, pack)))
+            }
+        }
     })
 }
 
