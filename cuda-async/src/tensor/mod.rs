@@ -39,6 +39,7 @@ pub use operations::{
     product::Activation,
     random::Generator,
     scalar::ScalarValue,
+    to_device::to_device,
 };
 pub use ops::TensorOps;
 pub use shape::{

@@ -332,7 +332,9 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
         );
     }
     let advice = match what {
-        "a buffer" => "copy it there first, with `to_device` or through the host",
+        "a buffer" => {
+            "copy it there first, with `to_device` (`tensor::to_device` for tensors) or through the host"
+        }
         "a kernel" => "load its module on that device too",
         pool if pool.contains("memory pool") => "create a pool on that device",
         "a DLPack tensor" | "a tensor of candle" => {

@@ -14,10 +14,10 @@ use crate::{
 };
 
 /// The elements of a contiguous tensor, which are inside its buffer.
-struct Elements<I: TensorInput>(Contiguous<I>);
+pub(crate) struct Elements<I: TensorInput>(Contiguous<I>);
 
 impl<I: TensorInput> Elements<I> {
-    fn of(tensor: Contiguous<I>) -> Result<Self> {
+    pub(crate) fn of(tensor: Contiguous<I>) -> Result<Self> {
         tensor.memory()?;
         Ok(Self(tensor))
     }

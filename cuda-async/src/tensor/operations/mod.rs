@@ -13,3 +13,4 @@ pub(super) mod random;
 pub(super) mod reduce;
 pub(super) mod scalar;
 pub(super) mod softmax;
+pub(super) mod to_device;

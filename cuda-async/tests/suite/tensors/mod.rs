@@ -20,11 +20,12 @@ use std::sync::{
 
 use cuda_async::{
     Device, Error,
+    cuda_cpu::CpuProvider,
     graph::GraphExt,
     h2d,
     memory::HostSource,
     prelude::*,
-    tensor::{Binary, Comparison, Number, SharedTensor, Tensor, TensorOps, bf16, f16},
+    tensor::{self, Binary, Comparison, Number, SharedTensor, Tensor, TensorOps, bf16, f16},
 };
 
 use crate::{modules::load_ptx, on_every_device};
@@ -53,6 +54,7 @@ on_every_device! {
     transposes_of_every_size_are_copied
     graphs_contain_tensor_operations
     tensors_of_two_devices_do_not_mix
+    tensors_move_between_devices
     sources_that_change_their_length_are_refused
     variables_are_neither_tensors_nor_outputs
 }
@@ -341,6 +343,20 @@ fn tensors_of_two_devices_do_not_mix(device: &Device) {
     }
     let error = here.compare(there, Comparison::Eq).sync_on(&stream).map(drop).unwrap_err();
     assert!(matches!(error, Error::WrongDevice { .. }), "{error:?}");
+}
+
+fn tensors_move_between_devices(device: &Device) {
+    let (stream, second) =
+        (device.new_stream().unwrap(), Device::open(&CpuProvider::default(), 0).unwrap());
+    let x = Tensor::<i32>::arange(0..24).sync_on(&stream).unwrap().reshape([2, 3, 4]).unwrap();
+    let x = x.into_shared().permute(&[2, 0, 1]).unwrap().slice(0, 1..3).unwrap();
+    let expected = x.clone().to_host_vec().sync_on(&stream).unwrap();
+    let there = tensor::to_device(x, &second).sync_on(&stream).unwrap();
+    assert!(*there.device() == second && there.shape() == [2, 2, 3]);
+    let back = tensor::to_device(there, device).sync_on(&stream).unwrap();
+    assert_eq!(back.to_host_vec().sync_on(&stream).unwrap(), expected);
+    let none = tensor::to_device(Tensor::<u8>::zeros([0, 3]), &second).sync_on(&stream).unwrap();
+    assert_eq!(none.shape(), [0, 3]);
 }
 
 /// Foreign code that gives fewer elements when it is asked again.
