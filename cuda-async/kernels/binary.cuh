@@ -33,7 +33,7 @@ extern "C" __global__ void map2(const Stored *a, const Stored *b, Stored *y, u64
 extern "C" __global__ void clamp(const Stored *x, Stored *y, u64 n, Stored min, Stored max)
 {
     Value low = widen(min), high = widen(max);
-    // The limit is the first operand, because of two equal operands the second is the result: a zero keeps its sign.
+    // Of two equal operands the result is the second. The limit is the first, so a zero that equals a limit keeps its sign.
     each<PACKS>(x, y, n, [=](Value x) { return narrow(Wrapping<Value>::smaller(high, Wrapping<Value>::larger(low, x))); });
 }
 #endif

@@ -362,8 +362,8 @@ pub trait DeviceOp:
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) when the operation runs, if it has more than
-    /// [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES) nested boxes. For loops and long chains use [`iterate`](crate::iterate), [`in_order`](crate::in_order) or
-    /// [`script`](crate::script).
+    /// [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES) nested boxes. For loops and long chains use
+    /// [`iterate`](crate::iterate), [`in_order`](crate::in_order) or [`script`](crate::script).
     fn boxed<'a>(self) -> BoxedOp<'a, <Self as DeviceOp>::Output>
     where
         Self: 'a,

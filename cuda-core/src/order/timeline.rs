@@ -119,8 +119,8 @@ impl Timeline {
     }
 
     /// Returns whether a report is due, which the caller then requests: [`REPORT_EVERY`] submissions were made since the last
-    /// request or known completion. So a
-    /// task that waits for credit gets it before everything is complete. Called with `order` held.
+    /// request or known completion. So a task that waits for credit gets it before everything is complete. Called with
+    /// `order` held.
     #[inline]
     pub(crate) fn take_due_report(&self, number: u64) -> bool {
         let known = self.asked.load(Ordering::Relaxed).max(self.progress.completed());

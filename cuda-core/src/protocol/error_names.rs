@@ -95,8 +95,11 @@ pub(super) fn needs_host_data(step: &str, operation: Option<&str>) -> String {
         "load_ptx" | "compile" => {
             "load the module before, and record operations that have it".into()
         }
-        "to_host_vec" | "to_host_vec_into" | "item" => {
-            format!("end the graph before it and write `graph.launch().{step}(..)`")
+        "to_host_vec" | "item" => {
+            format!("end the graph before it and write `graph.launch().{step}()`")
+        }
+        "to_host_vec_into" => {
+            "end the graph before it and write `graph.launch().to_host_vec_into(vec)`".into()
         }
         _ => "end the graph before it and write `graph.launch().then(to_host)`".into(),
     };

@@ -3,8 +3,8 @@
 //! # Rules
 //! Either the host or the device accesses a block's bytes, never both at once. The owner of a block that is not shared
 //! reads and writes it through safe methods. A shared block ([`Arc<HostBlock>`]) that a submission names belongs to the
-//! device until that submission is complete, or accepted if it is an upload. The host accesses the bytes of a shared block only through the unsafe
-//! methods, and their callers wait for the submission first.
+//! device until that submission is complete, or accepted if it is an upload. The host accesses the bytes of a shared
+//! block only through the unsafe methods, and their callers wait for the submission first.
 
 use std::{
     alloc::{Layout, alloc_zeroed, dealloc},

@@ -262,7 +262,8 @@ impl DeviceCore {
         let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
         let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
         after.retain(|ticket| ticket.stream != stream);
-        // SAFETY: the last handle was dropped. The free comes after all uses: those on `stream`, and those in `after`.
+        // SAFETY: the last handle was dropped. Each use is complete, on `stream`, or in `after`. A stream that is not in
+        // the table was retired, so its work is complete.
         unsafe { self.send(Control::Free { id: freed.id, stream, after }) };
         match &freed.origin {
             Origin::Default => self.refund(None, freed.bytes),

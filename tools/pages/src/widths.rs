@@ -26,7 +26,8 @@ impl fmt::Display for WideLine {
 /// The results of measurements, whose lines programs have printed.
 const RESULTS: &str = "benches/results";
 
-/// Returns the lines of prose that are too wide. Tables, code and [`RESULTS`] are not prose.
+/// Returns the lines of prose that are too wide. Tables, code and the results of
+/// measurements are not prose.
 ///
 /// # Errors
 /// That of reading a file.

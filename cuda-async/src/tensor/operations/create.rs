@@ -211,10 +211,17 @@ macro_rules! ranges {
                     if !len.is_finite() {
                         return Err(no_range(&range));
                     }
-                    let mut len = len.max(0.0) as usize;
-                    // The kernel rounds each element, so the last one may have reached the end.
-                    if len > 0 && range.start + (len - 1) as $ty >= range.end {
-                        len -= 1;
+                    // The kernel rounds each element, so the last ones may have reached the end. The elements never
+                    // decrease.
+                    let (mut len, mut limit) = (0, len.max(0.0) as usize);
+                    while len < limit {
+                        let middle = len + (limit - len) / 2;
+                        let element = range.start + middle as $ty;
+                        if element < range.end {
+                            len = middle + 1;
+                        } else {
+                            limit = middle;
+                        }
                     }
                     Ok(Self::arange_by(range.start, 1 as $ty, len))
                 })

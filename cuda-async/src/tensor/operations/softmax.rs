@@ -79,7 +79,7 @@ fn softmax_of_rows<I: TensorInput<Element: Float>>(
     rows: usize,
     n: usize,
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
-    // Without rows, the choice of the kernel depends on no length.
+    // Without rows nothing is computed. A length of 0 selects a kernel that takes any length as u32.
     let n = if rows == 0 { 0 } else { n };
     let long = n > max_kept::<I::Element>() * MAX_THREADS;
     let (short, threads_per_row) = in_registers::<I::Element>(n);

@@ -22,7 +22,7 @@ on_every_device! {
 fn agree<T: Number>(device: &Device, of: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
     // Lengths with and without whole packs, and an address that is aligned to no pack.
-    for (len, skip) in [(1, 0), (64, 0), (1000, 0), (1003, 1)] {
+    for (len, skip) in [(1, 0), (64, 0), (1000, 0), (1003, 1), (4100, 0)] {
         let tensor = |begin: usize| {
             let elements: Vec<T> = (begin..begin + len).map(of).collect();
             Tensor::from_host(elements, len).sync_on(&stream).unwrap().slice(0, skip..).unwrap()

@@ -42,8 +42,9 @@ impl Function {
             unsafe { self.submit_with_variables(stream, config, arguments) }
         } else {
             let work = Work::Launch(self.work(config, arguments, Cow::Borrowed(&[])));
-            // SAFETY: the caller promises that the kernel stays inside its arguments, which are the operands. They hold its
-            // module (see `runtime::reclaim`).
+            // SAFETY: the operands are the buffers among the arguments. The caller promises that it may use them so, and
+            // that the kernel stays inside them. `self` holds the module during this call. A dropped module is unloaded
+            // only after all earlier submissions (`DeviceCore::retire_module`).
             unsafe { stream.submit_launch(&work, &arguments.operands) }
         };
         if !stream.is_recording() {

@@ -73,7 +73,8 @@ impl<'a> View<'a> {
         let work = Work::Upload { from: start_of(&lease), to: self.region(), bytes: self.bytes };
         let block = lease.block().clone();
         let keep = Keep { until: Until::Accepted, resource: lease };
-        // SAFETY: the copy writes this view, and `keep` is the only owner of the block.
+        // SAFETY: the copy writes this view. The caller gave the host buffer up, so no other code writes the block, and
+        // `keep` holds it.
         unsafe { stream.submit(&work, &[self.operand(Access::Write)], Some(keep), Some(&block)) }
     }
 

@@ -331,8 +331,9 @@ impl Recording {
         let mut marks = stream.timeline().order.lock();
         let mut turns = Turns::default();
         turns.take_sorted(instance.accesses.memory().iter().map(|it| &**it));
-        // SAFETY: the operands are the memory that the nodes of the graph use. The resources of the instance hold the blocks
-        // and the modules, and the graph is dropped after its last launch.
+        // SAFETY: the operands are the memory that the nodes of the graph use, and this call has the turns of marked
+        // allocations. The callers of the recorded launches promised that the kernels stay inside it in each replay. The
+        // resources of the instance hold the blocks and the modules, and the graph is dropped after its last launch.
         let launched =
             unsafe { stream.submit_ordered(&mut marks, &work, &operands, &[], None, &blocks) };
         // The turns are released before the order lock.
