@@ -40,35 +40,6 @@ COPY(u16)
 COPY(u32)
 COPY(u64)
 
-// Transposes [batch, rows, columns] through shared memory, in tiles of 32 by 32, with blocks of 32 by 8.
-#define TRANSPOSE(T)                                                                                                   \
-    extern "C" __global__ void transpose_##T(const T *x, T *y, u64 batch, u64 rows, u64 columns)                       \
-    {                                                                                                                  \
-        __shared__ T tile[32][33];                                                                                     \
-        u64 across = (columns + 31) / 32, down = (rows + 31) / 32;                                                     \
-        for (u64 part = blockIdx.x; part < batch * across * down; part += gridDim.x) {                                 \
-            u64 image = part / (across * down), column = part % across * 32, row = part / across % down * 32;          \
-            const T *from = x + image * rows * columns;                                                                \
-            T *to = y + image * rows * columns;                                                                        \
-            for (u32 i = threadIdx.y; i < 32; i += 8) {                                                                \
-                if (row + i < rows && column + threadIdx.x < columns) {                                                \
-                    tile[i][threadIdx.x] = from[(row + i) * columns + column + threadIdx.x];                           \
-                }                                                                                                      \
-            }                                                                                                          \
-            __syncthreads();                                                                                           \
-            for (u32 i = threadIdx.y; i < 32; i += 8) {                                                                \
-                if (column + i < columns && row + threadIdx.x < rows) {                                                \
-                    to[(column + i) * rows + row + threadIdx.x] = tile[threadIdx.x][i];                                \
-                }                                                                                                      \
-            }                                                                                                          \
-            __syncthreads();                                                                                           \
-        }                                                                                                              \
-    }
-TRANSPOSE(u8)
-TRANSPOSE(u16)
-TRANSPOSE(u32)
-TRANSPOSE(u64)
-
 // Takes `blocks` blocks of a generator: copies its state, and advances it. One thread. One launch does both, so that no two
 // draws read the same state.
 extern "C" __global__ void take(u64 *state, u64 *taken, u64 blocks)

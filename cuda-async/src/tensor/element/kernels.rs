@@ -12,6 +12,10 @@ use crate::{DeviceOp, kernel::ModuleCache};
 /// The kernels for which only the size of an element matters, and those of generators.
 pub(crate) static COPY: ModuleCache = ModuleCache::new(include_str!("../../../kernels/copy.ptx"));
 
+/// The kernels that transpose matrices, for each size of an element.
+pub(crate) static TRANSPOSE: ModuleCache =
+    ModuleCache::new(include_str!("../../../kernels/transpose.ptx"));
+
 /// The kernels that set the condition of a loop to a comparison.
 const CONDITION: fn() -> &'static ModuleCache = <u32 as Kernels>::cast;
 
@@ -45,7 +49,8 @@ pub(crate) trait Kernels {
     fn fold() -> &'static ModuleCache;
     /// The kernels of all operations.
     fn all() -> Vec<&'static ModuleCache> {
-        vec![&COPY, Self::map(), Self::strided(), Self::cast(), Self::fold(), CONDITION()]
+        let common = [&COPY, &TRANSPOSE, Self::map(), Self::strided(), Self::cast(), Self::fold()];
+        [&common[..], &[CONDITION()]].concat()
     }
 }
 
@@ -110,7 +115,8 @@ macro_rules! float_kernels {
             }
 
             fn all() -> Vec<&'static ModuleCache> {
-                let common = [&COPY, Self::map(), Self::strided(), Self::cast(), Self::fold()];
+                let common =
+                    [&COPY, &TRANSPOSE, Self::map(), Self::strided(), Self::cast(), Self::fold()];
                 let of_floats =
                     [CONDITION(), Self::math(), Self::softmax(), Self::random(), Self::matmul()];
                 let of_fft: &[&'static ModuleCache] = &[$(<$ty as FftKernels>::$fft())?];

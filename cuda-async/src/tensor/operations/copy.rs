@@ -10,7 +10,7 @@ use crate::{
         argument::argument::{Read, StridedIndex, Written, element_config},
         element::{
             dtype::DType,
-            kernels::{COPY, kernel},
+            kernels::{COPY, TRANSPOSE, kernel},
         },
         forms::{Sealed, TensorInput, TensorOutput},
         operations::create::allocate,
@@ -26,8 +26,14 @@ use crate::{
 /// The number of packs that each thread of a copy loads before it stores them: `COPY_PACKS` in `copy.cu`.
 const COPY_PACKS: usize = 4;
 
-/// The side of the tiles of `transpose` in `copy.cu`.
-const TILE: usize = 32;
+/// The number of elements in the side of a tile of `transpose.cu`.
+const fn tile_side<T: DType>() -> usize {
+    let lanes = match size_of::<T::Stored>() {
+        1 => 4,
+        size => 8 / size,
+    };
+    32 * lanes
+}
 
 /// A contiguous tensor, in row-major order without gaps: the given one, or a copy of it.
 pub(crate) enum Contiguous<I: TensorInput> {
@@ -77,7 +83,7 @@ pub(crate) fn dup<I: TensorInput>(x: I) -> impl DeviceOp<Output = Tensor<I::Elem
     })
 }
 
-/// Returns the name of a kernel in `copy.cu` for elements of `T`.
+/// Returns the name of the kernel of a family for elements of the size of `T`.
 fn name_of<T: DType>(family: &str) -> String {
     format!("{family}_u{}", 8 * size_of::<T::Stored>())
 }
@@ -115,9 +121,10 @@ fn transpose<I: TensorInput>(
     into: Tensor<I::Element>,
     [batch, rows, columns]: [usize; 3],
 ) -> impl DeviceOp<Output = Tensor<I::Element>> {
-    kernel::<I::Element>(&COPY, name_of::<I::Element>("transpose")).then(move |transpose| {
-        let tiles = batch * rows.div_ceil(TILE) * columns.div_ceil(TILE);
-        let config = LaunchConfig::new(tiles.clamp(1, 1 << 24) as u32, 1).block(TILE as u32, 8, 1);
+    kernel::<I::Element>(&TRANSPOSE, name_of::<I::Element>("transpose")).then(move |transpose| {
+        let side = tile_side::<I::Element>();
+        let tiles = batch * rows.div_ceil(side) * columns.div_ceil(side);
+        let config = LaunchConfig::new(tiles.clamp(1, 1 << 24) as u32, 1).block(32, 8, 1);
         let args = (Read(from), Written(into), batch as u64, rows as u64, columns as u64);
         // SAFETY: reads and writes `batch * rows * columns` elements, all of both tensors.
         unsafe { launch(&transpose, config, args) }

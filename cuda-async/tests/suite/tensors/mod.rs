@@ -334,19 +334,32 @@ fn empty_tensors_work(device: &Device) {
     assert!(Tensor::<f32>::rand(0, 1).to_host_vec().sync_on(&stream).unwrap().is_empty());
 }
 
-fn transposes_of_every_size_are_copied(device: &Device) {
+/// Transposes matrices with and without rows and columns of whole groups of elements, from an aligned address or not.
+fn transpose<T: Number>(device: &Device, of: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
-    for [batch, rows, columns] in [[1, 1, 7], [1, 33, 31], [1, 64, 5], [3, 32, 32], [2, 70, 1]] {
-        let n = (batch * rows * columns) as u64;
-        let x = Tensor::<u64>::arange(0..n).sync_on(&stream).unwrap().into_shared();
-        let x = x.reshape([batch, rows, columns]).unwrap();
-        let y = x.transpose(1, 2).unwrap().to_host_vec().sync_on(&stream).unwrap();
-        let expected = (0..batch).flat_map(|b| {
-            (0..columns)
-                .flat_map(move |c| (0..rows).map(move |r| ((b * rows + r) * columns + c) as u64))
-        });
-        assert!(y.into_iter().eq(expected), "{batch} {rows} {columns}");
+    let small = [[1, 1, 7], [1, 33, 31], [1, 64, 5], [3, 32, 32], [2, 70, 1]];
+    // More than a tile.
+    let large = [[1, 132, 136], [1, 131, 256], [2, 260, 130], [1, 129, 131]];
+    for [batch, rows, columns] in small.into_iter().chain(large) {
+        for skip in 0..2 {
+            let n = batch * rows * columns;
+            let elements: Vec<T> = (0..skip + n).map(of).collect();
+            let x = Tensor::from_host(elements, skip + n).sync_on(&stream).unwrap().into_shared();
+            let x = x.slice(0, skip..).unwrap().reshape([batch, rows, columns]).unwrap();
+            let y = x.transpose(1, 2).unwrap().to_host_vec().sync_on(&stream).unwrap();
+            let at = |b: usize, row: usize, column: usize| (b * rows + row) * columns + column;
+            let places = (0..batch).flat_map(|b| (0..columns).map(move |c| (b, c)));
+            let expected = places.flat_map(|(b, c)| (0..rows).map(move |r| of(skip + at(b, r, c))));
+            assert!(y.into_iter().eq(expected), "{} {batch} {rows} {columns}", T::NAME);
+        }
     }
+}
+
+fn transposes_of_every_size_are_copied(device: &Device) {
+    transpose::<u8>(device, |at| (at % 251) as u8);
+    transpose::<i16>(device, |at| at as i16);
+    transpose::<f32>(device, |at| at as f32);
+    transpose::<u64>(device, |at| at as u64);
 }
 
 fn graphs_contain_tensor_operations(device: &Device) {
