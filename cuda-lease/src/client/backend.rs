@@ -5,8 +5,8 @@ use std::{any::Any, sync::Arc};
 use cuda_core::{
     Backend, DeviceInfo, Error, Result, Ticket,
     protocol::{
-        Answer, Capabilities, Control, Foreign, GraphLaunch, HostBlock, ModuleImage, Reply,
-        Request, StreamId, Submission, Work,
+        Answer, Capabilities, Control, Foreign, GraphLaunch, HostBlock, ModuleImage, PoolChange,
+        Reply, Request, StreamId, Submission, Work,
     },
 };
 
@@ -31,13 +31,7 @@ impl LeaseBackend {
     /// The lease is lost: the operation does not run.
     #[inline]
     fn check(&self) -> Result<()> {
-        match self.link.lost() {
-            None => Ok(()),
-            Some(Error::Disconnected { address, cause, .. }) => {
-                Err(Error::Disconnected { address, cause, may_have_run: false })
-            }
-            Some(error) => Err(error),
-        }
+        self.link.lost().map_or(Ok(()), |error| Err(not_submitted(error)))
     }
 
     /// # Errors
@@ -100,7 +94,7 @@ unsafe impl Backend for LeaseBackend {
                 if start.checked_add(count).is_none_or(|end| end > block.len()) {
                     return Err(outside(block.len(), start, *bytes));
                 }
-                self.link.upload(ticket, transfer, block, start, count);
+                self.link.upload(ticket, transfer, block, start, count).map_err(not_submitted)?;
                 send(Step::WriteBulk { to: *to, transfer, bytes: *bytes });
             }
             Work::Download { from, to, bytes } => {
@@ -109,7 +103,7 @@ unsafe impl Backend for LeaseBackend {
                 if start.checked_add(count).is_none_or(|end| end > block.len()) {
                     return Err(outside(block.len(), start, *bytes));
                 }
-                self.link.download(ticket, transfer, block, start, count);
+                self.link.download(ticket, transfer, block, start, count).map_err(not_submitted)?;
                 send(Step::Read { from: *from, transfer, bytes: *bytes });
             }
             Work::Graph(GraphLaunch { graph, changes, .. }) if changes.is_empty() => {
@@ -128,7 +122,10 @@ unsafe impl Backend for LeaseBackend {
     unsafe fn control(&self, control: Control) -> Result<()> {
         self.check()?;
         let command = match control {
-            Control::CreateStream { id, priority } => Command::CreateStream { id, priority },
+            Control::CreateStream { id, priority } => {
+                self.link.add_stream(id);
+                Command::CreateStream { id, priority }
+            }
             Control::RetireStream { id } => {
                 self.link.retire(id);
                 Command::RetireStream { id }
@@ -140,6 +137,9 @@ unsafe impl Backend for LeaseBackend {
             Control::CreatePool { id, spec } => Command::CreatePool { id, spec },
             Control::ChangePool { id, change } => {
                 self.check_pools()?;
+                if !matches!(change, PoolChange::ReleaseThreshold(_) | PoolChange::ResetPeak) {
+                    return Err(Error::unsupported("this change of a pool", &self.info.address));
+                }
                 Command::ChangePool { id, change }
             }
             Control::DropPool { id } => Command::DropPool { id },
@@ -221,6 +221,16 @@ unsafe impl Backend for LeaseBackend {
     /// The link holds the blocks of copies in flight itself.
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
         drop(retained);
+    }
+}
+
+/// Returns the error that lost the lease, for an operation that did not run.
+fn not_submitted(lost: Error) -> Error {
+    match lost {
+        Error::Disconnected { address, cause, .. } => {
+            Error::Disconnected { address, cause, may_have_run: false }
+        }
+        error => error,
     }
 }
 

@@ -52,6 +52,7 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
 ) -> Vec<Result<Submitted>> {
     let queue = InputQueue::new(inputs.len());
     let serve = |lease: &Lease| {
+        let _end_on_panic = EndOnPanic(&queue);
         while let Some(index) = queue.take() {
             let bytes = bytemuck::cast_slice(inputs[index].as_ref());
             let job = job.clone().input_bytes(Bytes::copy_from_slice(bytes));
@@ -70,6 +71,17 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
         }
     });
     queue.into_results()
+}
+
+/// Ends a burst when a thread panics, because of the `AsRef` of an input. The scope of the threads passes the panic on.
+struct EndOnPanic<'a>(&'a InputQueue);
+
+impl Drop for EndOnPanic<'_> {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            self.0.end();
+        }
+    }
 }
 
 /// The queue of the inputs of a burst, and their results.
@@ -123,12 +135,20 @@ impl InputQueue {
             }
             result => {
                 let mut state = self.state.lock();
-                state.left -= 1;
+                state.left = state.left.saturating_sub(1);
                 state.results[index] = Some(result);
                 self.changed.notify_all();
                 true
             }
         }
+    }
+
+    /// Lets no thread take another input.
+    fn end(&self) {
+        let mut state = self.state.lock();
+        state.waiting.clear();
+        state.left = 0;
+        self.changed.notify_all();
     }
 
     /// Records that a thread takes no more inputs, because of `error`.
@@ -186,6 +206,18 @@ mod tests {
         let index = queue.take().unwrap();
         assert!(queue.finish(index, Err(remote(Status::LaunchFailed))));
         assert_eq!(queue.into_results(), [Err(remote(Status::LaunchFailed))]);
+    }
+
+    #[test]
+    fn panic_of_a_thread_ends_the_burst() {
+        let queue = InputQueue::new(2);
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _end_on_panic = EndOnPanic(&queue);
+            queue.take().unwrap();
+            panic!("the input has no bytes");
+        }));
+        assert!(caught.is_err());
+        assert_eq!(queue.take(), None);
     }
 
     #[test]

@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     transport,
-    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, features, opcode},
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, features},
 };
 
 /// The time within which a lost connection is resumed if the user states no other.
@@ -73,6 +73,9 @@ pub(super) struct Connection {
     /// The thread of the connection. `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
+
+/// The reply to a request, when it arrives.
+type Reply = oneshot::Receiver<Result<Bytes, (Status, String)>>;
 
 /// A lease that was granted: its terms and its session.
 pub(super) struct Opened {
@@ -121,11 +124,7 @@ impl Connection {
     ///
     /// # Errors
     /// The lease has ended.
-    pub(super) fn request(
-        &self,
-        opcode: u16,
-        body: Vec<u8>,
-    ) -> Result<oneshot::Receiver<Result<Bytes, (Status, String)>>> {
+    pub(super) fn request(&self, opcode: u16, body: Vec<u8>) -> Result<Reply> {
         let (reply, receiver) = oneshot::channel();
         let request = Request { opcode, body, reply };
         let sent = self.requests.lock().as_ref().map(|requests| requests.send(request));
@@ -158,9 +157,12 @@ impl Connection {
         Error::Remote { address: self.address.clone(), status, detail }
     }
 
-    /// The request that renews the lease for `lease_secs` seconds from now on.
-    pub(super) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
-        self.grant.renew_request(lease_secs)
+    /// Sends the request that renews the lease for `lease_secs` seconds from now on.
+    ///
+    /// # Errors
+    /// As [`request`](Self::request).
+    pub(super) fn request_renewal(&self, lease_secs: u32) -> Result<Reply> {
+        self.request(Renew::OPCODE, self.grant.renew_request(lease_secs))
     }
 
     /// Takes the reply to a renewal.
@@ -300,8 +302,9 @@ impl Driver {
         let (commands, bulk) = tokio::try_join!(open(Lane::Commands), open(Lane::Bulk))?;
         let (ask, mut asked) = mpsc::unbounded_channel();
         let need = |hash| {
-            needed.borrow_mut().insert(hash);
-            _ = ask.send(hash);
+            if needed.borrow_mut().insert(hash) {
+                _ = ask.send(hash);
+            }
         };
         needed.borrow().iter().for_each(|hash| _ = ask.send(*hash));
         let blobs = async {
@@ -339,15 +342,20 @@ impl Driver {
         }
     }
 
-    /// Tries to connect again, until the window is over.
+    /// Tries to connect again, until the window is over or the lease is dropped.
     async fn reconnect(
         &mut self,
         mut cause: String,
     ) -> Result<(quinn::Connection, ControlStream), End> {
-        let deadline = Instant::now() + self.terms.resume_within;
-        while Instant::now() < deadline {
-            let left = deadline.saturating_duration_since(Instant::now()).min(CONNECT_TIMEOUT);
-            match tokio::time::timeout(left, connect(&self.endpoint, &self.terms)).await {
+        let begun = Instant::now();
+        loop {
+            let left = self.terms.resume_within.saturating_sub(begun.elapsed());
+            // A lease that was dropped meanwhile is not resumed.
+            if left.is_zero() || self.requests.is_closed() {
+                return Err(End::Lost(cause));
+            }
+            let limit = left.min(CONNECT_TIMEOUT);
+            match tokio::time::timeout(limit, connect(&self.endpoint, &self.terms)).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(End::Lost(error))) => cause = error,
                 Ok(Err(end)) => return Err(end),
@@ -355,7 +363,6 @@ impl Driver {
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
-        Err(End::Lost(cause))
     }
 
     /// Ends the lease at the node.
@@ -370,11 +377,23 @@ impl Driver {
     }
 
     async fn finish(self) {
-        let address = self.terms.address.clone();
-        let cause = "the lease was dropped".to_owned();
-        self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
+        self.lose("the lease was dropped");
         self.endpoint.close(0u32.into(), b"");
         _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl Driver {
+    fn lose(&self, cause: &str) {
+        let (address, cause) = (self.terms.address.clone(), cause.to_owned());
+        self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
+    }
+}
+
+impl Drop for Driver {
+    /// If the thread of the connection panics, everything in flight ends with an error.
+    fn drop(&mut self) {
+        self.lose("the thread of the connection ended");
     }
 }
 
@@ -462,6 +481,3 @@ pub(super) async fn connect(
     let control = ControlStream::open(&connection).await?;
     Ok((connection, control))
 }
-
-/// The opcode of a renewal, for [`Connection::request`].
-pub(super) const RENEW: u16 = opcode::LEASE_RENEW;

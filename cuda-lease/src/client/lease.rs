@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cuda_core::{Device, Element, LaunchConfig, Result, protocol::Status};
 
 use super::{
-    connection::{Connection, RENEW},
+    connection::Connection,
     link::Link,
     submit::{Job, Submit, Target},
 };
@@ -63,7 +63,7 @@ impl Lease {
     /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, or the error that ended the lease.
     pub fn renew(&self, lease_secs: u32) -> Result<()> {
         let connection = &self.connection;
-        let reply = connection.request(RENEW, connection.renew_request(lease_secs))?;
+        let reply = connection.request_renewal(lease_secs)?;
         self.renewed(reply.blocking_recv().map_err(|_| connection.ended())?)
     }
 
@@ -73,7 +73,7 @@ impl Lease {
     /// As [`renew`](Self::renew).
     pub async fn renew_async(&self, lease_secs: u32) -> Result<()> {
         let connection = &self.connection;
-        let reply = connection.request(RENEW, connection.renew_request(lease_secs))?;
+        let reply = connection.request_renewal(lease_secs)?;
         self.renewed(reply.await.map_err(|_| connection.ended())?)
     }
 
@@ -187,7 +187,7 @@ impl Lease {
     }
 
     /// As [`free`](Self::free), then blocks the calling thread until the node has ended the lease: at most one second,
-    /// or the resume window if the connection is lost. Call it in a program that exits right after its last operation.
+    /// or about five if the connection is lost. Call it in a program that exits right after its last operation.
     /// Otherwise the node keeps the lease for up to 15 seconds.
     pub fn close(self) {
         self.connection.close();

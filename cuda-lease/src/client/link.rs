@@ -35,7 +35,7 @@ pub(super) struct Link {
     sink: Arc<dyn NoticeSink>,
     pub(super) commands: Mutex<Outgoing>,
     pub(super) bulk: Mutex<Bulk>,
-    /// Set while the connection knows of commands to send.
+    /// Set while the sender has been notified of queued commands.
     has_commands: AtomicBool,
     pub(super) send_commands: Notify,
     pub(super) send_bulk: Notify,
@@ -130,6 +130,9 @@ impl Link {
     }
 
     /// Adds an upload for the bulk lane. The bytes are copied later, so progress that covers it is held until then.
+    ///
+    /// # Errors
+    /// The error that lost the lease. Then the block is not used.
     pub(super) fn upload(
         &self,
         ticket: Ticket,
@@ -137,9 +140,13 @@ impl Link {
         block: Arc<HostBlock>,
         start: usize,
         bytes: usize,
-    ) {
-        self.state.lock().transfers.add(ticket);
+    ) -> Result<(), Error> {
+        // Held until the upload is in the lane, so that `lose` removes it.
+        let mut state = self.state.lock();
+        state.check()?;
+        state.transfers.add(ticket);
         self.push_bulk(Some(ticket), transfer, Source::Block { block, start }, bytes);
+        Ok(())
     }
 
     /// Returns the content of a graph command: the bytes themselves, or their upload on the bulk lane if there are more
@@ -172,6 +179,9 @@ impl Link {
     }
 
     /// Adds a download.
+    ///
+    /// # Errors
+    /// As [`upload`](Self::upload).
     pub(super) fn download(
         &self,
         ticket: Ticket,
@@ -179,8 +189,11 @@ impl Link {
         block: Arc<HostBlock>,
         start: usize,
         bytes: usize,
-    ) {
-        self.state.lock().transfers.add_download(ticket, transfer, block, start, bytes);
+    ) -> Result<(), Error> {
+        let mut state = self.state.lock();
+        state.check()?;
+        state.transfers.add_download(ticket, transfer, block, start, bytes);
+        Ok(())
     }
 
     /// Copies the next bytes of uploads to the bulk lane, and takes the frames to send next. Returns `None` if there are
@@ -239,10 +252,8 @@ impl Link {
     /// The error that lost the lease.
     pub(super) fn peek(&self, stream: StreamId) -> Result<u64, Error> {
         let state = self.state.lock();
-        match &state.lost {
-            Some(error) => Err(error.clone()),
-            None => Ok(state.transfers.complete(stream)),
-        }
+        state.check()?;
+        Ok(state.transfers.complete(stream))
     }
 
     /// Waits until a ticket is complete.
@@ -255,11 +266,14 @@ impl Link {
             if state.transfers.complete(ticket.stream) >= ticket.number {
                 return Ok(());
             }
-            if let Some(error) = &state.lost {
-                return Err(error.clone());
-            }
+            state.check()?;
             self.changed.wait(&mut state);
         }
+    }
+
+    /// Adds a stream, before its command is sent.
+    pub(super) fn add_stream(&self, stream: StreamId) {
+        self.state.lock().transfers.add_stream(stream);
     }
 
     pub(super) fn retire(&self, stream: StreamId) {
@@ -358,11 +372,12 @@ impl Link {
                 return;
             }
             state.lost = Some(error.clone());
+            // From now on no bytes of the client's memory are written or read: later copies are refused, and this runs on
+            // the thread that copies (`chunk`, `take_bulk`).
             state.transfers.clear();
+            self.bulk.lock().pending.clear();
             std::mem::take(&mut state.replies)
         };
-        // No bytes of the client's memory are read any more.
-        self.bulk.lock().pending.clear();
         self.changed.notify_all();
         // SAFETY: nothing that is not complete will be, and no host memory is used any more.
         unsafe { self.sink.notice(Notice::Lost { error: error.clone() }) };
@@ -384,7 +399,7 @@ impl Bulk {
         let (all, start) = match &upload.source {
             // SAFETY: the caller of `submit` writes to these bytes only when progress covers the upload, and
             // `transfers` holds that progress back until the upload is finished. A session that ends removes its
-            // uploads first.
+            // uploads (`lose`) before it reports the end.
             Source::Block { block, start } => (unsafe { block.shared_bytes() }, *start),
             Source::Owned(bytes) => (&bytes[..], 0),
         };
@@ -402,6 +417,12 @@ impl Bulk {
 }
 
 impl State {
+    /// # Errors
+    /// The error that lost the lease.
+    fn check(&self) -> Result<(), Error> {
+        self.lost.clone().map_or(Ok(()), Err)
+    }
+
     fn drop_image(&mut self, module: ModuleId) {
         let Some(hash) = self.hashes.remove(&module) else { return };
         if let Some((_, users)) = self.images.get_mut(&hash) {

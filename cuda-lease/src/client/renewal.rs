@@ -34,8 +34,8 @@ impl Renewal {
     pub(super) fn after_failure(&mut self, left: Duration) -> Duration {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
         self.failures += 1;
-        // Several attempts fit into the rest.
-        pause.mul_f64(0.75 + 0.5 * self.jitter).min(left / 4)
+        // Several attempts fit into the rest. The pauses do not shrink to zero before the end.
+        pause.mul_f64(0.75 + 0.5 * self.jitter).min(left / 4).max(FIRST_PAUSE / 2)
     }
 }
 
@@ -59,6 +59,7 @@ mod tests {
         let pauses: Vec<_> = (0..5).map(|_| renewal.after_failure(1000 * SECOND)).collect();
         assert!(pauses.windows(2).all(|two| two[0] < two[1]), "{pauses:?}");
         assert!(renewal.after_failure(SECOND) <= SECOND / 4);
+        assert!(renewal.after_failure(Duration::ZERO) >= FIRST_PAUSE / 2);
         assert!((0..40).all(|_| renewal.after_failure(1000 * SECOND) <= LONGEST_PAUSE * 2));
     }
 }

@@ -56,6 +56,11 @@ pub(super) struct Place {
 }
 
 impl Transfers {
+    /// Adds a stream, before its command is sent.
+    pub(super) fn add_stream(&mut self, stream: StreamId) {
+        self.streams.entry(stream).or_default();
+    }
+
     /// Adds a download, before its command is sent.
     pub(super) fn add_download(
         &mut self,
@@ -138,7 +143,8 @@ impl Transfers {
 
     /// Records progress that the node reported. Returns the progress to pass on.
     pub(super) fn progress(&mut self, stream: StreamId, complete: u64) -> Option<(StreamId, u64)> {
-        let it = self.streams.entry(stream).or_default();
+        // A report may arrive again after the end of its stream.
+        let it = self.streams.get_mut(&stream)?;
         it.reported = it.reported.max(complete);
         while let Some((number, bytes)) = it.inline.front()
             && *number <= complete

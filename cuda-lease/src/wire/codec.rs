@@ -107,6 +107,12 @@ impl<'a> Writer<'a> {
         self
     }
 
+    /// Writes one field, without a copy of it.
+    pub fn put_ref<T: Field>(&mut self, field: &T) -> &mut Self {
+        field.put(self);
+        self
+    }
+
     /// Writes bytes with their length.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
         self.put(bytes.len() as u32);
@@ -141,7 +147,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
-    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: T) -> &mut Self {
+    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: &T) -> &mut Self {
         self.put(tag).put_sized(|w| field.put(w))
     }
 
@@ -416,9 +422,9 @@ macro_rules! message {
             pub fn encode(&self, out: &mut Vec<u8>) {
                 #[allow(unused_mut, unused_variables)]
                 let mut w = $crate::wire::Writer::new(out);
-                $(w.put(self.$field.clone());)*
+                $(w.put_ref(&self.$field);)*
                 $($(if let Some(field) = &self.$tagged {
-                    w.put_tagged($tag, field.clone());
+                    w.put_tagged($tag, field);
                 })*)?
             }
 

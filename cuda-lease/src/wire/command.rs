@@ -455,7 +455,7 @@ impl Field for PoolChange {
     fn put(&self, w: &mut Writer<'_>) {
         match self {
             PoolChange::ReleaseThreshold(bytes) => w.put(1u8).put(*bytes),
-            // The peak is the only thing that a newer change could reset without harm.
+            // `ResetPeak`. The client refuses other changes.
             _ => w.put(2u8),
         };
     }

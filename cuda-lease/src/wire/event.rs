@@ -117,14 +117,14 @@ impl Event {
             Event::Progress { stream, accepted, complete } => {
                 w.put(*stream).put(*accepted).put(*complete)
             }
-            Event::Failed { ticket, error } => w.put(*ticket).put(error.clone()),
-            Event::Faulted { error } | Event::Lost { error } => w.put(error.clone()),
+            Event::Failed { ticket, error } => w.put(*ticket).put_ref(error),
+            Event::Faulted { error } | Event::Lost { error } => w.put_ref(error),
             Event::Output { text } => w.put_text(text),
             Event::Reply { id, reply } => {
                 w.put(*id).put(reply.is_ok());
                 match reply {
-                    Ok(reply) => w.put(reply.clone()),
-                    Err(error) => w.put(error.clone()),
+                    Ok(reply) => w.put_ref(reply),
+                    Err(error) => w.put_ref(error),
                 }
             }
             Event::NeedBlob { hash } => w.put(*hash),
@@ -167,13 +167,13 @@ impl Field for QueryReply {
     fn put(&self, w: &mut Writer<'_>) {
         match self {
             QueryReply::Loaded { max_threads, log, entries } => {
-                w.put(1u8).put(max_threads.clone()).put_text(log);
+                w.put(1u8).put_ref(max_threads).put_text(log);
                 w.put_list(entries, |w, it| it.put(w))
             }
             QueryReply::Memory(MemoryInfo { used, free, total }) => {
                 w.put(2u8).put(*used).put(*free).put(*total)
             }
-            QueryReply::Reset { lost } => w.put(3u8).put(lost.clone()),
+            QueryReply::Reset { lost } => w.put(3u8).put_ref(lost),
             QueryReply::GraphReady => w.put(4u8),
             QueryReply::Occupancy(occupancy) => w.put(5u8).put(*occupancy),
             QueryReply::Pool(PoolMemory { reserved, reserved_peak, release_threshold }) => {

@@ -23,8 +23,8 @@ const KINDS: [FaultKind; 10] = [
 
 pub(super) fn put_fault(w: &mut Writer<'_>, fault: &Fault) {
     let kind = KINDS.iter().position(|kind| *kind == fault.kind).unwrap_or(0);
-    w.put_text(&fault.what).put(kind as u8).put(fault.kernel.clone());
-    w.put(fault.recovery.as_ref().map(ToString::to_string)).put(fault.site.clone());
+    w.put_text(&fault.what).put(kind as u8).put_ref(&fault.kernel);
+    w.put(fault.recovery.as_ref().map(ToString::to_string)).put_ref(&fault.site);
 }
 
 pub(super) fn get_fault(r: &mut Reader<'_>) -> Result<Fault, WireError> {
@@ -40,7 +40,7 @@ pub(super) fn get_fault(r: &mut Reader<'_>) -> Result<Fault, WireError> {
 impl Field for FaultSite {
     fn put(&self, w: &mut Writer<'_>) {
         w.put(self.block).put(self.thread).put(self.address).put(self.ptx_line);
-        w.put(self.nearest.clone()).put(lines(self.source.as_ref()));
+        w.put_ref(&self.nearest).put(lines(self.source.as_ref()));
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {

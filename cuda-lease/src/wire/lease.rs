@@ -229,7 +229,7 @@ impl Field for DeviceInfo {
 
 impl Field for DeviceEntry {
     fn put(&self, w: &mut Writer<'_>) {
-        w.put(self.info.clone()).put(self.capacity).put(self.free);
+        w.put_ref(&self.info).put(self.capacity).put(self.free);
         w.put(self.leases).put(self.max_leases).put(self.fenced);
     }
 

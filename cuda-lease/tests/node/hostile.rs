@@ -335,6 +335,46 @@ fn modules_that_wait_for_their_code_are_limited() {
     });
 }
 
+/// The next request for code.
+async fn needed(stream: &mut Stream) -> [u8; 32] {
+    loop {
+        let (opcode, body) = stream.reply().await.unwrap();
+        if let Ok(Event::NeedBlob { hash }) = Event::decode(opcode, &body) {
+            return hash;
+        }
+    }
+}
+
+/// A client that cancels a load forgets the code, and does not answer the request for it.
+#[test]
+fn code_of_a_cancelled_load_is_asked_for_again() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut stream) = session(&mut client).await;
+        let code = b".version 8.0 .target sm_80 .address_size 64";
+        let (hash, bytes) = (*blake3::hash(code).as_bytes(), code.len() as u64);
+        let load = |id| Command::LoadModule { id, kind: ImageKind::Ptx, hash, bytes };
+        command(&mut stream, 1, load(ModuleId(1))).await;
+        assert_eq!(needed(&mut stream).await, hash);
+        command(&mut stream, 2, Command::UnloadModule { id: ModuleId(1) }).await;
+        command(&mut stream, 3, load(ModuleId(2))).await;
+        assert_eq!(needed(&mut stream).await, hash);
+        let query = Query::Loaded(ModuleId(2));
+        command(&mut stream, 4, Command::Query { id: 7, query }).await;
+        let mut put = Stream::open(&client.connection).await;
+        let blob = PutBlob { lease, token, hash, bytes };
+        put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+        put.bytes(code).await;
+        let reply = loop {
+            let (opcode, body) = stream.reply().await.unwrap();
+            if let Event::Reply { id: 7, reply } = Event::decode(opcode, &body).unwrap() {
+                break reply;
+            }
+        };
+        assert!(reply.is_ok(), "{reply:?}");
+    });
+}
+
 /// A client loads and unloads one module, whose code the node has, again and again.
 #[test]
 fn loads_of_the_same_code_occupy_bounded_memory() {

@@ -13,7 +13,7 @@ use serde::Serialize;
 /// A decision about a lease. Fields that do not apply are left out.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Entry<'a> {
-    /// `granted`, `refused`, `renewed`, `freed`, `ending`, `ended` or `fenced`.
+    /// `granted`, `refused`, `renewed`, `freed`, `ending`, `ended`, `fenced`, `unfenced` or `revoked`.
     pub(super) event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<&'a str>,

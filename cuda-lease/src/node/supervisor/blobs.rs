@@ -3,15 +3,35 @@
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::wire::Hash;
 
 /// The maximum number of bytes that the blobs of a tenant have in memory.
 const LIMIT: usize = 256 << 20;
 
-/// The blobs of a tenant. The least recently used are dropped first.
-#[derive(Default)]
-pub(super) struct Blobs(Mutex<Cache>);
+/// The maximum number of blobs of a tenant.
+const MAX_BLOBS: usize = 4096;
+
+/// The maximum number of bytes of blobs that are arriving.
+const ARRIVING: u64 = 128 << 20;
+
+/// The unit in which arriving bytes are counted, because a semaphore counts in `u32`.
+const UNIT: u64 = 1 << 10;
+
+/// The blobs of a tenant. The least recently used are dropped first. A node keeps them when a lease ends, for the next lease
+/// of the tenant.
+pub(super) struct Blobs {
+    cache: Mutex<Cache>,
+    arriving: Semaphore,
+}
+
+impl Default for Blobs {
+    fn default() -> Self {
+        let arriving = Semaphore::new((ARRIVING / UNIT) as usize);
+        Self { cache: Mutex::default(), arriving }
+    }
+}
 
 #[derive(Default)]
 struct Cache {
@@ -22,8 +42,16 @@ struct Cache {
 }
 
 impl Blobs {
+    /// Waits until there is memory for a blob of `bytes` bytes, before its bytes are read. The memory is counted until the
+    /// permit is dropped.
+    pub(super) async fn memory_for(&self, bytes: u64) -> Option<SemaphorePermit<'_>> {
+        let units = bytes.min(ARRIVING).div_ceil(UNIT) as u32;
+        // The semaphore is never closed.
+        self.arriving.acquire_many(units).await.ok()
+    }
+
     pub(super) fn get(&self, hash: &Hash) -> Option<Bytes> {
-        let cache = &mut *self.0.lock();
+        let cache = &mut *self.cache.lock();
         let (blob, used) = cache.blobs.get_mut(hash)?;
         cache.clock += 1;
         *used = cache.clock;
@@ -31,13 +59,13 @@ impl Blobs {
     }
 
     pub(super) fn insert(&self, hash: Hash, blob: Bytes) {
-        let cache = &mut *self.0.lock();
+        let cache = &mut *self.cache.lock();
         cache.clock += 1;
         cache.bytes += blob.len();
         if let Some((old, _)) = cache.blobs.insert(hash, (blob, cache.clock)) {
             cache.bytes -= old.len();
         }
-        while cache.bytes > LIMIT && cache.blobs.len() > 1 {
+        while (cache.bytes > LIMIT && cache.blobs.len() > 1) || cache.blobs.len() > MAX_BLOBS {
             let oldest =
                 cache.blobs.iter().min_by_key(|(_, (_, used))| *used).map(|(hash, _)| *hash);
             if let Some((old, _)) = oldest.and_then(|hash| cache.blobs.remove(&hash)) {
@@ -61,5 +89,25 @@ mod tests {
         blobs.insert([3; 32], half);
         assert!(blobs.get(&[2; 32]).is_none());
         assert!(blobs.get(&[1; 32]).is_some() && blobs.get(&[3; 32]).is_some());
+    }
+
+    #[test]
+    fn number_of_blobs_is_limited() {
+        let blobs = Blobs::default();
+        for number in 0..2 * MAX_BLOBS {
+            let mut hash = [0; 32];
+            hash[..8].copy_from_slice(&number.to_le_bytes());
+            blobs.insert(hash, Bytes::new());
+        }
+        assert_eq!(blobs.cache.lock().blobs.len(), MAX_BLOBS);
+    }
+
+    #[tokio::test]
+    async fn arriving_bytes_are_limited() {
+        let blobs = Blobs::default();
+        let (first, second) = (blobs.memory_for(ARRIVING / 2).await, blobs.memory_for(1).await);
+        assert!(blobs.arriving.try_acquire_many((ARRIVING / UNIT) as u32).is_err());
+        drop((first, second));
+        assert!(blobs.memory_for(u64::MAX).await.is_some());
     }
 }

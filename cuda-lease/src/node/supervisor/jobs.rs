@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
 };
 
 use super::streams::Refusal;
@@ -29,9 +29,15 @@ use crate::{
 /// The maximum number of submits of a lease that wait or run.
 const WAITING: usize = 16;
 
-/// The maximum number of input bytes of the submits that wait or run. With the output of the running one, a lease has
-/// at most 192 MiB of host memory in the supervisor.
+/// The maximum number of input bytes of the submits that wait or run. With the outputs, the submits of a lease use at most
+/// 256 MiB of host memory in the supervisor.
 const WAITING_BYTES: u64 = 128 << 20;
+
+/// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.
+const OUTPUT_BYTES: u64 = 128 << 20;
+
+/// The unit in which the bytes of outputs are counted, because a semaphore counts in `u32`.
+const OUTPUT_UNIT: u64 = 1 << 10;
 
 /// A submit with its bytes.
 pub(super) struct Request {
@@ -45,6 +51,8 @@ pub(super) struct Reply {
     pub(super) status: Status,
     pub(super) text: String,
     pub(super) output: Vec<u8>,
+    /// The memory of the output, dropped when the output is sent.
+    pub(super) place: OwnedSemaphorePermit,
 }
 
 /// The queue of a lease.
@@ -98,7 +106,8 @@ impl Jobs {
         let own = meter.clone();
         tokio::spawn(async move {
             let buffer = FrameBuffer::default();
-            let mut worker = JobSocket { socket, buffer, meter: own };
+            let outputs = Arc::new(Semaphore::new((OUTPUT_BYTES / OUTPUT_UNIT) as usize));
+            let mut worker = JobSocket { socket, buffer, meter: own, outputs };
             if let Err(error) = worker.serve(assign, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
                 ended();
@@ -153,6 +162,8 @@ struct JobSocket {
     socket: UnixStream,
     buffer: FrameBuffer,
     meter: Arc<Meter>,
+    /// The memory for outputs, in units of [`OUTPUT_UNIT`] bytes.
+    outputs: Arc<Semaphore>,
 }
 
 impl JobSocket {
@@ -170,13 +181,25 @@ impl JobSocket {
                 ended = self.next() => return ended.and(Err(WorkerError::Closed)),
             };
             let Some(queued) = queued else { return Ok(()) };
+            let bytes = queued.request.job.max_output.min(Submit::OUTPUT_LIMIT);
+            let waits = self.outputs.clone().acquire_many_owned(bytes.div_ceil(OUTPUT_UNIT) as u32);
+            let place = tokio::select! {
+                place = waits => place,
+                ended = self.next() => return ended.and(Err(WorkerError::Closed)),
+            };
+            // The semaphore is never closed.
+            let Ok(place) = place else { return Ok(()) };
             self.meter.node.record(queued.at.elapsed(), |it| &mut it.submit.queue);
-            let reply = self.run(&queued.request).await?;
+            let reply = self.run(&queued.request, place).await?;
             _ = queued.reply.send(reply);
         }
     }
 
-    async fn run(&mut self, request: &Request) -> Result<Reply, WorkerError> {
+    async fn run(
+        &mut self,
+        request: &Request,
+        place: OwnedSemaphorePermit,
+    ) -> Result<Reply, WorkerError> {
         let Request { job, image, input } = request;
         self.send(Job::OPCODE, |out| job.encode(out)).await?;
         for part in input.chunks(JOB_PART) {
@@ -206,7 +229,7 @@ impl JobSocket {
             let time = Duration::from_nanos(device_nanos);
             self.meter.node.record(time, |it| &mut it.submit.device);
         }
-        check_output(output_bytes)?;
+        check_output(output_bytes, job)?;
         let mut output = Vec::new();
         while (output.len() as u64) < output_bytes {
             let (opcode, body) = self.next().await?;
@@ -214,9 +237,9 @@ impl JobSocket {
                 return Err(WireError::UnexpectedOpcode { opcode }.into());
             }
             output.extend_from_slice(&JobOutput::decode(&body)?.part);
-            check_output(output.len() as u64)?;
+            check_output(output.len() as u64, job)?;
         }
-        Ok(Reply { status, text, output })
+        Ok(Reply { status, text, output, place })
     }
 
     async fn send(
@@ -244,8 +267,8 @@ impl JobSocket {
     }
 }
 
-fn check_output(length: u64) -> Result<(), WireError> {
-    let limit = Submit::OUTPUT_LIMIT;
+fn check_output(length: u64, job: &Job) -> Result<(), WireError> {
+    let limit = job.max_output.min(Submit::OUTPUT_LIMIT);
     if length <= limit {
         Ok(())
     } else {

@@ -1,7 +1,8 @@
 //! The code of modules, on its way from clients to the worker of a session.
 //!
 //! A command that loads a module names the hash of the code. If the tenant has sent that code before, it is queued for the
-//! worker. If not, the client is asked for it, once.
+//! worker. If not, the client is asked for it. Each such command asks, because the client forgets the code of a load that its
+//! user cancels. The client ignores requests for code that it is sending.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -35,7 +36,7 @@ struct State {
 /// The step that follows a request for code.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The code is on its way, or was asked for.
+    /// The code is on its way.
     Nothing,
     /// Ask the client for the code.
     Ask,
@@ -64,10 +65,9 @@ impl ModuleCode {
         let mut state = self.state.lock();
         let step = if is_known {
             state.enqueue(hash)
-        } else if state.wanted.insert(hash) {
-            Step::Ask
         } else {
-            Step::Nothing
+            state.wanted.insert(hash);
+            Step::Ask
         };
         if state.wanted.len() > LIMIT || state.queue.len() > LIMIT {
             let message = format!("more than {LIMIT} modules wait for their code");
@@ -119,10 +119,10 @@ mod tests {
     }
 
     #[test]
-    fn code_is_asked_for_once_and_queued_once() {
+    fn code_is_asked_for_until_it_arrives_and_queued_once() {
         let code = ModuleCode::new(Arc::default());
         assert_eq!(code.request(hash(1)).unwrap(), Step::Ask);
-        assert_eq!(code.request(hash(1)).unwrap(), Step::Nothing);
+        assert_eq!(code.request(hash(1)).unwrap(), Step::Ask);
         assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), Step::Send);
         assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), Step::Nothing);
         for _ in 0..10_000 {

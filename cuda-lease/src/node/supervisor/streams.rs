@@ -90,7 +90,7 @@ impl FrameStream {
         }
     }
 
-    /// Reads `count` raw bytes, at most `limit` at a time in memory ahead of their arrival.
+    /// Reads `count` raw bytes. The buffer grows as they arrive.
     pub(super) async fn read_raw(&mut self, count: usize) -> Result<Vec<u8>, End> {
         let buffered = self.buffer.buffer();
         let ready = buffered.len().min(count);

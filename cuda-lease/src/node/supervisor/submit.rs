@@ -80,7 +80,7 @@ async fn run(
         meter.output(reply.output.len() as u64);
     }
     Ok(reply.ok_or_else(|| {
-        // The lease ended, or will now: its cause says more than the end of its worker.
+        // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();
         let gone = || {
             let detail = "the worker of the lease ended; acquire a new lease";
@@ -145,7 +145,8 @@ fn job(submit: Submit) -> Job {
 }
 
 async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
-    let Reply { status, text, output } = reply;
+    // The place is held until all bytes are handed to the connection.
+    let Reply { status, text, output, place: _place } = reply;
     let is_inline = output.len() <= Submitted::INLINE_LIMIT;
     let output = Bytes::from(output);
     let (inline, following) =
@@ -184,6 +185,7 @@ pub(super) async fn put_blob(
             return Ok(());
         }
     };
+    let _memory = blobs.memory_for(put.bytes).await;
     let bytes = Bytes::from(receive.read_raw(put.bytes as usize).await?);
     if let Err((status, detail)) = check_hash(&bytes, &put.hash) {
         refuse(&mut send, status, &detail).await;

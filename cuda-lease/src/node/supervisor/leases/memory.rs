@@ -31,7 +31,13 @@ impl Leases {
                     probes.0.into_iter().filter_map(|(lease, probe)| Some((lease, probe.used()?)));
                 used.collect::<Vec<_>>()
             };
-            let Ok(used) = tokio::task::spawn_blocking(ask).await else { return };
+            let used = match tokio::task::spawn_blocking(ask).await {
+                Ok(used) => used,
+                Err(error) => {
+                    tracing::error!(%error, "the memory of workers was not read");
+                    continue;
+                }
+            };
             self.change(|state, now| {
                 for (lease, used) in used {
                     if let Some(entry) = state.entries.get_mut(&lease) {

@@ -2,13 +2,11 @@
 
 use std::sync::atomic::Ordering;
 
-use cuda_core::protocol::{
-    Answer, Control, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request,
-};
+use cuda_core::protocol::{Answer, Control, PoolChange, PoolId, PoolSpec, Reply, Request};
 
 use super::{
     Engine,
-    state::{State, violation},
+    state::{State, unknown_reply, violation},
 };
 use crate::{
     session::SessionError,
@@ -77,9 +75,9 @@ impl Engine {
         let reports = self.reports.clone();
         let answer = Answer::new(move |reply| {
             asked.fetch_sub(1, Ordering::Relaxed);
-            let reply = reply.map(|reply| match reply {
-                Reply::Pool(memory) => QueryReply::Pool(memory),
-                _ => QueryReply::Pool(PoolMemory::default()),
+            let reply = reply.and_then(|reply| match reply {
+                Reply::Pool(memory) => Ok(QueryReply::Pool(memory)),
+                _ => Err(unknown_reply()),
             });
             reports.outbox.push(&Event::Reply { id, reply });
         });

@@ -7,7 +7,7 @@ use cuda_core::{
 
 use super::{
     Engine,
-    state::{State, Stream, violation},
+    state::{State, Stream, unknown_reply, violation},
 };
 use crate::{
     node::worker::{messages::Drained, numbers::Stage},
@@ -140,15 +140,15 @@ impl Engine {
     pub(super) fn answer(&self, id: u64) -> Answer {
         let reports = self.reports.clone();
         Answer::new(move |reply| {
-            let reply = reply.map(|reply| match reply {
+            let reply = reply.and_then(|reply| match reply {
                 Reply::Loaded { max_threads, log, entries } => {
-                    QueryReply::Loaded { max_threads, log, entries }
+                    Ok(QueryReply::Loaded { max_threads, log, entries })
                 }
-                Reply::GraphReady => QueryReply::GraphReady,
-                Reply::Memory(info) => QueryReply::Memory(info),
-                Reply::Occupancy(occupancy) => QueryReply::Occupancy(occupancy),
-                Reply::Reset { lost } => QueryReply::Reset { lost },
-                _ => QueryReply::Reset { lost: None },
+                Reply::GraphReady => Ok(QueryReply::GraphReady),
+                Reply::Memory(info) => Ok(QueryReply::Memory(info)),
+                Reply::Occupancy(occupancy) => Ok(QueryReply::Occupancy(occupancy)),
+                Reply::Reset { lost } => Ok(QueryReply::Reset { lost }),
+                _ => Err(unknown_reply()),
             });
             reports.outbox.push(&Event::Reply { id, reply });
         })

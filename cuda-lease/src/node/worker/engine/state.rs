@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cuda_core::{
-    Ticket,
+    Error, Ticket,
     protocol::{StreamId, Work},
 };
 use rustc_hash::FxHashMap;
@@ -113,6 +113,11 @@ pub(super) fn is_there(state: &State, work: &Work<'_>) -> bool {
         Work::Launch(launch) => state.modules.is_there(launch.function.module),
         _ => true,
     }
+}
+
+/// The error for a reply of a backend that the wire protocol does not have.
+pub(super) fn unknown_reply() -> Error {
+    Error::unsupported("this reply of a device", "the node")
 }
 
 pub(super) fn violation(message: impl Into<String>) -> SessionError {
