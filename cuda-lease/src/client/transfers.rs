@@ -104,8 +104,10 @@ impl Transfers {
         let Some(download) = self.downloads.get_mut(&transfer) else { return Ok(None) };
         let left = download.bytes - download.received;
         if offset != download.received as u64 || bytes > left {
-            let message =
-                format!("{bytes} bytes at {offset} of download {} came unasked", transfer.0);
+            let message = format!(
+                "download {}: received {bytes} bytes at offset {offset}, expected at most {left} bytes at offset {}",
+                transfer.0, download.received
+            );
             return Err(SessionError::Command(message));
         }
         let start = download.start + download.received;

@@ -26,8 +26,8 @@ pub enum SessionError {
     },
     /// An acknowledgement names a frame that was not sent, or takes an earlier one back.
     #[error(
-        "the peer acknowledged frame {sequence}, which is not possible: the last frame that was sent or acknowledged \
-         is {last}"
+        "the peer acknowledged frame {sequence}; the last frame that was sent to it, or that it had acknowledged \
+         before, is {last}"
     )]
     Acknowledgement {
         /// The sequence number of the acknowledged frame.

@@ -117,8 +117,8 @@ impl Outgoing {
         Ok(())
     }
 
-    /// A connection was made anew, and the other side has received all frames up to `received` of the earlier ones. Sends
-    /// the others again.
+    /// Resumes on a new connection. Discards the frames that the peer has received, all up to `received`, and sends the
+    /// later ones again.
     ///
     /// # Errors
     /// [`SessionError::Acknowledgement`] if the other side claims a frame that was not sent, or does not have one that

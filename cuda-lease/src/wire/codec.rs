@@ -69,7 +69,7 @@ pub enum WireError {
     },
     /// A node of a graph does not come after smaller indices in ascending order.
     #[error(
-        "node {node} of a graph comes after node {after}; it may only name smaller indices, in ascending order"
+        "graph node {node} lists predecessor {after}; predecessors must have smaller indices, in ascending order"
     )]
     NodeOrder {
         /// The index of the node.

@@ -102,7 +102,7 @@ impl Workers {
     }
 
     /// Starts the first worker. Returns its device with the features, and the memory that it uses without a lease, if
-    /// that is known. The worker is the first spare one, if there are to be any.
+    /// that is known. If spares are configured, this worker becomes the first one.
     pub(super) async fn open(&self) -> Result<(DeviceInfo, u64, Option<u64>)> {
         let first = self.launcher.launch().await?;
         let (device, features) = (first.device.clone(), first.features);

@@ -135,7 +135,7 @@ impl Reports {
 
     /// Times the last submission of a stream, whose progress is requested now, unless another one is timed. Does nothing
     /// for a submission that may have completed unnoticed: one of an earlier batch, unless `is_running`. Returns `false`
-    /// if `is_running` would make a difference.
+    /// for such a submission. The caller then asks the backend whether it runs, and calls again with `is_running`.
     pub(super) fn time(&self, of: Ticket, now: Instant, is_running: bool) -> bool {
         let mut streams = self.streams.lock();
         let Some(stream) = streams.get_mut(&of.stream) else { return true };

@@ -9,6 +9,7 @@ mod copies;
 mod graph_tests;
 mod graphs;
 mod hold;
+mod module_commands;
 mod objects;
 mod pool_commands;
 mod pools;
@@ -32,7 +33,6 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    objects::OBJECT_LIMIT,
     state::{State, Stream, is_there, violation},
     step::BackendStep,
 };
@@ -44,7 +44,7 @@ use super::{
 };
 use crate::{
     session::SessionError,
-    wire::{Command, Hash, Limits, Step},
+    wire::{Command, Limits, Step},
 };
 
 /// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as
@@ -139,30 +139,11 @@ impl Engine {
                 self.put(state, id, Vec::new(), Task::Retire)?;
             }
             Command::LoadModule { id, kind, hash, bytes } => {
-                if bytes > self.limits.module_bytes {
-                    return Err(violation(format!(
-                        "module {} has {bytes} bytes; the limit is {}",
-                        id.0, self.limits.module_bytes
-                    )));
-                }
-                state.modules.announce(id, hash, kind)?;
-                if state.modules.len() > OBJECT_LIMIT {
-                    return Err(violation(format!("more than {OBJECT_LIMIT} modules exist")));
-                }
+                self.load_module(state, id, kind, hash, bytes)?;
             }
-            Command::UnloadModule { id } => {
-                state.objects.unload(id);
-                if state.modules.remove(id) {
-                    self.control(Control::UnloadModule { id });
-                }
-            }
+            Command::UnloadModule { id } => self.unload_module(state, id),
             Command::NameVariable { id, module, name, bytes } => {
-                state.objects.name(module, id)?;
-                let control = Control::NameVariable { id, module, name, bytes };
-                // SAFETY: gives nothing up.
-                if let Err(error) = unsafe { self.backend.control(control) } {
-                    state.objects.spread_over(id, &error);
-                }
+                self.name_variable(state, id, module, name, bytes)?;
             }
             Command::CreateGraph { id, nodes } => self.create_graph(state, id, nodes)?,
             Command::DropGraph { id } => self.drop_graph(state, id),
@@ -173,18 +154,6 @@ impl Engine {
         }
         self.settle(state);
         Ok(())
-    }
-
-    /// Takes a part of a module's code.
-    pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
-        let mut state = self.state.lock();
-        let state = &mut *state;
-        let controls = state.modules.arrived(hash, total, part);
-        if !controls.is_empty() {
-            controls.into_iter().for_each(|control| self.control(control));
-            self.answer_loaded(state);
-            self.advance(state);
-        }
     }
 
     /// The staging memory of uploads.

@@ -15,7 +15,10 @@ use cuda_core::{
 };
 
 use super::*;
-use crate::{node::worker::reports::Sink, wire::TransferId};
+use crate::{
+    node::worker::reports::Sink,
+    wire::{ImageKind, Query, TransferId},
+};
 
 /// The most submissions that the backend has at a time.
 const BACKLOG: u64 = 4;
@@ -127,11 +130,23 @@ fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
 fn waiting_queries_are_limited() {
     let engine = engine();
     let module = ModuleId(1);
-    let kind = crate::wire::ImageKind::Ptx;
+    let kind = ImageKind::Ptx;
     engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
-    let ask = |id| engine.command(Command::Query { id, query: crate::wire::Query::Loaded(module) });
+    let ask = |id| engine.command(Command::Query { id, query: Query::Loaded(module) });
     let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
     assert!(refused.to_string().contains("queries wait"), "{refused}");
+}
+
+#[test]
+fn query_for_a_module_without_code_is_answered_when_the_module_is_unloaded() {
+    let engine = engine();
+    let (module, kind) = (ModuleId(1), ImageKind::Ptx);
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    let query = Query::Loaded(module);
+    engine.command(Command::Query { id: 1, query }).unwrap();
+    assert_eq!(engine.state.lock().modules.waiting_queries(), 1);
+    engine.command(Command::UnloadModule { id: module }).unwrap();
+    assert_eq!(engine.state.lock().modules.waiting_queries(), 0);
 }
 
 #[test]
@@ -184,7 +199,7 @@ fn no_command_follows_the_retirement_of_its_stream() {
 fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
     let engine = engine();
     let module = ModuleId(1);
-    let kind = crate::wire::ImageKind::Ptx;
+    let kind = ImageKind::Ptx;
     engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
     let to = Region { alloc: AllocId(1), offset: 0 };
     let submit = |number, step| {
