@@ -76,5 +76,9 @@ struct Performance;
 struct Leases;
 
 #[cfg(feature = "lease")]
+#[doc = include_str!("../../book/src/remote-functions.md")]
+struct RemoteFunctions;
+
+#[cfg(feature = "lease")]
 #[doc = include_str!("../../book/src/nodes.md")]
 struct Nodes;

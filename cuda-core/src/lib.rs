@@ -8,7 +8,15 @@
 //! | [`protocol`] | the data and traits between client and device |
 //! | [`order`] | ordering rules that backends share: [`order::Poison`] |
 //! | [`cuda`] (feature `cuda`) | NVIDIA GPUs |
-//! | [`sync`] | locks and wakers that loom can replace |
+//!
+//! The types that users hold are at the root:
+//!
+//! | topic | types |
+//! |---|---|
+//! | devices and streams | [`Device`], [`Stream`], [`Event`] |
+//! | memory | [`DeviceBuffer`], [`Slice`], [`SliceMut`], [`PinnedBuffer`], [`MemoryPool`] |
+//! | kernels | [`Module`], [`Function`], [`LaunchConfig`] |
+//! | errors | [`Error`], [`Fault`] |
 #![deny(missing_docs)]
 
 #[cfg(feature = "cuda")]

@@ -1,10 +1,18 @@
 //! Leases a GPU of another machine, and runs the same operations on it.
 //!
-//! [`LeaseBuilder`] requests a lease and opens its device. [`NodeClient`] sends requests without a session: the
-//! inventory, leases that outlive the connection, stateless submits. The module `node` (feature `node`) serves leases.
+//! [`LeaseBuilder`] requests a [`Lease`] and opens its device. The module `node` (feature `node`) serves leases.
+//!
+//! A *stateless submit* runs one kernel, with its input in and its output back in one round trip:
+//!
+//! - [`Lease::map_slice`] runs a kernel as a function of a slice.
+//! - [`Lease::submit`] and [`Lease::submit_job`] run a [`Job`]: a kernel, its launch shape, arguments and input.
+//! - [`burst`] runs a job once for each of many inputs, on several leases.
+//!
+//! [`NodeClient`] sends requests without a session: the inventory, stateless submits, and leases that outlive the
+//! connection ([`DetachedLease`]).
 //!
 //! Lowest first, the modules are [`wire`] (frames and messages), [`session`] (numbering and resumption), [`authority`]
-//! (TLS and tokens), `client` and `node`.
+//! (TLS and tokens), `transport` (the QUIC settings that client and node share), `client` and `node`.
 
 pub mod authority;
 mod client;

@@ -25,7 +25,7 @@ fn fork() -> Plan {
     op.plan_on(&device()).unwrap()
 }
 
-/// The program of the chapter "Plans, names and profiles" of the book.
+/// The program of the chapter "Plans, names, traces and times" of the book.
 fn attention() -> Plan {
     let device = device();
     let kernels = Kernels::load(&device);
