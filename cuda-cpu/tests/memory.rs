@@ -28,6 +28,20 @@ fn large_memory_costs_nothing_until_it_is_touched() {
 }
 
 #[test]
+fn copy_to_its_own_address_changes_nothing() {
+    let memory = Memory::new(1 << 20);
+    let at = memory.alloc(64, 1).unwrap();
+    memory.write(at, &[7; 32]).unwrap();
+    memory.copy(at, at, 64).unwrap();
+    let mut bytes = [0; 64];
+    memory.read(at, &mut bytes).unwrap();
+    assert_eq!(bytes, [[7; 32], [0xFF; 32]].concat().as_slice());
+    // The range is checked as that of every copy.
+    assert!(memory.copy(at, at, 65).is_err());
+    assert!(memory.copy(at + 64, at + 64, 1).is_err());
+}
+
+#[test]
 fn small_memory_shows_that_it_was_not_initialised() {
     let memory = Memory::new(1 << 20);
     for bytes in [0, 1, 255, 4096, Contents::MARKED] {

@@ -137,9 +137,15 @@ impl<'a> Cursor<'a> {
             .map_err(|_| Error::at(&token, ErrorKind::BadNumber("more than 32 bits")))
     }
 
-    /// Steps over `open .. close` and all tokens between. `open` must be next.
+    /// Steps over `open .. close` and all tokens between.
+    ///
+    /// # Errors
+    /// If `open` is not next, or has no matching `close`.
     pub(crate) fn skip_balanced(&mut self, open: &str, close: &str) -> Result<(), Error> {
         let start = self.peek();
+        if !start.is_punct(open) {
+            return Err(Error::expected("an opening bracket", &start));
+        }
         let mut depth = 0_usize;
         loop {
             let token = self.next();
@@ -148,7 +154,7 @@ impl<'a> Cursor<'a> {
             } else if token.is_punct(open) {
                 depth += 1;
             } else if token.is_punct(close) {
-                depth = depth.saturating_sub(1);
+                depth -= 1;
             }
             if depth == 0 {
                 return Ok(());

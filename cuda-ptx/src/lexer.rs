@@ -234,6 +234,12 @@ fn is_name(byte: u8) -> bool {
 mod tests {
     use super::*;
 
+    /// The documentation of the crate states this size.
+    #[test]
+    fn token_has_32_bytes() {
+        assert_eq!(size_of::<Token<'_>>(), 32);
+    }
+
     fn texts(text: &str) -> Vec<&str> {
         tokenize(text).unwrap().iter().map(|t| t.text).collect()
     }

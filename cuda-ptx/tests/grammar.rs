@@ -207,6 +207,19 @@ fn extern_variable_with_initialiser_is_refused() {
 }
 
 #[test]
+fn attribute_without_a_list_is_refused() {
+    for text in [
+        ".global .attribute .managed .u32 x;",
+        ".global .attribute { .u32 x;",
+        ".global .u32 .attribute x;",
+        ".entry k() .attribute { { ret; }",
+    ] {
+        let message = message(text);
+        assert!(message.contains("expected an opening bracket"), "{text}: {message}");
+    }
+}
+
+#[test]
 fn warp_sz_is_not_a_label() {
     let twice = "mov.u32 %r1, 1 ? WARP_SZ : 2; mov.u32 %r2, 0 ? WARP_SZ : 2;";
     assert_eq!(body(twice).instructions.len(), 2);

@@ -289,7 +289,8 @@ impl CpuBackend {
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
         if now {
-            queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
+            let join = || Job::new(Work::Join, number, epoch);
+            queue.complete_immediately(at.number, join, &self.shared);
         } else {
             queue.push(Job::new(Work::Alloc { address, bytes }, number, epoch), &self.shared);
         }
@@ -308,7 +309,7 @@ impl CpuBackend {
     }
 
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
-        let loaded = self.shared.modules.find(module)?;
+        let loaded = self.shared.modules.find_loaded(module)?;
         let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
         let (address, _) = found.ok_or_else(|| Error::OutOfRange {
             what: format!("variable `{name}`").into(),
@@ -333,6 +334,8 @@ impl CpuBackend {
         let load = move || shared.modules.load(id, &image, &shared.memory, most);
         let started = self.loader.run(load);
         started.map_err(|error| {
+            // No thread ends the load, so nothing may wait for it.
+            self.shared.modules.unload(id);
             Error::host("failed to start the thread that loads modules for the CPU device", &error)
         })
     }

@@ -64,6 +64,9 @@ impl Memory {
     /// [`AccessError`] if a range is not inside one allocation.
     pub fn copy(&self, dst: u64, src: u64, len: u64) -> Result<(), AccessError> {
         let (to, from) = (self.find(dst, len)?, self.find(src, len)?);
+        if dst == src {
+            return Ok(());
+        }
         if src < dst && dst - src < len {
             copy_backwards(&to, dst, src, len);
         } else if dst < src && src - dst < len {

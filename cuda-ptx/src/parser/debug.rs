@@ -56,8 +56,5 @@ pub(crate) fn skip_section(cur: &mut Cursor<'_>) -> Result<(), Error> {
         return Err(Error::expected("the name of a section", &cur.peek()));
     }
     cur.next();
-    match cur.peek().is_punct("{") {
-        true => cur.skip_balanced("{", "}"),
-        false => Err(Error::expected("`{`", &cur.peek())),
-    }
+    cur.skip_balanced("{", "}")
 }

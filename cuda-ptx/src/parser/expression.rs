@@ -35,6 +35,12 @@ pub(crate) fn constant_integer(cur: &mut Cursor<'_>, what: &'static str) -> Resu
     }
 }
 
+/// Reads an optional offset behind an address: `+8`, `+-8`, `-8`, or nothing.
+pub(crate) fn offset(cur: &mut Cursor<'_>) -> Result<i64, Error> {
+    let signed = cur.peek().is_punct("+") || cur.peek().is_punct("-");
+    if signed { Ok(constant_integer(cur, "an offset")? as i64) } else { Ok(0) }
+}
+
 struct Evaluator<'c, 'a> {
     cur: &'c mut Cursor<'a>,
     depth: u64,

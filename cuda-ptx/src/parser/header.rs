@@ -87,13 +87,7 @@ impl<'a> Header<'a> {
 
 /// Skips an attribute such as `.attribute(.unified(1, 2))` before a name.
 pub(crate) fn skip_attribute(cur: &mut Cursor<'_>) -> Result<(), Error> {
-    if !cur.eat_dot(".attribute") {
-        return Ok(());
-    }
-    match cur.peek().is_punct("(") {
-        true => cur.skip_balanced("(", ")"),
-        false => Err(Error::expected("`(`", &cur.peek())),
-    }
+    if cur.eat_dot(".attribute") { cur.skip_balanced("(", ")") } else { Ok(()) }
 }
 
 /// Parses `.pragma "nounroll";` after the directive. Returns the text if there is only one.
@@ -173,5 +167,21 @@ mod tests {
         for text in [".entry", ".func (", ".entry k", ".entry k ()", ".func .attribute f;"] {
             assert!(parse(text, Unknown::Skip).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn attribute_without_a_list_is_refused() {
+        for (text, found) in [
+            (".entry k () .attribute { {", "`{`"),
+            (".entry k () .attribute 7 .maxntid 8 {", "`7`"),
+            (".entry k () .attribute) {", "`)`"),
+            (".func .attribute f;", "`f`"),
+            (".entry k () .attribute", "the end of the text"),
+        ] {
+            let error = parse(text, Unknown::Refuse).unwrap_err().to_string();
+            let expected = format!("expected an opening bracket, found {found}");
+            assert!(error.ends_with(&expected), "{text}: {error}");
+        }
+        assert!(parse(".entry k () .attribute(.x(1), (2)) {", Unknown::Refuse).is_ok());
     }
 }

@@ -8,7 +8,7 @@ use crate::lexer::{Kind, Token};
 use crate::limits::MAX_VARIABLE_BYTES;
 use crate::number::Constant;
 use crate::parser::declared::{DeclaredType, Dimensions};
-use crate::parser::expression::{constant, constant_integer, starts_constant};
+use crate::parser::expression::{constant, offset, starts_constant};
 use crate::parser::mask::MaskedAddress;
 use crate::types::ScalarType;
 
@@ -203,12 +203,6 @@ fn address<'a>(cur: &mut Cursor<'a>) -> Result<(Token<'a>, i64, bool), Error> {
     }
     addend = addend.wrapping_add(offset(cur)?);
     Ok((name, addend, generic))
-}
-
-/// Parses an optional offset: `+8`, `-8`, or nothing.
-fn offset(cur: &mut Cursor<'_>) -> Result<i64, Error> {
-    let signed = cur.peek().is_punct("+") || cur.peek().is_punct("-");
-    if signed { Ok(constant_integer(cur, "an offset")? as i64) } else { Ok(0) }
 }
 
 /// Returns the little-endian bytes of `value` as an element of type `ty`.

@@ -11,6 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::instruction::LabelId;
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_NESTING;
+use crate::special::WARP_SIZE;
 
 /// The statement after a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +64,7 @@ impl<'a> Labels<'a> {
                 (Kind::Dot, ".section") => begins = true,
                 _ if section.is_some() => {}
                 // `WARP_SZ` is a number, not a label: `1 ? WARP_SZ : 2`.
-                (Kind::Ident, "WARP_SZ") => {}
+                (Kind::Ident, WARP_SIZE) => {}
                 (Kind::Ident, _) if tokens.get(i + 1).is_some_and(|next| next.is_punct(":")) => {
                     let block = blocks.last().copied().unwrap_or_default();
                     labels.insert(block, token, tokens.get(i + 2))?;

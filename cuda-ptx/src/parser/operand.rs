@@ -5,7 +5,7 @@ use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart};
 use crate::lexer::{Kind, Token};
 use crate::number::Constant;
 use crate::parser::body::BodyParser;
-use crate::parser::expression::{constant, constant_integer, starts_constant};
+use crate::parser::expression::{constant, constant_integer, offset, starts_constant};
 use crate::parser::labels::Labelled;
 use crate::scope::Binding;
 use crate::special::{is_vector, special};
@@ -103,7 +103,7 @@ impl<'a> BodyParser<'_, 'a> {
         let found = self.find(&name)?;
         let next = self.cur.peek();
         match found {
-            Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, self.offset()?)),
+            Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, offset(self.cur)?)),
             Operand::Special(special) if next.kind == Kind::Dot => {
                 let element = matches!(next.text, ".x" | ".y" | ".z" | ".w");
                 if !element || !is_vector(&special) {
@@ -176,12 +176,6 @@ impl<'a> BodyParser<'_, 'a> {
         Err(Error::at(name, if register { ErrorKind::UnknownRegister } else { undefined }))
     }
 
-    /// Parses an optional offset: `+8`, `+-8`, `-8`, or nothing.
-    fn offset(&mut self) -> Result<i64, Error> {
-        let signed = self.cur.peek().is_punct("+") || self.cur.peek().is_punct("-");
-        if signed { Ok(constant_integer(self.cur, "an offset")? as i64) } else { Ok(0) }
-    }
-
     /// Parses `[base+offset]`, or `[base, {x, y}]` as a list.
     fn address(&mut self) -> Result<Operand, Error> {
         self.cur.expect("[", "`[`")?;
@@ -190,7 +184,7 @@ impl<'a> BodyParser<'_, 'a> {
             AddressBase::Absolute => {
                 constant_integer(self.cur, "a register, a name or a number")? as i64
             }
-            _ => self.offset()?,
+            _ => offset(self.cur)?,
         };
         let address = Operand::Address(Address { base, offset });
         if self.cur.eat("]") {
