@@ -173,7 +173,7 @@ impl Block {
         self.is_stalled
     }
 
-    /// Returns the block's place in a launch at some place of which a worker is.
+    /// Returns the block's place. `of_worker` supplies the fields that all blocks of the launch share.
     pub(crate) fn place(&self, of_worker: Place) -> Place {
         Place { at: self.at, ..of_worker }
     }

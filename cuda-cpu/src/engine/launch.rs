@@ -224,7 +224,7 @@ impl fmt::Display for Invalid {
             }
             Self::Memory { bytes, most } => write!(
                 f,
-                "{bytes} bytes of registers, local and shared memory for a block: there can be {most}"
+                "a block needs {bytes} bytes of registers, local and shared memory; the limit is {most}"
             ),
             Self::Cluster { grid, cluster } => write!(
                 f,
