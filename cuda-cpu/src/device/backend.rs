@@ -289,7 +289,8 @@ impl CpuBackend {
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
         if now {
-            queue.count(at.number, || Job::new(Work::Join, number, epoch), &self.shared);
+            let join = || Job::new(Work::Join, number, epoch);
+            queue.complete_immediately(at.number, join, &self.shared);
         } else {
             queue.push(Job::new(Work::Alloc { address, bytes }, number, epoch), &self.shared);
         }

@@ -80,8 +80,9 @@ impl Queue {
         }
     }
 
-    /// Counts a submission that already ran. It completes when all earlier submissions are complete.
-    pub(crate) fn count(
+    /// Completes a submission that already ran: immediately if the queue is idle, else after all earlier submissions.
+    /// `job` creates the job that holds its place in the queue.
+    pub(crate) fn complete_immediately(
         self: &Arc<Self>,
         number: u64,
         job: impl FnOnce() -> Job,

@@ -39,7 +39,7 @@ pub(crate) struct Pace {
     /// Whether the next submission was already delayed.
     held: bool,
     /// The due time of the latest notice.
-    told: Instant,
+    last_notice: Instant,
 }
 
 impl Pace {
@@ -47,7 +47,7 @@ impl Pace {
     pub(crate) fn new(timing: Timing, stream: u64) -> Option<Self> {
         let Timing::Adversarial { seed, max_delay: max } = timing else { return None };
         let random = Random::new(seed ^ stream.wrapping_mul(0xd134_2543_de82_ef95));
-        Some(Self { random, max: max.min(LONGEST), held: false, told: Instant::now() })
+        Some(Self { random, max: max.min(LONGEST), held: false, last_notice: Instant::now() })
     }
 
     /// Returns the delay of the next submission. Called before the delay and after it.
@@ -68,8 +68,8 @@ impl Pace {
     pub(crate) fn notice_due(&mut self) -> Instant {
         let now = Instant::now();
         let due = if self.random.next().is_multiple_of(2) { now + self.short() } else { now };
-        self.told = self.told.max(due);
-        self.told
+        self.last_notice = self.last_notice.max(due);
+        self.last_notice
     }
 
     fn short(&mut self) -> Duration {
@@ -107,7 +107,7 @@ mod tests {
         let mut pace = Pace::new(timing, 1).unwrap();
         for _ in 0..100 {
             assert!(pace.hold().is_none_or(|hold| Instant::now().checked_add(hold).is_some()));
-            assert!(pace.notice_due() >= pace.told);
+            assert!(pace.notice_due() >= pace.last_notice);
         }
     }
 

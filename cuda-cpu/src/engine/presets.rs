@@ -68,7 +68,7 @@ impl Place {
 /// Fills in the presets for the executing lanes of the current frame.
 pub(crate) fn fill(ctx: &mut Ctx<'_>, presets: &[Preset], warp: u32) {
     for preset in presets {
-        one(ctx, preset, warp);
+        fill_preset(ctx, preset, warp);
     }
 }
 
@@ -103,7 +103,7 @@ fn lifetime_of(value: PresetValue) -> Lifetime {
     }
 }
 
-fn one(ctx: &mut Ctx<'_>, preset: &Preset, warp: u32) {
+fn fill_preset(ctx: &mut Ctx<'_>, preset: &Preset, warp: u32) {
     let value = match preset.value {
         PresetValue::Const(bits) => bits,
         PresetValue::Local(at) => u64::from(ctx.spaces.local_base) + u64::from(at),

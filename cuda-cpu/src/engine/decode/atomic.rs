@@ -60,7 +60,14 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let shared = Shared { atomic, order, kind, space, ty };
     if !is_vector {
         let first = b.source(first, shared.atomic.kind)?;
-        return one(b, &shared, dest.unwrap_or(&Operand::Discard), address, first, values.get(1));
+        return atomic_element(
+            b,
+            &shared,
+            dest.unwrap_or(&Operand::Discard),
+            address,
+            first,
+            values.get(1),
+        );
     }
     // Each element is a separate atomic operation. The vector as a whole is not atomic.
     let whole = i64::from(ty.size()) * parts.len() as i64;
@@ -79,7 +86,7 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     b.emit_before(check)?;
     for (i, (&source, dest)) in sources.iter().zip(&dests).enumerate() {
         let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
-        one(b, &shared, dest, &Address { offset, ..*address }, source, None)?;
+        atomic_element(b, &shared, dest, &Address { offset, ..*address }, source, None)?;
     }
     Ok(())
 }
@@ -105,7 +112,8 @@ fn sources(
     Ok(sources)
 }
 
-fn one(
+/// Decodes the operation on one element.
+fn atomic_element(
     b: &mut Builder<'_>,
     shared: &Shared,
     dest: &Operand,

@@ -137,12 +137,12 @@ fn each_lane(
 ) -> Result<Located, Flow> {
     let mut at = [std::ptr::null_mut(); LANES];
     for lane in lanes_of(mask) {
-        at[lane] = one(ctx, op, access, lane, addresses[lane])?;
+        at[lane] = locate_lane(ctx, op, access, lane, addresses[lane])?;
     }
     Ok(Located { at })
 }
 
-fn one(
+fn locate_lane(
     ctx: &mut Ctx<'_>,
     op: &Op,
     access: Access,
@@ -206,7 +206,7 @@ pub(crate) fn generic(address: u64) -> (FaultSpace, u64) {
 /// Reads one byte at a generic address.
 pub(crate) fn read_byte(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<u8, Flow> {
     let access = Access { space: SpaceKind::Generic, bytes: 1, write: false };
-    let at = one(ctx, op, access, lane, address)?;
-    // SAFETY: `one` has checked this byte.
+    let at = locate_lane(ctx, op, access, lane, address)?;
+    // SAFETY: `locate_lane` has checked this byte.
     Ok(unsafe { crate::memory::access::Word::load(at) })
 }
