@@ -59,11 +59,16 @@ impl LoadedModule {
         let found = self.program.resources(entry, LaunchDims { grid, block, dynamic_shared });
         let found = found.zip(self.program.entries().get(entry));
         let (resources, kernel) = found.ok_or_else(|| unknown("a kernel", entry as u64))?;
-        let most = kernel.max_threads.or(kernel.required_threads);
-        let most = most.map_or(info.max_threads_per_block, |most| most.iter().product());
+        // The parser does not limit the dimensions of directives, so their product may not fit.
+        let threads = |dims: [u32; 3]| {
+            let all = dims.iter().fold(1, |all: u32, &d| all.saturating_mul(d));
+            all.min(info.max_threads_per_block).max(1)
+        };
+        let declared = kernel.max_threads.or(kernel.required_threads);
+        let max_threads = declared.map_or(info.max_threads_per_block, threads);
         let suggested_block = match kernel.required_threads {
-            Some(required) => required.iter().product(),
-            None => most.min(LaunchConfig::DEFAULT_BLOCK),
+            Some(required) => threads(required),
+            None => max_threads.min(LaunchConfig::DEFAULT_BLOCK),
         };
         Ok(Occupancy {
             blocks_per_multiprocessor: resources.blocks,
@@ -74,7 +79,7 @@ impl LoadedModule {
                 registers: resources.registers,
                 local_bytes: resources.local_bytes,
                 static_shared_bytes: kernel.static_shared,
-                max_threads: most.min(info.max_threads_per_block),
+                max_threads,
             },
         })
     }

@@ -153,7 +153,7 @@ impl Program {
         let budget = Budget::new(memory.usage().total);
         let block = kernel.block_size(launch);
         let cluster = kernel.cluster(launch);
-        let bytes = block.needed(&self.code).saturating_mul(blocks_in(cluster));
+        let bytes = block.needed(&self.code).saturating_mul(count_in(cluster));
         if bytes > budget.limit {
             return Err(Invalid::Memory { bytes, most: budget.limit }.into());
         }
@@ -174,7 +174,7 @@ impl Program {
             let grid = Grid::new(&self.code, memory, block, launch, place, room);
             return grid.run().map_err(LaunchError::Fault);
         }
-        let (blocks, most) = (blocks_in(launch.dims.grid), room.0.limit / bytes.max(1));
+        let (blocks, most) = (count_in(launch.dims.grid), room.0.limit / bytes.max(1));
         if blocks > most {
             return Err(Invalid::Cooperative { blocks, most }.into());
         }
@@ -219,8 +219,9 @@ pub struct Resources {
     pub blocks: u32,
 }
 
-fn blocks_in(dims: [u32; 3]) -> u64 {
-    dims.iter().map(|&d| u64::from(d)).product()
+/// Returns the number of blocks or threads in `dims`. Saturates, because the dimensions of directives are unchecked.
+fn count_in(dims: [u32; 3]) -> u64 {
+    dims.iter().fold(1, |all: u64, &d| all.saturating_mul(d.into()))
 }
 
 impl Entry {
@@ -243,12 +244,12 @@ impl Entry {
         if let Some(required) = self.required_cluster.filter(|&r| r != cluster) {
             return Err(Invalid::RequiredCluster { cluster, required });
         }
-        let fits = (1..=u64::from(MAX_CLUSTER_BLOCKS)).contains(&blocks_in(cluster))
+        let fits = (1..=u64::from(MAX_CLUSTER_BLOCKS)).contains(&count_in(cluster))
             && grid.iter().zip(cluster).all(|(g, c)| g.is_multiple_of(c));
         if !fits {
             return Err(Invalid::Cluster { grid, cluster });
         }
-        let (blocks, each) = (blocks_in(grid), self.blocks_of_multiprocessor(launch.dims));
+        let (blocks, each) = (count_in(grid), self.blocks_of_multiprocessor(launch.dims));
         let most = u64::from(each) * u64::from(launch.multiprocessors);
         if launch.cooperative && blocks > most {
             return Err(Invalid::Cooperative { blocks, most });
@@ -266,7 +267,7 @@ impl Entry {
             dynamic => self.static_shared + dynamic,
         };
         // The checks know the accesses of one block alone.
-        let is_alone = blocks_in(self.cluster(launch)) == 1;
+        let is_alone = count_in(self.cluster(launch)) == 1;
         let checks = if is_alone { launch.checks } else { Checks::default() };
         BlockSize { function: self.function, threads, shared, checks }
     }
@@ -278,9 +279,7 @@ impl Entry {
         if let Some(required) = self.required_threads.filter(|&r| r != block) {
             return Err(Invalid::RequiredBlock { block, required });
         }
-        let threads: u64 = block.iter().map(|&d| u64::from(d)).product();
-        let most = self.max_threads.map(|m| m.iter().map(|&d| u64::from(d)).product());
-        if let Some(most) = most.filter(|&most| threads > most) {
+        if let Some(most) = self.max_threads.map(count_in).filter(|&most| count_in(block) > most) {
             return Err(Invalid::MaxThreads { block, most });
         }
         let bytes = u64::from(self.static_shared) + u64::from(dims.dynamic_shared);

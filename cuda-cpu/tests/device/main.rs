@@ -4,6 +4,7 @@
 mod client;
 mod faults;
 mod memory;
+mod modules;
 mod poison;
 mod progress;
 mod streams;

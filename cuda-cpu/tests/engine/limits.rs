@@ -47,6 +47,19 @@ fn shared_memory_is_limited() {
     }
 }
 
+#[test]
+fn declared_blocks_and_clusters_of_any_size_are_checked() {
+    let launch = |directives: &str| {
+        let header = ".version 8.0\n.target sm_90\n.address_size 64\n";
+        let ptx = format!("{header}.visible .entry k() {directives} {{ ret; }}");
+        Host::new(&ptx).launch("k", 1, 32, args![])
+    };
+    launch(".maxntid 4294967295, 4294967295, 4294967295").unwrap();
+    let refused = launch(".reqnctapercluster 4294967295, 4294967295, 4294967295").unwrap_err();
+    let (grid, cluster) = ([1; 3], [u32::MAX; 3]);
+    assert_eq!(refused, LaunchError::Invalid(Invalid::Cluster { grid, cluster }));
+}
+
 /// Global variables of a single kernel do not count as shared memory.
 #[test]
 fn large_global_variables_are_not_shared_ones() {
