@@ -309,7 +309,7 @@ impl CpuBackend {
     }
 
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
-        let loaded = self.shared.modules.find(module)?;
+        let loaded = self.shared.modules.find_loaded(module)?;
         let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
         let (address, _) = found.ok_or_else(|| Error::OutOfRange {
             what: format!("variable `{name}`").into(),
@@ -334,6 +334,8 @@ impl CpuBackend {
         let load = move || shared.modules.load(id, &image, &shared.memory, most);
         let started = self.loader.run(load);
         started.map_err(|error| {
+            // No thread ends the load, so nothing may wait for it.
+            self.shared.modules.unload(id);
             Error::host("failed to start the thread that loads modules for the CPU device", &error)
         })
     }

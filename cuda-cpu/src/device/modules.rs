@@ -9,7 +9,7 @@ use cuda_core::{
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
-use super::resolve::unknown;
+use super::{resolve::unknown, work::contained};
 use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program};
 
 /// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.
@@ -111,9 +111,19 @@ impl Modules {
         self.table.lock().insert(id, State::Loading(Vec::new()));
     }
 
-    /// Loads an announced module, and answers the waiting requests.
+    /// Loads an announced module, and answers the waiting requests. A panic of the load becomes its error; variables that
+    /// were allocated before it are not freed.
     pub(crate) fn load(&self, id: ModuleId, image: &ModuleImage, memory: &Arc<Memory>, most: u32) {
-        let (state, reply) = match LoadedModule::load(image, memory) {
+        self.load_with(id, || LoadedModule::load(image, memory), most);
+    }
+
+    fn load_with(&self, id: ModuleId, load: impl FnOnce() -> Result<LoadedModule>, most: u32) {
+        // Without an end of the load, `find` would block forever.
+        let loaded = contained(load).unwrap_or_else(|panicked| {
+            let log = format!("the CPU device panicked while it loaded the module: {}", panicked.0);
+            Err(Error::LoadFailed { log })
+        });
+        let (state, reply) = match loaded {
             Ok(module) => {
                 let reply = Ok(reply(&module, most));
                 (State::Loaded(Arc::new(module)), reply)
@@ -143,8 +153,8 @@ impl Modules {
         answer.give(reply);
     }
 
-    /// Returns a module. Blocks while the module is being loaded, which does not happen once the client has the reply to
-    /// its load.
+    /// Returns a module. Blocks while the module is being loaded. To avoid that, a client waits for
+    /// [`Reply::Loaded`] before it submits launches of the module.
     pub(crate) fn find(&self, id: ModuleId) -> Result<Arc<LoadedModule>> {
         let mut table = self.table.lock();
         loop {
@@ -177,4 +187,23 @@ impl Modules {
 fn reply(module: &LoadedModule, most: u32) -> Reply {
     let max_threads = vec![most; module.entries.len()];
     Reply::Loaded { max_threads, log: String::new(), entries: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use super::*;
+
+    #[test]
+    fn panic_while_loading_fails_the_module() {
+        let (modules, id) = (Modules::default(), ModuleId(1));
+        modules.announce(id);
+        let (send, replies) = channel();
+        modules.when_loaded(id, Answer::new(move |reply| _ = send.send(reply)), 1024);
+        modules.load_with(id, || panic!("on purpose"), 1024);
+        let error = replies.try_recv().unwrap().unwrap_err();
+        assert!(matches!(&error, Error::LoadFailed { log } if log.ends_with("on purpose")));
+        assert_eq!(modules.find(id).err(), Some(error));
+    }
 }

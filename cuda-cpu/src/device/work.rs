@@ -162,7 +162,7 @@ fn nanoseconds() -> u64 {
 }
 
 /// The message of a panic.
-pub(crate) struct Panicked(String);
+pub(crate) struct Panicked(pub(crate) String);
 
 impl From<Panicked> for Error {
     fn from(Panicked(said): Panicked) -> Self {
