@@ -26,18 +26,19 @@ use std::sync::{
 
 use cuda_core::{
     Backend, Ticket,
-    protocol::{AllocId, Control, PoolId, StreamId, Work},
+    protocol::{AllocId, Control, PoolId, Request, StreamId, Work},
 };
 use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
     objects::OBJECT_LIMIT,
-    state::{State, Stream, is_there, violation},
+    state::{State, Stream, has_module, violation},
     step::BackendStep,
 };
 use super::{
     held::{Download, Task, Upload},
+    modules::Load,
     quota::Quota,
     reports::{AfterProgress, Reports},
     staging::Staging,
@@ -155,6 +156,8 @@ impl Engine {
                 if state.modules.remove(id) {
                     self.control(Control::UnloadModule { id });
                 }
+                // Launches that waited for the module fail.
+                self.advance(state);
             }
             Command::NameVariable { id, module, name, bytes } => {
                 state.objects.name(module, id)?;
@@ -179,9 +182,12 @@ impl Engine {
     pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let controls = state.modules.arrived(hash, total, part);
-        if !controls.is_empty() {
-            controls.into_iter().for_each(|control| self.control(control));
+        let loads = state.modules.arrived(hash, total, part);
+        if !loads.is_empty() {
+            for Load { id, image, ready } in loads {
+                self.control(Control::LoadModule { id, image });
+                self.await_ready(Request::Loaded { module: id }, &ready);
+            }
             self.answer_loaded(state);
             self.advance(state);
         }
@@ -239,7 +245,7 @@ impl Engine {
                 let work = plain(other)?;
                 // The usual case, without a copy of the work.
                 if self.can_run(state, ticket.stream, &after)
-                    && is_there(state, &work)
+                    && has_module(state, &work)
                     && self.has_credit_for_one(state, ticket.stream)
                 {
                     self.run(state, BackendStep::whole(ticket, &after, &work));
@@ -306,7 +312,7 @@ impl Engine {
 
 impl AfterProgress for Engine {
     fn after_progress(&self) {
-        if self.is_holding.load(Ordering::Acquire) {
+        if self.is_holding.load(Ordering::SeqCst) {
             self.advance(&mut self.state.lock());
         }
     }
