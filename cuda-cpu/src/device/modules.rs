@@ -136,7 +136,10 @@ impl Modules {
         drop(table);
         self.loaded.notify_all();
         if let Some(State::Loading(answers)) = before {
-            answers.into_iter().for_each(|answer| answer.give(reply.clone()));
+            for answer in answers {
+                // Runs code of the client. A panic in it must not keep the others from their answers.
+                _ = contained(|| answer.give(reply.clone()));
+            }
         }
     }
 
@@ -200,6 +203,7 @@ mod tests {
         let (modules, id) = (Modules::default(), ModuleId(1));
         modules.announce(id);
         let (send, replies) = channel();
+        modules.when_loaded(id, Answer::new(|_| panic!("a waker that panics")), 1024);
         modules.when_loaded(id, Answer::new(move |reply| _ = send.send(reply)), 1024);
         modules.load_with(id, || panic!("on purpose"), 1024);
         let error = replies.try_recv().unwrap().unwrap_err();

@@ -22,6 +22,7 @@ mod modules;
 mod numbers;
 mod outbox;
 mod quota;
+mod ready;
 mod reports;
 mod run;
 mod sockets;

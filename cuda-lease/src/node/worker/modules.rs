@@ -1,10 +1,13 @@
-//! Modules of a session: those whose code has arrived, and those that wait for it.
+//! Modules of a session: those that wait for their code, and those of the backend.
+//!
+//! A launch of a module is held until the backend has loaded it, because the backend may block the launch until then.
 
-use std::mem;
+use std::{mem, sync::Arc};
 
-use cuda_core::protocol::{Control, ModuleId, ModuleImage};
+use cuda_core::protocol::{ModuleId, ModuleImage};
 use rustc_hash::FxHashMap;
 
+use super::ready::Ready;
 use crate::{
     session::SessionError,
     wire::{Hash, ImageKind},
@@ -21,8 +24,19 @@ pub(super) struct Modules {
 }
 
 enum State {
-    Waiting { hash: Hash, kind: ImageKind },
-    Sent,
+    Waiting {
+        hash: Hash,
+        kind: ImageKind,
+    },
+    /// The backend loads it, or has loaded it.
+    Sent(Arc<Ready>),
+}
+
+/// A module that the backend can load.
+pub(super) struct Load {
+    pub(super) id: ModuleId,
+    pub(super) image: ModuleImage,
+    pub(super) ready: Arc<Ready>,
 }
 
 impl Modules {
@@ -55,7 +69,7 @@ impl Modules {
     }
 
     /// Adds a part of a blob. Returns the modules to load if that completes it.
-    pub(super) fn arrived(&mut self, hash: Hash, total: u64, part: &[u8]) -> Vec<Control> {
+    pub(super) fn arrived(&mut self, hash: Hash, total: u64, part: &[u8]) -> Vec<Load> {
         let (_, bytes) = match &mut self.arriving {
             Some(arriving) if arriving.0 == hash => arriving,
             other => other.insert((hash, Vec::new())),
@@ -66,26 +80,36 @@ impl Modules {
         }
         let bytes = mem::take(bytes);
         self.arriving = None;
-        let mut controls = Vec::new();
+        let mut loads = Vec::new();
         for (id, state) in &mut self.states {
             if let State::Waiting { hash: wanted, kind } = state
                 && *wanted == hash
             {
-                controls.push(Control::LoadModule { id: *id, image: image(*kind, &bytes) });
-                *state = State::Sent;
+                let ready = Arc::<Ready>::default();
+                loads.push(Load { id: *id, image: image(*kind, &bytes), ready: ready.clone() });
+                *state = State::Sent(ready);
             }
         }
-        controls
+        loads
     }
 
     /// Whether a module's code has arrived, or there is no such module.
-    pub(super) fn is_there(&self, id: ModuleId) -> bool {
+    fn has_arrived(&self, id: ModuleId) -> bool {
         !matches!(self.states.get(&id), Some(State::Waiting { .. }))
+    }
+
+    /// Whether a launch of a module can be carried out without waiting, or fails.
+    pub(super) fn can_launch(&self, id: ModuleId) -> bool {
+        match self.states.get(&id) {
+            Some(State::Waiting { .. }) => false,
+            Some(State::Sent(ready)) => ready.has_ended(),
+            None => true,
+        }
     }
 
     /// Removes a module. Returns whether the backend has it.
     pub(super) fn remove(&mut self, id: ModuleId) -> bool {
-        matches!(self.states.remove(&id), Some(State::Sent))
+        matches!(self.states.remove(&id), Some(State::Sent(_)))
     }
 
     /// Remembers a query for a module whose code has not arrived.
@@ -96,7 +120,7 @@ impl Modules {
     /// Takes the queries whose modules have arrived or were removed.
     pub(super) fn answerable(&mut self) -> Vec<(ModuleId, u64)> {
         let (ready, waiting) =
-            mem::take(&mut self.queries).into_iter().partition(|(id, _)| self.is_there(*id));
+            mem::take(&mut self.queries).into_iter().partition(|(id, _)| self.has_arrived(*id));
         self.queries = waiting;
         ready
     }

@@ -6,18 +6,18 @@ use std::{any::Any, sync::mpsc::channel};
 use cuda_core::{
     DeviceInfo, Result,
     protocol::{
-        AllocId, Answer, Capabilities, Foreign, GraphId, HostBlock, Notice, NoticeSink, Pattern,
-        Region, Reply, Request, Submission,
+        AllocId, Answer, Capabilities, Foreign, FunctionId, GraphId, HostBlock, Launch,
+        LaunchConfig, ModuleId, Notice, NoticeSink, Pattern, Region, Reply, Request, Submission,
     },
 };
 
 use super::*;
 use crate::{
     node::worker::reports::Sink,
-    wire::{Change, Content, Node, NodeWork, TransferId, encode_changes, encode_nodes},
+    wire::{Change, Content, ImageKind, Node, NodeWork, TransferId, encode_changes, encode_nodes},
 };
 
-/// A backend that keeps the submissions, and prepares graphs only when the test says so.
+/// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.
 struct Slow {
     info: DeviceInfo,
     capabilities: Capabilities,
@@ -25,6 +25,7 @@ struct Slow {
     /// The blocks of each launch of a graph.
     hosts: Mutex<Vec<Vec<Weak<HostBlock>>>>,
     preparing: Mutex<Vec<Answer>>,
+    loading: Mutex<Vec<Answer>>,
     created: Mutex<Vec<GraphId>>,
 }
 
@@ -53,8 +54,11 @@ unsafe impl Backend for Slow {
     }
 
     fn request(&self, request: Request, answer: Answer) {
-        assert!(matches!(request, Request::GraphReady { .. }), "{request:?}");
-        self.preparing.lock().push(answer);
+        match request {
+            Request::GraphReady { .. } => self.preparing.lock().push(answer),
+            Request::Loaded { .. } => self.loading.lock().push(answer),
+            other => panic!("{other:?}"),
+        }
     }
 
     unsafe fn peek(&self, _: StreamId) -> Result<u64> {
@@ -76,6 +80,8 @@ const GRAPH: GraphId = GraphId(7);
 
 const ALLOC: AllocId = AllocId(1);
 
+const MODULE: ModuleId = ModuleId(1);
+
 struct Test {
     engine: Arc<Engine>,
     backend: Arc<Slow>,
@@ -91,6 +97,7 @@ impl Test {
             submitted: Mutex::default(),
             hosts: Mutex::default(),
             preparing: Mutex::default(),
+            loading: Mutex::default(),
             created: Mutex::default(),
         });
         let limits = Limits {
@@ -144,6 +151,21 @@ impl Test {
         answers.into_iter().for_each(|it| it.give(Ok(Reply::GraphReady)));
     }
 
+    /// Announces a module, and brings its code.
+    fn load(&self) {
+        let kind = ImageKind::Ptx;
+        self.command(Command::LoadModule { id: MODULE, kind, hash: [0; 32], bytes: 1 });
+        self.engine.blob([0; 32], 1, b" ");
+    }
+
+    /// The backend has loaded the modules.
+    fn loaded(&self) {
+        let answers = std::mem::take(&mut *self.backend.loading.lock());
+        let reply =
+            Reply::Loaded { max_threads: Vec::new(), log: String::new(), entries: Vec::new() };
+        answers.into_iter().for_each(|it| it.give(Ok(reply.clone())));
+    }
+
     /// The bytes of a transfer arrive.
     fn arrive(&self, transfer: u64, bytes: &[u8]) {
         assert_eq!(self.engine.expected(TransferId(transfer)), Some((0, bytes.len() as u64)));
@@ -152,11 +174,12 @@ impl Test {
         self.engine.piece(TransferId(transfer), piece, bytes.len()).unwrap();
     }
 
-    /// The submissions that the backend has, by stream: `g` for a graph, `j` for a join.
+    /// The submissions that the backend has, by stream: `g` for a graph, `j` for a join, `l` for a launch.
     fn submitted(&self) -> Vec<(u64, char)> {
         let kind = |work: &Work<'_>| match work {
             Work::Graph(_) => 'g',
             Work::Join => 'j',
+            Work::Launch(_) => 'l',
             _ => '?',
         };
         self.backend.submitted.lock().iter().map(|(it, work)| (it.0, kind(work))).collect()
@@ -170,6 +193,16 @@ impl Test {
         // SAFETY: submissions have no effect.
         unsafe { sink.notice(notice) };
     }
+}
+
+fn kernel() -> Step<'static> {
+    Step::Launch(Launch {
+        function: FunctionId { module: MODULE, entry: 0 },
+        config: LaunchConfig::new(1, 1),
+        params: Default::default(),
+        relocations: Default::default(),
+        variables: Default::default(),
+    })
 }
 
 fn write(bytes: &[u8]) -> Step<'_> {
@@ -190,6 +223,44 @@ fn change(bytes: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
     encode_changes(&[Change { node: 0, step: write(bytes) }], &mut content);
     content
+}
+
+#[test]
+fn launch_waits_until_the_backend_has_loaded_its_module() {
+    let mut test = Test::new();
+    test.load();
+    test.submit(1, &[], kernel());
+    test.submit(2, &[], Step::Join);
+    assert_eq!(test.submitted(), [(2, 'j')]);
+    test.loaded();
+    assert_eq!(test.submitted(), [(2, 'j'), (1, 'l')]);
+    test.submit(1, &[], kernel());
+    assert_eq!(test.submitted().len(), 3);
+}
+
+#[test]
+fn launch_of_a_module_that_is_unloaded_while_it_is_loading_is_not_held() {
+    let mut test = Test::new();
+    test.load();
+    test.submit(1, &[], kernel());
+    assert_eq!(test.submitted(), []);
+    test.command(Command::UnloadModule { id: MODULE });
+    assert_eq!(test.submitted(), [(1, 'l')]);
+    test.loaded();
+}
+
+/// Nothing else is held, and no command follows.
+#[test]
+fn graph_is_created_when_the_backend_has_loaded_its_modules() {
+    let test = Test::new();
+    test.load();
+    let node = Node { work: NodeWork::Step(kernel()), after: Vec::new(), name: None };
+    let mut content = Vec::new();
+    encode_nodes(&[node], &mut content);
+    test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    assert_eq!(*test.backend.created.lock(), []);
+    test.loaded();
+    assert_eq!(*test.backend.created.lock(), [GRAPH]);
 }
 
 #[test]

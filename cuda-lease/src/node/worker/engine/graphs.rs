@@ -13,8 +13,9 @@ use cuda_core::{
 use super::{Engine, state::State, step::BackendStep};
 use crate::{
     node::worker::{
-        graphs::{Answerable, Arrived, Prepared, Ready, change, over_quota, prepare},
+        graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
         held::Changes,
+        ready::Ready,
         reports::Keep,
         staging::Staged,
     },
@@ -121,7 +122,7 @@ impl Engine {
     pub(super) fn create_due_graphs(&self, state: &mut State) -> bool {
         let State { graphs, modules, objects, .. } = state;
         let is_due = |it: &Prepared| {
-            it.modules.iter().all(|it| modules.is_there(*it))
+            it.modules.iter().all(|it| modules.can_launch(*it))
                 && !it.allocations().any(|it| objects.is_pending(it))
         };
         let due = graphs.take_due(is_due);
@@ -129,7 +130,10 @@ impl Engine {
         for (id, Prepared { graph, record, .. }) in due {
             // SAFETY: the control gives nothing up, and nothing writes to the host memory of the graph.
             match unsafe { self.backend.control(Control::CreateGraph { id, graph }) } {
-                Ok(()) => self.await_ready(id, &graphs.created(id, record)),
+                Ok(()) => {
+                    let ready = graphs.created(id, record);
+                    self.await_ready(Request::GraphReady { graph: id }, &ready);
+                }
                 Err(error) => graphs.refuse(id, self.reports.cause(error), Some(record)),
             }
         }
@@ -139,11 +143,11 @@ impl Engine {
         has_created
     }
 
-    /// Requests the end of the preparation from the backend. The end advances launches that are held.
-    fn await_ready(&self, graph: GraphId, ready: &Arc<Ready>) {
+    /// Requests the end of the preparation of a graph or a module. The end advances launches that are held.
+    pub(super) fn await_ready(&self, request: Request, ready: &Arc<Ready>) {
         let (reports, ended) = (self.reports.clone(), ready.clone());
         let answer = Answer::new(move |_| ended.end(|| reports.after_progress()));
-        self.backend.request(Request::GraphReady { graph }, answer);
+        self.backend.request(request, answer);
         ready.wait();
     }
 

@@ -10,7 +10,7 @@ use cuda_core::{
 use super::{
     Engine,
     graphs::can_launch,
-    state::{State, is_there, violation},
+    state::{State, has_module, violation},
     step::BackendStep,
 };
 use crate::{
@@ -93,13 +93,17 @@ impl Engine {
     /// and did not advance held commands. So this advances them once after the flag is set.
     pub(super) fn settle(&self, state: &mut State) {
         self.report_drained(state);
-        let is_holding =
-            state.held > 0 || !state.waiting_resets.is_empty() || state.drain.is_some();
+        let is_holding = state.held > 0
+            || !state.waiting_resets.is_empty()
+            || state.drain.is_some()
+            // The end of a module's load makes a waiting graph due.
+            || state.graphs.has_waiting();
         // Stored under the lock alone.
         if self.is_holding.load(Ordering::Relaxed) == is_holding {
             return;
         }
-        self.is_holding.store(is_holding, Ordering::Release);
+        // SeqCst: `Ready::end` stores its flag and then loads this one.
+        self.is_holding.store(is_holding, Ordering::SeqCst);
         if is_holding {
             self.advance(state);
         }
@@ -182,7 +186,7 @@ impl Engine {
     ) -> Outcome {
         match task {
             Task::Work { number, work } => {
-                if !is_there(state, work) {
+                if !has_module(state, work) {
                     return Outcome::Waits;
                 }
                 let ticket = Ticket { stream, number: *number };

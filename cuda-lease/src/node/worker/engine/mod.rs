@@ -33,7 +33,7 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    state::{State, Stream, is_there, violation},
+    state::{State, Stream, has_module, violation},
     step::BackendStep,
 };
 use super::{
@@ -208,7 +208,7 @@ impl Engine {
                 let work = plain(other)?;
                 // The usual case, without a copy of the work.
                 if self.can_run(state, ticket.stream, &after)
-                    && is_there(state, &work)
+                    && has_module(state, &work)
                     && self.has_credit_for_one(state, ticket.stream)
                 {
                     self.run(state, BackendStep::whole(ticket, &after, &work));
@@ -275,7 +275,7 @@ impl Engine {
 
 impl AfterProgress for Engine {
     fn after_progress(&self) {
-        if self.is_holding.load(Ordering::Acquire) {
+        if self.is_holding.load(Ordering::SeqCst) {
             self.advance(&mut self.state.lock());
         }
     }

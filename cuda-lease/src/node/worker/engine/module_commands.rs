@@ -1,6 +1,6 @@
 //! Commands about modules, and the code that arrives for them.
 
-use cuda_core::protocol::{AllocId, Control, ModuleId};
+use cuda_core::protocol::{AllocId, Control, ModuleId, Request};
 
 use super::{
     Engine,
@@ -8,6 +8,7 @@ use super::{
     state::{State, violation},
 };
 use crate::{
+    node::worker::modules::Load,
     session::SessionError,
     wire::{Hash, ImageKind},
 };
@@ -37,11 +38,10 @@ impl Engine {
         state.objects.unload(id);
         if state.modules.remove(id) {
             self.control(Control::UnloadModule { id });
-        } else {
-            // Queries and launches that wait for its code get their errors.
-            self.answer_loaded(state);
-            self.advance(state);
         }
+        // Queries and launches that wait for the module get their errors.
+        self.answer_loaded(state);
+        self.advance(state);
     }
 
     pub(super) fn name_variable(
@@ -65,9 +65,12 @@ impl Engine {
     pub(in crate::node::worker) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let controls = state.modules.arrived(hash, total, part);
-        if !controls.is_empty() {
-            controls.into_iter().for_each(|control| self.control(control));
+        let loads = state.modules.arrived(hash, total, part);
+        if !loads.is_empty() {
+            for Load { id, image, ready } in loads {
+                self.control(Control::LoadModule { id, image });
+                self.await_ready(Request::Loaded { module: id }, &ready);
+            }
             self.answer_loaded(state);
             self.advance(state);
         }

@@ -108,9 +108,10 @@ impl State {
     }
 }
 
-pub(super) fn is_there(state: &State, work: &Work<'_>) -> bool {
+/// Whether the backend takes work without waiting for a module.
+pub(super) fn has_module(state: &State, work: &Work<'_>) -> bool {
     match work {
-        Work::Launch(launch) => state.modules.is_there(launch.function.module),
+        Work::Launch(launch) => state.modules.can_launch(launch.function.module),
         _ => true,
     }
 }

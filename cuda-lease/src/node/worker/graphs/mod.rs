@@ -2,8 +2,8 @@
 //!
 //! `contents` collects the bytes of graph commands that travel on the bulk lane. `work` turns decoded nodes into work
 //! of the backend, with one host block for the bytes of their uploads. `record` keeps the accesses of the nodes, and
-//! `table` the state of each graph. The folder uses `wire`, `cuda_core` and the quota. The engine creates and launches
-//! the graphs.
+//! `table` the state of each graph. The folder uses `wire`, `cuda_core`, `quota` and `ready`. The engine creates and
+//! launches the graphs.
 //!
 //! # Limits
 //! A session has at most [`GRAPH_LIMIT`] graphs. Their nodes, the bytes of their uploads and the incomplete content are
@@ -17,7 +17,7 @@ mod work;
 
 pub(super) use contents::{Arrived, Contents};
 pub(super) use record::{Kept, NodeAccess};
-pub(super) use table::{Answerable, Graphs, Ready};
+pub(super) use table::{Answerable, Graphs};
 pub(super) use work::{Prepared, change, over_quota, prepare};
 
 /// The maximum number of graphs of a session.

@@ -1,18 +1,16 @@
 //! The graphs of a session and their states.
 
-use std::{
-    mem,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-};
+use std::{mem, sync::Arc};
 
 use cuda_core::{Error, protocol::GraphId};
 use rustc_hash::FxHashMap;
 
 use super::{GRAPH_LIMIT, GRAPH_MEMORY, record::Record, work::Prepared};
-use crate::{node::worker::quota::Quota, session::SessionError, wire::TransferId};
+use crate::{
+    node::worker::{quota::Quota, ready::Ready},
+    session::SessionError,
+    wire::TransferId,
+};
 
 /// The maximum number of graphs that a session has, with those that were refused.
 const KNOWN_LIMIT: usize = 4 * GRAPH_LIMIT;
@@ -38,36 +36,12 @@ enum State {
     Refused { error: Error, record: Option<Box<Record>>, is_created: bool },
 }
 
-/// Whether the backend has prepared a graph, or failed to. A launch before that could block.
-#[derive(Default)]
-pub(in crate::node::worker) struct Ready {
-    has_ended: AtomicBool,
-    /// Set when the engine acts on the end. Before, the backend may answer while the engine holds its lock.
-    is_awaited: AtomicBool,
-}
-
 /// A query that can be answered.
 pub(in crate::node::worker) enum Answerable {
     /// The backend answers it.
     ByBackend(GraphId, u64),
     /// The graph was refused.
     Refused(u64, Error),
-}
-
-impl Ready {
-    /// Ends the preparation. Calls `advance` if the engine acts on the end.
-    pub(in crate::node::worker) fn end(&self, advance: impl FnOnce()) {
-        self.has_ended.store(true, Ordering::SeqCst);
-        if self.is_awaited.load(Ordering::SeqCst) {
-            advance();
-        }
-    }
-
-    /// Makes the end of the preparation advance the engine. A launch after this call sees an end that came before the
-    /// call.
-    pub(in crate::node::worker) fn wait(&self) {
-        self.is_awaited.store(true, Ordering::SeqCst);
-    }
 }
 
 impl Default for Graphs {
@@ -186,7 +160,7 @@ impl Graphs {
     pub(in crate::node::worker) fn can_launch(&self, id: GraphId) -> bool {
         match self.states.get(&id) {
             Some(State::Arriving(_) | State::Waiting(_)) => false,
-            Some(State::Created { ready, .. }) => ready.has_ended.load(Ordering::SeqCst),
+            Some(State::Created { ready, .. }) => ready.has_ended(),
             Some(State::Refused { .. }) | None => true,
         }
     }
