@@ -29,9 +29,9 @@ fn malformed_content_ends_the_session() {
         let mut truncated = content(&[node(Step::Join, &[])]);
         truncated.truncate(truncated.len() - 1);
         let cases = [
-            (after(&[1]), "may only name smaller indices"),
-            (after(&[u32::MAX]), "may only name smaller indices"),
-            (after(&[0, 0]), "may only name smaller indices"),
+            (after(&[1]), "must have smaller indices"),
+            (after(&[u32::MAX]), "must have smaller indices"),
+            (after(&[0, 0]), "must have smaller indices"),
             (nested(LOOP_DEPTH + 1), "nested more than"),
             (content(&[node(read, &[])]), "0x0605"),
             ((GRAPH_NODES as u32 + 1).to_le_bytes().to_vec(), "nodes of a graph"),
