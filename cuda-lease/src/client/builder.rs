@@ -9,7 +9,7 @@ use cuda_core::{Device, Error, Result};
 
 use super::{
     address::Address,
-    connection::{RESUME_WINDOW, Terms},
+    dial::{LeaseTerms, RESUME_WINDOW},
     lease::Lease,
     provider::{DEFAULT_RENEWAL, LeaseProvider},
     random::random,
@@ -204,7 +204,7 @@ impl LeaseBuilder {
         receiver.await.unwrap_or_else(|_| Err(misuse("the request for the lease panicked".into())))
     }
 
-    pub(super) fn terms(&self) -> Result<Terms> {
+    pub(super) fn terms(&self) -> Result<LeaseTerms> {
         let socket = self.resolve()?;
         let host = self.node.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
@@ -212,7 +212,7 @@ impl LeaseBuilder {
         let server_name = self.tls.server_name_for(host).map_err(invalid)?;
         let mut tls = self.tls.config_for(socket).map_err(invalid)?;
         tls.transport_config(transport::connection());
-        Ok(Terms {
+        Ok(LeaseTerms {
             address: self.node.clone(),
             socket,
             server_name,

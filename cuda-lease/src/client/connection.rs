@@ -1,71 +1,19 @@
-//! The connection of a lease to its node: one thread that sends, receives, renews and reconnects.
+//! The connection of a lease to its node, as the handles of the lease see it.
 
-use std::{
-    cell::RefCell,
-    net::SocketAddr,
-    sync::Arc,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, thread};
 
 use bytes::Bytes;
-use cuda_core::{Error, NoticeSink, Result, protocol::Status};
+use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
-use rustc_hash::FxHashSet;
-use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{Instrument, Span};
+use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    blob::put_blob,
-    control::{ControlStream, Request, Unanswered},
-    end::{End, lost, unavailable},
-    grant::Grant,
-    lanes::{Access, LaneStream, Received},
-    link::Link,
-    random::random,
-    renewal::Renewal,
-    spans,
-    submit::Channel,
-};
-use crate::{
-    transport,
-    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, features},
-};
-
-/// The time within which a lost connection is resumed if the user states no other.
-pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
-
-/// The time that a request for a new connection takes at most.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// The pause between two attempts to reconnect.
-const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
-
-/// The time that the end of a lease may take until the connection is closed anyway.
-const FREE_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The time in which the reason for the end of a stream arrives.
-const REASON: Duration = Duration::from_secs(1);
-
-/// The address and the terms of a lease.
-#[derive(Clone)]
-pub(super) struct Terms {
-    /// The address of the node as the user wrote it, for messages.
-    pub(super) address: String,
-    pub(super) socket: SocketAddr,
-    pub(super) server_name: String,
-    pub(super) tls: quinn::ClientConfig,
-    pub(super) allocate: Allocate,
-    /// The total time up to which the lease is renewed. `None`: it is not renewed.
-    pub(super) renew_up_to: Option<Duration>,
-    /// The maximum duration of an interruption of the connection.
-    pub(super) resume_within: Duration,
-}
+use super::{control::ControlRequest, grant::Grant, link::Link, submit::Channel};
+use crate::wire::{Granted, Renew, Renewed, TraceContext};
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.
 pub(super) struct Connection {
     pub(super) address: String,
-    requests: Mutex<Option<mpsc::UnboundedSender<Request>>>,
+    requests: Mutex<Option<mpsc::UnboundedSender<ControlRequest>>>,
     pub(super) grant: Arc<Grant>,
     pub(super) channel: Channel,
     /// The trace of the lease.
@@ -86,47 +34,30 @@ pub(super) struct Opened {
     pub(super) connection: Arc<Connection>,
 }
 
-/// Requests a lease, and starts the thread of its connection.
-///
-/// # Errors
-/// [`Error::Remote`] if the node refuses the lease, [`Error::Disconnected`] if the node cannot be reached,
-/// [`Error::Host`] if the thread cannot be started.
-pub(super) fn open(terms: Terms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
-    let (opened, receiver) = std::sync::mpsc::sync_channel(1);
-    let address = terms.address.clone();
-    let span = spans::lease(terms.allocate.trace.as_ref(), &address);
-    let name = "cuda-lease".to_owned();
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => {
-                runtime.block_on(Driver::run(terms, sink, opened).instrument(span));
-            }
-            Err(error) => {
-                let what = "failed to start the runtime of a lease";
-                _ = opened.send(Err(Error::host(what, &error)));
-            }
-        }
-    };
-    let started = thread::Builder::new().name(name).spawn(run);
-    let failed = |error| Error::host("failed to start the thread of a lease", &error);
-    let thread = started.map_err(failed)?;
-    let opened = receiver.recv().unwrap_or_else(|_| {
-        let cause = "the thread of the connection ended".into();
-        Err(Error::Disconnected { address, cause, may_have_run: false })
-    })?;
-    *opened.connection.thread.lock() = Some(thread);
-    Ok(opened)
-}
-
 impl Connection {
+    pub(super) fn new(
+        address: String,
+        requests: mpsc::UnboundedSender<ControlRequest>,
+        grant: Arc<Grant>,
+        channel: Channel,
+        trace: Option<TraceContext>,
+    ) -> Self {
+        let (requests, thread) = (Mutex::new(Some(requests)), Mutex::default());
+        Self { address, requests, grant, channel, trace, thread }
+    }
+
+    /// Stores the thread of the connection, for [`close`](Self::close).
+    pub(super) fn set_thread(&self, thread: thread::JoinHandle<()>) {
+        *self.thread.lock() = Some(thread);
+    }
+
     /// Sends a request to the node.
     ///
     /// # Errors
     /// The lease has ended.
     pub(super) fn request(&self, opcode: u16, body: Vec<u8>) -> Result<Reply> {
         let (reply, receiver) = oneshot::channel();
-        let request = Request { opcode, body, reply };
+        let request = ControlRequest { opcode, body, reply };
         let sent = self.requests.lock().as_ref().map(|requests| requests.send(request));
         match sent {
             Some(Ok(())) => Ok(receiver),
@@ -172,312 +103,4 @@ impl Connection {
         self.grant.renewed(&renewed);
         Ok(())
     }
-}
-
-/// The side of the connection's thread.
-struct Driver {
-    terms: Terms,
-    endpoint: quinn::Endpoint,
-    link: Arc<Link>,
-    grant: Arc<Grant>,
-    received: Received,
-    epoch: u32,
-    unanswered: Unanswered,
-    requests: mpsc::UnboundedReceiver<Request>,
-    /// Blobs that the node needs and does not have yet.
-    needed: RefCell<FxHashSet<Hash>>,
-    /// Publishes the current connection.
-    current: watch::Sender<Option<quinn::Connection>>,
-    renewal: Renewal,
-}
-
-impl Driver {
-    async fn run(
-        terms: Terms,
-        sink: Arc<dyn NoticeSink>,
-        opened: std::sync::mpsc::SyncSender<Result<Opened>>,
-    ) {
-        match Self::acquire(terms, sink).await {
-            Ok((driver, first, result)) => {
-                _ = opened.send(Ok(result));
-                drop(opened);
-                driver.drive(first).await;
-            }
-            Err(error) => _ = opened.send(Err(error)),
-        }
-    }
-
-    /// Connects and requests the lease.
-    async fn acquire(
-        terms: Terms,
-        sink: Arc<dyn NoticeSink>,
-    ) -> Result<(Self, (quinn::Connection, ControlStream), Opened)> {
-        let address = terms.address.clone();
-        let fail = |end: End| unavailable(&address, end);
-        let endpoint = endpoint(&terms)?;
-        let (connection, mut control) = connect(&endpoint, &terms).await.map_err(fail)?;
-        let mut body = Vec::new();
-        terms.allocate.encode(&mut body);
-        let reply = control.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
-        let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
-        let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
-        Span::current().record("lease", granted.lease);
-
-        let (sender, requests) = mpsc::unbounded_channel();
-        let [jitter, epoch @ ..] = random::<5>()?;
-        let epoch = u32::from_le_bytes(epoch).max(1);
-        let link = Link::new(address.clone(), epoch, sink);
-        let grant = Arc::new(Grant::new(&granted));
-        let (channel, current) = Channel::new(address.clone());
-        let connection_of_user = Arc::new(Connection {
-            address,
-            channel,
-            requests: Mutex::new(Some(sender)),
-            grant: grant.clone(),
-            thread: Mutex::default(),
-            trace: terms.allocate.trace,
-        });
-        let driver = Self {
-            terms,
-            endpoint,
-            link: link.clone(),
-            grant,
-            received: Received::new(epoch),
-            epoch,
-            unanswered: Unanswered::default(),
-            requests,
-            needed: RefCell::default(),
-            current,
-            renewal: Renewal::new(f64::from(jitter) / 255.0),
-        };
-        let features = features::usable(control.features, granted.features);
-        let opened = Opened { granted, features, link, connection: connection_of_user };
-        Ok((driver, (connection, control), opened))
-    }
-
-    /// Serves the lease until it is dropped or lost.
-    async fn drive(mut self, (mut connection, mut control): (quinn::Connection, ControlStream)) {
-        let started = Instant::now();
-        let mut is_resumed = false;
-        loop {
-            let end = match self.serve(&connection, &mut control, is_resumed, started).await {
-                Ok(()) => return self.free(&connection, &mut control).await,
-                Err(end) => end,
-            };
-            if self.link.lost().is_some() {
-                return self.finish().await;
-            }
-            let end = match end {
-                End::Closed => reason(&connection).await,
-                end => end,
-            };
-            tracing::debug!(?end, address = self.terms.address, "the connection ended");
-            let resumed = match end {
-                End::Lost(cause) => self.reconnect(cause).await,
-                end => Err(end),
-            };
-            match resumed {
-                Ok(resumed) => (connection, control) = resumed,
-                Err(end) => {
-                    self.link.lose(lost(&self.terms.address, end));
-                    return self.finish().await;
-                }
-            }
-            is_resumed = true;
-        }
-    }
-
-    /// Serves one connection. Returns `Ok` when the lease was dropped.
-    async fn serve(
-        &mut self,
-        connection: &quinn::Connection,
-        control: &mut ControlStream,
-        is_resumed: bool,
-        started: Instant,
-    ) -> Result<(), End> {
-        self.current.send_replace(Some(connection.clone()));
-        let Self { link, received, needed, grant, requests, unanswered, .. } = self;
-        let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
-        let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
-        let (commands, bulk) = tokio::try_join!(open(Lane::Commands), open(Lane::Bulk))?;
-        let (ask, mut asked) = mpsc::unbounded_channel();
-        let need = |hash| {
-            if needed.borrow_mut().insert(hash) {
-                _ = ask.send(hash);
-            }
-        };
-        needed.borrow().iter().for_each(|hash| _ = ask.send(*hash));
-        let blobs = async {
-            while let Some(hash) = asked.recv().await {
-                if let Some(image) = link.image(&hash) {
-                    // A refusal shows as a module that does not load.
-                    _ = put_blob(connection, grant.lease, grant.token(), hash, image).await?;
-                }
-                needed.borrow_mut().remove(&hash);
-            }
-            Ok::<(), End>(())
-        };
-        let (renew, mut renewals) = mpsc::unbounded_channel();
-        let renewing = renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
-        let controls = async {
-            let served = serve_control(control, unanswered, requests, &mut renewals).await;
-            // The lease was dropped: the other parts end too.
-            served.and(Err::<(), _>(Ended::Dropped))
-        };
-        let parts = async {
-            tokio::try_join!(
-                commands.send(link),
-                commands.receive(link, received, &need),
-                bulk.send(link),
-                bulk.receive(link, received, &need),
-                blobs,
-                renewing,
-            )
-            .map(drop)
-            .map_err(Ended::Connection)
-        };
-        match tokio::try_join!(controls, parts) {
-            Ok(_) | Err(Ended::Dropped) => Ok(()),
-            Err(Ended::Connection(end)) => Err(end),
-        }
-    }
-
-    /// Tries to connect again, until the window is over or the lease is dropped.
-    async fn reconnect(
-        &mut self,
-        mut cause: String,
-    ) -> Result<(quinn::Connection, ControlStream), End> {
-        let begun = Instant::now();
-        loop {
-            let left = self.terms.resume_within.saturating_sub(begun.elapsed());
-            // A lease that was dropped meanwhile is not resumed.
-            if left.is_zero() || self.requests.is_closed() {
-                return Err(End::Lost(cause));
-            }
-            let limit = left.min(CONNECT_TIMEOUT);
-            match tokio::time::timeout(limit, connect(&self.endpoint, &self.terms)).await {
-                Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(End::Lost(error))) => cause = error,
-                Ok(Err(end)) => return Err(end),
-                Err(_) => {}
-            }
-            tokio::time::sleep(RECONNECT_PAUSE).await;
-        }
-    }
-
-    /// Ends the lease at the node.
-    async fn free(self, connection: &quinn::Connection, control: &mut ControlStream) {
-        let free = Free { lease: self.grant.lease, token: self.grant.token() };
-        let mut body = Vec::new();
-        free.encode(&mut body);
-        let freed = control.ask(Free::OPCODE, &body);
-        _ = tokio::time::timeout(FREE_TIMEOUT, freed).await;
-        connection.close(0u32.into(), b"freed");
-        self.finish().await;
-    }
-
-    async fn finish(self) {
-        self.lose("the lease was dropped");
-        self.endpoint.close(0u32.into(), b"");
-        _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
-    }
-}
-
-impl Driver {
-    fn lose(&self, cause: &str) {
-        let (address, cause) = (self.terms.address.clone(), cause.to_owned());
-        self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
-    }
-}
-
-impl Drop for Driver {
-    /// If the thread of the connection panics, everything in flight ends with an error.
-    fn drop(&mut self) {
-        self.lose("the thread of the connection ended");
-    }
-}
-
-/// The reason for which the node closed a stream.
-async fn reason(connection: &quinn::Connection) -> End {
-    match tokio::time::timeout(REASON, connection.closed()).await {
-        Ok(closed) => closed.into(),
-        Err(_) => End::Closed,
-    }
-}
-
-/// The end of the parts of a connection.
-enum Ended {
-    Dropped,
-    Connection(End),
-}
-
-/// Serves the control stream, with the requests of the user and of the renewal.
-async fn serve_control(
-    control: &mut ControlStream,
-    unanswered: &mut Unanswered,
-    requests: &mut mpsc::UnboundedReceiver<Request>,
-    renewals: &mut mpsc::UnboundedReceiver<Request>,
-) -> Result<(), Ended> {
-    control.serve(unanswered, requests, renewals).await.map_err(Ended::Connection)
-}
-
-/// Renews the lease in time, up to its cap.
-async fn renew_in_time(
-    renewal: &mut Renewal,
-    grant: &Grant,
-    terms: &Terms,
-    started: Instant,
-    requests: mpsc::UnboundedSender<Request>,
-) -> Result<(), End> {
-    let Some(cap) = terms.renew_up_to else { return std::future::pending().await };
-    let mut pause = renewal.after_success(grant.expires_in());
-    loop {
-        tokio::time::sleep(pause).await;
-        let left = cap.saturating_sub(started.elapsed()).as_secs();
-        let lease_secs = u64::from(terms.allocate.lease_secs).min(left) as u32;
-        if lease_secs == 0 {
-            return std::future::pending().await;
-        }
-        let (reply, receiver) = oneshot::channel();
-        let body = grant.renew_request(lease_secs);
-        if requests.send(Request { opcode: Renew::OPCODE, body, reply }).is_err() {
-            return std::future::pending().await;
-        }
-        let renewed = match receiver.await {
-            Ok(Ok(reply)) => Renewed::decode(&reply).map_err(|error| error.to_string()),
-            Ok(Err((status, detail))) => Err(format!("{status}: {detail}")),
-            Err(_) => Err("the connection ended".into()),
-        };
-        pause = match renewed {
-            Ok(renewed) => {
-                grant.renewed(&renewed);
-                renewal.after_success(grant.expires_in())
-            }
-            Err(error) => {
-                tracing::warn!(error, address = terms.address, "the lease was not renewed");
-                renewal.after_failure(grant.expires_in())
-            }
-        };
-    }
-}
-
-pub(super) fn endpoint(terms: &Terms) -> Result<quinn::Endpoint> {
-    let any: SocketAddr = match terms.socket {
-        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
-        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
-    };
-    let endpoint = transport::endpoint(any, None);
-    let mut endpoint =
-        endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
-    endpoint.set_default_client_config(terms.tls.clone());
-    Ok(endpoint)
-}
-
-pub(super) async fn connect(
-    endpoint: &quinn::Endpoint,
-    terms: &Terms,
-) -> Result<(quinn::Connection, ControlStream), End> {
-    let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
-    let control = ControlStream::open(&connection).await?;
-    Ok((connection, control))
 }

@@ -13,7 +13,7 @@ use crate::wire::{
 use cuda_core::protocol::Status;
 
 /// A request to the node.
-pub(super) struct Request {
+pub(super) struct ControlRequest {
     pub(super) opcode: u16,
     pub(super) body: Vec<u8>,
     pub(super) reply: oneshot::Sender<Result<Bytes, (Status, String)>>,
@@ -24,7 +24,7 @@ pub(super) struct Request {
 #[derive(Default)]
 pub(super) struct Unanswered {
     next: u64,
-    requests: VecDeque<(u64, Request)>,
+    requests: VecDeque<(u64, ControlRequest)>,
 }
 
 /// The control stream of one connection.
@@ -90,7 +90,11 @@ impl ControlStream {
         }
     }
 
-    async fn begin(&mut self, unanswered: &mut Unanswered, request: Request) -> Result<(), End> {
+    async fn begin(
+        &mut self,
+        unanswered: &mut Unanswered,
+        request: ControlRequest,
+    ) -> Result<(), End> {
         unanswered.next += 1;
         let (id, opcode, body) = (unanswered.next, request.opcode, request.body.clone());
         unanswered.requests.push_back((id, request));
@@ -101,8 +105,8 @@ impl ControlStream {
     pub(super) async fn serve(
         &mut self,
         unanswered: &mut Unanswered,
-        requests: &mut mpsc::UnboundedReceiver<Request>,
-        renewals: &mut mpsc::UnboundedReceiver<Request>,
+        requests: &mut mpsc::UnboundedReceiver<ControlRequest>,
+        renewals: &mut mpsc::UnboundedReceiver<ControlRequest>,
     ) -> Result<(), End> {
         for (id, request) in &unanswered.requests {
             self.write(request.opcode, *id, &request.body).await?;

@@ -16,6 +16,8 @@ mod builder;
 mod burst;
 mod connection;
 mod control;
+mod dial;
+mod driver;
 mod end;
 mod grant;
 mod graph;

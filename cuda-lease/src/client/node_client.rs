@@ -8,8 +8,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     LeaseBuilder,
-    connection::{Terms, connect, endpoint},
-    control::{ControlStream, Request, Unanswered},
+    control::{ControlRequest, ControlStream, Unanswered},
+    dial::{LeaseTerms, connect, endpoint},
     end::unavailable,
     spans,
     submit::{Channel, Job, Submit, Target},
@@ -66,13 +66,13 @@ pub struct DetachedLease {
 /// # Ok::<(), cuda_core::Error>(())
 /// ```
 pub struct NodeClient {
-    requests: Option<mpsc::UnboundedSender<Request>>,
+    requests: Option<mpsc::UnboundedSender<ControlRequest>>,
     channel: Channel,
     thread: Option<thread::JoinHandle<()>>,
     address: String,
 }
 
-type Opened = Result<(mpsc::UnboundedSender<Request>, Channel)>;
+type Opened = Result<(mpsc::UnboundedSender<ControlRequest>, Channel)>;
 
 impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
@@ -182,7 +182,7 @@ impl NodeClient {
         let mut bytes = Vec::new();
         body(&mut bytes);
         let (reply, receiver) = oneshot::channel();
-        let request = Request { opcode, body: bytes, reply };
+        let request = ControlRequest { opcode, body: bytes, reply };
         let sent = self.requests.as_ref().map(|requests| requests.send(request));
         if !matches!(sent, Some(Ok(()))) {
             return Err(ended(&self.address));
@@ -203,7 +203,7 @@ impl std::fmt::Debug for NodeClient {
 }
 
 /// Serves the connection until the client is dropped or the connection ends.
-async fn serve(terms: Terms, opened: impl FnOnce(Opened)) {
+async fn serve(terms: LeaseTerms, opened: impl FnOnce(Opened)) {
     let (endpoint, connection, mut control) = match open(&terms).await {
         Ok(open) => open,
         Err(error) => return opened(Err(error)),
@@ -223,7 +223,7 @@ async fn serve(terms: Terms, opened: impl FnOnce(Opened)) {
     _ = tokio::time::timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
 }
 
-async fn open(terms: &Terms) -> Result<(quinn::Endpoint, quinn::Connection, ControlStream)> {
+async fn open(terms: &LeaseTerms) -> Result<(quinn::Endpoint, quinn::Connection, ControlStream)> {
     let endpoint = endpoint(terms)?;
     let connected = connect(&endpoint, terms).await;
     let (connection, control) = connected.map_err(|end| unavailable(&terms.address, end))?;

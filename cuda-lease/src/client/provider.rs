@@ -7,19 +7,21 @@ use parking_lot::Mutex;
 
 use super::{
     backend::LeaseBackend,
-    connection::{self, Connection, Terms},
+    connection::{Connection, Opened},
+    dial::LeaseTerms,
+    driver,
     link::Link,
 };
 use crate::wire::features;
 
 /// The provider of one lease.
 pub(super) struct LeaseProvider {
-    terms: Terms,
+    terms: LeaseTerms,
     opened: Mutex<Option<(Arc<Connection>, Arc<Link>)>>,
 }
 
 impl LeaseProvider {
-    pub(super) fn new(terms: Terms) -> Self {
+    pub(super) fn new(terms: LeaseTerms) -> Self {
         Self { terms, opened: Mutex::default() }
     }
 
@@ -42,8 +44,8 @@ unsafe impl Provider for LeaseProvider {
     }
 
     fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        let opened = connection::open(self.terms.clone(), notices)?;
-        let connection::Opened { granted, features, link, connection } = opened;
+        let opened = driver::open(self.terms.clone(), notices)?;
+        let Opened { granted, features, link, connection } = opened;
         let mut info = granted.device;
         info.address = format!("lease://{}/{}", self.terms.address, info.address);
         info.memory = granted.limits.memory;

@@ -40,7 +40,7 @@ const OUTPUT_BYTES: u64 = 128 << 20;
 const OUTPUT_UNIT: u64 = 1 << 10;
 
 /// A submit with its bytes.
-pub(super) struct Request {
+pub(super) struct JobRequest {
     pub(super) job: Job,
     pub(super) image: Bytes,
     pub(super) input: Bytes,
@@ -76,7 +76,7 @@ pub(super) struct Place {
 }
 
 struct Queued {
-    request: Request,
+    request: JobRequest,
     _place: Place,
     /// The time of its arrival.
     at: Instant,
@@ -142,7 +142,7 @@ impl Jobs {
 
     /// Runs a submit behind the earlier ones. Returns `None` if the worker has exited. Dropping the future does not
     /// stop the kernel.
-    pub(super) async fn run(&self, request: Request, place: Place) -> Option<Reply> {
+    pub(super) async fn run(&self, request: JobRequest, place: Place) -> Option<Reply> {
         let (reply, receiver) = oneshot::channel();
         self.queue.send(Queued { request, _place: place, at: Instant::now(), reply }).ok()?;
         receiver.await.ok()
@@ -197,10 +197,10 @@ impl JobSocket {
 
     async fn run(
         &mut self,
-        request: &Request,
+        request: &JobRequest,
         place: OwnedSemaphorePermit,
     ) -> Result<Reply, WorkerError> {
-        let Request { job, image, input } = request;
+        let JobRequest { job, image, input } = request;
         self.send(Job::OPCODE, |out| job.encode(out)).await?;
         for part in input.chunks(JOB_PART) {
             let body = |out: &mut Vec<u8>| _ = Writer::new(out).put_bytes(part);

@@ -35,7 +35,7 @@ struct State {
 
 /// The step that follows a request for code.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(super) enum CodeStep {
     /// The code is on its way.
     Nothing,
     /// Ask the client for the code.
@@ -60,14 +60,14 @@ impl ModuleCode {
     ///
     /// # Errors
     /// More than [`LIMIT`] modules wait for their code.
-    pub(super) fn request(&self, hash: Hash) -> Result<Step, SessionError> {
+    pub(super) fn request(&self, hash: Hash) -> Result<CodeStep, SessionError> {
         let is_known = self.blobs.get(&hash).is_some();
         let mut state = self.state.lock();
         let step = if is_known {
             state.enqueue(hash)
         } else {
             state.wanted.insert(hash);
-            Step::Ask
+            CodeStep::Ask
         };
         if state.wanted.len() > LIMIT || state.queue.len() > LIMIT {
             let message = format!("more than {LIMIT} modules wait for their code");
@@ -77,10 +77,10 @@ impl ModuleCode {
     }
 
     /// The client has sent code.
-    pub(super) fn arrived(&self, hash: Hash, code: Bytes) -> Step {
+    pub(super) fn arrived(&self, hash: Hash, code: Bytes) -> CodeStep {
         self.blobs.insert(hash, code);
         let mut state = self.state.lock();
-        if state.wanted.remove(&hash) { state.enqueue(hash) } else { Step::Nothing }
+        if state.wanted.remove(&hash) { state.enqueue(hash) } else { CodeStep::Nothing }
     }
 
     /// Takes the code to send next. At the end of the queue the sending task ends.
@@ -100,11 +100,15 @@ impl ModuleCode {
 }
 
 impl State {
-    fn enqueue(&mut self, hash: Hash) -> Step {
+    fn enqueue(&mut self, hash: Hash) -> CodeStep {
         if self.queued.insert(hash) {
             self.queue.push_back(hash);
         }
-        if std::mem::replace(&mut self.is_sending, true) { Step::Nothing } else { Step::Send }
+        if std::mem::replace(&mut self.is_sending, true) {
+            CodeStep::Nothing
+        } else {
+            CodeStep::Send
+        }
     }
 }
 
@@ -121,18 +125,18 @@ mod tests {
     #[test]
     fn code_is_asked_for_until_it_arrives_and_queued_once() {
         let code = ModuleCode::new(Arc::default());
-        assert_eq!(code.request(hash(1)).unwrap(), Step::Ask);
-        assert_eq!(code.request(hash(1)).unwrap(), Step::Ask);
-        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), Step::Send);
-        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), Step::Nothing);
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Send);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Nothing);
         for _ in 0..10_000 {
-            assert_eq!(code.request(hash(1)).unwrap(), Step::Nothing);
+            assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Nothing);
         }
         assert!(matches!(code.next(), Some(Next::Code(sent, _)) if sent == hash(1)));
         // A request during the sending is served by another one.
-        assert_eq!(code.request(hash(1)).unwrap(), Step::Nothing);
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Nothing);
         assert!(matches!(code.next(), Some(Next::Code(..))) && code.next().is_none());
-        assert_eq!(code.request(hash(1)).unwrap(), Step::Send);
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Send);
     }
 
     #[test]
@@ -145,11 +149,11 @@ mod tests {
     #[test]
     fn code_that_was_dropped_meanwhile_is_asked_for_again() {
         let code = ModuleCode::new(Arc::default());
-        assert_eq!(code.request(hash(1)).unwrap(), Step::Ask);
-        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), Step::Send);
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Send);
         code.blobs.insert(hash(2), Bytes::from(vec![0; 256 << 20]));
         assert!(matches!(code.next(), Some(Next::Ask(asked)) if asked == hash(1)));
-        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), Step::Nothing);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Nothing);
         assert!(matches!(code.next(), Some(Next::Code(..))));
     }
 }

@@ -10,7 +10,7 @@ use tracing::{Instrument, Span};
 use super::{
     blobs::Blobs,
     lane::{Lane, write_worker},
-    module_code::{ModuleCode, Next, Step},
+    module_code::{CodeStep, ModuleCode, Next},
     spans::Traced,
     streams::{End, FrameStream},
     turns::{Turn, Turns},
@@ -51,7 +51,7 @@ pub(super) struct Session {
 }
 
 /// The terms of a session.
-pub(super) struct Terms {
+pub(super) struct SessionTerms {
     /// The epoch, which the client chose.
     pub(super) epoch: u32,
     pub(super) lease: u64,
@@ -65,13 +65,13 @@ pub(super) struct Terms {
 impl Session {
     /// Starts a session on a worker that has no lease yet.
     pub(super) fn start(
-        terms: Terms,
+        terms: SessionTerms,
         (commands, bulk): Lanes,
         blobs: Arc<Blobs>,
         meter: Arc<Meter>,
         turns: Option<Turns>,
     ) -> Arc<Self> {
-        let Terms { epoch, lease, limits, address, traced } = terms;
+        let SessionTerms { epoch, lease, limits, address, traced } = terms;
         let (trace, span) = traced.map_or((None, Span::none()), |it| (it.trace, it.span));
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
@@ -256,16 +256,16 @@ impl Session {
             return Ok(());
         };
         match self.code.request(hash)? {
-            Step::Nothing => {}
-            Step::Ask => self.commands.push_limited(&Event::NeedBlob { hash })?,
-            Step::Send => self.start_sending(),
+            CodeStep::Nothing => {}
+            CodeStep::Ask => self.commands.push_limited(&Event::NeedBlob { hash })?,
+            CodeStep::Send => self.start_sending(),
         }
         Ok(())
     }
 
     /// A client has sent a blob.
     pub(super) fn blob_arrived(self: &Arc<Self>, hash: Hash, blob: Bytes) {
-        if self.code.arrived(hash, blob) == Step::Send {
+        if self.code.arrived(hash, blob) == CodeStep::Send {
             self.start_sending();
         }
     }

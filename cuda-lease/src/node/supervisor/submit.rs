@@ -9,7 +9,7 @@ use tracing::Instrument;
 
 use super::{
     blobs::Blobs,
-    jobs::{Reply, Request},
+    jobs::{JobRequest, Reply},
     leases::{Client, Leases},
     spans,
     streams::{End, FrameStream, Refusal, refuse, send_frame},
@@ -75,7 +75,7 @@ async fn run(
     let job = job(submit);
     let (meter, input_bytes) = (jobs.meter().clone(), job.input_bytes);
     meter.uploaded(input_bytes);
-    let reply = jobs.run(Request { job, image, input }, place).await;
+    let reply = jobs.run(JobRequest { job, image, input }, place).await;
     if let Some(reply) = &reply {
         meter.output(reply.output.len() as u64);
     }

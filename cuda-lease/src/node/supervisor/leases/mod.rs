@@ -24,7 +24,7 @@ use super::{
     blobs::Blobs,
     jobs::Jobs,
     rates::Rates,
-    session::{Session, Terms},
+    session::{Session, SessionTerms},
     spans::{self, Traced},
     streams::Refusal,
     turns::{Turn, Turns},
@@ -372,8 +372,8 @@ impl Leases {
             let turns = entry.is_session_exclusive.then(|| self.turns(id));
             let meter = entry.meter.clone();
             let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
-            let of = Terms { epoch, lease, limits, address, traced };
-            let session = Session::start(of, worker, blobs, meter, turns);
+            let terms = SessionTerms { epoch, lease, limits, address, traced };
+            let session = Session::start(terms, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
             self.watch(id, session.clone());
             Ok(session)
