@@ -91,6 +91,7 @@ impl From<Error> for Failure {
             Error::NoDevice { .. }
             | Error::NoDriver { .. }
             | Error::DriverUnusable { .. }
+            | Error::Unreachable { .. }
             | Error::Disconnected { .. } => Status::Unavailable,
             Error::Remote { status, .. } => of_node(status),
             Error::InvalidPtx { .. }

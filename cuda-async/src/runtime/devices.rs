@@ -1,10 +1,44 @@
 //! Opens the devices of this machine by address.
 
+use std::sync::Arc;
+
 use cuda_core::{Device, DeviceInfo, Error, Provider, Result};
 use parking_lot::Mutex;
 
+/// The place of the device at an address. Its lock is held while the device is opened, so opening one device does not delay
+/// the others.
+type Slot = Arc<Mutex<Option<Device>>>;
+
 /// The open devices. They are kept until the process ends.
-static OPEN: Mutex<Vec<(String, Device)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(String, Slot)>> = Mutex::new(Vec::new());
+
+/// Returns the device of an address if it is open and usable. Otherwise opens it.
+fn open_once(
+    address: &str,
+    is_usable: impl FnOnce(&Device) -> bool,
+    open: impl FnOnce() -> Result<Device>,
+) -> Result<Device> {
+    let slot = {
+        let mut slots = OPEN.lock();
+        match slots.iter().find(|(name, _)| name == address) {
+            Some((_, slot)) => slot.clone(),
+            None => {
+                let slot = Slot::default();
+                slots.push((address.to_owned(), slot.clone()));
+                slot
+            }
+        }
+    };
+    let mut device = slot.lock();
+    if let Some(device) = &*device
+        && is_usable(device)
+    {
+        return Ok(device.clone());
+    }
+    let opened = open();
+    *device = opened.as_ref().ok().cloned();
+    opened
+}
 
 /// Returns the providers that are compiled in, GPUs first.
 fn providers() -> Vec<Box<dyn Provider>> {
@@ -40,34 +74,25 @@ pub fn open(address: &str) -> Result<Device> {
     let providers = providers();
     let provider = providers.iter().find(|provider| provider.scheme() == scheme);
     let provider = provider.ok_or_else(|| no_device(address))?;
-    let key = format!("{scheme}:{ordinal}");
-    let mut open = OPEN.lock();
-    if let Some((_, device)) = open.iter().find(|(name, _)| *name == key) {
-        return Ok(device.clone());
-    }
-    let device = Device::open(&**provider, ordinal).map_err(|error| match error {
-        // The provider lists only its own devices.
-        Error::NoDevice { .. } => no_device(address),
-        error => error,
-    })?;
-    open.push((key, device.clone()));
-    Ok(device)
+    let open = || {
+        Device::open(&**provider, ordinal).map_err(|error| match error {
+            // The provider lists only its own devices.
+            Error::NoDevice { .. } => no_device(address),
+            error => error,
+        })
+    };
+    open_once(&format!("{scheme}:{ordinal}"), |_| true, open)
 }
 
 /// Opens a lease. If the one of an earlier call with the same address is lost, acquires a new one.
 #[cfg(feature = "lease")]
 fn open_lease(address: &str) -> Result<Device> {
-    let mut open = OPEN.lock();
-    if let Some(found) = open.iter().position(|(name, _)| name == address) {
-        let is_lost = open[found].1.synchronize().is_err_and(|error| error.is_sticky());
-        if !is_lost {
-            return Ok(open[found].1.clone());
-        }
-        open.swap_remove(found);
-    }
-    let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire()?;
-    open.push((address.to_owned(), lease.device().clone()));
-    Ok(lease.device().clone())
+    // A lost lease refuses new streams, and other leases do not wait for that.
+    let is_usable = |device: &Device| !device.new_stream().is_err_and(|error| error.is_sticky());
+    open_once(address, is_usable, || {
+        let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire()?;
+        Ok(lease.device().clone())
+    })
 }
 
 /// Lists the devices that can be opened, GPUs first. If the driver cannot be used, no GPU is listed, and `open("cuda")`

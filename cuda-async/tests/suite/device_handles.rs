@@ -38,3 +38,47 @@ fn weak_handle_does_not_keep_a_device_open() {
     assert_eq!(weak.upgrade(), None);
     assert_eq!(format!("{weak:?}"), "WeakDevice(closed)");
 }
+
+/// The node stops while the lease is idle, and another one listens at its address.
+#[cfg(feature = "lease")]
+#[test]
+fn lease_of_a_node_that_stopped_is_opened_again() {
+    use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+
+    let start = |listen| {
+        let device = DeviceOptions::in_process(cuda_cpu::CpuProvider::default());
+        let mut options = NodeOptions::loopback(vec![device]);
+        options.listen = listen;
+        Node::start(options).unwrap()
+    };
+    let node = start(([127, 0, 0, 1], 0).into());
+    let address = node.address();
+    let url = format!("lease://{address}?min_vram=1MiB");
+    let first = cuda_async::open(&url).unwrap();
+    assert_eq!(cuda_async::open(&url).unwrap(), first);
+    node.stop();
+    let node = start(address);
+    while first.new_stream().is_ok() {
+        std::thread::yield_now();
+    }
+    let lost = first.new_stream().unwrap_err();
+    assert!(lost.to_string().contains("the node stops"), "{lost}");
+    let second = cuda_async::open(&url).unwrap();
+    assert!(second != first && second.new_stream().is_ok());
+    drop(node);
+}
+
+/// Opening a device that does not answer does not delay another one.
+#[cfg(feature = "lease")]
+#[test]
+fn unreachable_lease_delays_no_other_device() {
+    let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let url = format!("lease://{}", silent.local_addr().unwrap());
+    let opening = std::thread::spawn(move || cuda_async::open(&url));
+    // The first packet of the attempt has arrived, so it is under way.
+    silent.peek(&mut [0; 1]).unwrap();
+    cuda_async::open("cpu").unwrap();
+    assert!(!opening.is_finished());
+    let error = opening.join().unwrap().unwrap_err();
+    assert!(matches!(error, Error::Unreachable { .. }) && error.is_retryable(), "{error}");
+}

@@ -265,6 +265,16 @@ pub enum Error {
         /// The node's message.
         detail: String,
     },
+    /// No node answers at an address.
+    #[error(
+        "no node answers at `{address}`: {cause}; check the address, that `cuda-node` runs there, and that its UDP port is open"
+    )]
+    Unreachable {
+        /// The address.
+        address: String,
+        /// The cause.
+        cause: String,
+    },
     /// The connection to a node was lost and could not be resumed, or the worker of the lease ended.
     #[error(
         "the lease on `{address}` is disconnected: {cause}; {run}; acquire a new lease",
@@ -420,7 +430,7 @@ impl Error {
             Error::Arguments { .. } | Error::InvalidLaunch { .. } | Error::Fault(_) => {
                 Status::LaunchFailed
             }
-            Error::Disconnected { .. } => Status::Disconnected,
+            Error::Disconnected { .. } | Error::Unreachable { .. } => Status::Disconnected,
             _ => return None,
         })
     }
@@ -439,7 +449,7 @@ impl Error {
         match self.root() {
             // More memory than the device has never becomes free.
             Error::OutOfMemory { requested, total, .. } => requested <= total,
-            Error::OutOfHostMemory { .. } | Error::Busy { .. } => true,
+            Error::OutOfHostMemory { .. } | Error::Busy { .. } | Error::Unreachable { .. } => true,
             Error::Remote { status, .. } => status.is_retryable(),
             _ => false,
         }

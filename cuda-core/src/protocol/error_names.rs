@@ -92,6 +92,11 @@ pub(super) fn needs_host_data(step: &str, operation: Option<&str>) -> String {
                 "record the operation without it, and write it around `graph.launch()` ({step})"
             )
         }
+        "script" => {
+            "await only operations of this library, no host data and no other futures, or write the script around \
+             `graph.launch()`"
+                .into()
+        }
         "load_ptx" | "compile" => {
             "load the module before, and record operations that have it".into()
         }

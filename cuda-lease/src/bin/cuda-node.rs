@@ -246,7 +246,9 @@ fn serve(args: NodeArgs) -> Result<()> {
     if let Some(address) = node.metrics_address() {
         println!("status on http://{address}/");
     }
-    signals.wait(&node, &args)
+    let ended = signals.wait(&node, &args);
+    node.stop();
+    ended
 }
 
 /// Checks options that limit each other.

@@ -178,8 +178,8 @@ impl LeaseBuilder {
     /// Requests the lease and opens its device. Blocks until the node has granted it.
     ///
     /// # Errors
-    /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or [`Error::Disconnected`]
-    /// if it cannot be reached.
+    /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or [`Error::Unreachable`]
+    /// if no node answers within 5 seconds.
     pub fn acquire(self) -> Result<Lease> {
         let provider = LeaseProvider::new(self.terms()?);
         let device = Device::open(&provider, 0)?;
@@ -239,11 +239,7 @@ impl LeaseBuilder {
     }
 
     fn resolve(&self) -> Result<SocketAddr> {
-        let failed = |detail: String| Error::Disconnected {
-            address: self.node.clone(),
-            cause: format!("no connection to the node: {detail}"),
-            may_have_run: false,
-        };
+        let failed = |cause: String| Error::Unreachable { address: self.node.clone(), cause };
         let mut found = self.node.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
         let host = self.node.rsplit_once(':').map_or(&*self.node, |(host, _)| host);
         found

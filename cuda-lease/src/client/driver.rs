@@ -24,7 +24,7 @@ use super::{
     random::random,
     renewal::Renewal,
     spans,
-    submit::Channel,
+    submit::{Channel, Current},
 };
 use crate::wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, features};
 
@@ -43,7 +43,7 @@ const REASON: Duration = Duration::from_secs(1);
 /// Requests a lease, and starts the thread of its connection.
 ///
 /// # Errors
-/// [`Error::Remote`] if the node refuses the lease, [`Error::Disconnected`] if the node cannot be reached,
+/// [`Error::Remote`] if the node refuses the lease, [`Error::Unreachable`] if no node answers,
 /// [`Error::Host`] if the thread cannot be started.
 pub(super) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
     let (opened, receiver) = std::sync::mpsc::sync_channel(1);
@@ -86,7 +86,7 @@ struct Driver {
     /// Blobs that the node needs and does not have yet.
     needed: RefCell<FxHashSet<Hash>>,
     /// Publishes the current connection.
-    current: watch::Sender<Option<quinn::Connection>>,
+    current: watch::Sender<Current>,
     renewal: Renewal,
 }
 
@@ -174,7 +174,7 @@ impl Driver {
             match resumed {
                 Ok(resumed) => (connection, control) = resumed,
                 Err(end) => {
-                    self.link.lose(lost(&self.terms.address, end));
+                    self.lose(lost(&self.terms.address, end));
                     return self.finish().await;
                 }
             }
@@ -190,7 +190,7 @@ impl Driver {
         is_resumed: bool,
         started: Instant,
     ) -> Result<(), End> {
-        self.current.send_replace(Some(connection.clone()));
+        self.current.send_replace(Some(Ok(connection.clone())));
         let Self { link, received, needed, grant, requests, unanswered, .. } = self;
         let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
         let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
@@ -272,23 +272,36 @@ impl Driver {
     }
 
     async fn finish(self) {
-        self.lose("the lease was dropped");
+        self.end("the lease was dropped");
         self.endpoint.close(0u32.into(), b"");
         _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
     }
 }
 
 impl Driver {
-    fn lose(&self, cause: &str) {
+    /// Ends everything in flight, unless the lease is lost already.
+    fn end(&self, cause: &str) {
         let (address, cause) = (self.terms.address.clone(), cause.to_owned());
-        self.link.lose(Error::Disconnected { address, cause, may_have_run: true });
+        let error = Error::Disconnected { address, cause, may_have_run: true };
+        self.lose(self.link.lost().unwrap_or(error));
+    }
+
+    /// Gives everything in flight, and later requests, the error that lost the lease.
+    fn lose(&self, error: Error) {
+        let cause = match &error {
+            Error::Disconnected { cause, .. } => cause.clone(),
+            Error::Remote { status, detail, .. } => format!("{status}: {detail}"),
+            error => error.to_string(),
+        };
+        self.current.send_replace(Some(Err(cause)));
+        self.link.lose(error);
     }
 }
 
 impl Drop for Driver {
     /// If the thread of the connection panics, everything in flight ends with an error.
     fn drop(&mut self) {
-        self.lose("the thread of the connection ended");
+        self.end("the thread of the connection ended");
     }
 }
 

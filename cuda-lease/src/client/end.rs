@@ -8,11 +8,16 @@ use crate::{session::SessionError, wire::WireError};
 /// The code with which a node closes the connection of a client that broke the protocol.
 const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
 
+/// The code with which a node that stops closes its connections.
+const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
+
 /// The end of a connection.
 #[derive(Debug)]
 pub(super) enum End {
     /// The connection was lost. It may be resumed.
     Lost(String),
+    /// The node stopped. Its leases have ended.
+    Stopped(String),
     /// The node refused a request about the session.
     Refused(Status, String),
     /// The node broke the protocol.
@@ -27,6 +32,9 @@ impl From<quinn::ConnectionError> for End {
             quinn::ConnectionError::ApplicationClosed(close) if close.error_code == BROKEN => {
                 let reason = String::from_utf8_lossy(&close.reason).into_owned();
                 End::Refused(Status::BadRequest, reason)
+            }
+            quinn::ConnectionError::ApplicationClosed(close) if close.error_code == STOPPED => {
+                End::Stopped(String::from_utf8_lossy(&close.reason).into_owned())
             }
             other => tls_refusal::refusal(&other).unwrap_or_else(|| End::Lost(describe(&other))),
         }
@@ -83,10 +91,7 @@ pub(super) fn unavailable(address: &str, end: End) -> Error {
     let address = address.to_owned();
     match end {
         End::Refused(status, detail) => Error::Remote { address, status, detail },
-        end => {
-            let cause = format!("no connection to the node: {}", cause(end));
-            Error::Disconnected { address, cause, may_have_run: false }
-        }
+        end => Error::Unreachable { address, cause: cause(end) },
     }
 }
 
@@ -101,10 +106,14 @@ pub(super) fn lost(address: &str, end: End) -> Error {
     }
 }
 
-fn cause(end: End) -> String {
+/// The cause of an end, for a message.
+pub(super) fn cause(end: End) -> String {
     match end {
-        End::Lost(cause) => cause,
-        End::Refused(status, detail) => format!("{status}: {detail}"),
+        End::Lost(cause) | End::Stopped(cause) => cause,
+        // The message of the error has the advice too.
+        End::Refused(status, detail) => {
+            format!("{status}: {}", detail.trim_end_matches("; acquire a new lease"))
+        }
         End::Broken(error) => format!("the node broke the protocol: {error}"),
         End::Closed => "the node closed the session".into(),
     }

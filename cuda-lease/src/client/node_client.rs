@@ -10,7 +10,7 @@ use super::{
     LeaseBuilder,
     control::{ControlRequest, ControlStream, Unanswered},
     dial::{LeaseTerms, connect, endpoint},
-    end::unavailable,
+    end::{cause, unavailable},
     spans,
     submit::{Channel, Job, Submit, Target},
 };
@@ -78,7 +78,7 @@ impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Disconnected`] if the node cannot be reached, [`Error::Remote`] if it refuses, [`Error::Misuse`] for an
+    /// [`Error::Unreachable`] if no node answers, [`Error::Remote`] if it refuses, [`Error::Misuse`] for an
     /// invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
@@ -96,7 +96,10 @@ impl NodeClient {
         let thread = thread::Builder::new().name("cuda-lease-node".into()).spawn(run);
         let failed = |error| Error::host("failed to start the thread of a connection", &error);
         let thread = thread.map_err(failed)?;
-        let opened = receiver.recv().unwrap_or_else(|_| Err(ended(node)))?;
+        let opened = receiver.recv().unwrap_or_else(|_| {
+            let cause = "the thread of the connection ended".into();
+            Err(Error::Unreachable { address: node.to_owned(), cause })
+        })?;
         let (requests, channel) = opened;
         let (requests, thread) = (Some(requests), Some(thread));
         Ok(Self { requests, channel, thread, address: node.to_owned() })
@@ -185,9 +188,9 @@ impl NodeClient {
         let request = ControlRequest { opcode, body: bytes, reply };
         let sent = self.requests.as_ref().map(|requests| requests.send(request));
         if !matches!(sent, Some(Ok(()))) {
-            return Err(ended(&self.address));
+            return Err(self.channel.ended(false));
         }
-        let reply = self.channel.wait(receiver)?.map_err(|_| ended(&self.address))?;
+        let reply = self.channel.wait(receiver)?.map_err(|_| self.channel.ended(true))?;
         reply.map_err(|refused| self.channel.refused(refused))
     }
 
@@ -209,13 +212,14 @@ async fn serve(terms: LeaseTerms, opened: impl FnOnce(Opened)) {
         Err(error) => return opened(Err(error)),
     };
     let (channel, current) = Channel::new(terms.address);
-    current.send_replace(Some(connection.clone()));
+    current.send_replace(Some(Ok(connection.clone())));
     let (requests, mut received) = mpsc::unbounded_channel();
     opened(Ok((requests, channel)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
     if let Err(end) = control.serve(&mut unanswered, &mut received, &mut renewals).await {
         tracing::debug!(?end, "the connection to a node ended");
+        current.send_replace(Some(Err(cause(end))));
     }
     drop(current);
     connection.close(0u32.into(), b"");
@@ -228,9 +232,4 @@ async fn open(terms: &LeaseTerms) -> Result<(quinn::Endpoint, quinn::Connection,
     let connected = connect(&endpoint, terms).await;
     let (connection, control) = connected.map_err(|end| unavailable(&terms.address, end))?;
     Ok((endpoint, connection, control))
-}
-
-fn ended(address: &str) -> Error {
-    let cause = "the connection to the node has ended".into();
-    Error::Disconnected { address: address.to_owned(), cause, may_have_run: true }
 }

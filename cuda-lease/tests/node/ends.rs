@@ -64,6 +64,21 @@ fn killed_node_ends_its_workers_and_disconnects_its_clients() {
 }
 
 #[test]
+fn stopped_node_tells_its_clients() {
+    let node = Node::start(&["--spares", "0"]);
+    // A client that tried to reconnect would not notice the end.
+    let lease = node.lease().resume_within(Duration::MAX).acquire().unwrap();
+    let pid = node.pid().to_string();
+    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    wait_until("the client knows the end", || lease.device().new_stream().is_err());
+    let error = lease.device().new_stream().map(drop).unwrap_err();
+    assert!(error.to_string().contains("the node stops"), "{error}");
+    let error = lease.submit("k", "").launch().unwrap_err();
+    assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
+    assert!(error.to_string().contains("the node stops"), "{error}");
+}
+
+#[test]
 fn fault_of_a_tenant_disturbs_no_other() {
     let node = Node::start(&[]);
     let (faulty, neighbour) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());

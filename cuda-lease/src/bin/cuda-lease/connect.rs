@@ -35,8 +35,8 @@ pub(crate) fn request(
 /// Returns the failure of a connection that was not made.
 pub(crate) fn unreachable(node: &NodeArgs, error: Error) -> Failure {
     match error {
-        Error::Disconnected { address, cause, .. } => Failure::unavailable(format_args!(
-            "{address}: {cause}; check --node, and that cuda-node runs there"
+        Error::Unreachable { address, cause } => Failure::unavailable(format_args!(
+            "no node answers at `{address}`: {cause}; check --node, that cuda-node runs there, and that its UDP port is open"
         )),
         // The address is that of a lease in a program. Here it is an option.
         Error::Misuse { detail, .. } => {

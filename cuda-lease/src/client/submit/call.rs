@@ -134,8 +134,9 @@ impl<'a> Submit<'a> {
     pub async fn launch_async(self) -> Result<Submitted> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = perform(self.channel.clone(), self.target, self.job)?;
+        self.channel.check()?;
         self.channel.spawn(work, move |submitted| _ = sender.send(submitted));
-        receiver.await.unwrap_or_else(|_| Err(self.channel.ended()))
+        receiver.await.unwrap_or_else(|_| Err(self.channel.ended(true)))
     }
 }
 

@@ -58,8 +58,10 @@ async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submit
             });
         }
     }
+    let mut is_repeated = false;
     loop {
-        let connection = channel.next().await?;
+        let connection = channel.next(is_repeated).await?;
+        is_repeated = true;
         match attempt(&connection, &target, &job).await {
             Ok(Ok(submitted)) => return finish(&channel, submitted),
             Ok(Err(refused)) => return Err(channel.refused(refused)),
@@ -75,7 +77,11 @@ async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submit
                 let detail = format!("the node broke the protocol: {error}");
                 return Err(channel.refused((Status::Internal, detail)));
             }
-            Err(End::Closed) => return Err(channel.ended()),
+            Err(End::Stopped(cause)) => {
+                let address = channel.address.clone();
+                return Err(Error::Disconnected { address, cause, may_have_run: true });
+            }
+            Err(End::Closed) => return Err(channel.ended(true)),
         }
     }
 }

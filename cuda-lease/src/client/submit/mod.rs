@@ -9,6 +9,6 @@ mod exchange;
 mod job;
 
 pub use call::{Submit, Submitted};
-pub(super) use channel::Channel;
+pub(super) use channel::{Channel, Current};
 pub(super) use exchange::Target;
 pub use job::Job;

@@ -5,6 +5,7 @@ use std::{
     path::PathBuf,
     sync::Arc,
     thread,
+    time::Duration,
 };
 
 use cuda_core::{Error, Provider, Result};
@@ -37,6 +38,9 @@ const HOST_BYTES: u64 = 64 << 20;
 
 /// The maximum number of streams of a session.
 const STREAMS: u32 = 1024;
+
+/// The time in which clients acknowledge the end of the node.
+const STOP: Duration = Duration::from_millis(500);
 
 /// The maximum number of bytes of an image.
 const MODULE_BYTES: u64 = 64 << 20;
@@ -270,10 +274,27 @@ impl Node {
     }
 }
 
+impl Node {
+    /// Ends all leases and tells their clients. Blocks the calling thread until they have acknowledged this, at most half
+    /// a second. Dropping the node does the same without waiting, so a client may notice the end only when its connection
+    /// times out.
+    pub fn stop(self) {
+        self.close();
+        let Some(runtime) = &self.runtime else { return };
+        let closed = async { tokio::time::timeout(STOP, self.endpoint.wait_idle()).await };
+        // On a thread of its own: the calling thread may be inside of another runtime.
+        thread::scope(|scope| _ = scope.spawn(|| runtime.block_on(closed)).join());
+    }
+
+    fn close(&self) {
+        self.endpoint.close(0u32.into(), b"the node stops");
+    }
+}
+
 impl Drop for Node {
     fn drop(&mut self) {
         tracing::info!(leases = self.leases.count(), "the node stops, and its leases end");
-        self.endpoint.close(0u32.into(), b"the node stops");
+        self.close();
         if let Some(runtime) = self.runtime.take() {
             // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.
             runtime.shutdown_background();
