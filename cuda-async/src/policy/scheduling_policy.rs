@@ -5,6 +5,9 @@ use std::sync::Arc;
 use cuda_core::{Result, Stream};
 
 /// A policy that chooses the stream on which an operation runs. Any thread may call it at any time.
+#[diagnostic::on_unimplemented(
+    note = "the policy for one stream of a device is `SingleStream::new(&device)?`"
+)]
 pub trait SchedulingPolicy: Send + Sync {
     /// Returns the stream for the next operation.
     ///

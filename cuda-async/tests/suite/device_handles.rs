@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cuda_async::{Device, cuda_cpu::CpuProvider, prelude::*};
+use cuda_async::{Device, Error, cuda_cpu::CpuProvider, prelude::*};
 
 use crate::on_every_device;
 
@@ -46,7 +46,7 @@ fn lease_of_a_node_that_stopped_is_opened_again() {
     use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
 
     let start = |listen| {
-        let device = DeviceOptions::in_process(cuda_cpu::CpuProvider::default());
+        let device = DeviceOptions::in_process(CpuProvider::default());
         let mut options = NodeOptions::loopback(vec![device]);
         options.listen = listen;
         Node::start(options).unwrap()

@@ -218,7 +218,7 @@ pub enum Error {
     },
     /// An op was not complete within its time limit.
     #[error(
-        "the operation was not complete within {after:?}; submitted work runs on and keeps its memory until then; allow more time, or have less work in flight"
+        "the operation was not complete within {after:?}; submitted work runs on, and keeps its memory until it ends; allow more time, or have less work in flight"
     )]
     TimedOut {
         /// The time limit.
