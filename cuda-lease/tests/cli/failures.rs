@@ -107,7 +107,7 @@ fn node_that_does_not_answer_is_status_4() {
     let address = socket.local_addr().unwrap();
     let place = Place::new();
     let inventory = format!("inventory --node {address}");
-    place.run_without_node(&inventory).failed(4, "check --node, and that cuda-node runs there");
+    place.run_without_node(&inventory).failed(4, "check --node, that cuda-node runs there");
     let submit = "submit --ptx K/iota.ptx --kernel iota --arg u32=1";
     place.run_without_node(&format!("{submit} --node {address}")).failed(4, "check --node");
 }
