@@ -267,7 +267,7 @@ pub enum Error {
     },
     /// No node answers at an address.
     #[error(
-        "no node answers at `{address}`: {cause}; check the address, that `cuda-node` runs there, and that its UDP port is open"
+        "no node answers at `{address}`: {cause}; check that `cuda-node` runs there, with its UDP port open"
     )]
     Unreachable {
         /// The address.
@@ -412,46 +412,6 @@ impl Error {
         match self {
             Error::ContentsLost { .. } => self,
             cause => Error::ContentsLost { cause: Box::new(cause) },
-        }
-    }
-
-    /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
-    ///
-    /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
-    /// device memory is [`Status::CapacityExceeded`], code that cannot be loaded [`Status::LoadFailed`], a refused launch
-    /// or a fault [`Status::LaunchFailed`], and a lost connection [`Status::Disconnected`]. Other errors have none.
-    pub fn status(&self) -> Option<Status> {
-        Some(match self.root() {
-            Error::Remote { status, .. } => *status,
-            Error::OutOfMemory { .. } => Status::CapacityExceeded,
-            Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
-                Status::LoadFailed
-            }
-            Error::Arguments { .. } | Error::InvalidLaunch { .. } | Error::Fault(_) => {
-                Status::LaunchFailed
-            }
-            Error::Disconnected { .. } | Error::Unreachable { .. } => Status::Disconnected,
-            _ => return None,
-        })
-    }
-
-    /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
-    pub fn is_sticky(&self) -> bool {
-        match self.root() {
-            Error::Fault(_) | Error::DeviceLost { .. } | Error::Disconnected { .. } => true,
-            Error::Remote { status, .. } => status.ends_lease(),
-            _ => false,
-        }
-    }
-
-    /// Returns whether the same call can succeed later without any change to it.
-    pub fn is_retryable(&self) -> bool {
-        match self.root() {
-            // More memory than the device has never becomes free.
-            Error::OutOfMemory { requested, total, .. } => requested <= total,
-            Error::OutOfHostMemory { .. } | Error::Busy { .. } | Error::Unreachable { .. } => true,
-            Error::Remote { status, .. } => status.is_retryable(),
-            _ => false,
         }
     }
 }

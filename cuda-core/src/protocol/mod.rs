@@ -15,6 +15,7 @@ mod device_info;
 mod element;
 mod error;
 mod error_names;
+mod error_status;
 mod fault;
 mod foreign;
 mod graph;
