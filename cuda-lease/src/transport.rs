@@ -28,6 +28,12 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 /// A connection on which nothing arrives for this time is lost.
 const IDLE: Duration = Duration::from_secs(5);
 
+/// The code with which a node that stops closes its connections.
+pub(crate) const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
+
+/// The code with which a node closes the connection of a client that broke the protocol.
+pub(crate) const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
+
 /// Opens a UDP socket. With `server`, it accepts connections.
 ///
 /// # Errors

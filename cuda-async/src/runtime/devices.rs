@@ -87,7 +87,7 @@ pub fn open(address: &str) -> Result<Device> {
 /// Opens a lease. If the one of an earlier call with the same address is lost, acquires a new one.
 #[cfg(feature = "lease")]
 fn open_lease(address: &str) -> Result<Device> {
-    // A lost lease refuses new streams, and other leases do not wait for that.
+    // A lost lease refuses new streams. Unlike a wait for its work, this does not block.
     let is_usable = |device: &Device| !device.new_stream().is_err_and(|error| error.is_sticky());
     open_once(address, is_usable, || {
         let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire()?;

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use super::{resolve::unknown, work::contained};
-use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program};
+use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program, engine::count_in};
 
 /// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.
 pub(crate) struct LoadedModule {
@@ -59,11 +59,7 @@ impl LoadedModule {
         let found = self.program.resources(entry, LaunchDims { grid, block, dynamic_shared });
         let found = found.zip(self.program.entries().get(entry));
         let (resources, kernel) = found.ok_or_else(|| unknown("a kernel", entry as u64))?;
-        // The parser does not limit the dimensions of directives, so their product may not fit.
-        let threads = |dims: [u32; 3]| {
-            let all = dims.iter().fold(1, |all: u32, &d| all.saturating_mul(d));
-            all.min(info.max_threads_per_block).max(1)
-        };
+        let threads = |dims| count_in(dims).min(info.max_threads_per_block.into()).max(1) as u32;
         let declared = kernel.max_threads.or(kernel.required_threads);
         let max_threads = declared.map_or(info.max_threads_per_block, threads);
         let suggested_block = match kernel.required_threads {

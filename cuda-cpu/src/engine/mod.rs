@@ -51,5 +51,6 @@ pub use launch::{
     MAX_SHARED_BYTES,
 };
 pub use observe::{Checks, KernelProfile, KindCount, Profile, Schedule};
+pub(crate) use program::count_in;
 pub use program::{Entry, EntryParam, Program, Resources};
 pub use variables::NearVariable;

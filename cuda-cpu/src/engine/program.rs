@@ -220,7 +220,7 @@ pub struct Resources {
 }
 
 /// Returns the number of blocks or threads in `dims`. Saturates, because the dimensions of directives are unchecked.
-fn count_in(dims: [u32; 3]) -> u64 {
+pub(crate) fn count_in(dims: [u32; 3]) -> u64 {
     dims.iter().fold(1, |all: u64, &d| all.saturating_mul(d.into()))
 }
 

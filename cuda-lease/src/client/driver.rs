@@ -276,9 +276,7 @@ impl Driver {
         self.endpoint.close(0u32.into(), b"");
         _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
     }
-}
 
-impl Driver {
     /// Ends everything in flight, unless the lease is lost already.
     fn end(&self, cause: &str) {
         let (address, cause) = (self.terms.address.clone(), cause.to_owned());

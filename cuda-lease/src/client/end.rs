@@ -3,13 +3,11 @@
 use cuda_core::{Error, protocol::Status};
 
 use super::tls_refusal;
-use crate::{session::SessionError, wire::WireError};
-
-/// The code with which a node closes the connection of a client that broke the protocol.
-const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
-
-/// The code with which a node that stops closes its connections.
-const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
+use crate::{
+    session::SessionError,
+    transport::{BROKEN, STOPPED},
+    wire::WireError,
+};
 
 /// The end of a connection.
 #[derive(Debug)]

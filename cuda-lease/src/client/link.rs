@@ -211,23 +211,16 @@ impl Link {
     /// Sends a query. `answer` gets the reply.
     pub(super) fn query(&self, query: crate::wire::Query, answer: Answer) {
         let id = self.queries.fetch_add(1, Ordering::Relaxed);
-        let lost = {
-            let mut state = self.state.lock();
-            match &state.lost {
-                Some(error) => Some(error.clone()),
-                None => {
-                    if let crate::wire::Query::Loaded(module) = query {
-                        state.loading.insert(id, module);
-                    }
-                    state.replies.insert(id, answer);
-                    self.send(&Command::Query { id, query });
-                    return;
-                }
-            }
-        };
-        if let Some(error) = lost {
-            answer.give(Err(error));
+        let mut state = self.state.lock();
+        if let Err(error) = state.check() {
+            drop(state);
+            return answer.give(Err(error));
         }
+        if let crate::wire::Query::Loaded(module) = query {
+            state.loading.insert(id, module);
+        }
+        state.replies.insert(id, answer);
+        self.send(&Command::Query { id, query });
     }
 
     /// Keeps the code of a module until the node has loaded it.

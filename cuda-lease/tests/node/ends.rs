@@ -68,8 +68,7 @@ fn stopped_node_tells_its_clients() {
     let node = Node::start(&["--spares", "0"]);
     // A client that tried to reconnect would not notice the end.
     let lease = node.lease().resume_within(Duration::MAX).acquire().unwrap();
-    let pid = node.pid().to_string();
-    assert!(std::process::Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    signal(node.pid(), "-TERM");
     wait_until("the client knows the end", || lease.device().new_stream().is_err());
     let error = lease.device().new_stream().map(drop).unwrap_err();
     assert!(error.to_string().contains("the node stops"), "{error}");
@@ -106,6 +105,10 @@ fn tenant_cannot_allocate_more_than_its_quota() {
 }
 
 fn kill(pid: u32) {
-    let killed = std::process::Command::new("kill").args(["-9", &pid.to_string()]).status();
-    assert!(killed.unwrap().success());
+    signal(pid, "-9");
+}
+
+fn signal(pid: u32, signal: &str) {
+    let sent = std::process::Command::new("kill").args([signal, &pid.to_string()]).status();
+    assert!(sent.unwrap().success());
 }

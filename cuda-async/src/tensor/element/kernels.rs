@@ -49,8 +49,11 @@ pub(crate) trait Kernels {
     fn fold() -> &'static ModuleCache;
     /// The kernels of all operations.
     fn all() -> Vec<&'static ModuleCache> {
-        let common = [&COPY, &TRANSPOSE, Self::map(), Self::strided(), Self::cast(), Self::fold()];
-        [&common[..], &[CONDITION()]].concat()
+        Self::common().to_vec()
+    }
+    /// The kernels that each element type has.
+    fn common() -> [&'static ModuleCache; 7] {
+        [&COPY, &TRANSPOSE, Self::map(), Self::strided(), Self::cast(), Self::fold(), CONDITION()]
     }
 }
 
@@ -115,12 +118,9 @@ macro_rules! float_kernels {
             }
 
             fn all() -> Vec<&'static ModuleCache> {
-                let common =
-                    [&COPY, &TRANSPOSE, Self::map(), Self::strided(), Self::cast(), Self::fold()];
-                let of_floats =
-                    [CONDITION(), Self::math(), Self::softmax(), Self::random(), Self::matmul()];
+                let of_floats = [Self::math(), Self::softmax(), Self::random(), Self::matmul()];
                 let of_fft: &[&'static ModuleCache] = &[$(<$ty as FftKernels>::$fft())?];
-                common.into_iter().chain(of_floats).chain(of_fft.iter().copied()).collect()
+                [&Self::common()[..], &of_floats, of_fft].concat()
             }
         }
 

@@ -213,16 +213,8 @@ macro_rules! ranges {
                     }
                     // The kernel rounds each element, so the last ones may have reached the end. The elements never
                     // decrease.
-                    let (mut len, mut limit) = (0, len.max(0.0) as usize);
-                    while len < limit {
-                        let middle = len + (limit - len) / 2;
-                        let element = range.start + middle as $ty;
-                        if element < range.end {
-                            len = middle + 1;
-                        } else {
-                            limit = middle;
-                        }
-                    }
+                    let is_inside = |at: usize| (range.start + at as $ty) < range.end;
+                    let len = partition_point(len.max(0.0) as usize, is_inside);
                     Ok(Self::arange_by(range.start, 1 as $ty, len))
                 })
             }
@@ -231,6 +223,20 @@ macro_rules! ranges {
 }
 
 ranges!(f32 f64);
+
+/// Returns the first number below `limit` for which `is_before` is false, or `limit`. `is_before` is true up to there.
+fn partition_point(limit: usize, is_before: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, limit);
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if is_before(middle) {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
 
 fn no_range(range: &impl std::fmt::Debug) -> Error {
     let detail = format!("the range {range:?} has no number of elements; use finite bounds");

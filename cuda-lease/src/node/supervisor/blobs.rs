@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tokio::sync::{Semaphore, SemaphorePermit};
 
+use super::memory_budget::{MemoryBudget, Reserved};
 use crate::wire::Hash;
 
 /// The maximum number of bytes that the blobs of a tenant have in memory.
@@ -16,20 +16,16 @@ const MAX_BLOBS: usize = 4096;
 /// The maximum number of bytes of blobs that are arriving.
 const ARRIVING: u64 = 128 << 20;
 
-/// The unit in which arriving bytes are counted, because a semaphore counts in `u32`.
-const UNIT: u64 = 1 << 10;
-
 /// The blobs of a tenant. The least recently used are dropped first. A node keeps them when a lease ends, for the next lease
 /// of the tenant.
 pub(super) struct Blobs {
     cache: Mutex<Cache>,
-    arriving: Semaphore,
+    arriving: MemoryBudget,
 }
 
 impl Default for Blobs {
     fn default() -> Self {
-        let arriving = Semaphore::new((ARRIVING / UNIT) as usize);
-        Self { cache: Mutex::default(), arriving }
+        Self { cache: Mutex::default(), arriving: MemoryBudget::new(ARRIVING) }
     }
 }
 
@@ -42,12 +38,9 @@ struct Cache {
 }
 
 impl Blobs {
-    /// Waits until there is memory for a blob of `bytes` bytes, before its bytes are read. The memory is counted until the
-    /// permit is dropped.
-    pub(super) async fn memory_for(&self, bytes: u64) -> Option<SemaphorePermit<'_>> {
-        let units = bytes.min(ARRIVING).div_ceil(UNIT) as u32;
-        // The semaphore is never closed.
-        self.arriving.acquire_many(units).await.ok()
+    /// Waits until there is memory for a blob of `bytes` bytes, before its bytes are read.
+    pub(super) async fn memory_for(&self, bytes: u64) -> Option<Reserved> {
+        self.arriving.reserve(bytes).await
     }
 
     pub(super) fn get(&self, hash: &Hash) -> Option<Bytes> {
@@ -106,8 +99,11 @@ mod tests {
     async fn arriving_bytes_are_limited() {
         let blobs = Blobs::default();
         let (first, second) = (blobs.memory_for(ARRIVING / 2).await, blobs.memory_for(1).await);
-        assert!(blobs.arriving.try_acquire_many((ARRIVING / UNIT) as u32).is_err());
+        let mut third = Box::pin(blobs.memory_for(ARRIVING));
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        assert!(third.as_mut().poll(&mut cx).is_pending());
         drop((first, second));
+        assert!(third.await.is_some());
         assert!(blobs.memory_for(u64::MAX).await.is_some());
     }
 }

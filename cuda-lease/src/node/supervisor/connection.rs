@@ -12,7 +12,10 @@ use super::{
     streams::{End, FrameStream, Refusal, refuse},
     submit,
 };
-use crate::wire::{Attach, Hello, Lane, PutBlob, Submit, WireError};
+use crate::{
+    transport,
+    wire::{Attach, Hello, Lane, PutBlob, Submit, WireError},
+};
 
 /// The time within which a client sends the first frame of a stream.
 const FIRST_FRAME: Duration = Duration::from_secs(5);
@@ -45,7 +48,7 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
             let end = serve_stream(&leases, &client, send, receive).await;
             if let Err(end @ End::Broken(_)) = end {
                 tracing::info!(%end, peer = %connection.remote_address(), "a client was disconnected");
-                connection.close(1u32.into(), end.to_string().as_bytes());
+                connection.close(transport::BROKEN, end.to_string().as_bytes());
             }
         });
     }

@@ -11,10 +11,13 @@ use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    sync::{mpsc, oneshot},
 };
 
-use super::streams::Refusal;
+use super::{
+    memory_budget::{MemoryBudget, Reserved},
+    streams::Refusal,
+};
 use crate::{
     node::{
         metrics::Meter,
@@ -36,9 +39,6 @@ const WAITING_BYTES: u64 = 128 << 20;
 /// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.
 const OUTPUT_BYTES: u64 = 128 << 20;
 
-/// The unit in which the bytes of outputs are counted, because a semaphore counts in `u32`.
-const OUTPUT_UNIT: u64 = 1 << 10;
-
 /// A submit with its bytes.
 pub(super) struct JobRequest {
     pub(super) job: Job,
@@ -52,7 +52,7 @@ pub(super) struct Reply {
     pub(super) text: String,
     pub(super) output: Vec<u8>,
     /// The memory of the output, dropped when the output is sent.
-    pub(super) place: OwnedSemaphorePermit,
+    pub(super) place: Reserved,
 }
 
 /// The queue of a lease.
@@ -106,7 +106,7 @@ impl Jobs {
         let own = meter.clone();
         tokio::spawn(async move {
             let buffer = FrameBuffer::default();
-            let outputs = Arc::new(Semaphore::new((OUTPUT_BYTES / OUTPUT_UNIT) as usize));
+            let outputs = MemoryBudget::new(OUTPUT_BYTES);
             let mut worker = JobSocket { socket, buffer, meter: own, outputs };
             if let Err(error) = worker.serve(assign, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
@@ -162,8 +162,8 @@ struct JobSocket {
     socket: UnixStream,
     buffer: FrameBuffer,
     meter: Arc<Meter>,
-    /// The memory for outputs, in units of [`OUTPUT_UNIT`] bytes.
-    outputs: Arc<Semaphore>,
+    /// The memory for outputs.
+    outputs: MemoryBudget,
 }
 
 impl JobSocket {
@@ -182,24 +182,19 @@ impl JobSocket {
             };
             let Some(queued) = queued else { return Ok(()) };
             let bytes = queued.request.job.max_output.min(Submit::OUTPUT_LIMIT);
-            let waits = self.outputs.clone().acquire_many_owned(bytes.div_ceil(OUTPUT_UNIT) as u32);
+            let outputs = self.outputs.clone();
             let place = tokio::select! {
-                place = waits => place,
+                place = outputs.reserve(bytes) => place,
                 ended = self.next() => return ended.and(Err(WorkerError::Closed)),
             };
-            // The semaphore is never closed.
-            let Ok(place) = place else { return Ok(()) };
+            let Some(place) = place else { return Ok(()) };
             self.meter.node.record(queued.at.elapsed(), |it| &mut it.submit.queue);
             let reply = self.run(&queued.request, place).await?;
             _ = queued.reply.send(reply);
         }
     }
 
-    async fn run(
-        &mut self,
-        request: &JobRequest,
-        place: OwnedSemaphorePermit,
-    ) -> Result<Reply, WorkerError> {
+    async fn run(&mut self, request: &JobRequest, place: Reserved) -> Result<Reply, WorkerError> {
         let JobRequest { job, image, input } = request;
         self.send(Job::OPCODE, |out| job.encode(out)).await?;
         for part in input.chunks(JOB_PART) {

@@ -14,6 +14,7 @@ mod jit_cache;
 mod jobs;
 mod lane;
 mod leases;
+mod memory_budget;
 mod module_code;
 mod operator;
 mod rates;

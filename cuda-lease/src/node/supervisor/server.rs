@@ -287,7 +287,7 @@ impl Node {
     }
 
     fn close(&self) {
-        self.endpoint.close(0u32.into(), b"the node stops");
+        self.endpoint.close(transport::STOPPED, b"the node stops");
     }
 }
 
