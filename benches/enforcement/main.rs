@@ -173,8 +173,8 @@ fn quota(node: &str) -> Result<(), Failure> {
         },
     );
     let free = lease(node).min_vram(1 << 50).acquire().err().ok_or("1 PiB was granted")?;
-    let is_refused = matches!(&free, Error::Remote { status: Status::CapacityExceeded, .. });
-    row("a lease of 1 PiB", if is_refused { "capacity exceeded".into() } else { free.to_string() });
+    let is_refused = matches!(&free, Error::Remote { status: Status::TooLarge, .. });
+    row("a lease of 1 PiB", if is_refused { "too large".into() } else { free.to_string() });
     Ok(())
 }
 

@@ -1,7 +1,7 @@
 //! The input of `kernels!`: a struct, its kernels and its variables.
 
 use syn::{
-    Attribute, Expr, Ident, Result, Token, Visibility, parenthesized,
+    Attribute, Error, Expr, Ident, Result, Token, Visibility, parenthesized,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
 };
@@ -123,12 +123,16 @@ impl Kernel {
         let name: Ident = input.parse()?;
         let entries = Entries::new(&name, entry, TypeParameter::parse(input)?)?;
         let inside;
-        parenthesized!(inside in input);
+        let list = parenthesized!(inside in input);
         let arguments = Punctuated::<Argument, Token![,]>::parse_terminated(&inside)?;
         if input.peek(Token![->]) {
             return Err(input.error("a kernel cannot return a value; declare an output `&mut [T]`"));
         }
         let conditions = conditions(input)?;
+        if input.is_empty() {
+            // The error of `parse` would underline the whole macro.
+            return Err(Error::new(list.span.close(), "expected `;` after the kernel"));
+        }
         input.parse::<Token![;]>()?;
         let arguments: Vec<_> = arguments.into_iter().collect();
         entries.check(&arguments)?;
@@ -142,9 +146,16 @@ fn conditions(input: ParseStream<'_>) -> Result<Vec<Condition>> {
     if input.peek(Token![where]) {
         input.parse::<Token![where]>()?;
         while !input.peek(Token![;]) {
-            Condition::of(&input.parse::<Expr>()?, &mut conditions)?;
-            if !input.peek(Token![;]) {
+            let condition = input.parse::<Expr>()?;
+            Condition::of(&condition, &mut conditions)?;
+            if input.is_empty() {
+                return Err(Error::new_spanned(condition, "expected `;` after the last condition"));
+            }
+            let next = input.lookahead1();
+            if next.peek(Token![,]) {
                 input.parse::<Token![,]>()?;
+            } else if !next.peek(Token![;]) {
+                return Err(next.error());
             }
         }
     }

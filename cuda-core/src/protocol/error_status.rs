@@ -6,12 +6,13 @@ impl Error {
     /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
     ///
     /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
-    /// device memory is [`Status::CapacityExceeded`], code that cannot be loaded [`Status::LoadFailed`], a refused launch
-    /// or a fault [`Status::LaunchFailed`], and a lost connection [`Status::Disconnected`]. Other errors have none.
+    /// free device memory is [`Status::CapacityExceeded`], more than the device has [`Status::TooLarge`], code that cannot
+    /// be loaded [`Status::LoadFailed`], a refused launch or a fault [`Status::LaunchFailed`], and a lost connection
+    /// [`Status::Disconnected`]. Other errors have none.
     pub fn status(&self) -> Option<Status> {
         Some(match self.root() {
             Error::Remote { status, .. } => *status,
-            Error::OutOfMemory { .. } => Status::CapacityExceeded,
+            Error::OutOfMemory { requested, total, .. } => Status::of_shortage(*requested, *total),
             Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
                 Status::LoadFailed
             }
@@ -35,11 +36,8 @@ impl Error {
     /// Returns whether the same call can succeed later without any change to it.
     pub fn is_retryable(&self) -> bool {
         match self.root() {
-            // More memory than the device has never becomes free.
-            Error::OutOfMemory { requested, total, .. } => requested <= total,
             Error::OutOfHostMemory { .. } | Error::Busy { .. } | Error::Unreachable { .. } => true,
-            Error::Remote { status, .. } => status.is_retryable(),
-            _ => false,
+            _ => self.status().is_some_and(Status::is_retryable),
         }
     }
 }

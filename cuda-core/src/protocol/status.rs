@@ -57,12 +57,13 @@ statuses! {
     ReadFailed = 6, "read failed";
     /// The lease has expired. Acquire a new lease, and renew it in time.
     LeaseExpired = 7, "lease expired";
-    /// The operator of the node ended the lease, or a request of higher priority preempted it. Acquire a new lease.
+    /// The node ended the lease: its operator revoked it, a request of higher priority preempted it, or its worker used
+    /// more memory than the lease has. The message has the reason. Acquire a new lease.
     Revoked = 8, "revoked";
     /// The device is out of service, because memory of an ended lease was not freed. Use another device or node.
     Fenced = 9, "fenced";
-    /// The device or the lease has too little memory, or the node has no free capacity for another lease. Request less,
-    /// or wait.
+    /// The device or the lease has too little free memory, or the node has no free capacity for another lease. Request
+    /// less, or wait.
     CapacityExceeded = 10, "capacity exceeded";
     /// The connection or the worker of the lease is gone. Acquire a new lease.
     Disconnected = 11, "disconnected";
@@ -74,9 +75,18 @@ statuses! {
     NotFound = 14, "not found";
     /// The node failed for a reason of its own. Report it to the operator of the node.
     Internal = 15, "internal error";
+    /// The request exceeds the whole memory of the device or of the lease, or a limit of the node or of the tenant. Request
+    /// less, or ask the operator of the node for a higher limit.
+    TooLarge = 16, "too large";
 }
 
 impl Status {
+    /// Returns the status of a request for `requested` bytes that were not free, out of `total`: [`Self::TooLarge`] if they
+    /// can never be, or else [`Self::CapacityExceeded`].
+    pub const fn of_shortage(requested: u64, total: u64) -> Self {
+        if requested > total { Self::TooLarge } else { Self::CapacityExceeded }
+    }
+
     /// Returns whether the same request can succeed later without any change to it.
     pub const fn is_retryable(self) -> bool {
         matches!(self, Self::CapacityExceeded | Self::QuotaExceeded)
@@ -94,7 +104,7 @@ mod tests {
 
     #[test]
     fn codes_round_trip_and_unknown_codes_are_internal_errors() {
-        for code in 0..16 {
+        for code in 0..=16 {
             assert_eq!(Status::from_code(code).code(), code);
         }
         assert_eq!(Status::from_code(999), Status::Internal);

@@ -7,7 +7,7 @@ use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{control::ControlRequest, grant::Grant, link::Link, submit::Channel};
+use super::{control::ControlRequest, grant::Grant, link::Link, replies::Refusal, submit::Channel};
 use crate::wire::{Granted, Renew, Renewed, TraceContext};
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.
@@ -23,7 +23,7 @@ pub(super) struct Connection {
 }
 
 /// The reply to a request, when it arrives.
-type Reply = oneshot::Receiver<Result<Bytes, (Status, String)>>;
+type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 
 /// A lease that was granted: its terms and its session.
 pub(super) struct Opened {
@@ -84,7 +84,7 @@ impl Connection {
         Error::Disconnected { address, cause, may_have_run: false }
     }
 
-    pub(super) fn refused(&self, (status, detail): (Status, String)) -> Error {
+    pub(super) fn refused(&self, (status, detail): Refusal) -> Error {
         Error::Remote { address: self.address.clone(), status, detail }
     }
 

@@ -6,17 +6,17 @@ use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{mpsc, oneshot};
 
-use super::end::End;
-use crate::wire::{
-    FrameBuffer, Hello, Refused, VERSION, Welcome, WireError, features, opcode, put_frame,
+use super::{
+    end::End,
+    replies::{Refusal, next_reply},
 };
-use cuda_core::protocol::Status;
+use crate::wire::{FrameBuffer, Hello, VERSION, Welcome, WireError, features, opcode, put_frame};
 
 /// A request to the node.
 pub(super) struct ControlRequest {
     pub(super) opcode: u16,
     pub(super) body: Vec<u8>,
-    pub(super) reply: oneshot::Sender<Result<Bytes, (Status, String)>>,
+    pub(super) reply: oneshot::Sender<Result<Bytes, Refusal>>,
 }
 
 /// Requests that were sent and not answered. They are sent again on the next connection: a repeated request has the
@@ -56,7 +56,7 @@ impl ControlStream {
         &mut self,
         opcode: u16,
         body: &[u8],
-    ) -> Result<Result<Bytes, (Status, String)>, End> {
+    ) -> Result<Result<Bytes, Refusal>, End> {
         self.write(opcode, 0, body).await?;
         Ok(self.read().await?.1)
     }
@@ -67,26 +67,15 @@ impl ControlStream {
         Ok(self.send.write_all(&out).await?)
     }
 
-    /// Reads the next reply. Cancelling this loses nothing.
-    async fn read(&mut self) -> Result<(u64, Result<Bytes, (Status, String)>), End> {
-        loop {
-            if let Some(frames) = self.buffer.take_first()?
-                && let Some(frame) = frames.iter().next()
-            {
-                let id = frame.header.sequence;
-                if frame.header.opcode == Refused::OPCODE {
-                    let refused = Refused::decode(frame.body)?;
-                    return Ok((id, Err((refused.status, refused.detail))));
-                }
-                if frame.header.opcode & opcode::REPLY == 0 {
-                    return Err(unexpected(frame.header.opcode));
-                }
-                return Ok((id, Ok(Bytes::copy_from_slice(frame.body))));
+    /// Reads the next reply, and the id of its request. Cancelling this loses nothing.
+    async fn read(&mut self) -> Result<(u64, Result<Bytes, Refusal>), End> {
+        let reply = next_reply(&mut self.receive, &mut self.buffer).await?;
+        let reply = reply.ok_or(End::Closed)?;
+        match reply.content {
+            Ok((opcode, _)) if opcode & opcode::REPLY == 0 => {
+                Err(WireError::UnexpectedOpcode { opcode }.into())
             }
-            match self.receive.read_chunk(usize::MAX, true).await? {
-                Some(chunk) => self.buffer.extend(&chunk.bytes),
-                None => return Err(End::Closed),
-            }
+            content => Ok((reply.sequence, content.map(|(_, body)| body))),
         }
     }
 
@@ -128,8 +117,4 @@ impl ControlStream {
             }
         }
     }
-}
-
-fn unexpected(opcode: u16) -> End {
-    WireError::UnexpectedOpcode { opcode }.into()
 }

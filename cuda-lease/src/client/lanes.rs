@@ -6,11 +6,12 @@ use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::Notify;
 
-use super::{end::End, link::Link};
+use super::{end::End, link::Link, replies::next_reply};
 use crate::{
     session::{Incoming, Outgoing},
     wire::{
-        Ack, Attach, Attached, Chunk, Event, Frame, FrameBuffer, Hash, Lane, Refused, put_frame,
+        Ack, Attach, Attached, Chunk, Event, Frame, FrameBuffer, Hash, Lane, Refused, WireError,
+        put_frame,
     },
 };
 
@@ -94,18 +95,11 @@ impl LaneStream {
     /// Waits for the reply to [`Attach`].
     async fn attached(&mut self) -> Result<Attached, End> {
         let (receive, buffer) = self.receive.get_mut();
-        loop {
-            if let Some(frame) = buffer.take_first()? {
-                let frame = frame.iter().next().ok_or(End::Closed)?;
-                return match frame.header.opcode {
-                    Attached::OPCODE => Ok(Attached::decode(frame.body)?),
-                    _ => Err(refused(&frame)),
-                };
-            }
-            match receive.read_chunk(usize::MAX, true).await? {
-                Some(chunk) => buffer.extend(&chunk.bytes),
-                None => return Err(End::Closed),
-            }
+        let reply = next_reply(receive, buffer).await?.ok_or(End::Closed)?;
+        match reply.content {
+            Ok((Attached::OPCODE, body)) => Ok(Attached::decode(&body)?),
+            Ok((opcode, _)) => Err(WireError::UnexpectedOpcode { opcode }.into()),
+            Err((status, detail)) => Err(End::Refused(status, detail)),
         }
     }
 

@@ -3,11 +3,12 @@
 use std::{ops::Deref, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use cuda_core::{Device, Element, LaunchConfig, Result, protocol::Status};
+use cuda_core::{Device, Element, LaunchConfig, Result};
 
 use super::{
     connection::Connection,
     link::Link,
+    replies::Refusal,
     submit::{Job, Submit, Target},
 };
 use crate::wire::TraceContext;
@@ -77,7 +78,7 @@ impl Lease {
         self.renewed(reply.await.map_err(|_| connection.ended())?)
     }
 
-    fn renewed(&self, reply: Result<Bytes, (Status, String)>) -> Result<()> {
+    fn renewed(&self, reply: Result<Bytes, Refusal>) -> Result<()> {
         let reply = reply.map_err(|refused| self.connection.refused(refused))?;
         self.connection.renewed(&reply)
     }

@@ -28,6 +28,7 @@ mod node_client;
 mod provider;
 mod random;
 mod renewal;
+mod replies;
 mod spans;
 mod submit;
 mod tls_refusal;

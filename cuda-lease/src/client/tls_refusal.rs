@@ -3,7 +3,7 @@
 use cuda_core::protocol::Status;
 use quinn::{ConnectionError, TransportErrorCode};
 
-use super::end::End;
+use super::{end::End, replies::Refusal};
 
 /// The alert codes of TLS 1.3 (RFC 8446, section 6) that are about certificates.
 mod alert {
@@ -37,7 +37,7 @@ fn alert_of(code: TransportErrorCode) -> Option<u8> {
 }
 
 /// The node refused this client.
-fn by_node(alert: u8) -> Option<(Status, String)> {
+fn by_node(alert: u8) -> Option<Refusal> {
     let detail = match alert {
         alert::CERTIFICATE_REQUIRED => {
             "the node requires a client certificate; set the client's certificate and its key"
@@ -61,7 +61,7 @@ fn by_node(alert: u8) -> Option<(Status, String)> {
 }
 
 /// This client refused the node.
-fn by_client(alert: u8, error: &ConnectionError) -> Option<(Status, String)> {
+fn by_client(alert: u8, error: &ConnectionError) -> Option<Refusal> {
     match alert {
         alert::NO_APPLICATION_PROTOCOL => other_protocol(),
         alert::BAD_CERTIFICATE
@@ -80,7 +80,7 @@ fn by_client(alert: u8, error: &ConnectionError) -> Option<(Status, String)> {
     }
 }
 
-fn other_protocol() -> Option<(Status, String)> {
+fn other_protocol() -> Option<Refusal> {
     let detail = "the node does not speak `cuda-lease/1`; check host and port, and that client and node have \
                   compatible versions";
     Some((Status::UnsupportedVersion, detail.into()))

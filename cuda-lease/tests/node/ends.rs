@@ -92,6 +92,17 @@ fn fault_of_a_tenant_disturbs_no_other() {
 }
 
 #[test]
+fn fault_of_a_submit_states_the_size_of_its_region() {
+    let node = Node::start(&[]);
+    let lease = node.lease().acquire().unwrap();
+    let iota = include_str!("../../../kernels/iota.ptx");
+    // The kernel writes an output that was not requested.
+    let error = lease.submit("iota", iota).block(4).arg(&4u32).launch().unwrap_err();
+    assert_eq!(error.status(), Some(Status::LaunchFailed));
+    assert!(error.to_string().contains("region for input and output has 1 byte"), "{error}");
+}
+
+#[test]
 fn tenant_cannot_allocate_more_than_its_quota() {
     let node = Node::start(&[]);
     let lease = node.lease().min_vram(1 << 20).acquire().unwrap();
@@ -99,7 +110,9 @@ fn tenant_cannot_allocate_more_than_its_quota() {
     let half = zeros::<u8>(1 << 19).sync_on(&stream).unwrap();
     let error = zeros::<u8>(1 << 20).sync_on(&stream).map(drop).unwrap_err();
     assert!(matches!(error, Error::OutOfMemory { total: 0x10_0000, .. }), "{error}");
-    assert_eq!(error.status(), Some(Status::CapacityExceeded));
+    assert_eq!((error.status(), error.is_retryable()), (Some(Status::CapacityExceeded), true));
+    let error = zeros::<u8>((1 << 20) + 1).sync_on(&stream).map(drop).unwrap_err();
+    assert_eq!((error.status(), error.is_retryable()), (Some(Status::TooLarge), false));
     drop(half);
     zeros::<u8>(1 << 20).sync_on(&stream).unwrap();
 }

@@ -221,7 +221,7 @@ fn huge_sizes_are_refused_without_an_allocation() {
         let mut put = Stream::open(&client.connection).await;
         let blob = PutBlob { lease, token, hash: [1; 32], bytes: u64::MAX };
         put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
-        assert_eq!(refusal(&put.reply().await), Status::CapacityExceeded);
+        assert_eq!(refusal(&put.reply().await), Status::TooLarge);
         command(&mut stream, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
         let all = Command::Allocate { id: AllocId(1), bytes: u64::MAX, at: ticket(1) };
         command(&mut stream, 2, all).await;
@@ -233,7 +233,7 @@ fn huge_sizes_are_refused_without_an_allocation() {
         match Event::decode(opcode, &body).unwrap() {
             Event::Failed { ticket: failed, error } => {
                 assert_eq!(failed, ticket(1));
-                assert!(matches!(error, Error::Remote { status: Status::CapacityExceeded, .. }));
+                assert!(matches!(error, Error::Remote { status: Status::TooLarge, .. }));
             }
             other => panic!("{other:?}"),
         }

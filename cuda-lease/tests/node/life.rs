@@ -88,7 +88,9 @@ fn device_lease_is_alone_on_its_device() {
 fn request_that_no_device_can_serve_is_refused() {
     let node = Node::start(&["--capacity", "1GiB"]);
     let refused = node.lease().min_vram(2 << 30).wait(Duration::from_secs(60)).acquire();
-    assert_eq!(refused.unwrap_err().status(), Some(Status::CapacityExceeded));
+    let refused = refused.unwrap_err();
+    assert_eq!(refused.status(), Some(Status::TooLarge), "{refused}");
+    assert!(!refused.is_retryable());
     let refused = node.lease().on_device("cuda:7").acquire().unwrap_err();
     assert_eq!(refused.status(), Some(Status::NotFound), "{refused}");
 }

@@ -122,11 +122,7 @@ fn rate_of_submits_is_limited() {
         match submitted {
             Ok(_) => assert_eq!(limit, 1),
             Err(refused) => {
-                assert_eq!(
-                    (limit, refused.status()),
-                    (0, Some(Status::QuotaExceeded)),
-                    "{refused}"
-                );
+                assert_eq!((limit, refused.status()), (0, Some(Status::TooLarge)), "{refused}");
             }
         }
         check(&lease);

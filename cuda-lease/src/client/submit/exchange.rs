@@ -8,8 +8,9 @@ use tracing::Instrument;
 use super::{call::Submitted, channel::Channel, job::Job};
 use crate::{
     client::{
-        blob::{put_blob, read_frame},
+        blob::put_blob,
         end::End,
+        replies::{Refusal, next_reply},
         spans,
     },
     wire::{self, FrameBuffer, TraceContext, WireError, put_frame},
@@ -26,8 +27,6 @@ pub(crate) struct Target {
     /// The span that the submit belongs to.
     pub(crate) trace: Option<TraceContext>,
 }
-
-type Refused = (Status, String);
 
 /// Runs a job in a span of its own, whose parent is the current span.
 ///
@@ -99,7 +98,7 @@ async fn attempt(
     connection: &quinn::Connection,
     target: &Target,
     job: &Job,
-) -> Result<Result<(wire::Submitted, Bytes), Refused>, End> {
+) -> Result<Result<(wire::Submitted, Bytes), Refusal>, End> {
     let first = send(connection, target, job, None).await?;
     if !matches!(first, Err((Status::NotFound, _))) {
         return Ok(first);
@@ -119,7 +118,7 @@ async fn send(
     target: &Target,
     job: &Job,
     image: Option<Bytes>,
-) -> Result<Result<(wire::Submitted, Bytes), Refused>, End> {
+) -> Result<Result<(wire::Submitted, Bytes), Refusal>, End> {
     let submit = wire::Submit {
         lease: target.lease,
         token: target.token.clone(),
@@ -151,9 +150,10 @@ async fn send(
         _ = send.finish();
     }
     let mut buffer = FrameBuffer::default();
-    let (opcode, body) = match read_frame(&mut receive, &mut buffer).await? {
-        Ok(frame) => frame,
-        Err(refused) => return Ok(Err(refused)),
+    let reply = next_reply(&mut receive, &mut buffer).await?;
+    let (opcode, body) = match reply.ok_or(WireError::Truncated { missing: 1 })?.content {
+        Ok(content) => content,
+        Err(refusal) => return Ok(Err(refusal)),
     };
     if opcode != wire::Submitted::OPCODE {
         return Err(WireError::UnexpectedOpcode { opcode }.into());

@@ -67,8 +67,9 @@ impl Cause {
         match self {
             Cause::Freed => Status::NotFound,
             Cause::Expired => Status::LeaseExpired,
-            Cause::Revoked { .. } | Cause::Preempted { .. } => Status::Revoked,
-            Cause::OverMemory { .. } => Status::CapacityExceeded,
+            Cause::Revoked { .. } | Cause::Preempted { .. } | Cause::OverMemory { .. } => {
+                Status::Revoked
+            }
             Cause::StartTimedOut => Status::Internal,
             Cause::WorkerDied | Cause::Disconnected => Status::Disconnected,
             Cause::Fenced => Status::Fenced,

@@ -174,7 +174,7 @@ pub(super) async fn put_blob(
                 "the image has {} bytes, the limit is {limit}; send a smaller module",
                 put.bytes
             );
-            return Err((Status::CapacityExceeded, detail));
+            return Err((Status::TooLarge, detail));
         }
         Ok(target)
     });

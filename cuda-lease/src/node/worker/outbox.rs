@@ -156,7 +156,7 @@ impl Outbox {
         let detail = format!(
             "more than {LIMIT} bytes of events wait for the client; read events while you send commands"
         );
-        let (address, status) = ("the lease".into(), Status::CapacityExceeded);
+        let (address, status) = ("the lease".into(), Status::Revoked);
         let lost = Event::Lost { error: Error::Remote { address, status, detail } };
         queue.frames = Vec::new();
         queue.progress.clear();

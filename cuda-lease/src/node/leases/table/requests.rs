@@ -36,8 +36,8 @@ impl LeaseTable {
     /// - `NotFound`: there is no slot of this name.
     /// - `QuotaExceeded`: a quota of the tenant is used up. Waiting requests count, leases whose worker is being killed
     ///   do not.
-    /// - `CapacityExceeded`: no slot can ever hold the lease; or there is no free capacity and the request does not
-    ///   wait; or the queue is full.
+    /// - `TooLarge`: the request exceeds a quota on its own, or no slot can ever hold the lease.
+    /// - `CapacityExceeded`: there is no free capacity and the request does not wait, or the queue is full.
     /// - `Fenced`: every slot that could hold the lease is fenced.
     /// - The [status](super::super::Cause::status) of an ended lease, for a repeated request.
     pub fn request(&mut self, now: Duration, request: LeaseRequest) -> Result<Placement, Refusal> {
@@ -123,7 +123,7 @@ impl LeaseTable {
             let message = format!(
                 "{asked} s exceed the limit of tenant {tenant:?}, {limit} s at a time; request less"
             );
-            return Err(Refusal::new(Status::QuotaExceeded, message));
+            return Err(Refusal::new(Status::TooLarge, message));
         }
         Ok(if secs == 0 { default.min(limit) } else { secs })
     }
@@ -131,15 +131,17 @@ impl LeaseTable {
     fn check_quota(&self, request: &LeaseRequest) -> Result<(), Refusal> {
         let tenant = &request.tenant;
         let quota = self.quotas.of(tenant);
-        let exceeded = |limit: String| {
+        // A request that exceeds a limit on its own can never be granted.
+        let exceeded = |alone: bool, limit: String| {
+            let status = if alone { Status::TooLarge } else { Status::QuotaExceeded };
             let message = format!("tenant {:?}: {limit}", tenant.as_str());
-            Err(Refusal::new(Status::QuotaExceeded, message))
+            Err(Refusal::new(status, message))
         };
         if request.priority > quota.max_priority {
             let (is, limit) = (request.priority, quota.max_priority);
-            return exceeded(format!(
-                "priority {is} exceeds the limit {limit}; request at most {limit}"
-            ));
+            let detail =
+                format!("priority {is} exceeds the limit {limit}; request at most {limit}");
+            return exceeded(true, detail);
         }
         let leases = self.leases.values().filter(|lease| lease.state() != LeaseState::Killing);
         let waiting = self.queue.iter().map(|waiter| &waiter.request);
@@ -151,16 +153,18 @@ impl LeaseTable {
             });
         if count >= quota.max_leases {
             let limit = quota.max_leases;
-            return exceeded(format!(
+            let detail = format!(
                 "there are {count} leases and queued requests, the limit is {limit}; free a lease or withdraw a request"
-            ));
+            );
+            return exceeded(limit == 0, detail);
         }
         if used.saturating_add(request.min_vram) > quota.max_vram {
             let (asked, limit) = (request.min_vram, quota.max_vram);
-            return exceeded(format!(
+            let detail = format!(
                 "the request for {asked} bytes is refused: {used} of the tenant's {limit} bytes are in use by leases \
                  and queued requests; free a lease or request less"
-            ));
+            );
+            return exceeded(asked > limit, detail);
         }
         Ok(())
     }
@@ -194,7 +198,7 @@ impl LeaseTable {
                 "a lease of {quota} bytes exceeds the largest one that this node can grant, {} bytes; request less",
                 largest.max().unwrap_or_default()
             );
-            return Err(Refusal::new(Status::CapacityExceeded, message));
+            return Err(Refusal::new(Status::TooLarge, message));
         }
         if possible.all(|slot| slot.fenced) {
             return Err(Self::fenced_refusal());

@@ -41,10 +41,10 @@ fn a_lease_that_no_slot_can_ever_hold_is_refused_at_once() {
     let mut node = Node::new(1);
     let request = LeaseRequest { wait: at(60), ..node.ask(901) };
     let refusal = node.refused(0, request);
-    assert_eq!(refusal.status, Status::CapacityExceeded);
+    assert_eq!(refusal.status, Status::TooLarge);
     assert!(refusal.message.contains(&format!("{} bytes", 900 * MIB)), "{refusal}");
     let request = LeaseRequest { min_vram: u64::MAX, ..node.ask(1) };
-    assert_eq!(node.refused(0, request).status, Status::CapacityExceeded);
+    assert_eq!(node.refused(0, request).status, Status::TooLarge);
 }
 
 #[test]
@@ -152,7 +152,7 @@ fn quotas_of_the_tenant_are_limits() {
     let mut exceeds = |change: fn(&mut LeaseRequest)| {
         let mut request = node.ask(1);
         change(&mut request);
-        assert_eq!(node.refused(0, request).status, Status::QuotaExceeded);
+        assert_eq!(node.refused(0, request).status, Status::TooLarge);
     };
     exceeds(|request| request.min_vram = 501 * MIB);
     exceeds(|request| request.lease_secs = 31);
@@ -171,7 +171,8 @@ fn quotas_of_the_tenant_are_limits() {
 
     let other = LeaseRequest { tenant: Tenant::new("bob").unwrap(), ..node.ask(1) };
     node.lease_of(0, other);
-    assert_eq!(node.table.counters().refused[&Status::QuotaExceeded], 5);
+    assert_eq!(node.table.counters().refused[&Status::QuotaExceeded], 2);
+    assert_eq!(node.table.counters().refused[&Status::TooLarge], 3);
 }
 
 #[test]
@@ -205,7 +206,7 @@ fn new_quotas_do_not_touch_present_leases() {
     let quota = Quota { max_leases: 0, max_lease_secs: 10, ..Quota::default() };
     node.table.set_quotas(Quotas::default().with(Tenant::new("alice").unwrap(), quota));
     let refusal = node.table.renew(at(1), lease, 1, 60).unwrap_err();
-    assert_eq!(refusal.status, Status::QuotaExceeded);
+    assert_eq!(refusal.status, Status::TooLarge);
     assert_eq!(node.table.renew(at(1), lease, 1, 0).unwrap().remaining, at(59));
     let actions = node.end(2, lease);
     assert!(admitted(&actions, request).is_some());

@@ -47,7 +47,7 @@ fn lease_that_uses_more_memory_than_its_charge_is_killed_without_grace() {
     let used = charge + 1;
     node.table.memory_used(at(2), lease, used);
     let cause = Cause::OverMemory { used, charge };
-    assert_eq!(cause.status(), Status::CapacityExceeded);
+    assert_eq!(cause.status(), Status::Revoked);
     assert_eq!(node.actions(2), [stop(lease, cause), Action::KillWorker { lease }]);
     assert_eq!(node.state(neighbour), Some(LeaseState::Active));
 }

@@ -70,7 +70,7 @@ impl Leases {
             let detail = format!(
                 "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
             );
-            Err((Status::QuotaExceeded, detail))
+            Err((if limit == 0 { Status::TooLarge } else { Status::QuotaExceeded }, detail))
         })
     }
 

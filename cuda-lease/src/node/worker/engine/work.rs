@@ -119,5 +119,5 @@ impl Engine {
 fn over_quota(backend: &Arc<dyn Backend>, bytes: u64, free: u64, quota: u64) -> Error {
     let address = backend.info().address.clone();
     let detail = format!("{bytes} bytes requested, {free} of the lease's {quota} bytes are free");
-    Error::Remote { address, status: Status::CapacityExceeded, detail }
+    Error::Remote { address, status: Status::of_shortage(bytes, quota), detail }
 }

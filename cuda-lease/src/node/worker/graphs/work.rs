@@ -108,7 +108,7 @@ pub(in crate::node::worker) fn over_quota(
 ) -> Error {
     Error::Remote {
         address: backend.info().address.clone(),
-        status: Status::CapacityExceeded,
+        status: Status::of_shortage(bytes, limit),
         detail: format!(
             "a graph needs {bytes} bytes of host memory, {free} of the {limit} bytes for the graphs of a lease are \
              free; drop graphs"

@@ -8,8 +8,8 @@ use std::{
 };
 
 use cuda_core::{
-    Access, Arguments, Device, DeviceBuffer, Error, Function, LaunchConfig, Module, PinnedBuffer,
-    Provider, Stream, protocol::Status,
+    Access, Arguments, Device, DeviceBuffer, Error, FaultKind, Function, LaunchConfig, Module,
+    PinnedBuffer, Provider, Stream, protocol::Status,
 };
 use parking_lot::Mutex;
 
@@ -175,7 +175,10 @@ impl Runner {
         let layout = Layout::of(job).map_err(invalid)?;
         let quota = self.quota.clone();
         let opened = self.open().map_err(invalid)?;
-        let at = |status| move |error: Error| (Done::failed(status, describe(&error)), Some(error));
+        let bytes = layout.region;
+        let at = |status| {
+            move |error: Error| (Done::failed(status, describe(&error, bytes)), Some(error))
+        };
         let function = opened.function(job).map_err(at(Status::LaunchFailed))?;
         let values = values(&function, &job.arguments).map_err(at(Status::LaunchFailed))?;
         let mut region = opened.take_region(&quota, layout.region).map_err(invalid)?;
@@ -239,10 +242,11 @@ impl Opened {
 
     fn allocate(&self, quota: &Arc<Quota>, bytes: u64) -> Result<Region, Done> {
         let full = |(limit, free): (u64, u64)| {
+            let status = Status::of_shortage(bytes, limit);
             let text = format!(
                 "the region has {bytes} bytes, {free} of the lease's {limit} bytes are free; request a smaller region or a larger lease"
             );
-            Done::failed(Status::CapacityExceeded, text)
+            Done::failed(status, text)
         };
         let charge = quota.charge(bytes).map_err(full)?;
         let buffer = DeviceBuffer::uninitialised(&self.stream, bytes as usize);
@@ -320,8 +324,15 @@ fn read(
 }
 
 /// The error of a job in words. Advice of `Error::Fault` about resetting does not apply here.
-fn describe(error: &Error) -> String {
+fn describe(error: &Error, region: u64) -> String {
     match error {
+        Error::Fault(fault) if fault.kind == FaultKind::IllegalAddress => {
+            let unit = if region == 1 { "byte" } else { "bytes" };
+            format!(
+                "the kernel faulted: {fault}; the region for input and output has {region} {unit}: request a larger \
+                 output or region"
+            )
+        }
         Error::Fault(fault) => format!("the kernel faulted: {fault}"),
         error => error.to_string(),
     }

@@ -1,0 +1,44 @@
+//! Reads the replies of the node from a stream.
+
+use bytes::Bytes;
+use cuda_core::protocol::Status;
+use quinn::RecvStream;
+
+use super::end::End;
+use crate::wire::{FrameBuffer, Refused};
+
+/// The reason of the node for not doing what was requested.
+pub(super) type Refusal = (Status, String);
+
+/// A reply of the node.
+pub(super) struct Reply {
+    /// The sequence number of the frame. On the control stream, it is the id of the request.
+    pub(super) sequence: u64,
+    /// The opcode and the body, or a refusal.
+    pub(super) content: Result<(u16, Bytes), Refusal>,
+}
+
+/// Reads the next reply. Returns `None` at the end of the stream. Cancelling this loses nothing.
+pub(super) async fn next_reply(
+    receive: &mut RecvStream,
+    buffer: &mut FrameBuffer,
+) -> Result<Option<Reply>, End> {
+    loop {
+        if let Some(frames) = buffer.take_first()?
+            && let Some(frame) = frames.iter().next()
+        {
+            let content = match frame.header.opcode {
+                Refused::OPCODE => {
+                    let refused = Refused::decode(frame.body)?;
+                    Err((refused.status, refused.detail))
+                }
+                opcode => Ok((opcode, Bytes::copy_from_slice(frame.body))),
+            };
+            return Ok(Some(Reply { sequence: frame.header.sequence, content }));
+        }
+        match receive.read_chunk(usize::MAX, true).await? {
+            Some(chunk) => buffer.extend(&chunk.bytes),
+            None => return Ok(None),
+        }
+    }
+}
