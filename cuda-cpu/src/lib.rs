@@ -2,19 +2,44 @@
 //!
 //! [`CpuProvider`] opens the device. [`Memory`] is the memory of a device, and [`Program`] is a decoded PTX module.
 //!
-//! Layers, lowest first: `memory` (checked device memory), `engine` (decodes PTX and runs kernels), `device` (the backend).
+//! # Layers, lowest first
+//!
+//! | folder | content |
+//! |---|---|
+//! | `memory` | checked memory of a device |
+//! | `fault` | errors of kernels, with their places |
+//! | `lanes` | masks of lanes, and functions over all lanes of a warp |
+//! | `isa` | operands and effects of decoded instructions |
+//! | `machine` | decoded code, and the state that it runs on |
+//! | `exec` | handlers, which execute instructions |
+//! | `decode` | translates parsed PTX to code |
+//! | `observe` | checks, limits, profiles and shuffled orders |
+//! | `schedule` | runs the warps of a block |
+//! | `launch` | programs, and launches of their kernels |
+//! | `device` | the backend for `cuda-core` |
 #![deny(missing_docs)]
 
+mod decode;
 mod device;
-mod engine;
+mod exec;
+mod fault;
+mod isa;
+mod lanes;
+mod launch;
+mod machine;
 mod memory;
+mod observe;
 mod random;
+mod schedule;
 
+pub use decode::{LoadError, LoadProblem};
 pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
-pub use engine::{
-    Checks, Entry, EntryParam, Fault, FaultKind, FaultSpace, Invalid, KernelProfile, KindCount,
-    Launch, LaunchDims, LaunchError, Limits, LoadError, LoadProblem, MAX_BLOCK_THREADS,
-    MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES, MbarrierMisuse, NearVariable, Profile, Program, Racing,
-    Resources, Schedule, Waiting, WaitsFor,
+pub use fault::{
+    Fault, FaultKind, FaultSpace, MbarrierMisuse, NearVariable, Racing, Waiting, WaitsFor,
+};
+pub use isa::sizes::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
+pub use launch::{
+    Entry, EntryParam, Invalid, Launch, LaunchDims, LaunchError, Limits, Program, Resources,
 };
 pub use memory::{AccessError, Contents, FreeError, Memory, Nearest, OutOfMemory, Usage};
+pub use observe::{Checks, KernelProfile, KindCount, Profile, Schedule};

@@ -56,8 +56,6 @@ mod shared_wakes;
 mod slices;
 mod slots;
 mod slow_link;
-#[cfg(feature = "spans")]
-mod spans;
 mod tensors;
 mod time;
 mod timed;

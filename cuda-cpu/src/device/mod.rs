@@ -1,4 +1,4 @@
-//! The CPU device as a [`Backend`](cuda_core::Backend). It uses `memory` and `engine`, and `cuda-core` calls it.
+//! The CPU device as a [`Backend`](cuda_core::Backend). It uses `memory` and `launch`, and `cuda-core` calls it.
 //!
 //! A stream is a queue of jobs. A few threads ([`pumps`]) run the queues, and a thread pool helps to run the blocks of
 //! kernels.

@@ -10,7 +10,7 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
 use super::{resolve::unknown, work::contained};
-use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program, engine::count_in};
+use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program, launch::count_in};
 
 /// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.
 pub(crate) struct LoadedModule {

@@ -1,4 +1,4 @@
-//! Converts the engine's errors to the library's.
+//! Converts the errors of programs and launches to the library's.
 
 use cuda_core::{Error, Fault, FaultKind, FaultSite};
 

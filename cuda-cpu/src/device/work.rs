@@ -188,7 +188,7 @@ fn message(panic: &(dyn Any + Send)) -> String {
 }
 
 impl Kernel {
-    /// Makes the engine's checks of a launch, at its submission.
+    /// Makes the checks of a launch, at its submission.
     pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
         let checked =
             self.module.program().check(self.entry, &self.launch(shared, &|_| {})).map(drop);

@@ -1,6 +1,6 @@
 //! Checked device memory.
 //!
-//! This is the lowest layer of the crate. `engine` and `device` use it.
+//! This is the lowest layer of the crate. Every other folder may use it.
 //!
 //! Addresses are synthetic 64-bit numbers, unrelated to host pointers. Each allocation is followed by a guard gap, and
 //! addresses are never reused. So an invalid access hits either unallocated addresses or the range of a freed allocation, and

@@ -1,0 +1,209 @@
+//! `mov`, `cvta` and `isspacep`.
+
+use cuda_ptx::{Operand, Space};
+
+use super::compare::bits_kind;
+use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::special;
+use crate::decode::memory::load_store::GENERIC_SPACES;
+use crate::decode::memory::wide;
+use crate::exec::alu::select;
+use crate::exec::form::Form;
+use crate::exec::number::lane::Kind;
+use crate::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
+use crate::isa::address::{LOCAL_WINDOW, SHARED_WINDOW};
+use crate::isa::slot::{Class, Slot};
+use crate::machine::code::{Handler, Op};
+
+/// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
+pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if form.has("b128") {
+        return wide::mov(b, form);
+    }
+    let vector = form.take_one(&["v2", "v4"]);
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let kind = bits_kind(ty).ok_or(UNKNOWN)?;
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if let Some(vector) = vector {
+        return elements(b, d, a, if vector == "v2" { 2 } else { 4 }, kind);
+    }
+    let (d, a) = (alone(d), alone(a));
+    match (d, a) {
+        (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
+        (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
+        (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
+        _ => {}
+    }
+    if always(b, d, a, kind) {
+        return Ok(());
+    }
+    let run: Handler = match kind.class() {
+        Class::Pred => select::copy_pred,
+        Class::W32 => select::copy::<u32>,
+        Class::W64 => select::copy::<u64>,
+    };
+    let mut op = Op::new(run);
+    if kind == Kind::Pred && !matches!(a, Operand::Special(_)) {
+        let not;
+        (op.a, not) = b.pred(a)?;
+        op.imm = u64::from(not);
+    } else {
+        op.a = b.source(a, kind)?;
+    }
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// Returns the element of a vector operand with one element, and other operands unchanged.
+fn alone(operand: &Operand) -> &Operand {
+    let Operand::Vector(parts) = operand else { return operand };
+    if let [part] = parts.as_slice() { part } else { operand }
+}
+
+/// `mov.v2.u64 d, {a, b};`: GCC's moves between vector registers, element by element.
+fn elements(
+    b: &mut Builder<'_>,
+    d: &Operand,
+    a: &Operand,
+    count: usize,
+    kind: Kind,
+) -> Result<(), Problem> {
+    let (Operand::Vector(dests), Operand::Vector(sources)) = (d, a) else { return Err(OPERANDS) };
+    if (dests.len(), sources.len()) != (count, count) {
+        return Err(OPERANDS);
+    }
+    let run: Handler = match kind.class() {
+        Class::Pred => return Err(OPERANDS),
+        Class::W32 => select::copy::<u32>,
+        Class::W64 => select::copy::<u64>,
+    };
+    // All sources are read before the first destination is written, as in `mov.v2.b32 {%a, %b}, {%b, %a};`.
+    let mut values = Vec::new();
+    for source in sources {
+        let mut op = Op::new(run);
+        (op.a, op.d) = (b.source(source, kind)?, b.frame.register(kind.class()));
+        b.emit_plain(op);
+        values.push(op.d);
+    }
+    for (dest, value) in dests.iter().zip(values).filter(|(d, _)| **d != Operand::Discard) {
+        let mut op = Op::new(run);
+        (op.a, op.d) = (value, b.dest(dest, kind, false)?);
+        b.emit(op)?;
+    }
+    Ok(())
+}
+
+/// Makes the destination share the source's slot if both are constant. Returns false if an op is needed.
+fn always(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> bool {
+    match a {
+        _ if kind == Kind::Pred => false,
+        Operand::Reg(_) => b.is_always_as(d, kind.class(), a),
+        _ => b.value(a, kind).is_ok_and(|value| b.is_always(d, kind.class(), value)),
+    }
+}
+
+/// `mov.b64 d, {a, b};`: the first part is the lowest.
+fn pack(b: &mut Builder<'_>, d: &Operand, parts: &[Operand], kind: Kind) -> Result<(), Problem> {
+    let wide = kind.class() == Class::W64;
+    let bits = if wide { 64 } else { 32 } / parts.len().max(1) as u64;
+    let mut slots = Vec::new();
+    for part in parts {
+        slots.push(b.source(part, Kind::W32)?);
+    }
+    let two = |b: &mut Builder<'_>, x: Slot, y: Slot, bits: u64| {
+        let mut op = Op::new(select::pack_32);
+        (op.a, op.b, op.imm) = (x, y, bits);
+        op.d = b.frame.register(Class::W32);
+        b.emit_plain(op);
+        op.d
+    };
+    if let [x, y, z, w] = slots[..] {
+        slots = vec![two(b, x, y, bits), two(b, z, w, bits)];
+    }
+    let [x, y] = slots[..] else { return Err(OPERANDS) };
+    let mut op = Op::new(if wide { select::pack_64 } else { select::pack_32 });
+    (op.a, op.b, op.imm) = (x, y, 16);
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `mov.b64 {a, b}, d;`
+fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Result<(), Problem> {
+    let wide = kind.class() == Class::W64;
+    if !matches!(parts.len(), 2 | 4) {
+        return Err(OPERANDS);
+    }
+    let bits = if wide { 64 } else { 32 } / parts.len() as u64;
+    let mut source = b.source(a, kind)?;
+    // The source may be one of the destinations.
+    if parts.contains(a) {
+        let mut op = Op::new(if wide { select::copy::<u64> } else { select::copy::<u32> });
+        (op.a, op.d) = (source, b.frame.register(kind.class()));
+        b.emit_plain(op);
+        source = op.d;
+    }
+    for (i, part) in parts.iter().enumerate().filter(|(_, p)| **p != Operand::Discard) {
+        let mut op = Op::new(if wide { select::part_of_64 } else { select::part_of_32 });
+        (op.a, op.imm, op.extra) = (source, bits, (bits * i as u64) as u32);
+        op.d = b.dest(part, Kind::W32, false)?;
+        b.emit(op)?;
+    }
+    Ok(())
+}
+
+/// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
+pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let to = form.take("to");
+    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
+    let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
+    if kind != Kind::W64 {
+        return Err("only 64-bit generic addresses are supported");
+    }
+    let window = match space {
+        "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
+        "local" => LOCAL_WINDOW,
+        _ => 0,
+    };
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if window == 0 && b.is_always_as(d, kind.class(), a) {
+        return Ok(());
+    }
+    let mut op = Op::new(if window == 0 { select::copy::<u64> } else { add_window });
+    op.imm = if to { window.wrapping_neg() } else { window };
+    op.a = b.source(a, kind)?;
+    op.d = b.dest(d, kind, false)?;
+    b.emit(op)
+}
+
+/// `isspacep.shared p, a;`
+pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let space = form.take_one(&GENERIC_SPACES).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(is_in_space);
+    op.imm = match space {
+        "global" => 0,
+        "shared" | "shared::cta" | "shared::cluster" => 1,
+        "local" => 2,
+        "param" | "param::entry" => 3,
+        _ => IN_CONSTANT,
+    };
+    if matches!(space, "global" | "const") {
+        let constants = constants(b);
+        op.imm |= (constants.len() as u64) << CONSTANTS_AT;
+        op.extra = b.extras(constants);
+    }
+    op.a = b.source(a, Kind::W64)?;
+    op.d = b.dest(d, Kind::Pred, false)?;
+    b.emit(op)
+}
+
+/// Returns the start and end addresses of the module's constants, which are in global memory. An address takes two
+/// slots, the low half first.
+fn constants(b: &Builder<'_>) -> Vec<Slot> {
+    let all = b.module.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Const);
+    let placed = all.filter_map(|(i, v)| {
+        let at = b.layout.module_address(i as u32)?;
+        Some([at, at.saturating_add(v.size.unwrap_or(0))])
+    });
+    placed.flatten().flat_map(|at| [Slot(at as u32), Slot((at >> 32) as u32)]).collect()
+}

@@ -1,0 +1,13 @@
+//! The state while one function is decoded: its frame, its operands and the ops that were emitted.
+//!
+//! A [`Builder`](builder::Builder) decodes one function. The other folders of `decode` use it, one for each family of
+//! instructions.
+
+pub(super) mod builder;
+pub(super) mod frame;
+pub(super) mod kind;
+pub(super) mod known;
+pub(super) mod locals;
+pub(super) mod operand;
+pub(super) mod registers;
+pub(super) mod special;

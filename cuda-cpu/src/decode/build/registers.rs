@@ -1,0 +1,164 @@
+//! Finds the registers that an instruction reads and writes, and the rule by which its results are defined.
+
+use cuda_ptx::{AddressBase, Instruction, Operand, RegId, ScalarType};
+
+use crate::exec::alu::video::Video;
+use crate::isa::slot::Slot;
+use crate::isa::table::{Registers, Rule};
+
+/// Returns the registers of an instruction. `slot` maps a register to its slot, `upper` to the slot of the upper half
+/// of a 128-bit one.
+pub(crate) fn registers(
+    ins: &Instruction,
+    slot: impl Fn(RegId) -> Option<Slot>,
+    upper: impl Fn(RegId) -> Option<Slot>,
+) -> Registers {
+    let rule = rule(ins);
+    let mut found =
+        Registers { rule, dests: Vec::new(), sources: Vec::new(), addresses: Vec::new() };
+    let has_dest = match rule {
+        Rule::Store | Rule::Uses { results: false } => false,
+        Rule::Call => matches!(ins.operands.first(), Some(Operand::List(_))),
+        _ => true,
+    };
+    for (i, operand) in ins.operands.iter().enumerate() {
+        if rule == Rule::Call && !(i == 0 && has_dest) {
+            if let Operand::Reg(callee) = operand {
+                found.addresses.extend(slot(*callee));
+            }
+            continue;
+        }
+        if i == 0 && has_dest {
+            // A discarded element keeps its position.
+            each(operand, &mut |register, _| {
+                found.dests.push(register.and_then(&slot).unwrap_or(Slot::NONE));
+                found.dests.extend(register.and_then(&upper));
+            });
+            continue;
+        }
+        if let Operand::Address(address) = operand {
+            if let AddressBase::Reg(id) = address.base {
+                found.addresses.extend(slot(id));
+            }
+            continue;
+        }
+        each(operand, &mut |register, negated| {
+            let slot = register.and_then(&slot).unwrap_or(Slot::NONE);
+            found.sources.push((slot, negated));
+            found.sources.extend(register.and_then(&upper).map(|slot| (slot, negated)));
+        });
+    }
+    found
+}
+
+/// Calls `found` for each element of an operand: with its register, or `None` if it is none, and whether it is negated.
+fn each(operand: &Operand, found: &mut impl FnMut(Option<RegId>, bool)) {
+    match operand {
+        Operand::Reg(id) => found(Some(*id), false),
+        Operand::NotReg(id) => found(Some(*id), true),
+        Operand::Pair(a, b) => {
+            each(a, found);
+            each(b, found);
+        }
+        Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|p| each(p, found)),
+        Operand::Address(address) => match address.base {
+            AddressBase::Reg(id) => found(Some(id), false),
+            _ => found(None, false),
+        },
+        _ => found(None, false),
+    }
+}
+
+fn rule(ins: &Instruction) -> Rule {
+    let has = |name: &str| ins.modifiers.iter().any(|m| m == name);
+    let of_predicates =
+        || ins.modifiers.iter().any(|m| ScalarType::from_name(m) == Some(ScalarType::Pred));
+    match ins.opcode.as_str() {
+        "ld" | "ldu" => Rule::Load,
+        "st" => Rule::Store,
+        "and" if of_predicates() => Rule::And,
+        "or" if of_predicates() => Rule::Or,
+        "setp" | "set" if has("and") => Rule::CompareAnd,
+        "setp" | "set" if has("or") => Rule::CompareOr,
+        "selp" => Rule::Select,
+        "shfl" => Rule::Shuffle,
+        // Only one bit of the result depends on each lane, so undefined inputs are tracked by bit.
+        "vote" if has("ballot") => Rule::Ballot,
+        // Values that are passed in registers count as written.
+        "call" => Rule::Call,
+        "bar" | "barrier" if has("red") => Rule::Uses { results: true },
+        "mov" | "cvt" | "cvta" | "isspacep" | "setp" | "set" | "slct" | "testp" | "and" | "or"
+        | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "prmt" | "popc" | "clz"
+        | "brev" | "bfind" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" | "add" | "sub" | "mul"
+        | "mad" | "fma" | "addc" | "subc" | "madc" | "mul24" | "mad24" | "div" | "rem" | "min"
+        | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
+        | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
+        name if Video::of_opcode(name).is_some() => Rule::Data,
+        "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
+        | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
+            Rule::Uses { results: true }
+        }
+        // The first operand is a destination unless it is an address.
+        "wmma" | "mbarrier" => {
+            Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }
+        }
+        _ => Rule::Uses { results: false },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_results_sources_and_addresses() {
+        let ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .entry k() {
+            .reg .b32 %r<9>; .reg .b64 %d<2>; .reg .pred %p<3>;
+            ld.shared.v2.u32 {%r0, _}, [%d0+4];
+            st.v2.u32 [%d0], {%r1, 5};
+            setp.lt.and.s32 %p0|%p1, %r2, 3, !%p2;
+            atom.add.u32 %r3, [%d1], %r4;
+            @%p0 bra L;
+        L:  add.u32 %r5, %r6, %r7;
+            ret; }";
+        let module = cuda_ptx::parse(ptx).unwrap();
+        let body = module.functions[0].body.as_ref().unwrap();
+        let name = |id: RegId| body.registers[id.0 as usize].name[1..].to_owned();
+        let slots = std::cell::RefCell::new(Vec::new());
+        let slot = |id: RegId| {
+            slots.borrow_mut().push(name(id));
+            Some(Slot(slots.borrow().len() as u32 - 1))
+        };
+        let all: Vec<_> =
+            body.instructions.iter().map(|ins| registers(ins, slot, |_| None)).collect();
+        let names = slots.borrow();
+        let named = |slot: &Slot| names.get(slot.0 as usize).map_or("-", |n| n.as_str()).to_owned();
+        let told = |r: &Registers| {
+            let sources = r
+                .sources
+                .iter()
+                .map(|(slot, not)| format!("{}{}", if *not { "!" } else { "" }, named(slot)));
+            let list = |slots: &[Slot]| slots.iter().map(named).collect::<Vec<_>>().join(" ");
+            format!(
+                "{} = {} at {}",
+                list(&r.dests),
+                sources.collect::<Vec<_>>().join(" "),
+                list(&r.addresses)
+            )
+        };
+        let told: Vec<_> = all.iter().map(told).collect();
+        assert_eq!(
+            told,
+            [
+                "r0 - =  at d0",
+                " = r1 - at d0",
+                "p0 p1 = r2 - !p2 at ",
+                "r3 = r4 at d1",
+                " = - at ",
+                "r5 = r6 r7 at ",
+                " =  at ",
+            ]
+        );
+        assert_eq!(all[2].rule, Rule::CompareAnd);
+    }
+}

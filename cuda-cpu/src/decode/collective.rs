@@ -1,0 +1,272 @@
+//! `shfl`, `vote`, `match`, `redux`, `activemask`, `bar.warp.sync`, and the barriers of the block.
+
+use cuda_ptx::{Operand, ScalarType as T};
+
+use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::cluster;
+use crate::exec::collective as run;
+use crate::exec::collective::{
+    PRED_NOT, REDUX, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
+};
+use crate::exec::form::Form;
+use crate::exec::number::lane::Kind;
+use crate::exec::special::active_mask;
+use crate::isa::barrier::{Barrier, BarrierKind, Reduce};
+use crate::isa::effect::Effect;
+use crate::isa::preset::PresetValue;
+use crate::isa::slot::{Class, Slot};
+use crate::lanes::FULL;
+use crate::machine::code::{Collective, Control, Op};
+
+fn position(names: &[&str], name: &str) -> u64 {
+    names.iter().position(|&n| n == name).unwrap_or(0) as u64
+}
+
+/// Emits a meeting of the whole warp. The next op accesses the registers of all lanes.
+pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
+    let members = b.frame.preset(Class::W32, PresetValue::Const(FULL.into()));
+    let (deposit, complete) = (run::deposit_nothing as _, run::complete_nothing as _);
+    emit(b, Op::new(run::collective), Collective { members, deposit, complete })
+}
+
+/// Emits a collective whose operands are in `op`.
+pub(super) fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
+    op.extra = b.code.controls.len() as u32;
+    b.states(Effect::Meeting(collective.members));
+    b.code.controls.push(Control::Collective(collective));
+    b.emit_self_guarded(op)
+}
+
+/// Returns the registers of a destination `d|p`. Without a predicate, the second one is `Slot::NONE`.
+pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Slot), Problem> {
+    let (d, p) = match dest {
+        Operand::Pair(d, p) => (&**d, Some(&**p)),
+        d => (d, None),
+    };
+    let d = b.dest(d, Kind::W32, false)?;
+    let p = match p {
+        Some(p) => b.dest(p, Kind::Pred, false)?,
+        None => Slot::NONE,
+    };
+    Ok((d, p))
+}
+
+/// Returns the register of the member mask: the operand, or without `.sync` the executing lanes. The form without
+/// `.sync` is for GPUs before sm_70, whose warps run in lockstep.
+fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, Problem> {
+    match given {
+        [members] if sync => b.source(members, Kind::W32),
+        [] if !sync && b.module.architecture().is_some_and(|sm| sm < 70) => {
+            let mut op = Op::new(active_mask);
+            op.d = b.frame.temporary(Class::W32);
+            b.emit_before(op)?;
+            Ok(op.d)
+        }
+        [] if !sync => Err("the form without `.sync` requires a target below sm_70"),
+        _ => Err(OPERANDS),
+    }
+}
+
+/// `shfl.sync.bfly.b32 d|p, a, b, c, members;`
+pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let sync = form.take("sync");
+    let mode = form.take_one(&SHFL_MODES).ok_or(UNKNOWN)?;
+    let ty = form.ty();
+    if ty != Some(T::B32) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [dest, a, lane, clamp, given @ ..] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let mut op = Op::new(run::collective);
+    op.imm = position(&SHFL_MODES, mode);
+    op.a = b.source(a, Kind::W32)?;
+    op.b = b.source(lane, Kind::W32)?;
+    op.c = b.source(clamp, Kind::W32)?;
+    let members = members(b, sync, given)?;
+    let pred;
+    (op.d, pred) = dest_pair(b, dest)?;
+    op.cache = pred.0;
+    let (deposit, complete) = (run::deposit_32 as _, run::complete_shfl as _);
+    let shuffle = Collective { members, deposit, complete };
+    b.states(Effect::Shuffle(members));
+    emit(b, op, shuffle)
+}
+
+/// `vote.sync.ballot.b32 d, p, members;`
+pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let sync = form.take("sync");
+    let mode = form.take_one(&VOTE_MODES).ok_or(UNKNOWN)?;
+    let wanted = if mode == "ballot" { T::B32 } else { T::Pred };
+    if form.ty() != Some(wanted) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [dest, p, given @ ..] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let mut op = Op::new(run::collective);
+    let not;
+    (op.a, not) = b.pred(p)?;
+    op.imm = position(&VOTE_MODES, mode) | if not { PRED_NOT } else { 0 };
+    let members = members(b, sync, given)?;
+    let kind = if mode == "ballot" { Kind::W32 } else { Kind::Pred };
+    op.d = b.dest(dest, kind, false)?;
+    let (deposit, complete) = (run::deposit_pred as _, run::complete_vote as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `match.any.sync.b32 d, a, members;`
+pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let mode = form.take_one(&["any", "all"]).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
+    let kind = match form.ty().filter(|_| form.is_spent()) {
+        Some(T::B32) => Kind::W32,
+        Some(T::B64) => Kind::W64,
+        _ => return Err(UNKNOWN),
+    };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    op.a = b.source(a, kind)?;
+    let members = b.source(members, Kind::W32)?;
+    let pred;
+    (op.d, pred) = dest_pair(b, dest)?;
+    op.cache = pred.0;
+    let deposit = if kind == Kind::W32 { run::deposit_32 as _ } else { run::deposit_64 as _ };
+    let complete =
+        if mode == "any" { run::complete_match_any as _ } else { run::complete_match_all as _ };
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `redux.sync.add.s32 d, a, members;`
+pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let name = form.take_one(&REDUX).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
+    if form.has("f32") {
+        return redux_float(b, form, name);
+    }
+    let signed = match (form.ty().filter(|_| form.is_spent()), name) {
+        (Some(T::S32), "add" | "min" | "max") => REDUX_SIGNED,
+        (Some(T::U32), "add" | "min" | "max") | (Some(T::B32), "and" | "or" | "xor") => 0,
+        _ => return Err(UNKNOWN),
+    };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    op.imm = position(&REDUX, name) | signed;
+    op.a = b.source(a, Kind::W32)?;
+    let members = b.source(members, Kind::W32)?;
+    op.d = b.dest(dest, Kind::W32, false)?;
+    let (deposit, complete) = (run::deposit_32 as _, run::complete_redux as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `redux.sync.min.abs.NaN.f32 d, a, members;`
+fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: &str) -> Result<(), Problem> {
+    let bit = |set: bool, bit| if set { bit } else { 0 };
+    let imm = bit(form.take("abs"), REDUX_ABS) | bit(form.take("NaN"), REDUX_NAN);
+    let maximum = match name {
+        "min" => 0,
+        "max" => REDUX_MAX,
+        _ => return Err(UNKNOWN),
+    };
+    if form.ty() != Some(T::F32) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let mut op = Op::new(run::collective);
+    op.imm = imm | maximum;
+    op.a = b.source(a, Kind::F32)?;
+    let members = b.source(members, Kind::W32)?;
+    op.d = b.dest(dest, Kind::F32, false)?;
+    let (deposit, complete) = (run::deposit_32 as _, run::complete_redux_float as _);
+    emit(b, op, Collective { members, deposit, complete })
+}
+
+/// `activemask.b32 d;`
+pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let ty = form.ty();
+    let [dest] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if ty != Some(T::B32) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let mut op = Op::new(active_mask);
+    op.d = b.dest(dest, Kind::W32, false)?;
+    b.emit(op)
+}
+
+/// Decodes `bar` and `barrier` in all forms.
+pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if form.has("cluster") {
+        return cluster::barrier(b, form);
+    }
+    form.take("cta");
+    let aligned = form.take("aligned") || form.opcode() == "bar";
+    if form.take("warp") {
+        return warp_barrier(b, form);
+    }
+    let what = form.take_one(&["sync", "arrive", "red"]).ok_or(UNKNOWN)?;
+    let operands = form.instruction().operands.as_slice();
+    if what == "red" {
+        return reducing_barrier(b, form, aligned);
+    }
+    let (id, threads) = match operands {
+        [id] => (id, None),
+        [id, threads] => (id, Some(threads)),
+        _ => return Err(OPERANDS),
+    };
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let kind = if what == "sync" { BarrierKind::Sync } else { BarrierKind::Arrive };
+    emit_barrier(b, id, threads, kind, aligned)
+}
+
+fn emit_barrier(
+    b: &mut Builder<'_>,
+    id: &Operand,
+    threads: Option<&Operand>,
+    kind: BarrierKind,
+    aligned: bool,
+) -> Result<(), Problem> {
+    let constant = matches!((id, threads), (Operand::Int(_), None | Some(Operand::Int(_))));
+    let id = b.source(id, Kind::W32)?;
+    let threads = match threads {
+        Some(threads) => b.source(threads, Kind::W32)?,
+        None => Slot::NONE,
+    };
+    b.states(Effect::Barrier(id));
+    b.control(Control::Barrier(Barrier { id, threads, kind, aligned, constant }))
+}
+
+/// `bar.red.popc.u32 d, a{, b}, p;`
+fn reducing_barrier(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    aligned: bool,
+) -> Result<(), Problem> {
+    let how = form.take_one(&["popc", "and", "or"]).ok_or(UNKNOWN)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let (how, kind) = match (how, ty) {
+        ("popc", T::U32) => (Reduce::Popc, Kind::W32),
+        ("and", T::Pred) => (Reduce::And, Kind::Pred),
+        ("or", T::Pred) => (Reduce::Or, Kind::Pred),
+        _ => return Err(UNKNOWN),
+    };
+    let (dest, id, threads, p) = match form.instruction().operands.as_slice() {
+        [d, id, p] => (d, id, None, p),
+        [d, id, threads, p] => (d, id, Some(threads), p),
+        _ => return Err(OPERANDS),
+    };
+    let (input, negated) = b.pred(p)?;
+    let output = b.dest(dest, kind, false)?;
+    let kind = BarrierKind::Reduce { how, input, negated, output };
+    emit_barrier(b, id, threads, kind, aligned)
+}
+
+fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let [members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if !form.take("sync") || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let members = b.source(members, Kind::W32)?;
+    let op = Op::new(run::collective);
+    let (deposit, complete) = (run::deposit_nothing as _, run::complete_nothing as _);
+    emit(b, op, Collective { members, deposit, complete })
+}

@@ -1,0 +1,142 @@
+//! `atom` and `red`, of a scalar or a vector.
+
+use cuda_ptx::{Address, Operand, ScalarType as T};
+
+use super::load_store::{
+    Where, access, elements, set_address, take_hints, take_space, without_policy,
+};
+use super::wide;
+use super::wide::Wide;
+use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::exec::alu::select;
+use crate::exec::form::Form;
+use crate::exec::memory::atomics;
+use crate::exec::memory::atomics::Atomic;
+use crate::exec::number::lane::Kind;
+use crate::isa::address::SpaceKind;
+use crate::isa::effect::{Access, AccessKind, Effect, Order};
+use crate::isa::slot::Slot;
+use crate::machine::code::Op;
+
+/// The parts that all elements of an instruction share.
+struct Shared {
+    atomic: Atomic,
+    order: Order,
+    kind: AccessKind,
+    space: SpaceKind,
+    ty: T,
+}
+
+/// Decodes `atom` or `red`.
+pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let order = take_hints(form).unwrap_or(Order::RELAXED);
+    form.take("noftz");
+    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
+    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
+    let name = form.take_one(&names).ok_or(UNKNOWN)?;
+    let operands = without_policy(form);
+    let (dest, rest) = match (form.opcode(), operands) {
+        ("atom", [d, rest @ ..]) => (Some(d), rest),
+        (_, rest) => (None, rest),
+    };
+    let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
+    let is_vector = ["v2", "v4", "v8"].iter().any(|v| form.has(v));
+    let (Some(first), true) = (values.first(), !is_vector || matches!(name, "add" | "min" | "max"))
+    else {
+        return Err(UNKNOWN);
+    };
+    let parts = elements(form, first)?;
+    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    if ty == T::B128 {
+        let dest = dest.unwrap_or(&Operand::Discard);
+        let wide = Wide { order, space, dest, address, values };
+        let fits = !is_vector && form.opcode() == "atom";
+        return if fits { wide::atomic(b, name, &wide) } else { Err(UNKNOWN) };
+    }
+    let found = match (is_vector, name) {
+        (true, "min" | "max") => atomics::pick_extreme(name, ty),
+        _ => atomics::pick(name, ty),
+    };
+    let atomic = found.ok_or(UNKNOWN)?;
+    if values.len() != atomic.operands {
+        return Err(OPERANDS);
+    }
+    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
+    let shared = Shared { atomic, order, kind, space, ty };
+    if !is_vector {
+        let first = b.source(first, shared.atomic.kind)?;
+        return atomic_element(
+            b,
+            &shared,
+            dest.unwrap_or(&Operand::Discard),
+            address,
+            first,
+            values.get(1),
+        );
+    }
+    // Each element is a separate atomic operation. The vector as a whole is not atomic.
+    let whole = i64::from(ty.size()) * parts.len() as i64;
+    if ty.size() > 4 || !matches!(whole, 4 | 8 | 16) {
+        return Err(UNKNOWN);
+    }
+    let dests = match dest {
+        None => vec![Operand::Discard; parts.len()],
+        Some(Operand::Vector(dests)) if dests.len() == parts.len() => dests.clone(),
+        Some(_) => return Err(OPERANDS),
+    };
+    let sources = sources(b, shared.atomic.kind, parts, &dests)?;
+    let mut check = Op::new(atomics::check_vector);
+    set_address(b, &mut check, address)?;
+    check.extra = b.extras([Slot(space as u32), Slot(whole as u32)]);
+    b.emit_before(check)?;
+    for (i, (&source, dest)) in sources.iter().zip(&dests).enumerate() {
+        let offset = address.offset.wrapping_add(i as i64 * i64::from(ty.size()));
+        atomic_element(b, &shared, dest, &Address { offset, ..*address }, source, None)?;
+    }
+    Ok(())
+}
+
+/// Returns the source registers of the elements. A source that an earlier element's result overwrites is copied first.
+fn sources(
+    b: &mut Builder<'_>,
+    kind: Kind,
+    parts: &[Operand],
+    dests: &[Operand],
+) -> Result<Vec<Slot>, Problem> {
+    let mut sources = Vec::with_capacity(parts.len());
+    for (i, part) in parts.iter().enumerate() {
+        let mut source = b.source(part, kind)?;
+        if matches!(part, Operand::Reg(_)) && dests[..i].contains(part) {
+            let mut op = Op::new(select::copy::<u32>);
+            (op.a, op.d) = (source, b.frame.temporary(kind.class()));
+            source = op.d;
+            b.emit_before(op)?;
+        }
+        sources.push(source);
+    }
+    Ok(sources)
+}
+
+/// Decodes the operation on one element.
+fn atomic_element(
+    b: &mut Builder<'_>,
+    shared: &Shared,
+    dest: &Operand,
+    address: &Address,
+    first: Slot,
+    third: Option<&Operand>,
+) -> Result<(), Problem> {
+    let Shared { atomic, order, kind, space, ty } = shared;
+    let mut op = Op::new(atomic.run);
+    op.b = first;
+    let third = match third {
+        Some(value) => b.source(value, atomic.kind)?,
+        None => Slot::NONE,
+    };
+    set_address(b, &mut op, address)?;
+    op.extra = b.extras([third, Slot(*space as u32)]);
+    op.d = b.dest(dest, atomic.kind, false)?;
+    let order = *order;
+    b.states(Effect::Access(Access { order, ..access(*kind, *space, *ty, &op) }));
+    b.emit(op)
+}

@@ -1,0 +1,134 @@
+//! Registers of 128 bits: `mov`, `ld`, `st` and `atom` of `.b128`.
+
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+
+use super::load_store::{access, set_address};
+use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::exec::alu::select;
+use crate::exec::form::Form;
+use crate::exec::memory::wide;
+use crate::exec::memory::wide::{CompareExchange, Exchange, Read, upper};
+use crate::exec::number::lane::Kind;
+use crate::isa::address::SpaceKind;
+use crate::isa::effect::{Access, AccessKind, Effect, Order};
+use crate::isa::slot::{Class, Slot};
+use crate::machine::code::{Handler, Op};
+use crate::memory::access_16;
+
+impl Builder<'_> {
+    /// Returns the halves of a register, the low one first. Allocates unused ones for a discarded operand.
+    pub(in crate::decode) fn halves(&mut self, operand: &Operand) -> Result<[Slot; 2], Problem> {
+        let low = match operand {
+            Operand::Reg(id) if self.is_wide(*id) => {
+                let known = self.registers[id.0 as usize];
+                known.unwrap_or_else(|| self.new_halves())
+            }
+            Operand::Reg(_) => return Err("an operand's register has the wrong size"),
+            Operand::Discard => self.new_halves(),
+            _ => return Err(OPERANDS),
+        };
+        if let Operand::Reg(id) = operand {
+            self.registers[id.0 as usize] = Some(low);
+        }
+        Ok([low, upper(low)])
+    }
+
+    fn new_halves(&mut self) -> Slot {
+        let low = self.frame.register(Class::W64);
+        self.frame.register(Class::W64);
+        low
+    }
+
+    /// Returns whether a register has 128 bits.
+    pub(in crate::decode) fn is_wide(&self, id: RegId) -> bool {
+        self.body.registers.get(id.0 as usize).is_some_and(|r| r.ty == T::B128)
+    }
+}
+
+/// Decodes `mov.b128` between registers, from halves and to halves.
+pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("b128");
+    let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
+        return Err(OPERANDS);
+    };
+    let from = match a {
+        Operand::Vector(parts) => {
+            let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
+            [b.source(low, Kind::W64)?, b.source(high, Kind::W64)?]
+        }
+        a => b.halves(a)?,
+    };
+    let to = match d {
+        Operand::Vector(parts) => {
+            let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
+            [b.dest(low, Kind::W64, false)?, b.dest(high, Kind::W64, false)?]
+        }
+        d => b.halves(d)?,
+    };
+    for (a, d) in from.into_iter().zip(to) {
+        let mut op = Op::new(select::copy::<u64>);
+        (op.a, op.d) = (a, d);
+        b.emit(op)?;
+    }
+    Ok(())
+}
+
+/// A memory access of 128 bits.
+pub(in crate::decode) struct Wide<'a> {
+    pub(in crate::decode) order: Order,
+    pub(in crate::decode) space: SpaceKind,
+    pub(in crate::decode) dest: &'a Operand,
+    pub(in crate::decode) address: &'a Address,
+    pub(in crate::decode) values: &'a [Operand],
+}
+
+/// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
+pub(in crate::decode) fn atomic(
+    b: &mut Builder<'_>,
+    name: &str,
+    wide: &Wide<'_>,
+) -> Result<(), Problem> {
+    match name {
+        "exch" => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
+        "cas" => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
+        _ => Err(UNKNOWN),
+    }
+}
+
+/// `ld.relaxed.gpu.b128 d, [a];`
+pub(in crate::decode) fn load(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
+    at_once(b, wide::atomic::<Read>, AccessKind::Read, 0, wide)
+}
+
+/// `st.relaxed.gpu.b128 [a], b;`
+pub(in crate::decode) fn store(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
+    at_once(b, wide::atomic::<Exchange>, AccessKind::Write, 1, wide)
+}
+
+fn at_once(
+    b: &mut Builder<'_>,
+    run: Handler,
+    kind: AccessKind,
+    operands: usize,
+    wide: &Wide<'_>,
+) -> Result<(), Problem> {
+    if wide.values.len() != operands {
+        return Err(OPERANDS);
+    }
+    if !access_16::is_there() {
+        return Err("the processor does not support atomic accesses of 128 bits");
+    }
+    let mut op = Op::new(run);
+    let mut given = [Slot::NONE; 2];
+    for (slot, value) in given.iter_mut().zip(wide.values) {
+        [*slot, _] = b.halves(value)?;
+    }
+    let third;
+    [op.b, third] = given;
+    set_address(b, &mut op, wide.address)?;
+    op.extra = b.extras([third, Slot(wide.space as u32)]);
+    [op.d, _] = b.halves(wide.dest)?;
+    let access = Access { count: 2, order: wide.order, ..access(kind, wide.space, T::B64, &op) };
+    b.states(Effect::Access(access));
+    b.emit(op)
+}

@@ -1,0 +1,262 @@
+//! Decodes a parsed module into code: each instruction gets its handlers, and each operand its slot.
+//!
+//! This folder uses the handlers in `exec` and the parser's module. `launch` calls it: [`Layout::place`] assigns
+//! addresses to variables, then [`decode`] processes the reachable functions, each with a
+//! [`Builder`].
+//!
+//! Layers, lowest first: `error`, `layout` and `names`; `build` (the builder and its parts); the families of instructions:
+//! `memory`, `alu`, `sync`, `collective` and `cluster`, `tensor`, `flow`, `hints`.
+
+mod alu;
+mod build;
+mod cluster;
+mod collective;
+mod error;
+mod flow;
+mod hints;
+mod layout;
+mod memory;
+mod names;
+mod sync;
+mod tensor;
+
+use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
+use rustc_hash::FxHashSet;
+
+use self::alu::{compare, lanewise, moves, select, video};
+use self::build::builder::{Builder, Problem, UNKNOWN};
+use self::memory::{atomic, load_store, stack};
+use self::sync::{async_bulk, async_copy, fence, mbarrier};
+use self::tensor::{matrix, mma, wmma};
+use crate::exec::alu::video::Video;
+use crate::exec::control::{control, join};
+use crate::exec::form::Form;
+use crate::isa::call::Passed;
+use crate::isa::sources::Sources;
+use crate::machine::budget::MAX_REGISTERS;
+use crate::machine::code::{Code, Control, FunctionCode, Op};
+use crate::machine::presets;
+use crate::machine::presets::Lifetime;
+
+use error::Problems;
+pub use error::{LoadError, LoadProblem};
+pub(crate) use layout::Layout;
+
+/// Returns the entries and all functions that they may call.
+pub(crate) fn reachable(module: &Module) -> FxHashSet<u32> {
+    let mut found = FxHashSet::default();
+    let entries =
+        (0..module.functions.len() as u32).filter(|&i| module.functions[i as usize].is_entry);
+    let inits = module.variables.iter().flat_map(|v| &v.init);
+    let addressed = inits.filter_map(|init| match init.value {
+        InitValue::Address { symbol: Symbol::Function(i), .. } => Some(i),
+        _ => None,
+    });
+    let mut left: Vec<u32> = entries.chain(addressed).collect();
+    while let Some(index) = left.pop() {
+        let Some(function) = module.functions.get(index as usize) else { continue };
+        if function.body.is_none() || !found.insert(index) {
+            continue;
+        }
+        left.extend(layout::symbols(function).into_iter().filter_map(|s| match s {
+            Symbol::Function(i) => Some(i),
+            _ => None,
+        }));
+    }
+    found
+}
+
+/// Decodes all reachable functions.
+pub(crate) fn decode(
+    module: &Module,
+    reachable: &FxHashSet<u32>,
+    layout: &Layout,
+) -> Result<Code, LoadError> {
+    let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
+    let mut problems = Problems::default();
+    for (index, function) in module.functions.iter().enumerate() {
+        let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
+        if reachable.contains(&(index as u32)) {
+            let function = (index as u32, function);
+            decode_function(module, function, layout, &mut code, &mut decoded, &mut problems);
+        }
+        code.functions.push(decoded);
+    }
+    code.variables = names::variables(module, reachable, layout);
+    problems.error().map_or(Ok(code), Err)
+}
+
+fn decode_function(
+    module: &Module,
+    (index, function): (u32, &Function),
+    layout: &Layout,
+    code: &mut Code,
+    into: &mut FunctionCode,
+    problems: &mut Problems,
+) {
+    let Some(body) = &function.body else { return };
+    let mut b = Builder::new(module, (index, function), body, layout, code);
+    into.entry = Some(b.pc());
+    b.code.sources.begin_function(b.pc());
+    stack::begin(&mut b);
+    let mut locations = body.locations.iter().peekable();
+    let mut leaders = vec![false; body.instructions.len() + 1];
+    for label in &body.labels {
+        if let Some(leader) = leaders.get_mut(label.target as usize) {
+            *leader = true;
+        }
+    }
+    let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
+    for (i, ins) in body.instructions.iter().enumerate() {
+        b.begin(ins);
+        let used = body.used_bytes.binary_search_by_key(&(i as u32), |(at, _)| *at);
+        b.used_bytes = used.map_or(u64::MAX, |at| body.used_bytes[at].1);
+        while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
+            b.code.sources.mark(b.pc(), *location);
+        }
+        if leaders[i] {
+            b.emit_plain(Op::new(join));
+        }
+        pcs.push(b.pc());
+        let mut form = Form::new(ins);
+        if let Err(reason) = decode_instruction(&mut b, &mut form) {
+            problems.add(problem(function, ins, reason));
+        }
+    }
+    // Falling off the end, or a jump to a label there, returns.
+    b.emit_plain(Op::new(join));
+    pcs.push(b.pc());
+    let mut end = Op::new(control);
+    end.extra = b.code.controls.len() as u32;
+    b.code.controls.push(if function.is_entry { Control::Exit } else { Control::Return });
+    b.emit_plain(end);
+
+    let target = |label: u32| body.labels.get(label as usize).map_or(0, |l| pcs[l.target as usize]);
+    for pc in std::mem::take(&mut b.jumps) {
+        let imm = &mut b.code.ops[pc as usize].imm;
+        *imm = u64::from(target(*imm as u32));
+    }
+    for table in std::mem::take(&mut b.tables).into_values() {
+        if let Some(targets) = b.code.jump_tables.get_mut(table as usize) {
+            targets.iter_mut().for_each(|t| *t = target(*t));
+        }
+    }
+    finish(&mut b, into, problems);
+}
+
+/// Fills in the data that calls of the function need.
+fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems) {
+    let function = b.function;
+    into.is_kernel = function.is_entry;
+    if !function.is_entry {
+        let params = function.params.iter().zip(b.locals.params.clone());
+        let returns = function.returns.iter().zip(b.locals.returns.clone());
+        into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
+        into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
+        if into.params.len() != function.params.len() {
+            problems.add(of_function(function, "a register parameter it does not have"));
+        }
+    }
+    if b.locals.too_many {
+        problems.add(of_function(function, "more than 512 KiB of local memory for each thread"));
+    }
+    if b.frame.size() > MAX_REGISTERS {
+        problems.add(of_function(function, "more than 64 MiB of registers for each warp"));
+    }
+    into.local_bytes = b.locals.bytes;
+    into.stack_top = b.stack_top;
+    into.presets = b.frame.presets();
+    into.launch_presets = presets::with_lifetime(&into.presets, Lifetime::ForLaunch);
+    into.block_presets = presets::with_lifetime(&into.presets, Lifetime::ForBlock);
+    into.frame_bytes = b.frame.size();
+}
+
+/// Returns the location of a parameter on the function's own side.
+fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Passed> {
+    match param.register {
+        None => Some(Passed::Local(at, param.size)),
+        Some(id) => {
+            let class = b.class_of(id);
+            Some(Passed::Register(b.register(id, class).ok()?, class))
+        }
+    }
+}
+
+fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::LoadProblem {
+    error::LoadProblem {
+        function: function.name.clone(),
+        instruction: ins.name().to_string(),
+        line: ins.line,
+        column: ins.column,
+        reason,
+        occurrences: 1,
+    }
+}
+
+fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
+    let name = || function.name.clone();
+    error::LoadProblem {
+        function: name(),
+        instruction: name(),
+        line: function.line,
+        column: 1,
+        reason,
+        occurrences: 1,
+    }
+}
+
+fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    match form.opcode() {
+        "mov" => moves::mov(b, form),
+        "ld" | "ldu" => load_store::load(b, form),
+        "st" | "red" if form.has("async") => async_bulk::store(b, form),
+        "st" => load_store::store(b, form),
+        "setp" => compare::setp(b, form),
+        "set" => compare::set(b, form),
+        "selp" => select::selp(b, form),
+        "slct" => select::slct(b, form),
+        "testp" => compare::testp(b, form),
+        "and" | "or" | "xor" | "not" if form.peek_ty() == Some(ScalarType::Pred) => {
+            compare::logic(b, form)
+        }
+        "bra" => flow::bra(b, form),
+        "brx" => flow::brx(b, form),
+        "call" => flow::call(b, form),
+        "ret" | "exit" => flow::leave(b, form),
+        "trap" | "brkpt" => flow::trap(b, form),
+        "nanosleep" => flow::pause(b, form),
+        "cvta" => moves::cvta(b, form),
+        "isspacep" => moves::isspacep(b, form),
+        "atom" | "red" => atomic::atomic(b, form),
+        "membar" | "fence" => fence::fence(b, form),
+        name if hints::is_hint(name) => hints::hint(b, form),
+        "shfl" => collective::shfl(b, form),
+        "vote" => collective::vote(b, form),
+        "match" => collective::match_lanes(b, form),
+        "redux" => collective::redux(b, form),
+        "activemask" => collective::activemask(b, form),
+        "bar" | "barrier" => collective::barrier(b, form),
+        "mma" => mma::mma(b, form),
+        "wmma" => wmma::wmma(b, form),
+        "ldmatrix" => matrix::load(b, form),
+        "stmatrix" => matrix::store(b, form),
+        "alloca" => stack::alloca(b, form),
+        "stacksave" => stack::save(b, form),
+        "stackrestore" => stack::restore(b, form),
+        "cp" => async_copy::cp(b, form),
+        "mbarrier" => mbarrier::mbarrier(b, form),
+        "elect" => cluster::elect(b, form),
+        "mapa" => cluster::map_address(b, form),
+        "getctarank" => cluster::rank(b, form),
+        "movmatrix" => matrix::transpose(b, form),
+        "wgmma" | "tcgen05" => Err(
+            "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
+        ),
+        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
+            Err("the CPU device does not support textures and surfaces")
+        }
+        "" => Err(UNKNOWN),
+        name if Video::of_opcode(name).is_some() => video::decode(b, form),
+        _ => lanewise::decode(b, form),
+    }
+}

@@ -1,0 +1,59 @@
+//! Names and addresses of variables, for faults.
+
+use cuda_ptx::{Module, Space, Variable as Declared};
+use rustc_hash::FxHashSet;
+
+use super::layout::{Layout, functions, shared_users};
+use crate::fault::FaultSpace;
+use crate::isa::variables::{Variable, Variables};
+
+/// Returns all variables of global, constant and shared memory that reachable functions may name.
+pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &Layout) -> Variables {
+    let users = shared_users(module, reachable);
+    let mut all = Vec::new();
+    for (i, variable) in module.variables.iter().enumerate() {
+        let only_user = users.get(&(i as u32)).copied().flatten();
+        all.extend(named(variable, layout.module_address(i as u32), only_user));
+    }
+    let unsized_one = module.variables.iter().find(|v| is_dynamic(v));
+    for (index, function) in functions(module, reachable) {
+        let own = function.is_entry.then_some(index);
+        for (i, variable) in function.body.iter().flat_map(|body| body.variables.iter().enumerate())
+        {
+            let address = layout.body_address(index, i as u32);
+            all.extend(named(variable, address, own));
+            if is_dynamic(variable) && function.is_entry {
+                all.push(dynamic(variable, layout, index));
+            }
+        }
+        if let Some(variable) = unsized_one.filter(|_| function.is_entry) {
+            all.push(dynamic(variable, layout, index));
+        }
+    }
+    Variables(all)
+}
+
+fn named(variable: &Declared, address: Option<u64>, user: Option<u32>) -> Option<Variable> {
+    let (space, kernel) = match variable.space {
+        Space::Global | Space::Const => (FaultSpace::Global, None),
+        Space::Shared => (FaultSpace::Shared, user),
+        _ => return None,
+    };
+    let (name, address, size) = (variable.name.clone(), address?, Some(variable.size?));
+    Some(Variable { name, space, address, size, kernel })
+}
+
+fn is_dynamic(variable: &Declared) -> bool {
+    variable.space == Space::Shared && variable.size.is_none()
+}
+
+/// Describes a variable without a size. It stands for a kernel's whole dynamic shared memory.
+fn dynamic(variable: &Declared, layout: &Layout, entry: u32) -> Variable {
+    Variable {
+        name: variable.name.clone(),
+        space: FaultSpace::Shared,
+        address: layout.shared_bytes(entry).into(),
+        size: None,
+        kernel: Some(entry),
+    }
+}

@@ -1,0 +1,189 @@
+//! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`.
+
+use cuda_ptx::Operand;
+
+use super::mbarrier;
+use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::exec::control;
+use crate::exec::form::Form;
+use crate::exec::memory::update;
+use crate::exec::number::lane::Kind;
+use crate::exec::sync::copy_bulk as run;
+use crate::exec::sync::copy_bulk::{GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, SHARED_TO_SHARED};
+use crate::isa::address::SpaceKind;
+use crate::isa::effect::{Access, AccessKind, Bulk, Effect, Order};
+use crate::isa::slot::Slot;
+use crate::machine::code::Op;
+
+const UPDATES: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
+const TYPES: [&str; 10] = ["u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf16", "f32", "f64"];
+const COMPLETES: &str = "mbarrier::complete_tx::bytes";
+
+/// Decodes `cp.async.bulk` and `cp.reduce.async.bulk`. Those modifiers have been taken already.
+pub(in crate::decode) fn bulk(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    reduces: bool,
+) -> Result<(), Problem> {
+    match form.take_one(&["commit_group", "wait_group", "prefetch"]) {
+        Some("commit_group") => commit(b, form),
+        Some("wait_group") => wait(b, form),
+        Some(_) => prefetch(b, form),
+        None => copy(b, form, reduces),
+    }
+}
+
+fn commit(b: &mut Builder<'_>, form: &Form<'_>) -> Result<(), Problem> {
+    let fits = form.is_spent() && form.instruction().operands.is_empty();
+    if fits { b.emit(Op::new(run::commit)) } else { Err(UNKNOWN) }
+}
+
+/// `cp.async.bulk.wait_group{.read} n;`
+fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("read");
+    let [Operand::Int(left)] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let mut op = Op::new(run::wait);
+    op.imm = u64::from(u32::try_from(*left).map_err(|_| OPERANDS)?);
+    b.emit(op)
+}
+
+/// `cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};`: a hint without effect.
+fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take("L2") && form.take("global");
+    let operands = 2 + usize::from(form.take("L2::cache_hint"));
+    if !known || !form.is_spent() || form.instruction().operands.len() != operands {
+        return Err(UNKNOWN);
+    }
+    b.emit(Op::new(control::nothing))
+}
+
+/// Returns the direction of a transfer, and whether it completes at an mbarrier. The form names the destination space
+/// first.
+fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
+    let spaces = ["global", "shared::cta", "shared::cluster"];
+    let (to, from) = (form.take_one(&spaces)?, form.take_one(&spaces)?);
+    Some(match (to, from) {
+        ("shared::cta" | "shared::cluster", "global") => (GLOBAL_TO_SHARED, true),
+        ("shared::cluster", "shared::cta") => (SHARED_TO_SHARED, true),
+        ("global", "shared::cta") => (SHARED_TO_GLOBAL, false),
+        _ => return None,
+    })
+}
+
+/// Takes the reduction from the form. Returns its index in the program's updates, and the element size.
+fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> {
+    let name = form.take_one(&UPDATES)?;
+    let halves = form.take("noftz");
+    let ty = form.take_one(&TYPES)?;
+    // `.noftz` is required for additions of f16 and bf16, and invalid otherwise.
+    if halves != (name == "add" && matches!(ty, "f16" | "bf16")) {
+        return None;
+    }
+    let (update, size) = update::pick(name, ty)?;
+    b.code.updates.push((update, size));
+    Some((Slot(b.code.updates.len() as u32 - 1), size))
+}
+
+/// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar];` and its variants.
+fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
+    let (way, completes) = way(form).ok_or(UNKNOWN)?;
+    if !form.take(if completes { COMPLETES } else { "bulk_group" }) {
+        return Err(UNKNOWN);
+    }
+    let mut operands = form.instruction().operands.iter();
+    let (Some(Operand::Address(to)), Some(Operand::Address(from)), Some(size)) =
+        (operands.next(), operands.next(), operands.next())
+    else {
+        return Err(OPERANDS);
+    };
+    let (to, from) = (b.wide_address(to)?, b.wide_address(from)?);
+    let size = b.source(size, Kind::W32)?;
+    let mut more = [Slot::NONE; 4];
+    if completes {
+        let Some(Operand::Address(barrier)) = operands.next() else { return Err(OPERANDS) };
+        more[0] = b.wide_address(barrier)?;
+    }
+    if way == GLOBAL_TO_SHARED && form.take("multicast::cluster") {
+        more[2] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
+    }
+    if form.take("L2::cache_hint") {
+        operands.next().ok_or(OPERANDS)?;
+    }
+    if way == SHARED_TO_GLOBAL && !reduces && form.take("cp_mask") {
+        more[1] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
+    }
+    if reduces {
+        (more[3], _) = take_update(b, form).filter(|_| way != GLOBAL_TO_SHARED).ok_or(UNKNOWN)?;
+    }
+    if !form.is_spent() || operands.next().is_some() {
+        return Err(UNKNOWN);
+    }
+    let mut op = Op::new(run::copy);
+    (op.a, op.b, op.c, op.imm) = (to, from, size, way);
+    op.extra = b.extras(more);
+    let (from_space, to_space) = match way {
+        GLOBAL_TO_SHARED => (SpaceKind::Global, SpaceKind::Shared),
+        SHARED_TO_SHARED => (SpaceKind::Shared, SpaceKind::Shared),
+        _ => (SpaceKind::Shared, SpaceKind::Global),
+    };
+    let bulk = |kind, space, register| Effect::Bulk(Bulk { kind, space, register, bytes: size });
+    let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
+    b.states(bulk(AccessKind::Read, from_space, from));
+    b.states(bulk(kind, to_space, to));
+    if completes {
+        b.states(mbarrier::completes(more[0], SpaceKind::Shared));
+    }
+    b.emit(op)
+}
+
+/// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [a], {..}, [mbar];` and
+/// `red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [a], b, [mbar];`
+pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take("async");
+    let reduces = form.opcode() == "red";
+    form.take(if reduces { "relaxed" } else { "weak" });
+    form.take("cluster");
+    let is_generic = form.take_one(&["shared::cluster"]).is_none();
+    if !form.take(COMPLETES) {
+        return Err("only completion at an mbarrier in shared memory is supported");
+    }
+    let count = match form.take_one(&["v2", "v4"]).filter(|_| !reduces) {
+        Some("v2") => 2,
+        Some(_) => 4,
+        None => 1,
+    };
+    let (update, size) = if reduces {
+        take_update(b, form).ok_or(UNKNOWN)?
+    } else {
+        let ty = form.take_one(&TYPES).filter(|ty| !ty.ends_with("16")).ok_or(UNKNOWN)?;
+        (Slot::NONE, if ty.ends_with("64") { 8 } else { 4 })
+    };
+    let [Operand::Address(to), values, Operand::Address(barrier)] =
+        form.instruction().operands.as_slice()
+    else {
+        return Err(OPERANDS);
+    };
+    if !form.is_spent() || count * size > 16 {
+        return Err(UNKNOWN);
+    }
+    let values = match values {
+        Operand::Vector(parts) if parts.len() == count as usize => parts.as_slice(),
+        one if count == 1 => std::slice::from_ref(one),
+        _ => return Err(OPERANDS),
+    };
+    let kind = if size == 8 { Kind::W64 } else { Kind::F32 };
+    let values = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
+    let mut op = Op::new(run::store);
+    (op.a, op.b) = (b.wide_address(to)?, b.wide_address(barrier)?);
+    (op.c, op.d) = (Slot(count), Slot(size));
+    op.extra = b.extras([Slot(is_generic.into()), update].into_iter().chain(values));
+    let space = if is_generic { SpaceKind::Generic } else { SpaceKind::Shared };
+    let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
+    let order = if reduces { Order::RELAXED } else { Order::WEAK };
+    b.states(Effect::Access(Access { count, order, ..Access::new(kind, space, size, op.a) }));
+    b.states(mbarrier::completes(op.b, space));
+    b.emit(op)
+}

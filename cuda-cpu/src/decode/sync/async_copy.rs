@@ -1,0 +1,137 @@
+//! `cp.async`, its groups, and its mbarrier arrivals. For bulk copies see `async_bulk`.
+
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+
+use super::async_bulk;
+use super::mbarrier::{access, addressed, take_space};
+use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::exec::form::Form;
+use crate::exec::memory::locate::NARROW_ADDRESS;
+use crate::exec::number::lane::Kind;
+use crate::exec::sync::copy_async as run;
+use crate::isa::address::SpaceKind;
+use crate::isa::effect::{Access, AccessKind, Effect, Order};
+use crate::isa::slot::{Class, Slot};
+use crate::machine::code::Op;
+
+/// Decodes `cp` in all forms.
+pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let reduces = form.take("reduce");
+    if !form.take("async") {
+        return Err(UNKNOWN);
+    }
+    if form.has("tensor") {
+        return Err("the CPU device does not support tensor maps");
+    }
+    if form.take("bulk") {
+        return async_bulk::bulk(b, form, reduces);
+    }
+    if form.take("mbarrier") {
+        return mbarrier_arrive(b, form);
+    }
+    match form.take_one(&["ca", "cg", "commit_group", "wait_group", "wait_all"]) {
+        Some("commit_group") => groups(b, form, false),
+        Some("wait_group") => groups(b, form, true),
+        Some("wait_all") => {
+            if !form.is_spent() || !form.instruction().operands.is_empty() {
+                return Err(UNKNOWN);
+            }
+            b.emit(Op::new(run::commit))?;
+            b.emit(Op::new(run::wait))
+        }
+        Some(caching) => copy(b, form, caching == "cg"),
+        None => Err(UNKNOWN),
+    }
+}
+
+/// `cp.async.commit_group;` and `cp.async.wait_group n;`
+fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Problem> {
+    if !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    match form.instruction().operands.as_slice() {
+        [] if !waits => b.emit(Op::new(run::commit)),
+        [Operand::Int(left)] if waits => {
+            let mut op = Op::new(run::wait);
+            op.imm = u64::from(u32::try_from(*left).map_err(|_| OPERANDS)?);
+            b.emit(op)
+        }
+        _ => Err(OPERANDS),
+    }
+}
+
+/// The operand that follows the copy size.
+enum Rest<'a> {
+    Size(&'a Operand),
+    Ignore(&'a Operand),
+    Nothing,
+}
+
+/// Finds the operand after the size. `ignore-src` is a predicate register, `src-size` is not.
+fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Problem> {
+    let is_pred = |id: &RegId| b.class_of(*id) == Class::Pred;
+    Ok(match operands {
+        [] => Rest::Nothing,
+        [p @ (Operand::Reg(id) | Operand::NotReg(id))] if is_pred(id) => Rest::Ignore(p),
+        [size @ (Operand::Reg(_) | Operand::Int(_))] => Rest::Size(size),
+        _ => return Err(OPERANDS),
+    })
+}
+
+/// `cp.async.ca.shared.global{.L2::cache_hint}{.L2::128B} [dst], [src], 16{, src-size | ignore-src}{, policy};`
+fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(), Problem> {
+    let shared = form.take_one(&["shared", "shared::cta"]).is_some();
+    if !shared || !form.take("global") {
+        return Err(UNKNOWN);
+    }
+    let hinted = form.take("L2::cache_hint");
+    form.take_one(&["L2::64B", "L2::128B", "L2::256B"]);
+    let operands = form.instruction().operands.as_slice();
+    let operands = if hinted { operands.split_last().ok_or(OPERANDS)?.1 } else { operands };
+    let [Operand::Address(to), Operand::Address(from), Operand::Int(bytes), more @ ..] = operands
+    else {
+        return Err(OPERANDS);
+    };
+    let fits = *bytes == 16 || !whole_lines && matches!(bytes, 4 | 8);
+    if !fits || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let (mut size, mut ignore, mut inverted) = (Slot::NONE, Slot::NONE, false);
+    match rest(b, more)? {
+        Rest::Size(operand) => size = b.source(operand, Kind::W32)?,
+        Rest::Ignore(operand) => (ignore, inverted) = b.pred(operand)?,
+        Rest::Nothing => {}
+    }
+    let from = b.wide_address(from)?;
+    let mut op = addressed(b, run::copy, to, SpaceKind::Shared, 0)?;
+    op.extra = b.extras([from, size, ignore, Slot(inverted.into()), Slot(*bytes as u32)]);
+    let element = *bytes as u32;
+    // With `src-size` or `ignore-src`, the bytes that are read are not known at decoding.
+    if (size, ignore) == (Slot::NONE, Slot::NONE) {
+        let access = Access::new(AccessKind::Read, SpaceKind::Global, element, from);
+        b.states(Effect::Access(access));
+    }
+    let access = Access::new(AccessKind::Write, SpaceKind::Shared, element, op.a);
+    let narrow = op.c == NARROW_ADDRESS;
+    b.states(Effect::Access(Access { narrow, offset: op.imm, ..access }));
+    b.emit(op)
+}
+
+/// `cp.async.mbarrier.arrive{.noinc}.shared.b64 [addr];`
+fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    if !form.take("arrive") {
+        return Err(UNKNOWN);
+    }
+    let one_more = !form.take("noinc");
+    let (space, ty) = (take_space(form), form.ty());
+    let address: &Address = match form.instruction().operands.as_slice() {
+        [Operand::Address(address)] => address,
+        _ => return Err(OPERANDS),
+    };
+    if ty != Some(T::B64) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let op = addressed(b, run::arrive, address, space, one_more.into())?;
+    b.states(access(AccessKind::Update, &op, space, Order::from_modifier("release")));
+    b.emit(op)
+}

@@ -1,0 +1,132 @@
+//! Layout of `wmma` fragments: maps registers and lanes to matrix elements.
+
+use crate::exec::form::Form;
+use crate::exec::tensor::elements::{Elements, Linear};
+
+/// A matrix operand of `wmma`.
+pub(in crate::decode) struct Matrix {
+    which: char,
+    shape: &'static str,
+    /// Whether the matrix is stored in row-major order.
+    rows: bool,
+    pub(in crate::decode) bits: u32,
+    pub(in crate::decode) registers: usize,
+}
+
+/// Supported shapes, with the types of A and B and the types of C and D.
+const SHAPES: [(&str, &[&str], &[&str]); 7] = [
+    ("m16n16k16", &["f16", "bf16", "s8", "u8"], &["f16", "f32", "s32"]),
+    ("m8n32k16", &["f16", "bf16", "s8", "u8"], &["f16", "f32", "s32"]),
+    ("m32n8k16", &["f16", "bf16", "s8", "u8"], &["f16", "f32", "s32"]),
+    ("m16n16k8", &["tf32"], &["f32"]),
+    ("m8n8k4", &["f64"], &["f64"]),
+    ("m8n8k32", &["s4", "u4"], &["s32"]),
+    ("m8n8k128", &["b1"], &["s32"]),
+];
+
+impl Matrix {
+    /// Takes the shape, layout and type from a form.
+    pub(in crate::decode) fn take(form: &mut Form<'_>, which: char) -> Option<Self> {
+        let rows = form.take_one(&["row", "col"])? == "row";
+        let &(shape, factors, sums) = SHAPES.iter().find(|(shape, ..)| form.take(shape))?;
+        let ty = form.take_one(if which == 'c' { sums } else { factors })?;
+        let bits = match ty {
+            "f64" => 64,
+            "f16" | "bf16" => 16,
+            "s8" | "u8" => 8,
+            "s4" | "u4" => 4,
+            "b1" => 1,
+            _ => 32,
+        };
+        // Elements smaller than a byte are contiguous only along a row of A or a column of B.
+        if bits < 8 && rows != (which == 'a') {
+            return None;
+        }
+        let mut matrix = Self { which, shape, rows, bits, registers: 0 };
+        let (m, n) = matrix.size();
+        let lane = if bits == 64 { 64 } else { 32 };
+        matrix.registers = match (which, ty) {
+            ('a' | 'b', "f16") => 8,
+            _ => ((m * n * bits / 32).div_ceil(lane)) as usize,
+        };
+        Some(matrix)
+    }
+
+    /// Returns the number of rows and columns.
+    fn size(&self) -> (u32, u32) {
+        let mut numbers = self.shape.split(['m', 'n', 'k']).skip(1).map(|n| n.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0);
+        let (m, n, k) = (next(), next(), next());
+        match self.which {
+            'a' => (m, k),
+            'b' => (k, n),
+            _ => (m, n),
+        }
+    }
+
+    /// Returns the default stride: the number of elements between the starts of contiguous rows or columns.
+    pub(in crate::decode) fn default_stride(&self) -> u32 {
+        let (rows, columns) = self.size();
+        if self.rows { columns } else { rows }
+    }
+
+    /// Returns the number of elements in a register.
+    pub(in crate::decode) fn per_register(&self) -> u32 {
+        (32 / self.bits).max(1)
+    }
+
+    /// Returns the row and column of element `index` of a register.
+    fn place(&self, register: usize, index: u32) -> (Linear, Linear) {
+        let register = register as u32;
+        let (rows, columns) = self.size();
+        if self.which == 'c' {
+            return self.sum_place(register, index);
+        }
+        let (lines, depth) = if self.which == 'a' { (rows, columns) } else { (columns, rows) };
+        let per = self.per_register();
+        // Number of words of a line that each lane of a lane group holds: one or two.
+        let words = depth / per / 4;
+        // The fragment with 16 lines is laid out as the A operand of `mma`, the other one, with 8 lines, as B.
+        let tall = lines % 16 == 0 && (self.which == 'a' || self.shape == "m8n32k16");
+        let (line, word) = if tall {
+            (8 * (register & 1) + 16 * (register / (2 * words)), (register % (2 * words)) >> 1)
+        } else {
+            (8 * (register / words), register % words)
+        };
+        let line = Linear { group: 1, place: 0, base: line % lines };
+        let along = Linear { group: 0, place: per, base: 4 * per * word + index };
+        if self.which == 'a' { (line, along) } else { (along, line) }
+    }
+
+    fn sum_place(&self, register: u32, index: u32) -> (Linear, Linear) {
+        // Pairs of adjacent elements, in the order of `mma`. The second half is beside or below the first.
+        let (pair, index) =
+            if self.bits == 16 { (register, index) } else { (register >> 1, register & 1) };
+        let (line, along) = match self.shape {
+            "m16n16k16" | "m16n16k8" => (8 * (pair & 1), 8 * (pair >> 1)),
+            _ => (8 * pair, 0),
+        };
+        let line = Linear { group: 1, place: 0, base: line };
+        let along = Linear { group: 0, place: 2, base: along + index };
+        if self.shape == "m8n32k16" { (along, line) } else { (line, along) }
+    }
+
+    /// Returns the position in memory of element `index` of a register.
+    pub(in crate::decode) fn element(&self, register: usize, index: u32) -> Elements {
+        let (row, column) = self.place(register, index);
+        let (major, minor) = if self.rows { (row, column) } else { (column, row) };
+        Elements { major, minor, bits: self.bits, bytes: self.bits / 8 }
+    }
+
+    /// Returns the position in memory of a whole register whose elements are contiguous.
+    pub(in crate::decode) fn whole(&self, register: usize) -> Elements {
+        let bytes = (self.bits / 8).max(4);
+        Elements { bytes, ..self.element(register, 0) }
+    }
+
+    /// Returns whether the elements of a register are contiguous in memory.
+    pub(in crate::decode) fn is_contiguous(&self) -> bool {
+        let apart = |i: u32| self.element(0, i).minor.base - self.element(0, 0).minor.base;
+        (0..self.per_register()).all(|i| apart(i) == i)
+    }
+}

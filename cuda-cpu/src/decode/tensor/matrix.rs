@@ -1,0 +1,117 @@
+//! `ldmatrix`, `stmatrix` and `movmatrix`.
+
+use cuda_ptx::{Address, Operand};
+
+use super::mma::{dests, sources};
+use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::collective::whole_warp;
+use crate::exec::form::Form;
+use crate::exec::memory::locate::NARROW_ADDRESS;
+use crate::exec::memory::matrix;
+use crate::exec::memory::matrix::Form as Layout;
+use crate::exec::number::lane::Kind;
+use crate::isa::address::SpaceKind;
+use crate::isa::effect::{Access, AccessKind, Effect};
+use crate::isa::slot::Slot;
+use crate::lanes::{FULL, LANES};
+use crate::machine::code::{Handler, Op};
+
+/// The matrices that an instruction moves.
+struct Matrices {
+    layout: Layout,
+    registers: usize,
+    space: SpaceKind,
+}
+
+fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> {
+    if !form.take("sync") || !form.take("aligned") {
+        return Err("only the `.sync.aligned` form is supported");
+    }
+    let shape = form.take_one(&["m8n8", "m16n16", "m16n8", "m8n16"]).ok_or(UNKNOWN)?;
+    let count = form.take_one(&["x1", "x2", "x4"]).ok_or(UNKNOWN)?;
+    let transposed = form.take("trans");
+    let space = match form.take_one(&["shared", "shared::cta"]) {
+        Some(_) => SpaceKind::Shared,
+        None => SpaceKind::Generic,
+    };
+    let ty = form.take_one(&["b16", "b8", "b8x16"]).ok_or(UNKNOWN)?;
+    let layout = match (shape, ty, transposed) {
+        ("m8n8", "b16", false) => Layout::Rows,
+        ("m8n8", "b16", true) => Layout::Columns,
+        (shape, "b8", true) if shape == shape_of_bytes => Layout::Bytes,
+        (_, "b8x16", _) => return Err("the CPU device does not support elements of 4 or 6 bits"),
+        _ => return Err(UNKNOWN),
+    };
+    let count = match count {
+        "x1" => 1,
+        "x2" => 2,
+        _ => 4,
+    };
+    // A matrix of 16 x 16 bytes takes two registers.
+    let registers = if shape == "m16n16" { 2 * count } else { count };
+    if registers > 4 || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    Ok(Matrices { layout, registers, space })
+}
+
+/// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {r0, r1, r2, r3}, [p];`
+pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let matrices = take(form, "m16n16")?;
+    let [to, Operand::Address(address)] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    whole_warp(b)?;
+    let registers = dests(b, to, Kind::W32)?;
+    emit(b, (matrix::load, AccessKind::Read), &matrices, address, registers)
+}
+
+/// `stmatrix.sync.aligned.m8n8.x4.shared.b16 [p], {r0, r1, r2, r3};`
+pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let matrices = take(form, "m16n8")?;
+    let [Operand::Address(address), from] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    whole_warp(b)?;
+    let registers = sources(b, from, Kind::W32)?;
+    emit(b, (matrix::store, AccessKind::Write), &matrices, address, registers)
+}
+
+fn emit(
+    b: &mut Builder<'_>,
+    (run, kind): (Handler, AccessKind),
+    matrices: &Matrices,
+    address: &Address,
+    registers: Vec<Slot>,
+) -> Result<(), Problem> {
+    if registers.len() != matrices.registers {
+        return Err(OPERANDS);
+    }
+    let mut op = Op::new(run);
+    let (base, offset, narrow) = b.address(address)?;
+    op.a = base;
+    op.imm = offset as u64;
+    op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
+    op.cache = b.new_cache();
+    (op.b, op.d) = (Slot(matrices.layout as u32), Slot(matrices.registers as u32));
+    op.extra = b.extras([Slot(matrices.space as u32)].into_iter().chain(registers));
+    // Eight lanes per register provide the row addresses.
+    let lanes = FULL >> (LANES - 8 * matrices.registers);
+    let access = Access::new(kind, matrices.space, matrix::ROW as u32, op.a);
+    b.states(Effect::Access(Access { lanes, narrow, offset: op.imm, ..access }));
+    b.emit(op)
+}
+
+/// `movmatrix.sync.aligned.m8n8.trans.b16 d, a;`
+pub(crate) fn transpose(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let modifiers = ["sync", "aligned", "m8n8", "trans", "b16"];
+    if !modifiers.iter().all(|m| form.take(m)) || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    whole_warp(b)?;
+    let mut op = Op::new(matrix::transpose);
+    op.a = b.source(a, Kind::W32)?;
+    op.d = b.dest(d, Kind::W32, false)?;
+    b.emit(op)
+}

@@ -1,0 +1,249 @@
+//! Bit operations: logic, shifts, fields, counting and permutation.
+
+use cuda_ptx::ScalarType as T;
+
+use crate::exec::form::Form;
+use crate::exec::macros::{binary, by_type, ternary, unary};
+use crate::exec::map;
+use crate::exec::map::{Pick, Ternary};
+use crate::exec::number::int::Int;
+
+unary! {
+    Not<I: Int>: I => I, |a| a.not();
+    Cnot<I: Int>: I => I, |a| I::from_bits(u64::from(a == I::default()));
+    Popc<I: Int>: I => u32, |a| a.bits().count_ones();
+    Clz<I: Int>: I => u32, |a| a.bits().leading_zeros() - (64 - I::BITS);
+    Brev<I: Int>: I => I, |a| I::from_bits(a.bits().reverse_bits() >> (64 - I::BITS));
+    #[rare] Bfind<I: Int>: I => u32, |a, imm| bfind(a.to_i128(), I::BITS, imm != 0);
+}
+
+binary! {
+    And<I: Int>: I, I => I, |a, b| a.and(b);
+    Or<I: Int>: I, I => I, |a, b| a.or(b);
+    Xor<I: Int>: I, I => I, |a, b| a.xor(b);
+    Shl<I: Int>: I, u32 => I, |a, b| a.shl(b);
+    Shr<I: Int>: I, u32 => I, |a, b| a.shr(b);
+    #[rare] Bmsk<I: Int>: I, u32 => u32, |a, b, imm| bmsk(a.bits() as u32, b, imm != 0);
+    #[rare] Szext<I: Int>: I, u32 => I, |a, b, imm| szext(a, b, imm != 0);
+}
+
+ternary! {
+    Bfe<I: Int>: I, u32, u32 => I, |a, b, c| bfe(a, b, c);
+    #[slow] Fns<I: Int>: I, u32, i32 => u32, |a, b, c| fns(a.bits() as u32, b, c);
+    Prmt<I: Int>: I, u32, u32 => u32, |a, b, c, imm| prmt(a.bits() as u32, b, c, imm);
+    Shf<I: Int>: I, u32, u32 => u32, |a, b, c, imm| shf(a.bits() as u32, b, c, imm);
+}
+
+/// `lop3`. The look-up table is in `imm`.
+struct Lop3;
+
+impl Ternary for Lop3 {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    #[inline(always)]
+    fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
+        let bit = |n: u64| 0u32.wrapping_sub(((imm >> n) & 1) as u32);
+        (!a & !b & !c & bit(0))
+            | (!a & !b & c & bit(1))
+            | (!a & b & !c & bit(2))
+            | (!a & b & c & bit(3))
+            | (a & !b & !c & bit(4))
+            | (a & !b & c & bit(5))
+            | (a & b & !c & bit(6))
+            | (a & b & c & bit(7))
+    }
+}
+
+/// `bfi`. It has four operands, so position and length are packed in one register (see `decode`).
+pub(crate) struct Bfi<I>(std::marker::PhantomData<I>);
+
+impl<I: Int> Ternary for Bfi<I> {
+    type A = I;
+    type B = I;
+    type C = u32;
+    type D = I;
+    #[inline(always)]
+    fn apply(a: I, b: I, packed: u32, _imm: u64) -> I {
+        let (at, len) = (packed & 0xFF, packed >> 8);
+        if at >= I::BITS || len == 0 {
+            return b;
+        }
+        let len = len.min(I::BITS - at);
+        let ones = (u64::MAX >> (64 - len)) << at;
+        I::from_bits((b.bits() & !ones) | ((a.bits() << at) & ones))
+    }
+}
+
+/// Packs position and length for [`Bfi`]. Each is clamped to 255, as the instruction does.
+pub(crate) struct PackField;
+
+impl map::Binary for PackField {
+    type A = u32;
+    type B = u32;
+    type D = u32;
+    #[inline(always)]
+    fn apply(at: u32, len: u32, _imm: u64) -> u32 {
+        (at & 0xFF) | ((len & 0xFF) << 8)
+    }
+}
+
+fn bfind(a: i128, bits: u32, shift_amount: bool) -> u32 {
+    // For signed numbers, finds the most significant bit that differs from the sign.
+    let magnitude = if a < 0 { !a } else { a } as u128;
+    if magnitude == 0 {
+        return u32::MAX;
+    }
+    let at = 127 - magnitude.leading_zeros();
+    if shift_amount { bits - 1 - at } else { at }
+}
+
+fn bmsk(at: u32, len: u32, wrap: bool) -> u32 {
+    let (at, len) = if wrap { (at & 31, len & 31) } else { (at.min(32), len.min(32)) };
+    let ones = if len == 32 { u32::MAX } else { (1 << len) - 1 };
+    if at == 32 { 0 } else { ones << at }
+}
+
+fn szext<I: Int>(a: I, len: u32, wrap: bool) -> I {
+    let len = if wrap { len & 31 } else { len.min(32) };
+    if len == 0 {
+        return I::default();
+    }
+    let up = I::BITS - len.min(I::BITS);
+    a.shl(up).shr(up)
+}
+
+fn bfe<I: Int>(a: I, at: u32, len: u32) -> I {
+    let (at, len) = (at & 0xFF, len & 0xFF);
+    if len == 0 {
+        return I::default();
+    }
+    // A field that extends beyond the top is filled with the sign or with zeros. Shifting the value right does the
+    // same.
+    let len = len.min(I::BITS);
+    let shifted = a.shr(at);
+    let up = if at >= I::BITS || len + at > I::BITS { 0 } else { I::BITS - len };
+    shifted.shl(up).shr(up)
+}
+
+/// Returns the position of the n-th set bit from `base`: upwards for a positive `offset`, downwards for a negative one.
+fn fns(mask: u32, base: u32, offset: i32) -> u32 {
+    let none = u32::MAX;
+    if base > 31 {
+        return none;
+    }
+    if offset == 0 {
+        return if mask >> base & 1 != 0 { base } else { none };
+    }
+    let step = offset.signum();
+    let mut left = offset.unsigned_abs();
+    let mut at = base as i32;
+    while (0..32).contains(&at) {
+        left -= mask >> at & 1;
+        if left == 0 {
+            return at as u32;
+        }
+        at += step;
+    }
+    none
+}
+
+/// Modes of `prmt`, by `imm`. 0 is the general form.
+const PRMT_MODES: [&str; 6] = ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"];
+
+#[inline(always)]
+fn prmt(a: u32, b: u32, c: u32, mode: u64) -> u32 {
+    let bytes = u64::from(a) | u64::from(b) << 32;
+    let n = c & 3;
+    (0..4).fold(0, |out, i: u32| {
+        let pick = match mode {
+            0 => c >> (4 * i) & 0xF,
+            1 => n + i,
+            2 => n.wrapping_sub(i) & 7,
+            3 => n,
+            4 => n.max(i),
+            5 => n.min(i),
+            _ => (n & 1) * 2 + (i & 1),
+        };
+        let byte = (bytes >> (8 * (pick & 7))) as u32 & 0xFF;
+        let sign = mode == 0 && pick & 8 != 0;
+        let byte = if sign { 0u32.wrapping_sub(byte >> 7) & 0xFF } else { byte };
+        out | byte << (8 * i)
+    })
+}
+
+/// `imm` bits of `shf`.
+const SHF_RIGHT: u64 = 1;
+const SHF_WRAP: u64 = 2;
+
+#[inline(always)]
+fn shf(a: u32, b: u32, by: u32, imm: u64) -> u32 {
+    let by = if imm & SHF_WRAP != 0 { by & 31 } else { by.min(32) };
+    let both = u64::from(b) << 32 | u64::from(a);
+    if imm & SHF_RIGHT != 0 { (both >> by) as u32 } else { ((both << by) >> 32) as u32 }
+}
+
+/// Selects the handler of a bit instruction.
+pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
+    match form.opcode() {
+        "shf" => return pick_shf(form),
+        "prmt" => return pick_prmt(form),
+        "lop3" => return pick_lop3(form),
+        "bmsk" | "szext" => return pick_clamped(form),
+        "bfind" => {
+            let amount = form.take("shiftamt");
+            let ty = form.ty()?;
+            let pick = by_type!(ty, unary, Bfind, [U32: u32, S32: i32, U64: u64, S64: i64]);
+            return pick.map(|p| p.with(u64::from(amount)));
+        }
+        _ => {}
+    }
+    let ty = form.ty()?;
+    match form.opcode() {
+        "and" => by_type!(ty, binary, And, bits),
+        "or" => by_type!(ty, binary, Or, bits),
+        "xor" => by_type!(ty, binary, Xor, bits),
+        "not" => by_type!(ty, unary, Not, bits),
+        "cnot" => by_type!(ty, unary, Cnot, bits),
+        "shl" => by_type!(ty, binary, Shl, bits),
+        "shr" => by_type!(ty, binary, Shr, [B16: u16, B32: u32, B64: u64, U16: u16, S16: i16,
+            U32: u32, S32: i32, U64: u64, S64: i64]),
+        "popc" => by_type!(ty, unary, Popc, [B32: u32, B64: u64]),
+        "clz" => by_type!(ty, unary, Clz, [B32: u32, B64: u64]),
+        "brev" => by_type!(ty, unary, Brev, [B32: u32, B64: u64]),
+        "bfe" => by_type!(ty, ternary, Bfe, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        "fns" => by_type!(ty, ternary, Fns, [B32: u32]),
+        _ => None,
+    }
+}
+
+fn pick_shf(form: &mut Form<'_>) -> Option<Pick> {
+    let right = form.take_one(&["l", "r"])? == "r";
+    let wrap = form.take_one(&["wrap", "clamp"])? == "wrap";
+    let mode = if right { SHF_RIGHT } else { 0 } | if wrap { SHF_WRAP } else { 0 };
+    (form.ty()? == T::B32).then(|| map::ternary::<Shf<u32>>().with(mode))
+}
+
+fn pick_prmt(form: &mut Form<'_>) -> Option<Pick> {
+    let ty = form.ty()?;
+    let mode = form.take_one(&PRMT_MODES);
+    let mode = mode.and_then(|m| PRMT_MODES.iter().position(|&n| n == m)).map_or(0, |i| i + 1);
+    (ty == T::B32).then(|| map::ternary::<Prmt<u32>>().with(mode as u64))
+}
+
+fn pick_lop3(form: &mut Form<'_>) -> Option<Pick> {
+    let ty = form.ty()?;
+    let table = form.constant_operand(4)?;
+    (ty == T::B32).then(|| map::ternary::<Lop3>().with(table))
+}
+
+fn pick_clamped(form: &mut Form<'_>) -> Option<Pick> {
+    let wrap = form.take_one(&["clamp", "wrap"])? == "wrap";
+    let ty = form.ty()?;
+    let pick = match form.opcode() {
+        "bmsk" => by_type!(ty, binary, Bmsk, [B32: u32]),
+        _ => by_type!(ty, binary, Szext, [U32: u32, S32: i32]),
+    };
+    pick.map(|p| p.with(u64::from(wrap)))
+}

@@ -1,0 +1,195 @@
+//! Video instructions: arithmetic on bytes and halfwords selected from words.
+//!
+//! All instructions of one shape share a handler, and `imm` encodes the operation. They are rare and their cost is not
+//! important, so the operation is decoded at run time.
+
+use crate::exec::map::Ternary;
+use crate::lanes::simd::Level;
+
+/// The operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u64)]
+pub(crate) enum Video {
+    Add,
+    Sub,
+    AbsDiff,
+    Min,
+    Max,
+    Average,
+    ShiftLeft,
+    ShiftRight,
+    Set,
+    MultiplyAdd,
+}
+
+impl Video {
+    /// Returns the operation and the number of parts: 2 or 4 for the SIMD instructions, otherwise 1. `None` for the
+    /// opcodes of other instructions.
+    pub(crate) fn of_opcode(opcode: &str) -> Option<(Self, u32)> {
+        let name = opcode.strip_prefix('v')?;
+        let parts = match name.as_bytes().last() {
+            Some(b'2') => 2,
+            Some(b'4') => 4,
+            _ => 1,
+        };
+        let name = name.trim_end_matches(['2', '4']);
+        let (_, video) = VIDEO.into_iter().find(|v| v.0 == name)?;
+        let simd = parts > 1;
+        let exists = match video {
+            Video::Average => simd,
+            Video::ShiftLeft | Video::ShiftRight | Video::MultiplyAdd => !simd,
+            _ => true,
+        };
+        exists.then_some((video, parts))
+    }
+}
+
+/// Names of the operations, without the leading `v`.
+const VIDEO: [(&str, Video); 10] = [
+    ("add", Video::Add),
+    ("sub", Video::Sub),
+    ("absdiff", Video::AbsDiff),
+    ("min", Video::Min),
+    ("max", Video::Max),
+    ("avrg", Video::Average),
+    ("shl", Video::ShiftLeft),
+    ("shr", Video::ShiftRight),
+    ("set", Video::Set),
+    ("mad", Video::MultiplyAdd),
+];
+
+/// Comparison operators of `vset`.
+pub(crate) const COMPARE: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
+
+// Layout of `imm`: the operation in the low four bits, then flags and fields.
+pub(crate) const D_SIGNED: u64 = 1 << 4;
+pub(crate) const A_SIGNED: u64 = 1 << 5;
+pub(crate) const B_SIGNED: u64 = 1 << 6;
+pub(crate) const SATURATE: u64 = 1 << 7;
+pub(crate) const WRAP: u64 = 1 << 8;
+pub(crate) const NEGATE_PRODUCT: u64 = 1 << 9;
+pub(crate) const NEGATE_C: u64 = 1 << 10;
+/// The results are added to `c`.
+pub(crate) const ACCUMULATE: u64 = 1 << 11;
+/// The result is the minimum, or the maximum, of the scalar result and `c`.
+pub(crate) const SMALLER: u64 = 1 << 12;
+pub(crate) const LARGER: u64 = 1 << 13;
+/// Positions of fields with several bits.
+pub(crate) const COMPARE_AT: u32 = 14;
+/// `.po`: adds one to the result.
+pub(crate) const PLUS_ONE: u64 = 1 << 19;
+/// Shift of `vmad`'s result, in bits.
+pub(crate) const SCALE_AT: u32 = 20;
+/// The parts of `d` that a SIMD instruction writes, or the part that a scalar instruction writes.
+pub(crate) const MASK_AT: u32 = 24;
+/// Parts of `a` and `b`.
+pub(crate) const A_PART_AT: u32 = 28;
+pub(crate) const B_PART_AT: u32 = 40;
+
+/// Returns the code of a part: 0 for the whole word, 1 to 4 for its bytes, 5 and 6 for its halves.
+pub(crate) fn part_code(part: &str) -> Option<u64> {
+    Some(match part {
+        "" => 0,
+        "b0" => 1,
+        "b1" => 2,
+        "b2" => 3,
+        "b3" => 4,
+        "h0" => 5,
+        "h1" => 6,
+        _ => return None,
+    })
+}
+
+pub(super) fn operation(imm: u64) -> Video {
+    VIDEO.get(imm as usize & 15).map_or(Video::Add, |v| v.1)
+}
+
+pub(super) fn flag(imm: u64, bit: u64) -> bool {
+    imm & bit != 0
+}
+
+pub(super) fn field(imm: u64, at: u32, bits: u32) -> u64 {
+    imm >> at & ((1 << bits) - 1)
+}
+
+/// Returns the lowest bit and the width of a part.
+pub(super) fn place(code: u64) -> (u32, u32) {
+    match code {
+        0 => (0, 32),
+        1..=4 => (8 * (code as u32 - 1), 8),
+        _ => (16 * (code as u32 - 5), 16),
+    }
+}
+
+/// Returns the `bits` bits that start at bit `at`, as a number.
+pub(super) fn extract(word: u64, at: u32, bits: u32, signed: bool) -> i128 {
+    let up = word >> at << (64 - bits);
+    if signed { i128::from(up as i64 >> (64 - bits)) } else { i128::from(up >> (64 - bits)) }
+}
+
+pub(super) fn clamp(x: i128, bits: u32, signed: bool) -> i128 {
+    let (low, high) =
+        if signed { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) };
+    x.clamp(low, high)
+}
+
+pub(super) fn primary(imm: u64, a: i128, b: i128) -> i128 {
+    match operation(imm) {
+        Video::Add => a + b,
+        Video::Sub => a - b,
+        Video::AbsDiff => (a - b).abs(),
+        Video::Min => a.min(b),
+        Video::Max => a.max(b),
+        Video::Average => (a + b + i128::from(a + b >= 0)) >> 1,
+        Video::ShiftLeft => a << shift(imm, b),
+        Video::ShiftRight => a >> shift(imm, b),
+        Video::Set => i128::from(match field(imm, COMPARE_AT, 3) {
+            0 => a == b,
+            1 => a != b,
+            2 => a < b,
+            3 => a <= b,
+            4 => a > b,
+            _ => a >= b,
+        }),
+        Video::MultiplyAdd => a * b,
+    }
+}
+
+fn shift(imm: u64, by: i128) -> u32 {
+    let by = by as u32;
+    if flag(imm, WRAP) { by & 31 } else { by.min(32) }
+}
+
+/// A SIMD instruction with `PARTS` results. The masked results are added to `c`, or replace parts of it.
+pub(crate) struct Simd<const PARTS: u32>;
+
+impl<const PARTS: u32> Ternary for Simd<PARTS> {
+    type A = u32;
+    type B = u32;
+    type C = u32;
+    type D = u32;
+    const TOP: Level = Level::Base;
+    fn apply(a: u32, b: u32, c: u32, imm: u64) -> u32 {
+        let bits = 32 / PARTS;
+        let words = u64::from(b) << 32 | u64::from(a);
+        let (mask, accumulate) = (field(imm, MASK_AT, 4), flag(imm, ACCUMULATE));
+        let mut out = if accumulate { c } else { 0 };
+        for i in 0..PARTS {
+            let chosen = |at: u32| field(imm, at + 3 * i, 3) as u32 * bits;
+            let x = extract(words, chosen(A_PART_AT), bits, flag(imm, A_SIGNED));
+            let y = extract(words, chosen(B_PART_AT), bits, flag(imm, B_SIGNED));
+            let mut result = primary(imm, x, y);
+            if flag(imm, SATURATE) {
+                result = clamp(result, bits, flag(imm, D_SIGNED));
+            }
+            let ones = u32::MAX >> (32 - bits);
+            match (mask >> i & 1 != 0, accumulate) {
+                (true, true) => out = out.wrapping_add(result as u32),
+                (true, false) => out |= (result as u32 & ones) << (i * bits),
+                (false, true) => {}
+                (false, false) => out |= c & ones << (i * bits),
+            }
+        }
+        out
+    }
+}

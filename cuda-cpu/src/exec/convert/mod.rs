@@ -1,0 +1,6 @@
+//! `cvt`: conversions between the types in `number`.
+
+pub(crate) mod cvt;
+pub(crate) mod forms;
+pub(crate) mod from_int;
+pub(crate) mod narrow;

@@ -1,0 +1,257 @@
+//! `atom` and `red` in all spaces, as real atomics.
+//!
+//! The unsafe code dereferences pointers that `locate` has checked for the same access.
+
+use cuda_ptx::ScalarType as T;
+use half::{bf16, f16};
+
+use super::locate::{Access, locate};
+use crate::exec::number::float::Float;
+use crate::exec::number::int::Int;
+use crate::exec::number::lane::{Kind, Lane, Two};
+use crate::isa::address::SpaceKind;
+use crate::isa::slot::Slot;
+use crate::lanes::lanes_of;
+use crate::machine::code::{Flow, Handler, Op};
+use crate::machine::ctx::Ctx;
+use crate::memory::access::Word;
+
+/// Fuel of an atomic, in back-edges. A loop around one is likely to wait for another thread.
+const FUEL: i32 = 256;
+
+/// Charges an atomic's fuel, so that a loop that waits for another thread ends its time slice sooner.
+pub(crate) fn burn(ctx: &mut Ctx<'_>) {
+    spend(ctx, FUEL);
+    ctx.team.looks += 1;
+}
+
+/// Number of moved or printed bytes that cost as much as a back-edge.
+const BYTES: usize = 64;
+
+/// Charges fuel for an instruction that moves many bytes. Otherwise a time slice with a loop of them would take very
+/// long.
+pub(crate) fn burn_for(ctx: &mut Ctx<'_>, bytes: usize) {
+    spend(ctx, (bytes / BYTES) as i32);
+}
+
+/// Charges fuel. The lower bound keeps later decrements from overflowing.
+fn spend(ctx: &mut Ctx<'_>, fuel: i32) {
+    ctx.fuel = ctx.fuel.saturating_sub(fuel).max(i32::MIN / 2);
+}
+
+/// Raw lanes of a width for which atomics exist.
+pub(crate) trait AtomicRaw: crate::machine::ctx::Raw + Word {}
+impl AtomicRaw for u32 {}
+impl AtomicRaw for u64 {}
+
+/// A read-modify-write operation: computes the new value from the old value and the operands.
+trait Modify: 'static {
+    type L: Lane<Raw: AtomicRaw>;
+    fn new(old: Self::L, b: Self::L, c: Self::L) -> Self::L;
+    /// Performs the operation in memory and returns the old value.
+    ///
+    /// # Safety
+    /// `at` must be valid and aligned for the type.
+    #[inline(always)]
+    unsafe fn update(at: *mut u8, b: Self::L, c: Self::L) -> RawOf<Self> {
+        // SAFETY: the caller guarantees it.
+        unsafe { RawOf::<Self>::update(at, |old| Self::new(Self::L::from_raw(old), b, c).to_raw()) }
+    }
+}
+
+type RawOf<M> = <<M as Modify>::L as Lane>::Raw;
+
+/// Checks a vector of atomics as a single access. The extra operands are the space and the size in bytes.
+pub(crate) fn check_vector(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let (space, bytes) = (SpaceKind::from_code(ctx.extra(op, 0).0), ctx.extra(op, 1).0.into());
+    let found = locate(ctx, op, ctx.mask, Access { space, bytes, write: true });
+    found.map_or_else(|flow| flow, |_| Flow::Next)
+}
+
+/// Runs an atomic. The extra operands are the third operand, the space, and whether the result is used.
+fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let mask = ctx.mask;
+    let third = ctx.extra(op, 0);
+    let space = SpaceKind::from_code(ctx.extra(op, 1).0);
+    let bytes = size_of::<RawOf<M>>() as u64;
+    let found = match locate(ctx, op, mask, Access { space, bytes, write: true }) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    for lane in lanes_of(mask) {
+        let b = M::L::from_raw(ctx.lane(op.b, lane));
+        let c = if third == Slot::NONE { b } else { M::L::from_raw(ctx.lane(third, lane)) };
+        // SAFETY: located and aligned for this width. Only this thread accesses the block's shared memory.
+        let old = unsafe {
+            let at = found.at[lane];
+            if space == SpaceKind::Shared {
+                let old = RawOf::<M>::load(at);
+                RawOf::<M>::store(at, M::new(M::L::from_raw(old), b, c).to_raw());
+                old
+            } else {
+                M::update(at, b, c)
+            }
+        };
+        ctx.set_lane(op.d, lane, old);
+    }
+    burn(ctx);
+    Flow::Next
+}
+
+/// `atom.cas.b16`.
+fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let mask = ctx.mask;
+    let third = ctx.extra(op, 0);
+    let space = SpaceKind::from_code(ctx.extra(op, 1).0);
+    let found = match locate(ctx, op, mask, Access { space, bytes: 2, write: true }) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    for lane in lanes_of(mask) {
+        let (b, c) = (ctx.lane::<u32>(op.b, lane) as u16, ctx.lane::<u32>(third, lane) as u16);
+        // SAFETY: located and aligned for this width.
+        let old = unsafe { u16::update(found.at[lane], |old| if old == b { c } else { old }) };
+        ctx.set_lane(op.d, lane, u32::from(old));
+    }
+    burn(ctx);
+    Flow::Next
+}
+
+/// Runs an atomic of a half.
+fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let mask = ctx.mask;
+    let space = SpaceKind::from_code(ctx.extra(op, 1).0);
+    let found = match locate(ctx, op, mask, Access { space, bytes: 2, write: true }) {
+        Ok(found) => found,
+        Err(flow) => return flow,
+    };
+    for lane in lanes_of(mask) {
+        let b = M::L::from_raw(ctx.lane(op.b, lane));
+        let new = |old: u16| M::new(M::L::from_raw(u32::from(old)), b, b).to_raw() as u16;
+        // SAFETY: located and aligned for this width.
+        let old = unsafe { u16::update(found.at[lane], new) };
+        ctx.set_lane(op.d, lane, u32::from(old));
+    }
+    burn(ctx);
+    Flow::Next
+}
+
+macro_rules! modify {
+    ($($name:ident<$l:ident: $bound:path>, |$old:ident, $b:ident, $c:ident| $new:expr;)*) => { $(
+        struct $name<$l>(std::marker::PhantomData<$l>);
+        impl<$l: $bound + Lane<Raw: AtomicRaw>> Modify for $name<$l> {
+            type L = $l;
+            #[inline(always)]
+            fn new($old: $l, $b: $l, $c: $l) -> $l { let _ = $c; $new }
+        }
+    )* };
+}
+
+modify! {
+    And<L: Int>, |old, b, c| old.and(b);
+    Or<L: Int>, |old, b, c| old.or(b);
+    Xor<L: Int>, |old, b, c| old.xor(b);
+    Min<L: Int>, |old, b, c| old.min(b);
+    Max<L: Int>, |old, b, c| old.max(b);
+    Inc<L: Int>, |old, b, c| if old >= b { L::default() } else { old.add(L::from_bits(1)) };
+    Dec<L: Int>, |old, b, c| if old == L::default() || old > b { b } else { old.sub(L::from_bits(1)) };
+    AddFloat<L: Float>, |old, b, c| old.add(b).canonical();
+    MinFloat<L: Float>, |old, b, c| old.min(b);
+    MaxFloat<L: Float>, |old, b, c| old.max(b);
+}
+
+/// Operations with a processor instruction.
+struct Add<L>(std::marker::PhantomData<L>);
+struct Cas<L>(std::marker::PhantomData<L>);
+
+impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Add<L> {
+    type L = L;
+    #[inline(always)]
+    fn new(old: L, b: L, _: L) -> L {
+        old.add(b)
+    }
+    #[inline(always)]
+    unsafe fn update(at: *mut u8, b: L, _: L) -> L::Raw {
+        // SAFETY: the caller guarantees it.
+        unsafe { L::Raw::add(at, b.to_raw()) }
+    }
+}
+
+impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Cas<L> {
+    type L = L;
+    #[inline(always)]
+    fn new(old: L, b: L, c: L) -> L {
+        if old == b { c } else { old }
+    }
+    #[inline(always)]
+    unsafe fn update(at: *mut u8, b: L, c: L) -> L::Raw {
+        // SAFETY: the caller guarantees it.
+        unsafe { L::Raw::exchange_if(at, b.to_raw(), c.to_raw()) }
+    }
+}
+
+struct Exch<L>(std::marker::PhantomData<L>);
+
+impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
+    type L = L;
+    #[inline(always)]
+    fn new(_: L, b: L, _: L) -> L {
+        b
+    }
+}
+
+/// The handler of an atomic.
+pub(crate) struct Atomic {
+    pub(crate) run: Handler,
+    pub(crate) kind: Kind,
+    pub(crate) operands: usize,
+}
+
+macro_rules! by {
+    ($ty:expr, $op:ident, [$($name:ident: $t:ty),*]) => {
+        match $ty {
+            $(T::$name => Some((run::<$op<$t>> as Handler, <$t as Lane>::KIND)),)*
+            _ => None,
+        }
+    };
+}
+
+/// Selects `min` or `max` of halves, which exist only for vectors.
+pub(crate) fn pick_extreme(name: &str, ty: T) -> Option<Atomic> {
+    let (run, kind): (Handler, Kind) = match (name, ty) {
+        ("min", T::F16) => (run_half::<MinFloat<f16>>, Kind::W32),
+        ("min", T::BF16) => (run_half::<MinFloat<bf16>>, Kind::W32),
+        ("max", T::F16) => (run_half::<MaxFloat<f16>>, Kind::W32),
+        ("max", T::BF16) => (run_half::<MaxFloat<bf16>>, Kind::W32),
+        ("min", _) => by!(ty, MinFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
+        ("max", _) => by!(ty, MaxFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
+        _ => return None,
+    };
+    Some(Atomic { run, kind, operands: 1 })
+}
+
+/// Selects the atomic with this name and type.
+pub(crate) fn pick(name: &str, ty: T) -> Option<Atomic> {
+    let half = |run: Handler| Some((run, Kind::W32));
+    let found = match (name, ty) {
+        ("cas", T::B16) => half(run_cas_16),
+        ("add", T::F16) => half(run_half::<AddFloat<f16>>),
+        ("add", T::BF16) => half(run_half::<AddFloat<bf16>>),
+        ("add", T::F32 | T::F64 | T::F16x2 | T::BF16x2) => {
+            by!(ty, AddFloat, [F32: f32, F64: f64, F16x2: Two<f16>, BF16x2: Two<bf16>])
+        }
+        ("add", _) => by!(ty, Add, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        ("and", _) => by!(ty, And, [B32: u32, B64: u64]),
+        ("or", _) => by!(ty, Or, [B32: u32, B64: u64]),
+        ("xor", _) => by!(ty, Xor, [B32: u32, B64: u64]),
+        ("min", _) => by!(ty, Min, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        ("max", _) => by!(ty, Max, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        ("inc", _) => by!(ty, Inc, [U32: u32]),
+        ("dec", _) => by!(ty, Dec, [U32: u32]),
+        ("cas", _) => by!(ty, Cas, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
+        ("exch", _) => by!(ty, Exch, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
+        _ => None,
+    };
+    let operands = if name == "cas" { 2 } else { 1 };
+    found.map(|(run, kind)| Atomic { run, kind, operands })
+}

@@ -1,0 +1,22 @@
+//! Handlers: the functions that execute decoded instructions for the lanes of a warp.
+//!
+//! A handler gets the context (`machine::ctx`) and an op. `decode` selects the handlers: most files have a `pick` function
+//! that takes the modifiers of an instruction (`form`) and returns its handler. The dispatch loop in `schedule` calls them.
+//!
+//! Layers, lowest first: `number` (the types of values), `map` and `macros` (loops over all lanes), `alu` and `convert`
+//! (instructions on registers), `tensor` (matrices), `memory` (loads, stores and atomics), `sync` (mbarriers and
+//! asynchronous copies). `control`, `collective`, `special` and `stack` are small families of their own.
+
+pub(crate) mod alu;
+pub(crate) mod collective;
+pub(crate) mod control;
+pub(crate) mod convert;
+pub(crate) mod form;
+pub(crate) mod macros;
+pub(crate) mod map;
+pub(crate) mod memory;
+pub(crate) mod number;
+pub(crate) mod special;
+pub(crate) mod stack;
+pub(crate) mod sync;
+pub(crate) mod tensor;

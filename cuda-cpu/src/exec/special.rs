@@ -1,0 +1,80 @@
+//! Special registers that change while a kernel runs, and conversions of address spaces.
+
+use super::memory::locate::generic;
+use crate::fault::FaultSpace;
+use crate::lanes::LANES;
+use crate::machine::code::{Flow, Op};
+use crate::machine::ctx::Ctx;
+
+/// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::machine::clock::Clock).
+pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let now = (ctx.clock.now() >> op.imm) as u32;
+    ctx.write(op.d, ctx.mask, &[now; LANES]);
+    Flow::Next
+}
+
+/// `%clock64`.
+pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let now = ctx.clock.now();
+    super::memory::atomics::burn(ctx);
+    ctx.write(op.d, ctx.mask, &[now; LANES]);
+    Flow::Next
+}
+
+/// `%globaltimer`.
+pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let now = ctx.clock.global();
+    super::memory::atomics::burn(ctx);
+    ctx.write(op.d, ctx.mask, &[now; LANES]);
+    Flow::Next
+}
+
+/// `%globaltimer_lo` and `%globaltimer_hi`. `imm` is the shift.
+pub(crate) fn global_timer_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let now = (ctx.clock.global() >> op.imm) as u32;
+    super::memory::atomics::burn(ctx);
+    ctx.write(op.d, ctx.mask, &[now; LANES]);
+    Flow::Next
+}
+
+/// `activemask`.
+pub(crate) fn active_mask(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    ctx.write(op.d, ctx.mask, &[ctx.mask; LANES]);
+    Flow::Next
+}
+
+/// `cvta`: adds `imm`, which is the window, or its negative for `cvta.to`.
+pub(crate) fn add_window(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let values = ctx.read::<u64>(op.a).map(|a| a.wrapping_add(op.imm));
+    ctx.write(op.d, ctx.mask, &values);
+    Flow::Next
+}
+
+/// The code of constant space in the `imm` of [`is_in_space`]. Constants are in global memory.
+pub(crate) const IN_CONSTANT: u64 = 4;
+/// The bit of that `imm` where the number of `extra` words with constant ranges starts.
+pub(crate) const CONSTANTS_AT: u32 = 8;
+
+/// `isspacep`: tests whether a generic address is in the space with the code in `imm`.
+pub(crate) fn is_in_space(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let wanted = op.imm & ((1 << CONSTANTS_AT) - 1);
+    let mut result = 0;
+    for (lane, address) in ctx.read::<u64>(op.a).into_iter().enumerate() {
+        let space = match generic(address).0 {
+            FaultSpace::Global if is_constant(ctx, op, address) => IN_CONSTANT,
+            FaultSpace::Global => 0,
+            FaultSpace::Shared => 1,
+            FaultSpace::Local => 2,
+            FaultSpace::Param => 3,
+        };
+        result |= u32::from(space == wanted) << lane;
+    }
+    ctx.set_pred(op.d, ctx.mask, result);
+    Flow::Next
+}
+
+fn is_constant(ctx: &Ctx<'_>, op: &Op, address: u64) -> bool {
+    let words = (op.imm >> CONSTANTS_AT) as usize;
+    let at = |i: usize| u64::from(ctx.extra(op, i).0) | u64::from(ctx.extra(op, i + 1).0) << 32;
+    (0..words).step_by(4).any(|i| (at(i)..at(i + 2)).contains(&address))
+}

@@ -1,0 +1,121 @@
+//! The functions for AVX-512.
+
+use std::arch::x86_64::*;
+
+use super::{Bounds, HALF, Pattern, Simd};
+use crate::lanes::LANES;
+use crate::memory::access;
+
+/// [`Level::Avx512`](super::Level).
+pub(crate) struct Avx512;
+
+impl Simd for Avx512 {
+    #[inline(always)]
+    unsafe fn pattern_32<const STEP: u64>(lanes: *const u32) -> Pattern {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let s = STEP as i32;
+            let count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+            let step = _mm512_mullo_epi32(count, _mm512_set1_epi32(s));
+            let half = |at: usize| {
+                let first = _mm512_set1_epi32(lanes.add(at).read() as i32);
+                _mm512_sub_epi32(_mm512_loadu_si512(lanes.add(at).cast()), first)
+            };
+            let (low, high) = (half(0), half(HALF));
+            let differ = _mm512_or_si512(low, high);
+            let apart = _mm512_or_si512(_mm512_xor_si512(low, step), _mm512_xor_si512(high, step));
+            Pattern::new(
+                _mm512_test_epi32_mask(apart, apart) == 0,
+                _mm512_test_epi32_mask(differ, differ) == 0,
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn pattern_64<const STEP: u64>(lanes: *const u64) -> Pattern {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let s = STEP as i64;
+            let low = _mm512_setr_epi64(0, s, 2 * s, 3 * s, 4 * s, 5 * s, 6 * s, 7 * s);
+            let high = _mm512_add_epi64(low, _mm512_set1_epi64(8 * s));
+            let (mut apart, mut differ) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+            for half in [0, HALF] {
+                let first = _mm512_set1_epi64(lanes.add(half).read() as i64);
+                for (at, step) in [(half, low), (half + 8, high)] {
+                    let x = _mm512_loadu_si512(lanes.add(at).cast());
+                    let d = _mm512_sub_epi64(x, first);
+                    differ = _mm512_or_si512(differ, d);
+                    apart = _mm512_or_si512(apart, _mm512_xor_si512(d, step));
+                }
+            }
+            Pattern::new(
+                _mm512_test_epi64_mask(apart, apart) == 0,
+                _mm512_test_epi64_mask(differ, differ) == 0,
+            )
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn outside_32(lanes: *const u32, bounds: Bounds) -> u32 {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let add = _mm512_set1_epi32(bounds.add as i32);
+            let limit = _mm512_set1_epi32(bounds.limit as i32);
+            let align = _mm512_set1_epi32(bounds.align as i32);
+            let half = |at: usize| {
+                let offset = _mm512_add_epi32(_mm512_loadu_si512(lanes.add(at).cast()), add);
+                let beyond = _mm512_cmpgt_epu32_mask(offset, limit);
+                u32::from(beyond | _mm512_test_epi32_mask(offset, align))
+            };
+            half(0) | half(HALF) << HALF
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn outside_64(lanes: *const u64, bounds: Bounds) -> u32 {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let add = _mm512_set1_epi64(bounds.add as i64);
+            let limit = _mm512_set1_epi64(bounds.limit as i64);
+            let align = _mm512_set1_epi64(bounds.align as i64);
+            let quarter = |at: usize| {
+                let offset = _mm512_add_epi64(_mm512_loadu_si512(lanes.add(at).cast()), add);
+                let beyond = _mm512_cmpgt_epu64_mask(offset, limit);
+                u32::from(beyond | _mm512_test_epi64_mask(offset, align))
+            };
+            quarter(0) | quarter(8) << 8 | quarter(16) << 16 | quarter(24) << 24
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn copy_64(dst: *mut u8, src: *const u8) {
+        // SAFETY: the caller guarantees it.
+        unsafe { access::copy_64_avx512(dst, src) };
+    }
+
+    #[inline(always)]
+    unsafe fn bits(bytes: &[u8; LANES]) -> u32 {
+        // SAFETY: the caller guarantees it.
+        unsafe { _mm256_movepi8_mask(_mm256_loadu_si256(bytes.as_ptr().cast())) }
+    }
+
+    #[inline(always)]
+    unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            let new = _mm512_loadu_si512(values.as_ptr().cast());
+            _mm512_mask_storeu_epi32(d.cast(), lanes, new);
+        }
+    }
+
+    #[inline(always)]
+    unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
+        // SAFETY: the caller guarantees it.
+        unsafe {
+            for at in [0, 8] {
+                let new = _mm512_loadu_si512(values.as_ptr().add(at).cast());
+                _mm512_mask_storeu_epi64(d.add(at).cast(), (lanes >> at) as u8, new);
+            }
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! Programs, and launches of their kernels.
+//!
+//! [`Program::load`] decodes a module, and [`Program::launch`] runs a kernel. A launch (`grid`) distributes its blocks to
+//! workers, which are threads of a pool (`crew`). This folder uses `decode`, `observe` and `schedule`. `device` calls it.
+
+mod crew;
+mod description;
+mod ending;
+mod grid;
+mod program;
+mod spares;
+
+pub use description::{Invalid, Launch, LaunchDims, LaunchError, Limits};
+pub(crate) use program::count_in;
+pub use program::{Entry, EntryParam, Program, Resources};
