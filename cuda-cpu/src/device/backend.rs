@@ -4,7 +4,7 @@ use std::{any::Any, sync::Arc};
 
 use cuda_core::{
     Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket,
-    order::{Poison, uses_of},
+    order::uses_of,
     protocol::{
         AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Foreign, Graph, GraphId,
         HostBlock, ModuleId, ModuleImage, PoolId, Reply, Request, StreamId, Submission,
@@ -13,26 +13,27 @@ use cuda_core::{
     sync::HelperThread,
 };
 use parking_lot::{Mutex, RwLock};
-use rayon::{ThreadPool, ThreadPoolBuilder};
+use rayon::ThreadPoolBuilder;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
-    graph::{Graph as ResolvedGraph, Graphs, Node},
-    job::Job,
-    launch_options::LaunchOptions,
-    lost::{self, Lost},
-    memory_waiters::MemoryWaiters,
-    modules::Modules,
-    notices::Notices,
+    jobs::{
+        device_state::DeviceState,
+        errors::{self, unknown},
+        graph::{Graph as ResolvedGraph, Graphs, Node},
+        job::Job,
+        lost,
+        resolve::{Allocation, Names, host_range},
+        work::Work,
+    },
     pools::Pools,
-    pumps::Pumps,
-    queue::Queue,
-    resolve::{Allocation, Names, host_range, unknown},
-    timer::Timer,
-    timing::Timing,
-    translate,
-    work::Work,
+    queues::{
+        Timing,
+        pumps::Pumps,
+        queue::{After, Queue},
+        shared::Shared,
+    },
 };
 use crate::{CpuOptions, Memory, OutOfMemory};
 
@@ -64,61 +65,6 @@ pub struct CpuBackend {
     resetter: HelperThread,
 }
 
-/// State that queues use while they run.
-pub(crate) struct Shared {
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) modules: Modules,
-    pub(crate) pumps: Pumps,
-    /// Helps the pumps to run blocks. `None` if the device has only one thread.
-    pub(crate) pool: Option<ThreadPool>,
-    /// The options of every launch.
-    pub(crate) launch_options: LaunchOptions,
-    pub(crate) lost: Lost,
-    pub(crate) poison: Poison,
-    pub(crate) notices: Notices,
-    /// The timer of adversarial timing.
-    pub(crate) clock: Timer<Due>,
-    pub(crate) memory_waiters: MemoryWaiters,
-}
-
-/// A delayed step.
-pub(crate) enum Due {
-    Queue(Arc<Queue>, Arc<Shared>),
-    Report(Arc<Queue>, Arc<Shared>),
-}
-
-impl Due {
-    fn act(self) {
-        match self {
-            Due::Queue(queue, shared) => queue.start(&shared),
-            Due::Report(queue, shared) => queue.report(&shared),
-        }
-    }
-}
-
-impl Shared {
-    fn new(
-        memory: Memory,
-        pumps: Pumps,
-        pool: Option<ThreadPool>,
-        launch_options: LaunchOptions,
-        sink: Arc<dyn NoticeSink>,
-    ) -> Self {
-        Self {
-            memory: Arc::new(memory),
-            modules: Modules::default(),
-            pumps,
-            pool,
-            launch_options,
-            lost: Lost::default(),
-            poison: Poison::default(),
-            notices: Notices::new(sink),
-            clock: Timer::new("cuda-cpu-clock", Due::act),
-            memory_waiters: MemoryWaiters::default(),
-        }
-    }
-}
-
 impl CpuBackend {
     pub(crate) fn new(
         info: DeviceInfo,
@@ -138,8 +84,9 @@ impl CpuBackend {
         let pumps = pumps.map_err(|error| Error::host(what, &error))?;
         let memory = Memory::new(info.memory);
         let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
-        let launch_options = LaunchOptions::new(options, info.multiprocessors);
-        let shared = Arc::new(Shared::new(memory, pumps, pool, launch_options, notices));
+        let launch_options = options.for_launches(info.multiprocessors);
+        let device = DeviceState::new(memory, pool, launch_options, notices);
+        let shared = Arc::new(Shared::new(device, pumps));
         let (names, graphs, streams, leftover, order) = Default::default();
         let mut capabilities = Capabilities::local(info.memory);
         capabilities.graphs = true;
@@ -167,9 +114,9 @@ impl CpuBackend {
     }
 
     /// Returns the queues to wait for, each with a number. A stream that is in neither list has run all jobs.
-    fn after(&self, tickets: &[Ticket]) -> SmallVec<[(Arc<Queue>, u64); 2]> {
+    fn after(&self, tickets: &[Ticket]) -> After {
         if tickets.is_empty() {
-            return SmallVec::new();
+            return After::new();
         }
         let streams = self.streams.read();
         let retired = |id| self.leftover.lock().iter().find(|queue| queue.id == id).cloned();
@@ -212,9 +159,9 @@ impl CpuBackend {
                 Work::Timestamp { to: address }
             }
             Asked::Launch(launch) => {
-                let module = self.shared.modules.find(launch.function.module)?;
+                let module = self.shared.device.modules.find(launch.function.module)?;
                 let kernel = names.kernel(launch, module)?;
-                kernel.check(&self.shared)?;
+                kernel.check(&self.shared.device)?;
                 Work::Launch(kernel)
             }
             Asked::Graph(launch) => {
@@ -262,8 +209,8 @@ impl CpuBackend {
     /// If the device is lost.
     pub(super) fn epoch(&self) -> Result<u64> {
         // Read the epoch before the check: if the device is lost and reset in between, the job does not run.
-        let epoch = self.shared.lost.epoch();
-        let checked = self.shared.lost.check_at(epoch);
+        let epoch = self.shared.device.lost.epoch();
+        let checked = self.shared.device.lost.check_at(epoch);
         checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
         Ok(epoch)
     }
@@ -274,7 +221,7 @@ impl CpuBackend {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
         let mut pools = self.order.lock();
-        let memory = &self.shared.memory;
+        let memory = &self.shared.device.memory;
         self.make_room(&mut pools, pool, bytes)?;
         let make = || -> Result<(u64, bool), OutOfMemory> {
             let address = memory.promise(bytes)?;
@@ -284,7 +231,7 @@ impl CpuBackend {
             }
             Ok((address, now))
         };
-        let (address, now) = make().map_err(translate::out_of_memory)?;
+        let (address, now) = make().map_err(errors::out_of_memory)?;
         pools.take(pool, bytes);
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
@@ -292,7 +239,8 @@ impl CpuBackend {
             let join = || Job::new(Work::Join, number, epoch);
             queue.complete_immediately(at.number, join, &self.shared);
         } else {
-            queue.push(Job::new(Work::Alloc { address, bytes }, number, epoch), &self.shared);
+            let job = Job::new(Work::Alloc { address, bytes }, number, epoch);
+            queue.push(job, After::new(), &self.shared);
         }
         Ok(())
     }
@@ -302,14 +250,15 @@ impl CpuBackend {
         let mut pools = self.order.lock();
         let Allocation { address, bytes, pool, .. } = self.names.remove_allocation(id)?;
         pools.give(pool, bytes);
-        self.shared.memory.announce_free(bytes);
-        let free = Job::new(Work::Free { id, address, bytes }, None, self.shared.lost.epoch());
-        queue.push(Job { after: self.after(after), ..free }, &self.shared);
+        self.shared.device.memory.announce_free(bytes);
+        let free =
+            Job::new(Work::Free { id, address, bytes }, None, self.shared.device.lost.epoch());
+        queue.push(free, self.after(after), &self.shared);
         Ok(())
     }
 
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
-        let loaded = self.shared.modules.find_loaded(module)?;
+        let loaded = self.shared.device.modules.find_loaded(module)?;
         let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
         let (address, _) = found.ok_or_else(|| Error::OutOfRange {
             what: format!("variable `{name}`").into(),
@@ -329,20 +278,20 @@ impl CpuBackend {
     }
 
     fn load(&self, id: ModuleId, image: ModuleImage) -> Result<()> {
-        self.shared.modules.announce(id);
+        self.shared.device.modules.announce(id);
         let (shared, most) = (self.shared.clone(), self.info.max_threads_per_block);
-        let load = move || shared.modules.load(id, &image, &shared.memory, most);
+        let load = move || shared.device.modules.load(id, &image, &shared.device.memory, most);
         let started = self.loader.run(load);
         started.map_err(|error| {
             // No thread ends the load, so nothing may wait for it.
-            self.shared.modules.unload(id);
+            self.shared.device.modules.unload(id);
             Error::host("failed to start the thread that loads modules for the CPU device", &error)
         })
     }
 
     fn memory(&self) -> MemoryInfo {
         let idle = self.order.lock().idle();
-        let usage = self.shared.memory.usage();
+        let usage = self.shared.device.memory.usage();
         let free = (usage.total - usage.used).saturating_sub(idle);
         MemoryInfo { used: usage.used, free, total: usage.total }
     }
@@ -350,7 +299,7 @@ impl CpuBackend {
     /// Starts a new epoch immediately. Answers when every queue has run or skipped its earlier jobs.
     fn reset(&self, answer: Answer) {
         // Start the epoch first, so that later submissions run after the reset.
-        let epoch = self.shared.lost.begin_epoch();
+        let epoch = self.shared.device.lost.begin_epoch();
         let streams = self.streams.read();
         let mut queues: Vec<_> = streams.values().cloned().collect();
         queues.extend_from_slice(&self.leftover.lock());
@@ -359,7 +308,7 @@ impl CpuBackend {
         let shared = self.shared.clone();
         let wait = move || {
             queues.iter().zip(last).for_each(|(queue, last)| queue.wait(last, &shared));
-            answer.give(Ok(Reply::Reset { lost: shared.lost.end_epoch(epoch) }));
+            answer.give(Ok(Reply::Reset { lost: shared.device.lost.end_epoch(epoch) }));
         };
         // If the thread cannot be started, the answer is dropped, which replies with an error.
         let _ = self.resetter.run(wait);
@@ -387,11 +336,10 @@ unsafe impl Backend for CpuBackend {
             work: self.resolve(work, host)?,
             number: Some(ticket.number),
             epoch,
-            after: self.after(after),
             uses: if matches!(work, Asked::Graph(_)) { SmallVec::new() } else { uses_of(work) },
             overwrites: work.overwrites(),
         };
-        queue.push(job, &self.shared);
+        queue.push(job, self.after(after), &self.shared);
         Ok(())
     }
 
@@ -416,9 +364,11 @@ unsafe impl Backend for CpuBackend {
             }
             Control::UnloadModule { id } => {
                 let variables = self.names.forget_variables(id);
-                variables.into_iter().for_each(|variable| self.shared.poison.forget(variable));
-                self.shared.modules.unload(id);
-                self.shared.memory_waiters.wake(&self.shared);
+                variables
+                    .into_iter()
+                    .for_each(|variable| self.shared.device.poison.forget(variable));
+                self.shared.device.modules.unload(id);
+                self.shared.memory_freed();
             }
             Control::CreateGraph { id, graph } => self.create_graph(id, &graph)?,
             Control::DropGraph { id } => self.graphs.remove(id)?,
@@ -436,11 +386,11 @@ unsafe impl Backend for CpuBackend {
         match request {
             Request::Loaded { module } => {
                 let most = self.info.max_threads_per_block;
-                self.shared.modules.when_loaded(module, answer, most);
+                self.shared.device.modules.when_loaded(module, answer, most);
             }
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Occupancy { function, config } => {
-                let module = self.shared.modules.find_loaded(function.module);
+                let module = self.shared.device.modules.find_loaded(function.module);
                 let reply = module.and_then(|it| it.occupancy(function.entry, &config, &self.info));
                 answer.give(reply.map(Reply::Occupancy));
             }

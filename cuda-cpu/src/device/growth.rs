@@ -7,14 +7,17 @@ use cuda_core::{
 use parking_lot::Mutex;
 
 use super::{
-    backend::CpuBackend, job::Job, pools::Pools, resolve::Allocation, translate, work::Work,
+    backend::CpuBackend,
+    jobs::{errors, job::Job, resolve::Allocation, work::Work},
+    pools::Pools,
+    queues::queue::After,
 };
 
 impl CpuBackend {
     /// Reserves addresses. Memory is only taken by [`commit`](Self::commit).
     pub(super) fn reserve(&self, id: AllocId, bytes: u64) -> Result<()> {
         self.epoch()?;
-        let address = self.shared.memory.reserve(bytes).map_err(translate::out_of_memory)?;
+        let address = self.shared.device.memory.reserve(bytes).map_err(errors::out_of_memory)?;
         let pool = PoolId::DEFAULT;
         self.names.add_allocation(id, Allocation { address, bytes: 0, pool, module: None });
         Ok(())
@@ -28,8 +31,8 @@ impl CpuBackend {
             let before = self.names.find(id)?;
             let more = bytes.saturating_sub(before.bytes);
             self.make_room(&mut pools, PoolId::DEFAULT, more)?;
-            let promise = self.shared.memory.promise_growth(before.address, bytes, more);
-            let promise = promise.map_err(translate::out_of_memory)?;
+            let promise = self.shared.device.memory.promise_growth(before.address, bytes, more);
+            let promise = promise.map_err(errors::out_of_memory)?;
             pools.take(PoolId::DEFAULT, more);
             self.names.add_allocation(id, Allocation { bytes: before.bytes + more, ..before });
             Ok((promise, before.address, epoch))
@@ -38,7 +41,8 @@ impl CpuBackend {
             Ok((promise, address, epoch)) => {
                 let grow =
                     Work::Grow { promise, address, bytes, answer: Box::new(Mutex::new(answer)) };
-                self.growth.push(Job::new(grow, None, epoch), &self.shared);
+                let job = Job::new(grow, None, epoch);
+                self.growth.push(job, After::new(), &self.shared);
             }
             Err(error) => answer.give(Err(error)),
         }
@@ -47,7 +51,7 @@ impl CpuBackend {
     /// Makes pools return the bytes that they keep, if an allocation does not fit beside them.
     pub(super) fn make_room(&self, pools: &mut Pools, pool: PoolId, bytes: u64) -> Result<()> {
         let beside = pools.idle_beside(pool, bytes)?;
-        if beside > 0 && !self.shared.memory.has_bytes(beside.saturating_add(bytes)) {
+        if beside > 0 && !self.shared.device.memory.has_bytes(beside.saturating_add(bytes)) {
             pools.trim_all();
         }
         Ok(())

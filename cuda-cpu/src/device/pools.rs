@@ -12,7 +12,7 @@ use cuda_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::resolve::unknown;
+use super::jobs::errors::unknown;
 
 /// The pools that exist. The default pool always does.
 pub(super) struct Pools {

@@ -3,8 +3,8 @@
 use bytes::Bytes;
 
 use super::{
-    end::End,
-    replies::{Refusal, next_reply},
+    end::{End, Refusal},
+    replies::next_reply,
 };
 use crate::wire::{FrameBuffer, Hash, PutBlob, WireError, put_frame};
 

@@ -7,7 +7,7 @@ use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{control::ControlRequest, grant::Grant, link::Link, replies::Refusal, submit::Channel};
+use super::{control::ControlRequest, end::Refusal, grant::Grant, link::Link, submit::Channel};
 use crate::wire::{Granted, Renew, Renewed, TraceContext};
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.

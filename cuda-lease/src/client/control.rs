@@ -7,8 +7,8 @@ use quinn::{RecvStream, SendStream};
 use tokio::sync::{mpsc, oneshot};
 
 use super::{
-    end::End,
-    replies::{Refusal, next_reply},
+    end::{End, Refusal},
+    replies::next_reply,
 };
 use crate::wire::{FrameBuffer, Hello, VERSION, Welcome, WireError, features, opcode, put_frame};
 

@@ -9,6 +9,9 @@ use crate::{
     wire::WireError,
 };
 
+/// The reason of the node for not doing what was requested.
+pub(super) type Refusal = (Status, String);
+
 /// The end of a connection.
 #[derive(Debug)]
 pub(super) enum End {

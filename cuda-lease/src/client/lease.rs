@@ -7,8 +7,8 @@ use cuda_core::{Device, Element, LaunchConfig, Result};
 
 use super::{
     connection::Connection,
+    end::Refusal,
     link::Link,
-    replies::Refusal,
     submit::{Job, Submit, Target},
 };
 use crate::wire::TraceContext;

@@ -1,14 +1,10 @@
 //! Reads the replies of the node from a stream.
 
 use bytes::Bytes;
-use cuda_core::protocol::Status;
 use quinn::RecvStream;
 
-use super::end::End;
+use super::end::{End, Refusal};
 use crate::wire::{FrameBuffer, Refused};
-
-/// The reason of the node for not doing what was requested.
-pub(super) type Refusal = (Status, String);
 
 /// A reply of the node.
 pub(super) struct Reply {

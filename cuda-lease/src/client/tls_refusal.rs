@@ -3,7 +3,7 @@
 use cuda_core::protocol::Status;
 use quinn::{ConnectionError, TransportErrorCode};
 
-use super::{end::End, replies::Refusal};
+use super::end::{End, Refusal};
 
 /// The alert codes of TLS 1.3 (RFC 8446, section 6) that are about certificates.
 mod alert {

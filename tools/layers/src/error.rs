@@ -1,4 +1,4 @@
-//! Errors of reading a crate or the list of allowed rings.
+//! Errors of reading a crate.
 
 use std::path::PathBuf;
 
@@ -38,13 +38,5 @@ pub enum Error {
         name: String,
         /// One of the paths at which the file is expected.
         expected: PathBuf,
-    },
-    /// A line of the list of allowed folders does not have exactly one word.
-    #[error("{}:{line}: expected one folder, such as cuda-core/src, before the comment", .path.display())]
-    Allowed {
-        /// The list.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
     },
 }

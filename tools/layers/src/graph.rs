@@ -30,7 +30,7 @@ pub struct Ring {
     pub steps: Vec<(Node, Edge)>,
     /// Other nodes of the same strongly connected component.
     pub others: Vec<Node>,
-    /// Whether the ring fails the check: it is neither a pair of files nor allowed.
+    /// Whether the ring fails the check: it is not a pair of files.
     pub fault: bool,
 }
 

@@ -21,7 +21,6 @@
 //! a glob import that is not a re-export, the names that occur in the importing module count.
 #![forbid(unsafe_code)]
 
-mod allow;
 mod condition;
 mod edges;
 mod error;
@@ -36,7 +35,6 @@ mod tokens;
 
 use std::path::{Path, PathBuf};
 
-pub use allow::Allowed;
 pub use error::Error;
 pub use graph::{Edge, Node, Ring};
 pub use report::{Folder, Report};

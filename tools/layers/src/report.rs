@@ -35,7 +35,7 @@ impl Folder {
         Self { layers, rings: graph.rings(), path: graph.path }
     }
 
-    /// The rings that are not allowed.
+    /// The rings that are not pairs of files.
     pub fn faults(&self) -> impl Iterator<Item = &Ring> {
         self.rings.iter().filter(|ring| ring.fault)
     }

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use layers::{Allowed, Error, Folder, Report, Ring, check};
+use layers::{Error, Folder, Report, Ring, check};
 
 /// Writes the files below `src/` and checks the crate.
 fn report(files: &[(&str, &str)]) -> Result<Report, Error> {
@@ -237,17 +237,4 @@ fn unreadable_crates_are_errors() {
     assert!(matches!(missing, Err(Error::NoModule { line: 2, .. })));
     let broken = report(&[("lib.rs", "fn f( {}")]);
     assert!(matches!(broken, Err(Error::Parse { line: 1, .. })));
-}
-
-#[test]
-fn allowed_folders_are_read_from_a_list() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("list");
-    std::fs::write(&path, "# reason\na/src # why\n\nb/src\n").unwrap();
-    let allowed = Allowed::read(&path).unwrap();
-    assert!(allowed.contains("a/src".as_ref()) && allowed.contains("b/src".as_ref()));
-    assert!(!allowed.contains("a".as_ref()));
-    std::fs::write(&path, "a/src b/src").unwrap();
-    assert!(matches!(Allowed::read(&path), Err(Error::Allowed { line: 1, .. })));
-    assert!(Allowed::read(&folder.path().join("none")).unwrap().folders().next().is_none());
 }

@@ -9,8 +9,8 @@ use super::{call::Submitted, channel::Channel, job::Job};
 use crate::{
     client::{
         blob::put_blob,
-        end::End,
-        replies::{Refusal, next_reply},
+        end::{End, Refusal},
+        replies::next_reply,
         spans,
     },
     wire::{self, FrameBuffer, TraceContext, WireError, put_frame},

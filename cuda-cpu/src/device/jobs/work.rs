@@ -1,22 +1,21 @@
 //! Resolved work, with addresses in place of names and with checked bounds.
 
 use std::{
-    any::Any,
     ops::Range,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{Arc, OnceLock},
     time::Instant,
 };
 
 use cuda_core::{
-    Error, Fault, FaultKind, Result,
+    Error, Result,
     protocol::{AllocId, Answer, HostBlock, LaunchAttributes, Pattern, Reply},
-    sync::discard_panic,
 };
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{backend::Shared, graph::Graph, lost::RECOVERY, modules::LoadedModule, translate};
+use super::{
+    device_state::DeviceState, errors, graph::Graph, modules::LoadedModule, panics::contained,
+};
 use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
@@ -38,7 +37,7 @@ pub(crate) enum Work {
         promise: u64,
         address: u64,
         bytes: u64,
-        /// Behind a lock only because other jobs are shared between threads.
+        /// Behind a lock only because other jobs are device between threads.
         answer: Box<Mutex<Answer>>,
     },
     Upload {
@@ -83,29 +82,28 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    /// Runs allocations and frees, which a lost device runs too. Returns any other work.
-    pub(crate) fn run_memory_work(self, shared: &Arc<Shared>) -> Result<(), Self> {
+    /// Runs allocations and frees, which a lost device runs too. Returns whether it freed memory, or any other work.
+    pub(crate) fn run_memory_work(self, device: &DeviceState) -> Result<bool, Self> {
         match self {
             Work::Alloc { address, bytes } => {
-                if let Err(error) = shared.memory.fulfil(address, bytes) {
-                    let error = no_host_memory(&error);
-                    if shared.lost.set(error.clone(), shared.lost.epoch()) {
-                        shared.notices.faulted(error);
+                if let Err(error) = device.memory.fulfil(address, bytes) {
+                    let error = errors::no_host_memory(&error);
+                    if device.lost.set(error.clone(), device.lost.epoch()) {
+                        device.notices.faulted(error);
                     }
                 }
-                Ok(())
+                Ok(false)
             }
             Work::Free { id, address, bytes } => {
-                shared.memory.free_announced(address, bytes);
-                shared.poison.forget(id);
-                shared.memory_waiters.wake(shared);
-                Ok(())
+                device.memory.free_announced(address, bytes);
+                device.poison.forget(id);
+                Ok(true)
             }
             Work::Grow { address, bytes, answer, .. } => {
-                shared.memory.grow(address, bytes);
+                device.memory.grow(address, bytes);
                 // The answer can wake a task of the application, which can panic.
                 _ = contained(|| answer.into_inner().give(Ok(Reply::Committed)));
-                Ok(())
+                Ok(false)
             }
             other => Err(other),
         }
@@ -117,33 +115,33 @@ impl Work {
     }
 
     /// Runs the work.
-    pub(crate) fn execute(&self, shared: &Shared) -> Result<()> {
-        let memory = &shared.memory;
+    pub(crate) fn execute(&self, device: &DeviceState) -> Result<()> {
+        let memory = &device.memory;
         match self {
             Work::Upload { from, range, to } => {
                 // SAFETY: the upload only reads the block, and the block is not written until the upload has run.
                 let bytes = unsafe { from.shared_bytes() };
                 let bytes = bytes.get(range.clone()).unwrap_or_default();
-                memory.write(*to, bytes).map_err(translate::access)
+                memory.write(*to, bytes).map_err(errors::access)
             }
             Work::Download { from, to, range } => {
                 // SAFETY: this is the backend, executing the download that names these bytes.
                 let bytes = unsafe { to.shared_bytes_mut(range.clone()) };
-                memory.read(*from, bytes.unwrap_or_default()).map_err(translate::access)
+                memory.read(*from, bytes.unwrap_or_default()).map_err(errors::access)
             }
             Work::Copy { from, to, bytes } => {
-                memory.copy(*to, *from, *bytes).map_err(translate::access)
+                memory.copy(*to, *from, *bytes).map_err(errors::access)
             }
             Work::Fill { to, pattern, count } => match pattern {
                 Pattern::Byte(byte) => memory.fill(*to, &[*byte], *count),
                 Pattern::Half(half) => memory.fill(*to, &half.to_ne_bytes(), *count),
                 Pattern::Word(word) => memory.fill(*to, &word.to_ne_bytes(), *count),
             }
-            .map_err(translate::access),
+            .map_err(errors::access),
             Work::Timestamp { to } => {
-                memory.write(*to, &nanoseconds().to_ne_bytes()).map_err(translate::access)
+                memory.write(*to, &nanoseconds().to_ne_bytes()).map_err(errors::access)
             }
-            Work::Launch(kernel) => kernel.run(shared),
+            Work::Launch(kernel) => kernel.run(device),
             // `run_memory_work` has run allocations and frees, `Job::run` runs graphs, and those run loops.
             Work::Join
             | Work::Alloc { .. }
@@ -161,52 +159,30 @@ fn nanoseconds() -> u64 {
     START.get_or_init(Instant::now).elapsed().as_nanos() as u64
 }
 
-/// The message of a panic.
-pub(crate) struct Panicked(pub(crate) String);
-
-impl From<Panicked> for Error {
-    fn from(Panicked(said): Panicked) -> Self {
-        let what = format!("the CPU device's interpreter panicked: {said}");
-        Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
-    }
-}
-
-/// Runs `f` and catches a panic. The data that `f` uses must be its own, or atomic, or behind locks and valid between any two
-/// steps.
-pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
-        let said = message(&*panic);
-        discard_panic(panic);
-        Panicked(said)
-    })
-}
-
-fn message(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&str>().copied();
-    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("(no message)").to_owned()
-}
-
 impl Kernel {
     /// Makes the checks of a launch, at its submission.
-    pub(crate) fn check(&self, shared: &Shared) -> Result<()> {
+    pub(crate) fn check(&self, device: &DeviceState) -> Result<()> {
         let checked =
-            self.module.program().check(self.entry, &self.launch(shared, &|_| {})).map(drop);
+            self.module.program().check(self.entry, &self.launch(device, &|_| {})).map(drop);
         checked.map_err(|invalid| self.refused(&LaunchError::Invalid(invalid)))
     }
 
-    fn run(&self, shared: &Shared) -> Result<()> {
-        let print = |text: &str| shared.notices.printed(text);
-        let launch = self.launch(shared, &print);
-        let ran = self.module.program().launch(&shared.memory, self.entry, &launch);
+    fn run(&self, device: &DeviceState) -> Result<()> {
+        let print = |text: &str| device.notices.printed(text);
+        let launch = self.launch(device, &print);
+        let ran = self.module.program().launch(&device.memory, self.entry, &launch);
         ran.map_err(|error| self.refused(&error))
     }
 
-    fn launch<'a>(&'a self, shared: &'a Shared, print: &'a (dyn Fn(&str) + Sync)) -> Launch<'a> {
-        let options = &shared.launch_options;
+    fn launch<'a>(
+        &'a self,
+        device: &'a DeviceState,
+        print: &'a (dyn Fn(&str) + Sync),
+    ) -> Launch<'a> {
+        let options = &device.launch_options;
         Launch {
             limits: Limits { instructions: options.budget, ..Limits::default() },
-            pool: shared.pool.as_ref(),
+            pool: device.pool.as_ref(),
             schedule: options.schedule,
             checks: options.checks,
             profile: options.profile.as_deref(),
@@ -219,23 +195,6 @@ impl Kernel {
 
     fn refused(&self, error: &LaunchError) -> Error {
         let name = self.module.program().entries().get(self.entry).map_or("", |entry| &entry.name);
-        translate::launch(name, error)
-    }
-}
-
-/// Returns the error for an allocation within the device's capacity that the host has no memory for.
-fn no_host_memory(error: &crate::OutOfMemory) -> Error {
-    let what = format!(
-        "the host is out of memory: an allocation of device memory needs {} bytes",
-        error.requested
-    );
-    Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
-}
-
-/// Returns the error for a copy whose host block is missing from the submission.
-pub(crate) fn missing_block() -> Error {
-    Error::OutOfRange {
-        what: "a copy".into(),
-        detail: "the submission does not contain its host block".into(),
+        errors::launch(name, error)
     }
 }

@@ -12,10 +12,10 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
-    backend::Shared,
-    resolve::unknown,
-    translate,
-    work::{Work, contained},
+    device_state::DeviceState,
+    errors::{self, unknown},
+    panics::contained,
+    work::Work,
 };
 
 /// The graphs of a device.
@@ -98,11 +98,11 @@ impl Graphs {
 impl Graph {
     /// Runs or skips each node. A node that fails poisons what it writes, as a submission does. Returns the first error
     /// and whether it loses the device.
-    pub(crate) fn run(&self, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
+    pub(crate) fn run(&self, device: &DeviceState, epoch: u64) -> Option<(Error, bool)> {
         let mut first = None;
         for node in &self.0 {
-            let Some((error, is_fault)) = node.run(shared, epoch) else { continue };
-            shared.poison.spread(&node.uses, &error);
+            let Some((error, is_fault)) = node.run(device, epoch) else { continue };
+            device.poison.spread(&node.uses, &error);
             if is_fault {
                 // The nodes behind it are skipped.
                 return first.or(Some((error, true)));
@@ -116,16 +116,16 @@ impl Graph {
 impl Graph {
     /// Runs the nodes while the word at `condition` is not 0. Ends at the first error, because a node that is skipped
     /// may be the one that writes the condition.
-    fn repeat(&self, condition: u64, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
+    fn repeat(&self, condition: u64, device: &DeviceState, epoch: u64) -> Option<(Error, bool)> {
         loop {
             let mut word = [0; CONDITION_BYTES as usize];
-            if let Err(error) = shared.memory.read(condition, &mut word) {
-                return Some((translate::access(error), true));
+            if let Err(error) = device.memory.read(condition, &mut word) {
+                return Some((errors::access(error), true));
             }
             if u32::from_ne_bytes(word) == 0 {
                 return None;
             }
-            if let Some(failed) = self.run(shared, epoch) {
+            if let Some(failed) = self.run(device, epoch) {
                 return Some(failed);
             }
         }
@@ -133,15 +133,15 @@ impl Graph {
 }
 
 impl Node {
-    fn run(&self, shared: &Shared, epoch: u64) -> Option<(Error, bool)> {
-        let lost = shared.lost.check_at(epoch).err();
-        if let Some(error) = lost.or_else(|| shared.poison.check(&self.uses, self.overwrites)) {
+    fn run(&self, device: &DeviceState, epoch: u64) -> Option<(Error, bool)> {
+        let lost = device.lost.check_at(epoch).err();
+        if let Some(error) = lost.or_else(|| device.poison.check(&self.uses, self.overwrites)) {
             return Some((error, false));
         }
         if let Work::Repeat { condition, body } = &self.work {
-            return body.repeat(*condition, shared, epoch);
+            return body.repeat(*condition, device, epoch);
         }
-        let ran = contained(|| self.work.execute(shared));
+        let ran = contained(|| self.work.execute(device));
         ran.unwrap_or_else(|panic| Err(panic.into())).err().map(|error| (error, true))
     }
 }

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use crate::{Checks, CpuOptions, Profile, Schedule};
+use crate::{Checks, Profile, Schedule};
 
-/// The options of every launch, from [`CpuOptions`].
+/// The options of every launch, from [`CpuOptions`](crate::CpuOptions).
 pub(crate) struct LaunchOptions {
     pub(crate) checks: Checks,
     pub(crate) schedule: Schedule,
@@ -12,11 +12,4 @@ pub(crate) struct LaunchOptions {
     pub(crate) profile: Option<Arc<Profile>>,
     /// The threads of the device, which are its multiprocessors.
     pub(crate) multiprocessors: u32,
-}
-
-impl LaunchOptions {
-    pub(crate) fn new(options: &CpuOptions, multiprocessors: u32) -> Self {
-        let CpuOptions { checks, schedule, budget, .. } = *options;
-        Self { checks, schedule, budget, profile: options.profile.clone(), multiprocessors }
-    }
 }

@@ -2,33 +2,47 @@
 //!
 //! They are separate from the threads that run blocks. So a short kernel never waits for a thread that runs a long one, and
 //! no stack holds more than one kernel. A thread is started when a queue is ready and all other threads are busy, up to a
-//! limit. Idle threads sleep. The thread that delivers [`notices`](super::notices) does not count. An application thread
+//! limit. Idle threads sleep. The thread that delivers notices does not count. An application thread
 //! that waits for a queue pumps the queue itself if no pump has started on it, so no other thread has to be woken.
 
 use std::{collections::VecDeque, io, sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{backend::Shared, queue::Queue, signal::Signal};
+use super::signal::Signal;
 
 /// The number of times that an idle thread yields before it sleeps, because work often arrives in quick succession.
 const YIELDS: u32 = 32;
 
-pub(crate) struct Pumps(Arc<Inner>);
+/// A queue that a thread pumps.
+pub(crate) trait Pumped: Send + Sync + 'static {
+    /// State that all queues share.
+    type Shared: Send + Sync;
 
-struct Inner {
-    state: Mutex<State>,
+    /// Runs jobs until there are no more, or until `until` has fired.
+    fn pump(self: Arc<Self>, shared: &Arc<Self::Shared>, until: Option<&Signal>);
+
+    /// Whether there are notices to deliver. The caller must then deliver them.
+    fn begin_notices(shared: &Self::Shared) -> bool;
+
+    /// Delivers notices.
+    fn deliver_notices(shared: &Self::Shared);
+}
+
+pub(crate) struct Pumps<Q: Pumped>(Arc<Inner<Q>>);
+
+struct Inner<Q: Pumped> {
+    state: Mutex<State<Q>>,
     wake: Condvar,
     /// The maximum number of queues that are pumped at the same time.
     most: usize,
 }
 
 /// A queue to pump, or `None` if there are only notices to deliver.
-type Job = (Option<Arc<Queue>>, Arc<Shared>);
+type Job<Q> = (Option<Arc<Q>>, Arc<<Q as Pumped>::Shared>);
 
-#[derive(Default)]
-struct State {
-    ready: VecDeque<Job>,
+struct State<Q: Pumped> {
+    ready: VecDeque<Job<Q>>,
     threads: usize,
     /// The number of threads that wait for a queue.
     idle: usize,
@@ -39,17 +53,24 @@ struct State {
     closed: bool,
 }
 
-impl Pumps {
+impl<Q: Pumped> Pumps<Q> {
     /// Creates the pumps, at most `most` at a time, and starts the first thread.
     pub(crate) fn new(most: usize) -> io::Result<Self> {
-        let state = Mutex::new(State { threads: 1, ..State::default() });
+        let state = Mutex::new(State {
+            ready: VecDeque::new(),
+            threads: 1,
+            idle: 0,
+            pumping: 0,
+            delivering: false,
+            closed: false,
+        });
         let inner = Arc::new(Inner { state, wake: Condvar::new(), most });
         inner.clone().spawn(0)?;
         Ok(Self(inner))
     }
 
     /// Schedules a thread to pump the queue, or to deliver notices if there is no queue.
-    pub(crate) fn start(&self, queue: Option<Arc<Queue>>, shared: Arc<Shared>) {
+    pub(crate) fn start(&self, queue: Option<Arc<Q>>, shared: Arc<Q::Shared>) {
         let mut state = self.0.state.lock();
         state.ready.push_back((queue, shared));
         self.0.call(state);
@@ -59,8 +80,8 @@ impl Pumps {
     /// maximum number of pumps is reached.
     pub(crate) fn pump_here(
         &self,
-        queue: &Arc<Queue>,
-        shared: &Arc<Shared>,
+        queue: &Arc<Q>,
+        shared: &Arc<Q::Shared>,
         until: &Signal,
     ) -> bool {
         let Some(queue) = self.0.take_back(queue) else { return false };
@@ -74,7 +95,7 @@ impl Pumps {
     }
 }
 
-impl Drop for Pumps {
+impl<Q: Pumped> Drop for Pumps<Q> {
     /// Ends the threads. The caller may be one of them. No queue is ready, because a ready queue holds the owner.
     fn drop(&mut self) {
         self.0.state.lock().closed = true;
@@ -82,14 +103,14 @@ impl Drop for Pumps {
     }
 }
 
-impl Inner {
+impl<Q: Pumped> Inner<Q> {
     fn spawn(self: Arc<Self>, index: usize) -> io::Result<()> {
         let name = format!("cuda-cpu-stream-{index}");
         thread::Builder::new().name(name).spawn(move || self.work()).map(drop)
     }
 
     /// Wakes or starts a thread for the queues that are ready.
-    fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State>) {
+    fn call(self: &Arc<Self>, mut state: MutexGuard<'_, State<Q>>) {
         // Wake one even if there are fewer idle threads than queues. A thread that was woken while all slots were taken
         // sleeps again, and no other call wakes it when a slot becomes free.
         if state.idle > 0 {
@@ -108,12 +129,13 @@ impl Inner {
     }
 
     /// Removes a ready queue and counts the caller as a pump.
-    fn take_back(&self, queue: &Arc<Queue>) -> Option<Arc<Queue>> {
+    fn take_back(&self, queue: &Arc<Q>) -> Option<Arc<Q>> {
         let mut state = self.state.lock();
         if state.pumping >= self.most {
             return None;
         }
-        let same = |(ready, _): &Job| ready.as_ref().is_some_and(|ready| Arc::ptr_eq(ready, queue));
+        let same =
+            |(ready, _): &Job<Q>| ready.as_ref().is_some_and(|ready| Arc::ptr_eq(ready, queue));
         let at = state.ready.iter().position(same)?;
         state.pumping += 1;
         state.ready.remove(at)?.0
@@ -125,14 +147,14 @@ impl Inner {
                 queue.pump(&shared, None);
             }
             self.state.lock().pumping -= 1;
-            if shared.notices.begin() {
+            if Q::begin_notices(&shared) {
                 self.deliver_notices(&shared);
             }
         }
     }
 
     /// Delivers notices. Another thread may pump in place of this one until the delivery ends.
-    fn deliver_notices(self: &Arc<Self>, shared: &Shared) {
+    fn deliver_notices(self: &Arc<Self>, shared: &Q::Shared) {
         let mut state = self.state.lock();
         state.delivering = true;
         if !state.ready.is_empty() {
@@ -140,12 +162,12 @@ impl Inner {
         } else {
             drop(state);
         }
-        shared.notices.deliver();
+        Q::deliver_notices(shared);
         self.state.lock().delivering = false;
     }
 
     /// Waits for the next queue to pump. Returns `None` when the device is closed.
-    fn next(&self) -> Option<Job> {
+    fn next(&self) -> Option<Job<Q>> {
         let mut yields = 0;
         let mut state = self.state.lock();
         state.idle += 1;

@@ -1,4 +1,4 @@
-//! Converts the errors of programs and launches to the library's.
+//! Errors of the device, and those of programs and launches in the terms of `cuda-core`.
 
 use cuda_core::{Error, Fault, FaultKind, FaultSite};
 
@@ -21,6 +21,31 @@ pub(crate) fn launch(kernel: &str, error: &LaunchError) -> Error {
         LaunchError::Invalid(invalid) => {
             Error::InvalidLaunch { kernel: kernel.to_owned(), detail: invalid.to_string() }
         }
+    }
+}
+
+/// Returns the error for an object that this device does not have.
+pub(crate) fn unknown(what: &'static str, id: u64) -> Error {
+    Error::OutOfRange {
+        what: what.into(),
+        detail: format!("this device has no such object with the number {id}"),
+    }
+}
+
+/// Returns the error for an allocation within the device's capacity that the host has no memory for.
+pub(crate) fn no_host_memory(error: &OutOfMemory) -> Error {
+    let what = format!(
+        "the host is out of memory: an allocation of device memory needs {} bytes",
+        error.requested
+    );
+    Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
+}
+
+/// Returns the error for a copy whose host block is missing from the submission.
+pub(crate) fn missing_block() -> Error {
+    Error::OutOfRange {
+        what: "a copy".into(),
+        detail: "the submission does not contain its host block".into(),
     }
 }
 

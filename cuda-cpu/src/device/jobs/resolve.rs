@@ -11,8 +11,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
+    errors::{missing_block, unknown},
     modules::LoadedModule,
-    work::{Kernel, missing_block},
+    work::Kernel,
 };
 use crate::LaunchDims;
 
@@ -122,13 +123,5 @@ pub(crate) fn host_range(
                 block.len()
             ),
         }),
-    }
-}
-
-/// Returns the error for an object that this device does not have.
-pub(crate) fn unknown(what: &'static str, id: u64) -> Error {
-    Error::OutOfRange {
-        what: what.into(),
-        detail: format!("this device has no such object with the number {id}"),
     }
 }

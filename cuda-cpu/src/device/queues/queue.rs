@@ -15,16 +15,21 @@ use std::{
 
 use cuda_core::protocol::StreamId;
 use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 use super::{
-    backend::{Due, Shared},
-    job::Job,
+    pumps::Pumped,
+    shared::{Due, Shared},
     signal::Signal,
     timing::{Pace, Timing},
 };
+use crate::device::jobs::job::Job;
 
 /// The number of jobs that a pump runs before it releases the thread to other queues.
 const TURN: usize = 16;
+
+/// The queues that a job waits for, each with a number.
+pub(crate) type After = SmallVec<[(Arc<Queue>, u64); 2]>;
 
 pub(crate) struct Queue {
     pub(crate) id: StreamId,
@@ -32,7 +37,7 @@ pub(crate) struct Queue {
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: VecDeque<(Job, After)>,
     pumped: bool,
     pace: Option<Pace>,
     /// The number of the last submission that was taken.
@@ -49,7 +54,7 @@ struct State {
 
 /// The next step of a pump.
 enum Step {
-    Run(Job),
+    Run(Job, After),
     Hold(Duration),
     End,
 }
@@ -69,11 +74,11 @@ impl Queue {
         Arc::new(Self { id, state: Mutex::new(state) })
     }
 
-    /// Adds a job at the end.
-    pub(crate) fn push(self: &Arc<Self>, job: Job, shared: &Arc<Shared>) {
+    /// Adds a job at the end. It runs after the jobs in `after` too.
+    pub(crate) fn push(self: &Arc<Self>, job: Job, after: After, shared: &Arc<Shared>) {
         let mut state = self.state.lock();
         state.accepted = job.number.unwrap_or(state.accepted);
-        state.jobs.push_back(job);
+        state.jobs.push_back((job, after));
         if !std::mem::replace(&mut state.pumped, true) {
             drop(state);
             self.start(shared);
@@ -96,7 +101,7 @@ impl Queue {
                 return;
             }
         }
-        self.push(job(), shared);
+        self.push(job(), After::new(), shared);
     }
 
     /// Returns the number up to which all submissions have run or were skipped.
@@ -125,7 +130,7 @@ impl Queue {
     /// Posts a report of the current progress. Posting happens under the lock, so reported numbers never decrease.
     pub(crate) fn report(&self, shared: &Arc<Shared>) {
         let state = self.state.lock();
-        shared.notices.post(self.id, state.complete);
+        shared.device.notices.post(self.id, state.complete);
         drop(state);
         shared.pumps.start(None, shared.clone());
     }
@@ -144,7 +149,7 @@ impl Queue {
         // Run jobs on this thread, so that neither another thread nor this one has to be woken.
         while !signal.has_fired() && shared.pumps.pump_here(self, shared, &signal) {
             // Wakers run arbitrary code, so they do not run on this thread.
-            if shared.notices.are_waiting() {
+            if shared.device.notices.are_waiting() {
                 shared.pumps.start(None, shared.clone());
             }
         }
@@ -171,33 +176,6 @@ impl Queue {
         shared.pumps.start(Some(self.clone()), shared.clone());
     }
 
-    /// Runs jobs. Called once for every `start`. Ends when there is a report to deliver, or when `until` has fired.
-    pub(crate) fn pump(self: Arc<Self>, shared: &Arc<Shared>, until: Option<&Signal>) {
-        for _ in 0..TURN {
-            if until.is_some_and(Signal::has_fired) {
-                break;
-            }
-            match self.next() {
-                Step::Run(job) => {
-                    let Some(job) = self.when_ready(job, shared) else { return };
-                    let number = job.number;
-                    job.run(self.id, shared);
-                    if number.is_some_and(|number| self.pass(number, shared)) {
-                        break;
-                    }
-                }
-                Step::Hold(delay) => {
-                    let due = Instant::now() + delay;
-                    return shared.clock.push(due, Due::Queue(self, shared.clone()));
-                }
-                Step::End => return,
-            }
-        }
-        if self.has_more() {
-            self.start(shared);
-        }
-    }
-
     /// Records that all submissions up to `number` have run or were skipped. Returns whether there is a report to deliver.
     fn pass(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) -> bool {
         let mut state = self.state.lock();
@@ -206,7 +184,7 @@ impl Queue {
         state.wanted.drain(..due);
         let at = if due > 0 { state.pace.as_mut().map(Pace::notice_due) } else { None };
         if due > 0 && at.is_none() {
-            shared.notices.post(self.id, number);
+            shared.device.notices.post(self.id, number);
         }
         let is_due = |entry: &u64| *entry <= number;
         let followers: Vec<_> = state.followers.extract_if(.., |(at, _)| is_due(at)).collect();
@@ -237,19 +215,67 @@ impl Queue {
         }
         let job = state.jobs.pop_front();
         state.pumped = job.is_some();
-        job.map_or(Step::End, Step::Run)
+        job.map_or(Step::End, |(job, after)| Step::Run(job, after))
     }
 
     /// Returns the job if it can run now. If not, the job is put back in front, and a later pump continues the queue.
-    fn when_ready(self: &Arc<Self>, job: Job, shared: &Shared) -> Option<Job> {
-        if job.is_always_ready() {
+    fn when_ready(self: &Arc<Self>, job: Job, after: After, shared: &Shared) -> Option<Job> {
+        let promised = job.promised();
+        if after.is_empty() && promised.is_none() {
             return Some(job);
         }
-        let waits = job.waits();
-        self.state.lock().jobs.push_front(job);
-        if !waits.check_or_wait(self, shared) {
+        // Put it back first: the event that it waits for may start another pump immediately.
+        self.state.lock().jobs.push_front((job, after.clone()));
+        let memory = &shared.device.memory;
+        let is_ready =
+            after.iter().all(|(producer, number)| producer.check_or_follow(*number, self))
+                && promised.is_none_or(|address| {
+                    shared.memory_waiters.check_or_wait(self, || memory.has_room_for(address))
+                });
+        if !is_ready {
             return None;
         }
-        self.state.lock().jobs.pop_front()
+        self.state.lock().jobs.pop_front().map(|(job, _)| job)
+    }
+}
+
+impl Pumped for Queue {
+    type Shared = Shared;
+
+    /// Runs jobs. Called once for every `start`. Ends when there is a report to deliver, or when `until` has fired.
+    fn pump(self: Arc<Self>, shared: &Arc<Shared>, until: Option<&Signal>) {
+        for _ in 0..TURN {
+            if until.is_some_and(Signal::has_fired) {
+                break;
+            }
+            match self.next() {
+                Step::Run(job, after) => {
+                    let Some(job) = self.when_ready(job, after, shared) else { return };
+                    let number = job.number;
+                    if job.run(self.id, &shared.device) {
+                        shared.memory_freed();
+                    }
+                    if number.is_some_and(|number| self.pass(number, shared)) {
+                        break;
+                    }
+                }
+                Step::Hold(delay) => {
+                    let due = Instant::now() + delay;
+                    return shared.clock.push(due, Due::Queue(self, shared.clone()));
+                }
+                Step::End => return,
+            }
+        }
+        if self.has_more() {
+            self.start(shared);
+        }
+    }
+
+    fn begin_notices(shared: &Shared) -> bool {
+        shared.device.notices.begin()
+    }
+
+    fn deliver_notices(shared: &Shared) {
+        shared.device.notices.deliver();
     }
 }

@@ -14,7 +14,7 @@ use cuda_core::{
 };
 use parking_lot::Mutex;
 
-use super::work::contained;
+use super::panics::contained;
 
 pub(crate) struct Notices {
     sink: Arc<dyn NoticeSink>,
