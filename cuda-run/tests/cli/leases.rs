@@ -49,7 +49,7 @@ fn mistakes_in_the_address_are_bad_input() {
 #[test]
 fn node_that_refuses_or_does_not_answer_is_unavailable() {
     let too_much: &str = format!("{}&min_vram=1000TiB", lease()).leak();
-    Folder::on(too_much).run("K/vecadd.ptx --list").failed(4, "capacity exceeded");
+    Folder::on(too_much).run("K/vecadd.ptx --list").failed(4, "too large");
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let silent: &str = format!("lease://{}", socket.local_addr().unwrap()).leak();
     Folder::on(silent).run("K/vecadd.ptx --list").failed(4, "no node answers at");

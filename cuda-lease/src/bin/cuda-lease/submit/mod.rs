@@ -13,7 +13,7 @@ use std::{io::Write, time::Duration};
 
 use bytes::Bytes;
 use command_line::Failure;
-use cuda_core::{Error, LaunchConfig, protocol::Status};
+use cuda_core::{Error, LaunchConfig};
 use cuda_lease::{Job, Submit, Submitted, wire};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -110,8 +110,6 @@ fn submit(args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
 
 fn launch(submit: Submit<'_>, args: &SubmitArgs) -> Result<Submitted, Failure> {
     let kernel = format!("kernel `{}`", args.kernel);
-    let end = args.output_offset.saturating_add(args.output_bytes);
-    let region = end.max(submit.input_len() as u64);
     let (submit, bar) = with_progress(submit);
     let submitted = match args.timeout {
         None => Some(submit.launch()),
@@ -124,16 +122,6 @@ fn launch(submit: Submit<'_>, args: &SubmitArgs) -> Result<Submitted, Failure> {
         return Err(Failure::unavailable(message).at(kernel));
     };
     submitted.map_err(|error| match error {
-        Error::Remote { address, status: status @ Status::LaunchFailed, detail }
-            if args.region_bytes.is_none() && detail.contains("faulted") =>
-        {
-            let hint = format!(
-                "the region has {region} bytes, as large as input and output need; set --region-bytes or --output-bytes \
-                 if the kernel uses more"
-            );
-            let detail = format!("{detail}; {hint}");
-            Failure::from(Error::Remote { address, status, detail }).at(kernel)
-        }
         // The node names itself and its status, which the exit status tells. The user knows the kernel.
         Error::Remote { .. } => Failure::from(error).at(kernel),
         error => error.into(),
