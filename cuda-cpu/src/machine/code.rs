@@ -1,4 +1,4 @@
-//! A decoded program: its instructions, and the functions that execute them. It is immutable, and workers share it.
+//! A decoded program: instructions with their handlers, and functions. It is immutable, and all workers share it.
 
 use super::bulk::Update;
 use super::ctx::Ctx;
