@@ -12,8 +12,10 @@ use cuda_core::{
 
 use super::{
     connection::Connection,
-    graph::{changes_content, nodes_content},
-    link::Link,
+    link::{
+        Link,
+        graph::{changes_content, nodes_content},
+    },
 };
 use crate::wire::{Command, Content, ImageKind, Query, Step};
 

@@ -9,7 +9,7 @@ use cuda_core::{Device, Error, Result};
 
 use super::{
     address::Address,
-    dial::{LeaseTerms, RESUME_WINDOW},
+    connection::dial::{LeaseTerms, RESUME_WINDOW},
     lease::Lease,
     provider::{DEFAULT_RENEWAL, LeaseProvider},
     random::random,

@@ -8,10 +8,10 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::{
     LeaseBuilder,
-    control::{ControlRequest, ControlStream, Unanswered},
-    dial::{LeaseTerms, connect, endpoint},
+    connection::dial::{LeaseTerms, connect, endpoint},
     end::{cause, unavailable},
     spans,
+    streams::control::{ControlRequest, ControlStream, Unanswered},
     submit::{Channel, Job, Submit, Target},
 };
 use crate::{

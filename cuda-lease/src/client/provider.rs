@@ -7,9 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     backend::LeaseBackend,
-    connection::{Connection, Opened},
-    dial::LeaseTerms,
-    driver,
+    connection::{Connection, Opened, dial::LeaseTerms, driver},
     link::Link,
 };
 use crate::wire::features;

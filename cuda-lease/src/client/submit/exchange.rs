@@ -8,10 +8,9 @@ use tracing::Instrument;
 use super::{call::Submitted, channel::Channel, job::Job};
 use crate::{
     client::{
-        blob::put_blob,
         end::{End, Refusal},
-        replies::next_reply,
         spans,
+        streams::{blob::put_blob, replies::next_reply},
     },
     wire::{self, FrameBuffer, TraceContext, WireError, put_frame},
 };

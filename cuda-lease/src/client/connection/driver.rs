@@ -13,20 +13,26 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{Instrument, Span};
 
 use super::{
-    blob::put_blob,
-    connection::{Connection, Opened},
-    control::{ControlRequest, ControlStream, Unanswered},
+    Connection, Opened,
     dial::{LeaseTerms, connect, endpoint},
-    end::{End, lost, unavailable},
     grant::Grant,
-    lanes::{Access, LaneStream, Received},
-    link::Link,
-    random::random,
     renewal::Renewal,
-    spans,
-    submit::{Channel, Current},
 };
-use crate::wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, features};
+use crate::{
+    client::{
+        end::{End, lost, unavailable},
+        link::Link,
+        random::random,
+        spans,
+        streams::{
+            blob::put_blob,
+            control::{ControlRequest, ControlStream, Unanswered},
+            lanes::{Access, LaneStream, Received},
+        },
+        submit::{Channel, Current},
+    },
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, features},
+};
 
 /// The time that a request for a new connection takes at most.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -45,7 +51,7 @@ const REASON: Duration = Duration::from_secs(1);
 /// # Errors
 /// [`Error::Remote`] if the node refuses the lease, [`Error::Unreachable`] if no node answers,
 /// [`Error::Host`] if the thread cannot be started.
-pub(super) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
+pub(in crate::client) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
     let (opened, receiver) = std::sync::mpsc::sync_channel(1);
     let address = terms.address.clone();
     let span = spans::lease(terms.allocate.trace.as_ref(), &address);

@@ -16,7 +16,7 @@ use crate::wire::{
 ///
 /// # Errors
 /// [`Error::Unsupported`] for a graph that is larger than a lease allows, or that has work that no graph has.
-pub(super) fn nodes_content(graph: &Graph, address: &str) -> Result<Vec<u8>> {
+pub(in crate::client) fn nodes_content(graph: &Graph, address: &str) -> Result<Vec<u8>> {
     let mut count = 0;
     let nodes = nodes(graph, &mut count, 0, address)?;
     let mut content = Vec::new();
@@ -28,7 +28,7 @@ pub(super) fn nodes_content(graph: &Graph, address: &str) -> Result<Vec<u8>> {
 ///
 /// # Errors
 /// As [`nodes_content`].
-pub(super) fn changes_content(
+pub(in crate::client) fn changes_content(
     changes: &[NodeChange<'_>],
     host: &[Arc<HostBlock>],
     address: &str,

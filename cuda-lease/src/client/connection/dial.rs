@@ -4,32 +4,35 @@ use std::{net::SocketAddr, time::Duration};
 
 use cuda_core::{Error, Result};
 
-use super::{control::ControlStream, end::End};
-use crate::{transport, wire::Allocate};
+use crate::{
+    client::{end::End, streams::control::ControlStream},
+    transport,
+    wire::Allocate,
+};
 
 /// The time within which a lost connection is resumed if the user states no other.
-pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
+pub(in crate::client) const RESUME_WINDOW: Duration = Duration::from_secs(10);
 
 /// The address and the terms of a lease.
 #[derive(Clone)]
-pub(super) struct LeaseTerms {
+pub(in crate::client) struct LeaseTerms {
     /// The address of the node as the user wrote it, for messages.
-    pub(super) address: String,
-    pub(super) socket: SocketAddr,
-    pub(super) server_name: String,
-    pub(super) tls: quinn::ClientConfig,
-    pub(super) allocate: Allocate,
+    pub(in crate::client) address: String,
+    pub(in crate::client) socket: SocketAddr,
+    pub(in crate::client) server_name: String,
+    pub(in crate::client) tls: quinn::ClientConfig,
+    pub(in crate::client) allocate: Allocate,
     /// The total time up to which the lease is renewed. `None`: it is not renewed.
-    pub(super) renew_up_to: Option<Duration>,
+    pub(in crate::client) renew_up_to: Option<Duration>,
     /// The maximum duration of an interruption of the connection.
-    pub(super) resume_within: Duration,
+    pub(in crate::client) resume_within: Duration,
 }
 
 /// Opens the socket for connections to a node.
 ///
 /// # Errors
 /// [`Error::Host`] if the system refuses the socket.
-pub(super) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint> {
+pub(in crate::client) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint> {
     let any: SocketAddr = match terms.socket {
         SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
         SocketAddr::V6(_) => ([0u16; 8], 0).into(),
@@ -42,7 +45,7 @@ pub(super) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint> {
 }
 
 /// Connects to a node, and opens the control stream.
-pub(super) async fn connect(
+pub(in crate::client) async fn connect(
     endpoint: &quinn::Endpoint,
     terms: &LeaseTerms,
 ) -> Result<(quinn::Connection, ControlStream), End> {

@@ -1,5 +1,10 @@
 //! The connection of a lease to its node, as the handles of the lease see it.
 
+pub(super) mod dial;
+pub(super) mod driver;
+pub(super) mod grant;
+pub(super) mod renewal;
+
 use std::{sync::Arc, thread};
 
 use bytes::Bytes;
@@ -7,7 +12,10 @@ use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{control::ControlRequest, end::Refusal, grant::Grant, link::Link, submit::Channel};
+use super::{
+    connection::grant::Grant, end::Refusal, link::Link, streams::control::ControlRequest,
+    submit::Channel,
+};
 use crate::wire::{Granted, Renew, Renewed, TraceContext};
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.

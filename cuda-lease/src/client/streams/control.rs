@@ -6,39 +6,39 @@ use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    end::{End, Refusal},
-    replies::next_reply,
+use super::replies::next_reply;
+use crate::{
+    client::end::{End, Refusal},
+    wire::{FrameBuffer, Hello, VERSION, Welcome, WireError, features, opcode, put_frame},
 };
-use crate::wire::{FrameBuffer, Hello, VERSION, Welcome, WireError, features, opcode, put_frame};
 
 /// A request to the node.
-pub(super) struct ControlRequest {
-    pub(super) opcode: u16,
-    pub(super) body: Vec<u8>,
-    pub(super) reply: oneshot::Sender<Result<Bytes, Refusal>>,
+pub(in crate::client) struct ControlRequest {
+    pub(in crate::client) opcode: u16,
+    pub(in crate::client) body: Vec<u8>,
+    pub(in crate::client) reply: oneshot::Sender<Result<Bytes, Refusal>>,
 }
 
 /// Requests that were sent and not answered. They are sent again on the next connection: a repeated request has the
 /// same result and no second effect.
 #[derive(Default)]
-pub(super) struct Unanswered {
+pub(in crate::client) struct Unanswered {
     next: u64,
     requests: VecDeque<(u64, ControlRequest)>,
 }
 
 /// The control stream of one connection.
-pub(super) struct ControlStream {
+pub(in crate::client) struct ControlStream {
     send: SendStream,
     receive: RecvStream,
     buffer: FrameBuffer,
     /// The features that both sides have, as in [`features`].
-    pub(super) features: u64,
+    pub(in crate::client) features: u64,
 }
 
 impl ControlStream {
     /// Opens the stream and greets the node.
-    pub(super) async fn open(connection: &quinn::Connection) -> Result<Self, End> {
+    pub(in crate::client) async fn open(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
         let mut control = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -52,7 +52,7 @@ impl ControlStream {
     }
 
     /// Sends one request and waits for its reply.
-    pub(super) async fn ask(
+    pub(in crate::client) async fn ask(
         &mut self,
         opcode: u16,
         body: &[u8],
@@ -91,7 +91,7 @@ impl ControlStream {
     }
 
     /// Carries out requests until the connection ends, or until all senders of requests are dropped.
-    pub(super) async fn serve(
+    pub(in crate::client) async fn serve(
         &mut self,
         unanswered: &mut Unanswered,
         requests: &mut mpsc::UnboundedReceiver<ControlRequest>,

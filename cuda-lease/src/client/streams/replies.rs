@@ -3,19 +3,21 @@
 use bytes::Bytes;
 use quinn::RecvStream;
 
-use super::end::{End, Refusal};
-use crate::wire::{FrameBuffer, Refused};
+use crate::{
+    client::end::{End, Refusal},
+    wire::{FrameBuffer, Refused},
+};
 
 /// A reply of the node.
-pub(super) struct Reply {
+pub(in crate::client) struct Reply {
     /// The sequence number of the frame. On the control stream, it is the id of the request.
-    pub(super) sequence: u64,
+    pub(in crate::client) sequence: u64,
     /// The opcode and the body, or a refusal.
-    pub(super) content: Result<(u16, Bytes), Refusal>,
+    pub(in crate::client) content: Result<(u16, Bytes), Refusal>,
 }
 
 /// Reads the next reply. Returns `None` at the end of the stream. Cancelling this loses nothing.
-pub(super) async fn next_reply(
+pub(in crate::client) async fn next_reply(
     receive: &mut RecvStream,
     buffer: &mut FrameBuffer,
 ) -> Result<Option<Reply>, End> {

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::Notify;
 
-use super::{end::End, link::Link, replies::next_reply};
+use super::replies::next_reply;
 use crate::{
+    client::{end::End, link::Link},
     session::{Incoming, Outgoing},
     wire::{
         Ack, Attach, Attached, Chunk, Event, Frame, FrameBuffer, Hash, Lane, Refused, WireError,
@@ -22,13 +23,13 @@ const ACKNOWLEDGE: usize = 256 << 10;
 const PACKETS: usize = 64;
 
 /// The incoming sequences of a session. They outlive connections.
-pub(super) struct Received {
-    pub(super) commands: RefCell<Incoming>,
-    pub(super) bulk: RefCell<Incoming>,
+pub(in crate::client) struct Received {
+    pub(in crate::client) commands: RefCell<Incoming>,
+    pub(in crate::client) bulk: RefCell<Incoming>,
 }
 
 impl Received {
-    pub(super) fn new(epoch: u32) -> Self {
+    pub(in crate::client) fn new(epoch: u32) -> Self {
         let new = || RefCell::new(Incoming::new(epoch));
         Self { commands: new(), bulk: new() }
     }
@@ -42,7 +43,7 @@ impl Received {
 }
 
 /// One lane on one connection.
-pub(super) struct LaneStream {
+pub(in crate::client) struct LaneStream {
     lane: Lane,
     /// The acknowledgement to send next, or 0.
     acknowledge: Cell<u64>,
@@ -52,15 +53,15 @@ pub(super) struct LaneStream {
 
 /// The access to a lease that every first frame states.
 #[derive(Clone)]
-pub(super) struct Access {
-    pub(super) lease: u64,
-    pub(super) token: Bytes,
-    pub(super) epoch: u32,
+pub(in crate::client) struct Access {
+    pub(in crate::client) lease: u64,
+    pub(in crate::client) token: Bytes,
+    pub(in crate::client) epoch: u32,
 }
 
 impl LaneStream {
     /// Opens a lane. A resumed one waits for the node, which says how much it has received.
-    pub(super) async fn open(
+    pub(in crate::client) async fn open(
         connection: &quinn::Connection,
         access: &Access,
         lane: Lane,
@@ -104,7 +105,7 @@ impl LaneStream {
     }
 
     /// Sends frames until the connection ends.
-    pub(super) async fn send(&self, link: &Link) -> Result<(), End> {
+    pub(in crate::client) async fn send(&self, link: &Link) -> Result<(), End> {
         let mut stream = self.send.lock().await;
         loop {
             let acknowledge = self.acknowledge.take();
@@ -134,7 +135,7 @@ impl LaneStream {
     }
 
     /// Receives frames until the connection ends. Calls `need` for each blob that the node does not have.
-    pub(super) async fn receive(
+    pub(in crate::client) async fn receive(
         &self,
         link: &Link,
         received: &Received,

@@ -1,5 +1,8 @@
 //! The state that the backend and the connection of a lease share.
 
+pub(super) mod graph;
+pub(super) mod transfers;
+
 use std::{
     collections::VecDeque,
     sync::{
@@ -17,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
-use super::transfers::Transfers;
+use super::link::transfers::Transfers;
 use crate::{
     session::{Outgoing, SessionError},
     wire::{Chunk, Command, Content, Event, Hash, QueryReply, TransferId},

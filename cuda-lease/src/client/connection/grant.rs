@@ -11,15 +11,15 @@ use parking_lot::Mutex;
 use crate::wire::{Granted, Renew, Renewed};
 
 /// The current state of a lease that was granted. A renewal changes it.
-pub(super) struct Grant {
-    pub(super) lease: u64,
+pub(in crate::client) struct Grant {
+    pub(in crate::client) lease: u64,
     token: Mutex<Bytes>,
     generation: AtomicU32,
     expires: Mutex<Instant>,
 }
 
 impl Grant {
-    pub(super) fn new(granted: &Granted) -> Self {
+    pub(in crate::client) fn new(granted: &Granted) -> Self {
         Self {
             lease: granted.lease,
             token: Mutex::new(granted.token.clone()),
@@ -28,20 +28,20 @@ impl Grant {
         }
     }
 
-    pub(super) fn token(&self) -> Bytes {
+    pub(in crate::client) fn token(&self) -> Bytes {
         self.token.lock().clone()
     }
 
-    pub(super) fn expires_in(&self) -> Duration {
+    pub(in crate::client) fn expires_in(&self) -> Duration {
         self.expires.lock().saturating_duration_since(Instant::now())
     }
 
-    pub(super) fn generation(&self) -> u32 {
+    pub(in crate::client) fn generation(&self) -> u32 {
         self.generation.load(Ordering::Relaxed)
     }
 
     /// The body of the request that renews the lease for `lease_secs` seconds from now on.
-    pub(super) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
+    pub(in crate::client) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
         let renew = Renew { lease: self.lease, token: self.token(), lease_secs };
         let mut body = Vec::new();
         renew.encode(&mut body);
@@ -49,7 +49,7 @@ impl Grant {
     }
 
     /// Takes the reply to a renewal.
-    pub(super) fn renewed(&self, renewed: &Renewed) {
+    pub(in crate::client) fn renewed(&self, renewed: &Renewed) {
         *self.token.lock() = renewed.token.clone();
         self.generation.store(renewed.generation, Ordering::Relaxed);
         *self.expires.lock() = Instant::now() + Duration::from_millis(renewed.expires_in_ms);

@@ -2,14 +2,14 @@
 
 use bytes::Bytes;
 
-use super::{
-    end::{End, Refusal},
-    replies::next_reply,
+use super::replies::next_reply;
+use crate::{
+    client::end::{End, Refusal},
+    wire::{FrameBuffer, Hash, PutBlob, WireError, put_frame},
 };
-use crate::wire::{FrameBuffer, Hash, PutBlob, WireError, put_frame};
 
 /// Sends a blob, and waits until the node has it. The inner error is a refusal of the node.
-pub(super) async fn put_blob(
+pub(in crate::client) async fn put_blob(
     connection: &quinn::Connection,
     lease: u64,
     token: Bytes,
