@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Error};
 
-use crate::attributes::conditions;
+use crate::parse::attributes::conditions;
 
 /// An error and the attributes of its kernel or variable. If a `#[cfg]` removes the item, the error is removed too.
 pub(crate) struct Problem<'a> {

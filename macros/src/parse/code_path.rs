@@ -3,7 +3,7 @@
 use proc_macro2::Ident;
 use syn::{Attribute, Error, LitStr, Result, Token, punctuated::Punctuated};
 
-use crate::attributes::take;
+use super::attributes::take;
 
 /// The file of the kernels, as written.
 pub(crate) enum CodePath {

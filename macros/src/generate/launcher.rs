@@ -5,16 +5,15 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Token, Type, Visibility, ext::IdentExt, spanned::Spanned};
 
+use super::{docs, names, type_trait};
 use crate::{
-    argument::{Argument, Passed},
-    check::Found,
-    declaration::{Declaration, Safety},
-    docs,
-    fit::Written,
-    geometry::Geometry,
-    names,
+    check::{fit::Written, kernels::Found},
+    parse::{
+        argument::{Argument, Passed},
+        declaration::{Declaration, Safety},
+        geometry::Geometry,
+    },
     text::spaced,
-    type_trait,
 };
 
 /// The maximum number of arguments in one tuple. More arguments are grouped into nested tuples.

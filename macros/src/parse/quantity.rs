@@ -9,10 +9,8 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-use crate::{
-    argument::{Argument, Kind, Number, Passed},
-    text,
-};
+use super::argument::{Argument, Kind, Number, Passed};
+use crate::text;
 
 /// The accepted forms, for messages.
 const FORMS: &str = "write integers, `name.len()` and `name.size(0)` of a buffer, integer arguments, `+ - * / %` and parentheses";

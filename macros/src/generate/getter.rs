@@ -4,7 +4,11 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
 use syn::{Visibility, spanned::Spanned};
 
-use crate::{check_variables::FoundVariable, reserved::MODULE_FIELD, text, variable::Variable};
+use crate::{
+    check::variables::FoundVariable,
+    parse::{reserved::MODULE_FIELD, variable::Variable},
+    text,
+};
 
 /// Generates the method that returns the variable, with assertions of its size and alignment.
 pub(crate) fn getter(found: &FoundVariable<'_>) -> TokenStream {

@@ -1,6 +1,5 @@
 //! Variables of the module: `static TAPS: [f32; 5];` and `static mut COUNTER: u32;`.
 
-use cuda_ptx::{Space, VariableSignature};
 use proc_macro2::Ident;
 use syn::{
     Attribute, Error, LitStr, Result, Token, Type, Visibility,
@@ -8,7 +7,7 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-use crate::{argument::Passed, attributes::take, fit::scalar_mismatch, text};
+use super::attributes::take;
 
 /// A variable declaration: `static TAPS: [f32; 5];` for `__constant__`, `static mut ..` for `__device__`.
 pub(crate) struct Variable {
@@ -67,36 +66,5 @@ impl Variable {
                 method
             },
         )
-    }
-
-    /// Returns the reason why the declaration does not match the variable in the PTX.
-    pub(crate) fn mismatch(&self, signature: &VariableSignature) -> Option<Error> {
-        let (name, constant) = (&signature.name, signature.space == Space::Const);
-        match (&self.mutable, constant) {
-            (Some(token), true) => {
-                let why = format!(
-                    "variable `{name}` is `.const` in the PTX; write `static` without `mut`"
-                );
-                return Some(Error::new_spanned(token, why));
-            }
-            (None, false) => {
-                let why = format!(
-                    "variable `{name}` is `.global` in the PTX, so kernels may write it; write `static mut`"
-                );
-                return Some(Error::new_spanned(&self.name, why));
-            }
-            _ => {}
-        }
-        let why = match Passed::of(&self.element) {
-            Ok(Passed::Number(number)) => scalar_mismatch(number, signature.ty)?,
-            Ok(Passed::Bool) => "is `bool`, which not every byte is; write `u8`".to_owned(),
-            Ok(_) => return None,
-            Err(error) => return Some(error),
-        };
-        let ty = format!("{:?}", signature.ty).to_lowercase();
-        let element = text::of_type(&self.element);
-        let why =
-            format!("variable `{name}` is `.{ty}` in the PTX, but the element `{element}` {why}");
-        Some(Error::new_spanned(&self.element, why))
     }
 }

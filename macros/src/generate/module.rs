@@ -5,20 +5,22 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::ext::IdentExt;
 
+use super::{docs, getter::getter, launcher::launcher, type_trait};
 use crate::{
-    argument::Argument,
-    attributes::conditions,
-    check::Found,
-    check_variables::FoundVariable,
-    code::{Code, Cuda, Text},
-    declaration::{Declaration, Kernel},
-    docs,
-    entries::Entries,
-    getter::getter,
-    images,
-    launcher::launcher,
-    reserved::MODULE_FIELD,
-    text, type_trait,
+    check::{
+        code::{Code, Cuda, Text},
+        kernels::Found,
+        variables::FoundVariable,
+    },
+    parse::{
+        argument::Argument,
+        attributes::conditions,
+        declaration::{Declaration, Kernel},
+        entries::Entries,
+        images,
+        reserved::MODULE_FIELD,
+    },
+    text,
 };
 
 /// Generates the struct and its methods. It does so without the contents of the code too, so that a declaration with

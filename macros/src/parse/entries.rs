@@ -9,7 +9,8 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use crate::{argument::Argument, attributes::string, text};
+use super::{argument::Argument, attributes::string};
+use crate::text;
 
 /// The entries of a kernel.
 pub(crate) enum Entries {
@@ -236,7 +237,10 @@ fn replaced(tokens: TokenStream, parameter: &Ident, ty: &Type) -> TokenStream {
 
 #[cfg(test)]
 mod tests {
-    use crate::{argument::Argument, declaration::Kernel, text};
+    use crate::{
+        parse::{argument::Argument, declaration::Kernel},
+        text,
+    };
 
     fn error(kernel: &str) -> String {
         syn::parse_str::<Kernel>(kernel).err().unwrap().to_string()

@@ -2,12 +2,17 @@
 
 use std::collections::HashSet;
 
-use cuda_ptx::VariableSignature;
+use cuda_ptx::{Space, VariableSignature};
 use syn::{Error, LitStr, ext::IdentExt};
 
+use super::fit::scalar_mismatch;
 use crate::{
-    attributes::conditions, declaration::Declaration, problem::Problem, reserved::RESERVED,
-    text::listed_names, variable::Variable,
+    parse::{
+        argument::Passed, attributes::conditions, declaration::Declaration, reserved::RESERVED,
+        variable::Variable,
+    },
+    problem::Problem,
+    text::{listed_names, of_type},
 };
 
 /// A variable, and its signature in the PTX if it was found.
@@ -42,7 +47,7 @@ pub(crate) fn check_variables<'a>(
         let symbol = variable.symbol();
         let signature = signatures.and_then(|list| list.iter().find(|it| it.name == symbol));
         match (signatures, signature) {
-            (_, Some(signature)) => variable.mismatch(signature).into_iter().for_each(&mut report),
+            (_, Some(signature)) => mismatch(variable, signature).into_iter().for_each(&mut report),
             (Some(list), None) => {
                 let why = format!(
                     "`{}` has no variable `{symbol}`; it has {}. If the variable has another name in the PTX, write \
@@ -58,6 +63,35 @@ pub(crate) fn check_variables<'a>(
         checked.push(FoundVariable { variable, signature });
     }
     checked
+}
+
+/// Returns the reason why the declaration does not match the variable in the PTX.
+fn mismatch(variable: &Variable, signature: &VariableSignature) -> Option<Error> {
+    let (name, constant) = (&signature.name, signature.space == Space::Const);
+    match (&variable.mutable, constant) {
+        (Some(token), true) => {
+            let why =
+                format!("variable `{name}` is `.const` in the PTX; write `static` without `mut`");
+            return Some(Error::new_spanned(token, why));
+        }
+        (None, false) => {
+            let why = format!(
+                "variable `{name}` is `.global` in the PTX, so kernels may write it; write `static mut`"
+            );
+            return Some(Error::new_spanned(&variable.name, why));
+        }
+        _ => {}
+    }
+    let why = match Passed::of(&variable.element) {
+        Ok(Passed::Number(number)) => scalar_mismatch(number, signature.ty)?,
+        Ok(Passed::Bool) => "is `bool`, which not every byte is; write `u8`".to_owned(),
+        Ok(_) => return None,
+        Err(error) => return Some(error),
+    };
+    let ty = format!("{:?}", signature.ty).to_lowercase();
+    let element = of_type(&variable.element);
+    let why = format!("variable `{name}` is `.{ty}` in the PTX, but the element `{element}` {why}");
+    Some(Error::new_spanned(&variable.element, why))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use proc_macro2::TokenStream;
 use quote::quote;
 use syn::{Attribute, Error, Result, Token, punctuated::Punctuated};
 
-use crate::{argument::Argument, quantity::Quantity};
+use super::{argument::Argument, quantity::Quantity};
 
 /// The attributes of a kernel's launches.
 #[derive(Default)]

@@ -8,7 +8,7 @@ use syn::{
     parse::{Parse, ParseStream},
 };
 
-use crate::quantity::Quantity;
+use super::quantity::Quantity;
 
 /// An argument of a kernel, written `name: Type` or `name: Type = expression`.
 #[derive(Clone)]

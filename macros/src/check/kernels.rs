@@ -6,16 +6,20 @@ use cuda_ptx::Signature;
 use quote::ToTokens;
 use syn::{Error, ext::IdentExt};
 
-use crate::{
-    argument::Argument,
-    attributes::conditions,
+use super::{
     contents::Contents,
-    declaration::{Declaration, Kernel, Safety},
-    entries::Instance,
     fit::{Written, mismatch},
+};
+use crate::{
+    parse::{
+        argument::Argument,
+        attributes::conditions,
+        declaration::{Declaration, Kernel, Safety},
+        entries::Instance,
+        quantity::is_integer,
+        reserved::RESERVED,
+    },
     problem::Problem,
-    quantity::is_integer,
-    reserved::RESERVED,
     text::{listed_names, spaced},
 };
 

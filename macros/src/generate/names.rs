@@ -6,7 +6,7 @@ use proc_macro2::{Ident, Span, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::ext::IdentExt;
 
-use crate::{argument::Argument, declaration::Kernel, entries::Entries};
+use crate::parse::{argument::Argument, declaration::Kernel, entries::Entries};
 
 /// Returns a type parameter for each buffer, named after its argument: `LeftSide` for `left_side`. The names differ from
 /// every type in the signature and from `of_trait`, the trait of a generic kernel, because type parameters are not hygienic.

@@ -4,13 +4,15 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, format_ident, quote};
 use syn::ext::IdentExt;
 
+use super::names::camel;
 use crate::{
-    argument::Passed,
-    attributes::conditions,
-    check::Found,
-    declaration::{Declaration, Kernel},
-    entries::{Entries, PerType},
-    names::camel,
+    check::kernels::Found,
+    parse::{
+        argument::Passed,
+        attributes::conditions,
+        declaration::{Declaration, Kernel},
+        entries::{Entries, PerType},
+    },
     text,
 };
 

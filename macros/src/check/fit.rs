@@ -4,7 +4,7 @@ use std::fmt;
 
 use cuda_ptx::{Param, ScalarType};
 
-use crate::argument::{Kind, Number, Passed};
+use crate::parse::argument::{Kind, Number, Passed};
 
 /// The size of a device address in bytes.
 const ADDRESS: u32 = 8;
@@ -99,7 +99,7 @@ mod tests {
     use syn::parse_str;
 
     use super::*;
-    use crate::argument::Argument;
+    use crate::parse::argument::Argument;
 
     /// The message for an argument `x: ty` and a parameter declared as `param`.
     fn message(ty: &str, param: &str) -> Option<String> {

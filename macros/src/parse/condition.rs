@@ -6,7 +6,7 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::quote;
 use syn::{BinOp, Error, Expr, Result};
 
-use crate::{argument::Argument, quantity::Quantity};
+use super::{argument::Argument, quantity::Quantity};
 
 /// A condition of a launch.
 #[derive(Clone)]

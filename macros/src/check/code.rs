@@ -10,9 +10,9 @@ use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Error, LitStr, Result};
 
-use crate::{
-    code_path::CodePath, contents::Contents, declaration::Declaration, images::ImageFile,
-    place::Place,
+use super::contents::Contents;
+use crate::parse::{
+    code_path::CodePath, declaration::Declaration, images::ImageFile, place::Place,
 };
 
 /// The code of a declaration.

@@ -9,7 +9,7 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use crate::{
+use super::{
     argument::{Argument, Passed},
     quantity::Quantity,
 };

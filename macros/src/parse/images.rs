@@ -10,7 +10,7 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use crate::{attributes::take, place::Place};
+use super::{attributes::take, place::Place};
 
 /// An image, as written.
 pub(crate) struct ImagePath {

@@ -2,7 +2,7 @@
 
 use syn::{Attribute, Expr, Lit, Meta};
 
-use crate::declaration::{Declaration, Kernel, Safety};
+use crate::parse::declaration::{Declaration, Kernel, Safety};
 
 /// The generated documentation of a struct that has none.
 pub(crate) fn of_struct(declaration: &Declaration) -> Option<String> {

@@ -6,7 +6,7 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use crate::{
+use super::{
     argument::Argument,
     code_path::CodePath,
     condition::Condition,

@@ -1,0 +1,18 @@
+//! The input of `kernels!`: [`declaration::Declaration`] and its parts.
+//!
+//! Of files it reads only the machine code that an attribute names. `check` compares its data with the PTX, and
+//! `generate` makes code of it.
+
+pub(crate) mod argument;
+pub(crate) mod attributes;
+pub(crate) mod code_path;
+pub(crate) mod condition;
+pub(crate) mod declaration;
+pub(crate) mod entries;
+pub(crate) mod geometry;
+pub(crate) mod images;
+pub(crate) mod launch_attributes;
+pub(crate) mod place;
+pub(crate) mod quantity;
+pub(crate) mod reserved;
+pub(crate) mod variable;
