@@ -1,6 +1,6 @@
 //! The status of an error, and whether a program can repeat the call.
 
-use super::{Error, Status};
+use crate::protocol::{Error, Status};
 
 impl Error {
     /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.

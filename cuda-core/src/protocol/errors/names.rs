@@ -1,6 +1,6 @@
 //! Names of operations in errors.
 
-use super::{Error, Name};
+use crate::protocol::{Error, Name};
 
 impl Error {
     /// Returns the error for a `step` that waits for host data where no step may wait. `step` is its kind, such as
@@ -116,7 +116,7 @@ pub(super) fn needs_host_data(step: &str, operation: Option<&str>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use crate::protocol::*;
 
     #[test]
     fn names_nest_outermost_first() {

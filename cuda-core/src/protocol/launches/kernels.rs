@@ -4,7 +4,7 @@ pub use cuda_ptx::{ParamType, ScalarKind};
 
 use std::sync::Arc;
 
-use super::{Error, Result};
+use crate::protocol::{Error, Result};
 
 /// A kernel of a module.
 #[derive(Debug, Clone, PartialEq, Eq)]

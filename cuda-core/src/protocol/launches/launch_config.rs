@@ -1,6 +1,6 @@
 //! The shape of a launch.
 
-use super::LaunchAttributes;
+use crate::protocol::LaunchAttributes;
 
 /// The grid and block dimensions and the dynamic shared memory of a launch.
 ///

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt};
 
-use super::SourceLine;
+use crate::protocol::SourceLine;
 
 /// A kernel's fault, as far as the device can describe it. A CPU device fills every field; a GPU fills little more than
 /// the kind.

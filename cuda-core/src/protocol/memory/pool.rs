@@ -7,7 +7,7 @@ pub struct PoolSpec {
     /// The bytes that the pool keeps reserved from the system. See [`PoolChange::ReleaseThreshold`].
     pub release_threshold: u64,
     /// Whether the pool is of CUDA managed memory, whose pages may be on the host. A backend without
-    /// [`managed_pools`](super::Capabilities::managed_pools) ignores this and creates an ordinary pool.
+    /// [`managed_pools`](crate::protocol::Capabilities::managed_pools) ignores this and creates an ordinary pool.
     pub is_managed: bool,
 }
 

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use super::{Fault, Name, OtherError, Status};
+use crate::protocol::{Fault, Name, OtherError, Status};
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -164,7 +164,7 @@ pub enum Error {
         device: String,
     },
     /// An op that waits for host data was submitted without waiting, or recorded.
-    #[error("{}", super::error_names::needs_host_data(step, .operation.as_deref()))]
+    #[error("{}", super::names::needs_host_data(step, .operation.as_deref()))]
     NeedsHostData {
         /// The step that waits, such as `to_host` or `settled`.
         step: &'static str,
@@ -418,8 +418,7 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::protocol::FaultKind;
+    use crate::protocol::{FaultKind, *};
 
     #[test]
     fn recovery_advice_appears_once_in_the_message() {

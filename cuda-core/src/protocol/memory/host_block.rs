@@ -12,7 +12,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-use super::{Error, HostId, Result};
+use crate::protocol::{Error, HostId, Result};
 
 /// A block of host memory with an id that submissions name. Its bytes are always initialised.
 pub struct HostBlock {

@@ -2,7 +2,7 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-use super::Error;
+use crate::protocol::Error;
 
 /// An error of the program, inside [`Error::Other`]. Clones share it, and two are equal if they share one error.
 #[derive(Clone)]

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::{Access, AllocId, HostId};
+use crate::protocol::{Access, AllocId, HostId};
 
 /// A position in a device allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
