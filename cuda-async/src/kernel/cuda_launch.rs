@@ -2,7 +2,7 @@
 
 use cuda_core::{Arguments, Function, LaunchConfig, Module, Result, Stream};
 
-use crate::kernel::argument::KernelArgs;
+use super::arguments::argument::KernelArgs;
 
 /// Launches a kernel of a module on a stream at once, and returns when the launch is enqueued.
 ///

@@ -4,12 +4,12 @@ use std::task::{Context, Poll, ready};
 
 use cuda_core::{Arguments, Error, Function, LaunchConfig, Result};
 
+use super::arguments::{
+    argument::{Buffers, KernelArgs},
+    given_back::BufferTuple,
+};
 use crate::{
     context::{Credit, ExecutionContext},
-    kernel::{
-        argument::{Buffers, KernelArgs},
-        given_back::BufferTuple,
-    },
     op::{Op, Submit, Submitted, poll_once},
 };
 

@@ -3,38 +3,28 @@
 // This folder uses `op` and `context`. Programs call it directly or through `kernels!`. A typical
 // call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
-mod argument;
+pub(crate) mod arguments;
 mod autotuner;
-pub(crate) mod buffer_form;
-mod cache;
 pub mod checks;
-mod code;
-#[cfg(feature = "nvrtc")]
-mod compile;
 mod cuda_launch;
-#[cfg(feature = "nvrtc")]
-mod cuda_source;
 #[cfg(feature = "macros")]
 mod declare;
 #[cfg(feature = "nvrtc")]
 pub mod declared;
-mod given_back;
-mod image;
 mod launch;
-mod load;
-mod param;
+mod modules;
 mod prepared;
-mod slot;
-mod store;
 mod tuning_file;
-mod typed_args;
 
-pub use argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
+pub use arguments::argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
+pub use arguments::buffer_form::KernelBuffer;
+pub use arguments::given_back::BufferTuple;
+pub use arguments::param::{KernelParam, push_param, put_field};
+pub use arguments::typed_args::{
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, Writes, aligned, aligned_at,
+    writes,
+};
 pub use autotuner::Autotuner;
-pub use buffer_form::KernelBuffer;
-pub use cache::{LoadCached, ModuleCache};
-#[cfg(feature = "nvrtc")]
-pub use compile::{Compile, compile, compile_blocking};
 pub use cuda_core::{
     Function, FunctionAttributes, LaunchConfig, Module, Occupancy, protocol::LaunchAttributes,
 };
@@ -42,18 +32,15 @@ pub use cuda_launch::{launch_named, launch_on, named, with_cluster};
 #[doc(no_inline)]
 #[cfg(feature = "nvrtc")]
 pub use cuda_nvrtc::{self as nvrtc, Options, Source};
-#[cfg(feature = "nvrtc")]
-pub use cuda_source::CudaSource;
 #[cfg(feature = "macros")]
 pub use declare::kernels;
-pub use given_back::BufferTuple;
-pub use image::Image;
 pub use launch::{LaunchOp, launch};
-pub use load::{LoadPtx, load_ptx};
-pub use param::{KernelParam, push_param, put_field};
+pub use modules::cache::{LoadCached, ModuleCache};
+#[cfg(feature = "nvrtc")]
+pub use modules::compile::{Compile, compile, compile_blocking};
+#[cfg(feature = "nvrtc")]
+pub use modules::cuda_source::CudaSource;
+pub use modules::image::Image;
+pub use modules::load::{LoadPtx, load_ptx};
+pub use modules::store::{LoadStored, ModuleStore};
 pub use prepared::{Prepared, launch_given, launch_unless_empty};
-pub use store::{LoadStored, ModuleStore};
-pub use typed_args::{
-    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, Writes, aligned, aligned_at,
-    writes,
-};

@@ -4,12 +4,12 @@ use std::task::{Context, Poll};
 
 use cuda_core::{Error, Function, LaunchConfig, Result};
 
+use super::{
+    arguments::argument::{Buffers, KernelArgs},
+    launch::{LaunchOp, buffers},
+};
 use crate::{
     context::ExecutionContext,
-    kernel::{
-        argument::{Buffers, KernelArgs},
-        launch::{LaunchOp, buffers},
-    },
     op::{Op, Submit, Submitted},
 };
 

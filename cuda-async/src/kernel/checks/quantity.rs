@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::kernel::buffer_form::KernelBuffer;
+use crate::kernel::arguments::buffer_form::KernelBuffer;
 
 /// The reason why an expression has no value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use cuda_core::{Error, LaunchConfig, Result};
 
 use super::conditions::{Kernel, Side};
-use crate::kernel::buffer_form::KernelBuffer;
+use crate::kernel::arguments::buffer_form::KernelBuffer;
 
 impl Kernel {
     /// Returns the configuration for a number of elements, or `None` for zero elements.

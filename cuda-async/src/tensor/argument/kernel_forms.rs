@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use cuda_core::{Access, Arguments};
 
+use super::{argument::push as push_memory, partition::Partition};
 use crate::{
-    kernel::{BufferTuple, KernelArg, KernelInput, KernelOutput, buffer_form::buffer_forms},
+    kernel::{
+        BufferTuple, KernelArg, KernelInput, KernelOutput, arguments::buffer_form::buffer_forms,
+    },
     tensor::{
-        argument::{argument::push as push_memory, partition::Partition},
         element::dtype::{DType, Number},
         forms::TensorInput,
         tensor::{SharedTensor, Tensor, TensorView, TensorViewMut},

@@ -9,13 +9,13 @@ use std::{
 
 use cuda_core::{Device, Error, Loading, Module, Result};
 
-use crate::kernel::image::Image;
+use super::image::Image;
 #[cfg(feature = "nvrtc")]
-use crate::kernel::{compile::OnThread, cuda_source::CudaSource};
+use super::{compile::OnThread, cuda_source::CudaSource};
 
 /// The code of a module.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Code {
+pub(in crate::kernel) enum Code {
     /// PTX.
     Ptx(&'static str),
     /// CUDA C, which may have to be compiled.
@@ -25,7 +25,7 @@ pub(super) enum Code {
 
 impl Code {
     /// Loads the image that fits the device, or this code, and blocks.
-    pub(super) fn load(&self, device: &Device, images: &[Image]) -> Result<Module> {
+    pub(in crate::kernel) fn load(&self, device: &Device, images: &[Image]) -> Result<Module> {
         let ptx = self.ptx()?;
         match image_loading(device, &ptx, images).map(|loading| loading.and_then(Loading::wait)) {
             Some(loaded) if !is_refused(&loaded) => loaded,
@@ -34,7 +34,11 @@ impl Code {
     }
 
     /// Starts to load the image that fits the device, or this code, without blocking.
-    pub(super) fn start(&self, device: &Device, images: &[Image]) -> Result<LoadingCode> {
+    pub(in crate::kernel) fn start(
+        &self,
+        device: &Device,
+        images: &[Image],
+    ) -> Result<LoadingCode> {
         let ptx = match self {
             Code::Ptx(ptx) => *ptx,
             #[cfg(feature = "nvrtc")]
@@ -77,7 +81,7 @@ const fn is_refused(loaded: &Result<Module>) -> bool {
 }
 
 /// Code that is being loaded.
-pub(super) enum LoadingCode {
+pub(in crate::kernel) enum LoadingCode {
     /// The compiler of CUDA C runs.
     #[cfg(feature = "nvrtc")]
     Compiling(OnThread<Cow<'static, str>>, Device),
@@ -89,7 +93,7 @@ pub(super) enum LoadingCode {
 
 impl LoadingCode {
     /// Starts to load PTX.
-    pub(super) fn of_ptx(device: &Device, ptx: &str) -> Result<Self> {
+    pub(in crate::kernel) fn of_ptx(device: &Device, ptx: &str) -> Result<Self> {
         device.start_loading(ptx).map(LoadingCode::Ptx)
     }
 }

@@ -7,13 +7,11 @@ use cuda_core::{
 };
 use half::{bf16, f16};
 
-use crate::{
-    kernel::{
-        given_back::BufferTuple,
-        param::{KernelParam, push_param},
-    },
-    memory::{DeviceScalar, ScalarMut},
+use super::{
+    given_back::BufferTuple,
+    param::{KernelParam, push_param},
 };
+use crate::memory::{DeviceScalar, ScalarMut};
 
 /// A value that can be passed to a kernel as an argument. The form of a buffer argument decides the kernel's access to
 /// it:
@@ -58,7 +56,7 @@ macro_rules! given_back {
         }
     };
 }
-pub(super) use given_back;
+pub(in crate::kernel) use given_back;
 
 /// A struct that derives `bytemuck::Pod` and is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
 #[derive(Debug, Clone, Copy)]

@@ -37,7 +37,7 @@ pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
 macro_rules! buffer_forms {
     ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr
         $(, shape $shape:expr)? $(, tiles $tiles:expr)?;)*) => {$(
-        impl<$($generics)*> $crate::kernel::buffer_form::sealed::Buffer for $form {}
+        impl<$($generics)*> $crate::kernel::arguments::buffer_form::sealed::Buffer for $form {}
 
         impl<$($generics)*> $crate::op::LazyArg for $form {
             type Ready = Self;
@@ -49,7 +49,7 @@ macro_rules! buffer_forms {
             }
         }
 
-        impl<$($generics)*> $crate::kernel::buffer_form::KernelBuffer for $form {
+        impl<$($generics)*> $crate::kernel::arguments::buffer_form::KernelBuffer for $form {
             #[inline]
             fn elements(&self) -> usize {
                 let $this = self;

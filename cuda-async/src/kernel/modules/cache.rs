@@ -12,14 +12,14 @@ use futures_util::future::Shared;
 use parking_lot::Mutex;
 
 #[cfg(feature = "nvrtc")]
-use crate::kernel::cuda_source::CudaSource;
+use super::{
+    code::{Code, LoadingCode},
+    cuda_source::CudaSource,
+    image::Image,
+    slot::Slot,
+};
 use crate::{
     context::ExecutionContext,
-    kernel::{
-        code::{Code, LoadingCode},
-        image::Image,
-        slot::Slot,
-    },
     op::{Live, Op, Submit},
     ops::DeviceOp,
 };

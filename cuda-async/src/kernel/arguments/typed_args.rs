@@ -4,15 +4,13 @@ use std::{marker::PhantomData, sync::Arc};
 
 use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 
-use crate::{
-    kernel::{
-        argument::{KernelArg, KernelArgs, Returned, given_back},
-        buffer_form::{KernelBuffer, buffer_forms},
-        given_back::BufferTuple,
-        param::{KernelParam, push_aligned},
-    },
-    memory::{DeviceScalar, ScalarMut},
+use super::{
+    argument::{KernelArg, KernelArgs, Returned, given_back},
+    buffer_form::{KernelBuffer, buffer_forms},
+    given_back::BufferTuple,
+    param::{KernelParam, push_aligned},
 };
+use crate::memory::{DeviceScalar, ScalarMut};
 
 /// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, a
 /// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these

@@ -10,9 +10,9 @@ use cuda_core::{Device, Module, Result, WeakDevice};
 use futures_util::future::Shared;
 use parking_lot::Mutex;
 
+use super::{code::LoadingCode, slot::Slot};
 use crate::{
     context::ExecutionContext,
-    kernel::{code::LoadingCode, slot::Slot},
     op::{Live, Op, Submit},
 };
 

@@ -1,0 +1,7 @@
+//! Arguments of kernels: the forms in which they are passed, and the buffers that come back.
+
+pub(super) mod argument;
+pub(crate) mod buffer_form;
+pub(super) mod given_back;
+pub(super) mod param;
+pub(super) mod typed_args;
