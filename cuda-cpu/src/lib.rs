@@ -17,6 +17,8 @@
 //! | `schedule` | runs the warps of a block |
 //! | `launch` | programs, and launches of their kernels |
 //! | `device` | the backend for `cuda-core` |
+//!
+//! `random` has the random numbers of shuffled orders and random delays.
 #![deny(missing_docs)]
 
 mod decode;

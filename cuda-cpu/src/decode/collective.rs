@@ -2,21 +2,29 @@
 
 use cuda_ptx::{Operand, ScalarType as T};
 
-use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use super::cluster;
-use crate::exec::collective as run;
-use crate::exec::collective::{
-    PRED_NOT, REDUX, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
+use super::{
+    build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    sync::cluster,
 };
-use crate::exec::form::Form;
-use crate::exec::number::lane::Kind;
-use crate::exec::special::active_mask;
-use crate::isa::barrier::{Barrier, BarrierKind, Reduce};
-use crate::isa::effect::Effect;
-use crate::isa::preset::PresetValue;
-use crate::isa::slot::{Class, Slot};
-use crate::lanes::FULL;
-use crate::machine::code::{Collective, Control, Op};
+use crate::{
+    exec::{
+        collective as run,
+        collective::{
+            PRED_NOT, REDUX, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
+            active_mask,
+        },
+        form::Form,
+        number::lane::Kind,
+    },
+    isa::{
+        barrier::{Barrier, BarrierKind, Reduce},
+        effect::Effect,
+        preset::PresetValue,
+        slot::{Class, Slot},
+    },
+    lanes::FULL,
+    machine::code::{Collective, Control, Op},
+};
 
 fn position(names: &[&str], name: &str) -> u64 {
     names.iter().position(|&n| n == name).unwrap_or(0) as u64
@@ -91,6 +99,23 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let shuffle = Collective { members, deposit, complete };
     b.states(Effect::Shuffle(members));
     emit(b, op, shuffle)
+}
+
+/// `elect.sync d|p, members;`
+pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let [dest @ Operand::Pair(..), members] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    if !form.take("sync") || !form.is_spent() {
+        return Err(UNKNOWN);
+    }
+    let mut op = Op::new(run::collective);
+    let members = b.source(members, Kind::W32)?;
+    let pred;
+    (op.d, pred) = dest_pair(b, dest)?;
+    op.cache = pred.0;
+    let (deposit, complete) = (run::deposit_nothing as _, run::complete_elect as _);
+    emit(b, op, Collective { members, deposit, complete })
 }
 
 /// `vote.sync.ballot.b32 d, p, members;`

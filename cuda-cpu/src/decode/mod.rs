@@ -1,24 +1,23 @@
 //! Decodes a parsed module into code: each instruction gets its handlers, and each operand its slot.
 //!
-//! This folder uses the handlers in `exec` and the parser's module. `launch` calls it: [`Layout::place`] assigns
+//! This folder uses the handlers in `exec`, the operands and effects in `isa`, and the parser's module. `launch` calls it: [`Layout::place`] assigns
 //! addresses to variables, then [`decode`] processes the reachable functions, each with a
 //! [`Builder`].
 //!
-//! Layers, lowest first: `error`, `layout` and `names`; `build` (the builder and its parts); the families of instructions:
-//! `memory`, `alu`, `sync`, `collective` and `cluster`, `tensor`, `flow`, `hints`.
+//! Layers, lowest first: `error`, `layout` and `variables`; `build` (the builder and its parts); the families of
+//! instructions: `memory`, `sync`, `flow`, `hints`; `alu`, `collective`; `tensor`.
 
 mod alu;
 mod build;
-mod cluster;
 mod collective;
 mod error;
 mod flow;
 mod hints;
 mod layout;
 mod memory;
-mod names;
 mod sync;
 mod tensor;
+mod variables;
 
 use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
 use rustc_hash::FxHashSet;
@@ -26,17 +25,22 @@ use rustc_hash::FxHashSet;
 use self::alu::{compare, lanewise, moves, select, video};
 use self::build::builder::{Builder, Problem, UNKNOWN};
 use self::memory::{atomic, load_store, stack};
-use self::sync::{async_bulk, async_copy, fence, mbarrier};
+use self::sync::{async_bulk, async_copy, cluster, fence, mbarrier};
 use self::tensor::{matrix, mma, wmma};
-use crate::exec::alu::video::Video;
-use crate::exec::control::{control, join};
-use crate::exec::form::Form;
-use crate::isa::call::Passed;
-use crate::isa::sources::Sources;
-use crate::machine::budget::MAX_REGISTERS;
-use crate::machine::code::{Code, Control, FunctionCode, Op};
-use crate::machine::presets;
-use crate::machine::presets::Lifetime;
+use crate::{
+    exec::{
+        alu::video::Video,
+        control::{control, join},
+        form::Form,
+    },
+    isa::call::Passed,
+    machine::{
+        budget::MAX_REGISTERS,
+        code::{Code, Control, FunctionCode, Op},
+        presets::{self, Lifetime},
+        sources::Sources,
+    },
+};
 
 use error::Problems;
 pub use error::{LoadError, LoadProblem};
@@ -82,7 +86,7 @@ pub(crate) fn decode(
         }
         code.functions.push(decoded);
     }
-    code.variables = names::variables(module, reachable, layout);
+    code.variables = variables::variables(module, reachable, layout);
     problems.error().map_or(Ok(code), Err)
 }
 
@@ -245,7 +249,7 @@ fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         "stackrestore" => stack::restore(b, form),
         "cp" => async_copy::cp(b, form),
         "mbarrier" => mbarrier::mbarrier(b, form),
-        "elect" => cluster::elect(b, form),
+        "elect" => collective::elect(b, form),
         "mapa" => cluster::map_address(b, form),
         "getctarank" => cluster::rank(b, form),
         "movmatrix" => matrix::transpose(b, form),

@@ -19,11 +19,8 @@ use smallvec::SmallVec;
 
 use super::{
     jobs::{
-        device_state::DeviceState,
-        errors::{self, unknown},
         graph::{Graph as ResolvedGraph, Graphs, Node},
         job::Job,
-        lost,
         resolve::{Allocation, Names, host_range},
         work::Work,
     },
@@ -33,6 +30,11 @@ use super::{
         pumps::Pumps,
         queue::{After, Queue},
         shared::Shared,
+    },
+    state::{
+        device_state::DeviceState,
+        errors::{self, unknown},
+        lost,
     },
 };
 use crate::{CpuOptions, Memory, OutOfMemory};
@@ -371,7 +373,11 @@ unsafe impl Backend for CpuBackend {
                 self.shared.memory_freed();
             }
             Control::CreateGraph { id, graph } => self.create_graph(id, &graph)?,
-            Control::DropGraph { id } => self.graphs.remove(id)?,
+            Control::DropGraph { id } => {
+                self.graphs.remove(id)?;
+                // The graph may have held the last use of an unloaded module.
+                self.shared.memory_freed();
+            }
             Control::Want { ticket } => {
                 if let Ok(queue) = self.stream(ticket.stream) {
                     queue.want(ticket.number, &self.shared);

@@ -8,9 +8,10 @@ use parking_lot::Mutex;
 
 use super::{
     backend::CpuBackend,
-    jobs::{errors, job::Job, resolve::Allocation, work::Work},
+    jobs::{job::Job, resolve::Allocation, work::Work},
     pools::Pools,
     queues::queue::After,
+    state::errors,
 };
 
 impl CpuBackend {

@@ -1,7 +1,10 @@
-//! The CPU device as a [`Backend`](cuda_core::Backend). It uses `memory` and `launch`, and `cuda-core` calls it.
+//! The CPU device as a [`Backend`](cuda_core::Backend). `cuda-core` calls it.
 //!
 //! The backend resolves a submission to a job (`jobs`) and adds it to the queue of its stream (`queues`). A thread pool
 //! helps to run the blocks of kernels. Memory is allocated at submission if it is available.
+//!
+//! Layers, lowest first: `state`, `jobs` and `pools`, `queues`, `options`, `backend` with `growth`, and `provider`. They use
+//! `memory` and `launch`, and the options and faults of the folders below.
 //!
 //! No thread is joined, because the last handle of the device may be dropped on any of them.
 
@@ -12,6 +15,7 @@ mod options;
 mod pools;
 mod provider;
 mod queues;
+mod state;
 
 pub use backend::CpuBackend;
 pub use options::CpuOptions;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Timing, jobs::launch_options::LaunchOptions};
+use super::{Timing, state::launch_options::LaunchOptions};
 use crate::{Checks, Profile, Schedule};
 
 /// The options of a CPU device.

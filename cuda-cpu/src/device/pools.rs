@@ -4,7 +4,7 @@
 //! pool keeps freed bytes up to its release threshold, and no other pool has them until they are returned. So a program
 //! that runs out of memory on a GPU because of its pools does so here too. The default pool keeps nothing.
 //!
-//! As in [`Accounting`](crate::Memory), a free counts from its submission.
+//! As in `memory::accounting`, a free counts from its submission.
 
 use cuda_core::{
     Result,
@@ -12,7 +12,7 @@ use cuda_core::{
 };
 use rustc_hash::FxHashMap;
 
-use super::jobs::errors::unknown;
+use super::state::errors::unknown;
 
 /// The pools that exist. The default pool always does.
 pub(super) struct Pools {

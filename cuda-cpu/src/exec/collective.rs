@@ -216,3 +216,16 @@ pub(crate) fn complete_redux_float(ctx: &mut Ctx<'_>, op: &Op, participants: u32
     let result = values.reduce(combine).unwrap_or_default().canonical();
     ctx.write(op.d, ctx.mask, &[result.to_bits(); LANES]);
 }
+
+/// `elect.sync`: elects the lowest participating lane. `Op::cache` is the predicate register.
+pub(crate) fn complete_elect(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
+    let leader = participants.trailing_zeros() & 31;
+    ctx.write(op.d, ctx.mask, &[leader; LANES]);
+    ctx.set_pred(Slot(op.cache), ctx.mask, 1 << leader);
+}
+
+/// `activemask`.
+pub(crate) fn active_mask(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    ctx.write(op.d, ctx.mask, &[ctx.mask; LANES]);
+    Flow::Next
+}

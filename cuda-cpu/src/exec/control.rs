@@ -70,8 +70,8 @@ pub(crate) fn nothing(_: &mut Ctx<'_>, _: &Op) -> Flow {
     Flow::Next
 }
 
-/// Placed before loads with which threads wait for others. See `atomics::burn`.
+/// Placed before loads with which threads wait for others. See [`Ctx::charge_atomic`].
 pub(crate) fn burn_fuel(ctx: &mut Ctx<'_>, _: &Op) -> Flow {
-    super::memory::atomics::burn(ctx);
+    ctx.charge_atomic();
     Flow::Next
 }

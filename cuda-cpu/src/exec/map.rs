@@ -8,7 +8,7 @@
 //! Lanes that do not execute are also computed, because operations cannot fault. Their results are not written.
 //! Handlers of operations whose `TOP` is the base level visit only the executing lanes.
 //!
-//! The unsafe code relies on the invariants of the register file (see `ctx`).
+//! The unsafe code relies on the invariants of the register file (see `machine::ctx`).
 
 use super::number::lane::{Kind, Lane};
 use crate::lanes::simd::{HALF, Level, Simd};

@@ -1,10 +1,14 @@
 //! Special registers that change while a kernel runs, and conversions of address spaces.
 
-use super::memory::locate::generic;
-use crate::fault::FaultSpace;
-use crate::lanes::LANES;
-use crate::machine::code::{Flow, Op};
-use crate::machine::ctx::Ctx;
+use crate::{
+    fault::FaultSpace,
+    isa::address::generic,
+    lanes::LANES,
+    machine::{
+        code::{Flow, Op},
+        ctx::Ctx,
+    },
+};
 
 /// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::machine::clock::Clock).
 pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
@@ -16,7 +20,7 @@ pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 /// `%clock64`.
 pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = ctx.clock.now();
-    super::memory::atomics::burn(ctx);
+    ctx.charge_atomic();
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
 }
@@ -24,7 +28,7 @@ pub(crate) fn clock_64(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 /// `%globaltimer`.
 pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = ctx.clock.global();
-    super::memory::atomics::burn(ctx);
+    ctx.charge_atomic();
     ctx.write(op.d, ctx.mask, &[now; LANES]);
     Flow::Next
 }
@@ -32,14 +36,8 @@ pub(crate) fn global_timer(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 /// `%globaltimer_lo` and `%globaltimer_hi`. `imm` is the shift.
 pub(crate) fn global_timer_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = (ctx.clock.global() >> op.imm) as u32;
-    super::memory::atomics::burn(ctx);
+    ctx.charge_atomic();
     ctx.write(op.d, ctx.mask, &[now; LANES]);
-    Flow::Next
-}
-
-/// `activemask`.
-pub(crate) fn active_mask(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
-    ctx.write(op.d, ctx.mask, &[ctx.mask; LANES]);
     Flow::Next
 }
 

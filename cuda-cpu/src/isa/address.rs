@@ -1,5 +1,7 @@
 //! State spaces, and the windows of generic addresses that map to them.
 
+use crate::fault::FaultSpace;
+
 /// Generic address of the first byte of shared memory.
 pub(crate) const SHARED_WINDOW: u64 = 0x0100_0000;
 /// Generic address of the first byte of local memory. It is the same for every lane.
@@ -33,6 +35,20 @@ pub(crate) const fn block_of(address: u64) -> Option<u32> {
     match (address & (WINDOW - 1)) / CLUSTER_STEP {
         0 => None,
         step => Some(step as u32 - 1),
+    }
+}
+
+/// Returns the space of a generic address, and its address there.
+pub(crate) fn generic(address: u64) -> (FaultSpace, u64) {
+    let within = |window: u64| address.checked_sub(window).filter(|&at| at < WINDOW);
+    if let Some(at) = within(SHARED_WINDOW) {
+        (FaultSpace::Shared, at)
+    } else if let Some(at) = within(LOCAL_WINDOW) {
+        (FaultSpace::Local, at)
+    } else if let Some(at) = within(PARAM_WINDOW) {
+        (FaultSpace::Param, at)
+    } else {
+        (FaultSpace::Global, address)
     }
 }
 

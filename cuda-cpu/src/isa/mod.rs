@@ -1,7 +1,7 @@
-//! Operands and effects of decoded instructions, as plain data.
+//! Operands and effects of decoded instructions, as plain data, and the sizes and windows of the machine.
 //!
-//! `decode` makes them, `exec`, `observe` and `schedule` read them. This folder uses `lanes`, and `fault` for the names of
-//! state spaces. The instructions themselves are in `machine`, because a handler is a function of the machine's state.
+//! `decode` makes them; `machine`, `exec`, `observe`, `schedule` and `launch` read them. This folder uses `fault` for the
+//! names of state spaces. The instructions themselves are in `machine`, because a handler is a function of its state.
 
 pub(crate) mod address;
 pub(crate) mod barrier;
@@ -10,6 +10,4 @@ pub(crate) mod effect;
 pub(crate) mod preset;
 pub(crate) mod sizes;
 pub(crate) mod slot;
-pub(crate) mod sources;
 pub(crate) mod table;
-pub(crate) mod variables;

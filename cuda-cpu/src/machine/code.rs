@@ -1,15 +1,14 @@
 //! A decoded program: instructions with their handlers, and functions. It is immutable, and all workers share it.
 
-use super::bulk::Update;
-use super::ctx::Ctx;
-use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW};
-use crate::isa::barrier::Barrier;
-use crate::isa::call::{Call, Passed};
-use crate::isa::preset::Preset;
-use crate::isa::slot::{Class, Slot};
-use crate::isa::sources::Sources;
-use crate::isa::table::Table;
-use crate::isa::variables::Variables;
+use super::{async_bulk::Update, ctx::Ctx, sources::Sources, variables::Variables};
+use crate::isa::{
+    address::{FUNCTION_STEP, FUNCTION_WINDOW},
+    barrier::Barrier,
+    call::{Call, Passed},
+    preset::Preset,
+    slot::{Class, Slot},
+    table::Table,
+};
 
 /// Control flow after a handler, for the dispatch loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

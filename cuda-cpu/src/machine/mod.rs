@@ -5,13 +5,16 @@
 //! state that the threads of its block share ([`Team`](team::Team)). This folder uses `memory`, `fault`, `lanes` and
 //! `isa`. `exec` has the handlers, and `schedule` calls them.
 
+pub(crate) mod async_bulk;
+pub(crate) mod async_copies;
 pub(crate) mod budget;
-pub(crate) mod bulk;
 pub(crate) mod clock;
 pub(crate) mod code;
-pub(crate) mod copies;
 pub(crate) mod ctx;
+pub(crate) mod fuel;
 pub(crate) mod place;
 pub(crate) mod presets;
+pub(crate) mod sources;
 pub(crate) mod spaces;
 pub(crate) mod team;
+pub(crate) mod variables;

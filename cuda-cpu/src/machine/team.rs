@@ -3,9 +3,7 @@
 //!
 //! The block owns it and lends it to the context while the block runs.
 
-use super::budget::Budget;
-use super::bulk::Bulks;
-use super::copies::Copies;
+use super::{async_bulk::Bulks, async_copies::Copies, budget::Budget};
 use crate::lanes::LANES;
 
 /// Shared state of a block's threads.

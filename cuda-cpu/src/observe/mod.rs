@@ -1,8 +1,9 @@
 //! Observation of running kernels: checks, instruction limits, profiles, instruction-counting clocks and shuffled
 //! orders.
 //!
-//! This folder uses `memory` (the record of written bytes) and reads registers through `ctx`. `runner`, `block` and
-//! `grid` call it, and decoders declare effects to it. A typical call enters at [`Observer::before`], before each op.
+//! This folder uses `memory` (the record of written bytes), `machine`, `isa`, `fault`, and of `exec` the resolution of
+//! addresses and the lanes of shuffles. `schedule` and `launch` call it, and `decode` declares the effects of ops in
+//! `isa::table`. A typical call enters at [`Observer::before`], before each op.
 //!
 //! # The hook
 //!
@@ -16,8 +17,8 @@
 //!   [`Effect`](crate::isa::effect::Effect)s of each op: space, element size and count, kind of
 //!   access, address register and offset. The table also distinguishes instructions of the PTX from helper ops. A
 //!   decoder of a new instruction calls `b.states(effect)` before it emits its op. Handlers take no part.
-//! - The scheduler reports events that are not a single op: the start of a block, arrivals at barriers and their
-//!   release (`block`), and the local memory and parameters of a call (`calls`).
+//! - The scheduler reports events that are not a single op: the start of a block (`block`), the release of
+//!   barriers (`barriers`), shuffles (`collectives`), and local memory and parameters (`calls`, `stack`).
 //! - Lanes that waited for each other in a warp have met when one of them runs again.
 //!
 //! # Storage

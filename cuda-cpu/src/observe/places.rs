@@ -1,11 +1,14 @@
 //! The addresses of an op's accesses.
 
-use crate::exec::memory::locate::generic;
-use crate::fault::FaultSpace;
-use crate::isa::address::SpaceKind;
-use crate::isa::effect::Access;
-use crate::lanes::{FULL, LANES, lanes_of};
-use crate::machine::ctx::Ctx;
+use crate::{
+    fault::FaultSpace,
+    isa::{
+        address::{SpaceKind, generic},
+        effect::Access,
+    },
+    lanes::{FULL, LANES, lanes_of},
+    machine::ctx::Ctx,
+};
 
 /// The addresses of the executing lanes whose accesses the handler will not reject.
 pub(crate) struct Places {

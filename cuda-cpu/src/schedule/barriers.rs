@@ -2,17 +2,22 @@
 
 use smallvec::SmallVec;
 
-use super::barrier::{BarrierState, Live, Purpose};
-use super::divergence::{diverged, lanes_at_same_barrier, mixed_barriers};
-use super::runner::Runner;
-use super::warp::{Fragment, Wait, Warp};
-use crate::fault::FaultKind;
-use crate::isa::barrier::{Barrier, BarrierKind, Reduce};
-use crate::isa::sizes::{BARRIERS, MAX_BLOCK_THREADS};
-use crate::isa::slot::Slot;
-use crate::lanes::{LANES, lanes_of};
-use crate::machine::code::Control;
-use crate::machine::ctx::Ctx;
+use super::{
+    barrier_state::{BarrierState, Live, Purpose},
+    divergence::{diverged, lanes_at_same_barrier, mixed_barriers},
+    runner::Runner,
+    warp::{Fragment, Wait, Warp},
+};
+use crate::{
+    fault::FaultKind,
+    isa::{
+        barrier::{Barrier, BarrierKind, Reduce},
+        sizes::{BARRIERS, MAX_BLOCK_THREADS},
+        slot::Slot,
+    },
+    lanes::{LANES, lanes_of},
+    machine::{code::Control, ctx::Ctx},
+};
 
 /// The barriers of one block.
 #[derive(Default)]

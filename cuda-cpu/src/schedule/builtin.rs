@@ -3,7 +3,6 @@
 use super::printf;
 use super::printf::Argument;
 use super::warp::{Fragment, Warp};
-use crate::exec::memory::atomics::burn_for;
 use crate::exec::memory::locate::read_byte;
 use crate::fault::FaultKind;
 use crate::isa::call::{Builtin, Call};
@@ -77,7 +76,7 @@ fn text(ctx: &mut Ctx<'_>, op: &Op, lane: usize, address: u64) -> Result<String,
             byte => bytes.push(byte),
         }
     }
-    burn_for(ctx, bytes.len());
+    ctx.charge_bytes(bytes.len());
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
@@ -123,7 +122,7 @@ fn print(ctx: &mut Ctx<'_>, op: &Op, lane: usize, format: u64, arguments: u64) -
     if failed {
         return Err(());
     }
-    burn_for(ctx, printed.len());
+    ctx.charge_bytes(printed.len());
     (ctx.print)(&printed);
     Ok(count)
 }

@@ -3,7 +3,6 @@
 use super::runner::{Faulted, Runner};
 use super::stack::top;
 use super::warp::{CallRecord, Fragment, Warp};
-use crate::exec::memory::atomics::burn;
 use crate::fault::FaultKind;
 use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW};
 use crate::isa::call::{Call, Callee};
@@ -44,7 +43,7 @@ impl Runner<'_> {
             Callee::Builtin(builtin) => {
                 let ran = super::builtin::run(&mut self.ctx, warp, at, op, call, builtin);
                 ran.map_err(|()| Faulted { pc: at.pc })?;
-                burn(&mut self.ctx);
+                self.ctx.charge_atomic();
                 let frame = warp.calls[at.call as usize].local;
                 if let Some(shadow) = self.shadow() {
                     shadow.returned((warp.index, at.mask), frame, &call.results);

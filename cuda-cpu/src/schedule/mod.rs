@@ -2,11 +2,11 @@
 //!
 //! `launch` calls [`Block::run`](block::Block::run). A block runs its warps in turns, and the
 //! [`Runner`](runner::Runner) a warp's fragments: it calls one handler after the other until an instruction needs the
-//! scheduler. Those are calls (`calls`, `builtin`, `stack`), barriers (`barriers`, `barrier`) and collectives
-//! (`collectives`). `divergence`, `stall` and `waiting` find threads that wait in vain. This folder uses `observe`, `exec`
-//! and `machine`.
+//! scheduler. Those are calls (`calls`, `builtin`), `alloca` (`stack`), barriers (`barriers`, `barrier_state`) and
+//! collectives (`collectives`). `divergence` and `stall` find threads that wait in vain, and `waiting` describes them. This
+//! folder uses `observe`, `exec`, `machine` and the layers below.
 
-pub(crate) mod barrier;
+pub(crate) mod barrier_state;
 pub(crate) mod barriers;
 pub(crate) mod block;
 pub(crate) mod buffer;

@@ -1,10 +1,14 @@
 //! Describes the waiting threads of a block, for deadlock faults.
 
-use super::runner::Runner;
-use super::stall::{is_suspended, waits_for_mbarrier};
-use super::warp::{Fragment, Wait, Warp};
-use crate::exec::memory::places::address;
-use crate::fault::{Waiting, WaitsFor};
+use super::{
+    runner::Runner,
+    stall::{is_suspended, waits_for_mbarrier},
+    warp::{Fragment, Wait, Warp},
+};
+use crate::{
+    exec::memory::single_lane::address,
+    fault::{Waiting, WaitsFor},
+};
 
 /// Describes all threads of a block. Also returns the first fragment with its warp.
 pub(crate) fn waiting_threads(

@@ -1,5 +1,5 @@
 //! Tests of the checks. Kernels with planted bugs must be reported with the right fault. Correct kernels must not be
-//! reported. Those include all tests of the engine, which run here once more with all checks.
+//! reported. Those include most tests of `tests/engine`, which run here once more with all checks.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod budget;

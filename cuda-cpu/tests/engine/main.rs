@@ -1,4 +1,4 @@
-//! Tests of the engine through its interface: PTX in, memory out.
+//! Tests of `Program` and `Memory`: PTX in, memory out.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod barriers;

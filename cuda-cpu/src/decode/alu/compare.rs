@@ -2,14 +2,20 @@
 
 use cuda_ptx::{Operand, ScalarType as T};
 
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::exec::alu::select::{Logic, NOT_A, NOT_B};
-use crate::exec::alu::{compare, compare_two, property, select};
-use crate::exec::form::Form;
-use crate::exec::map::Pick;
-use crate::exec::number::lane::Kind;
-use crate::isa::slot::{Class, Slot};
-use crate::machine::code::Op;
+use crate::{
+    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    exec::{
+        alu::{
+            compare, compare_packed, property,
+            select::{self, Logic, NOT_A, NOT_B},
+        },
+        form::Form,
+        map::Pick,
+        number::lane::Kind,
+    },
+    isa::slot::{Class, Slot},
+    machine::code::Op,
+};
 
 /// Returns the register kind for the bits of a type.
 pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
@@ -64,7 +70,7 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         let Operand::Pair(p, q) = dest else { return Err(OPERANDS) };
         let with = keep_old(b, with)?;
         for (d, high) in [(p, false), (q, true)] {
-            let pick = compare_two::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
+            let pick = compare_packed::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
             let result = emit_compare(b, &pick, x, y)?;
             finish_slot(b, d, result, false, with)?;
         }
@@ -159,7 +165,7 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     let logic = take_logic(form);
     let ftz = form.take("ftz");
     let (to, from) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    if let Some(pick) = compare_two::pick_set(test, to, from, ftz) {
+    if let Some(pick) = compare_packed::pick_set(test, to, from, ftz) {
         let ones = match to {
             T::F16x2 => 0x3C00_3C00,
             T::BF16x2 => 0x3F80_3F80,
@@ -229,7 +235,7 @@ fn set_two(
     (op.a, op.b) = match logic {
         Logic::And => (result, zero),
         Logic::Or => (b.source(&Operand::Int(ones), Kind::W32)?, result),
-        Logic::Xor => (compared(b, compare_two::SET_NOT), result),
+        Logic::Xor => (compared(b, compare_packed::SET_NOT), result),
     };
     op.d = b.dest(d, Kind::W32, false)?;
     b.emit(op)

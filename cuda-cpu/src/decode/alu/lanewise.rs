@@ -2,19 +2,23 @@
 
 use cuda_ptx::{Operand, ScalarType as T};
 
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::exec::alu::bits::{Bfi, PackField};
-use crate::exec::alu::select::{Logic, NOT_B};
-use crate::exec::alu::{
-    approx, arith_float, arith_int, bits, carry, compare, extremes, packed, select,
+use crate::{
+    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    exec::{
+        alu::{
+            approx,
+            bits::{self, Bfi, PackField},
+            carry, compare, extremes, float_arithmetic, int_arithmetic, packed,
+            select::{self, Logic, NOT_B},
+        },
+        convert::cvt,
+        form::Form,
+        map::{self, Pick},
+        number::lane::Kind,
+    },
+    isa::slot::{Class, Slot},
+    machine::code::Op,
 };
-use crate::exec::convert::cvt;
-use crate::exec::form::Form;
-use crate::exec::map;
-use crate::exec::map::Pick;
-use crate::exec::number::lane::Kind;
-use crate::isa::slot::{Class, Slot};
-use crate::machine::code::Op;
 
 /// Decodes a lane-wise instruction.
 pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -44,10 +48,10 @@ fn pick(form: &mut Form<'_>) -> Option<Pick> {
         "add" | "sub" | "mul" | "mad" | "fma" | "min" | "max" | "neg" | "abs" | "copysign"
             if float =>
         {
-            arith_float::pick(form)
+            float_arithmetic::pick(form)
         }
         "add" | "sub" | "mul" | "mad" | "mul24" | "mad24" | "div" | "rem" | "min" | "max"
-        | "neg" | "abs" | "sad" | "dp4a" | "dp2a" => arith_int::pick(form),
+        | "neg" | "abs" | "sad" | "dp4a" | "dp2a" => int_arithmetic::pick(form),
         "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "prmt" | "popc" | "clz"
         | "brev" | "bfind" | "bfe" | "bmsk" | "szext" | "fns" | "lop3" => bits::pick(form),
         _ => None,

@@ -3,17 +3,25 @@
 use cuda_ptx::Operand;
 
 use super::mbarrier;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::exec::control;
-use crate::exec::form::Form;
-use crate::exec::memory::update;
-use crate::exec::number::lane::Kind;
-use crate::exec::sync::copy_bulk as run;
-use crate::exec::sync::copy_bulk::{GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, SHARED_TO_SHARED};
-use crate::isa::address::SpaceKind;
-use crate::isa::effect::{Access, AccessKind, Bulk, Effect, Order};
-use crate::isa::slot::Slot;
-use crate::machine::code::Op;
+use crate::{
+    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    exec::{
+        control,
+        form::Form,
+        number::lane::Kind,
+        sync::{
+            async_bulk as run,
+            async_bulk::{GLOBAL_TO_SHARED, SHARED_TO_GLOBAL, SHARED_TO_SHARED},
+            update,
+        },
+    },
+    isa::{
+        address::SpaceKind,
+        effect::{Access, AccessKind, Bulk, Effect, Order},
+        slot::Slot,
+    },
+    machine::code::Op,
+};
 
 const UPDATES: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
 const TYPES: [&str; 10] = ["u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf16", "f32", "f64"];

@@ -2,17 +2,22 @@
 
 use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
 
-use super::async_bulk;
-use super::mbarrier::{access, addressed, take_space};
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::exec::form::Form;
-use crate::exec::memory::locate::NARROW_ADDRESS;
-use crate::exec::number::lane::Kind;
-use crate::exec::sync::copy_async as run;
-use crate::isa::address::SpaceKind;
-use crate::isa::effect::{Access, AccessKind, Effect, Order};
-use crate::isa::slot::{Class, Slot};
-use crate::machine::code::Op;
+use super::{
+    async_bulk,
+    mbarrier::{access, addressed, take_space},
+};
+use crate::{
+    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    exec::{
+        form::Form, memory::locate::NARROW_ADDRESS, number::lane::Kind, sync::async_copy as run,
+    },
+    isa::{
+        address::SpaceKind,
+        effect::{Access, AccessKind, Effect, Order},
+        slot::{Class, Slot},
+    },
+    machine::code::Op,
+};
 
 /// Decodes `cp` in all forms.
 pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {

@@ -2,6 +2,7 @@
 
 pub(super) mod async_bulk;
 pub(super) mod async_copy;
+pub(super) mod cluster;
 pub(super) mod fence;
 pub(super) mod mbarrier;
 pub(super) mod suspend;

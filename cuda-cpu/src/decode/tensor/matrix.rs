@@ -3,18 +3,25 @@
 use cuda_ptx::{Address, Operand};
 
 use super::mma::{dests, sources};
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::decode::collective::whole_warp;
-use crate::exec::form::Form;
-use crate::exec::memory::locate::NARROW_ADDRESS;
-use crate::exec::memory::matrix;
-use crate::exec::memory::matrix::Form as Layout;
-use crate::exec::number::lane::Kind;
-use crate::isa::address::SpaceKind;
-use crate::isa::effect::{Access, AccessKind, Effect};
-use crate::isa::slot::Slot;
-use crate::lanes::{FULL, LANES};
-use crate::machine::code::{Handler, Op};
+use crate::{
+    decode::{
+        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        collective::whole_warp,
+    },
+    exec::{
+        form::Form,
+        memory::locate::NARROW_ADDRESS,
+        number::lane::Kind,
+        tensor::matrix::{self, Form as Layout},
+    },
+    isa::{
+        address::SpaceKind,
+        effect::{Access, AccessKind, Effect},
+        slot::Slot,
+    },
+    lanes::{FULL, LANES},
+    machine::code::{Handler, Op},
+};
 
 /// The matrices that an instruction moves.
 struct Matrices {

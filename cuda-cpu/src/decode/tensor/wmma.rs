@@ -4,15 +4,19 @@
 //! side. For `m8n32k16` the product is transposed: the B fragment becomes `mma`'s A operand, and the A fragment its B
 //! operand. Fragments of f16 have eight registers. Those that are not needed repeat others.
 
-use super::fragment;
-use super::mma::{Multiply, TYPES, dests, double, emit, float, integer, sources};
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::decode::collective::whole_warp;
-use crate::exec::alu::select;
-use crate::exec::form::Form;
-use crate::exec::tensor::floats::pack_halves;
-use crate::isa::slot::{Class, Slot};
-use crate::machine::code::Op;
+use super::{
+    mma::{Multiply, TYPES, dests, double, emit, float, integer, sources},
+    wmma_load_store,
+};
+use crate::{
+    decode::{
+        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        collective::whole_warp,
+    },
+    exec::{alu::select, form::Form, tensor::floats::pack_halves},
+    isa::slot::{Class, Slot},
+    machine::code::Op,
+};
 
 /// Decodes `wmma` in all forms.
 pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -21,8 +25,8 @@ pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         return Err("only the `.sync.aligned` form is supported");
     }
     match what {
-        "load" => fragment::load(b, form),
-        "store" => fragment::store(b, form),
+        "load" => wmma_load_store::load(b, form),
+        "store" => wmma_load_store::store(b, form),
         _ => mma(b, form),
     }
 }

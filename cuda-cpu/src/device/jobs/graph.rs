@@ -11,11 +11,11 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{
+use super::work::Work;
+use crate::device::state::{
     device_state::DeviceState,
     errors::{self, unknown},
     panics::contained,
-    work::Work,
 };
 
 /// The graphs of a device.

@@ -6,13 +6,14 @@ use cuda_core::{
 };
 use smallvec::SmallVec;
 
-use super::{device_state::DeviceState, panics::contained, work::Work};
+use super::work::Work;
+use crate::device::state::{device_state::DeviceState, panics::contained};
 
 pub(crate) struct Job {
     pub(crate) work: Work,
     /// The number on the stream. `None` for a free, which does not count as a submission.
     pub(crate) number: Option<u64>,
-    /// The epoch of the submission (see [`lost`](super::lost)).
+    /// The epoch of the submission (see [`lost`](crate::device::state::lost)).
     pub(crate) epoch: u64,
     /// Empty for a graph, whose nodes have their own.
     pub(crate) uses: SmallVec<[Use; 2]>,
@@ -37,7 +38,7 @@ impl Job {
     /// Runs or skips the job, and reports a failure. On a lost device, and after a reset, only allocations and frees run.
     /// Returns whether device memory may have been freed. Never panics.
     pub(crate) fn run(self, stream: StreamId, device: &DeviceState) -> bool {
-        let Job { work, number, epoch, uses, overwrites, .. } = self;
+        let Job { work, number, epoch, uses, overwrites } = self;
         let work = match work.run_memory_work(device) {
             Ok(freed) => return freed,
             Err(work) => work,

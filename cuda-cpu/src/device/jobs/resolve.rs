@@ -10,12 +10,14 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{
-    errors::{missing_block, unknown},
-    modules::LoadedModule,
-    work::Kernel,
+use super::work::Kernel;
+use crate::{
+    LaunchDims,
+    device::state::{
+        errors::{missing_block, unknown},
+        modules::LoadedModule,
+    },
 };
-use crate::LaunchDims;
 
 /// The live allocations by name.
 #[derive(Default)]

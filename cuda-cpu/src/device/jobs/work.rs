@@ -13,10 +13,11 @@ use cuda_core::{
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{
-    device_state::DeviceState, errors, graph::Graph, modules::LoadedModule, panics::contained,
+use super::graph::Graph;
+use crate::{
+    Launch, LaunchDims, LaunchError, Limits,
+    device::state::{device_state::DeviceState, errors, modules::LoadedModule, panics::contained},
 };
-use crate::{Launch, LaunchDims, LaunchError, Limits};
 
 pub(crate) enum Work {
     /// Only waits for other queues.
@@ -37,7 +38,7 @@ pub(crate) enum Work {
         promise: u64,
         address: u64,
         bytes: u64,
-        /// Behind a lock only because other jobs are device between threads.
+        /// Behind a lock only because other jobs are shared between threads.
         answer: Box<Mutex<Answer>>,
     },
     Upload {
@@ -82,7 +83,8 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    /// Runs allocations and frees, which a lost device runs too. Returns whether it freed memory, or any other work.
+    /// Runs allocations and frees, which a lost device runs too. Returns whether device memory was freed, or as the error any
+    /// other work.
     pub(crate) fn run_memory_work(self, device: &DeviceState) -> Result<bool, Self> {
         match self {
             Work::Alloc { address, bytes } => {

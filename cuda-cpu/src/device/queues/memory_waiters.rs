@@ -13,7 +13,8 @@ impl<Q> Default for MemoryWaiters<Q> {
 }
 
 impl<Q> MemoryWaiters<Q> {
-    /// Whether memory is available (`room`). If not, `queue` waits until memory was freed.
+    /// Whether memory is available (`room`). If not, adds `queue` to the waiting queues, which
+    /// [`take`](Self::take) returns.
     pub(crate) fn check_or_wait(&self, queue: &Arc<Q>, room: impl Fn() -> bool) -> bool {
         if room() {
             return true;
@@ -27,7 +28,7 @@ impl<Q> MemoryWaiters<Q> {
         room
     }
 
-    /// Takes all waiting queues. Each has to check again.
+    /// Takes all waiting queues. The caller must start each of them, and each checks again.
     pub(crate) fn take(&self) -> Vec<Arc<Q>> {
         mem::take(&mut *self.0.lock())
     }

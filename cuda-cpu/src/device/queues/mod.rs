@@ -5,7 +5,7 @@
 //! deliver notices, separately from the queues, so a waker that blocks delays no stream. If memory becomes available only
 //! after submitted frees, the queue waits ([`memory_waiters`]).
 //!
-//! This folder uses `jobs`. `backend` calls [`queue::Queue::push`].
+//! This folder uses `jobs`. `backend` and `growth` call [`queue::Queue::push`].
 
 mod memory_waiters;
 pub(crate) mod pumps;

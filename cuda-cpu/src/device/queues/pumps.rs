@@ -19,7 +19,8 @@ pub(crate) trait Pumped: Send + Sync + 'static {
     /// State that all queues share.
     type Shared: Send + Sync;
 
-    /// Runs jobs until there are no more, or until `until` has fired.
+    /// Runs jobs. Ends when there are no more, when the next job has to wait, after a limited number of jobs, when there is
+    /// a report to deliver, or when `until` has fired. If jobs are left that can run, the queue is started again.
     fn pump(self: Arc<Self>, shared: &Arc<Self::Shared>, until: Option<&Signal>);
 
     /// Whether there are notices to deliver. The caller must then deliver them.

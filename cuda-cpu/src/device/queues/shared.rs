@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{memory_waiters::MemoryWaiters, pumps::Pumps, queue::Queue, timer::Timer};
-use crate::device::jobs::device_state::DeviceState;
+use crate::device::state::device_state::DeviceState;
 
 pub(crate) struct Shared {
     pub(crate) device: DeviceState,

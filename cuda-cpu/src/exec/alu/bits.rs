@@ -56,7 +56,7 @@ impl Ternary for Lop3 {
     }
 }
 
-/// `bfi`. It has four operands, so position and length are packed in one register (see `decode`).
+/// `bfi`. It has four operands, so position and length are packed in one register (see `decode::alu::lanewise`).
 pub(crate) struct Bfi<I>(std::marker::PhantomData<I>);
 
 impl<I: Int> Ternary for Bfi<I> {

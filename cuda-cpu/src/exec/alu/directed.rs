@@ -2,14 +2,20 @@
 //!
 //! `expf` and similar functions use them, so those of f32 have no branches and process a whole warp at once.
 
-use super::float_modes::{FTZ, Modal, Mode, ROUND, SAT};
-use crate::exec::macros::{binary, ternary};
-use crate::exec::number::float::Float;
-use crate::exec::number::lane::Pair;
-use crate::exec::number::nan::fma_nan;
-use crate::exec::number::rounding::Round;
-use crate::exec::number::{ftz, rounding};
-use crate::lanes::simd::Level;
+use super::float_modifiers::{FTZ, Modal, Mode, ROUND, SAT};
+use crate::{
+    exec::{
+        macros::{binary, ternary},
+        number::{
+            float::Float,
+            ftz,
+            lane::Pair,
+            nan::fma_nan,
+            rounding::{self, Round},
+        },
+    },
+    lanes::simd::Level,
+};
 
 binary! {
     #[top = D::ROUND_TOP] AddRound<D: Directed>: D, D => D, |a, b, imm| D::finish(D::round_add(D::start(a, imm), D::start(b, imm), imm), imm);

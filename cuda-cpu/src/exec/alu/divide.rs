@@ -2,14 +2,18 @@
 
 use cuda_ptx::ScalarType as T;
 
-use super::float_modes::ROUND;
-use crate::exec::macros::{binary, unary};
-use crate::exec::map;
-use crate::exec::map::{Binary, Pick, Unary};
-use crate::exec::number::float::{Float, NAN32};
-use crate::exec::number::rounding;
-use crate::exec::number::rounding::Round;
-use crate::lanes::simd::Level;
+use super::float_modifiers::ROUND;
+use crate::{
+    exec::{
+        macros::{binary, unary},
+        map::{self, Binary, Pick, Unary},
+        number::{
+            float::{Float, NAN32},
+            rounding::{self, Round},
+        },
+    },
+    lanes::simd::Level,
+};
 
 /// The native types, with division and roots.
 pub(crate) trait Divide: Float {

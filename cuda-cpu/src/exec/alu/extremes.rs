@@ -4,15 +4,15 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::float_modes::{FTZ, Modal, Mode, RELU, SAT, take_mode};
-use crate::exec::form::Form;
-use crate::exec::macros::{binary, ternary};
-use crate::exec::map;
-use crate::exec::map::Pick;
-use crate::exec::number::float::Float;
-use crate::exec::number::lane::Two;
+use super::float_modifiers::{FTZ, Modal, Mode, RELU, SAT, take_mode};
+use crate::exec::{
+    form::Form,
+    macros::{binary, ternary},
+    map::{self, Pick},
+    number::{float::Float, lane::Two},
+};
 
-/// `imm` bits above those of `arith_float`.
+/// `imm` bits above those of `float_modifiers`.
 const MAX: u64 = 1 << 8;
 const PROPAGATE: u64 = 1 << 9;
 const MAGNITUDES: u64 = 1 << 10;

@@ -3,13 +3,15 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::directed::Directed;
-use super::float_modes::{Modal, Mode, ROUND, SAT};
-use crate::exec::macros::{binary, ternary};
-use crate::exec::map;
-use crate::exec::map::Pick;
-use crate::exec::number::float::Float;
-use crate::exec::number::lane::Lane;
+use super::{
+    directed::Directed,
+    float_modifiers::{Modal, Mode, ROUND, SAT},
+};
+use crate::exec::{
+    macros::{binary, ternary},
+    map::{self, Pick},
+    number::{float::Float, lane::Lane},
+};
 
 /// A half type. All its values are exact in f32.
 trait Half: Lane<Raw = u32> + Into<f32> {}

@@ -1,4 +1,4 @@
-//! `cvt`: conversions between the types in `number`.
+//! `cvt`: conversions between the types in `number`. `decode::alu` selects the handlers.
 
 pub(crate) mod cvt;
 pub(crate) mod forms;

@@ -16,29 +16,6 @@ use crate::machine::code::{Flow, Handler, Op};
 use crate::machine::ctx::Ctx;
 use crate::memory::access::Word;
 
-/// Fuel of an atomic, in back-edges. A loop around one is likely to wait for another thread.
-const FUEL: i32 = 256;
-
-/// Charges an atomic's fuel, so that a loop that waits for another thread ends its time slice sooner.
-pub(crate) fn burn(ctx: &mut Ctx<'_>) {
-    spend(ctx, FUEL);
-    ctx.team.looks += 1;
-}
-
-/// Number of moved or printed bytes that cost as much as a back-edge.
-const BYTES: usize = 64;
-
-/// Charges fuel for an instruction that moves many bytes. Otherwise a time slice with a loop of them would take very
-/// long.
-pub(crate) fn burn_for(ctx: &mut Ctx<'_>, bytes: usize) {
-    spend(ctx, (bytes / BYTES) as i32);
-}
-
-/// Charges fuel. The lower bound keeps later decrements from overflowing.
-fn spend(ctx: &mut Ctx<'_>, fuel: i32) {
-    ctx.fuel = ctx.fuel.saturating_sub(fuel).max(i32::MIN / 2);
-}
-
 /// Raw lanes of a width for which atomics exist.
 pub(crate) trait AtomicRaw: crate::machine::ctx::Raw + Word {}
 impl AtomicRaw for u32 {}
@@ -94,7 +71,7 @@ fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         };
         ctx.set_lane(op.d, lane, old);
     }
-    burn(ctx);
+    ctx.charge_atomic();
     Flow::Next
 }
 
@@ -113,7 +90,7 @@ fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         let old = unsafe { u16::update(found.at[lane], |old| if old == b { c } else { old }) };
         ctx.set_lane(op.d, lane, u32::from(old));
     }
-    burn(ctx);
+    ctx.charge_atomic();
     Flow::Next
 }
 
@@ -132,7 +109,7 @@ fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow 
         let old = unsafe { u16::update(found.at[lane], new) };
         ctx.set_lane(op.d, lane, u32::from(old));
     }
-    burn(ctx);
+    ctx.charge_atomic();
     Flow::Next
 }
 

@@ -5,7 +5,7 @@
 
 use super::shape::{Address, all_inside_here, likely};
 use crate::fault::{FaultKind, FaultSpace};
-use crate::isa::address::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SpaceKind, WINDOW};
+use crate::isa::address::{SpaceKind, generic};
 use crate::isa::slot::Slot;
 use crate::lanes::{LANES, lanes_of};
 use crate::machine::code::{Flow, Op};
@@ -168,20 +168,6 @@ fn locate_lane(
         let kind = FaultKind::OutOfBounds { space, address: at, bytes: bytes as u32, write };
         ctx.fail(lane, kind)
     })
-}
-
-/// Returns the space of a generic address, and its address there.
-pub(crate) fn generic(address: u64) -> (FaultSpace, u64) {
-    let within = |window: u64| address.checked_sub(window).filter(|&at| at < WINDOW);
-    if let Some(at) = within(SHARED_WINDOW) {
-        (FaultSpace::Shared, at)
-    } else if let Some(at) = within(LOCAL_WINDOW) {
-        (FaultSpace::Local, at)
-    } else if let Some(at) = within(PARAM_WINDOW) {
-        (FaultSpace::Param, at)
-    } else {
-        (FaultSpace::Global, address)
-    }
 }
 
 /// Reads one byte at a generic address.

@@ -1,13 +1,11 @@
-//! Loads, stores, atomics and moves of matrices.
+//! Loads, stores and atomics.
 //!
-//! `locate` translates the addresses of all lanes to checked host pointers, with a fast check in `shape`. `places` does so
-//! for single lanes.
+//! [`locate`] translates the addresses of all lanes to checked host pointers, with a fast check in [`shape`].
+//! [`single_lane`] does so for single lanes. `decode::memory` selects the handlers. `sync` and `tensor` use this folder.
 
 pub(crate) mod atomics;
 pub(crate) mod load_store;
 pub(crate) mod locate;
-pub(crate) mod matrix;
-pub(crate) mod places;
 pub(crate) mod shape;
-pub(crate) mod update;
+pub(crate) mod single_lane;
 pub(crate) mod wide;

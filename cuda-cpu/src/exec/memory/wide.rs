@@ -3,7 +3,6 @@
 //! A 128-bit register consists of two adjacent 64-bit registers, the low half first. The unsafe code dereferences
 //! pointers that `locate` has checked for the same access.
 
-use super::atomics::burn;
 use super::locate::{Access, locate};
 use crate::isa::address::SpaceKind;
 use crate::isa::slot::Slot;
@@ -56,7 +55,7 @@ pub(crate) fn atomic<R: Replace>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         ctx.set_lane(op.d, lane, old as u64);
         ctx.set_lane(upper(op.d), lane, (old >> 64) as u64);
     }
-    burn(ctx);
+    ctx.charge_atomic();
     Flow::Next
 }
 

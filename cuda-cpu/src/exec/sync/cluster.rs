@@ -3,17 +3,9 @@
 use super::suspend::suspended;
 use crate::fault::FaultKind;
 use crate::isa::address::{block_of, in_block};
-use crate::isa::slot::Slot;
-use crate::lanes::{LANES, lanes_of};
+use crate::lanes::lanes_of;
 use crate::machine::code::{Flow, Op};
 use crate::machine::ctx::{Ctx, Raw};
-
-/// `elect.sync`: elects the lowest participating lane. `Op::cache` is the predicate register.
-pub(crate) fn complete_elect(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
-    let leader = participants.trailing_zeros() & 31;
-    ctx.write(op.d, ctx.mask, &[leader; LANES]);
-    ctx.set_pred(Slot(op.cache), ctx.mask, 1 << leader);
-}
 
 /// `barrier.cluster.arrive`
 pub(crate) fn arrive(ctx: &mut Ctx<'_>, _: &Op) -> Flow {

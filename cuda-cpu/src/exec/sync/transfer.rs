@@ -1,18 +1,20 @@
-//! Performs asynchronous transfers. `copies` and `bulk` store them until then.
+//! Performs asynchronous transfers. `machine::async_copies` and `machine::async_bulk` store them until then.
 //!
 //! Each address is checked when a transfer starts, and again here. The unsafe code copies between pointers that
-//! `places` has checked, with the racy-access functions of `memory::access`.
+//! `single_lane` has checked, with the racy-access functions of `memory::access`.
 
 use super::mbarrier::change;
-use crate::exec::memory::atomics::burn_for;
-use crate::exec::memory::places::{Extent, global_pointer, shared_pointer};
-use crate::lanes::lanes_of;
-use crate::machine::bulk::{Bulk, Completion, Transfer, WriteMode};
-use crate::machine::code::Flow;
-use crate::machine::copies::{Action, Copies, LaneCopies, Step};
-use crate::machine::ctx::{BlockFault, Ctx};
-use crate::memory::access;
-use crate::memory::access::Word;
+use crate::{
+    exec::memory::single_lane::{Extent, global_pointer, shared_pointer},
+    lanes::lanes_of,
+    machine::{
+        async_bulk::{Bulk, Completion, Transfer, WriteMode},
+        async_copies::{Action, Copies, LaneCopies, Step},
+        code::Flow,
+        ctx::{BlockFault, Ctx},
+    },
+    memory::access::{self, Word},
+};
 
 /// Performs a step of `cp.async` for these lanes of a warp.
 pub(crate) fn perform(ctx: &mut Ctx<'_>, warp: usize, step: &Step, lanes: u32) -> Result<(), Flow> {
@@ -98,7 +100,7 @@ pub(crate) fn perform_bulk(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
 fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
     let lane = bulk.lane as usize;
     let extent = |bytes: u32, write: bool| Extent { bytes: bytes.into(), align: 16, write };
-    burn_for(ctx, bulk.transfer.bytes() as usize);
+    ctx.charge_bytes(bulk.transfer.bytes() as usize);
     match bulk.transfer {
         Transfer::GlobalToShared { from, to, bytes } => {
             let from = global_pointer(ctx, lane, from, extent(bytes, false))?;

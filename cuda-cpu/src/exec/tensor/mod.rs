@@ -2,19 +2,20 @@
 //!
 //! An instruction multiplies a matrix A of 16 (or 8) rows by a matrix B of 8 columns and adds C. The lanes of the warp
 //! hold fragments of the matrices (`layout`). The registers of D, A, B and C are the extra operands, in this order.
-//! This folder uses the rounding and number formats of `exec`. `decode::mma`, `decode::sparse` and `decode::wmma`
-//! select its handlers.
+//! This folder uses the rounding and number formats of `exec::number`, and `exec::memory` to move matrices.
+//! `decode::tensor` selects its handlers.
 
 mod accumulator;
 pub(crate) mod doubles;
-pub(crate) mod elements;
 pub(crate) mod floats;
 mod fused;
 pub(crate) mod integers;
 pub(crate) mod layout;
+pub(crate) mod matrix;
 mod parts;
 pub(crate) mod quads;
 pub(crate) mod sparse;
+pub(crate) mod wmma_addresses;
 
 use crate::fault::FaultKind;
 use crate::lanes::FULL;

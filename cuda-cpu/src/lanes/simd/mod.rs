@@ -2,12 +2,12 @@
 //!
 //! Loads and stores are most of the work of kernels, and compilers translate these loops poorly. So they are written
 //! with processor intrinsics. This folder uses `memory::access`. `map`, `shape` and `load_store` are generic over
-//! [`Simd`]. [`level`] detects the processor once, and `decode` selects handlers by it.
+//! [`Simd`]. [`level`] detects the processor once, and the functions in `exec` that select handlers call it.
 //!
 //! Three handlers for each operation take three times as long to compile. So the crate's unit tests, which test
 //! the code around the handlers, contain the base level only. So do builds with `--cfg one_level` for sanitizers.
 //!
-//! The unsafe code reads the lanes of a register (see the invariants in `ctx`) and uses the instructions of its level.
+//! The unsafe code reads the lanes of a register (see the invariants in `machine::ctx`) and uses the instructions of its level.
 #![cfg_attr(any(not(target_arch = "x86_64"), test, one_level), allow(dead_code, unused_imports))]
 
 #[cfg(target_arch = "x86_64")]

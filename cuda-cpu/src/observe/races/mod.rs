@@ -1,6 +1,6 @@
 //! Races of a block's threads on its shared memory.
 //!
-//! This folder compares accesses and knows no handlers: the [`Shadow`](crate::observe::shadow) of a block calls
+//! This folder compares accesses. Of `exec` it uses only the reading of old values. The [`Shadow`](crate::observe::shadow) of a block calls
 //! [`Races::access`] for each access and reports synchronisation with the other methods.
 //!
 //! Two accesses of the same bytes by two threads race if at least one of them writes, not both are strong (atomic,

@@ -5,22 +5,34 @@
 
 use cuda_ptx::{Address, Operand};
 
-use super::fragment_layout::Matrix;
-use super::mma::{dests, sources};
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::decode::collective::whole_warp;
-use crate::decode::memory::load_store::space_and_registers;
-use crate::exec::alu::select;
-use crate::exec::form::Form;
-use crate::exec::memory::load_store::{Handlers, handlers};
-use crate::exec::number::lane::Kind;
-use crate::exec::tensor::check_whole_warp;
-use crate::exec::tensor::elements::{Elements, element_addresses};
-use crate::isa::address::SpaceKind;
-use crate::isa::effect::{Access, AccessKind, Effect, Values};
-use crate::isa::preset::PresetValue;
-use crate::isa::slot::{Class, Slot};
-use crate::machine::code::Op;
+use super::{
+    mma::{dests, sources},
+    wmma_layout::Matrix,
+};
+use crate::{
+    decode::{
+        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        collective::whole_warp,
+        memory::load_store::space_and_registers,
+    },
+    exec::{
+        alu::select,
+        form::Form,
+        memory::load_store::{Handlers, handlers},
+        number::lane::Kind,
+        tensor::{
+            check_whole_warp,
+            wmma_addresses::{Elements, element_addresses},
+        },
+    },
+    isa::{
+        address::SpaceKind,
+        effect::{Access, AccessKind, Effect, Values},
+        preset::PresetValue,
+        slot::{Class, Slot},
+    },
+    machine::code::Op,
+};
 
 /// The parts that all accesses of one instruction share.
 struct Accesses {

@@ -50,19 +50,19 @@ pub(crate) fn missing_block() -> Error {
 }
 
 fn fault(fault: &crate::Fault) -> Fault {
-    use crate::FaultKind as Engine;
+    use crate::FaultKind as Kind;
     let kind = match &fault.kind {
-        Engine::OutOfBounds { .. } | Engine::UseAfterFree { .. } | Engine::BadFree { .. } => {
+        Kind::OutOfBounds { .. } | Kind::UseAfterFree { .. } | Kind::BadFree { .. } => {
             FaultKind::IllegalAddress
         }
-        Engine::Misaligned { .. } => FaultKind::Misaligned,
-        Engine::Assert { .. } => FaultKind::Assert,
-        Engine::Trap => FaultKind::Trap,
-        Engine::Deadlock { .. } => FaultKind::Deadlock,
-        Engine::BarrierDivergence { .. } => FaultKind::BarrierDivergence,
-        Engine::Uninitialised { .. } | Engine::AbsentLane { .. } => FaultKind::Uninitialised,
-        Engine::Race { .. } => FaultKind::Race,
-        Engine::Budget { .. } | Engine::InstructionBudget { .. } => FaultKind::Budget,
+        Kind::Misaligned { .. } => FaultKind::Misaligned,
+        Kind::Assert { .. } => FaultKind::Assert,
+        Kind::Trap => FaultKind::Trap,
+        Kind::Deadlock { .. } => FaultKind::Deadlock,
+        Kind::BarrierDivergence { .. } => FaultKind::BarrierDivergence,
+        Kind::Uninitialised { .. } | Kind::AbsentLane { .. } => FaultKind::Uninitialised,
+        Kind::Race { .. } => FaultKind::Race,
+        Kind::Budget { .. } | Kind::InstructionBudget { .. } => FaultKind::Budget,
         _ => FaultKind::Other,
     };
     let mut site = FaultSite::new(fault.block, fault.thread);
@@ -100,22 +100,22 @@ fn near(fault: &crate::Fault) -> Option<String> {
 
 /// Describes the fault. The site is reported separately.
 fn what(kind: &crate::FaultKind) -> String {
-    use crate::FaultKind as Engine;
+    use crate::FaultKind as Kind;
     let access = |write: &bool| if *write { "write" } else { "read" };
     match kind {
-        Engine::OutOfBounds { space, bytes, write, .. } => {
+        Kind::OutOfBounds { space, bytes, write, .. } => {
             format!("out-of-bounds {} of {bytes} bytes in {space} memory", access(write))
         }
-        Engine::UseAfterFree { bytes, write, .. } => {
+        Kind::UseAfterFree { bytes, write, .. } => {
             format!("{} of {bytes} bytes of freed memory", access(write))
         }
-        Engine::Misaligned { space, bytes, write, .. } => {
+        Kind::Misaligned { space, bytes, write, .. } => {
             format!("misaligned {} of {bytes} bytes in {space} memory", access(write))
         }
-        Engine::Uninitialised { space, bytes, .. } => {
+        Kind::Uninitialised { space, bytes, .. } => {
             format!("read of {bytes} bytes of {space} memory that was never written")
         }
-        Engine::Race { bytes, write, atomic, other, .. } => {
+        Kind::Race { bytes, write, atomic, other, .. } => {
             let how = Racing::how(*write, *atomic);
             format!("race: {how} of {bytes} bytes of shared memory; {other}")
         }

@@ -4,8 +4,10 @@ use cuda_ptx::{Module, Space, Variable as Declared};
 use rustc_hash::FxHashSet;
 
 use super::layout::{Layout, functions, shared_users};
-use crate::fault::FaultSpace;
-use crate::isa::variables::{Variable, Variables};
+use crate::{
+    fault::FaultSpace,
+    machine::variables::{Variable, Variables},
+};
 
 /// Returns all variables of global, constant and shared memory that reachable functions may name.
 pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &Layout) -> Variables {

@@ -3,11 +3,14 @@
 //! Positions in shared memory are stored as offsets, and those in global memory as addresses. They are converted to
 //! pointers when needed, and the pointers do not outlive the instruction.
 
-use super::locate::generic;
-use crate::fault::{FaultKind, FaultSpace};
-use crate::isa::slot::Slot;
-use crate::machine::code::{Flow, Op};
-use crate::machine::ctx::Ctx;
+use crate::{
+    fault::{FaultKind, FaultSpace},
+    isa::{address::generic, slot::Slot},
+    machine::{
+        code::{Flow, Op},
+        ctx::Ctx,
+    },
+};
 
 /// Size, alignment and kind of an access.
 #[derive(Debug, Clone, Copy)]

@@ -2,11 +2,11 @@
 
 use half::{bf16, f16};
 
-use crate::exec::number::float::Float;
-use crate::exec::number::int::Int;
-use crate::exec::number::lane::Lane;
-use crate::machine::bulk::Update;
-use crate::memory::access::Word;
+use crate::{
+    exec::number::{float::Float, int::Int, lane::Lane},
+    machine::async_bulk::Update,
+    memory::access::Word,
+};
 
 macro_rules! updates {
     ($($name:ident<$t:ident: $bound:path>, |$old:ident, $new:ident| $result:expr;)*) => { $(

@@ -1,14 +1,20 @@
 //! `cp.async` and its waits.
 
-use super::mbarrier::{change, place};
-use super::transfer::{perform, with_copies};
-use crate::exec::memory::places::{Extent, address, global_pointer, shared};
-use crate::fault::FaultKind;
-use crate::isa::slot::Slot;
-use crate::lanes::{LANES, lanes_of};
-use crate::machine::code::{Flow, Op};
-use crate::machine::copies::{Action, Copies, LaneCopies, Step};
-use crate::machine::ctx::Ctx;
+use super::{
+    mbarrier::{change, place},
+    transfer::{perform, with_copies},
+};
+use crate::{
+    exec::memory::single_lane::{Extent, address, global_pointer, shared},
+    fault::FaultKind,
+    isa::slot::Slot,
+    lanes::{LANES, lanes_of},
+    machine::{
+        async_copies::{Action, Copies, LaneCopies, Step},
+        code::{Flow, Op},
+        ctx::Ctx,
+    },
+};
 
 /// Queues a step. If there is no room, performs all queued steps and then this one.
 fn push(ctx: &mut Ctx<'_>, step: Step) -> Result<(), Flow> {

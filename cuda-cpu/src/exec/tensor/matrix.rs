@@ -5,14 +5,20 @@
 //!
 //! The unsafe code dereferences pointers that `locate` has checked for the same access.
 
-use super::locate::{Access, Located, locate};
-use crate::exec::tensor::layout::{group, place};
-use crate::exec::tensor::whole_warp;
-use crate::isa::address::SpaceKind;
-use crate::lanes::{FULL, LANES};
-use crate::machine::code::{Flow, Op};
-use crate::machine::ctx::Ctx;
-use crate::memory::access::Word;
+use super::{
+    layout::{group, place},
+    whole_warp,
+};
+use crate::{
+    exec::memory::locate::{Access, Located, locate},
+    isa::address::SpaceKind,
+    lanes::{FULL, LANES},
+    machine::{
+        code::{Flow, Op},
+        ctx::Ctx,
+    },
+    memory::access::Word,
+};
 
 /// The layout of elements in registers, as a code in `Op::b`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

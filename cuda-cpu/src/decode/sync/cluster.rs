@@ -1,17 +1,14 @@
-//! Cluster instructions and `elect`.
+//! The barrier of a cluster, and cluster addresses.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::ScalarType as T;
 
-use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use super::collective::{dest_pair, emit as emit_collective};
-use super::sync::suspend;
-use crate::exec::collective;
-use crate::exec::form::Form;
-use crate::exec::number::lane::Kind;
-use crate::exec::sync::cluster as run;
-use crate::isa::effect::Effect;
-use crate::isa::slot::Slot;
-use crate::machine::code::{Collective, Handler, Op};
+use super::suspend;
+use crate::{
+    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    exec::{form::Form, number::lane::Kind, sync::cluster as run},
+    isa::{effect::Effect, slot::Slot},
+    machine::code::{Handler, Op},
+};
 
 /// `barrier.cluster.arrive` and `barrier.cluster.wait`.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -35,23 +32,6 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         op.extra = wait;
         op
     })
-}
-
-/// `elect.sync d|p, members;`
-pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let [dest @ Operand::Pair(..), members] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
-    };
-    if !form.take("sync") || !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    let mut op = Op::new(collective::collective);
-    let members = b.source(members, Kind::W32)?;
-    let pred;
-    (op.d, pred) = dest_pair(b, dest)?;
-    op.cache = pred.0;
-    let (deposit, complete) = (collective::deposit_nothing as _, run::complete_elect as _);
-    emit_collective(b, op, Collective { members, deposit, complete })
 }
 
 /// `mapa.shared::cluster.u32 d, a, rank;`

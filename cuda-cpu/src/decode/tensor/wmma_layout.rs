@@ -1,7 +1,9 @@
 //! Layout of `wmma` fragments: maps registers and lanes to matrix elements.
 
-use crate::exec::form::Form;
-use crate::exec::tensor::elements::{Elements, Linear};
+use crate::exec::{
+    form::Form,
+    tensor::wmma_addresses::{Elements, Linear},
+};
 
 /// A matrix operand of `wmma`.
 pub(in crate::decode) struct Matrix {

@@ -1,6 +1,6 @@
 //! Bulk copies and asynchronous stores that have started and are not yet waited for.
 //!
-//! As in `copies`, a transfer is performed as late as possible. A transfer that completes at an mbarrier is performed
+//! As in `async_copies`, a transfer is performed as late as possible. A transfer that completes at an mbarrier is performed
 //! when a thread waits for that mbarrier. A transfer in a thread's bulk group is performed when the thread waits for
 //! the group, or when the block ends.
 

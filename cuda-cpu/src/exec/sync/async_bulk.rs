@@ -1,15 +1,20 @@
 //! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async` and `red.async`, and the waits for their groups.
 
-use super::mbarrier::OBJECT;
-use super::transfer::perform_bulk;
-use crate::exec::memory::places::{Extent, global_pointer, shared};
-use crate::fault::FaultKind;
-use crate::isa::address::in_block;
-use crate::isa::slot::{Class, Slot};
-use crate::lanes::lanes_of;
-use crate::machine::bulk::{Bulk, Completion, Transfer, WriteMode};
-use crate::machine::code::{Flow, Op};
-use crate::machine::ctx::Ctx;
+use super::{mbarrier::OBJECT, transfer::perform_bulk};
+use crate::{
+    exec::memory::single_lane::{Extent, global_pointer, shared},
+    fault::FaultKind,
+    isa::{
+        address::in_block,
+        slot::{Class, Slot},
+    },
+    lanes::lanes_of,
+    machine::{
+        async_bulk::{Bulk, Completion, Transfer, WriteMode},
+        code::{Flow, Op},
+        ctx::Ctx,
+    },
+};
 
 /// Directions of transfers, as codes in `Op::imm`.
 pub(crate) const GLOBAL_TO_SHARED: u64 = 0;

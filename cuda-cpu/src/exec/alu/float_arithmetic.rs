@@ -3,15 +3,21 @@
 use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::directed::{AddRound, FmaRound, MulRound, SubRound};
-use super::float_modes::{FTZ, Flush, Modal, Mode, Plain, RELU, ROUND, SAT, take_mode};
-use super::mixed;
-use crate::exec::form::Form;
-use crate::exec::macros::{binary, ternary, unary};
-use crate::exec::map::Pick;
-use crate::exec::number::float::Float;
-use crate::exec::number::lane::{Pair, Two};
-use crate::exec::number::rounding::Round;
+use super::{
+    directed::{AddRound, FmaRound, MulRound, SubRound},
+    float_modifiers::{FTZ, Flush, Modal, Mode, Plain, RELU, ROUND, SAT, take_mode},
+    mixed,
+};
+use crate::exec::{
+    form::Form,
+    macros::{binary, ternary, unary},
+    map::Pick,
+    number::{
+        float::Float,
+        lane::{Pair, Two},
+        rounding::Round,
+    },
+};
 
 unary! {
     Neg<M: Mode>: M::F => M::F, |a, imm| M::operand(a, imm).negated().canonical();
