@@ -200,7 +200,8 @@ pub trait DeviceOp:
     /// work on the same stream, also in an `or_else`, runs after it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or the errors of [`settled`](DeviceOp::settled).
+    /// [`Error::TimedOut`], or the errors of [`settled`](DeviceOp::settled). If [`named`](DeviceOp::named) is called after
+    /// `timeout`, all of them have the name.
     ///
     /// ```
     /// use std::time::Duration;

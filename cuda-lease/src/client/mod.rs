@@ -4,7 +4,7 @@
 //! commands. They wait in the lanes of [`link`]. The thread of the [`connection`] sends them on its [`streams`]. Events come
 //! back to [`link`], which passes progress on when the bytes of its copies are there ([`link::transfers`]).
 //!
-//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst`] for many
+//! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst()`] for many
 //! inputs).
 //!
 //! Layers, lowest first: [`end`] (the ends of connections as errors), [`link`], [`streams`], [`submit`], [`connection`],

@@ -20,7 +20,7 @@ use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
-use super::link::transfers::Transfers;
+use self::transfers::Transfers;
 use crate::{
     session::{Outgoing, SessionError},
     wire::{Chunk, Command, Content, Event, Hash, QueryReply, TransferId},

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{
     control,
     leases::{Client, Leases},
-    session::Session,
+    sessions::session::Session,
     streams::{End, FrameStream, Refusal, refuse},
     submit,
 };

@@ -1,6 +1,6 @@
 //! The supervisor: accepts connections, keeps leases, and passes frames between clients and workers.
 //!
-//! It never uses a device. A connection has one control stream (`control`), two lanes per session (`lane`), and streams
+//! It never uses a device. A connection has one control stream (`control`), two lanes per session (`sessions`), and streams
 //! for blobs (`blobs`) and stateless submits (`submit`). The frames of a lane go to the worker of the lease as they
 //! are. The submits of a lease wait in a queue (`jobs`). The folder uses `wire`, `session`, `authority`, `transport`
 //! and all other folders of the node. Of `worker` it uses the messages, and the entry points for workers that are
@@ -10,23 +10,18 @@ mod audit;
 mod blobs;
 mod connection;
 mod control;
-mod jit_cache;
 mod jobs;
-mod lane;
 mod leases;
 mod memory_budget;
-mod module_code;
 mod operator;
 mod rates;
 mod server;
-mod session;
+mod sessions;
 mod spans;
 mod streams;
 mod submit;
-mod turns;
-mod worker_memory;
 mod workers;
 
-pub use jit_cache::JitCache;
 pub use operator::OperatorCommand;
 pub use server::{DeviceOptions, Node, NodeOptions};
+pub use workers::jit_cache::JitCache;

@@ -14,11 +14,9 @@ use tokio::runtime::{Builder, Runtime};
 use super::{
     audit::Audit,
     connection,
-    jit_cache::JitCache,
     leases::{Client, Leases, Slot},
     operator::OperatorSocket,
-    worker_memory::Gpu,
-    workers::{Launcher, ProcessLauncher, Workers},
+    workers::{Launcher, ProcessLauncher, Workers, jit_cache::JitCache, worker_memory::Gpu},
 };
 use crate::{
     authority::{ServerTls, TokenKey},

@@ -24,10 +24,12 @@ use super::{
     blobs::Blobs,
     jobs::Jobs,
     rates::Rates,
-    session::{Session, SessionTerms},
+    sessions::{
+        session::{Session, SessionTerms},
+        turns::{Turn, Turns},
+    },
     spans::{self, Traced},
     streams::Refusal,
-    turns::{Turn, Turns},
     workers::{WorkerHandle, Workers},
 };
 use crate::{

@@ -7,7 +7,7 @@ use cuda_core::protocol::Status;
 use super::{Client, LeaseId, Leases, State, unknown};
 use crate::{
     node::{
-        supervisor::{blobs::Blobs, jobs::Jobs, session::Session, streams::Refusal},
+        supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal},
         worker::Assign,
     },
     wire::Limits,

@@ -14,8 +14,8 @@ use tokio::{
     sync::{Notify, mpsc, watch},
 };
 
-use super::streams::{End, FrameStream, send_frame};
 use crate::{
+    node::supervisor::streams::{End, FrameStream, send_frame},
     session::{Incoming, Outgoing, SessionError},
     wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
 };
@@ -30,7 +30,7 @@ const TO_WORKER: usize = 32;
 const OWN_EVENTS: usize = 4 << 20;
 
 /// One lane of a session.
-pub(super) struct Lane {
+pub(in crate::node::supervisor) struct Lane {
     /// Frames to the client.
     outgoing: Mutex<Outgoing>,
     /// Frames were added to `outgoing`.
@@ -65,7 +65,7 @@ enum Admission {
 
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker.
-    pub(super) fn new(
+    pub(in crate::node::supervisor) fn new(
         epoch: u32,
         window: usize,
         opcodes: RangeInclusive<u16>,
@@ -88,7 +88,7 @@ impl Lane {
     }
 
     /// Sends an event to the client.
-    pub(super) fn push(&self, event: &Event) {
+    pub(in crate::node::supervisor) fn push(&self, event: &Event) {
         self.outgoing.lock().push(event.opcode(), |out| event.encode(out));
         self.filled.notify_one();
     }
@@ -97,7 +97,10 @@ impl Lane {
     ///
     /// # Errors
     /// The client acknowledges too few events.
-    pub(super) fn push_limited(&self, event: &Event) -> Result<(), SessionError> {
+    pub(in crate::node::supervisor) fn push_limited(
+        &self,
+        event: &Event,
+    ) -> Result<(), SessionError> {
         let limit = self.window + OWN_EVENTS;
         if self.outgoing.lock().bytes() > limit {
             let message = format!("more than {limit} bytes of events wait for an acknowledgement");
@@ -120,23 +123,23 @@ impl Lane {
     }
 
     /// Sends the first bytes to the worker.
-    pub(super) fn begin_worker(&self, frames: Bytes) {
+    pub(in crate::node::supervisor) fn begin_worker(&self, frames: Bytes) {
         // The channel is empty, so it has a place.
         _ = self.to_worker.try_send(frames);
     }
 
     /// Sends bytes to the worker.
-    pub(super) async fn send_to_worker(&self, frames: Bytes) -> bool {
+    pub(in crate::node::supervisor) async fn send_to_worker(&self, frames: Bytes) -> bool {
         self.to_worker.send(frames).await.is_ok()
     }
 
     /// Discards the frames that arrive from now on.
-    pub(super) fn stop_admission(&self) {
+    pub(in crate::node::supervisor) fn stop_admission(&self) {
         self.admission.send_replace(Admission::Closed);
     }
 
     /// Passes frames to the worker, or lets them wait.
-    pub(super) fn set_running(&self, is_running: bool) {
+    pub(in crate::node::supervisor) fn set_running(&self, is_running: bool) {
         self.admission.send_if_modified(|admission| {
             let wanted = if is_running { Admission::Open } else { Admission::Paused };
             let is_change = *admission != Admission::Closed && *admission != wanted;
@@ -148,7 +151,7 @@ impl Lane {
     }
 
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.
-    pub(super) async fn read_worker(
+    pub(in crate::node::supervisor) async fn read_worker(
         &self,
         mut socket: OwnedReadHalf,
         mut take: impl FnMut(&Frame<'_>) -> bool,
@@ -172,7 +175,7 @@ impl Lane {
 
     /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the frames that
     /// were passed to the worker.
-    pub(super) async fn serve(
+    pub(in crate::node::supervisor) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
@@ -255,12 +258,12 @@ impl Lane {
     }
 
     /// Waits until frames arrive while the session is paused.
-    pub(super) async fn waits(&self) {
+    pub(in crate::node::supervisor) async fn waits(&self) {
         self.waits.notified().await;
     }
 
     /// Whether frames wait because the session is paused.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(in crate::node::supervisor) fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::SeqCst)
     }
 
@@ -333,7 +336,10 @@ impl Drop for Waiting<'_> {
 struct Acknowledge(AtomicU64);
 
 /// Writes frames to the worker, until the lane is dropped or the socket ends.
-pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) {
+pub(in crate::node::supervisor) async fn write_worker(
+    mut socket: OwnedWriteHalf,
+    mut frames: mpsc::Receiver<Bytes>,
+) {
     while let Some(frames) = frames.recv().await {
         if socket.write_all(&frames).await.is_err() {
             return;

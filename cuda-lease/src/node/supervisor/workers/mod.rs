@@ -1,5 +1,8 @@
 //! The workers of one device: idle spare workers, and the supervisor's sockets to workers in use.
 
+pub(in crate::node) mod jit_cache;
+pub(super) mod worker_memory;
+
 use std::{
     collections::VecDeque,
     net::Shutdown,
@@ -13,8 +16,8 @@ use cuda_core::{DeviceInfo, Error, Provider, Result};
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, sync::oneshot};
 
-use super::{
-    jit_cache::{self, JitCache, Link},
+use self::{
+    jit_cache::{JitCache, Link},
     worker_memory::{Gpu, MemoryProbe, WorkerMemory},
 };
 use crate::{

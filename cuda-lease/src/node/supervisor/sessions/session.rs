@@ -8,17 +8,19 @@ use parking_lot::Mutex;
 use tracing::{Instrument, Span};
 
 use super::{
-    blobs::Blobs,
     lane::{Lane, write_worker},
     module_code::{CodeStep, ModuleCode, Next},
-    spans::Traced,
-    streams::{End, FrameStream},
     turns::{Turn, Turns},
-    workers::Lanes,
 };
 use crate::{
     node::{
         metrics::{Meter, Tally},
+        supervisor::{
+            blobs::Blobs,
+            spans::Traced,
+            streams::{End, FrameStream},
+            workers::Lanes,
+        },
         worker::{Assign, Drain, Drained, Measured, WorkerBlob},
     },
     session::SessionError,
@@ -35,8 +37,8 @@ const DOWNLOADS: usize = 16 << 20;
 const BLOB_PART: usize = 256 << 10;
 
 /// A session of a lease.
-pub(super) struct Session {
-    pub(super) epoch: u32,
+pub(in crate::node::supervisor) struct Session {
+    pub(in crate::node::supervisor) epoch: u32,
     commands: Lane,
     bulk: Lane,
     code: ModuleCode,
@@ -51,20 +53,20 @@ pub(super) struct Session {
 }
 
 /// The terms of a session.
-pub(super) struct SessionTerms {
+pub(in crate::node::supervisor) struct SessionTerms {
     /// The epoch, which the client chose.
-    pub(super) epoch: u32,
-    pub(super) lease: u64,
-    pub(super) limits: Limits,
+    pub(in crate::node::supervisor) epoch: u32,
+    pub(in crate::node::supervisor) lease: u64,
+    pub(in crate::node::supervisor) limits: Limits,
     /// The address of the device, for messages.
-    pub(super) address: String,
+    pub(in crate::node::supervisor) address: String,
     /// The span of the session.
-    pub(super) traced: Option<Traced>,
+    pub(in crate::node::supervisor) traced: Option<Traced>,
 }
 
 impl Session {
     /// Starts a session on a worker that has no lease yet.
-    pub(super) fn start(
+    pub(in crate::node::supervisor) fn start(
         terms: SessionTerms,
         (commands, bulk): Lanes,
         blobs: Arc<Blobs>,
@@ -131,17 +133,17 @@ impl Session {
     }
 
     /// Ends the session: its client gets `error` when the worker has exited.
-    pub(super) fn end(&self, error: Error) {
+    pub(in crate::node::supervisor) fn end(&self, error: Error) {
         self.cause.lock().get_or_insert(error);
     }
 
     /// Takes no more commands. Work in flight goes on.
-    pub(super) fn stop_admission(&self) {
+    pub(in crate::node::supervisor) fn stop_admission(&self) {
         self.commands.stop_admission();
     }
 
     /// Gives a session-exclusive lease the turn, or takes it back.
-    pub(super) fn set_turn(&self, has_turn: bool) {
+    pub(in crate::node::supervisor) fn set_turn(&self, has_turn: bool) {
         if let Some(turns) = &self.turns {
             turns.set(has_turn, |is_running| self.commands.set_running(is_running));
             self.report_waiting(turns);
@@ -196,17 +198,17 @@ impl Session {
     }
 
     /// Waits until the worker has exited.
-    pub(super) async fn ended(&self) {
+    pub(in crate::node::supervisor) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
     }
 
     /// Announces that the lease ends soon.
-    pub(super) fn announce(&self, ending: &Event) {
+    pub(in crate::node::supervisor) fn announce(&self, ending: &Event) {
         self.commands.push(ending);
     }
 
     /// Serves a lane on one connection.
-    pub(super) async fn serve(
+    pub(in crate::node::supervisor) async fn serve(
         self: &Arc<Self>,
         lane: wire::Lane,
         send: quinn::SendStream,
@@ -264,7 +266,7 @@ impl Session {
     }
 
     /// A client has sent a blob.
-    pub(super) fn blob_arrived(self: &Arc<Self>, hash: Hash, blob: Bytes) {
+    pub(in crate::node::supervisor) fn blob_arrived(self: &Arc<Self>, hash: Hash, blob: Bytes) {
         if self.code.arrived(hash, blob) == CodeStep::Send {
             self.start_sending();
         }

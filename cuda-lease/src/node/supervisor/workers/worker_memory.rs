@@ -11,34 +11,34 @@ const DEADLINE: Duration = Duration::from_secs(4);
 
 /// A GPU, or a MIG instance, whose memory can be observed.
 #[derive(Clone)]
-pub(super) struct Gpu {
-    pub(super) monitor: Arc<dyn GpuMonitor>,
-    pub(super) uuid: GpuUuid,
+pub(in crate::node::supervisor) struct Gpu {
+    pub(in crate::node::supervisor) monitor: Arc<dyn GpuMonitor>,
+    pub(in crate::node::supervisor) uuid: GpuUuid,
 }
 
 impl Gpu {
     /// Begins a check, before the worker is launched.
-    pub(super) async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
+    pub(in crate::node::supervisor) async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
         MemoryCheck::before_launch(self.monitor.clone(), self.uuid.clone()).await
     }
 }
 
 /// The memory of a worker that was launched.
-pub(super) struct WorkerMemory {
+pub(in crate::node::supervisor) struct WorkerMemory {
     check: MemoryCheck,
     probe: MemoryProbe,
 }
 
 /// Asks for the memory of a worker.
 #[derive(Clone)]
-pub(super) struct MemoryProbe {
+pub(in crate::node::supervisor) struct MemoryProbe {
     gpu: Gpu,
     pid: u32,
 }
 
 impl MemoryProbe {
     /// The bytes that the worker uses. `None` if NVML does not report them. Blocks for a millisecond.
-    pub(super) fn used(&self) -> Option<u64> {
+    pub(in crate::node::supervisor) fn used(&self) -> Option<u64> {
         match self.gpu.monitor.memory_of(&self.gpu.uuid, self.pid) {
             Ok(ProcessMemory::Used(bytes)) => Some(bytes),
             _ => None,
@@ -47,16 +47,16 @@ impl MemoryProbe {
 }
 
 impl WorkerMemory {
-    pub(super) fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
+    pub(in crate::node::supervisor) fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
         Self { check, probe: MemoryProbe { gpu, pid } }
     }
 
-    pub(super) fn probe(&self) -> MemoryProbe {
+    pub(in crate::node::supervisor) fn probe(&self) -> MemoryProbe {
         self.probe.clone()
     }
 
     /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
-    pub(super) async fn observe(&mut self) {
+    pub(in crate::node::supervisor) async fn observe(&mut self) {
         let pid = self.probe.pid;
         if let Err(error) = self.check.observe(pid).await {
             tracing::warn!(pid, %error, "the memory of a worker is unknown");
@@ -64,7 +64,7 @@ impl WorkerMemory {
     }
 
     /// Waits until the memory of the reaped worker is free. Returns `false` if it is not free in time.
-    pub(super) async fn memory_returned(&self) -> bool {
+    pub(in crate::node::supervisor) async fn memory_returned(&self) -> bool {
         let pid = self.probe.pid;
         match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
             Ok(MemoryReturn::Returned) => true,

@@ -10,14 +10,13 @@ use bytes::Bytes;
 use parking_lot::Mutex;
 use rustc_hash::FxHashSet;
 
-use super::blobs::Blobs;
-use crate::{session::SessionError, wire::Hash};
+use crate::{node::supervisor::blobs::Blobs, session::SessionError, wire::Hash};
 
 /// The maximum number of hashes that wait for the client, and of those that wait for the worker.
 const LIMIT: usize = 4096;
 
 /// The code that a session waits for. One task at a time sends code to the worker.
-pub(super) struct ModuleCode {
+pub(in crate::node::supervisor) struct ModuleCode {
     blobs: Arc<Blobs>,
     state: Mutex<State>,
 }
@@ -35,7 +34,7 @@ struct State {
 
 /// The step that follows a request for code.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum CodeStep {
+pub(in crate::node::supervisor) enum CodeStep {
     /// The code is on its way.
     Nothing,
     /// Ask the client for the code.
@@ -45,14 +44,14 @@ pub(super) enum CodeStep {
 }
 
 /// The code that a task sends next.
-pub(super) enum Next {
+pub(in crate::node::supervisor) enum Next {
     Code(Hash, Bytes),
     /// The code was dropped from the tenant's blobs meanwhile. Ask the client for it.
     Ask(Hash),
 }
 
 impl ModuleCode {
-    pub(super) fn new(blobs: Arc<Blobs>) -> Self {
+    pub(in crate::node::supervisor) fn new(blobs: Arc<Blobs>) -> Self {
         Self { blobs, state: Mutex::default() }
     }
 
@@ -60,7 +59,10 @@ impl ModuleCode {
     ///
     /// # Errors
     /// More than [`LIMIT`] modules wait for their code.
-    pub(super) fn request(&self, hash: Hash) -> Result<CodeStep, SessionError> {
+    pub(in crate::node::supervisor) fn request(
+        &self,
+        hash: Hash,
+    ) -> Result<CodeStep, SessionError> {
         let is_known = self.blobs.get(&hash).is_some();
         let mut state = self.state.lock();
         let step = if is_known {
@@ -77,14 +79,14 @@ impl ModuleCode {
     }
 
     /// The client has sent code.
-    pub(super) fn arrived(&self, hash: Hash, code: Bytes) -> CodeStep {
+    pub(in crate::node::supervisor) fn arrived(&self, hash: Hash, code: Bytes) -> CodeStep {
         self.blobs.insert(hash, code);
         let mut state = self.state.lock();
         if state.wanted.remove(&hash) { state.enqueue(hash) } else { CodeStep::Nothing }
     }
 
     /// Takes the code to send next. At the end of the queue the sending task ends.
-    pub(super) fn next(&self) -> Option<Next> {
+    pub(in crate::node::supervisor) fn next(&self) -> Option<Next> {
         let mut state = self.state.lock();
         let Some(hash) = state.queue.pop_front() else {
             state.is_sending = false;
