@@ -434,8 +434,11 @@ mod tests {
 
     #[test]
     fn local_errors_have_the_status_that_fits() {
-        let full = Error::OutOfMemory { requested: 2, free: 1, total: 1, pool: None };
-        assert_eq!(full.status(), Some(Status::CapacityExceeded));
+        let short = |requested| Error::OutOfMemory { requested, free: 1, total: 2, pool: None };
+        assert_eq!(short(2).status(), Some(Status::CapacityExceeded));
+        assert!(short(2).is_retryable());
+        assert_eq!(short(3).status(), Some(Status::TooLarge));
+        assert!(!short(3).is_retryable());
         let fault = Error::from(Fault::new(FaultKind::Trap, "a trap"));
         assert_eq!(fault.status(), Some(Status::LaunchFailed));
         assert_eq!(Error::OutOfHostMemory { requested: 1 }.status(), None);
