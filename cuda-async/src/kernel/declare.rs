@@ -72,7 +72,7 @@
 /// 2. Otherwise the macro takes `kernels/saxpy.ptx`, beside the source. The program `cuda-nvrtc` writes that file, with a digest
 ///    of the source, its headers and the options. A file with another digest is a compile error.
 /// 3. Otherwise the program compiles the source when it first loads the kernels, keeps the result in a cache on disk, and
-///    compares it with the declaration. [`compile`](super::modules::compile()) states the errors.
+///    compares it with the declaration. [`compile`](crate::kernel::compile()) states the errors.
 ///
 /// The package is built again when the source or a header between quotes changes, but not when NVRTC is installed.
 ///

@@ -12,9 +12,9 @@ use futures_util::future::Shared;
 use parking_lot::Mutex;
 
 #[cfg(feature = "nvrtc")]
+use super::cuda_source::CudaSource;
 use super::{
     code::{Code, LoadingCode},
-    cuda_source::CudaSource,
     image::Image,
     slot::Slot,
 };
@@ -30,7 +30,7 @@ use crate::{
 /// ```standalone_crate
 /// use cuda_async::{Error, kernel::ModuleCache, prelude::*};
 ///
-/// static KERNELS: ModuleCache = ModuleCache::new(include_str!("../../../kernels/basic.ptx"));
+/// static KERNELS: ModuleCache = ModuleCache::new(include_str!("../../../../kernels/basic.ptx"));
 ///
 /// /// Doubles every element, on the device of the operation.
 /// pub fn double(x: DeviceBuffer<f32>) -> impl DeviceOp<Output = DeviceBuffer<f32>> + use<> {
@@ -86,8 +86,8 @@ impl ModuleCache {
     /// ```standalone_crate
     /// use cuda_async::kernel::{Image, ModuleCache};
     ///
-    /// # const PTX: &str = include_str!("../../../kernels/filter.ptx");
-    /// # const CUBIN: &[u8] = include_bytes!("../../tests/suite/filter_sm_90.cubin");
+    /// # const PTX: &str = include_str!("../../../../kernels/filter.ptx");
+    /// # const CUBIN: &[u8] = include_bytes!("../../../tests/suite/filter_sm_90.cubin");
     /// // SAFETY: both files are `kernels/filter.cu`, compiled by NVIDIA's compiler.
     /// static FILTERS: ModuleCache = ModuleCache::new(PTX).with_images(&[unsafe { Image::cubin((9, 0), CUBIN) }]);
     /// let module = FILTERS.get(&cuda_async::open("cpu")?)?;

@@ -17,7 +17,7 @@ use crate::{
 ///
 /// ```standalone_crate
 /// use cuda_async::{kernel::load_ptx, prelude::*};
-/// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
+/// # const PTX: &str = include_str!("../../../../kernels/vecadd.ptx");
 /// let kernel = load_ptx(PTX).map(|module| module.function("vecadd")).sync()??;
 /// assert_eq!(kernel.name(), "vecadd");
 /// # Ok::<(), cuda_async::Error>(())

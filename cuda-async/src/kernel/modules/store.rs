@@ -21,7 +21,7 @@ use crate::{
 ///
 /// ```standalone_crate
 /// use cuda_async::{kernel::ModuleStore, prelude::*};
-/// # const PTX: &str = include_str!("../../../kernels/basic.ptx");
+/// # const PTX: &str = include_str!("../../../../kernels/basic.ptx");
 ///
 /// static GENERATED: ModuleStore = ModuleStore::new(64, 16 << 20);
 ///
