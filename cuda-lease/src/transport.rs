@@ -15,6 +15,11 @@ use socket2::SockRef;
 /// bytes.
 const DATAGRAM: u16 = 6500;
 
+/// The bytes that a new connection may send before the first acknowledgement: ten datagrams, as RFC 9002 has it for small
+/// ones. The default is two large datagrams. A search for the size of datagrams then fills it, and `quinn` does not tell
+/// the peer that a connection is closed while the window is full.
+const INITIAL_WINDOW: u64 = 10 * DATAGRAM as u64;
+
 /// The maximum number of bytes that the kernel buffers for a socket. The usual 208 KiB overflow before a busy process
 /// reads them, and each overflow looks like a loss of the network.
 const SOCKET_BUFFER: usize = 4 << 20;
@@ -56,8 +61,11 @@ pub(crate) fn endpoint(
 pub(crate) fn connection() -> Arc<quinn::TransportConfig> {
     let mut discovery = quinn::MtuDiscoveryConfig::default();
     discovery.upper_bound(DATAGRAM);
+    let mut congestion = quinn::congestion::CubicConfig::default();
+    congestion.initial_window(INITIAL_WINDOW);
     let mut config = quinn::TransportConfig::default();
     config
+        .congestion_controller_factory(Arc::new(congestion))
         .mtu_discovery_config(Some(discovery))
         .stream_receive_window(STREAM_WINDOW.into())
         .receive_window(CONNECTION_WINDOW.into())

@@ -45,19 +45,21 @@ fn weak_handle_does_not_keep_a_device_open() {
 fn lease_of_a_node_that_stopped_is_opened_again() {
     use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
 
-    let start = |listen| {
+    let start = |address| {
         let device = DeviceOptions::in_process(CpuProvider::default());
         let mut options = NodeOptions::loopback(vec![device]);
-        options.listen = listen;
-        Node::start(options).unwrap()
+        options.listen = address;
+        Node::start(options)
     };
-    let node = start(([127, 0, 0, 1], 0).into());
+    // The ports below 32768 are not given to other sockets of the machine, so the port is free for the second node.
+    let mut ports = (20_000 + std::process::id() as u16 % 10_000)..32_768;
+    let node = ports.find_map(|port| start(([127, 0, 0, 1], port).into()).ok()).unwrap();
     let address = node.address();
     let url = format!("lease://{address}?min_vram=1MiB");
     let first = cuda_async::open(&url).unwrap();
     assert_eq!(cuda_async::open(&url).unwrap(), first);
     node.stop();
-    let node = start(address);
+    let node = start(address).unwrap();
     while first.new_stream().is_ok() {
         std::thread::yield_now();
     }

@@ -273,15 +273,22 @@ impl Node {
 }
 
 impl Node {
-    /// Ends all leases and tells their clients. Blocks the calling thread until they have acknowledged this, at most half
-    /// a second. Dropping the node does the same without waiting, so a client may notice the end only when its connection
-    /// times out.
-    pub fn stop(self) {
+    /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the clients
+    /// have acknowledged the end, at most half a second, and as long again until the tasks of the node have ended.
+    ///
+    /// A client whose connection is congested may notice the end only when its connection times out, after 5 seconds.
+    /// Dropping the node does the same as this without waiting.
+    pub fn stop(mut self) {
         self.close();
-        let Some(runtime) = &self.runtime else { return };
-        let closed = async { tokio::time::timeout(STOP, self.endpoint.wait_idle()).await };
+        let Some(runtime) = self.runtime.take() else { return };
+        let endpoint = self.endpoint.clone();
+        let stop = move || {
+            let closed = async move { tokio::time::timeout(STOP, endpoint.wait_idle()).await };
+            _ = runtime.block_on(closed);
+            runtime.shutdown_timeout(STOP);
+        };
         // On a thread of its own: the calling thread may be inside of another runtime.
-        thread::scope(|scope| _ = scope.spawn(|| runtime.block_on(closed)).join());
+        thread::scope(|scope| _ = scope.spawn(stop).join());
     }
 
     fn close(&self) {
