@@ -1,7 +1,7 @@
 //! Decodes a parsed module into code: each instruction gets its handlers, and each operand its slot.
 //!
-//! This folder uses the handlers in `exec`, the operands and effects in `isa`, and the parser's module. `launch` calls it: [`Layout::place`] assigns
-//! addresses to variables, then [`decode`] processes the reachable functions, each with a
+//! This folder uses the handlers in `exec`, the operands and effects in `isa`, and the parser's module. `launch` calls
+//! it: [`Layout::place`] assigns addresses to variables, then [`decode`] processes the reachable functions, each with a
 //! [`Builder`].
 //!
 //! Layers, lowest first: `error`, `layout` and `variables`; `build` (the builder and its parts); the families of

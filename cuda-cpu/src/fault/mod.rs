@@ -1,7 +1,7 @@
 //! Faults: errors of a kernel with their location.
 //!
-//! A fault is plain data with a message. This folder uses only `memory`. Handlers, observers and the scheduler create a [`FaultKind`], `launch` adds
-//! the place to make a [`Fault`], and `device` reports it.
+//! A fault is plain data with a message. This folder uses only `memory`. Handlers, observers and the scheduler create a
+//! [`FaultKind`], `launch` adds the place to make a [`Fault`], and `device` reports it.
 
 mod kind;
 mod mbarrier;

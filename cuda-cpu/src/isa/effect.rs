@@ -16,7 +16,7 @@ pub(crate) enum Effect {
     /// A collective of the warp: the lanes of the member mask in this register wait for each other. With `Slot::NONE`,
     /// the executing lanes do.
     Meeting(Slot),
-    /// `shfl`: reads registers of the other lanes in the member mask in this register.
+    /// `shfl`: reads registers of other lanes. This register has the mask of the lanes that take part.
     Shuffle(Slot),
     /// Orders the lanes' earlier accesses before those of threads that execute [`Effect::Learn`] later.
     Publish,

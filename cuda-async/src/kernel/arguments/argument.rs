@@ -56,7 +56,7 @@ macro_rules! given_back {
         }
     };
 }
-pub(in crate::kernel) use given_back;
+pub(super) use given_back;
 
 /// A struct that derives `bytemuck::Pod` and is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
 #[derive(Debug, Clone, Copy)]

@@ -71,11 +71,7 @@ pub fn push_param<T: KernelParam>(value: &T, arguments: &mut Arguments<'_>) {
 
 /// Adds a value to the arguments of a launch, for a parameter with an alignment of `align` bytes.
 #[inline]
-pub(in crate::kernel) fn push_aligned<T: KernelParam>(
-    value: &T,
-    align: usize,
-    arguments: &mut Arguments<'_>,
-) {
+pub(super) fn push_aligned<T: KernelParam>(value: &T, align: usize, arguments: &mut Arguments<'_>) {
     value.with_bytes(|bytes| {
         arguments.raw(bytes, align);
     });

@@ -15,7 +15,7 @@ use super::{compile::OnThread, cuda_source::CudaSource};
 
 /// The code of a module.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::kernel) enum Code {
+pub(super) enum Code {
     /// PTX.
     Ptx(&'static str),
     /// CUDA C, which may have to be compiled.
@@ -25,7 +25,7 @@ pub(in crate::kernel) enum Code {
 
 impl Code {
     /// Loads the image that fits the device, or this code, and blocks.
-    pub(in crate::kernel) fn load(&self, device: &Device, images: &[Image]) -> Result<Module> {
+    pub(super) fn load(&self, device: &Device, images: &[Image]) -> Result<Module> {
         let ptx = self.ptx()?;
         match image_loading(device, &ptx, images).map(|loading| loading.and_then(Loading::wait)) {
             Some(loaded) if !is_refused(&loaded) => loaded,
@@ -34,11 +34,7 @@ impl Code {
     }
 
     /// Starts to load the image that fits the device, or this code, without blocking.
-    pub(in crate::kernel) fn start(
-        &self,
-        device: &Device,
-        images: &[Image],
-    ) -> Result<LoadingCode> {
+    pub(super) fn start(&self, device: &Device, images: &[Image]) -> Result<LoadingCode> {
         let ptx = match self {
             Code::Ptx(ptx) => *ptx,
             #[cfg(feature = "nvrtc")]
@@ -81,7 +77,7 @@ const fn is_refused(loaded: &Result<Module>) -> bool {
 }
 
 /// Code that is being loaded.
-pub(in crate::kernel) enum LoadingCode {
+pub(super) enum LoadingCode {
     /// The compiler of CUDA C runs.
     #[cfg(feature = "nvrtc")]
     Compiling(OnThread<Cow<'static, str>>, Device),
@@ -93,7 +89,7 @@ pub(in crate::kernel) enum LoadingCode {
 
 impl LoadingCode {
     /// Starts to load PTX.
-    pub(in crate::kernel) fn of_ptx(device: &Device, ptx: &str) -> Result<Self> {
+    pub(super) fn of_ptx(device: &Device, ptx: &str) -> Result<Self> {
         device.start_loading(ptx).map(LoadingCode::Ptx)
     }
 }

@@ -82,16 +82,14 @@ impl Submit for Compile {
 }
 
 /// The result of a function that runs on a thread of its own. The function runs to its end also if this is dropped.
-pub(in crate::kernel) struct OnThread<T>(Receiver<Result<T>>);
+pub(super) struct OnThread<T>(Receiver<Result<T>>);
 
 impl<T: Send + 'static> OnThread<T> {
     /// Starts the thread.
     ///
     /// # Errors
     /// [`Error::Host`].
-    pub(in crate::kernel) fn start(
-        run: impl FnOnce() -> Result<T> + Send + 'static,
-    ) -> Result<Self> {
+    pub(super) fn start(run: impl FnOnce() -> Result<T> + Send + 'static) -> Result<Self> {
         let (sender, receiver) = one_shot();
         thread::Builder::new()
             .name("nvrtc".into())

@@ -49,15 +49,12 @@ impl Image {
         Self { target: Target::Fatbin, bytes }
     }
 
-    pub(in crate::kernel) const fn bytes(&self) -> &'static [u8] {
+    pub(super) const fn bytes(&self) -> &'static [u8] {
         self.bytes
     }
 
     /// Returns the image that fits a device best. `None` if the device runs none of the images.
-    pub(in crate::kernel) fn fitting<'a>(
-        images: &'a [Self],
-        device: &DeviceInfo,
-    ) -> Option<&'a Self> {
+    pub(super) fn fitting<'a>(images: &'a [Self], device: &DeviceInfo) -> Option<&'a Self> {
         device.driver?;
         let (major, minor) = device.compute_capability;
         let rank = |image: &&Self| match image.target {

@@ -11,7 +11,7 @@ use super::code::LoadingCode;
 
 /// The module of one device.
 #[derive(Debug, Default)]
-pub(in crate::kernel) struct Slot {
+pub(super) struct Slot {
     /// Locked while a blocking caller loads.
     load: Mutex<()>,
     /// Locked for single reads and writes. Only the start of a load runs under the lock.
@@ -29,7 +29,7 @@ enum State {
 
 impl Slot {
     /// Returns the module if it is loaded.
-    pub(in crate::kernel) fn module(&self) -> Option<Module> {
+    pub(super) fn module(&self) -> Option<Module> {
         match &*self.state.lock() {
             State::Loaded(module) => module.get(),
             State::Empty | State::Loading(_) => None,
@@ -37,10 +37,7 @@ impl Slot {
     }
 
     /// Returns the module. Loads it with `load` if it is not loaded; concurrent callers wait.
-    pub(in crate::kernel) fn get_or_load(
-        &self,
-        load: impl FnOnce() -> Result<Module>,
-    ) -> Result<Module> {
+    pub(super) fn get_or_load(&self, load: impl FnOnce() -> Result<Module>) -> Result<Module> {
         if let Some(module) = self.module() {
             return Ok(module);
         }
@@ -53,7 +50,7 @@ impl Slot {
 
     /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the slot's owner, so no
     /// other thread finds the slot meanwhile.
-    pub(in crate::kernel) fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         if self.load.is_locked() {
             return false;
         }
@@ -65,7 +62,7 @@ impl Slot {
     }
 
     /// Stores a module, unless another one was stored meanwhile, and returns the stored one.
-    pub(in crate::kernel) fn store(&self, module: Module) -> Module {
+    pub(super) fn store(&self, module: Module) -> Module {
         let mut state = self.state.lock();
         if let State::Loaded(stored) = &*state
             && let Some(stored) = stored.get()
@@ -78,7 +75,7 @@ impl Slot {
 
     /// Returns the load that other operations wait for. If there is none, starts one, with the lock held so that no other
     /// thread starts a second one.
-    pub(in crate::kernel) fn join_load(
+    pub(super) fn join_load(
         &self,
         start: impl FnOnce() -> Result<LoadingCode>,
     ) -> Result<Shared<LoadingCode>> {

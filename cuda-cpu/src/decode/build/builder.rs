@@ -27,13 +27,13 @@ pub(crate) struct Builder<'a> {
     pub(crate) module: &'a Module,
     pub(crate) function: &'a Function,
     /// Index of the function.
-    pub(in crate::decode) index: u32,
+    pub(super) index: u32,
     pub(crate) body: &'a Body,
     pub(crate) layout: &'a Layout,
     pub(crate) code: &'a mut Code,
     pub(crate) frame: Frame,
     pub(in crate::decode) registers: Vec<Option<Slot>>,
-    pub(in crate::decode) known: Known,
+    pub(super) known: Known,
     /// Offsets of the function's own variables, parameters and results in its local memory.
     pub(crate) locals: Locals,
     /// The hidden carry register.
@@ -45,8 +45,8 @@ pub(crate) struct Builder<'a> {
     /// For each target list that a `brx` names, its jump table in the code. Its targets are still label indices.
     pub(crate) tables: FxHashMap<u32, u32>,
     /// Ops that follow the one being decoded, to widen its results.
-    pub(in crate::decode) after: Vec<Op>,
-    pub(in crate::decode) ins: Option<&'a Instruction>,
+    pub(super) after: Vec<Op>,
+    pub(super) ins: Option<&'a Instruction>,
     /// Whether an op has been emitted by which the instruction is counted.
     counted: bool,
     /// The memory effects of the next emitted op.
@@ -107,7 +107,7 @@ impl<'a> Builder<'a> {
         self.code.ops.len() as u32
     }
 
-    pub(in crate::decode) fn push(&mut self, mut op: Op) {
+    pub(super) fn push(&mut self, mut op: Op) {
         op.pc = self.pc();
         self.code.ops.push(op);
         self.code.lines.push(self.ins.map_or(self.function.line, |i| i.line));

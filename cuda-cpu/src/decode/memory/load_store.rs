@@ -43,7 +43,7 @@ const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel
 
 /// Takes caching hints and scopes, which have no effect. Returns the order of the access if it is one with which
 /// threads wait for each other.
-pub(in crate::decode) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
+pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
     let order = form.take_one(&ORDERS).map(Order::from_modifier);
     while form.take_one(&SCOPES).is_some() {}
@@ -51,7 +51,7 @@ pub(in crate::decode) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
 }
 
 /// Returns the operands without a cache policy, which has no effect.
-pub(in crate::decode) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
+pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
     match operands {
         [rest @ .., _] if form.take("L2::cache_hint") => rest,
@@ -71,12 +71,12 @@ pub(in crate::decode) const GENERIC_SPACES: [&str; 8] = [
     "param::entry",
 ];
 
-pub(in crate::decode) enum Where {
+pub(super) enum Where {
     Space(SpaceKind),
     Param,
 }
 
-pub(in crate::decode) fn take_space(form: &mut Form<'_>) -> Where {
+pub(super) fn take_space(form: &mut Form<'_>) -> Where {
     match form.take_one(&GENERIC_SPACES).or_else(|| form.take_one(&["param::func"])) {
         Some("global" | "const") => Where::Space(SpaceKind::Global),
         Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
@@ -106,7 +106,7 @@ fn handlers_of(ty: T, space: SpaceKind) -> Option<(Handlers, Kind, bool)> {
 
 /// Returns the elements of a vector access, or the single one. A single element may be in braces, as in Triton's
 /// output.
-pub(in crate::decode) fn elements<'o>(
+pub(super) fn elements<'o>(
     form: &mut Form<'_>,
     operand: &'o Operand,
 ) -> Result<&'o [Operand], Problem> {
@@ -233,7 +233,7 @@ fn dest_slots(
 }
 
 /// Sets the address of an op. Returns the index of the address width in [`Handlers`].
-pub(in crate::decode) fn set_address(
+pub(super) fn set_address(
     b: &mut Builder<'_>,
     op: &mut Op,
     address: &Address,
@@ -247,7 +247,7 @@ pub(in crate::decode) fn set_address(
 }
 
 /// Returns the effect of an op with an address: an access to one element of this type.
-pub(in crate::decode) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
+pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Access {
     let narrow = op.c == NARROW_ADDRESS;
     Access { narrow, offset: op.imm, ..Access::new(kind, space, ty.size(), op.a) }
 }

@@ -17,7 +17,7 @@ use crate::memory::access_16;
 
 impl Builder<'_> {
     /// Returns the halves of a register, the low one first. Allocates unused ones for a discarded operand.
-    pub(in crate::decode) fn halves(&mut self, operand: &Operand) -> Result<[Slot; 2], Problem> {
+    pub(super) fn halves(&mut self, operand: &Operand) -> Result<[Slot; 2], Problem> {
         let low = match operand {
             Operand::Reg(id) if self.is_wide(*id) => {
                 let known = self.registers[id.0 as usize];
@@ -74,20 +74,16 @@ pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result
 }
 
 /// A memory access of 128 bits.
-pub(in crate::decode) struct Wide<'a> {
-    pub(in crate::decode) order: Order,
-    pub(in crate::decode) space: SpaceKind,
-    pub(in crate::decode) dest: &'a Operand,
-    pub(in crate::decode) address: &'a Address,
-    pub(in crate::decode) values: &'a [Operand],
+pub(super) struct Wide<'a> {
+    pub(super) order: Order,
+    pub(super) space: SpaceKind,
+    pub(super) dest: &'a Operand,
+    pub(super) address: &'a Address,
+    pub(super) values: &'a [Operand],
 }
 
 /// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
-pub(in crate::decode) fn atomic(
-    b: &mut Builder<'_>,
-    name: &str,
-    wide: &Wide<'_>,
-) -> Result<(), Problem> {
+pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result<(), Problem> {
     match name {
         "exch" => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
         "cas" => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
@@ -96,12 +92,12 @@ pub(in crate::decode) fn atomic(
 }
 
 /// `ld.relaxed.gpu.b128 d, [a];`
-pub(in crate::decode) fn load(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
+pub(super) fn load(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
     at_once(b, wide::atomic::<Read>, AccessKind::Read, 0, wide)
 }
 
 /// `st.relaxed.gpu.b128 [a], b;`
-pub(in crate::decode) fn store(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
+pub(super) fn store(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
     at_once(b, wide::atomic::<Exchange>, AccessKind::Write, 1, wide)
 }
 

@@ -28,11 +28,7 @@ const TYPES: [&str; 10] = ["u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf1
 const COMPLETES: &str = "mbarrier::complete_tx::bytes";
 
 /// Decodes `cp.async.bulk` and `cp.reduce.async.bulk`. Those modifiers have been taken already.
-pub(in crate::decode) fn bulk(
-    b: &mut Builder<'_>,
-    form: &mut Form<'_>,
-    reduces: bool,
-) -> Result<(), Problem> {
+pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
     match form.take_one(&["commit_group", "wait_group", "prefetch"]) {
         Some("commit_group") => commit(b, form),
         Some("wait_group") => wait(b, form),

@@ -15,7 +15,7 @@ use crate::isa::slot::Slot;
 use crate::machine::code::{Handler, Op};
 
 /// Takes the state space of an mbarrier's address. It is always in shared memory, but the address may be generic.
-pub(in crate::decode) fn take_space(form: &mut Form<'_>) -> SpaceKind {
+pub(super) fn take_space(form: &mut Form<'_>) -> SpaceKind {
     match form.take_one(&["shared", "shared::cta", "shared::cluster"]) {
         Some(_) => SpaceKind::Shared,
         None => SpaceKind::Generic,
@@ -23,7 +23,7 @@ pub(in crate::decode) fn take_space(form: &mut Form<'_>) -> SpaceKind {
 }
 
 /// Creates an op with an address operand. The space and `mode` are its first extra operands.
-pub(in crate::decode) fn addressed(
+pub(super) fn addressed(
     b: &mut Builder<'_>,
     handler: Handler,
     address: &Address,
@@ -40,12 +40,7 @@ pub(in crate::decode) fn addressed(
 }
 
 /// Returns the effect on the mbarrier of an op created by [`addressed`].
-pub(in crate::decode) fn access(
-    kind: AccessKind,
-    op: &Op,
-    space: SpaceKind,
-    order: Order,
-) -> Effect {
+pub(super) fn access(kind: AccessKind, op: &Op, space: SpaceKind, order: Order) -> Effect {
     let narrow = op.c == NARROW_ADDRESS;
     let access = Access::new(kind, space, run::OBJECT.bytes as u32, op.a);
     Effect::Access(Access { narrow, offset: op.imm, order, ..access })
@@ -53,7 +48,7 @@ pub(in crate::decode) fn access(
 
 /// Returns the effect of a transfer's completion at the mbarrier whose address is in this 64-bit register. Threads that
 /// wait there then see what the transfer wrote.
-pub(in crate::decode) fn completes(register: Slot, space: SpaceKind) -> Effect {
+pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
     let access = Access::new(AccessKind::Update, space, run::OBJECT.bytes as u32, register);
     Effect::Access(Access { order: Order::from_modifier("release"), ..access })
 }

@@ -8,7 +8,7 @@ use crate::machine::code::{Control, Op};
 
 /// Emits a test that lanes repeat until it succeeds. `look` creates the op of the test, given the position to which
 /// waiting lanes jump. `fails` is the predicate that becomes false if the wait expires, or `Slot::NONE`.
-pub(in crate::decode) fn emit(
+pub(super) fn emit(
     b: &mut Builder<'_>,
     fails: Slot,
     look: impl FnOnce(&mut Builder<'_>, u32) -> Op,

@@ -19,28 +19,28 @@ use crate::isa::slot::Slot;
 use crate::machine::code::{Handler, Op};
 
 /// Element types.
-pub(in crate::decode) const TYPES: [&str; 15] = [
+pub(super) const TYPES: [&str; 15] = [
     "f16", "bf16", "tf32", "f32", "f64", "e4m3", "e5m2", "s8", "u8", "s4", "u4", "b1", "s32",
     "e2m1", "e3m2",
 ];
 
 /// A multiplication and its handler.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::decode) struct Multiply {
-    pub(in crate::decode) run: Handler,
-    pub(in crate::decode) imm: u64,
+pub(super) struct Multiply {
+    pub(super) run: Handler,
+    pub(super) imm: u64,
     /// Number of registers of A, B, C and D.
     pub(in crate::decode) registers: [usize; 4],
     /// Kinds of the registers of A and B, and of C and D.
-    pub(in crate::decode) kinds: [Kind; 2],
+    pub(super) kinds: [Kind; 2],
 }
 
 impl Multiply {
-    pub(in crate::decode) fn new(run: Handler, registers: [usize; 4]) -> Self {
+    pub(super) fn new(run: Handler, registers: [usize; 4]) -> Self {
         Self { run, imm: 0, registers, kinds: [Kind::W32; 2] }
     }
 
-    pub(in crate::decode) fn with(self, imm: u64) -> Self {
+    pub(super) fn with(self, imm: u64) -> Self {
         Self { imm, ..self }
     }
 }
@@ -95,7 +95,7 @@ fn pick(form: &mut Form<'_>) -> Option<Multiply> {
 }
 
 /// Selects a multiplication of f16, bf16, tf32 or bytes. `types` are those of D, A, B and C.
-pub(in crate::decode) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
+pub(super) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
     let (whole, half) = ([4, 2, 4, 4], [2, 1, 4, 4]);
     Some(match (shape, types) {
         ("m16n8k16", ["f32", "f16", "f16", "f32"]) => {
@@ -157,11 +157,7 @@ fn quad([a, b]: [&str; 2], d: &str, c: &str) -> Option<Multiply> {
 }
 
 /// Selects a multiplication of f64. Takes a rounding mode from the form if present.
-pub(in crate::decode) fn double(
-    form: &mut Form<'_>,
-    shape: &str,
-    types: [&str; 4],
-) -> Option<Multiply> {
+pub(super) fn double(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
     if types != ["f64"; 4] {
         return None;
     }
@@ -188,11 +184,7 @@ macro_rules! shapes {
 }
 
 /// Selects a multiplication of integers or bits. Takes `.satfinite` or the bit operation from the form if present.
-pub(in crate::decode) fn integer(
-    form: &mut Form<'_>,
-    shape: &str,
-    types: [&str; 4],
-) -> Option<Multiply> {
+pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
     let ["s32", a, b, "s32"] = types else { return None };
     let multiply = match (a, b) {
         ("s8" | "u8", "s8" | "u8") => {
@@ -214,7 +206,7 @@ pub(in crate::decode) fn integer(
 }
 
 /// Returns the `imm` of an integer multiplication. Takes `.satfinite` from the form if present.
-pub(in crate::decode) fn integer_modes(form: &mut Form<'_>, a: &str, b: &str) -> u64 {
+pub(super) fn integer_modes(form: &mut Form<'_>, a: &str, b: &str) -> u64 {
     let flag = |is: bool, flag: u64| if is { flag } else { 0 };
     flag(form.take("satfinite"), SATURATES)
         | flag(a.starts_with('s'), A_SIGNED)
@@ -229,7 +221,7 @@ fn list(operand: &Operand) -> &[Operand] {
     }
 }
 
-pub(in crate::decode) fn sources(
+pub(super) fn sources(
     b: &mut Builder<'_>,
     operand: &Operand,
     kind: Kind,
@@ -237,7 +229,7 @@ pub(in crate::decode) fn sources(
     list(operand).iter().map(|part| b.source(part, kind)).collect()
 }
 
-pub(in crate::decode) fn dests(
+pub(super) fn dests(
     b: &mut Builder<'_>,
     operand: &Operand,
     kind: Kind,
@@ -250,7 +242,7 @@ pub(in crate::decode) fn dests(
 }
 
 /// Emits the multiplication. Fails if the fragments have the wrong sizes.
-pub(in crate::decode) fn emit(
+pub(super) fn emit(
     b: &mut Builder<'_>,
     multiply: &Multiply,
     d: &[Slot],

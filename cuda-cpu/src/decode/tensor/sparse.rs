@@ -14,7 +14,7 @@ use crate::exec::tensor::sparse::{
 use crate::machine::code::Handler;
 
 /// `mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 d, a, b, c, e, 0;`. The `sp` modifier has been taken already.
-pub(in crate::decode) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+pub(super) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let (multiply, metadata) = pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [d, x, y, c, e, Operand::Int(selector)] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);

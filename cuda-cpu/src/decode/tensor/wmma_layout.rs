@@ -6,12 +6,12 @@ use crate::exec::{
 };
 
 /// A matrix operand of `wmma`.
-pub(in crate::decode) struct Matrix {
+pub(super) struct Matrix {
     which: char,
     shape: &'static str,
     /// Whether the matrix is stored in row-major order.
     rows: bool,
-    pub(in crate::decode) bits: u32,
+    pub(super) bits: u32,
     pub(in crate::decode) registers: usize,
 }
 
@@ -28,7 +28,7 @@ const SHAPES: [(&str, &[&str], &[&str]); 7] = [
 
 impl Matrix {
     /// Takes the shape, layout and type from a form.
-    pub(in crate::decode) fn take(form: &mut Form<'_>, which: char) -> Option<Self> {
+    pub(super) fn take(form: &mut Form<'_>, which: char) -> Option<Self> {
         let rows = form.take_one(&["row", "col"])? == "row";
         let &(shape, factors, sums) = SHAPES.iter().find(|(shape, ..)| form.take(shape))?;
         let ty = form.take_one(if which == 'c' { sums } else { factors })?;
@@ -67,13 +67,13 @@ impl Matrix {
     }
 
     /// Returns the default stride: the number of elements between the starts of contiguous rows or columns.
-    pub(in crate::decode) fn default_stride(&self) -> u32 {
+    pub(super) fn default_stride(&self) -> u32 {
         let (rows, columns) = self.size();
         if self.rows { columns } else { rows }
     }
 
     /// Returns the number of elements in a register.
-    pub(in crate::decode) fn per_register(&self) -> u32 {
+    pub(super) fn per_register(&self) -> u32 {
         (32 / self.bits).max(1)
     }
 
@@ -114,20 +114,20 @@ impl Matrix {
     }
 
     /// Returns the position in memory of element `index` of a register.
-    pub(in crate::decode) fn element(&self, register: usize, index: u32) -> Elements {
+    pub(super) fn element(&self, register: usize, index: u32) -> Elements {
         let (row, column) = self.place(register, index);
         let (major, minor) = if self.rows { (row, column) } else { (column, row) };
         Elements { major, minor, bits: self.bits, bytes: self.bits / 8 }
     }
 
     /// Returns the position in memory of a whole register whose elements are contiguous.
-    pub(in crate::decode) fn whole(&self, register: usize) -> Elements {
+    pub(super) fn whole(&self, register: usize) -> Elements {
         let bytes = (self.bits / 8).max(4);
         Elements { bytes, ..self.element(register, 0) }
     }
 
     /// Returns whether the elements of a register are contiguous in memory.
-    pub(in crate::decode) fn is_contiguous(&self) -> bool {
+    pub(super) fn is_contiguous(&self) -> bool {
         let apart = |i: u32| self.element(0, i).minor.base - self.element(0, 0).minor.base;
         (0..self.per_register()).all(|i| apart(i) == i)
     }

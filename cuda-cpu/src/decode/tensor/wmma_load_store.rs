@@ -128,7 +128,7 @@ fn kind(matrix: &Matrix) -> Kind {
 }
 
 /// `wmma.load.a.sync.aligned.row.m16n16k16.f16 r, [p], stride;`
-pub(in crate::decode) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let which = form.take_one(&["a", "b", "c"]).and_then(|w| w.chars().next()).ok_or(UNKNOWN)?;
     let space = take_space(form);
     let matrix = Matrix::take(form, which).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
@@ -195,7 +195,7 @@ fn load_parts(
 }
 
 /// `wmma.store.d.sync.aligned.row.m16n16k16.f32 [p], r, stride;`
-pub(in crate::decode) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let space = take_space(form);
     let matrix = Some(()).filter(|()| form.take("d")).and_then(|()| Matrix::take(form, 'c'));
     let matrix = matrix.filter(|_| form.is_spent()).ok_or(UNKNOWN)?;

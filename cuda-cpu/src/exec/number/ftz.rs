@@ -4,7 +4,7 @@
 //! Rounding as a denormal has a bit less of precision and may round such a result up to the smallest normal number.
 
 /// A factor that makes these results normal.
-pub(in crate::exec) const SCALE: f32 = 16_777_216.0;
+pub(super) const SCALE: f32 = 16_777_216.0;
 
 /// The largest number below the normal f32 numbers with the same precision.
 const BELOW: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 16_777_216.0);
@@ -12,7 +12,7 @@ const BELOW: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 16_777_216.0);
 /// Flushes a result rounded to nearest. `scaled` is the same result with operands multiplied by [`SCALE`]. If that
 /// overflows, the result is not tiny.
 #[inline(always)]
-pub(in crate::exec) fn nearest(result: f32, scaled: f32) -> f32 {
+pub(super) fn nearest(result: f32, scaled: f32) -> f32 {
     let tiny = (result.abs() <= f32::MIN_POSITIVE) & (scaled.abs() < f32::MIN_POSITIVE * SCALE);
     let bits = result.to_bits();
     f32::from_bits(if tiny { bits & 0x8000_0000 } else { bits })

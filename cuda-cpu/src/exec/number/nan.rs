@@ -6,7 +6,7 @@ pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
 /// Replaces a NaN by the canonical one. Tests the bits, because LLVM folds a vector `x.sqrt().is_nan()` to `false`
 /// (rustc 1.95).
 #[inline(always)]
-pub(in crate::exec) fn canonical_f32(x: f32) -> f32 {
+pub(super) fn canonical_f32(x: f32) -> f32 {
     let bits = x.to_bits();
     f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
 }

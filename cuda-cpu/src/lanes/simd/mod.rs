@@ -7,7 +7,8 @@
 //! Three handlers for each operation take three times as long to compile. So the crate's unit tests, which test
 //! the code around the handlers, contain the base level only. So do builds with `--cfg one_level` for sanitizers.
 //!
-//! The unsafe code reads the lanes of a register (see the invariants in `machine::ctx`) and uses the instructions of its level.
+//! The unsafe code reads the lanes of a register (see the invariants in `machine::ctx`) and uses the instructions of its
+//! level.
 #![cfg_attr(any(not(target_arch = "x86_64"), test, one_level), allow(dead_code, unused_imports))]
 
 #[cfg(target_arch = "x86_64")]

@@ -41,7 +41,7 @@ impl Grant {
     }
 
     /// The body of the request that renews the lease for `lease_secs` seconds from now on.
-    pub(in crate::client) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
+    pub(super) fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
         let renew = Renew { lease: self.lease, token: self.token(), lease_secs };
         let mut body = Vec::new();
         renew.encode(&mut body);
@@ -49,7 +49,7 @@ impl Grant {
     }
 
     /// Takes the reply to a renewal.
-    pub(in crate::client) fn renewed(&self, renewed: &Renewed) {
+    pub(super) fn renewed(&self, renewed: &Renewed) {
         *self.token.lock() = renewed.token.clone();
         self.generation.store(renewed.generation, Ordering::Relaxed);
         *self.expires.lock() = Instant::now() + Duration::from_millis(renewed.expires_in_ms);

@@ -12,10 +12,8 @@ use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-use super::{
-    connection::grant::Grant, end::Refusal, link::Link, streams::control::ControlRequest,
-    submit::Channel,
-};
+use self::grant::Grant;
+use super::{end::Refusal, link::Link, streams::control::ControlRequest, submit::Channel};
 use crate::wire::{Granted, Renew, Renewed, TraceContext};
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.

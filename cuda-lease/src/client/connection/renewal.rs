@@ -5,7 +5,7 @@ use std::time::Duration;
 /// Plans the renewals of one lease: after 70 to 75 percent of its duration, with jitter; after a failure again, with
 /// increasing pauses. It has no clock and no network.
 #[derive(Debug)]
-pub(in crate::client) struct Renewal {
+pub(super) struct Renewal {
     /// The part of the jitter that this lease uses, from 0 to 1. It spreads the renewals of many leases.
     jitter: f64,
     failures: u32,
@@ -24,14 +24,14 @@ impl Renewal {
     }
 
     /// The time until the next renewal of a lease that was granted or renewed just now, and expires in `expires_in`.
-    pub(in crate::client) fn after_success(&mut self, expires_in: Duration) -> Duration {
+    pub(super) fn after_success(&mut self, expires_in: Duration) -> Duration {
         self.failures = 0;
         // Between 70 and 75 percent.
         expires_in.mul_f64(0.75 - 0.05 * self.jitter)
     }
 
     /// The time until the next attempt, after one that failed. `left` is the time until the lease expires.
-    pub(in crate::client) fn after_failure(&mut self, left: Duration) -> Duration {
+    pub(super) fn after_failure(&mut self, left: Duration) -> Duration {
         let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
         self.failures += 1;
         // Several attempts fit into the rest. The pauses do not shrink to zero before the end.

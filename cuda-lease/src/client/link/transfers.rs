@@ -15,7 +15,7 @@ use crate::{session::SessionError, wire::TransferId};
 /// The node sends progress and bytes on different lanes. Progress of a stream is therefore withheld from the first
 /// unfinished copy on, because the client may reuse the host memory of a copy as soon as progress covers it.
 #[derive(Default)]
-pub(in crate::client) struct Transfers {
+pub(super) struct Transfers {
     downloads: FxHashMap<TransferId, Download>,
     streams: FxHashMap<StreamId, Stream>,
     /// The bytes that travel with their commands.
@@ -48,8 +48,8 @@ struct Stream {
 const INLINE: u64 = 64 << 20;
 
 /// A place for bytes that have arrived.
-pub(in crate::client) struct Place {
-    pub(in crate::client) block: Arc<HostBlock>,
+pub(super) struct Place {
+    pub(super) block: Arc<HostBlock>,
     pub(in crate::client) start: usize,
     ticket: Ticket,
     is_last: bool,
@@ -57,12 +57,12 @@ pub(in crate::client) struct Place {
 
 impl Transfers {
     /// Adds a stream, before its command is sent.
-    pub(in crate::client) fn add_stream(&mut self, stream: StreamId) {
+    pub(super) fn add_stream(&mut self, stream: StreamId) {
         self.streams.entry(stream).or_default();
     }
 
     /// Adds a download, before its command is sent.
-    pub(in crate::client) fn add_download(
+    pub(super) fn add_download(
         &mut self,
         ticket: Ticket,
         transfer: TransferId,
@@ -77,12 +77,12 @@ impl Transfers {
     }
 
     /// Adds a copy whose host memory is in use until [`finish`](Self::finish).
-    pub(in crate::client) fn add(&mut self, ticket: Ticket) {
+    pub(super) fn add(&mut self, ticket: Ticket) {
         self.streams.entry(ticket.stream).or_default().unfinished.push_back(ticket.number);
     }
 
     /// Counts an upload whose bytes travel with its command. Returns `false` if there are too many.
-    pub(in crate::client) fn add_inline(&mut self, ticket: Ticket, bytes: u64) -> bool {
+    pub(super) fn add_inline(&mut self, ticket: Ticket, bytes: u64) -> bool {
         if self.inline + bytes > INLINE {
             return false;
         }
@@ -95,7 +95,7 @@ impl Transfers {
     ///
     /// # Errors
     /// The bytes are not those that come next.
-    pub(in crate::client) fn place(
+    pub(super) fn place(
         &mut self,
         transfer: TransferId,
         offset: u64,
@@ -117,7 +117,7 @@ impl Transfers {
     }
 
     /// Records that the bytes of a place were written. Returns progress to pass on.
-    pub(in crate::client) fn landed(
+    pub(super) fn landed(
         &mut self,
         transfer: TransferId,
         place: &Place,
@@ -130,25 +130,21 @@ impl Transfers {
     }
 
     /// Records that the host memory of a copy is not used any more. Returns progress to pass on.
-    pub(in crate::client) fn finish(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
+    pub(super) fn finish(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
         let stream = self.streams.get_mut(&ticket.stream)?;
         stream.unfinished.retain(|number| *number != ticket.number);
         self.deliverable(ticket.stream)
     }
 
     /// Records that a submission failed, so that no more bytes of it arrive. Returns progress to pass on.
-    pub(in crate::client) fn failed(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
+    pub(super) fn failed(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
         let before = self.downloads.len();
         self.downloads.retain(|_, it| it.ticket != ticket);
         if self.downloads.len() == before { None } else { self.finish(ticket) }
     }
 
     /// Records progress that the node reported. Returns the progress to pass on.
-    pub(in crate::client) fn progress(
-        &mut self,
-        stream: StreamId,
-        complete: u64,
-    ) -> Option<(StreamId, u64)> {
+    pub(super) fn progress(&mut self, stream: StreamId, complete: u64) -> Option<(StreamId, u64)> {
         // A report may arrive again after the end of its stream.
         let it = self.streams.get_mut(&stream)?;
         it.reported = it.reported.max(complete);
@@ -174,12 +170,12 @@ impl Transfers {
     }
 
     /// The progress of a stream that was passed on.
-    pub(in crate::client) fn complete(&self, stream: StreamId) -> u64 {
+    pub(super) fn complete(&self, stream: StreamId) -> u64 {
         self.streams.get(&stream).map_or(0, |it| it.complete)
     }
 
     /// Removes a stream, when its copies are finished.
-    pub(in crate::client) fn retire(&mut self, stream: StreamId) {
+    pub(super) fn retire(&mut self, stream: StreamId) {
         self.streams.entry(stream).or_default().is_retired = true;
         self.remove_if_done(stream);
     }
@@ -193,7 +189,7 @@ impl Transfers {
     }
 
     /// Forgets all downloads: the session ended.
-    pub(in crate::client) fn clear(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.downloads.clear();
     }
 }

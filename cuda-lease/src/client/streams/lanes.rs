@@ -24,8 +24,8 @@ const PACKETS: usize = 64;
 
 /// The incoming sequences of a session. They outlive connections.
 pub(in crate::client) struct Received {
-    pub(in crate::client) commands: RefCell<Incoming>,
-    pub(in crate::client) bulk: RefCell<Incoming>,
+    pub(super) commands: RefCell<Incoming>,
+    pub(super) bulk: RefCell<Incoming>,
 }
 
 impl Received {

@@ -11,7 +11,7 @@ use crate::{
 /// A reply of the node.
 pub(in crate::client) struct Reply {
     /// The sequence number of the frame. On the control stream, it is the id of the request.
-    pub(in crate::client) sequence: u64,
+    pub(super) sequence: u64,
     /// The opcode and the body, or a refusal.
     pub(in crate::client) content: Result<(u16, Bytes), Refusal>,
 }

@@ -30,7 +30,7 @@ const TO_WORKER: usize = 32;
 const OWN_EVENTS: usize = 4 << 20;
 
 /// One lane of a session.
-pub(in crate::node::supervisor) struct Lane {
+pub(super) struct Lane {
     /// Frames to the client.
     outgoing: Mutex<Outgoing>,
     /// Frames were added to `outgoing`.
@@ -88,7 +88,7 @@ impl Lane {
     }
 
     /// Sends an event to the client.
-    pub(in crate::node::supervisor) fn push(&self, event: &Event) {
+    pub(super) fn push(&self, event: &Event) {
         self.outgoing.lock().push(event.opcode(), |out| event.encode(out));
         self.filled.notify_one();
     }
@@ -97,10 +97,7 @@ impl Lane {
     ///
     /// # Errors
     /// The client acknowledges too few events.
-    pub(in crate::node::supervisor) fn push_limited(
-        &self,
-        event: &Event,
-    ) -> Result<(), SessionError> {
+    pub(super) fn push_limited(&self, event: &Event) -> Result<(), SessionError> {
         let limit = self.window + OWN_EVENTS;
         if self.outgoing.lock().bytes() > limit {
             let message = format!("more than {limit} bytes of events wait for an acknowledgement");
@@ -123,13 +120,13 @@ impl Lane {
     }
 
     /// Sends the first bytes to the worker.
-    pub(in crate::node::supervisor) fn begin_worker(&self, frames: Bytes) {
+    pub(super) fn begin_worker(&self, frames: Bytes) {
         // The channel is empty, so it has a place.
         _ = self.to_worker.try_send(frames);
     }
 
     /// Sends bytes to the worker.
-    pub(in crate::node::supervisor) async fn send_to_worker(&self, frames: Bytes) -> bool {
+    pub(super) async fn send_to_worker(&self, frames: Bytes) -> bool {
         self.to_worker.send(frames).await.is_ok()
     }
 
@@ -139,7 +136,7 @@ impl Lane {
     }
 
     /// Passes frames to the worker, or lets them wait.
-    pub(in crate::node::supervisor) fn set_running(&self, is_running: bool) {
+    pub(super) fn set_running(&self, is_running: bool) {
         self.admission.send_if_modified(|admission| {
             let wanted = if is_running { Admission::Open } else { Admission::Paused };
             let is_change = *admission != Admission::Closed && *admission != wanted;
@@ -151,7 +148,7 @@ impl Lane {
     }
 
     /// Passes frames of the worker on, until its socket ends. `take` takes frames that are not for the client.
-    pub(in crate::node::supervisor) async fn read_worker(
+    pub(super) async fn read_worker(
         &self,
         mut socket: OwnedReadHalf,
         mut take: impl FnMut(&Frame<'_>) -> bool,
@@ -258,12 +255,12 @@ impl Lane {
     }
 
     /// Waits until frames arrive while the session is paused.
-    pub(in crate::node::supervisor) async fn waits(&self) {
+    pub(super) async fn waits(&self) {
         self.waits.notified().await;
     }
 
     /// Whether frames wait because the session is paused.
-    pub(in crate::node::supervisor) fn is_waiting(&self) -> bool {
+    pub(super) fn is_waiting(&self) -> bool {
         self.is_waiting.load(Ordering::SeqCst)
     }
 
@@ -336,10 +333,7 @@ impl Drop for Waiting<'_> {
 struct Acknowledge(AtomicU64);
 
 /// Writes frames to the worker, until the lane is dropped or the socket ends.
-pub(in crate::node::supervisor) async fn write_worker(
-    mut socket: OwnedWriteHalf,
-    mut frames: mpsc::Receiver<Bytes>,
-) {
+pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) {
     while let Some(frames) = frames.recv().await {
         if socket.write_all(&frames).await.is_err() {
             return;

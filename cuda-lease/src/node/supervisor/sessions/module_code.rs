@@ -16,7 +16,7 @@ use crate::{node::supervisor::blobs::Blobs, session::SessionError, wire::Hash};
 const LIMIT: usize = 4096;
 
 /// The code that a session waits for. One task at a time sends code to the worker.
-pub(in crate::node::supervisor) struct ModuleCode {
+pub(super) struct ModuleCode {
     blobs: Arc<Blobs>,
     state: Mutex<State>,
 }
@@ -34,7 +34,7 @@ struct State {
 
 /// The step that follows a request for code.
 #[derive(Debug, PartialEq, Eq)]
-pub(in crate::node::supervisor) enum CodeStep {
+pub(super) enum CodeStep {
     /// The code is on its way.
     Nothing,
     /// Ask the client for the code.
@@ -44,7 +44,7 @@ pub(in crate::node::supervisor) enum CodeStep {
 }
 
 /// The code that a task sends next.
-pub(in crate::node::supervisor) enum Next {
+pub(super) enum Next {
     Code(Hash, Bytes),
     /// The code was dropped from the tenant's blobs meanwhile. Ask the client for it.
     Ask(Hash),
@@ -59,10 +59,7 @@ impl ModuleCode {
     ///
     /// # Errors
     /// More than [`LIMIT`] modules wait for their code.
-    pub(in crate::node::supervisor) fn request(
-        &self,
-        hash: Hash,
-    ) -> Result<CodeStep, SessionError> {
+    pub(super) fn request(&self, hash: Hash) -> Result<CodeStep, SessionError> {
         let is_known = self.blobs.get(&hash).is_some();
         let mut state = self.state.lock();
         let step = if is_known {
@@ -79,14 +76,14 @@ impl ModuleCode {
     }
 
     /// The client has sent code.
-    pub(in crate::node::supervisor) fn arrived(&self, hash: Hash, code: Bytes) -> CodeStep {
+    pub(super) fn arrived(&self, hash: Hash, code: Bytes) -> CodeStep {
         self.blobs.insert(hash, code);
         let mut state = self.state.lock();
         if state.wanted.remove(&hash) { state.enqueue(hash) } else { CodeStep::Nothing }
     }
 
     /// Takes the code to send next. At the end of the queue the sending task ends.
-    pub(in crate::node::supervisor) fn next(&self) -> Option<Next> {
+    pub(super) fn next(&self) -> Option<Next> {
         let mut state = self.state.lock();
         let Some(hash) = state.queue.pop_front() else {
             state.is_sending = false;

@@ -21,7 +21,7 @@ pub(in crate::node::supervisor) struct Turns {
     /// The commands that were passed to the worker.
     passed: AtomicU64,
     /// Commands were passed to the worker since the last request to drain.
-    pub(in crate::node::supervisor) has_passed: Notify,
+    pub(super) has_passed: Notify,
     /// The commands after which the worker was drained.
     drained: AtomicU64,
     /// Set while the session does not have the turn.
@@ -40,23 +40,23 @@ impl Turns {
         }
     }
 
-    pub(in crate::node::supervisor) fn report(&self, turn: Turn) {
+    pub(super) fn report(&self, turn: Turn) {
         (self.report)(turn);
     }
 
     /// A command was passed to the worker.
-    pub(in crate::node::supervisor) fn pass(&self) {
+    pub(super) fn pass(&self) {
         self.passed.fetch_add(1, Ordering::SeqCst);
         self.has_passed.notify_one();
     }
 
     /// The number of the next request to drain.
-    pub(in crate::node::supervisor) fn request(&self) -> u64 {
+    pub(super) fn request(&self) -> u64 {
         self.passed.load(Ordering::SeqCst)
     }
 
     /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands.
-    pub(in crate::node::supervisor) fn drained(&self, request: u64, set_running: impl Fn(bool)) {
+    pub(super) fn drained(&self, request: u64, set_running: impl Fn(bool)) {
         self.drained.store(request, Ordering::SeqCst);
         if self.passed.load(Ordering::SeqCst) != request {
             return;
@@ -71,7 +71,7 @@ impl Turns {
     }
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
-    pub(in crate::node::supervisor) fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
+    pub(super) fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
         self.is_paused.store(!has_turn, Ordering::SeqCst);
         set_running(has_turn);
         let is_idle = self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst);

@@ -20,13 +20,13 @@ use tempfile::TempDir;
 use crate::authority::Tenant;
 
 /// The variable with the path of the driver's cache.
-pub(in crate::node::supervisor) const PATH_VARIABLE: &str = "CUDA_CACHE_PATH";
+pub(super) const PATH_VARIABLE: &str = "CUDA_CACHE_PATH";
 
 /// The variable with the maximum size of the driver's cache in bytes.
-pub(in crate::node::supervisor) const SIZE_VARIABLE: &str = "CUDA_CACHE_MAXSIZE";
+pub(super) const SIZE_VARIABLE: &str = "CUDA_CACHE_MAXSIZE";
 
 /// The maximum size of the cache of one tenant in bytes. Above it, the driver evicts old kernels.
-pub(in crate::node::supervisor) const SIZE: u64 = 256 << 20;
+pub(super) const SIZE: u64 = 256 << 20;
 
 /// The caches of compiled kernels of a node, one for each tenant.
 #[derive(Clone)]
@@ -61,7 +61,7 @@ impl JitCache {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(in crate::node::supervisor) fn link(&self) -> io::Result<Link> {
+    pub(super) fn link(&self) -> io::Result<Link> {
         let number = self.0.count.fetch_add(1, Ordering::Relaxed);
         let path = self.0.links.path().join(format!("worker-{number}"));
         symlink(self.0.root.join("spare"), &path)?;
@@ -70,13 +70,13 @@ impl JitCache {
 }
 
 /// The link of a worker. Dropping it removes the link and keeps the kernels.
-pub(in crate::node::supervisor) struct Link {
+pub(super) struct Link {
     path: PathBuf,
     cache: JitCache,
 }
 
 impl Link {
-    pub(in crate::node::supervisor) fn path(&self) -> &Path {
+    pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
@@ -84,7 +84,7 @@ impl Link {
     ///
     /// # Errors
     /// Those of the file system.
-    pub(in crate::node::supervisor) fn assign(&self, tenant: &Tenant) -> io::Result<()> {
+    pub(super) fn assign(&self, tenant: &Tenant) -> io::Result<()> {
         // A tenant's name is a valid file name.
         let folder = self.cache.0.root.join("tenants").join(tenant.as_str());
         create_private_folder(&folder)?;

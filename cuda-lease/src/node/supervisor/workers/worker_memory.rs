@@ -18,13 +18,13 @@ pub(in crate::node::supervisor) struct Gpu {
 
 impl Gpu {
     /// Begins a check, before the worker is launched.
-    pub(in crate::node::supervisor) async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
+    pub(super) async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
         MemoryCheck::before_launch(self.monitor.clone(), self.uuid.clone()).await
     }
 }
 
 /// The memory of a worker that was launched.
-pub(in crate::node::supervisor) struct WorkerMemory {
+pub(super) struct WorkerMemory {
     check: MemoryCheck,
     probe: MemoryProbe,
 }
@@ -51,12 +51,12 @@ impl WorkerMemory {
         Self { check, probe: MemoryProbe { gpu, pid } }
     }
 
-    pub(in crate::node::supervisor) fn probe(&self) -> MemoryProbe {
+    pub(super) fn probe(&self) -> MemoryProbe {
         self.probe.clone()
     }
 
     /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
-    pub(in crate::node::supervisor) async fn observe(&mut self) {
+    pub(super) async fn observe(&mut self) {
         let pid = self.probe.pid;
         if let Err(error) = self.check.observe(pid).await {
             tracing::warn!(pid, %error, "the memory of a worker is unknown");
@@ -64,7 +64,7 @@ impl WorkerMemory {
     }
 
     /// Waits until the memory of the reaped worker is free. Returns `false` if it is not free in time.
-    pub(in crate::node::supervisor) async fn memory_returned(&self) -> bool {
+    pub(super) async fn memory_returned(&self) -> bool {
         let pid = self.probe.pid;
         match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
             Ok(MemoryReturn::Returned) => true,
