@@ -24,10 +24,8 @@ use cuda_async::{
     memory::{to_pinned, upload_into},
     prelude::*,
 };
-use cuda_lease::{
-    Lease, LeaseBuilder,
-    node::supervisor::{DeviceOptions, Node, NodeOptions},
-};
+use cuda_lease::{Lease, LeaseBuilder};
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
 use crate::plain_quinn::PlainCopy;
 

@@ -8,10 +8,8 @@ use std::{
 
 use cuda_async::Device;
 use cuda_cpu::CpuProvider;
-use cuda_lease::{
-    LeaseBuilder,
-    node::supervisor::{DeviceOptions, Node, NodeOptions},
-};
+use cuda_lease::LeaseBuilder;
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
 use crate::link::LinkProvider;
 
