@@ -131,7 +131,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 fn start(address: &str) -> Result<Node> {
     let device = match address.split(':').next() {
         Some("cpu") => DeviceOptions::in_process(cuda_cpu::CpuProvider::default()),
-        _ => DeviceOptions::in_process(cuda_core::cuda::CudaProvider::new()),
+        _ => DeviceOptions::in_process(cuda_driver::CudaProvider::new()),
     };
     Node::start(NodeOptions::loopback(vec![device]))
 }

@@ -12,11 +12,9 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use cuda_core::{
-    Error, Provider, Result,
-    cuda::{Completion, CudaProvider},
-};
+use cuda_core::{Error, Provider, Result};
 use cuda_cpu::CpuProvider;
+use cuda_driver::{Completion, CudaProvider};
 use cuda_lease::{authority::ServerTls, wire::parse_bytes};
 use cuda_node::{
     gpu::{GpuMonitor, NvmlMonitor, select},

@@ -78,7 +78,7 @@ fn open_cuda() -> Option<Device> {
 pub fn own_cuda() -> Option<Device> {
     cuda()?;
     #[cfg(feature = "cuda")]
-    return Some(Device::open(&cuda_core::cuda::CudaProvider::new(), 0).unwrap());
+    return Some(Device::open(&cuda_driver::CudaProvider::new(), 0).unwrap());
     #[cfg(not(feature = "cuda"))]
     unreachable!("built without `cuda`")
 }

@@ -6,12 +6,12 @@ use std::sync::{
 };
 
 use cuda_core::Error;
+use cuda_lease::wire::{Chunk, Event, Frame, opcode};
 
 use super::{
     NodeMetrics,
     traffic::{Tally, Traffic, data_bytes},
 };
-use cuda_lease::wire::{Chunk, Event, Frame, opcode};
 
 /// Counts the traffic of one lease, for the lease and for its node.
 #[derive(Debug)]

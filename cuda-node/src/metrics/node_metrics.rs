@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use cuda_lease::wire::Status;
 use parking_lot::Mutex;
 
 use super::{Histogram, Traffic};
-use cuda_lease::wire::Status;
 
 /// The times of one way to run work. Three parts of the time between a request and its reply.
 #[derive(Debug, Default, Clone, Copy)]

@@ -1,11 +1,11 @@
 //! Blobs of one tenant: code of modules that clients have sent, by hash.
 
 use bytes::Bytes;
+use cuda_lease::wire::Hash;
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::memory_budget::{MemoryBudget, Reserved};
-use cuda_lease::wire::Hash;
 
 /// The maximum number of bytes that the blobs of a tenant have in memory.
 const LIMIT: usize = 256 << 20;

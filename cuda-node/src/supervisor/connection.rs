@@ -2,6 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
+use cuda_lease::{
+    internals::transport,
+    wire::{Attach, Hello, Lane, PutBlob, Submit, WireError},
+};
 use quinn::{RecvStream, SendStream};
 use tokio::time::Instant;
 
@@ -11,10 +15,6 @@ use super::{
     sessions::session::Session,
     streams::{End, FrameStream, Refusal, refuse},
     submit,
-};
-use cuda_lease::{
-    internals::transport,
-    wire::{Attach, Hello, Lane, PutBlob, Submit, WireError},
 };
 
 /// The time within which a client sends the first frame of a stream.

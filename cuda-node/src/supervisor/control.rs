@@ -3,16 +3,16 @@
 use std::sync::Arc;
 
 use cuda_core::protocol::Status;
+use cuda_lease::wire::{
+    Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,
+    features, opcode::REPLY,
+};
 use quinn::SendStream;
 use tokio::sync::mpsc;
 
 use super::{
     leases::{Client, Leases},
     streams::{End, FrameStream, Refusal, send_frame},
-};
-use cuda_lease::wire::{
-    Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,
-    features, opcode::REPLY,
 };
 
 /// The requests of a connection that may wait for their replies at a time.

@@ -7,6 +7,7 @@ use std::{
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
+use cuda_lease::wire::{FrameBuffer, Submit, WireError, Writer, put_frame};
 use parking_lot::Mutex;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -18,8 +19,6 @@ use super::{
     memory_budget::{MemoryBudget, Reserved},
     streams::Refusal,
 };
-use cuda_lease::wire::{FrameBuffer, Submit, WireError, Writer, put_frame};
-
 use crate::{
     metrics::Meter,
     worker::{

@@ -9,6 +9,11 @@ use std::{
 };
 
 use cuda_core::{Error, Provider, Result};
+use cuda_lease::{
+    authority::{ServerTls, TokenKey},
+    internals::transport,
+    wire::Limits,
+};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{
@@ -18,12 +23,6 @@ use super::{
     operator::OperatorSocket,
     workers::{Launcher, ProcessLauncher, Workers, jit_cache::JitCache, worker_memory::Gpu},
 };
-use cuda_lease::{
-    authority::{ServerTls, TokenKey},
-    internals::transport,
-    wire::Limits,
-};
-
 use crate::{
     gpu::{GpuInfo, GpuKind, GpuMonitor},
     leases::{LeaseTable, SlotConfig, TableConfig},

@@ -4,6 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
+use cuda_lease::wire::{Hash, PutBlob, Submit, Submitted, opcode::REPLY};
 use quinn::SendStream;
 use tracing::Instrument;
 
@@ -14,8 +15,6 @@ use super::{
     spans,
     streams::{End, FrameStream, Refusal, refuse, send_frame},
 };
-use cuda_lease::wire::{Hash, PutBlob, Submit, Submitted, opcode::REPLY};
-
 use crate::worker::jobs::Job;
 
 /// Serves a submit: checks it, reads its input, runs it and sends the reply.

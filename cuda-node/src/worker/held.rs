@@ -6,9 +6,9 @@ use cuda_core::{
     Error, Ticket,
     protocol::{AllocId, GraphId, PoolId, Region, Work},
 };
+use cuda_lease::wire::TransferId;
 
 use super::{quota::Charge, staging::Staged};
-use cuda_lease::wire::TransferId;
 
 /// A command in the order of a stream.
 pub(super) struct Item {

@@ -5,13 +5,13 @@
 use std::{mem, sync::Arc};
 
 use cuda_core::protocol::{ModuleId, ModuleImage};
-use rustc_hash::FxHashMap;
-
-use super::ready::Ready;
 use cuda_lease::{
     session::SessionError,
     wire::{Hash, ImageKind},
 };
+use rustc_hash::FxHashMap;
+
+use super::ready::Ready;
 
 /// The modules of a session.
 #[derive(Default)]

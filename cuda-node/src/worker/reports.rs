@@ -10,6 +10,7 @@ use cuda_core::{
     Error, NoticeSink, Ticket,
     protocol::{Notice, StreamId},
 };
+use cuda_lease::wire::{Chunk, Event, TransferId};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -20,7 +21,6 @@ use super::{
     staging::Staged,
     telemetry::Telemetry,
 };
-use cuda_lease::wire::{Chunk, Event, TransferId};
 
 /// Downloads up to this number of bytes travel with the events. Longer ones travel on the bulk lane.
 pub(super) const SMALL: u64 = 16 << 10;

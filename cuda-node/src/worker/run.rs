@@ -12,6 +12,10 @@ use std::{
 };
 
 use cuda_core::{Backend, Error, Provider, protocol::Status};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Chunk, Command, Event, Frame, TransferId, features, put_frame},
+};
 use parking_lot::Mutex;
 use tracing::{
     Span,
@@ -28,10 +32,6 @@ use super::{
     sockets::{ReadError, read_batches, read_frames},
     staging::{PIECE, Staged},
     warm,
-};
-use cuda_lease::{
-    session::SessionError,
-    wire::{Chunk, Command, Event, Frame, TransferId, features, put_frame},
 };
 
 /// A worker whose device is open, and that has no lease yet.

@@ -6,7 +6,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_core::{Access, Arguments, Device, DeviceBuffer, LaunchConfig, cuda::CudaProvider};
+use cuda_driver::CudaProvider;
+
+use cuda_core::{Access, Arguments, Device, DeviceBuffer, LaunchConfig};
 use cuda_node::{
     gpu::{GpuInfo, GpuMonitor as _, MemoryCheck, MemoryReturn, NvmlMonitor, ProcessMemory},
     process::WorkerEnds,

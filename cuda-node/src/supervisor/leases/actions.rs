@@ -3,12 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use cuda_core::{Error, protocol::Status};
+use cuda_lease::wire::{Event, Exclusivity};
 use rustc_hash::FxHashSet;
 use tokio::sync::watch;
 
 use super::{Entry, Leases, State, millis};
-use cuda_lease::wire::{Event, Exclusivity};
-
 use crate::{
     leases::{Action, Cause, LeaseId, SlotId},
     metrics::Meter,

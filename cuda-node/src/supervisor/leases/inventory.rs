@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::{Client, Leases, millis};
 use cuda_lease::wire::{DeviceEntry, InventoryReply, LeaseEntry};
 
+use super::{Client, Leases, millis};
 use crate::leases::{LeaseView, SlotView};
 
 impl Leases {

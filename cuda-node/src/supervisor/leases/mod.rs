@@ -14,6 +14,10 @@ use std::{
 
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, protocol::Status};
+use cuda_lease::{
+    authority::{Claims, Fingerprint, Tenant, TokenKey},
+    wire::{Allocate, Granted, Limits, Renewed},
+};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -32,11 +36,6 @@ use super::{
     streams::Refusal,
     workers::{WorkerHandle, Workers},
 };
-use cuda_lease::{
-    authority::{Claims, Fingerprint, Tenant, TokenKey},
-    wire::{Allocate, Granted, Limits, Renewed},
-};
-
 use crate::{
     leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
     metrics::{Meter, NodeMetrics},

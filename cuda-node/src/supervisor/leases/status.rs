@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{Leases, State, millis};
 use cuda_lease::wire::Exclusivity;
 
+use super::{Leases, State, millis};
 use crate::{
     leases::{Counters, LeaseState, LeaseView, SlotView},
     metrics::{DeviceStatus, LeaseStatus, Snapshot, TenantStatus, Totals, status_label},

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use cuda_core::protocol::Status;
-
-use super::{Client, LeaseId, Leases, State, unknown};
 use cuda_lease::wire::Limits;
 
+use super::{Client, LeaseId, Leases, State, unknown};
 use crate::{
     supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal},
     worker::Assign,

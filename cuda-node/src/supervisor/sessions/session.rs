@@ -4,6 +4,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use cuda_core::Error;
+use cuda_lease::{
+    session::SessionError,
+    wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
+};
 use parking_lot::Mutex;
 use tracing::{Instrument, Span};
 
@@ -12,11 +16,6 @@ use super::{
     module_code::{CodeStep, ModuleCode, Next},
     turns::{Turn, Turns},
 };
-use cuda_lease::{
-    session::SessionError,
-    wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
-};
-
 use crate::{
     metrics::{Meter, Tally},
     supervisor::{

@@ -13,6 +13,10 @@ use std::{
 };
 
 use cuda_core::{DeviceInfo, Error, Provider, Result};
+use cuda_lease::{
+    authority::Tenant,
+    wire::{FRAME_LIMIT, HEADER_BYTES, Header, Reader},
+};
 use parking_lot::Mutex;
 use tokio::{io::AsyncReadExt, sync::oneshot};
 
@@ -20,11 +24,6 @@ use self::{
     jit_cache::{JitCache, Link},
     worker_memory::{Gpu, MemoryProbe, WorkerMemory},
 };
-use cuda_lease::{
-    authority::Tenant,
-    wire::{FRAME_LIMIT, HEADER_BYTES, Header, Reader},
-};
-
 use crate::{
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
     worker::{Ready, Worker},

@@ -4,6 +4,7 @@ use cuda_core::{
     Access, Ticket,
     protocol::{HostRegion, Region, StreamId, Work},
 };
+use cuda_lease::{session::SessionError, wire::TransferId};
 
 use super::{
     Engine,
@@ -11,8 +12,6 @@ use super::{
     state::{State, violation},
     step::BackendStep,
 };
-use cuda_lease::{session::SessionError, wire::TransferId};
-
 use crate::worker::{
     held::{Download, Task, Upload},
     reports::{Keep, Landing, SMALL},

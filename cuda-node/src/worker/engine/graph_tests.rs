@@ -10,12 +10,11 @@ use cuda_core::{
         LaunchConfig, ModuleId, Notice, NoticeSink, Pattern, Region, Reply, Request, Submission,
     },
 };
-
-use super::*;
 use cuda_lease::wire::{
     Change, Content, ImageKind, Node, NodeWork, TransferId, encode_changes, encode_nodes,
 };
 
+use super::*;
 use crate::worker::reports::Sink;
 
 /// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.

@@ -9,13 +9,12 @@ use cuda_core::{
     Error, Ticket,
     protocol::{Answer, Control, GraphId, GraphLaunch, Request, Work},
 };
-
-use super::{Engine, state::State, step::BackendStep};
 use cuda_lease::{
     session::SessionError,
     wire::{Content, Event, TransferId, decode_changes, decode_nodes},
 };
 
+use super::{Engine, state::State, step::BackendStep};
 use crate::worker::{
     graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
     held::Changes,

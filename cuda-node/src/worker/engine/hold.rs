@@ -6,6 +6,7 @@ use cuda_core::{
     Ticket,
     protocol::{Control, StreamId},
 };
+use cuda_lease::session::SessionError;
 
 use super::{
     Engine,
@@ -13,8 +14,6 @@ use super::{
     state::{State, has_module, violation},
     step::BackendStep,
 };
-use cuda_lease::session::SessionError;
-
 use crate::worker::{
     held::{Item, Task},
     numbers::Stage,

@@ -29,6 +29,10 @@ use cuda_core::{
     Backend, Ticket,
     protocol::{AllocId, Control, PoolId, StreamId, Work},
 };
+use cuda_lease::{
+    session::SessionError,
+    wire::{Command, Limits, Step},
+};
 use parking_lot::{Condvar, Mutex};
 
 use self::{
@@ -41,10 +45,6 @@ use super::{
     quota::Quota,
     reports::{AfterProgress, Reports},
     staging::Staging,
-};
-use cuda_lease::{
-    session::SessionError,
-    wire::{Command, Limits, Step},
 };
 
 /// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as

@@ -1,17 +1,16 @@
 //! Commands about modules, and the code that arrives for them.
 
 use cuda_core::protocol::{AllocId, Control, ModuleId, Request};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Hash, ImageKind},
+};
 
 use super::{
     Engine,
     objects::OBJECT_LIMIT,
     state::{State, violation},
 };
-use cuda_lease::{
-    session::SessionError,
-    wire::{Hash, ImageKind},
-};
-
 use crate::worker::modules::Load;
 
 impl Engine {

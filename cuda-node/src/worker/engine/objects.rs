@@ -5,11 +5,10 @@ use cuda_core::{
     order::{Poison, uses_of},
     protocol::{AllocId, ModuleId, Use, Work},
 };
+use cuda_lease::session::SessionError;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::violation;
-use cuda_lease::session::SessionError;
-
 use crate::worker::graphs::NodeAccess;
 
 /// The maximum number of allocations, of modules, and of named variables that a session may have.

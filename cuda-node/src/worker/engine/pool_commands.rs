@@ -3,14 +3,14 @@
 use std::sync::atomic::Ordering;
 
 use cuda_core::protocol::{Answer, Control, PoolChange, PoolId, PoolSpec, Reply, Request};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Event, QueryReply},
+};
 
 use super::{
     Engine,
     state::{State, unknown_reply, violation},
-};
-use cuda_lease::{
-    session::SessionError,
-    wire::{Event, QueryReply},
 };
 
 /// The maximum number of queries about pools that wait for an answer.

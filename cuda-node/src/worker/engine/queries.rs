@@ -4,16 +4,15 @@ use cuda_core::{
     MemoryInfo, Ticket,
     protocol::{Answer, Control, Reply, Request, StreamId},
 };
-
-use super::{
-    Engine,
-    state::{State, Stream, unknown_reply, violation},
-};
 use cuda_lease::{
     session::SessionError,
     wire::{Event, Query, QueryReply},
 };
 
+use super::{
+    Engine,
+    state::{State, Stream, unknown_reply, violation},
+};
 use crate::worker::{messages::Drained, numbers::Stage};
 
 /// The maximum number of queries that wait for an answer.

@@ -6,11 +6,10 @@ use cuda_core::{
     Error, Ticket,
     protocol::{StreamId, Work},
 };
+use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
 
 use super::{objects::Objects, pools::Pools};
-use cuda_lease::{session::SessionError, wire::TransferId};
-
 use crate::worker::{
     graphs::{Contents, Graphs},
     held::{Item, Task, Upload},

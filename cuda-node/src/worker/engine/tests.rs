@@ -13,10 +13,9 @@ use cuda_core::{
         ModuleId, Notice, Region, Request, Submission,
     },
 };
-
-use super::*;
 use cuda_lease::wire::{ImageKind, Query, TransferId};
 
+use super::*;
 use crate::worker::reports::Sink;
 
 /// The most submissions that the backend has at a time.

@@ -3,11 +3,10 @@
 use std::{mem, sync::Arc};
 
 use cuda_core::{Error, protocol::GraphId};
+use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
 
 use super::{GRAPH_LIMIT, GRAPH_MEMORY, record::Record, work::Prepared};
-use cuda_lease::{session::SessionError, wire::TransferId};
-
 use crate::worker::{quota::Quota, ready::Ready};
 
 /// The maximum number of graphs that a session has, with those that were refused.

@@ -9,13 +9,12 @@ use cuda_core::{
         Status, Work,
     },
 };
+use cuda_lease::wire::{Change, Node, NodeWork, Step};
 
 use super::{
     GRAPH_LIMIT, GRAPH_MEMORY,
     record::{Memory, NodeAccess, Record, merged_uses},
 };
-use cuda_lease::wire::{Change, Node, NodeWork, Step};
-
 use crate::worker::quota::{Charge, Quota};
 
 /// The smallest charge of a graph, in bytes. This limits the number of graphs.

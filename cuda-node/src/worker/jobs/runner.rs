@@ -11,11 +11,10 @@ use cuda_core::{
     Access, Arguments, Device, DeviceBuffer, Error, FaultKind, Function, LaunchConfig, Module,
     PinnedBuffer, Provider, Stream, protocol::Status,
 };
+use cuda_lease::wire::{Hash, ImageKind, Submit, TEXT_LIMIT};
 use parking_lot::Mutex;
 
 use super::messages::Job;
-use cuda_lease::wire::{Hash, ImageKind, Submit, TEXT_LIMIT};
-
 use crate::worker::quota::{Charge, Quota};
 
 /// The modules that a lease keeps for its submits. The least recently used is dropped first.

@@ -11,13 +11,12 @@ use std::{
 };
 
 use cuda_core::Provider;
+use cuda_lease::wire::{Frame, Submit, WireError, put_frame};
 
 use super::{
     messages::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
     runner::{Done, Runner},
 };
-use cuda_lease::wire::{Frame, Submit, WireError, put_frame};
-
 use crate::worker::{messages::Assign, quota::Quota, sockets::read_frames};
 
 /// Serves the stateless submits of one lease. [`Worker::jobs`](super::super::Worker::jobs) makes one.
