@@ -35,9 +35,9 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 # The sources, relative to the root. Each example may have its own kernels.
 SOURCES = ("kernels/*.cu", "kernels/bugs/*.cu", "kernels/sm_90/*.cu", "examples/*/kernels/*.cu",
-           "benches/cpu_device/*.cu", "cuda-async/kernels/*.cu", "cuda-async/kernels/*/*.cu")
+           "benches/cpu_device/*.cu", "cuda-tensor/kernels/*.cu", "cuda-tensor/kernels/*/*.cu")
 # The folder of headers (`.cuh`) of the sources.
-HEADERS = "cuda-async/kernels"
+HEADERS = "cuda-tensor/kernels"
 # The sources that are compiled with line information.
 LINE_INFO = "kernels/bugs/"
 

@@ -3,12 +3,10 @@
 use std::{error::Error, ffi::c_void, sync::Arc};
 
 use benches::{Effort, Way, done, medians};
-use cuda_async::{
-    Device,
+use cuda_async::{Device, devices, open, prelude::*};
+use cuda_tensor::{
+    Tensor,
     collective::{Communicator, Reduction},
-    devices, open,
-    prelude::*,
-    tensor::Tensor,
 };
 use cudarc::{
     driver::{CudaContext, CudaSlice, CudaStream, DevicePtr},

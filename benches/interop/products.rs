@@ -3,11 +3,8 @@
 use std::{error::Error, ffi::c_void, sync::Arc};
 
 use benches::{Effort, Way, done, medians};
-use cuda_async::{
-    Device, in_order,
-    prelude::*,
-    tensor::{SharedTensor, Tensor, TensorOps, bf16},
-};
+use cuda_async::{Device, in_order, prelude::*};
+use cuda_tensor::{SharedTensor, Tensor, TensorOps, bf16};
 use cudarc::{
     cublas::{result, sys},
     driver::{CudaContext, CudaSlice, CudaStream, DevicePtr},

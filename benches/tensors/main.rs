@@ -7,12 +7,8 @@
 use std::{error::Error, ops::ControlFlow, sync::Arc, time::Instant};
 
 use benches::{Effort, Way, done, medians};
-use cuda_async::{
-    Stream, in_order, iterate,
-    memory::copy,
-    prelude::*,
-    tensor::{Comparison, DType, Float, SharedTensor, Tensor, TensorOps, bf16},
-};
+use cuda_async::{Stream, in_order, iterate, memory::copy, prelude::*};
+use cuda_tensor::{Comparison, DType, Float, SharedTensor, Tensor, TensorOps, bf16};
 
 /// Operations in one measurement.
 const IN_SEQUENCE: usize = 100;

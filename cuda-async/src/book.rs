@@ -31,19 +31,9 @@ struct Memory;
 #[doc = include_str!("../../book/src/slices.md")]
 struct Slices;
 
-#[doc = include_str!("../../book/src/tensors.md")]
-struct Tensors;
-
-#[doc = include_str!("../../book/src/products.md")]
-struct Products;
-
 #[cfg(feature = "cudarc")]
 #[doc = include_str!("../../book/src/interop.md")]
 struct Interop;
-
-#[cfg(feature = "dlpack")]
-#[doc = include_str!("../../book/src/dlpack.md")]
-struct DlPack;
 
 #[doc = include_str!("../../book/src/kernels.md")]
 struct Kernels;

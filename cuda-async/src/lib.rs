@@ -17,7 +17,7 @@
 //! |---|---|
 //! | move data | [`h2d`], [`to_host`], [`to_host_into`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
 //! | use memory again, or parts of it | [`memory::upload_into`], [`memory::fill`], [`memory::copy`], [`memory::read_back`], [`DeviceBuffer::slice`], [`DeviceBuffer::split_at_mut`] |
-//! | compute with tensors | [`tensor::Tensor`], [`tensor::TensorOps`] |
+//! | compute with tensors | the crate `cuda-tensor` |
 //! | run kernels | [`kernels!`], [`kernel::compile()`], [`launch`], [`cuda_launch!`], [`cuda_launch_async!`], [`kernel::KernelArg`], [`kernel::KernelParam`] |
 //! | use the variables of a module | [`Module::variable`] |
 //! | run operations in sequence | [`DeviceOp::then`], [`DeviceOp::map`], [`DeviceOp::try_map`], [`defer`], [`iterate`], [`in_order`], [`script`] |
@@ -38,18 +38,17 @@
 //! the repository explains all of this.
 
 // Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
-// `memory`, `kernel`, `libraries`, `interop`, `tensor`, `collective` and `graph`.
+// `memory`, `kernel`, `interop` and `graph`.
 #![deny(missing_docs)]
 
 mod book;
-pub mod collective;
 pub mod context;
 pub mod graph;
+#[doc(hidden)]
+pub mod internals;
 #[cfg(feature = "cudarc")]
 pub mod interop;
 pub mod kernel;
-#[cfg(feature = "cudarc")]
-pub mod libraries;
 pub mod memory;
 mod misuse;
 pub mod op;
@@ -58,7 +57,6 @@ pub mod policy;
 pub mod prelude;
 pub mod run;
 pub mod runtime;
-pub mod tensor;
 mod wake;
 
 pub use context::ExecutionContext;

@@ -2,17 +2,16 @@
 
 use std::sync::Arc;
 
+use cuda_async::{
+    memory::BufferSource,
+    op::{LazyArg, Op, Submit},
+};
 use cuda_core::{Result, Slice};
 
 use crate::{
-    memory::BufferSource,
-    op::{Op, Submit},
-    ops::{DeviceOp, Value, value},
-    tensor::{
-        element::dtype::DType,
-        shape::{layout::Layout, shape::Dims},
-        tensor::{Tensor, TensorViewMut},
-    },
+    element::dtype::DType,
+    shape::{layout::Layout, shape::Dims},
+    tensor::{Tensor, TensorViewMut},
 };
 
 pub(super) use sealed::Sealed;
@@ -41,7 +40,7 @@ pub trait TensorInput: Send + sealed::Sealed {
     /// Returns the memory from the first to the last element.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the layout exceeds the buffer, which the constructors of tensors
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the layout exceeds the buffer, which the constructors of tensors
     /// exclude.
     fn memory(&self) -> Result<Slice<'_, <Self::Element as DType>::Stored>> {
         self.whole().slice(self.layout().span())
@@ -160,37 +159,13 @@ pub trait IntoTensor: Send {
     fn into_tensor(self) -> Op<Self::Steps>;
 }
 
-impl<O: DeviceOp<Output: TensorInput>> IntoTensor for O {
-    type Element = <<O as DeviceOp>::Output as TensorInput>::Element;
-    type Form = <O as DeviceOp>::Output;
-    type Steps = <O as DeviceOp>::Steps;
+#[diagnostic::do_not_recommend]
+impl<A: LazyArg<Ready: TensorInput>> IntoTensor for A {
+    type Element = <A::Ready as TensorInput>::Element;
+    type Form = A::Ready;
+    type Steps = <A as LazyArg>::Steps;
 
     fn into_tensor(self) -> Op<Self::Steps> {
-        self.into_op()
+        Op::new(self.into_arg_steps())
     }
-}
-
-macro_rules! ready_forms {
-    ($($tensor:ty;)*) => {$(
-        impl<T: DType, B> IntoTensor for $tensor
-        where
-            Self: TensorInput<Element = T> + Send,
-        {
-            type Element = T;
-            type Form = Self;
-            type Steps = Value<Self>;
-
-            fn into_tensor(self) -> Op<Value<Self>> {
-                value(self)
-            }
-        }
-    )*};
-}
-
-ready_forms! {
-    Tensor<T, B>;
-    &Tensor<T, B>;
-    &mut Tensor<T, B>;
-    Arc<Tensor<T, B>>;
-    &Arc<Tensor<T, B>>;
 }

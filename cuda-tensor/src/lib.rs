@@ -1,28 +1,55 @@
 //! Tensors: device memory with a shape, and common operations on it.
+//!
+//! Operations on tensors are operations of `cuda-async`: lazy values that run on any device.
+//!
+//! ```
+//! use cuda_async::prelude::*;
+//! use cuda_tensor::{Tensor, TensorOps};
+//!
+//! let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
+//! let doubled = x.mul_scalar(2.0).to_host_vec();
+//! # let device = cuda_async::open("cpu")?;
+//! assert_eq!(doubled.on(&device).sync()?, [2.0, 4.0, 6.0, 8.0]);
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
+//!
+//! | to | use |
+//! |---|---|
+//! | make tensors and views | [`Tensor`], [`TensorView`], [`SharedTensor`] |
+//! | compute | [`TensorOps`] |
+//! | pass tensors to kernels | a contiguous tensor is a [`KernelArg`](cuda_async::kernel::KernelArg); [`Partition`] |
+//! | use several devices at once | [`collective`] |
+//! | use tensors of other libraries | the features `dlpack`, `candle`, `candle-cuda`, `ndarray` |
+//! | use cuBLAS, cuFFT and NCCL | `libraries` (feature `cudarc`) |
 
-// This folder uses `memory` and `kernel`. Programs call it directly. A typical call goes from `TensorOps` in `ops` to the
-// file of the operation in `operations`, which launches a kernel of `cuda-async/kernels`. The layers, lowest first:
+// A typical call goes from `TensorOps` in `ops` to the file of the operation in `operations`, which launches a kernel of
+// `cuda-tensor/kernels`, or calls a library of `libraries`. The layers, lowest first:
 //
 // | part | concept |
 // |---|---|
 // | `shape` | shapes, strides, and errors about them |
 // | `element` | element types, and their kernels |
+// | `libraries` | NVIDIA's libraries |
 // | `tensor`, `forms` | the tensor and its views, and the forms in which an operation takes it |
 // | `argument` | tensors as arguments of kernels |
 // | `operations` | the operations |
 // | `ops`, `operands`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
+// | `collective` | operations on tensors of several devices |
+#![deny(missing_docs)]
 
 mod argument;
+mod book;
+pub mod collective;
 mod element;
 mod exchange;
 mod forms;
+#[cfg(feature = "cudarc")]
+pub mod libraries;
 mod method_macros;
 mod operands;
 mod operations;
 mod ops;
 mod shape;
-
-#[allow(clippy::module_inception)] // the concept of the folder
 mod tensor;
 
 pub use argument::partition::Partition;
@@ -38,7 +65,7 @@ pub use operations::{
     pairs::{Binary, Comparison},
     product::Activation,
     random::Generator,
-    scalar::ScalarValue,
+    scalar::{ScalarExt, ScalarValue},
     to_device::to_device,
 };
 pub use ops::TensorOps;

@@ -1,12 +1,13 @@
 //! `both`, `all_three`: the tensors of an operation.
 //!
-//! Methods of `TensorOps` use these functions and `bind`, and no closures: see [`bind`](crate::ops::bind).
+//! Methods of `TensorOps` use these functions and `bind`, and no closures: see [`bind`](cuda_async::ops::bind).
 
-use crate::{
+use cuda_async::{
     DeviceOp,
     ops::{Arg, ready_args},
-    tensor::forms::IntoTensor,
 };
+
+use crate::forms::IntoTensor;
 
 /// Returns an operation that gives two tensors. If they are operations, they run in this order, on one stream.
 pub(super) fn both<A: IntoTensor, B: IntoTensor>(

@@ -1,34 +1,33 @@
 //! `TensorOps`: operations on tensors.
 
+use cuda_async::{DeviceOp, ops::bind};
+
 use crate::{
-    DeviceOp,
-    ops::bind,
-    tensor::{
-        element::dtype::{DType, FftFloat, Float, Number, Signed},
-        forms::{IntoTensor, TensorOutput},
-        method_macros::{binary, unary},
-        operands::{all_three, both},
-        operations::{
-            arg_reduce::{self, Extremum},
-            copy,
-            elementwise::{self, FloatUnary, Unary},
-            fourier::{self, Direction},
-            host,
-            pairs::{self, Binary, Comparison},
-            product::{self, Activation},
-            reduce::{self, Reduction},
-            softmax,
-        },
-        tensor::Tensor,
+    element::dtype::{DType, FftFloat, Float, Number, Signed},
+    forms::{IntoTensor, TensorOutput},
+    method_macros::{binary, unary},
+    operands::{all_three, both},
+    operations::{
+        arg_reduce::{self, Extremum},
+        copy,
+        elementwise::{self, FloatUnary, Unary},
+        fourier::{self, Direction},
+        host,
+        pairs::{self, Binary, Comparison},
+        product::{self, Activation},
+        reduce::{self, Reduction},
+        softmax,
     },
+    tensor::Tensor,
 };
 
 /// Operations on tensors. They take a tensor in any form, or an operation that gives one, and give a new tensor in
 /// row-major order. An owned tensor is freed in stream order after the operation; to keep it, pass `&x`,
-/// [`x.view()`](Tensor::view), an `Arc` or a [`SharedTensor`](crate::tensor::SharedTensor).
+/// [`x.view()`](Tensor::view), an `Arc` or a [`SharedTensor`](crate::SharedTensor).
 ///
 /// ```
-/// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+/// use cuda_async::prelude::*;
+/// use cuda_tensor::{Tensor, TensorOps};
 ///
 /// let weights = Tensor::<f32>::ones([3, 4]).sync()?;
 /// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0], [3, 1]);
@@ -44,8 +43,8 @@ use crate::{
 /// [`async_on`](DeviceOp::async_on) they must be loaded before, by [`Tensor::warm_up`] or by running the operation once.
 ///
 /// # Errors
-/// All operations: [`Error::OutOfRange`](crate::Error::OutOfRange) for shapes that cannot be broadcast together and for
-/// dimensions that do not exist, [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+/// All operations: [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for shapes that cannot be broadcast together and for
+/// dimensions that do not exist, [`Error::OutOfMemory`](cuda_async::Error::OutOfMemory), or an error of the device.
 pub trait TensorOps: IntoTensor + Sized {
     /// Gives the elements in row-major order on the host. Waits, without blocking an executor thread, until they have
     /// arrived.
@@ -67,7 +66,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// [`to_host_vec`](TensorOps::to_host_vec) does.
     #[cfg(feature = "ndarray")]
     fn to_ndarray(self) -> impl DeviceOp<Output = ndarray::ArrayD<Self::Element>> {
-        self.into_tensor().then(crate::tensor::exchange::ndarray::to_ndarray)
+        self.into_tensor().then(crate::exchange::ndarray::to_ndarray)
     }
 
     /// Gives the elements as a tensor of `candle` of the same shape, on candle's CPU device. Needs the feature
@@ -80,13 +79,13 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: candle_core::WithDType,
     {
-        self.into_tensor().then(crate::tensor::exchange::candle::to_candle)
+        self.into_tensor().then(crate::exchange::candle::to_candle)
     }
 
     /// Gives the only element on the host.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the tensor does not have exactly one element.
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the tensor does not have exactly one element.
     fn item(self) -> impl DeviceOp<Output = Self::Element> {
         self.into_tensor().then(host::item)
     }
@@ -99,7 +98,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// Copies the elements of `from`, of the same shape, into this tensor and gives this tensor back.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let mut x = Tensor::<i32>::zeros([2, 3]).sync()?;
     /// // One column of x.
     /// x.view_mut().slice(1, 1..2)?.memcpy(Tensor::ones([2, 1])).sync()?;
@@ -108,7 +108,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::Misuse`](crate::Error::Misuse) if this tensor is broadcast.
+    /// Also [`Error::Misuse`](cuda_async::Error::Misuse) if this tensor is broadcast.
     fn memcpy<I>(self, from: I) -> impl DeviceOp<Output = Self::Form>
     where
         Self::Form: TensorOutput,
@@ -155,7 +155,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// operation into an existing tensor.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Binary, Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Binary, Tensor, TensorOps};
     /// let mut x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]).sync()?;
     /// x.view_mut().map2_assign(Tensor::full(3, ()), Binary::Max).sync()?;
     /// (&mut x).add_assign(Tensor::from_host(vec![10, 20], 2)).sync()?; // to each row
@@ -164,8 +165,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) if `other` cannot be broadcast to the shape of this tensor, and
-    /// [`Error::Misuse`](crate::Error::Misuse) if this tensor is broadcast.
+    /// Also [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if `other` cannot be broadcast to the shape of this tensor, and
+    /// [`Error::Misuse`](cuda_async::Error::Misuse) if this tensor is broadcast.
     fn map2_assign<I>(self, other: I, operation: Binary) -> impl DeviceOp<Output = Self::Form>
     where
         Self::Form: TensorOutput,
@@ -224,7 +225,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// `low` is greater than `high`, gives `high` for all but NaN. NaN stays NaN. If a limit is NaN, all results are NaN.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let x = Tensor::from_host(vec![-7, 12, 300], 3);
     /// assert_eq!(x.clamp(0, 255).to_host_vec().sync()?, [0, 12, 255]);
     /// # Ok::<(), cuda_async::Error>(())
@@ -255,7 +257,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// Compares pairs of elements. An element of the result is `true` where the comparison holds.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Comparison, Tensor, TensorOps};
     /// let x = Tensor::from_host(vec![1.0f32, -2.0, 3.0], 3).sync()?;
     /// let positive = (&x).compare(Tensor::zeros(1), Comparison::Gt);
     /// assert_eq!(positive.select(&x, Tensor::full(9.0, ())).to_host_vec().sync()?, [1.0, 9.0, 3.0]);
@@ -271,7 +274,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// Compares each element with a number, as [`compare`](TensorOps::compare) does with a tensor.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Comparison, Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Comparison, Tensor, TensorOps};
     /// let x = Tensor::from_host(vec![1.0f32, -2.0, 3.0], 3).sync()?;
     /// let positive = (&x).compare_scalar(0.0, Comparison::Gt);
     /// assert_eq!(positive.cast::<u32>().sum().item().sync()?, 2); // how many
@@ -350,7 +354,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// whether any element is `true`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if there are no elements.
     fn max(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
         self.into_tensor().then(bind(reduce::reduce_all, Reduction::Max))
     }
@@ -364,7 +368,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// is whether all elements are `true`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if there are no elements.
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if there are no elements.
     fn min(self) -> impl DeviceOp<Output = Tensor<Self::Element>> {
         self.into_tensor().then(bind(reduce::reduce_all, Reduction::Min))
     }
@@ -378,7 +382,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// first one counts. NaN counts as larger than all numbers.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the dimension is empty.
     fn argmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
         self.into_tensor().then(bind(arg_reduce::arg_reduce, (Extremum::Max, dim)))
     }
@@ -387,7 +391,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// first one counts. NaN counts as smaller than all numbers.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the dimension is empty.
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the dimension is empty.
     fn argmin(self, dim: usize) -> impl DeviceOp<Output = Tensor<u64>> {
         self.into_tensor().then(bind(arg_reduce::arg_reduce, (Extremum::Min, dim)))
     }
@@ -399,7 +403,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// compute the product. They add in the order of `k`, with fused multiply-adds, and give the same bits on every device.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let a = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]).sync()?;
     /// let swap = Tensor::from_host(vec![0.0, 1.0, 1.0, 0.0], [2, 2]);
     /// assert_eq!((&a).matmul(swap).to_host_vec().sync()?, [2.0, 1.0, 4.0, 3.0]);
@@ -407,7 +412,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) if a tensor has fewer than two dimensions or the two sizes `k`
+    /// Also [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if a tensor has fewer than two dimensions or the two sizes `k`
     /// differ.
     fn matmul<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
@@ -422,7 +427,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// process computes it in one pass with cuBLASLt, where it is installed, except for GELU of f64.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Activation, Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Activation, Tensor, TensorOps};
     /// let x = Tensor::from_host(vec![1.0f32, 2.0], [1, 2]);
     /// let weights = Tensor::from_host(vec![1.0, -1.0, 1.0, -1.0], [2, 2]);
     /// let bias = Tensor::from_host(vec![0.5, 0.5], 2);
@@ -432,7 +438,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// As for [`matmul`](TensorOps::matmul), and [`Error::OutOfRange`](crate::Error::OutOfRange) for another shape of the bias.
+    /// As for [`matmul`](TensorOps::matmul), and [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for another shape of the bias.
     fn linear<W, B>(
         self,
         weights: W,
@@ -455,16 +461,17 @@ pub trait TensorOps: IntoTensor + Sized {
     /// once for each factor of `n`: 4, 2 and the odd primes. The time for each number is proportional to the sum of the factors.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let x = Tensor::from_host(vec![1.0f32, 0.0, 2.0, 0.0], [2, 2]); // 1 and 2
     /// assert_eq!(x.fft().to_host_vec().sync()?, [3.0, 0.0, -1.0, 0.0]);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](crate::Error::OutOfRange) for another shape. cuFFT prepares each shape when it is first
+    /// Also [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for another shape. cuFFT prepares each shape when it is first
     /// transformed. Inside a graph and in [`async_on`](DeviceOp::async_on) the operation cannot wait for that: run it once
-    /// before, or it returns [`Error::NotLoaded`](crate::Error::NotLoaded).
+    /// before, or it returns [`Error::NotLoaded`](cuda_async::Error::NotLoaded).
     fn fft(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: FftFloat,

@@ -2,14 +2,12 @@
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
+use cuda_async::memory::BufferSource;
 use cuda_core::{Device, DeviceBuffer, Error, Result};
 
 use crate::{
-    memory::BufferSource,
-    tensor::{
-        element::dtype::DType,
-        shape::{error::of_operation, layout::Layout, shape::IntoShape},
-    },
+    element::dtype::DType,
+    shape::{error::of_operation, layout::Layout, shape::IntoShape},
 };
 
 /// A tensor: device memory of elements of one type, with a shape.
@@ -17,12 +15,13 @@ use crate::{
 /// A tensor owns its memory, as a [`DeviceBuffer`] does. [`view`](Tensor::view) borrows it, and
 /// [`into_shared`](Tensor::into_shared) shares it. The functions that change the shape (`reshape`, `transpose`, `slice`,
 /// ..) submit nothing: they return the same memory with another [`Layout`]. Operations on existing tensors are in
-/// [`TensorOps`](crate::tensor::TensorOps).
+/// [`TensorOps`](crate::TensorOps).
 ///
 /// If one of these functions fails, it drops the tensor and its memory. Call it on `x.view()` to keep the tensor.
 ///
 /// ```
-/// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+/// use cuda_async::prelude::*;
+/// use cuda_tensor::{Tensor, TensorOps};
 ///
 /// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0, 5.0, 6.0], [2, 3]).sync()?;
 /// assert_eq!(x.view().sum_dim(0).to_host_vec().sync()?, [5.0, 7.0, 9.0]);
@@ -147,7 +146,7 @@ impl<T: DType, B> Tensor<T, B> {
     }
 
     /// Returns whether the tensor is contiguous: its elements lie in row-major order without gaps. Kernels take only
-    /// contiguous tensors. [`dup`](crate::tensor::TensorOps::dup) copies any tensor into one.
+    /// contiguous tensors. [`dup`](crate::TensorOps::dup) copies any tensor into one.
     pub fn is_contiguous(&self) -> bool {
         self.layout.is_contiguous()
     }
@@ -165,7 +164,7 @@ impl<T: DType, B> Tensor<T, B> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the number of elements differs, or if the tensor is a view that can have that shape only as
-    /// a copy; see [`dup`](crate::tensor::TensorOps::dup).
+    /// a copy; see [`dup`](crate::TensorOps::dup).
     pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
         let layout = of_operation("reshape", self.layout.reshape(shape))?;
         Ok(self.with(layout))

@@ -5,15 +5,18 @@
 
 use std::{error::Error, f32::consts::TAU};
 
+use cuda_tensor::{
+    Tensor, TensorOps,
+    collective::{Communicator, Reduction},
+};
+
 use cuda_async::{
     Device,
-    collective::{Communicator, Reduction},
     cuda_cpu::CpuProvider,
     devices,
     interop::{self, cudarc::driver::CudaContext},
     join_all, open,
     prelude::*,
-    tensor::{Tensor, TensorOps},
 };
 
 /// The numbers of a signal.

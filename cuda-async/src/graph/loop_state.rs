@@ -39,7 +39,7 @@ impl Position {
 /// change them.
 ///
 /// A pass gives back the same memory with the same shape. So a pass writes its results into the state, for example with
-/// [`memcpy`](crate::tensor::TensorOps::memcpy). A view of a tensor comes back as the same view.
+/// `TensorOps::memcpy` of `cuda-tensor`. A view of a tensor comes back as the same view.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed from one pass of a loop to the next",
     note = "device memory can: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `DeviceScalar<T>`, `Tensor<T>`, `SharedTensor<T>`, and tuples and vectors of them; host values are the same in every pass, so capture them"
@@ -62,10 +62,15 @@ macro_rules! buffers {
 buffers! {
     DeviceBuffer<T>: self => self.as_slice();
     &mut DeviceBuffer<T>: self => self.as_slice();
-    Arc<DeviceBuffer<T>>: self => self.as_slice();
     SharedSlice<T>: self => self.as_slice();
     DeviceScalar<T>: self => self.as_slice();
     ScalarMut<T>: self => self.scalar().as_slice();
+}
+
+impl<S: LoopState + Sync> LoopState for Arc<S> {
+    fn positions(&self, each: &mut dyn FnMut(Position)) {
+        S::positions(self, each);
+    }
 }
 
 impl<S: LoopState> LoopState for Vec<S> {

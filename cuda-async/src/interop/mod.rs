@@ -3,7 +3,7 @@
 //! | to | use |
 //! |---|---|
 //! | run operations on a stream of cudarc | [`stream`], then [`sync_on`](crate::DeviceOp::sync_on) |
-//! | use memory of cudarc in operations | [`from_slice`], [`Tensor::from_buffer`](crate::tensor::Tensor::from_buffer) |
+//! | use memory of cudarc in operations | [`from_slice`], `Tensor::from_buffer` of `cuda-tensor` |
 //! | use the output of an operation in cudarc | [`into_slice`] |
 //! | launch a kernel that cudarc has loaded | [`launch`] |
 //! | call a CUDA library on the stream of an operation | [`ForeignCall`], [`with_context`](crate::with_context) |
@@ -29,7 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `tensor` uses it for candle.
+// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `cuda-tensor` uses it
+// for candle.
 
 mod device;
 mod launch;
@@ -40,9 +41,7 @@ pub use cuda_core::{ForeignCall, RawStream};
 pub use cudarc;
 pub use device::device;
 pub use launch::{ForeignLaunch, launch};
-#[cfg(feature = "candle-cuda")]
-pub(crate) use slice::into_slice_ordered;
+pub use slice::into_slice_ordered;
 pub use slice::{from_slice, into_slice};
-#[cfg(feature = "candle-cuda")]
-pub(crate) use stream::add as add_stream;
+pub use stream::add as add_stream;
 pub use stream::stream;

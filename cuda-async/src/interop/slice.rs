@@ -49,7 +49,7 @@ pub fn into_slice<T: Element>(
 ///
 /// # Errors
 /// As [`into_slice`], for `ordered`.
-pub(crate) fn into_slice_ordered<T: Element>(
+pub fn into_slice_ordered<T: Element>(
     buffer: DeviceBuffer<T>,
     ordered: &Arc<CudaStream>,
     stream: &Arc<CudaStream>,

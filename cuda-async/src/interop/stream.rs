@@ -39,7 +39,7 @@ pub unsafe fn stream(theirs: &Arc<CudaStream>) -> Result<Stream> {
 ///
 /// # Safety
 /// As for [`stream`].
-pub(crate) unsafe fn add(device: &Device, theirs: &Arc<CudaStream>) -> Result<Stream> {
+pub unsafe fn add(device: &Device, theirs: &Arc<CudaStream>) -> Result<Stream> {
     let raw = raw(theirs)?;
     // SAFETY: cudarc's stream exists as long as its `Arc`, which is the owner. The caller promises the rest.
     unsafe { device.add_foreign_stream(raw, Box::new(theirs.clone())) }

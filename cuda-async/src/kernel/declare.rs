@@ -118,7 +118,7 @@
 /// | `where n == 0 \|\| x.len() / n == 4` | at least one alternative must hold; the alternatives after it are not computed |
 /// | `#[elements(n)]` | the shape is `LaunchConfig::for_num_elems(n)` |
 /// | `#[plane(width, height)]` | the shape is `LaunchConfig::for_plane(width, height)` |
-/// | `#[tiles(y, 256)]` | the output `y` is a [`Partition`](crate::tensor::Partition) into tiles of 256 elements; a block of 256 threads for each tile |
+/// | `#[tiles(y, 256)]` | the output `y` is a `Partition` of `cuda-tensor` into tiles of 256 elements; a block of 256 threads for each tile |
 /// | `#[tiles(y, (16, 64), 128)]` | the same with tiles of this shape, and 128 threads; tiles of another shape are an error |
 /// | `#[config(grid = (x, y, z), block = 256, shared = 4 * n)]` | this shape; omitted dimensions are 1, and no shared memory |
 /// | `#[cluster(x, y, z)]` | clusters of this many blocks; a grid from `elements` or `plane` is rounded up to whole clusters |

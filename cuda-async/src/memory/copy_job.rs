@@ -13,14 +13,14 @@ use cuda_core::{
 use crate::context::{ExecutionContext, RunMode};
 
 /// A job on the thread that makes large copies. Dropping it does not stop the job.
-pub(crate) struct CopyJob<T>(Receiver<T>);
+pub struct CopyJob<T>(Receiver<T>);
 
 impl<T: Send + 'static> CopyJob<T> {
     /// Starts a job. The process has one thread for them: each job uses several threads itself.
     ///
     /// # Errors
     /// [`Error::Host`] if the thread cannot be started.
-    pub(crate) fn start(job: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
+    pub fn start(job: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
         static COPIER: OnceLock<HelperThread> = OnceLock::new();
         let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
         let started = copier.start(job);
@@ -33,7 +33,7 @@ impl<T: Send + 'static> CopyJob<T> {
     ///
     /// # Errors
     /// [`Error::Host`] if the job panicked; [`Error::AlreadyEnded`] if there is none.
-    pub(crate) fn poll(
+    pub fn poll(
         job: &mut Option<Self>,
         task: &mut Context<'_>,
         cx: &ExecutionContext,

@@ -65,7 +65,7 @@ impl Copier {
 }
 
 /// Whether several threads share a copy of this many bytes.
-pub(crate) const fn is_large(bytes: usize) -> bool {
+pub const fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 

@@ -5,10 +5,10 @@
 
 mod allocate;
 mod chunk;
-mod copy_job;
+pub(crate) mod copy_job;
 mod copying;
 mod download;
-mod host_copy;
+pub(crate) mod host_copy;
 mod host_slot;
 mod huge_pages;
 mod scalar;
@@ -20,16 +20,12 @@ mod upload;
 
 pub use allocate::{Allocate, uninitialised, zeros};
 pub use chunk::{COPY_BYTES, COPY_CHUNK};
-#[cfg(feature = "dlpack")]
-pub(crate) use copy_job::CopyJob;
 pub use cuda_core::{
     GrowableBuffer, MemoryPool, PoolOptions, PoolStatistics, SharedSlice, Slice, SliceMut,
 };
 pub use download::{
     BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_host_into, to_pinned,
 };
-#[cfg(feature = "dlpack")]
-pub(crate) use host_copy::is_large;
 pub use host_slot::{HostSlot, UploadSlot};
 pub use scalar::{DeviceScalar, NewScalar, ReadScalar, ScalarMut, SetScalar};
 pub use source::HostSource;

@@ -47,8 +47,9 @@ impl<S: Submit> LazyArg for Op<S> {
 pub struct Given<B>(Option<B>);
 
 impl<B> Given<B> {
+    /// Creates the steps of a buffer.
     #[inline]
-    pub(crate) const fn new(buffer: B) -> Self {
+    pub const fn new(buffer: B) -> Self {
         Self(Some(buffer))
     }
 }

@@ -6,7 +6,7 @@
 
 mod into_device_op;
 mod lazy_arg;
-mod live;
+pub(crate) mod live;
 mod operation;
 mod span;
 mod submit;

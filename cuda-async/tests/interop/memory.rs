@@ -8,12 +8,13 @@ use std::{
     time::Duration,
 };
 
+use cuda_tensor::{Tensor, TensorOps};
+
 use cuda_async::{
     DeviceBuffer, Error, h2d,
     interop::{self, cudarc::driver::DevicePtr},
     memory::{copy, fill},
     prelude::*,
-    tensor::{Tensor, TensorOps},
 };
 
 use crate::gpu;

@@ -1,10 +1,8 @@
 //! Conditions with `||`, launch shapes of partitions, names that are also those of traits, and images, on the CPU device.
 
-use cuda_async::{
-    Error, open,
-    prelude::*,
-    tensor::{Tensor, TensorOps},
-};
+use cuda_tensor::{Tensor, TensorOps};
+
+use cuda_async::{Error, open, prelude::*};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]

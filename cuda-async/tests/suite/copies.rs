@@ -8,12 +8,13 @@ use std::{
     task::{Context, Waker},
 };
 
+use cuda_tensor::{Tensor, TensorOps};
+
 use cuda_async::{
     Device, DeviceBuffer, Error, SchedulingPolicy,
     memory::{COPY_BYTES, HostSource},
     policy::SingleStream,
     prelude::*,
-    tensor::{Tensor, TensorOps},
     to_host_into, to_pinned,
 };
 use futures::FutureExt;

@@ -77,10 +77,7 @@ fn open_cuda() -> Option<Device> {
 /// The first GPU as a device that no other test uses, so that no other test's thread delivers its notices.
 pub fn own_cuda() -> Option<Device> {
     cuda()?;
-    #[cfg(feature = "cuda")]
-    return Some(Device::open(&cuda_driver::CudaProvider::new(), 0).unwrap());
-    #[cfg(not(feature = "cuda"))]
-    unreachable!("built without `cuda`")
+    Some(Device::open(&cuda_driver::CudaProvider::new(), 0).unwrap())
 }
 
 /// Makes a test on every device of each `fn name(device: &Device)`.

@@ -5,6 +5,8 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use cuda_tensor::{Tensor, TensorOps};
+
 use cuda_async::{
     Device, DeviceBuffer, Error,
     cuda_cpu::{CpuOptions, CpuProvider},
@@ -13,7 +15,6 @@ use cuda_async::{
     in_order, join_all,
     memory::{DeviceScalar, MemoryPool, PoolOptions, copy, fill},
     prelude::*,
-    tensor::{Tensor, TensorOps},
     uninitialised,
 };
 use futures::executor::block_on;

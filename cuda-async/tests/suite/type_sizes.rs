@@ -3,14 +3,9 @@
 
 use std::any::type_name_of_val;
 
-use cuda_async::{
-    ExecutionContext, defer,
-    memory::fill,
-    ops::bind,
-    prelude::*,
-    tensor::{Activation, Comparison, Tensor, TensorOps},
-    with_context,
-};
+use cuda_tensor::{Activation, Comparison, Tensor, TensorOps};
+
+use cuda_async::{ExecutionContext, defer, memory::fill, ops::bind, prelude::*, with_context};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/basic.ptx"]

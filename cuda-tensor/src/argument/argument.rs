@@ -1,15 +1,13 @@
 //! Tensors as arguments of kernels.
 
 use bytemuck::{Pod, Zeroable};
+use cuda_async::kernel::{BufferTuple, ByValue, KernelArg};
 use cuda_core::{Access, Arguments, LaunchConfig};
 
 use crate::{
-    kernel::{BufferTuple, ByValue, KernelArg},
-    tensor::{
-        element::dtype::DType,
-        forms::{TensorInput, TensorOutput},
-        shape::{layout::merge_dims, shape::MAX_RANK},
-    },
+    element::dtype::DType,
+    forms::{TensorInput, TensorOutput},
+    shape::{layout::merge_dims, shape::MAX_RANK},
 };
 
 /// A tensor that a kernel of this crate reads from its first element on. The launch drops it.
@@ -139,11 +137,11 @@ impl<const N: usize> StridedIndex<N> {
     }
 }
 
-impl<const N: usize> ByValue<StridedIndex<N>> {
+impl<const N: usize> StridedIndex<N> {
     /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if there is one row or
     /// each row has whole packs.
     pub(crate) fn config<T: DType>(&self, packs: usize) -> LaunchConfig {
-        let StridedIndex { n, rank, shape, .. } = self.0;
+        let StridedIndex { n, rank, shape, .. } = *self;
         let lanes = (16 / size_of::<T::Stored>()) as u64;
         let has_packs = rank == 1 || (rank > 1 && shape[rank as usize - 1].is_multiple_of(lanes));
         // `n` was computed from a `usize`.

@@ -1,19 +1,17 @@
 //! Tensors as arguments of a program's own kernels.
 
-use std::sync::Arc;
-
+use cuda_async::{
+    internals::{ArcBuffer, buffer_forms},
+    kernel::{BufferTuple, KernelArg, KernelInput, KernelOutput},
+    memory::BufferSource,
+};
 use cuda_core::{Access, Arguments};
 
 use super::{argument::push as push_memory, partition::Partition};
 use crate::{
-    kernel::{
-        BufferTuple, KernelArg, KernelInput, KernelOutput, arguments::buffer_form::buffer_forms,
-    },
-    tensor::{
-        element::dtype::{DType, Number},
-        forms::TensorInput,
-        tensor::{SharedTensor, Tensor, TensorView, TensorViewMut},
-    },
+    element::dtype::{DType, Number},
+    forms::TensorInput,
+    tensor::{SharedTensor, Tensor, TensorView, TensorViewMut},
 };
 
 /// Adds the address of the first element. A kernel receives no strides, so a tensor that is not contiguous is refused.
@@ -52,7 +50,6 @@ kernel_args! {
     [T: DType] &mut Tensor<T>: Write;
     [T: DType] TensorViewMut<'_, T>: Write;
     [T: DType] &Tensor<T>: Read;
-    [T: DType] Arc<Tensor<T>>: Read;
     [T: DType] TensorView<'_, T>: Read;
     [T: DType] SharedTensor<T>: Read;
     [T: DType] &SharedTensor<T>: Read;
@@ -60,16 +57,28 @@ kernel_args! {
 }
 
 buffer_forms! {
-    [T: DType] Tensor<T>: |this| this.len(), shape this.shape();
-    [T: DType] &mut Tensor<T>: |this| this.len(), shape this.shape();
-    [T: DType] TensorViewMut<'_, T>: |this| this.len(), shape this.shape();
-    [T: DType] &Tensor<T>: |this| this.len(), shape this.shape();
-    [T: DType] Arc<Tensor<T>>: |this| this.len(), shape this.shape();
-    [T: DType] TensorView<'_, T>: |this| this.len(), shape this.shape();
-    [T: DType] SharedTensor<T>: |this| this.len(), shape this.shape();
-    [T: DType] &SharedTensor<T>: |this| this.len(), shape this.shape();
+    [T: DType, B: BufferSource<Element = T::Stored>] Tensor<T, B>: |this| this.len(), shape this.shape();
+    [T: DType, B: BufferSource<Element = T::Stored> + Sync] &Tensor<T, B>: |this| this.len(), shape this.shape();
+    [T: DType, B: BufferSource<Element = T::Stored>] &mut Tensor<T, B>: |this| this.len(), shape this.shape();
     [O: TensorInput] Partition<O>: |this| this.layout().len(), shape this.layout().shape(),
         tiles Some((this.tile(), this.grid()));
+}
+
+// SAFETY: pushes the elements of the tensor, whose number it states.
+unsafe impl<T: DType, B: BufferSource<Element = T::Stored> + Sync> ArcBuffer for Tensor<T, B> {
+    type Stored = T::Stored;
+
+    fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        push(self, Access::Read, arguments);
+    }
+
+    fn elements(&self) -> usize {
+        self.len()
+    }
+
+    fn size(&self, dimension: usize) -> Option<usize> {
+        self.shape().get(dimension).copied()
+    }
 }
 
 macro_rules! outputs {
@@ -102,8 +111,6 @@ macro_rules! inputs_and_outputs {
         }
         // SAFETY: pushes the elements of the tensor, whose number it states.
         unsafe impl<$($generics)*> KernelInput<$stored> for &Tensor<$ty> {}
-        // SAFETY: pushes the elements of the tensor, whose number it states.
-        unsafe impl<$($generics)*> KernelInput<$stored> for Arc<Tensor<$ty>> {}
         // SAFETY: pushes the elements of the tensor, whose number it states.
         unsafe impl<$($generics)*> KernelInput<$stored> for TensorView<'_, $ty> {}
         // SAFETY: pushes the elements of the tensor, whose number it states.

@@ -2,7 +2,7 @@
 
 use cuda_core::{Error, LaunchConfig, Result, Slice};
 
-use crate::tensor::{
+use crate::{
     element::dtype::DType,
     forms::{Sealed, TensorInput, TensorOutput},
     shape::{
@@ -16,10 +16,11 @@ use crate::tensor::{
 /// of a dimension may extend past its end, so the kernel must check its indices.
 ///
 /// ```standalone_crate
-/// use cuda_async::{launch, prelude::*, tensor::{Tensor, TensorOps}};
+/// use cuda_async::{launch, prelude::*};
+/// use cuda_tensor::{Tensor, TensorOps};
 /// # let device = cuda_async::open("cpu")?;
 /// # let stream = device.new_stream()?;
-/// # let scale = device.load_ptx(include_str!("../../../../kernels/basic.ptx"))?.function("scale")?;
+/// # let scale = device.load_ptx(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
 /// let x = Tensor::<f32>::ones(1000).sync_on(&stream)?.partition(256)?;
 /// assert_eq!(x.tiles(), [4]);
 /// let config = x.launch_config(256);

@@ -5,18 +5,19 @@ use std::{
     task::{Context, Poll},
 };
 
-use cuda_core::{Device, Error, Result};
-
-use super::{plain, reduction::Reduction};
-use crate::{
+use cuda_async::{
     DeviceOp, IntoDeviceOp,
     context::ExecutionContext,
+    internals::may_wait,
     join_all,
     op::{Op, Submit},
     ops::Either,
-    tensor::{Number, Tensor, TensorOps},
     value,
 };
+use cuda_core::{Device, Error, Result};
+
+use super::{plain, reduction::Reduction};
+use crate::{Number, Tensor, TensorOps};
 
 /// A group of devices that exchange tensors. Clones are the same group.
 ///
@@ -180,7 +181,7 @@ impl Submit for MayWait {
     type Output = ();
 
     fn poll_submit(&mut self, _: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
-        Poll::Ready(cx.may_wait(self.0))
+        Poll::Ready(may_wait(cx, self.0))
     }
 }
 

@@ -1,7 +1,8 @@
 //! Collectives: operations on tensors of several devices at once.
 //!
 //! ```
-//! use cuda_async::{collective::{Communicator, Reduction}, cuda_cpu::CpuProvider, prelude::*, tensor::{Tensor, TensorOps}};
+//! use cuda_tensor::{Tensor, TensorOps, collective::{Communicator, Reduction}};
+//! use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
 //!
 //! // Two devices of this machine; `open("cuda:0")?` and `open("cuda:1")?` where there are GPUs.
 //! let devices = [Device::open(&CpuProvider::default(), 0)?, Device::open(&CpuProvider::default(), 0)?];
@@ -18,7 +19,7 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 
-// `communicator` checks the tensors, and `plain` or `nccl` moves them. This folder uses `tensor`, `memory` and `ops`, and
+// `communicator` checks the tensors, and `plain` or `nccl` moves them. This folder uses the tensors, and
 // `libraries` where the feature `cudarc` is on. Programs call it.
 
 mod communicator;

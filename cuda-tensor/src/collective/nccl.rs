@@ -5,6 +5,11 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use cuda_async::{
+    context::ExecutionContext,
+    internals::{Live, poll_submission_on},
+    op::{Op, Submit},
+};
 use cuda_core::{
     Access, Device, DeviceBuffer, Error, ForeignCall, RawStream, Result, Stream, Waiter,
 };
@@ -12,10 +17,8 @@ use cudarc::nccl::sys;
 
 use super::reduction::Reduction;
 use crate::{
-    context::ExecutionContext,
+    Number, Tensor,
     libraries::nccl::{Collective, Communicators, Group, data_type},
-    op::{Live, Op, Submit},
-    tensor::{Number, Tensor},
 };
 
 /// A group of GPUs that NCCL connects.
@@ -257,7 +260,7 @@ impl<T: Number> Submitted<T> {
     fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         while let Some(number) = self.numbers.last() {
             let stream = &self.nccl.0.streams[self.numbers.len() - 1];
-            ready!(cx.poll_submission_on(stream, *number, &mut self.waiter, task))?;
+            ready!(poll_submission_on(cx, stream, *number, &mut self.waiter, task))?;
             self.numbers.pop();
             self.waiter = None;
         }

@@ -1,13 +1,10 @@
 //! Collectives by copies between devices, and kernels of this crate.
 
+use cuda_async::{DeviceOp, join_all, script, to_device};
 use cuda_core::{Device, Error, Result};
 
 use super::reduction::Reduction;
-use crate::{
-    DeviceOp, join_all, script,
-    tensor::{Number, Tensor, TensorOps},
-    to_device,
-};
+use crate::{Number, Tensor, TensorOps};
 
 /// Reduces on the first device, in the order of the devices, and copies the result to the others.
 pub(super) fn all_reduce<T: Number>(

@@ -1,6 +1,6 @@
 //! `Reduction`: the function that combines elements.
 
-use crate::tensor::Binary;
+use crate::Binary;
 
 /// The function that combines the elements of several tensors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

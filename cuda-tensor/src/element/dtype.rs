@@ -4,7 +4,7 @@ use bytemuck::Zeroable;
 use cuda_core::Element;
 use half::{bf16, f16};
 
-use crate::tensor::element::kernels::{FftKernels, FloatKernels, Kernels};
+use crate::element::kernels::{FftKernels, FloatKernels, Kernels};
 
 /// An element type of tensors: `f16`, `bf16`, `f32`, `f64`, the integers of 8 to 64 bits, and `bool`.
 #[diagnostic::on_unimplemented(

@@ -1,20 +1,19 @@
 //! The kernels of tensors. There is a PTX text for each family of operations and each element type.
 //!
-//! Their sources are in `cuda-async/kernels`. A text is loaded on a device when an operation first needs it.
+//! Their sources are in `cuda-tensor/kernels`. A text is loaded on a device when an operation first needs it.
 
 use std::borrow::Cow;
 
+use cuda_async::{DeviceOp, internals::module_loaded_by, kernel::ModuleCache};
 use cuda_core::Function;
 use half::{bf16, f16};
 
-use crate::{DeviceOp, kernel::ModuleCache};
-
 /// The kernels for which only the size of an element matters, and those of generators.
-pub(crate) static COPY: ModuleCache = ModuleCache::new(include_str!("../../../kernels/copy.ptx"));
+pub(crate) static COPY: ModuleCache = ModuleCache::new(include_str!("../../kernels/copy.ptx"));
 
 /// The kernels that transpose matrices, for each size of an element.
 pub(crate) static TRANSPOSE: ModuleCache =
-    ModuleCache::new(include_str!("../../../kernels/transpose.ptx"));
+    ModuleCache::new(include_str!("../../kernels/transpose.ptx"));
 
 /// The kernels that set the condition of a loop to a comparison.
 const CONDITION: fn() -> &'static ModuleCache = <u32 as Kernels>::cast;
@@ -79,7 +78,7 @@ macro_rules! caches {
     ($ty:ident: $($family:ident)*) => {$(
         fn $family() -> &'static ModuleCache {
             static CACHE: ModuleCache = ModuleCache::new(include_str!(concat!(
-                "../../../kernels/",
+                "../../kernels/",
                 stringify!($family),
                 "/",
                 stringify!($ty),
@@ -152,5 +151,5 @@ pub(crate) fn kernel<T: Kernels>(
     cache: &'static ModuleCache,
     name: impl Into<Cow<'static, str>> + Send,
 ) -> impl DeviceOp<Output = Function> {
-    cache.module_loaded_by(T::WARM_UP).try_map(move |module| module.function(&name.into()))
+    module_loaded_by(cache, T::WARM_UP).try_map(move |module| module.function(&name.into()))
 }

@@ -1,11 +1,9 @@
 //! Conversions between tensors and those of `candle`, by a copy through the host.
 
+use cuda_async::{DeviceOp, defer};
 use cuda_core::{Error, Result};
 
-use crate::{
-    DeviceOp, defer,
-    tensor::{element::dtype::Number, forms::TensorInput, operations::host, tensor::Tensor},
-};
+use crate::{element::dtype::Number, forms::TensorInput, operations::host, tensor::Tensor};
 
 impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// Uploads a tensor of `candle`, in row-major order. Needs the feature `candle`.
@@ -15,7 +13,8 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// copy.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let theirs = candle_core::Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &candle_core::Device::Cpu)?;
     /// let x = Tensor::<f32>::from_candle(theirs.t()?);
     /// let doubled = x.mul_scalar(2.0).to_candle().sync()?;
@@ -66,15 +65,13 @@ where
     })
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
     use candle_core::{Device, Tensor as Theirs, WithDType};
+    use cuda_async::prelude::*;
     use proptest::prelude::*;
 
-    use crate::{
-        prelude::*,
-        tensor::{Number, Tensor, TensorOps, bf16, f16},
-    };
+    use crate::{Number, Tensor, TensorOps, bf16, f16};
 
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(50))]
@@ -84,7 +81,7 @@ mod tests {
             shape in prop::collection::vec(0..4usize, 0..4),
             swap in (0..4usize, 0..4usize),
         ) {
-            let stream = crate::open("cpu").unwrap().new_stream().unwrap();
+            let stream = cuda_async::open("cpu").unwrap().new_stream().unwrap();
             let len = shape.iter().product::<usize>();
             let elements: Vec<i64> = (0..len as i64).collect();
             let theirs = Theirs::from_vec(elements.clone(), &shape[..], &Device::Cpu).unwrap();
@@ -103,8 +100,8 @@ mod tests {
         }
     }
 
-    fn round_trip<T: Number + WithDType>(values: [T; 2]) -> crate::Result<()> {
-        let stream = crate::open("cpu")?.new_stream()?;
+    fn round_trip<T: Number + WithDType>(values: [T; 2]) -> cuda_async::Result<()> {
+        let stream = cuda_async::open("cpu")?.new_stream()?;
         let theirs = Tensor::from_host(values, 2).to_candle().sync_on(&stream)?;
         assert_eq!(theirs.dtype(), T::DTYPE);
         let back = Tensor::<T>::from_candle(theirs).to_host_vec().sync_on(&stream)?;

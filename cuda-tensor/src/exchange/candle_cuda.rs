@@ -18,22 +18,23 @@ use candle_core::{
     CudaDevice, CudaStorage, Storage, WithDType, backend::BackendStorage, cuda_backend::CudaDType,
     op::BackpropOp,
 };
+use cuda_async::{
+    DeviceOp, ExecutionContext, IntoDeviceOp, defer,
+    internals::into_slice_ordered,
+    interop::{self},
+    memory::uninitialised,
+    ops::Either,
+    value, with_context,
+};
 use cuda_core::{Device, DeviceBuffer, Error, Result};
 use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCaptureStatus};
 
 use crate::{
-    DeviceOp, ExecutionContext, IntoDeviceOp, defer,
-    interop::{self, into_slice_ordered},
-    memory::uninitialised,
-    ops::Either,
-    tensor::{
-        element::dtype::Number,
-        exchange::candle::check_elements,
-        operations::copy::{Contiguous, contiguous, dup},
-        shape::layout::Layout,
-        tensor::{SharedTensor, Tensor},
-    },
-    value, with_context,
+    element::dtype::Number,
+    exchange::candle::check_elements,
+    operations::copy::{Contiguous, contiguous, dup},
+    shape::layout::Layout,
+    tensor::{SharedTensor, Tensor},
 };
 
 impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
@@ -48,7 +49,8 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// released while candle's stream is being captured leaks, because candle cannot free memory during a capture.
     ///
     /// ```no_run
-    /// use cuda_async::{prelude::*, tensor::{SharedTensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{SharedTensor, TensorOps};
     /// let device = candle_core::Device::new_cuda(0)?;
     /// let theirs = candle_core::Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &device)?;
     /// // SAFETY: no code writes the elements of `theirs`.
@@ -111,7 +113,8 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     /// default device, this holds for the default streams of all threads.
     ///
     /// ```no_run
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let device = candle_core::Device::new_cuda(0)?;
     /// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]).mul_scalar(2.0);
     /// let theirs = x.then(move |x| x.into_candle_cuda(&device)).sync()?;

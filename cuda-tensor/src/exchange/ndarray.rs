@@ -2,18 +2,15 @@
 
 use std::sync::Arc;
 
+use cuda_async::{DeviceOp, memory::HostSource};
 use cuda_core::{Element, Error, Result};
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn};
 
 use crate::{
-    DeviceOp,
-    memory::HostSource,
-    tensor::{
-        element::dtype::{DType, Number},
-        forms::TensorInput,
-        operations::host,
-        tensor::Tensor,
-    },
+    element::dtype::{DType, Number},
+    forms::TensorInput,
+    operations::host,
+    tensor::Tensor,
 };
 
 /// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
@@ -84,7 +81,8 @@ impl<T: Number> Tensor<T> {
     /// order is first copied to row-major order on the host.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// use ndarray::array;
     /// let matrix = array![[1.0f32, 2.0], [3.0, 4.0]];
     /// let doubled = Tensor::from_ndarray(&matrix).mul_scalar(2.0).to_ndarray().sync()?;
@@ -113,18 +111,16 @@ pub(crate) fn to_ndarray<I: TensorInput>(x: I) -> impl DeviceOp<Output = ArrayD<
     })
 }
 
-#[cfg(all(test, feature = "cpu"))]
+#[cfg(test)]
 mod tests {
+    use cuda_async::prelude::*;
     use ndarray::{Array2, arr0, array, s};
 
-    use crate::{
-        prelude::*,
-        tensor::{Tensor, TensorOps},
-    };
+    use crate::{Tensor, TensorOps};
 
     #[test]
     fn arrays_of_every_order_and_rank() {
-        let device = crate::open("cpu").unwrap();
+        let device = cuda_async::open("cpu").unwrap();
         let stream = device.new_stream().unwrap();
         let matrix = array![[1i32, 2, 3], [4, 5, 6]];
         let columns = matrix.clone().reversed_axes();

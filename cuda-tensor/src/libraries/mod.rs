@@ -1,7 +1,7 @@
 //! NVIDIA's libraries for GPUs, through cudarc's bindings (feature `cudarc`).
 
 // Layers, lowest first: `present` looks for the library files, `opened` opens a library once for each GPU on a thread of its
-// own, and the other files make the calls. This folder uses `op` and `context`. `tensor` and `collective` use it, and run
+// own, and the other files make the calls. The operations and `collective` use it, and run
 // kernels of this crate where a library is missing.
 //
 // # Rules

@@ -7,17 +7,17 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use cuda_async::{
+    context::ExecutionContext,
+    internals::{Live, wait_by_wakers},
+    op::{Op, Submit},
+};
 use cuda_core::{
     Device, Error, Result,
     internals::sync::{Receiver, one_shot},
 };
 use futures_util::{FutureExt, future::Shared};
 use parking_lot::Mutex;
-
-use crate::{
-    context::ExecutionContext,
-    op::{Live, Op, Submit},
-};
 
 /// The maximum number of keys. Nothing is opened for further keys.
 const MAX_KEYS: usize = 256;
@@ -148,7 +148,7 @@ where
         if let Some(opened) = opening.peek() {
             return Poll::Ready(opened.clone().map(Some));
         }
-        cx.wait_by_wakers(self.library.name, task).map_err(|error| match error {
+        wait_by_wakers(cx, self.library.name, task).map_err(|error| match error {
             Error::NeedsHostData { .. } => Error::NotLoaded { by: self.library.opened_by.into() },
             error => error,
         })?;

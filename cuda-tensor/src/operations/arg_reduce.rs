@@ -1,22 +1,18 @@
 //! `argmax`, `argmin`: the indices of the largest and smallest elements.
 
+use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
+
 use crate::{
-    DeviceOp, defer,
-    kernel::launch,
-    ops::Either,
-    tensor::{
-        argument::argument::{Kept, Read, Written},
-        element::kernels::{Kernels, kernel},
-        forms::{TensorInput, WithLayout},
-        operations::{
-            copy::contiguous,
-            create::allocate,
-            reduce::{MANY_ROWS, chunk_of_rows, empty_dimension, rows_config, without_dim},
-        },
-        shape::{error::of_operation, layout::Layout},
-        tensor::Tensor,
+    argument::argument::{Kept, Read, Written},
+    element::kernels::{Kernels, kernel},
+    forms::{TensorInput, WithLayout},
+    operations::{
+        copy::contiguous,
+        create::allocate,
+        reduce::{MANY_ROWS, chunk_of_rows, empty_dimension, rows_config, without_dim},
     },
-    value,
+    shape::{error::of_operation, layout::Layout},
+    tensor::Tensor,
 };
 
 /// The extremum that is searched.

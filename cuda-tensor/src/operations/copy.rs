@@ -1,26 +1,21 @@
 //! Copies of tensors: `dup`, `memcpy`, `cast`.
 
+use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
 use cuda_core::{LaunchConfig, Slice};
 
 use crate::{
-    DeviceOp, defer,
-    kernel::launch,
-    ops::Either,
-    tensor::{
-        argument::argument::{Read, StridedIndex, Written, element_config},
-        element::{
-            dtype::DType,
-            kernels::{COPY, TRANSPOSE, kernel},
-        },
-        forms::{Sealed, TensorInput, TensorOutput},
-        operations::create::allocate,
-        shape::{
-            error::{broadcast_target, shape_error},
-            layout::{Layout, merge_dims},
-        },
-        tensor::Tensor,
+    argument::argument::{Read, StridedIndex, Written, element_config},
+    element::{
+        dtype::DType,
+        kernels::{COPY, TRANSPOSE, kernel},
     },
-    value,
+    forms::{Sealed, TensorInput, TensorOutput},
+    operations::create::allocate,
+    shape::{
+        error::{broadcast_target, shape_error},
+        layout::{Layout, merge_dims},
+    },
+    tensor::Tensor,
 };
 
 /// The number of packs that each thread of a copy loads before it stores them: `COPY_PACKS` in `copy.cu`.
@@ -97,7 +92,7 @@ where
     kernel::<I::Element>(&COPY, name_of::<I::Element>("copy")).then(move |copy| {
         let (x, y) = (from.layout(), into.layout());
         let walk = StridedIndex::new(x.shape(), [x.strides(), y.strides()]);
-        let config = walk.config::<I::Element>(COPY_PACKS);
+        let config = walk.0.config::<I::Element>(COPY_PACKS);
         // SAFETY: reads and writes the offsets of the layouts, which are inside the memory.
         unsafe { launch(&copy, config, (Read(from), Written(into), walk)) }
     })

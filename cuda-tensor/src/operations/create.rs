@@ -2,21 +2,22 @@
 
 use std::ops::Range;
 
+use cuda_async::{
+    DeviceOp, defer, in_order,
+    internals::module_loaded_by,
+    kernel::{ByValue, launch},
+    memory::{HostSource, h2d, uninitialised, zeros},
+};
 use cuda_core::{Error, Result};
 
 use crate::{
-    DeviceOp, defer, in_order,
-    kernel::{ByValue, launch},
-    memory::{HostSource, h2d, uninitialised, zeros},
-    tensor::{
-        argument::argument::{Written, element_config},
-        element::{
-            dtype::{DType, Number},
-            kernels::kernel,
-        },
-        shape::{layout::Layout, shape::IntoShape},
-        tensor::Tensor,
+    argument::argument::{Written, element_config},
+    element::{
+        dtype::{DType, Number},
+        kernels::kernel,
     },
+    shape::{layout::Layout, shape::IntoShape},
+    tensor::Tensor,
 };
 
 impl<T: DType> Tensor<T> {
@@ -25,7 +26,8 @@ impl<T: DType> Tensor<T> {
     /// [`async_on`](DeviceOp::async_on) it cannot wait for them, and returns [`Error::NotLoaded`].
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let device = cuda_async::open("cpu")?;
     /// let stream = device.new_stream()?;
     /// Tensor::<f32>::warm_up().sync_on(&stream)?;
@@ -35,14 +37,14 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`Device::load_ptx`](crate::Device::load_ptx).
+    /// As [`Device::load_ptx`](cuda_async::Device::load_ptx).
     pub fn warm_up() -> impl DeviceOp<Output = ()> {
-        defer(|| in_order(T::all().into_iter().map(|cache| cache.module_loaded_by(T::WARM_UP))))
+        defer(|| in_order(T::all().into_iter().map(|cache| module_loaded_by(cache, T::WARM_UP))))
             .then(|_| {
                 #[cfg(feature = "cudarc")]
                 return open_libraries::<T>();
                 #[cfg(not(feature = "cudarc"))]
-                crate::value(())
+                cuda_async::value(())
             })
     }
 
@@ -69,7 +71,8 @@ impl<T: DType> Tensor<T> {
     /// Creates a tensor with `value` in every element.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// assert_eq!(Tensor::full(2.5f64, [2, 2]).to_host_vec().sync()?, [2.5; 4]);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
@@ -91,13 +94,12 @@ impl<T: DType> Tensor<T> {
 /// Opens the libraries for products of this type, where they are installed.
 #[cfg(feature = "cudarc")]
 fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
-    use crate::{
-        libraries::{
-            cublas::{CUBLAS, Scalar},
-            cublaslt::CUBLASLT,
-            is_enabled,
-        },
-        ops::Either,
+    use cuda_async::ops::Either;
+
+    use crate::libraries::{
+        cublas::{CUBLAS, Scalar},
+        cublaslt::CUBLASLT,
+        is_enabled,
     };
     defer(|| {
         let has_products = is_enabled() && Scalar::named(T::NAME).is_some();
@@ -105,7 +107,7 @@ fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
             let opened = CUBLAS.of(|gpu| gpu).then(|_| CUBLASLT.of(|gpu| gpu));
             Either::Left(opened.map(drop))
         } else {
-            Either::Right(crate::value(()))
+            Either::Right(cuda_async::value(()))
         })
     })
 }
@@ -144,7 +146,8 @@ impl<T: Number> Tensor<T> {
     /// Uploads the elements of a tensor in row-major order. [`from_bools`](Tensor::from_bools) takes `bool`s.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]);
     /// assert_eq!(x.sum().item().sync()?, 10);
     /// # Ok::<(), cuda_async::Error>(())
@@ -180,7 +183,8 @@ impl<T: Number> Tensor<T> {
     /// Integers wrap.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// assert_eq!(Tensor::arange_by(0.0f32, 0.5, 4).to_host_vec().sync()?, [0.0, 0.5, 1.0, 1.5]);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```

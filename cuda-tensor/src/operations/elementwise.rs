@@ -1,28 +1,28 @@
 //! Elementwise operations of one tensor: `Unary`, `FloatUnary`. Also `clamp` and `select`.
 
+use cuda_async::{
+    DeviceOp, IntoDeviceOp, defer,
+    kernel::{ByValue, ModuleCache, launch},
+};
 use cuda_core::Function;
 
 use crate::{
-    DeviceOp, IntoDeviceOp, defer,
-    kernel::{ByValue, ModuleCache, launch},
-    tensor::{
-        argument::argument::{Read, StridedIndex, Written, vector_config},
-        element::{
-            dtype::{DType, Float, Number, Signed},
-            kernels::{FloatKernels, Kernels, kernel},
-        },
-        forms::TensorInput,
-        operations::{
-            copy::{Contiguous, contiguous},
-            create::allocate,
-            pairs::Binary,
-        },
-        shape::{
-            error::of_operation,
-            layout::{Layout, broadcast_shape},
-        },
-        tensor::Tensor,
+    argument::argument::{Read, StridedIndex, Written, vector_config},
+    element::{
+        dtype::{DType, Float, Number, Signed},
+        kernels::{FloatKernels, Kernels, kernel},
     },
+    forms::TensorInput,
+    operations::{
+        copy::{Contiguous, contiguous},
+        create::allocate,
+        pairs::Binary,
+    },
+    shape::{
+        error::of_operation,
+        layout::{Layout, broadcast_shape},
+    },
+    tensor::Tensor,
 };
 
 /// An elementwise function of one number.
@@ -163,7 +163,7 @@ where
         let layout = Layout::contiguous(&shape[..])?;
         Ok(allocate(layout).then(move |y: Tensor<A::Element>| {
             kernel::<A::Element>(<A::Element as Kernels>::strided(), "choose").then(move |choose| {
-                let config = walk.config::<A::Element>(CHOOSE_PACKS);
+                let config = walk.0.config::<A::Element>(CHOOSE_PACKS);
                 let args = (Read(mask), Read(a), Read(b), Written(y), walk);
                 // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes y.
                 unsafe { launch(&choose, config, args) }

@@ -1,16 +1,16 @@
 //! Elements of tensors on the host: `to_host_vec`, `to_host_vec_into`, `item`.
 
+use cuda_async::{
+    DeviceOp, defer,
+    memory::{BufferSource, to_host_into},
+};
 use cuda_core::{Error, Result, Slice};
 
 use crate::{
-    DeviceOp, defer,
-    memory::{BufferSource, to_host_into},
-    tensor::{
-        element::dtype::DType,
-        forms::TensorInput,
-        operations::copy::{Contiguous, contiguous},
-        shape::error::shape_error,
-    },
+    element::dtype::DType,
+    forms::TensorInput,
+    operations::copy::{Contiguous, contiguous},
+    shape::error::shape_error,
 };
 
 /// The elements of a contiguous tensor, which are inside its buffer.

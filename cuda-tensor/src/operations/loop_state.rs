@@ -1,11 +1,8 @@
 //! Tensors as the state of a loop.
 
-use std::sync::Arc;
+use cuda_async::graph::{LoopState, Position};
 
-use crate::{
-    graph::{LoopState, Position},
-    tensor::{element::dtype::DType, forms::TensorInput, tensor::Tensor},
-};
+use crate::{element::dtype::DType, forms::TensorInput, tensor::Tensor};
 
 /// Returns the position of a tensor: of its first element, with its shape and strides.
 fn position<I: TensorInput>(tensor: &I) -> Position {
@@ -31,5 +28,4 @@ macro_rules! tensors {
 tensors! {
     Tensor<T, B>;
     &mut Tensor<T, B>;
-    Arc<Tensor<T, B>>;
 }

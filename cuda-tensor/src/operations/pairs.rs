@@ -3,28 +3,28 @@
 use std::marker::PhantomData;
 
 use bytemuck::Zeroable;
-use cuda_core::{Function, LaunchConfig, Result};
-
-use crate::{
+use cuda_async::{
     DeviceOp, IntoDeviceOp, defer,
     kernel::{ByValue, ModuleCache, launch},
     ops::Either,
-    tensor::{
-        argument::argument::{
-            InPlace, InPlaceAlone, Kept, NO_ADDRESS, Read, StridedIndex, Written, vector_config,
-        },
-        element::{
-            dtype::{DType, Number},
-            kernels::{Kernels, STRIDED_PACKS, kernel},
-        },
-        forms::{TensorInput, TensorOutput},
-        operations::{copy::copy, create::allocate, elementwise::map_with},
-        shape::{
-            error::{broadcast_target, of_operation},
-            layout::{Layout, broadcast_shape},
-        },
-        tensor::Tensor,
+};
+use cuda_core::{Function, LaunchConfig, Result};
+
+use crate::{
+    argument::argument::{
+        InPlace, InPlaceAlone, Kept, NO_ADDRESS, Read, StridedIndex, Written, vector_config,
     },
+    element::{
+        dtype::{DType, Number},
+        kernels::{Kernels, STRIDED_PACKS, kernel},
+    },
+    forms::{TensorInput, TensorOutput},
+    operations::{copy::copy, create::allocate, elementwise::map_with},
+    shape::{
+        error::{broadcast_target, of_operation},
+        layout::{Layout, broadcast_shape},
+    },
+    tensor::Tensor,
 };
 
 /// An elementwise function of two numbers. Integers wrap.
@@ -359,7 +359,7 @@ where
                 Either::Left(Either::Left(launch(kernel, config, args)))
             }
             Pair::Strided => {
-                let config = walk.config::<A::Element>(kernels.strided_packs);
+                let config = walk.0.config::<A::Element>(kernels.strided_packs);
                 let args = (a, b, y, walk, function);
                 Either::Left(Either::Right(launch(kernel, config, args)))
             }
@@ -401,7 +401,7 @@ where
         Ok(kernels.load(pair).then(move |kernel| {
             let (n, function) = (len as u64, kernels.function);
             let config = kernels.config(len);
-            let strided = walk.config::<O::Element>(kernels.strided_packs);
+            let strided = walk.0.config::<O::Element>(kernels.strided_packs);
             // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
             // first one, each thread the elements that it has read, or all elements of `results`.
             unsafe {

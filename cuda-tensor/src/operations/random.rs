@@ -1,20 +1,21 @@
 //! Random tensors: `rand`, `randn`, `Generator`.
 
-use crate::{
+use cuda_async::{
     BoxedOp, DeviceOp,
     kernel::launch,
     memory::{DeviceScalar, ScalarMut},
-    tensor::{
-        argument::argument::{Read, Written, element_config},
-        element::{
-            dtype::Float,
-            kernels::{COPY, kernel},
-        },
-        shape::shape::IntoShape,
-        tensor::Tensor,
-    },
 };
 use cuda_core::LaunchConfig;
+
+use crate::{
+    argument::argument::{Read, Written, element_config},
+    element::{
+        dtype::Float,
+        kernels::{COPY, kernel},
+    },
+    shape::shape::IntoShape,
+    tensor::Tensor,
+};
 
 /// The distribution of random numbers.
 #[derive(Debug, Clone, Copy)]
@@ -33,7 +34,8 @@ impl<T: Float> Tensor<T> {
     /// every launch of a graph; a [`Generator`] gives new ones.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
     /// let x = Tensor::<f32>::rand([100, 10], 42).to_host_vec().sync()?;
     /// assert!(x.iter().all(|x| (0.0..1.0).contains(x)));
     /// assert_eq!(Tensor::<f32>::rand(1000, 42).to_host_vec().sync()?, x);
@@ -83,7 +85,8 @@ fn seeded<T: Float>(
 /// `rand(3)` and `rand(3)` are not the numbers of `rand(6)`.
 ///
 /// ```
-/// use cuda_async::{prelude::*, tensor::{Generator, Tensor, TensorOps}};
+/// use cuda_async::prelude::*;
+/// use cuda_tensor::{Generator, Tensor, TensorOps};
 /// let device = cuda_async::open("cpu")?;
 /// let stream = device.new_stream()?;
 /// let generator = Generator::new(7).sync_on(&stream)?;
@@ -106,7 +109,7 @@ impl Generator {
     /// Creates a generator.
     ///
     /// # Errors
-    /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
+    /// [`Error::OutOfMemory`](cuda_async::Error::OutOfMemory), or an error of the device.
     #[allow(clippy::new_ret_no_self)] // an operation gives it
     pub fn new(seed: u64) -> impl DeviceOp<Output = Self> {
         DeviceScalar::new([seed, 0]).map(|state| Self { state })

@@ -2,30 +2,26 @@
 
 use std::marker::PhantomData;
 
+use cuda_async::{DeviceOp, IntoDeviceOp, defer, kernel::launch, ops::Either};
 use cuda_core::{Error, LaunchConfig, Result};
 
 use crate::{
-    DeviceOp, IntoDeviceOp, defer,
-    kernel::launch,
-    ops::Either,
-    tensor::{
-        argument::argument::{MAX_BLOCKS, Read, Written},
-        element::{
-            dtype::{DType, Float},
-            kernels::{Kernels, kernel},
-        },
-        forms::{TensorInput, TensorOutput},
-        operations::{
-            copy::{self, Contiguous, contiguous},
-            create::allocate,
-            pairs::{self, Binary},
-        },
-        shape::{
-            error::{of_operation, shape_error},
-            layout::Layout,
-        },
-        tensor::Tensor,
+    argument::argument::{MAX_BLOCKS, Read, Written},
+    element::{
+        dtype::{DType, Float},
+        kernels::{Kernels, kernel},
     },
+    forms::{TensorInput, TensorOutput},
+    operations::{
+        copy::{self, Contiguous, contiguous},
+        create::allocate,
+        pairs::{self, Binary},
+    },
+    shape::{
+        error::{of_operation, shape_error},
+        layout::Layout,
+    },
+    tensor::Tensor,
 };
 
 /// The reduction of a dimension to one element.

@@ -1,18 +1,15 @@
-//! `DeviceScalar::set_from`: a scalar that gets its value from a tensor, on the device.
+//! `ScalarExt::set_from`: a scalar that gets its value from a tensor, on the device.
+
+use cuda_async::{DeviceOp, kernel::launch, memory::DeviceScalar};
 
 use crate::{
-    DeviceOp,
-    kernel::launch,
-    memory::DeviceScalar,
-    tensor::{
-        argument::argument::{Read, element_config},
-        element::{
-            dtype::{DType, Number},
-            kernels::kernel,
-        },
-        forms::{IntoTensor, TensorInput},
-        shape::error::shape_error,
+    argument::argument::{Read, element_config},
+    element::{
+        dtype::{DType, Number},
+        kernels::kernel,
     },
+    forms::{IntoTensor, TensorInput},
+    shape::error::shape_error,
 };
 
 /// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or 1.
@@ -25,13 +22,15 @@ pub trait ScalarValue<T: Number>: DType {}
 impl<T: Number> ScalarValue<T> for T {}
 impl<T: Number> ScalarValue<T> for bool {}
 
-impl<T: Number> DeviceScalar<T> {
+/// Methods of [`DeviceScalar`] that take tensors.
+pub trait ScalarExt<T: Number> {
     /// Sets the value to the only element of a tensor, after all earlier uses and before all later ones. The value stays on
     /// the device, so this can be recorded. A tensor of `bool` sets 0 or 1: a comparison sets the condition of
-    /// [`repeat_while`](crate::graph::repeat_while).
+    /// [`repeat_while`](cuda_async::graph::repeat_while).
     ///
     /// ```
-    /// use cuda_async::{graph::DeviceScalar, prelude::*, tensor::{Comparison, Tensor, TensorOps}};
+    /// use cuda_async::{graph::DeviceScalar, prelude::*};
+    /// use cuda_tensor::{Comparison, ScalarExt, Tensor, TensorOps};
     /// let go = DeviceScalar::new(0u32).sync()?;
     /// let x = Tensor::from_host(vec![0.5f32, -3.0], 2);
     /// go.set_from(x.abs().max().compare_scalar(1.0, Comparison::Gt)).sync()?;
@@ -40,9 +39,15 @@ impl<T: Number> DeviceScalar<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the tensor does not have exactly one element;
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice) on another device; or an error of the device.
-    pub fn set_from<I>(&self, value: I) -> impl DeviceOp<Output = ()> + use<T, I>
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the tensor does not have exactly one element;
+    /// [`Error::WrongDevice`](cuda_async::Error::WrongDevice) on another device; or an error of the device.
+    fn set_from<I>(&self, value: I) -> impl DeviceOp<Output = ()> + use<Self, T, I>
+    where
+        I: IntoTensor<Element: ScalarValue<T>>;
+}
+
+impl<T: Number> ScalarExt<T> for DeviceScalar<T> {
+    fn set_from<I>(&self, value: I) -> impl DeviceOp<Output = ()> + use<T, I>
     where
         I: IntoTensor<Element: ScalarValue<T>>,
     {

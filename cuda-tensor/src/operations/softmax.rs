@@ -1,27 +1,22 @@
 //! `softmax` along a dimension.
 
+use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
 use cuda_core::LaunchConfig;
 
 use crate::{
-    DeviceOp, defer,
-    kernel::launch,
-    ops::Either,
-    tensor::{
-        argument::argument::{Read, Written},
-        element::{
-            dtype::{DType, Float},
-            kernels::{FloatKernels, kernel},
-        },
-        forms::{TensorInput, WithLayout},
-        operations::{
-            copy::{self, contiguous},
-            create::allocate,
-            reduce::rows_config,
-        },
-        shape::{error::of_operation, layout::Layout, shape::Dims},
-        tensor::Tensor,
+    argument::argument::{Read, Written},
+    element::{
+        dtype::{DType, Float},
+        kernels::{FloatKernels, kernel},
     },
-    value,
+    forms::{TensorInput, WithLayout},
+    operations::{
+        copy::{self, contiguous},
+        create::allocate,
+        reduce::rows_config,
+    },
+    shape::{error::of_operation, layout::Layout, shape::Dims},
+    tensor::Tensor,
 };
 
 /// The maximum number of threads for a row that stays in registers. Longer rows are read twice, which is faster than more

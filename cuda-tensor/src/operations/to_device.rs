@@ -1,32 +1,31 @@
 //! `to_device`: a tensor on another device.
 
+use cuda_async::{DeviceOp, IntoDeviceOp, defer, memory};
 use cuda_core::Device;
 
 use crate::{
-    DeviceOp, IntoDeviceOp, defer, memory,
-    tensor::{
-        forms::{IntoTensor, TensorInput},
-        operations::{copy::contiguous, host::Elements},
-        shape::layout::Layout,
-        tensor::Tensor,
-    },
+    forms::{IntoTensor, TensorInput},
+    operations::{copy::contiguous, host::Elements},
+    shape::layout::Layout,
+    tensor::Tensor,
 };
 
-/// Copies a tensor to `device`, in row-major order, as [`memory::to_device`](crate::memory::to_device) copies a buffer. The
+/// Copies a tensor to `device`, in row-major order, as [`memory::to_device`](cuda_async::memory::to_device) copies a buffer. The
 /// operation may run on any device.
 ///
 /// ```
-/// use cuda_async::{cuda_cpu::CpuProvider, open, prelude::*, tensor::{self, Tensor, TensorOps}};
+/// use cuda_async::{open, cuda_cpu::CpuProvider, prelude::*};
+/// use cuda_tensor::{Tensor, TensorOps};
 /// let (first, second) = (open("cpu")?, Device::open(&CpuProvider::default(), 0)?);
 /// let x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]).on(&first).sync()?;
-/// let there = tensor::to_device(x.transpose(0, 1)?, &second).sync()?;
+/// let there = cuda_tensor::to_device(x.transpose(0, 1)?, &second).sync()?;
 /// assert!(*there.device() == second);
 /// assert_eq!(there.to_host_vec().on(&second).sync()?, [1, 3, 2, 4]);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
 /// # Errors
-/// As [`memory::to_device`](crate::memory::to_device).
+/// As [`memory::to_device`](cuda_async::memory::to_device).
 pub fn to_device<'a, I: IntoTensor<Form: 'a>>(
     x: I,
     device: &Device,

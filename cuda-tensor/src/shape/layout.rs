@@ -4,7 +4,7 @@ use std::ops::{Bound, Range, RangeBounds};
 
 use cuda_core::{Error, Result};
 
-use crate::tensor::shape::shape::{Dims, IntoShape, len_of};
+use crate::shape::shape::{Dims, IntoShape, len_of};
 
 /// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at
 /// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the

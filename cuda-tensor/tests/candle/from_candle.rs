@@ -1,11 +1,8 @@
 //! `SharedTensor::from_candle_cuda`: the result is in candle's memory.
 
 use candle_core::{Tensor as Theirs, WithDType, cuda_backend::CudaDType};
-use cuda_async::{
-    Stream,
-    prelude::*,
-    tensor::{Number, SharedTensor, TensorOps, bf16, f16},
-};
+use cuda_async::{Stream, prelude::*};
+use cuda_tensor::{Number, SharedTensor, TensorOps, bf16, f16};
 
 use crate::gpu::{address, gpus};
 

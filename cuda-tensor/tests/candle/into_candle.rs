@@ -1,9 +1,8 @@
 //! `into_candle_cuda`: the tensor of candle is in the same memory where possible.
 
-use cuda_async::{
-    prelude::*,
-    tensor::{SharedTensor, Tensor},
-};
+use cuda_tensor::{SharedTensor, Tensor};
+
+use cuda_async::prelude::*;
 
 use crate::gpu::{address, elements, gpus};
 

@@ -6,7 +6,7 @@
 //     for l in cuda nccl nvrtc curand cublas cublasLt cufft; do cc -shared -o $D/lib$l.so -x c /dev/null; done
 //     export CUDARC_CUDA_VERSION=13000
 //     export RUSTFLAGS="-L $D -C relro-level=partial -C link-arg=-Wl,--unresolved-symbols=ignore-all,-z,lazy"
-//     cargo test --no-run --target-dir $D/target -p cuda-async --features candle-cuda --test candle
+//     cargo test --no-run --target-dir $D/target -p cuda-tensor --features candle-cuda --test candle
 //
 // To run the binary on a machine with a GPU, load the libraries first, with their folders in `LD_LIBRARY_PATH`. The
 // tests do not use NCCL, NVRTC and cuFFT.

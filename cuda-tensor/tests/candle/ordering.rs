@@ -1,12 +1,8 @@
 //! The order of the work of both libraries on the same tensor.
 
 use candle_core::{CudaStorage, Storage, Tensor as Theirs, backend::BackendDevice, op::BackpropOp};
-use cuda_async::{
-    interop::cudarc::driver::CudaSlice,
-    memory::fill,
-    prelude::*,
-    tensor::{SharedTensor, Tensor, TensorOps},
-};
+use cuda_async::{interop::cudarc::driver::CudaSlice, memory::fill, prelude::*};
+use cuda_tensor::{SharedTensor, Tensor, TensorOps};
 
 use crate::gpu::{Delay, OwnDelay, cuda, gpus};
 

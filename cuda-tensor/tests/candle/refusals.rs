@@ -6,8 +6,8 @@ use cuda_async::{
     interop::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
     open,
     prelude::*,
-    tensor::{SharedTensor, Tensor, TensorOps},
 };
+use cuda_tensor::{SharedTensor, Tensor, TensorOps};
 
 use crate::gpu::{cuda, gpus};
 

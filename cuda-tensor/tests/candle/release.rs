@@ -15,9 +15,9 @@ use cuda_async::{
     },
     memory::copy,
     prelude::*,
-    tensor::{SharedTensor, TensorOps},
     with_context,
 };
+use cuda_tensor::{SharedTensor, TensorOps};
 
 use crate::gpu::{Delay, OwnDelay, cuda, gpus};
 

@@ -2,11 +2,9 @@
 
 use std::thread::ThreadId;
 
-use cuda_async::{
-    open,
-    prelude::*,
-    tensor::{Tensor, TensorOps, dlpack::ManagedTensor},
-};
+use cuda_tensor::{Tensor, TensorOps, dlpack::ManagedTensor};
+
+use cuda_async::{open, prelude::*};
 
 use crate::producer::Foreign;
 

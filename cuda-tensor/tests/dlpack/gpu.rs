@@ -2,19 +2,15 @@
 
 use std::ffi::c_void;
 
-use cuda_async::{
-    Device, Error, h2d,
-    memory::fill,
-    open,
-    prelude::*,
-    tensor::{
-        Tensor, TensorOps,
-        dlpack::{
-            ManagedTensor,
-            abi::{DL_CUDA, DLDevice},
-        },
+use cuda_tensor::{
+    Tensor, TensorOps,
+    dlpack::{
+        ManagedTensor,
+        abi::{DL_CUDA, DLDevice},
     },
 };
+
+use cuda_async::{Device, Error, h2d, memory::fill, open, prelude::*};
 
 use crate::producer::Foreign;
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::tensor::dlpack::{
+use cuda_tensor::dlpack::{
     ManagedTensor,
     abi::{
         DL_CPU, DL_FLOAT, DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned,

@@ -1,18 +1,16 @@
 //! Refused imports: the messages, and the call of the deleter.
 
-use cuda_async::{
-    Error, open,
-    prelude::*,
-    tensor::{
-        DType, Tensor,
-        dlpack::{
-            ManagedTensor,
-            abi::{
-                DL_CUDA, DL_INT, DLDataType, DLDevice, DLPACK_FLAG_BITMASK_READ_ONLY, DLPackVersion,
-            },
+use cuda_tensor::{
+    DType, Tensor,
+    dlpack::{
+        ManagedTensor,
+        abi::{
+            DL_CUDA, DL_INT, DLDataType, DLDevice, DLPACK_FLAG_BITMASK_READ_ONLY, DLPackVersion,
         },
     },
 };
+
+use cuda_async::{Error, open, prelude::*};
 
 use crate::producer::Foreign;
 

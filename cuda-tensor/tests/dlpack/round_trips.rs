@@ -1,17 +1,15 @@
 //! Import and export keep elements, shapes and strides.
 
-use cuda_async::{
-    Device, open,
-    prelude::*,
-    tensor::{
-        DType, Number, Tensor, TensorOps, bf16,
-        dlpack::{
-            ManagedTensor,
-            abi::{DL_BFLOAT, DL_BOOL, DL_CPU, DL_FLOAT, DL_INT, DL_UINT},
-        },
-        f16,
+use cuda_tensor::{
+    DType, Number, Tensor, TensorOps, bf16,
+    dlpack::{
+        ManagedTensor,
+        abi::{DL_BFLOAT, DL_BOOL, DL_CPU, DL_FLOAT, DL_INT, DL_UINT},
     },
+    f16,
 };
+
+use cuda_async::{Device, open, prelude::*};
 use proptest::prelude::*;
 
 use crate::producer::Foreign;

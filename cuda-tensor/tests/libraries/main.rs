@@ -1,13 +1,15 @@
-//! cuBLAS, cuBLASLt and cuFFT, compared with the kernels of this crate.
+//! cuBLAS, cuBLASLt and cuFFT on the first GPU of this machine, compared with the kernels of this crate.
 
-use cuda_async::{
-    graph::GraphExt,
-    libraries::set_enabled,
-    prelude::*,
-    tensor::{Activation, Float, Tensor, TensorOps, bf16, f16},
-};
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
-use crate::gpu;
+use cuda_tensor::{Activation, Float, Tensor, TensorOps, bf16, f16, libraries::set_enabled};
+
+use cuda_async::{graph::GraphExt, open, prelude::*};
+
+/// The first GPU. `None`, with a message, on a machine without one.
+fn gpu() -> Option<Device> {
+    open("cuda:0").inspect_err(|error| println!("not run: {error}")).ok()
+}
 
 /// Keeps the tests of this file apart: they turn the libraries off and on.
 static LIBRARIES: std::sync::Mutex<()> = std::sync::Mutex::new(());
@@ -22,7 +24,7 @@ fn compare<T: Float, O: DeviceOp<Output = Tensor<T>>>(
     tolerance: f64,
     op: impl Fn() -> O,
 ) {
-    let Some((device, _)) = gpu() else { return };
+    let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     let run = |enabled| {
         set_enabled(enabled);
@@ -112,7 +114,7 @@ fn transforms_agree() {
 #[test]
 fn calls_on_many_streams_do_not_share_scratch_memory() {
     let _lock = LIBRARIES.lock().unwrap();
-    let Some((device, _)) = gpu() else { return };
+    let Some(device) = gpu() else { return };
     set_enabled(true);
     let n = 512;
     let whole = |seed: usize| -> Vec<f32> {
@@ -140,7 +142,7 @@ fn calls_on_many_streams_do_not_share_scratch_memory() {
 #[test]
 fn a_graph_needs_a_transform_that_ran_before() {
     let _lock = LIBRARIES.lock().unwrap();
-    let Some((device, _)) = gpu() else { return };
+    let Some(device) = gpu() else { return };
     set_enabled(true);
     let stream = device.new_stream().unwrap();
     Tensor::<f32>::warm_up().sync_on(&stream).unwrap();
@@ -158,16 +160,15 @@ fn a_graph_needs_a_transform_that_ran_before() {
 #[test]
 fn library_calls_are_recorded_in_graphs() {
     let _lock = LIBRARIES.lock().unwrap();
-    let Some((device, _)) = gpu() else { return };
+    let Some(device) = gpu() else { return };
     set_enabled(true);
     let stream = device.new_stream().unwrap();
     // Opens the libraries, so the first product may be recorded.
     Tensor::<f32>::warm_up().sync_on(&stream).unwrap();
     let x = Tensor::from_host(numbers::<f32>(64 * 64, 1), [64, 64]).sync_on(&stream).unwrap();
     let x = x.into_shared();
-    let op = |x: cuda_async::tensor::SharedTensor<f32>| {
-        x.clone().matmul(x.clone()).mul_scalar(2.0).matmul(x)
-    };
+    let op =
+        |x: cuda_tensor::SharedTensor<f32>| x.clone().matmul(x.clone()).mul_scalar(2.0).matmul(x);
     let graph = op(x.clone()).graph_on(&stream).unwrap();
     let direct = op(x).to_host_vec().sync_on(&stream).unwrap();
     graph.upload().unwrap();

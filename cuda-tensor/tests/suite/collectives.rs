@@ -1,12 +1,12 @@
 //! Collectives of several devices: CPU devices everywhere, and GPUs where there are several.
 
-use cuda_async::{
-    BoxedOp, Device, Error,
+use cuda_tensor::{
+    Number, Tensor, TensorOps,
     collective::{Communicator, Reduction},
-    cuda_cpu::CpuProvider,
-    devices, join_all, open,
-    prelude::*,
-    tensor::{Number, Tensor, TensorOps},
+};
+
+use cuda_async::{
+    BoxedOp, Device, Error, cuda_cpu::CpuProvider, devices, join_all, open, prelude::*,
 };
 
 /// Groups of devices: one to three CPU devices, the GPUs of this machine, and a mixture.

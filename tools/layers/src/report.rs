@@ -15,7 +15,7 @@ pub struct Report {
 /// The files and folders of one folder, by layer.
 #[derive(Debug)]
 pub struct Folder {
-    /// The path of the folder, such as `cuda-core/src/cuda`.
+    /// The path of the folder, such as `cuda-core/src/handle`.
     pub path: PathBuf,
     /// Names by layer, lowest first.
     pub layers: Vec<Vec<String>>,

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use cuda_async::tensor::{Tensor, TensorOps};
+use cuda_tensor::{Tensor, TensorOps};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]

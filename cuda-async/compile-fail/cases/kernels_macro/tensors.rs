@@ -1,4 +1,6 @@
-use cuda_async::{DeviceOp, tensor::{Tensor, TensorOps}};
+use cuda_tensor::{Tensor, TensorOps};
+
+use cuda_async::DeviceOp;
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]

@@ -1,10 +1,8 @@
 //! A tensor is not both the target and an operand of one operation, and only exclusive tensors are targets.
 
-use cuda_async::{
-    DeviceOp,
-    graph::DeviceScalar,
-    tensor::{SharedTensor, Tensor, TensorOps},
-};
+use cuda_tensor::{SharedTensor, Tensor, TensorOps};
+
+use cuda_async::{DeviceOp, graph::DeviceScalar};
 
 fn borrowed(mut x: Tensor<f32>) {
     let _ = (&mut x).add_assign(&x);

@@ -153,7 +153,6 @@ macro_rules! buffers {
 buffers! {
     DeviceBuffer<T>: Write;
     &mut DeviceBuffer<T>: Write;
-    Arc<DeviceBuffer<T>>: Read;
     &Arc<DeviceBuffer<T>>: Read;
     &DeviceBuffer<T>: Read;
 }

@@ -1,23 +1,22 @@
 //! `KernelBuffer`: the forms in which a launcher takes and gives back a buffer.
 
-use std::sync::Arc;
-
 use cuda_core::{DeviceBuffer, SharedSlice, Slice, SliceMut};
 
 use crate::op::LazyArg;
 
-pub(crate) mod sealed {
-    /// A sealed trait, so that no foreign type passes the memory of one `KernelOutput` twice, or states a wrong number
-    /// of elements.
-    pub trait Buffer {}
-}
+/// A type that is a form of a buffer.
+///
+/// # Safety
+/// The type states the number of its elements rightly, and a value that is a `KernelOutput` is the only handle of its
+/// memory. So a safe launch does not get the same memory twice.
+pub unsafe trait Buffer {}
 
 /// A form of a buffer that is an argument of a launcher: the buffer itself, a borrow, an `Arc`, a slice or a scalar.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a device buffer",
     note = "a `Vec` or slice goes to the device first, with `h2d(..)`"
 )]
-pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
+pub trait KernelBuffer: Buffer + LazyArg<Ready = Self> {
     /// Returns the number of elements.
     fn elements(&self) -> usize;
 
@@ -27,17 +26,20 @@ pub trait KernelBuffer: sealed::Buffer + LazyArg<Ready = Self> {
     }
 
     /// Returns the shape of a tile, and the number of tiles along `x`, `y` and `z`, for a
-    /// [`Partition`](crate::tensor::Partition). `None` for other forms.
+    /// `Partition` of `cuda-tensor`. `None` for other forms.
     fn tiles(&self) -> Option<(&[usize], [u32; 3])> {
         None
     }
 }
 
 /// Implements [`KernelBuffer`] and its supertraits for types.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! buffer_forms {
     ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr
         $(, shape $shape:expr)? $(, tiles $tiles:expr)?;)*) => {$(
-        impl<$($generics)*> $crate::kernel::arguments::buffer_form::sealed::Buffer for $form {}
+        // SAFETY: the form has the elements of its buffer, and only exclusive forms are outputs.
+        unsafe impl<$($generics)*> $crate::internals::Buffer for $form {}
 
         impl<$($generics)*> $crate::op::LazyArg for $form {
             type Ready = Self;
@@ -49,7 +51,7 @@ macro_rules! buffer_forms {
             }
         }
 
-        impl<$($generics)*> $crate::kernel::arguments::buffer_form::KernelBuffer for $form {
+        impl<$($generics)*> $crate::kernel::KernelBuffer for $form {
             #[inline]
             fn elements(&self) -> usize {
                 let $this = self;
@@ -75,7 +77,6 @@ pub(crate) use buffer_forms;
 
 buffer_forms! {
     [T: Send + Sync] DeviceBuffer<T>: |this| this.len();
-    [T: Send + Sync] Arc<DeviceBuffer<T>>: |this| this.len();
     [T: Send + Sync] &DeviceBuffer<T>: |this| this.len();
     [T: Send + Sync] &mut DeviceBuffer<T>: |this| this.len();
     [T: Send + Sync] Slice<'_, T>: |this| this.len();

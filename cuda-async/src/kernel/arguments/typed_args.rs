@@ -1,6 +1,6 @@
 //! Typed kernel arguments, for the code that [`kernels!`](crate::kernels) generates.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::marker::PhantomData;
 
 use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 
@@ -13,7 +13,7 @@ use super::{
 use crate::memory::{DeviceScalar, ScalarMut};
 
 /// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, a
-/// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these
+/// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a contiguous `Tensor<T>` of `cuda-tensor` in one of these
 /// forms.
 ///
 /// The kernel reads it. Kernels on several streams may read it at the same time.
@@ -35,8 +35,8 @@ pub unsafe trait KernelInput<T: Element>: KernelArg + KernelBuffer {
 }
 
 /// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`,
-/// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous [`Tensor<T>`](crate::tensor::Tensor) in one of these forms, or a
-/// [`Partition`](crate::tensor::Partition) of one.
+/// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous `Tensor<T>` of `cuda-tensor` in one of these forms, or a
+/// `Partition` of one.
 ///
 /// # Safety
 /// [`push`](KernelArg::push) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`, for
@@ -59,8 +59,6 @@ pub unsafe trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
 }
 
 // SAFETY: pushes its own memory of `T`, of which it states the length.
-unsafe impl<T: Element> KernelInput<T> for Arc<DeviceBuffer<T>> {}
-// SAFETY: as above.
 unsafe impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> KernelInput<T> for DeviceBuffer<T> {

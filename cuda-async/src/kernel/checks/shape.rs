@@ -29,7 +29,7 @@ impl Kernel {
     /// Returns the configuration with a block of `threads` threads for each tile of a partition, or `None` if there are no tiles.
     ///
     /// # Errors
-    /// [`Error::Arguments`] if the argument `name` is not a [`Partition`](crate::tensor::Partition) with tiles of the shape
+    /// [`Error::Arguments`] if the argument `name` is not a `Partition` of `cuda-tensor` with tiles of the shape
     /// `tile`, or a value is undefined; [`Error::InvalidLaunch`] if `threads` or a size is out of range.
     pub fn tiles<const N: usize>(
         self,

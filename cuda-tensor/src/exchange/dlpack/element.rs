@@ -3,7 +3,7 @@
 use cuda_core::{Error, Result};
 
 use super::abi::{DL_BFLOAT, DL_BOOL, DL_FLOAT, DL_INT, DL_UINT, DLDataType};
-use crate::tensor::element::dtype::DType;
+use crate::element::dtype::DType;
 
 /// The element types of tensors: the name, and the type code and the bits of DLPack.
 const TYPES: [(&str, u8, u8); 13] = [

@@ -2,6 +2,9 @@
 
 use std::{borrow::Borrow, ffi::c_void};
 
+use cuda_async::{
+    DeviceOp, ExecutionContext, defer, memory::BufferSource, ops::Either, value, with_context,
+};
 use cuda_core::{Device, DeviceBuffer, Result, Stream};
 
 use super::{
@@ -13,16 +16,10 @@ use super::{
     managed::ManagedTensor,
 };
 use crate::{
-    DeviceOp, ExecutionContext, defer,
-    memory::BufferSource,
-    ops::Either,
-    tensor::{
-        element::dtype::DType,
-        operations::host,
-        shape::layout::Layout,
-        tensor::{SharedTensor, Tensor},
-    },
-    value, with_context,
+    element::dtype::DType,
+    operations::host,
+    shape::layout::Layout,
+    tensor::{SharedTensor, Tensor},
 };
 
 impl<T: DType> Tensor<T> {
@@ -39,7 +36,8 @@ impl<T: DType> Tensor<T> {
     /// A tensor on any other device is copied to the host (`kDLCPU`), in row-major order.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps, dlpack::ManagedTensor};
     /// let managed = Tensor::full(7i64, [2, 3]).then(|x| x.into_dlpack()).sync()?;
     /// assert_eq!(managed.shape(), [2, 3]);
     /// let raw = managed.into_raw(); // the other framework calls its deleter
@@ -49,8 +47,8 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Misuse`](crate::Error::Misuse) in a recording, or if a recording uses the memory;
-    /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) in [`async_on`](DeviceOp::async_on) for a copy to the
+    /// [`Error::Misuse`](cuda_async::Error::Misuse) in a recording, or if a recording uses the memory;
+    /// [`Error::NeedsHostData`](cuda_async::Error::NeedsHostData) in [`async_on`](DeviceOp::async_on) for a copy to the
     /// host; or an error of the device. The tensor is then dropped.
     pub fn into_dlpack(self) -> impl DeviceOp<Output = ManagedTensor> {
         export(self, 0)

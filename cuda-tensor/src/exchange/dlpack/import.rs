@@ -5,6 +5,14 @@ use std::{
     task::{Context, Poll, ready},
 };
 
+use cuda_async::{
+    DeviceOp, ExecutionContext, IntoDeviceOp,
+    internals::{CopyJob, Live, is_large},
+    memory::{HostSource, h2d, uninitialised},
+    op::{Op, Submit},
+    ops::Either,
+    value, with_context,
+};
 use cuda_core::{DeviceBuffer, Error, Result, internals::sync::HelperThread};
 
 use super::{
@@ -13,19 +21,12 @@ use super::{
     managed::{ManagedTensor, wrong},
 };
 use crate::{
-    DeviceOp, ExecutionContext, IntoDeviceOp,
-    memory::{CopyJob, HostSource, h2d, is_large, uninitialised},
-    op::{Live, Op, Submit},
-    ops::Either,
-    tensor::{
-        element::dtype::DType,
-        shape::{
-            layout::Layout,
-            shape::{Dims, len_of},
-        },
-        tensor::Tensor,
+    element::dtype::DType,
+    shape::{
+        layout::Layout,
+        shape::{Dims, len_of},
     },
-    value, with_context,
+    tensor::Tensor,
 };
 
 impl<T: DType> Tensor<T> {
@@ -41,7 +42,8 @@ impl<T: DType> Tensor<T> {
     /// dropped and the last work on it is complete. It also calls the deleter if the operation fails or is dropped.
     ///
     /// ```
-    /// use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps, dlpack::ManagedTensor};
     /// # let raw = Tensor::<u8>::arange(0..6).then(|x| x.into_dlpack()).sync()?.into_raw();
     /// // SAFETY: `raw` is valid and is used once.
     /// let managed = unsafe { ManagedTensor::from_raw(raw) }?;

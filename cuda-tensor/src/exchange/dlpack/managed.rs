@@ -91,7 +91,7 @@ impl ManagedTensor {
     /// [`from_raw_unversioned`](Self::from_raw_unversioned) gets the form of DLPack 1.x.
     ///
     /// The consumer calls the deleter when its work on the memory is complete, or is enqueued on the stream on which
-    /// [`into_dlpack`](crate::tensor::Tensor::into_dlpack) ran.
+    /// [`into_dlpack`](crate::Tensor::into_dlpack) ran.
     pub fn into_raw(self) -> *mut DLManagedTensorVersioned {
         match self.0 {
             Raw::Versioned(raw) => {

@@ -2,8 +2,8 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | import a tensor of another framework | [`ManagedTensor::from_raw`], then [`Tensor::from_dlpack`](crate::tensor::Tensor::from_dlpack) |
-//! | export a tensor to another framework | [`Tensor::into_dlpack`](crate::tensor::Tensor::into_dlpack), then [`ManagedTensor::into_raw`] |
+//! | import a tensor of another framework | [`ManagedTensor::from_raw`], then [`Tensor::from_dlpack`](crate::Tensor::from_dlpack) |
+//! | export a tensor to another framework | [`Tensor::into_dlpack`](crate::Tensor::into_dlpack), then [`ManagedTensor::into_raw`] |
 //!
 //! | memory of the tensor | import | export |
 //! |---|---|---|
@@ -12,10 +12,11 @@
 //! | the CPU device, a leased device | | a copy to the host |
 //!
 //! Import and export support both C structs of DLPack: `DLManagedTensorVersioned` of DLPack 1.x, and the older
-//! `DLManagedTensor`. Every element type of [`DType`](crate::tensor::DType) has a DLPack type.
+//! `DLManagedTensor`. Every element type of [`DType`](crate::DType) has a DLPack type.
 //!
 //! ```
-//! use cuda_async::{prelude::*, tensor::{Tensor, TensorOps, dlpack::ManagedTensor}};
+//! use cuda_async::prelude::*;
+//! use cuda_tensor::{Tensor, TensorOps, dlpack::ManagedTensor};
 //!
 //! let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
 //! let raw = x.then(|x| x.into_dlpack()).sync()?.into_raw();

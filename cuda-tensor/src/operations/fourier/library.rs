@@ -2,26 +2,23 @@
 
 use std::sync::Arc;
 
+use cuda_async::{
+    DeviceOp, IntoDeviceOp, defer, memory::uninitialised, ops::Either, value, with_context,
+};
 use cuda_core::{Access, Error, ForeignCall, Result};
 
 use crate::{
-    DeviceOp, IntoDeviceOp, defer,
+    element::dtype::FftFloat,
+    forms::TensorInput,
     libraries::{
         cufft::{CUFFT, Plan, Shape},
         is_enabled,
     },
-    memory::uninitialised,
-    ops::Either,
-    tensor::{
-        element::dtype::FftFloat,
-        forms::TensorInput,
-        operations::{
-            fourier::operands::{Direction, Sizes, Transform},
-            pairs::{Binary, map_scalar},
-        },
-        tensor::Tensor,
+    operations::{
+        fourier::operands::{Direction, Sizes, Transform},
+        pairs::{Binary, map_scalar},
     },
-    value, with_context,
+    tensor::Tensor,
 };
 
 impl<I: TensorInput<Element: FftFloat>> Transform<I> {

@@ -2,7 +2,7 @@
 
 use cuda_core::{Error, Result};
 
-use crate::tensor::{element::dtype::FftFloat, forms::TensorInput, tensor::Tensor};
+use crate::{element::dtype::FftFloat, forms::TensorInput, tensor::Tensor};
 
 /// A batch of transforms of `x` into `y`, contiguous tensors of the same shape. Each way to compute them is a method in a
 /// file of its own.

@@ -2,22 +2,23 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use crate::{
+use cuda_async::{
     DeviceOp, IntoDeviceOp, iterate,
     kernel::{ByValue, launch},
     ops::Either,
-    tensor::{
-        argument::argument::{Read, Written, element_config},
-        element::{dtype::FftFloat, kernels::kernel},
-        forms::TensorInput,
-        operations::{
-            create::allocate,
-            fourier::operands::{Direction, Sizes, Transform},
-        },
-        shape::layout::Layout,
-        tensor::Tensor,
-    },
     value,
+};
+
+use crate::{
+    argument::argument::{Read, Written, element_config},
+    element::{dtype::FftFloat, kernels::kernel},
+    forms::TensorInput,
+    operations::{
+        create::allocate,
+        fourier::operands::{Direction, Sizes, Transform},
+    },
+    shape::layout::Layout,
+    tensor::Tensor,
 };
 
 impl<I: TensorInput<Element: FftFloat>> Transform<I> {

@@ -1,22 +1,18 @@
 //! `fft`, `ifft`: discrete Fourier transforms.
 
+use cuda_async::{DeviceOp, ops::Either, value};
 use cuda_core::Error;
 
 use crate::{
-    DeviceOp,
-    ops::Either,
-    tensor::{
-        element::dtype::FftFloat,
-        forms::TensorInput,
-        operations::{
-            copy::contiguous,
-            create::allocate,
-            fourier::operands::{Direction, Sizes, Transform},
-        },
-        shape::{error::of_operation, layout::Layout},
-        tensor::Tensor,
+    element::dtype::FftFloat,
+    forms::TensorInput,
+    operations::{
+        copy::contiguous,
+        create::allocate,
+        fourier::operands::{Direction, Sizes, Transform},
     },
-    value,
+    shape::{error::of_operation, layout::Layout},
+    tensor::Tensor,
 };
 
 /// Transforms the complex numbers along the last dimension but one. The last dimension holds their real and imaginary parts.

@@ -2,27 +2,24 @@
 
 use std::sync::Arc;
 
+use cuda_async::{
+    DeviceOp, IntoDeviceOp, defer, memory::uninitialised, ops::Either, value, with_context,
+};
 use cuda_core::{Access, Error, ForeignCall, Result};
 
 use crate::{
-    DeviceOp, IntoDeviceOp, defer,
+    element::dtype::{DType, Float},
+    forms::TensorInput,
     libraries::{
         cublas::{Blas, CUBLAS, Gemm, Matrix, Scalar, WORKSPACE_BYTES},
         cublaslt::{self, BlasLt, CUBLASLT, Function},
         is_enabled,
     },
-    memory::uninitialised,
-    ops::Either,
-    tensor::{
-        element::dtype::{DType, Float},
-        forms::TensorInput,
-        operations::{
-            copy::{Contiguous, dup},
-            product::operands::{Activation, Epilogue, Matrices, Product, Sizes, by_rows},
-        },
-        tensor::Tensor,
+    operations::{
+        copy::{Contiguous, dup},
+        product::operands::{Activation, Epilogue, Matrices, Product, Sizes, by_rows},
     },
-    value, with_context,
+    tensor::Tensor,
 };
 
 /// A library for products.

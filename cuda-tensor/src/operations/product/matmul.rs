@@ -3,27 +3,23 @@
 //! The kernels of this crate compute them on every device. With the feature `cudarc`, GPUs of this process use cuBLAS and
 //! cuBLASLt where they are installed.
 
+use cuda_async::{DeviceOp, IntoDeviceOp, defer, ops::Either, value};
 use cuda_core::Result;
 
 use crate::{
-    DeviceOp, IntoDeviceOp, defer,
-    ops::Either,
-    tensor::{
-        element::dtype::Float,
-        forms::{TensorInput, WithLayout},
-        operations::{
-            copy::{Contiguous, contiguous, dup},
-            create::allocate,
-            product::operands::{Activation, Epilogue, Matrices, Product, Sizes, by_rows},
-        },
-        shape::{
-            error::{of_operation, shape_error},
-            layout::{Layout, broadcast_shape, merge_dims},
-            shape::Dims,
-        },
-        tensor::Tensor,
+    element::dtype::Float,
+    forms::{TensorInput, WithLayout},
+    operations::{
+        copy::{Contiguous, contiguous, dup},
+        create::allocate,
+        product::operands::{Activation, Epilogue, Matrices, Product, Sizes, by_rows},
     },
-    value,
+    shape::{
+        error::{of_operation, shape_error},
+        layout::{Layout, broadcast_shape, merge_dims},
+        shape::Dims,
+    },
+    tensor::Tensor,
 };
 
 /// The shapes of a batch of products.

@@ -1,13 +1,13 @@
 //! `Product`: the operands of a batch of matrix products.
 
-use crate::tensor::{
+use crate::{
     element::dtype::Float,
     forms::{TensorInput, WithLayout},
     operations::copy::Contiguous,
     tensor::Tensor,
 };
 
-/// A function that [`TensorOps::linear`](crate::tensor::TensorOps::linear) applies to each element.
+/// A function that [`TensorOps::linear`](crate::TensorOps::linear) applies to each element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Activation {
     /// `x`.

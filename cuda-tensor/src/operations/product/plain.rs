@@ -1,22 +1,22 @@
 //! Matrix products with the kernels of this crate.
 
 use bytemuck::{Pod, Zeroable};
-use cuda_core::LaunchConfig;
-
-use crate::{
+use cuda_async::{
     DeviceOp,
     kernel::{ByValue, launch},
     ops::Either,
-    tensor::{
-        argument::argument::{Read, Written},
-        element::{
-            dtype::Float,
-            kernels::{FloatKernels, kernel},
-        },
-        forms::TensorInput,
-        operations::product::operands::{Epilogue, Product, Sizes},
-        tensor::Tensor,
+};
+use cuda_core::LaunchConfig;
+
+use crate::{
+    argument::argument::{Read, Written},
+    element::{
+        dtype::Float,
+        kernels::{FloatKernels, kernel},
     },
+    forms::TensorInput,
+    operations::product::operands::{Epilogue, Product, Sizes},
+    tensor::Tensor,
 };
 
 /// The side of the tiles in `matmul.cuh`.

@@ -1,10 +1,8 @@
 //! Elementwise operations on sizes and offsets that do and do not fill blocks of packs.
 
-use cuda_async::{
-    Device,
-    prelude::*,
-    tensor::{Binary, Comparison, Float, Number, Tensor, TensorOps, bf16, f16},
-};
+use cuda_tensor::{Binary, Comparison, Float, Number, Tensor, TensorOps, bf16, f16};
+
+use cuda_async::{Device, prelude::*};
 
 use super::BINARY;
 use crate::on_every_device;

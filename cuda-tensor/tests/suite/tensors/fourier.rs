@@ -2,11 +2,9 @@
 
 use std::f64::consts::TAU;
 
-use cuda_async::{
-    Device, Error,
-    prelude::*,
-    tensor::{FftFloat, Tensor, TensorOps},
-};
+use cuda_tensor::{FftFloat, Tensor, TensorOps};
+
+use cuda_async::{Device, Error, prelude::*};
 
 use crate::on_every_device;
 

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use cuda_tensor::{Comparison, ScalarExt, SharedTensor, Tensor, TensorOps};
+
 use cuda_async::{
     Device, Error, Stream,
     graph::{DeviceScalar, GraphExt, repeat_while},
     memory::copy,
     prelude::*,
-    tensor::{Comparison, SharedTensor, Tensor, TensorOps},
 };
 
 use crate::{modules::prepared, on_every_device};

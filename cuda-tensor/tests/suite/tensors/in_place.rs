@@ -1,11 +1,8 @@
 //! Operations that write into an existing tensor.
 
-use cuda_async::{
-    Device, Error,
-    graph::GraphExt,
-    prelude::*,
-    tensor::{Binary, Number, Tensor, TensorOps, bf16, f16},
-};
+use cuda_tensor::{Binary, Number, Tensor, TensorOps, bf16, f16};
+
+use cuda_async::{Device, Error, graph::GraphExt, prelude::*};
 
 use super::BINARY;
 use crate::{modules::prepared, on_every_device};

@@ -2,11 +2,9 @@
 
 use std::sync::Arc;
 
-use cuda_async::{
-    Device, Error, launch,
-    prelude::*,
-    tensor::{Tensor, TensorOps},
-};
+use cuda_tensor::{Tensor, TensorOps};
+
+use cuda_async::{Device, Error, launch, prelude::*};
 
 use crate::{modules::load_ptx, on_every_device};
 

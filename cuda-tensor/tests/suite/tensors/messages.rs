@@ -1,10 +1,8 @@
 //! The messages of shapes that do not fit. Each names the operation that the program called.
 
-use cuda_async::{
-    Device, Error,
-    prelude::*,
-    tensor::{Activation, Binary, Comparison, Tensor, TensorOps, f16},
-};
+use cuda_tensor::{Activation, Binary, Comparison, Tensor, TensorOps, f16};
+
+use cuda_async::{Device, Error, prelude::*};
 
 fn stream() -> cuda_async::Stream {
     let device: Device = cuda_async::open("cpu").unwrap();

@@ -18,14 +18,10 @@ use std::sync::{
     atomic::{AtomicUsize, Ordering},
 };
 
+use cuda_tensor::{Binary, Comparison, Number, SharedTensor, Tensor, TensorOps, bf16, f16};
+
 use cuda_async::{
-    Device, Error,
-    cuda_cpu::CpuProvider,
-    graph::GraphExt,
-    h2d,
-    memory::HostSource,
-    prelude::*,
-    tensor::{self, Binary, Comparison, Number, SharedTensor, Tensor, TensorOps, bf16, f16},
+    Device, Error, cuda_cpu::CpuProvider, graph::GraphExt, h2d, memory::HostSource, prelude::*,
 };
 
 use crate::{modules::load_ptx, on_every_device};
@@ -397,11 +393,12 @@ fn tensors_move_between_devices(device: &Device) {
     let x = Tensor::<i32>::arange(0..24).sync_on(&stream).unwrap().reshape([2, 3, 4]).unwrap();
     let x = x.into_shared().permute(&[2, 0, 1]).unwrap().slice(0, 1..3).unwrap();
     let expected = x.clone().to_host_vec().sync_on(&stream).unwrap();
-    let there = tensor::to_device(x, &second).sync_on(&stream).unwrap();
+    let there = cuda_tensor::to_device(x, &second).sync_on(&stream).unwrap();
     assert!(*there.device() == second && there.shape() == [2, 2, 3]);
-    let back = tensor::to_device(there, device).sync_on(&stream).unwrap();
+    let back = cuda_tensor::to_device(there, device).sync_on(&stream).unwrap();
     assert_eq!(back.to_host_vec().sync_on(&stream).unwrap(), expected);
-    let none = tensor::to_device(Tensor::<u8>::zeros([0, 3]), &second).sync_on(&stream).unwrap();
+    let none =
+        cuda_tensor::to_device(Tensor::<u8>::zeros([0, 3]), &second).sync_on(&stream).unwrap();
     assert_eq!(none.shape(), [0, 3]);
 }
 

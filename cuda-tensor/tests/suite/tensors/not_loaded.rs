@@ -1,12 +1,8 @@
 //! Operations on tensors whose kernels are not loaded, where they cannot wait for them.
 
-use cuda_async::{
-    Device, Error,
-    cuda_cpu::CpuProvider,
-    graph::GraphExt,
-    prelude::*,
-    tensor::{DType, FftFloat, Float, Number, Tensor, TensorOps, bf16, f16},
-};
+use cuda_tensor::{DType, FftFloat, Float, Number, ScalarExt, Tensor, TensorOps, bf16, f16};
+
+use cuda_async::{Device, Error, cuda_cpu::CpuProvider, graph::GraphExt, prelude::*};
 
 /// A device on which no kernel is loaded.
 fn fresh() -> Device {
@@ -70,12 +66,12 @@ fn operations<T: Number>(stream: &cuda_async::Stream) {
     let x = || Tensor::<T>::ones([2, 2]);
     let record = |op: cuda_async::BoxedOp<'static, ()>| op.graph_on(stream).map(drop).unwrap();
     record(x().add(Tensor::arange_by(T::ONE, T::ONE, 2)).map(drop).boxed());
-    record(x().map2(x(), cuda_async::tensor::Binary::Pow).map(drop).boxed());
+    record(x().map2(x(), cuda_tensor::Binary::Pow).map(drop).boxed());
     record(x().mul_assign(x()).map(drop).boxed());
     record(x().cast::<T>().sum().max().map(drop).boxed());
     record(x().argmax(0).map(drop).boxed());
     record(x().try_map(|x| x.transpose(0, 1)).dup().map(drop).boxed());
-    let compared = x().max().compare(x().min(), cuda_async::tensor::Comparison::Gt);
+    let compared = x().max().compare(x().min(), cuda_tensor::Comparison::Gt);
     let go = cuda_async::graph::DeviceScalar::new(0u32).sync_on(stream).unwrap();
     record(go.set_from(compared).boxed());
 }

@@ -1,11 +1,8 @@
 //! Matrix products and layers: bit-equal to plain Rust where the kernels of this crate compute them.
 
-use cuda_async::{
-    Device, Error,
-    graph::GraphExt,
-    prelude::*,
-    tensor::{Activation, Float, Tensor, TensorOps, bf16, f16},
-};
+use cuda_tensor::{Activation, Float, Tensor, TensorOps, bf16, f16};
+
+use cuda_async::{Device, Error, graph::GraphExt, prelude::*};
 
 use crate::on_every_device;
 
@@ -41,7 +38,7 @@ fn reference(a: &[f32], b: &[f32], [m, n, k]: [usize; 3]) -> Vec<f32> {
 /// Turns NVIDIA's libraries off, which round in another order.
 fn without_libraries() {
     #[cfg(feature = "cudarc")]
-    cuda_async::libraries::set_enabled(false);
+    cuda_tensor::libraries::set_enabled(false);
 }
 
 fn products_are_those_of_plain_rust(device: &Device) {

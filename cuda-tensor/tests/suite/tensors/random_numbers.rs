@@ -2,12 +2,9 @@
 
 use std::thread;
 
-use cuda_async::{
-    Device,
-    graph::GraphExt,
-    prelude::*,
-    tensor::{Generator, Tensor, TensorOps, bf16, f16},
-};
+use cuda_tensor::{Generator, Tensor, TensorOps, bf16, f16};
+
+use cuda_async::{Device, graph::GraphExt, prelude::*};
 
 use crate::on_every_device;
 

@@ -1,12 +1,9 @@
 //! Random programs on tensors of integers, f32 and f64, compared with the reference bit by bit. The environment variable
 //! `RANDOM_TENSOR_PROGRAMS` sets their number.
 
-use cuda_async::{
-    Device, Stream,
-    ops::BoxedOp,
-    prelude::*,
-    tensor::{Binary, Comparison, FloatUnary, SharedTensor, Signed, Tensor, TensorOps, Unary},
-};
+use cuda_tensor::{Binary, Comparison, FloatUnary, SharedTensor, Signed, Tensor, TensorOps, Unary};
+
+use cuda_async::{Device, Stream, ops::BoxedOp, prelude::*};
 
 use super::{
     BINARY,
@@ -253,7 +250,7 @@ impl Program<'_> {
         ceil: fn(T) -> T,
         round: fn(T) -> T,
     ) where
-        T: Arithmetic + cuda_async::tensor::Float,
+        T: Arithmetic + cuda_tensor::Float,
     {
         let mut pair = self.source::<T>();
         for _ in 0..4 {

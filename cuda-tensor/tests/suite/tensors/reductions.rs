@@ -1,10 +1,8 @@
 //! Reductions and softmax with every launch shape.
 
-use cuda_async::{
-    Device,
-    prelude::*,
-    tensor::{Tensor, TensorOps, bf16, f16},
-};
+use cuda_tensor::{Tensor, TensorOps, bf16, f16};
+
+use cuda_async::{Device, prelude::*};
 
 use super::reference::Host;
 use crate::on_every_device;

@@ -1,6 +1,6 @@
 //! Tensors on the host, in plain Rust: the reference for tensors on devices.
 
-use cuda_async::tensor::{Binary, Comparison, Number, Unary};
+use cuda_tensor::{Binary, Comparison, Number, Unary};
 
 /// A tensor in row-major order.
 #[derive(Debug, Clone, PartialEq)]
