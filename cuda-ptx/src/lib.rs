@@ -20,7 +20,9 @@ mod instruction;
 mod lexer;
 pub mod limits;
 mod lookup;
+mod modifier;
 mod number;
+mod opcode;
 mod param_type;
 mod parser;
 mod references;
@@ -28,13 +30,17 @@ mod scope;
 mod signature;
 mod special;
 mod types;
+mod words;
 
 pub use ast::*;
 pub use error::{Error, ErrorKind};
 pub use instruction::*;
 pub use lookup::InstructionName;
+pub use modifier::{Modifier, Word};
+pub use opcode::Opcode;
 pub use param_type::ParamType;
 pub use signature::{ModuleSignature, Signature, VariableSignature, module_signature, signatures};
+pub use special::{Special, SpecialName};
 pub use types::{ScalarKind, ScalarType, Space};
 
 /// Parses a PTX text. NUL bytes at the end are ignored.

@@ -58,7 +58,8 @@ fn scalar_type(token: &Token<'_>) -> Result<ScalarType, Error> {
         return Err(Error::at(token, ErrorKind::Unsupported("texture and surface references")));
     }
     let name = token.text.trim_start_matches('.');
-    ScalarType::from_name(name).ok_or_else(|| Error::expected("a type", token))
+    let ty = ScalarType::from_name(name).filter(|ty| ty.is_fundamental());
+    ty.ok_or_else(|| Error::expected("a type", token))
 }
 
 /// Skips the operands of `.ptr`: the space that it points into, and the alignment.

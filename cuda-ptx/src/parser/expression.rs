@@ -7,9 +7,9 @@ use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_EXPRESSION_DEPTH;
 use crate::number::{Constant, literal};
-use crate::special::WARP_SIZE;
 
-/// The value of `WARP_SZ`, the number of lanes in a warp.
+/// The name of the constant that is the number of lanes in a warp.
+pub(crate) const WARP_SIZE: &str = "WARP_SZ";
 const LANES: i64 = 32;
 
 /// Whether a constant expression starts at `token`, not a name or a bracket.
@@ -17,6 +17,7 @@ pub(crate) fn starts_constant(token: &Token<'_>) -> bool {
     match token.kind {
         Kind::Number => true,
         Kind::Punct => matches!(token.text, "-" | "+" | "~" | "!" | "("),
+        Kind::Ident => token.text == WARP_SIZE,
         _ => false,
     }
 }

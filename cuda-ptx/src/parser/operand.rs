@@ -8,7 +8,7 @@ use crate::parser::body::BodyParser;
 use crate::parser::expression::{constant, constant_integer, offset, starts_constant};
 use crate::parser::labels::Labelled;
 use crate::scope::Binding;
-use crate::special::{is_vector, special};
+use crate::special::Special;
 
 /// The meaning of `(` at the start of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,10 +71,12 @@ impl<'a> BodyParser<'_, 'a> {
 
     fn single(&mut self) -> Result<Operand, Error> {
         let token = self.cur.peek();
-        if token.kind == Kind::Ident {
+        if token.kind == Kind::Ident && !starts_constant(&token) {
             return self.named();
         }
-        if token.is_punct("!") && self.cur.peek_at(1).kind == Kind::Ident {
+        let named =
+            self.cur.peek_at(1).kind == Kind::Ident && !starts_constant(&self.cur.peek_at(1));
+        if token.is_punct("!") && named {
             self.cur.next();
             let name = self.cur.next();
             return match self.scopes.find(name.text, &mut self.body.registers) {
@@ -82,7 +84,7 @@ impl<'a> BodyParser<'_, 'a> {
                 _ => Err(Error::expected("a predicate register", &name)),
             };
         }
-        if token.is_punct("-") && self.cur.peek_at(1).kind == Kind::Ident {
+        if token.is_punct("-") && named {
             self.cur.next();
             let name = self.cur.next();
             return self.part(&name, true);
@@ -104,13 +106,11 @@ impl<'a> BodyParser<'_, 'a> {
         let next = self.cur.peek();
         match found {
             Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, offset(self.cur)?)),
-            Operand::Special(special) if next.kind == Kind::Dot => {
-                let element = matches!(next.text, ".x" | ".y" | ".z" | ".w");
-                if !element || !is_vector(&special) {
-                    return Err(Error::expected("`,` or `;`", &next));
-                }
+            Operand::Special(Special::Named(vector)) if next.kind == Kind::Dot => {
+                let element = coordinate(next.text).filter(|_| vector.is_vector());
+                let element = element.ok_or_else(|| Error::expected("`,` or `;`", &next))?;
                 self.cur.next();
-                Ok(Operand::Special(special + next.text))
+                Ok(Operand::Special(Special::Element(vector, element)))
             }
             Operand::Reg(_) if next.kind == Kind::Dot && name.touches(&next) => {
                 self.part(&name, false)
@@ -168,8 +168,8 @@ impl<'a> BodyParser<'_, 'a> {
         if let Some(symbol) = self.globals.find(name.text) {
             return Ok(Operand::Symbol(symbol, 0));
         }
-        if let Some(special) = special(name.text) {
-            return Ok(Operand::Special(special.to_owned()));
+        if let Some(special) = Special::from_name(name.text) {
+            return Ok(Operand::Special(special));
         }
         let register = name.text.starts_with('%');
         let undefined = ErrorKind::Undefined("label, variable or function");
@@ -210,6 +210,17 @@ impl<'a> BodyParser<'_, 'a> {
             Operand::Symbol(symbol, _) => Ok(AddressBase::Symbol(symbol)),
             _ => Err(Error::expected("a register, a variable or a number", &token)),
         }
+    }
+}
+
+/// Returns the index of an element of a special register.
+fn coordinate(text: &str) -> Option<u8> {
+    match text {
+        ".x" => Some(0),
+        ".y" => Some(1),
+        ".z" => Some(2),
+        ".w" => Some(3),
+        _ => None,
     }
 }
 
