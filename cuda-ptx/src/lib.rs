@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 
 mod ast;
+mod check;
 mod cursor;
 mod error;
 mod footprint;
@@ -29,10 +30,12 @@ mod references;
 mod scope;
 mod signature;
 mod special;
+pub mod table;
 mod types;
 mod words;
 
 pub use ast::*;
+pub use check::{Checked, Checker, Mismatch, Role};
 pub use error::{Error, ErrorKind};
 pub use instruction::*;
 pub use lookup::InstructionName;

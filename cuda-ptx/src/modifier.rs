@@ -193,6 +193,7 @@ words! {
         ParamFunc = "param::func",
         Parity = "parity",
         PendingCount = "pending_count",
+        Po = "po",
         Popc = "popc",
         Proxy = "proxy",
         R = "r",

@@ -80,6 +80,17 @@ impl ScalarType {
         )
     }
 
+    /// Returns the integer type of twice the size.
+    pub(crate) const fn doubled(self) -> Option<Self> {
+        match self {
+            Self::U16 => Some(Self::U32),
+            Self::S16 => Some(Self::S32),
+            Self::U32 => Some(Self::U64),
+            Self::S32 => Some(Self::S64),
+            _ => None,
+        }
+    }
+
     /// Returns the interpretation of the bits.
     pub const fn kind(self) -> ScalarKind {
         use ScalarType::*;
