@@ -8,7 +8,9 @@ use crate::ast::{Body, Module};
 use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand, RegId, Symbol};
 use crate::modifier::{Modifier, Word};
 use crate::special::{Special, SpecialName};
-use crate::table::{Constants, Lanes, Match, Memory, Pattern, Row, Second, Target, Value, find};
+use crate::table::{
+    Constants, Lanes, Match, Memory, Needs, Pattern, Row, Second, Target, Value, find,
+};
 use crate::types::{ScalarKind, ScalarType, Space};
 
 /// An instruction that matches a row of the table.
@@ -106,7 +108,9 @@ pub enum Mismatch {
 impl fmt::Display for Mismatch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Name => f.write_str("no such instruction"),
+            Self::Name => {
+                f.write_str("PTX has no such instruction, or this version does not know it")
+            }
             Self::Count { expected: (least, most), found } if least == most => {
                 write!(f, "takes {least} operands, not {found}")
             }
@@ -166,7 +170,10 @@ impl<'a> Checker<'a> {
         }
         let mut error: Option<Mismatch> = None;
         for found in find(opcode, modifiers) {
-            match self.operands(found, instruction).and_then(|()| self.requirements(found)) {
+            match self
+                .operands(found, instruction)
+                .and_then(|()| self.requirements(found, modifiers))
+            {
                 Ok(()) => return Ok(Checked { found, operands }),
                 // The row with the right number of operands explains most.
                 Err(new) => {
@@ -187,16 +194,29 @@ impl<'a> Checker<'a> {
         Err(error.unwrap_or(Mismatch::Name))
     }
 
-    fn requirements(&self, Match { row, .. }: Match) -> Result<(), Mismatch> {
-        if self.module.version < row.version {
-            return Err(Mismatch::Version { needs: row.version, found: self.module.version });
+    fn requirements(
+        &self,
+        Match { row, .. }: Match,
+        modifiers: &[Modifier],
+    ) -> Result<(), Mismatch> {
+        let Needs { mut version, target } = row.needs(modifiers);
+        if row.operands.iter().any(|pattern| matches!(pattern, Pattern::Memory(_)))
+            && spaces(modifiers).next().is_none()
+        {
+            version = version.max(GENERIC_ADDRESSES);
         }
-        let has = |target: Target| match row.target.specific {
-            true => target.specific && target.number >= row.target.number,
-            false => target.number >= row.target.number,
-        };
-        if self.target.is_some_and(|target| !has(target)) {
-            let Target { number, specific } = row.target;
+        if self.module.version < version {
+            return Err(Mismatch::Version { needs: version, found: self.module.version });
+        }
+        if let Some(before) = row.before
+            && self.module.version >= before.version
+            && self.target.is_some_and(|own| own.number >= before.target.number)
+        {
+            return Err(Mismatch::Name);
+        }
+        let has = |own: Target| own.number >= target.number && (own.specific || !target.specific);
+        if self.target.is_some_and(|own| !has(own)) {
+            let Target { number, specific } = target;
             let needs = format!("sm_{number}{}", if specific { "a" } else { "" });
             let found = self.module.target.first().cloned().unwrap_or_default();
             return Err(Mismatch::Target { needs, found });
@@ -271,21 +291,25 @@ impl<'a> Checker<'a> {
         if !second_fits {
             return false;
         }
+        let specials = matches!(value.constants, Constants::Special | Constants::All);
         let element = |operand: &Operand, is_element: bool| match operand {
             Operand::Discard => value.result && (is_element || second.is_some() || value.discards),
             Operand::Part(part) => {
                 value.part && self.register(part.register).is_some_and(|own| fits(own, ty, false))
             }
             Operand::Reg(_) => self.fits_type(operand, ty, value.relaxed),
+            Operand::RegPlus(register, _) => {
+                value.constants != Constants::None
+                    && is_literal(&Operand::Int(0), ty)
+                    && self.fits_type(&Operand::Reg(*register), ty, value.relaxed)
+            }
             Operand::NotReg(_) => {
                 !value.result && ty == ScalarType::Pred && self.fits_type(operand, ty, false)
             }
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
                 value.constants != Constants::None && is_literal(operand, ty)
             }
-            Operand::Special(special) => {
-                value.constants == Constants::All && special_fits(*special, ty, is_element)
-            }
+            Operand::Special(special) => specials && special_fits(*special, ty, is_element),
             Operand::Symbol(..) => value.constants == Constants::All && is_address(ty),
             _ => false,
         };
@@ -300,7 +324,7 @@ impl<'a> Checker<'a> {
                 matches!(parts.as_slice(), [part] if element(part, false))
             }
             (Operand::Special(special @ Special::Named(name)), Some(4)) if name.is_vector() => {
-                value.constants == Constants::All && special_fits(*special, ty, true)
+                specials && special_fits(*special, ty, true)
             }
             (_, Some(_)) => false,
             (operand, None) => element(operand, false),
@@ -327,16 +351,19 @@ impl<'a> Checker<'a> {
 
     /// Returns whether an address has a base that can be one, in the space of the instruction.
     fn fits_address(&self, address: &Address, instruction: &Instruction) -> bool {
-        let spaces = instruction.modifiers.iter().filter_map(|modifier| match modifier {
-            Modifier::Word(word) => space(*word),
-            Modifier::Type(_) => None,
-        });
-        let mut spaces = spaces.fuse();
+        let mut spaces = spaces(&instruction.modifiers);
         let (first, several) = (spaces.next(), spaces.next().is_some());
         match address.base {
             AddressBase::Reg(id) => self.register(id).is_some_and(|ty| {
                 matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned)
             }),
+            AddressBase::Element { symbol, index, .. } => {
+                let base = AddressBase::Symbol(symbol);
+                let index = AddressBase::Reg(index);
+                [base, index]
+                    .iter()
+                    .all(|base| self.fits_address(&Address { base: *base, offset: 0 }, instruction))
+            }
             AddressBase::Absolute => several || matches!(first, Some(Space::Local)),
             AddressBase::Symbol(symbol) => match (self.space(symbol), first) {
                 (None, _) => false,
@@ -366,6 +393,7 @@ impl<'a> Checker<'a> {
                 None => "a register".to_owned(),
             },
             Operand::NotReg(_) => "a negated predicate".to_owned(),
+            Operand::RegPlus(..) => "a register plus a constant".to_owned(),
             Operand::Part(_) => "a part of a register".to_owned(),
             Operand::Pair(..) => "a pair".to_owned(),
             Operand::Int(bits) => format!("the integer {}", *bits as i64),
@@ -461,6 +489,17 @@ fn expected(found: Match, pattern: &Pattern) -> String {
         1 if !matches!(value.lanes, Lanes::Count(_)) => one,
         count => format!("a vector of {count} in braces; each is {one}"),
     }
+}
+
+/// The first version of PTX with addresses that are not in a named space.
+const GENERIC_ADDRESSES: (u32, u32) = (2, 0);
+
+/// Returns the state spaces that the modifiers name.
+fn spaces(modifiers: &[Modifier]) -> impl Iterator<Item = Space> {
+    modifiers.iter().filter_map(|modifier| match modifier {
+        Modifier::Word(word) => space(*word),
+        Modifier::Type(_) => None,
+    })
 }
 
 /// Returns the state space that a modifier names.

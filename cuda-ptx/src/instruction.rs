@@ -60,6 +60,8 @@ pub enum Operand {
     Reg(RegId),
     /// A negated predicate: `!%p1`.
     NotReg(RegId),
+    /// A register plus a constant: `%r1+4`.
+    RegPlus(RegId, i64),
     /// A part of a register, or its negative, in video instructions: `%r1.b0`, `%r1.h10`, `-%r1.h0`, `-%r1`.
     Part(RegPart),
     /// Two destinations: `%p1|%p2`.
@@ -118,6 +120,15 @@ pub enum AddressBase {
     Reg(RegId),
     /// A variable or parameter.
     Symbol(Symbol),
+    /// An element of a variable: `x[%r1]`.
+    Element {
+        /// The variable.
+        symbol: Symbol,
+        /// The register with the index.
+        index: RegId,
+        /// The size of an element in bytes.
+        size: u32,
+    },
     /// No base: the offset is the address.
     Absolute,
 }

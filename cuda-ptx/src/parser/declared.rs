@@ -1,7 +1,7 @@
 //! Parses the common parts of variables and parameters: type, alignment and array dimensions.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::lexer::{Kind, Token};
 use crate::limits::{MAX_ALIGNMENT, MAX_DIMENSIONS, MAX_VARIABLE_BYTES};
 use crate::parser::expression::constant_integer;
@@ -54,8 +54,9 @@ pub(crate) fn declared_type(cur: &mut Cursor<'_>) -> Result<DeclaredType, Error>
 }
 
 fn scalar_type(token: &Token<'_>) -> Result<ScalarType, Error> {
+    // References are opaque values of eight bytes.
     if matches!(token.text, ".texref" | ".samplerref" | ".surfref") {
-        return Err(Error::at(token, ErrorKind::Unsupported("texture and surface references")));
+        return Ok(ScalarType::B64);
     }
     let name = token.text.trim_start_matches('.');
     let ty = ScalarType::from_name(name).filter(|ty| ty.is_fundamental());

@@ -1,7 +1,7 @@
 //! Parses instructions: `@!p opcode.modifier.modifier operand, operand;`.
 
 use crate::error::Error;
-use crate::instruction::{Guard, Instruction};
+use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand};
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_MODIFIERS;
 use crate::modifier::Modifier;
@@ -9,6 +9,13 @@ use crate::opcode::Opcode;
 use crate::parser::body::BodyParser;
 use crate::parser::operand::Parentheses;
 use crate::scope::Binding;
+
+/// Replaces `x[3]`, which stands for memory elsewhere, by the address of the element.
+fn as_value(operand: &mut Operand) {
+    if let Operand::Address(Address { base: AddressBase::Symbol(symbol), offset }) = *operand {
+        *operand = Operand::Symbol(symbol, offset);
+    }
+}
 
 impl BodyParser<'_, '_> {
     /// Parses an instruction and its semicolon.
@@ -31,6 +38,9 @@ impl BodyParser<'_, '_> {
             }
         }
         self.cur.expect(";", "`,` or `;`")?;
+        if matches!(known, Ok(Opcode::Mov | Opcode::Cvta)) {
+            operands.iter_mut().for_each(as_value);
+        }
         self.body.instructions.push(Instruction {
             guard,
             opcode: known,

@@ -1,7 +1,7 @@
 //! Parses the operands of instructions. Operands contain no lists inside lists, so the recursion is shallow.
 
 use crate::error::{Error, ErrorKind};
-use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart};
+use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart, Symbol};
 use crate::lexer::{Kind, Token};
 use crate::number::Constant;
 use crate::parser::body::BodyParser;
@@ -50,7 +50,10 @@ impl<'a> BodyParser<'_, 'a> {
         loop {
             let token = self.cur.peek();
             match self.value()? {
-                Operand::Vector(_) => return Err(Error::expected("an element", &token)),
+                // Calls pass vectors; vectors have no vectors.
+                Operand::Vector(_) if close == "}" => {
+                    return Err(Error::expected("an element", &token));
+                }
                 element => list.push(element),
             }
             if !self.cur.eat(",") {
@@ -105,7 +108,11 @@ impl<'a> BodyParser<'_, 'a> {
         let found = self.find(&name)?;
         let next = self.cur.peek();
         match found {
+            Operand::Symbol(symbol, _) if self.cur.eat("[") => self.element(symbol, &name),
             Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, offset(self.cur)?)),
+            Operand::Reg(register) if next.is_punct("+") => {
+                Ok(Operand::RegPlus(register, offset(self.cur)?))
+            }
             Operand::Special(Special::Named(vector)) if next.kind == Kind::Dot => {
                 let element = coordinate(next.text).filter(|_| vector.is_vector());
                 let element = element.ok_or_else(|| Error::expected("`,` or `;`", &next))?;
@@ -123,6 +130,28 @@ impl<'a> BodyParser<'_, 'a> {
             }
             found => Ok(found),
         }
+    }
+
+    /// Parses the index of `x[3]`, `x[%r1]` or `x[%r1+3]` behind the bracket.
+    fn element(&mut self, symbol: Symbol, name: &Token<'a>) -> Result<Operand, Error> {
+        let ty = match symbol {
+            Symbol::Body(index) => self.body.variables.get(index as usize).map(|own| own.ty),
+            symbol => self.globals.ty(symbol),
+        };
+        let size = ty.ok_or_else(|| Error::expected("a variable", name))?.size();
+        let token = self.cur.peek();
+        let (index, constant) = match self.value()? {
+            Operand::Reg(index) => (Some(index), 0),
+            Operand::RegPlus(index, constant) => (Some(index), constant),
+            Operand::Int(bits) => (None, bits as i64),
+            _ => return Err(Error::expected("an index", &token)),
+        };
+        self.cur.expect("]", "`]`")?;
+        let base = match index {
+            Some(index) => AddressBase::Element { symbol, index, size },
+            None => AddressBase::Symbol(symbol),
+        };
+        Ok(Operand::Address(Address { base, offset: constant.wrapping_mul(size.into()) }))
     }
 
     /// Parses a register with an optional part: `%r1.h10`.

@@ -28,10 +28,12 @@ pub struct Row {
     /// All words of the slots.
     words: Set,
     pub(crate) operands: Vec<Pattern>,
-    /// The first version of PTX.
-    pub(crate) version: (u32, u32),
-    /// The first target.
-    pub(crate) target: Target,
+    /// The requirement of all forms.
+    needs: Needs,
+    /// Modules with this version and this target, or later ones, do not have the form.
+    pub(crate) before: Option<Needs>,
+    /// The further requirements of forms with a word.
+    word_needs: Vec<(Modifier, Needs)>,
     runs: bool,
     section: &'static str,
     text: &'static str,
@@ -46,8 +48,15 @@ struct Slot {
     fixed: bool,
 }
 
-/// A target architecture: `sm_90`, or `sm_90a` if `specific`.
+/// The first version of PTX, and the first target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub(crate) version: (u32, u32),
+    pub(crate) target: Target,
+}
+
+/// A target architecture: `sm_90`, or `sm_90a` if `specific`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) number: u32,
     /// Whether only this architecture, or its family, has the instruction.
@@ -118,7 +127,9 @@ pub(crate) enum Lanes {
 pub(crate) enum Constants {
     None,
     Literals,
-    /// Literals, addresses of symbols and special registers.
+    /// Literals and special registers.
+    Special,
+    /// Literals, special registers and addresses of symbols.
     All,
 }
 
@@ -210,6 +221,15 @@ impl Row {
     /// depend on each other, has several rows.
     pub fn text(&self) -> &'static str {
         self.text
+    }
+
+    /// Returns the first version of PTX and the first target that have the form with these words.
+    pub(crate) fn needs(&self, modifiers: &[Modifier]) -> Needs {
+        let words = self.word_needs.iter().filter(|(word, _)| modifiers.contains(word));
+        words.fold(self.needs, |all, (_, needs)| Needs {
+            version: all.version.max(needs.version),
+            target: all.target.max(needs.target),
+        })
     }
 
     /// Compares the words of a name. Repeated words count once, as for NVIDIA's assembler.

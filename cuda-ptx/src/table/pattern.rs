@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 
 use super::set::Set;
-use super::{Constants, Lanes, Memory, Pattern, Row, Second, Slot, Target, Type, Value};
+use super::{Constants, Lanes, Memory, Needs, Pattern, Row, Second, Slot, Target, Type, Value};
 use crate::modifier::Modifier;
 use crate::opcode::Opcode;
 use crate::types::ScalarType;
@@ -15,7 +15,7 @@ type Sets = HashMap<&'static str, &'static str>;
 
 /// Reads all lines.
 pub(super) fn read(text: &'static str) -> Vec<Row> {
-    let (mut sets, mut section, mut rows) = (Sets::new(), "", Vec::new());
+    let (mut sets, mut common, mut section, mut rows) = (Sets::new(), Vec::new(), "", Vec::new());
     for line in text.lines() {
         if let Some(name) = line.strip_prefix("## ") {
             section = name;
@@ -23,57 +23,96 @@ pub(super) fn read(text: &'static str) -> Vec<Row> {
             line.strip_prefix('@').and_then(|set| set.split_once(' '))
         {
             sets.insert(name, words);
+        } else if let Some(line) = line.strip_prefix("> ") {
+            common.extend(word_needs(line));
         } else if !line.is_empty() && !line.starts_with('#') {
-            rows.extend(read_line(line, section, &sets).unwrap_or_default());
+            rows.extend(read_line(line, section, &sets, &common).unwrap_or_default());
         }
     }
     rows
 }
 
 /// Reads a line. It has a row for each opcode and for each combination of words that depend on each other.
-fn read_line(line: &'static str, section: &'static str, sets: &Sets) -> Option<Vec<Row>> {
+fn read_line(
+    line: &'static str,
+    section: &'static str,
+    sets: &Sets,
+    common: &[(Modifier, Needs)],
+) -> Option<Vec<Row>> {
     let (form, rest) = line.split_once(" | ").unwrap_or((line, ""));
     let (text, operands) = form.split_once(' ').unwrap_or((form, ""));
     let end = text.find(['.', '[']).unwrap_or(text.len());
     let (opcodes, modifiers) = text.split_at(end);
     let operands = operands.split(", ").filter(|text| !text.is_empty()).map(operand);
     let operands: Vec<_> = operands.collect::<Option<_>>()?;
-    let (version, target, runs) = requirements(rest)?;
     let mut rows = Vec::new();
     for opcode in alternatives(opcodes, sets)? {
         for slots in slots(modifiers, sets)? {
-            rows.push(Row {
+            let mut row = Row {
                 opcode: Opcode::from_name(opcode)?,
                 words: slots.iter().flat_map(|slot| slot.words.modifiers()).collect(),
                 slots,
                 operands: operands.clone(),
-                version,
-                target,
-                runs,
+                needs: NOTHING,
+                before: None,
+                word_needs: Vec::new(),
+                runs: true,
                 section,
                 text,
-            });
+            };
+            rest.split(", ").try_for_each(|part| requirement(&mut row, part))?;
+            let own = common.iter().filter(|(word, _)| row.words.contains(*word));
+            row.word_needs.extend(own);
+            rows.push(row);
         }
     }
     Some(rows)
 }
 
-/// Reads `7.0 sm_80 no`. Each part may be left out.
-fn requirements(text: &str) -> Option<((u32, u32), Target, bool)> {
-    let (mut version, mut target, mut runs) =
-        ((1, 0), Target { number: 10, specific: false }, true);
+/// Reads `cluster 7.8 sm_90`: the requirement of a word in every line.
+fn word_needs(text: &str) -> Option<(Modifier, Needs)> {
+    let (word, rest) = text.split_once(' ')?;
+    Some((Modifier::from_name(word)?, needs(rest)?))
+}
+
+/// The requirement of forms that every version and target has.
+const NOTHING: Needs = Needs { version: (1, 0), target: Target { number: 0, specific: false } };
+
+/// Reads a requirement of a line: `no`, `7.0 sm_80`, or `relu 7.0` for the forms with one word or opcode.
+fn requirement(row: &mut Row, text: &'static str) -> Option<()> {
+    if text == "no" {
+        row.runs = false;
+        return Some(());
+    }
+    if let Some(limit) = text.strip_prefix("before ") {
+        row.before = Some(needs(limit)?);
+        return Some(());
+    }
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let (word, opcode) = (Modifier::from_name(first), Opcode::from_name(first));
+    match word {
+        Some(word) if row.words.contains(word) => row.word_needs.push((word, needs(rest)?)),
+        _ if opcode == Some(row.opcode) => row.needs = needs(rest)?,
+        // The word or opcode of another row of the line.
+        _ if word.is_some() || opcode.is_some() => {}
+        _ => row.needs = needs(text)?,
+    }
+    Some(())
+}
+
+/// Reads `7.0 sm_80`. Each part may be left out.
+fn needs(text: &str) -> Option<Needs> {
+    let mut needs = NOTHING;
     for part in text.split_whitespace() {
-        if part == "no" {
-            runs = false;
-        } else if let Some(name) = part.strip_prefix("sm_") {
+        if let Some(name) = part.strip_prefix("sm_") {
             let number = name.trim_end_matches('a');
-            target = Target { number: number.parse().ok()?, specific: name != number };
+            needs.target = Target { number: number.parse().ok()?, specific: name != number };
         } else {
             let (major, minor) = part.split_once('.')?;
-            version = (major.parse().ok()?, minor.parse().ok()?);
+            needs.version = (major.parse().ok()?, minor.parse().ok()?);
         }
     }
-    Some((version, target, runs))
+    Some(needs)
 }
 
 /// Returns the words of `{a,b}`, of `{@set}`, or a single word.
@@ -214,6 +253,7 @@ fn value(text: &'static str) -> Option<Pattern> {
         match mark {
             '~' => value.relaxed = true,
             '!' => value.constants = Constants::None,
+            '%' => value.constants = Constants::Special,
             '@' => value.constants = Constants::All,
             '?' => value.optional = true,
             '_' => value.discards = true,
@@ -241,7 +281,7 @@ mod tests {
         for line in
             text.lines().filter(|line| line.starts_with(|c: char| c.is_alphabetic() || c == '{'))
         {
-            assert!(read_line(line, "", &sets).is_some_and(|rows| !rows.is_empty()), "{line}");
+            assert!(read_line(line, "", &sets, &[]).is_some_and(|rows| !rows.is_empty()), "{line}");
         }
     }
 }
