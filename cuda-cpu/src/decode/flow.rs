@@ -1,6 +1,6 @@
 //! `bra`, `brx.idx`, `call`, `ret`, `exit`, `trap` and `nanosleep`.
 
-use cuda_ptx::{Function, LabelId, Operand, Param, Space, Symbol};
+use cuda_ptx::{Function, LabelId, Opcode as O, Operand, Param, Space, Symbol, Word as W};
 
 use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::exec::control;
@@ -12,7 +12,7 @@ use crate::machine::code::{Control, Op};
 
 /// Decodes `bra`. The target is filled in when the function is complete.
 pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("uni");
+    form.take(W::Uni);
     let [Operand::Label(LabelId(label))] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
@@ -29,8 +29,8 @@ pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
 
 /// `brx.idx index, targets;`
 pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let indexed = form.take("idx");
-    form.take("uni");
+    let indexed = form.take(W::Idx);
+    form.take(W::Uni);
     let [index, Operand::Targets(list)] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
@@ -44,11 +44,11 @@ pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
 
 /// Decodes `ret` and `exit`.
 pub(crate) fn leave(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("uni");
+    form.take(W::Uni);
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let returns = form.opcode() == "ret" && !b.function.is_entry;
+    let returns = form.opcode() == O::Ret && !b.function.is_entry;
     b.control(if returns { Control::Return } else { Control::Exit })
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn trap(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `call (results), callee, (arguments), prototype;`
 pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("uni");
+    form.take(W::Uni);
     if !form.is_spent() {
         return Err(UNKNOWN);
     }

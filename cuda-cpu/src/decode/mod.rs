@@ -19,7 +19,9 @@ mod sync;
 mod tensor;
 mod variables;
 
-use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
+use cuda_ptx::{
+    Function, InitValue, Instruction, Module, Opcode as O, ScalarType, Symbol, Word as W,
+};
 use rustc_hash::FxHashSet;
 
 use self::alu::{compare, lanewise, moves, select, video};
@@ -122,8 +124,7 @@ fn decode_function(
             b.emit_plain(Op::new(join));
         }
         pcs.push(b.pc());
-        let mut form = Form::new(ins);
-        if let Err(reason) = decode_instruction(&mut b, &mut form) {
+        if let Err(reason) = decode_instruction(&mut b, ins) {
             problems.add(problem(function, ins, reason));
         }
     }
@@ -209,54 +210,56 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
     }
 }
 
-fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    match form.opcode() {
-        "mov" => moves::mov(b, form),
-        "ld" | "ldu" => load_store::load(b, form),
-        "st" | "red" if form.has("async") => async_bulk::store(b, form),
-        "st" => load_store::store(b, form),
-        "setp" => compare::setp(b, form),
-        "set" => compare::set(b, form),
-        "selp" => select::selp(b, form),
-        "slct" => select::slct(b, form),
-        "testp" => compare::testp(b, form),
-        "and" | "or" | "xor" | "not" if form.peek_ty() == Some(ScalarType::Pred) => {
+fn decode_instruction(b: &mut Builder<'_>, ins: &Instruction) -> Result<(), Problem> {
+    let opcode = *ins.opcode.as_ref().map_err(|_| UNKNOWN)?;
+    let form = &mut Form::new(ins, opcode);
+    match opcode {
+        O::Mov => moves::mov(b, form),
+        O::Ld | O::Ldu => load_store::load(b, form),
+        O::St | O::Red if form.has(W::Async) => async_bulk::store(b, form),
+        O::St => load_store::store(b, form),
+        O::Setp => compare::setp(b, form),
+        O::Set => compare::set(b, form),
+        O::Selp => select::selp(b, form),
+        O::Slct => select::slct(b, form),
+        O::Testp => compare::testp(b, form),
+        O::And | O::Or | O::Xor | O::Not if form.peek_ty() == Some(ScalarType::Pred) => {
             compare::logic(b, form)
         }
-        "bra" => flow::bra(b, form),
-        "brx" => flow::brx(b, form),
-        "call" => flow::call(b, form),
-        "ret" | "exit" => flow::leave(b, form),
-        "trap" | "brkpt" => flow::trap(b, form),
-        "nanosleep" => flow::pause(b, form),
-        "cvta" => moves::cvta(b, form),
-        "isspacep" => moves::isspacep(b, form),
-        "atom" | "red" => atomic::atomic(b, form),
-        "membar" | "fence" => fence::fence(b, form),
+        O::Bra => flow::bra(b, form),
+        O::Brx => flow::brx(b, form),
+        O::Call => flow::call(b, form),
+        O::Ret | O::Exit => flow::leave(b, form),
+        O::Trap | O::Brkpt => flow::trap(b, form),
+        O::Nanosleep => flow::pause(b, form),
+        O::Cvta => moves::cvta(b, form),
+        O::Isspacep => moves::isspacep(b, form),
+        O::Atom | O::Red => atomic::atomic(b, form),
+        O::Membar | O::Fence => fence::fence(b, form),
         name if hints::is_hint(name) => hints::hint(b, form),
-        "shfl" => collective::shfl(b, form),
-        "vote" => collective::vote(b, form),
-        "match" => collective::match_lanes(b, form),
-        "redux" => collective::redux(b, form),
-        "activemask" => collective::activemask(b, form),
-        "bar" | "barrier" => collective::barrier(b, form),
-        "mma" => mma::mma(b, form),
-        "wmma" => wmma::wmma(b, form),
-        "ldmatrix" => matrix::load(b, form),
-        "stmatrix" => matrix::store(b, form),
-        "alloca" => stack::alloca(b, form),
-        "stacksave" => stack::save(b, form),
-        "stackrestore" => stack::restore(b, form),
-        "cp" => async_copy::cp(b, form),
-        "mbarrier" => mbarrier::mbarrier(b, form),
-        "elect" => collective::elect(b, form),
-        "mapa" => cluster::map_address(b, form),
-        "getctarank" => cluster::rank(b, form),
-        "movmatrix" => matrix::transpose(b, form),
-        "wgmma" | "tcgen05" => Err(
+        O::Shfl => collective::shfl(b, form),
+        O::Vote => collective::vote(b, form),
+        O::Match => collective::match_lanes(b, form),
+        O::Redux => collective::redux(b, form),
+        O::Activemask => collective::activemask(b, form),
+        O::Bar | O::Barrier => collective::barrier(b, form),
+        O::Mma => mma::mma(b, form),
+        O::Wmma => wmma::wmma(b, form),
+        O::Ldmatrix => matrix::load(b, form),
+        O::Stmatrix => matrix::store(b, form),
+        O::Alloca => stack::alloca(b, form),
+        O::Stacksave => stack::save(b, form),
+        O::Stackrestore => stack::restore(b, form),
+        O::Cp => async_copy::cp(b, form),
+        O::Mbarrier => mbarrier::mbarrier(b, form),
+        O::Elect => collective::elect(b, form),
+        O::Mapa => cluster::map_address(b, form),
+        O::Getctarank => cluster::rank(b, form),
+        O::Movmatrix => matrix::transpose(b, form),
+        O::Wgmma | O::Tcgen05 => Err(
             "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
         ),
-        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
+        O::Tex | O::Tld4 | O::Txq | O::Suld | O::Sust | O::Sured | O::Suq | O::Istypep => {
             Err("the CPU device does not support textures and surfaces")
         }
         "" => Err(UNKNOWN),

@@ -1,12 +1,14 @@
 //! The modifiers of an instruction while its handler is selected.
 
-use cuda_ptx::{Instruction, Operand, ScalarType};
+use cuda_ptx::{Instruction, Modifier, Opcode, Operand, ScalarType, Word};
 
 /// An instruction and its modifiers that are not yet taken. A handler is valid only if all modifiers were taken, so
 /// none is ignored by mistake.
 pub(crate) struct Form<'a> {
     ins: &'a Instruction,
-    left: Vec<&'a str>,
+    opcode: Opcode,
+    /// A bit for each modifier that is not taken.
+    left: u64,
     /// Whether a zero operand is appended (see [`Form::append_zero`]), and the number of operands that are already
     /// consumed.
     pub(crate) zero_appended: bool,
@@ -14,50 +16,70 @@ pub(crate) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    pub(crate) fn new(ins: &'a Instruction) -> Self {
-        let left = ins.modifiers.iter().map(String::as_str).collect();
-        Self { ins, left, zero_appended: false, constants_taken: 0 }
+    /// Creates the form of an instruction with this opcode. Instructions have at most 64 modifiers
+    /// ([`cuda_ptx::limits::MAX_MODIFIERS`]).
+    pub(crate) fn new(ins: &'a Instruction, opcode: Opcode) -> Self {
+        let left = u64::MAX.checked_shr(u64::BITS - ins.modifiers.len() as u32).unwrap_or(0);
+        Self { ins, opcode, left, zero_appended: false, constants_taken: 0 }
     }
 
-    pub(crate) fn opcode(&self) -> &'a str {
-        &self.ins.opcode
+    pub(crate) fn opcode(&self) -> Opcode {
+        self.opcode
     }
 
     pub(crate) fn instruction(&self) -> &'a Instruction {
         self.ins
     }
 
-    /// Takes this modifier. Returns false if it is absent.
-    pub(crate) fn take(&mut self, name: &str) -> bool {
-        let at = self.left.iter().position(|&m| m == name);
-        at.map(|at| self.left.remove(at)).is_some()
+    /// Returns the modifiers that are not taken, with their positions.
+    fn left(&self) -> impl Iterator<Item = (usize, Modifier)> {
+        let left = self.left;
+        self.ins.modifiers.iter().copied().enumerate().filter(move |(at, _)| left >> at & 1 != 0)
     }
 
-    /// Takes the first modifier that is one of `names`.
-    pub(crate) fn take_one(&mut self, names: &[&str]) -> Option<&'a str> {
-        let at = self.left.iter().position(|m| names.contains(m))?;
-        Some(self.left.remove(at))
+    /// Takes this modifier. Returns false if it is absent.
+    pub(crate) fn take(&mut self, word: Word) -> bool {
+        self.take_one(&[word]).is_some()
+    }
+
+    /// Takes the first modifier that is one of `words`.
+    pub(crate) fn take_one(&mut self, words: &[Word]) -> Option<Word> {
+        let found = self.left().find_map(|(at, modifier)| match modifier {
+            Modifier::Word(word) if words.contains(&word) => Some((at, word)),
+            _ => None,
+        });
+        let (at, word) = found?;
+        self.left &= !(1 << at);
+        Some(word)
     }
 
     /// Takes the first modifier that is a type.
     pub(crate) fn ty(&mut self) -> Option<ScalarType> {
-        let at = self.left.iter().position(|m| ScalarType::from_name(m).is_some())?;
-        ScalarType::from_name(self.left.remove(at))
+        let (at, ty) = self.first_type()?;
+        self.left &= !(1 << at);
+        Some(ty)
     }
 
     /// Returns the first modifier that is a type, without taking it.
     pub(crate) fn peek_ty(&self) -> Option<ScalarType> {
-        self.left.iter().find_map(|m| ScalarType::from_name(m))
+        self.first_type().map(|(_, ty)| ty)
+    }
+
+    fn first_type(&self) -> Option<(usize, ScalarType)> {
+        self.left().find_map(|(at, modifier)| match modifier {
+            Modifier::Type(ty) => Some((at, ty)),
+            Modifier::Word(_) => None,
+        })
     }
 
     /// Returns whether the modifier is present and not taken.
-    pub(crate) fn has(&self, name: &str) -> bool {
-        self.left.contains(&name)
+    pub(crate) fn has(&self, word: Word) -> bool {
+        self.left().any(|(_, modifier)| modifier == Modifier::Word(word))
     }
 
     /// Returns whether all modifiers were taken.
     pub(crate) fn is_spent(&self) -> bool {
-        self.left.is_empty()
+        self.left == 0
     }
 
     pub(crate) fn operand(&self, index: usize) -> Option<&'a Operand> {

@@ -1,6 +1,6 @@
 //! `setp`, `set`, `testp`, and the logic of predicates.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
 
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
@@ -30,9 +30,9 @@ pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
 }
 
 fn take_logic(form: &mut Form<'_>) -> Option<Logic> {
-    Some(match form.take_one(&["and", "or", "xor"])? {
-        "and" => Logic::And,
-        "or" => Logic::Or,
+    Some(match form.take_one(&[W::And, W::Or, W::Xor])? {
+        W::And => Logic::And,
+        W::Or => Logic::Or,
         _ => Logic::Xor,
     })
 }
@@ -58,7 +58,7 @@ fn emit_compare(
 pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let test = compare::take_test(form).ok_or(UNKNOWN)?;
     let logic = take_logic(form);
-    let ftz = form.take("ftz");
+    let ftz = form.take(W::Ftz);
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
     let (dest, x, y, with) = match (operands, logic) {
@@ -163,7 +163,7 @@ fn finish_slot(
 pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let test = compare::take_test(form).ok_or(UNKNOWN)?;
     let logic = take_logic(form);
-    let ftz = form.take("ftz");
+    let ftz = form.take(W::Ftz);
     let (to, from) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     if let Some(pick) = compare_packed::pick_set(test, to, from, ftz) {
         let ones = match to {
@@ -254,8 +254,8 @@ pub(crate) fn logic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     form.ty();
     let operands = form.instruction().operands.as_slice();
     let (dest, x, y) = match operands {
-        [d, x] if form.opcode() == "not" => (d, x, None),
-        [d, x, y] if form.opcode() != "not" => (d, x, Some(y)),
+        [d, x] if form.opcode() == O::Not => (d, x, None),
+        [d, x, y] if form.opcode() != O::Not => (d, x, Some(y)),
         _ => return Err(OPERANDS),
     };
     if !form.is_spent() {
@@ -273,8 +273,8 @@ pub(crate) fn logic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
             let not_b;
             (op.b, not_b) = b.pred(y)?;
             let logic = match form.opcode() {
-                "and" => Logic::And,
-                "or" => Logic::Or,
+                O::And => Logic::And,
+                O::Or => Logic::Or,
                 _ => Logic::Xor,
             };
             op.imm = logic as u64 | if not_a { NOT_A } else { 0 } | if not_b { NOT_B } else { 0 };

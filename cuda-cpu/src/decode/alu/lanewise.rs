@@ -1,6 +1,6 @@
 //! Decodes lane-wise instructions: selects the handler and converts the operands to its kinds.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
 
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
@@ -23,10 +23,10 @@ use crate::{
 /// Decodes a lane-wise instruction.
 pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     match form.opcode() {
-        "bfi" => return decode_bfi(b, form),
-        "lop3" if form.has("and") || form.has("or") => return decode_lop3_test(b, form),
-        "addc" | "subc" | "madc" => return decode_carry(b, form),
-        "add" | "sub" | "mad" if form.has("cc") => return decode_carry(b, form),
+        O::Bfi => return decode_bfi(b, form),
+        O::Lop3 if form.has(O::And) || form.has(O::Or) => return decode_lop3_test(b, form),
+        O::Addc | O::Subc | O::Madc => return decode_carry(b, form),
+        O::Add | O::Sub | O::Mad if form.has(W::Cc) => return decode_carry(b, form),
         _ => {}
     }
     let pick = pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
@@ -42,18 +42,58 @@ fn pick(form: &mut Form<'_>) -> Option<Pick> {
     match form.opcode() {
         _ if packed::is_packed(form) => packed::pick(form),
         _ if extremes::is_extreme(form) => extremes::pick(form),
-        "cvt" => cvt::pick(form),
-        "rcp" | "sqrt" | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => approx::pick(form),
-        "div" if float => approx::pick(form),
-        "add" | "sub" | "mul" | "mad" | "fma" | "min" | "max" | "neg" | "abs" | "copysign"
+        O::Cvt => cvt::pick(form),
+        O::Rcp | O::Sqrt | O::Rsqrt | O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh => {
+            approx::pick(form)
+        }
+        O::Div if float => approx::pick(form),
+        O::Add
+        | O::Sub
+        | O::Mul
+        | O::Mad
+        | O::Fma
+        | O::Min
+        | O::Max
+        | O::Neg
+        | O::Abs
+        | O::Copysign
             if float =>
         {
             float_arithmetic::pick(form)
         }
-        "add" | "sub" | "mul" | "mad" | "mul24" | "mad24" | "div" | "rem" | "min" | "max"
-        | "neg" | "abs" | "sad" | "dp4a" | "dp2a" => int_arithmetic::pick(form),
-        "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "shf" | "prmt" | "popc" | "clz"
-        | "brev" | "bfind" | "bfe" | "bmsk" | "szext" | "fns" | "lop3" => bits::pick(form),
+        O::Add
+        | O::Sub
+        | O::Mul
+        | O::Mad
+        | O::Mul24
+        | O::Mad24
+        | O::Div
+        | O::Rem
+        | O::Min
+        | O::Max
+        | O::Neg
+        | O::Abs
+        | O::Sad
+        | O::Dp4a
+        | O::Dp2a => int_arithmetic::pick(form),
+        O::And
+        | O::Or
+        | O::Xor
+        | O::Not
+        | O::Cnot
+        | O::Shl
+        | O::Shr
+        | O::Shf
+        | O::Prmt
+        | O::Popc
+        | O::Clz
+        | O::Brev
+        | O::Bfind
+        | O::Bfe
+        | O::Bmsk
+        | O::Szext
+        | O::Fns
+        | O::Lop3 => bits::pick(form),
         _ => None,
     }
 }
@@ -111,8 +151,8 @@ fn decode_carry(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem>
 
 /// `lop3.or.b32 d|p, a, b, c, table, q;`: `p` is whether the result is nonzero, combined with `q`.
 fn decode_lop3_test(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let how = if form.take("and") { Logic::And } else { Logic::Or };
-    form.take("or");
+    let how = if form.take(W::And) { Logic::And } else { Logic::Or };
+    form.take(W::Or);
     let pick = bits::pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let [Operand::Pair(d, p), x, y, z, _, q] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);

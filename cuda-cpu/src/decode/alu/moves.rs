@@ -1,6 +1,6 @@
 //! `mov`, `cvta` and `isspacep`.
 
-use cuda_ptx::{Operand, Space};
+use cuda_ptx::{Operand, ScalarType as T, Space, Word as W};
 
 use super::compare::bits_kind;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
@@ -17,15 +17,15 @@ use crate::machine::code::{Handler, Op};
 
 /// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
 pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.has("b128") {
+    if form.has(T::B128) {
         return wide::mov(b, form);
     }
-    let vector = form.take_one(&["v2", "v4"]);
+    let vector = form.take_one(&[W::V2, W::V4]);
     let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     if let Some(vector) = vector {
-        return elements(b, d, a, if vector == "v2" { 2 } else { 4 }, kind);
+        return elements(b, d, a, if vector == W::V2 { 2 } else { 4 }, kind);
     }
     let (d, a) = (alone(d), alone(a));
     match (d, a) {
@@ -153,15 +153,15 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let to = form.take("to");
+    let to = form.take(W::To);
     let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses are supported");
     }
     let window = match space {
-        "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
-        "local" => LOCAL_WINDOW,
+        W::Shared | W::SharedCta | W::SharedCluster => SHARED_WINDOW,
+        W::Local => LOCAL_WINDOW,
         _ => 0,
     };
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
@@ -181,13 +181,13 @@ pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
-        "global" => 0,
-        "shared" | "shared::cta" | "shared::cluster" => 1,
-        "local" => 2,
-        "param" | "param::entry" => 3,
+        W::Global => 0,
+        W::Shared | W::SharedCta | W::SharedCluster => 1,
+        W::Local => 2,
+        W::Param | W::ParamEntry => 3,
         _ => IN_CONSTANT,
     };
-    if matches!(space, "global" | "const") {
+    if matches!(space, W::Global | W::Const) {
         let constants = constants(b);
         op.imm |= (constants.len() as u64) << CONSTANTS_AT;
         op.extra = b.extras(constants);

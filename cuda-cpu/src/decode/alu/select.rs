@@ -1,6 +1,6 @@
 //! `selp` and `slct`.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::compare::bits_kind;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
@@ -29,7 +29,7 @@ pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `slct.f32.s32 d, a, b, c;`
 pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("ftz");
+    form.take(W::Ftz);
     let (ty, by) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
     let wide = kind.class() == Class::W64;

@@ -2,7 +2,7 @@
 //!
 //! The scalar instructions behave as on an H200, which differs from the manual in places: see `exec::alu::video_scalar`.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::exec::alu::video::{
@@ -77,26 +77,26 @@ fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
             if imm & B_SIGNED != 0 {
                 return None;
             }
-            imm |= if form.take_one(&["clamp", "wrap"])? == "wrap" { WRAP } else { 0 };
+            imm |= if form.take_one(&[W::Clamp, W::Wrap])? == W::Wrap { WRAP } else { 0 };
         }
         _ => {}
     }
-    if video != Video::Set && form.take("sat") {
+    if video != Video::Set && form.take(W::Sat) {
         imm |= SATURATE;
     }
     if video == Video::MultiplyAdd {
-        let scale = match form.take_one(&["shr7", "shr15"]) {
-            Some("shr7") => 7,
+        let scale = match form.take_one(&[W::Shr7, W::Shr15]) {
+            Some(W::Shr7) => 7,
             Some(_) => 15,
             None => 0,
         };
         let one = if form.take("po") { PLUS_ONE } else { 0 };
         return Some(imm | scale << SCALE_AT | one);
     }
-    let second: &[&str] = if simd { &["add"] } else { &["add", "min", "max"] };
+    let second: &[&str] = if simd { &[W::Add] } else { &[W::Add, W::Min, W::Max] };
     imm |= match form.take_one(second) {
-        Some("add") => ACCUMULATE,
-        Some("min") => SMALLER,
+        Some(W::Add) => ACCUMULATE,
+        Some(W::Min) => SMALLER,
         Some(_) => LARGER,
         None => 0,
     };

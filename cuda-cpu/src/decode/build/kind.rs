@@ -1,6 +1,6 @@
 //! The kinds of instructions that profiles count separately.
 
-use cuda_ptx::{Instruction, ScalarType};
+use cuda_ptx::{Instruction, Opcode as O, ScalarType, Word as W};
 
 /// Returns the kind of an instruction. For instructions on a thread's own data, it is the opcode with state space,
 /// vector size and types, as in `ld.global.v2.f32` or `setp.s32`, without rounding, caching or comparison. Instructions
@@ -20,16 +20,37 @@ pub(crate) fn kind_name(ins: &Instruction) -> String {
 /// Returns whether the instruction works on a thread's own data.
 fn is_data(opcode: &str) -> bool {
     const OTHERS: [&str; 12] = [
-        "atom", "red", "bar", "barrier", "shfl", "vote", "match", "redux", "membar", "fence", "cp",
-        "elect",
+        O::Atom,
+        W::Red,
+        O::Bar,
+        O::Barrier,
+        O::Shfl,
+        O::Vote,
+        O::Match,
+        O::Redux,
+        O::Membar,
+        W::Fence,
+        O::Cp,
+        O::Elect,
     ];
-    let matrix = opcode.contains("mma") || opcode.contains("matrix");
-    !OTHERS.contains(&opcode) && !matrix && opcode != "mbarrier"
+    let matrix = opcode.contains(O::Mma) || opcode.contains("matrix");
+    !OTHERS.contains(&opcode) && !matrix && opcode != O::Mbarrier
 }
 
 fn is_part_of_kind(modifier: &str) -> bool {
-    const INCLUDED: [&str; 11] =
-        ["global", "shared", "local", "param", "const", "v2", "v4", "v8", "wide", "lo", "hi"];
+    const INCLUDED: [&str; 11] = [
+        W::Global,
+        W::Shared,
+        W::Local,
+        W::Param,
+        W::Const,
+        W::V2,
+        W::V4,
+        W::V8,
+        W::Wide,
+        W::Lo,
+        W::Hi,
+    ];
     let base = modifier.split("::").next().unwrap_or(modifier);
     INCLUDED.contains(&base) || ScalarType::from_name(modifier).is_some()
 }

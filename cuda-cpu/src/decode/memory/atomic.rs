@@ -1,6 +1,6 @@
 //! `atom` and `red`, of a scalar or a vector.
 
-use cuda_ptx::{Address, Operand, ScalarType as T};
+use cuda_ptx::{Address, Opcode as O, Operand, ScalarType as T, Word as W};
 
 use super::load_store::{
     Where, access, elements, set_address, take_hints, take_space, without_policy,
@@ -30,18 +30,19 @@ struct Shared {
 /// Decodes `atom` or `red`.
 pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form).unwrap_or(Order::RELAXED);
-    form.take("noftz");
+    form.take(W::Noftz);
     let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
-    let names = ["add", "and", "or", "xor", "min", "max", "inc", "dec", "cas", "exch"];
+    let names = [W::Add, W::And, W::Or, W::Xor, W::Min, W::Max, W::Inc, W::Dec, W::Cas, W::Exch];
     let name = form.take_one(&names).ok_or(UNKNOWN)?;
     let operands = without_policy(form);
     let (dest, rest) = match (form.opcode(), operands) {
-        ("atom", [d, rest @ ..]) => (Some(d), rest),
+        (O::Atom, [d, rest @ ..]) => (Some(d), rest),
         (_, rest) => (None, rest),
     };
     let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
-    let is_vector = ["v2", "v4", "v8"].iter().any(|v| form.has(v));
-    let (Some(first), true) = (values.first(), !is_vector || matches!(name, "add" | "min" | "max"))
+    let is_vector = [W::V2, W::V4, W::V8].iter().any(|v| form.has(v));
+    let (Some(first), true) =
+        (values.first(), !is_vector || matches!(name, W::Add | W::Min | W::Max))
     else {
         return Err(UNKNOWN);
     };
@@ -50,18 +51,18 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     if ty == T::B128 {
         let dest = dest.unwrap_or(&Operand::Discard);
         let wide = Wide { order, space, dest, address, values };
-        let fits = !is_vector && form.opcode() == "atom";
+        let fits = !is_vector && form.opcode() == O::Atom;
         return if fits { wide::atomic(b, name, &wide) } else { Err(UNKNOWN) };
     }
     let found = match (is_vector, name) {
-        (true, "min" | "max") => atomics::pick_extreme(name, ty),
+        (true, W::Min | W::Max) => atomics::pick_extreme(name, ty),
         _ => atomics::pick(name, ty),
     };
     let atomic = found.ok_or(UNKNOWN)?;
     if values.len() != atomic.operands {
         return Err(OPERANDS);
     }
-    let kind = if name == "exch" { AccessKind::Exchange } else { AccessKind::Update };
+    let kind = if name == W::Exch { AccessKind::Exchange } else { AccessKind::Update };
     let shared = Shared { atomic, order, kind, space, ty };
     if !is_vector {
         let first = b.source(first, shared.atomic.kind)?;

@@ -1,6 +1,6 @@
 //! `ld` and `st`.
 
-use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
+use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol, Word as W};
 
 use super::wide;
 use super::wide::Wide;
@@ -16,30 +16,30 @@ use crate::isa::preset::PresetValue;
 use crate::isa::slot::Slot;
 use crate::machine::code::Op;
 
-const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
+const SCOPES: [&str; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
 const CACHING: [&str; 20] = [
-    "ca",
-    "cg",
-    "cs",
-    "lu",
-    "cv",
-    "wb",
-    "wt",
-    "nc",
-    "mmio",
-    "weak",
-    "L1::evict_normal",
-    "L1::evict_unchanged",
-    "L1::evict_first",
-    "L1::evict_last",
-    "L1::no_allocate",
-    "L2::64B",
-    "L2::128B",
-    "L2::256B",
-    "L2::evict_first",
-    "L2::evict_last",
+    W::Ca,
+    W::Cg,
+    W::Cs,
+    W::Lu,
+    W::Cv,
+    W::Wb,
+    W::Wt,
+    W::Nc,
+    W::Mmio,
+    W::Weak,
+    W::L1EvictNormal,
+    W::L1EvictUnchanged,
+    W::L1EvictFirst,
+    W::L1EvictLast,
+    W::L1NoAllocate,
+    W::L264B,
+    W::L2128B,
+    W::L2256B,
+    W::L2EvictFirst,
+    W::L2EvictLast,
 ];
-const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
+const ORDERS: [&str; 5] = [W::Volatile, W::Relaxed, W::Acquire, W::Release, W::AcqRel];
 
 /// Takes caching hints and scopes, which have no effect. Returns the order of the access if it is one with which
 /// threads wait for each other.
@@ -54,21 +54,21 @@ pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
 pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
     match operands {
-        [rest @ .., _] if form.take("L2::cache_hint") => rest,
+        [rest @ .., _] if form.take(W::L2CacheHint) => rest,
         all => all,
     }
 }
 
 /// The state spaces of generic addresses, as modifiers.
 pub(in crate::decode) const GENERIC_SPACES: [&str; 8] = [
-    "global",
-    "const",
-    "shared",
-    "shared::cta",
-    "shared::cluster",
-    "local",
-    "param",
-    "param::entry",
+    W::Global,
+    W::Const,
+    W::Shared,
+    W::SharedCta,
+    W::SharedCluster,
+    W::Local,
+    W::Param,
+    W::ParamEntry,
 ];
 
 pub(super) enum Where {
@@ -77,10 +77,10 @@ pub(super) enum Where {
 }
 
 pub(super) fn take_space(form: &mut Form<'_>) -> Where {
-    match form.take_one(&GENERIC_SPACES).or_else(|| form.take_one(&["param::func"])) {
-        Some("global" | "const") => Where::Space(SpaceKind::Global),
-        Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
-        Some("local") => Where::Space(SpaceKind::Local),
+    match form.take_one(&GENERIC_SPACES).or_else(|| form.take_one(&[W::ParamFunc])) {
+        Some(W::Global | W::Const) => Where::Space(SpaceKind::Global),
+        Some(W::Shared | W::SharedCta | W::SharedCluster) => Where::Space(SpaceKind::Shared),
+        Some(W::Local) => Where::Space(SpaceKind::Local),
         Some(_) => Where::Param,
         None => Where::Space(SpaceKind::Generic),
     }
@@ -110,15 +110,15 @@ pub(super) fn elements<'o>(
     form: &mut Form<'_>,
     operand: &'o Operand,
 ) -> Result<&'o [Operand], Problem> {
-    let count = match form.take_one(&["v2", "v4", "v8"]) {
+    let count = match form.take_one(&[W::V2, W::V4, W::V8]) {
         None if !matches!(operand, Operand::Vector(_)) => return Ok(std::slice::from_ref(operand)),
         None => 1,
-        Some("v2") => 2,
-        Some("v4") => 4,
+        Some(W::V2) => 2,
+        Some(W::V4) => 4,
         Some(_) => 8,
     };
     match operand {
-        _ if form.has("b128") => Err(UNKNOWN),
+        _ if form.has(T::B128) => Err(UNKNOWN),
         Operand::Vector(parts) if parts.len() == count => Ok(parts),
         _ => Err(OPERANDS),
     }

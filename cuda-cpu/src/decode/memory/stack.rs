@@ -3,7 +3,7 @@
 //! A function with one of them keeps the end of each lane's local memory in a hidden register. Its calls start above
 //! that end.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Opcode as O, Operand, ScalarType as T};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::exec::alu::select;
@@ -20,7 +20,7 @@ const MAX_ALIGN: u64 = 1 << 23;
 
 /// Emits the start of a function: initialises the hidden register if the function needs it.
 pub(crate) fn begin(b: &mut Builder<'_>) {
-    let opcodes = ["alloca", "stacksave", "stackrestore"];
+    let opcodes = [O::Alloca, O::Stacksave, O::Stackrestore];
     if !b.body.instructions.iter().any(|ins| opcodes.contains(&ins.opcode.as_str())) {
         return;
     }

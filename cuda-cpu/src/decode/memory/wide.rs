@@ -1,6 +1,6 @@
 //! Registers of 128 bits: `mov`, `ld`, `st` and `atom` of `.b128`.
 
-use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::load_store::{access, set_address};
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
@@ -47,7 +47,7 @@ impl Builder<'_> {
 
 /// Decodes `mov.b128` between registers, from halves and to halves.
 pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("b128");
+    form.take(T::B128);
     let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
         return Err(OPERANDS);
     };
@@ -85,8 +85,8 @@ pub(super) struct Wide<'a> {
 /// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
 pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result<(), Problem> {
     match name {
-        "exch" => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
-        "cas" => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
+        W::Exch => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
+        W::Cas => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
         _ => Err(UNKNOWN),
     }
 }

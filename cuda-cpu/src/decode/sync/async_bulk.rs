@@ -1,6 +1,6 @@
 //! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`.
 
-use cuda_ptx::Operand;
+use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
 
 use super::mbarrier;
 use crate::{
@@ -23,15 +23,16 @@ use crate::{
     machine::code::Op,
 };
 
-const UPDATES: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
-const TYPES: [&str; 10] = ["u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf16", "f32", "f64"];
-const COMPLETES: &str = "mbarrier::complete_tx::bytes";
+const UPDATES: [&str; 8] = [W::Add, W::Min, W::Max, W::Inc, W::Dec, W::And, W::Or, W::Xor];
+const TYPES: [&str; 10] =
+    [T::U32, T::S32, T::U64, T::S64, T::B32, T::B64, T::F16, T::BF16, T::F32, T::F64];
+const COMPLETES: &str = W::MbarrierCompleteTxBytes;
 
 /// Decodes `cp.async.bulk` and `cp.reduce.async.bulk`. Those modifiers have been taken already.
 pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
-    match form.take_one(&["commit_group", "wait_group", "prefetch"]) {
-        Some("commit_group") => commit(b, form),
-        Some("wait_group") => wait(b, form),
+    match form.take_one(&[W::CommitGroup, W::WaitGroup, O::Prefetch]) {
+        Some(W::CommitGroup) => commit(b, form),
+        Some(W::WaitGroup) => wait(b, form),
         Some(_) => prefetch(b, form),
         None => copy(b, form, reduces),
     }
@@ -44,7 +45,7 @@ fn commit(b: &mut Builder<'_>, form: &Form<'_>) -> Result<(), Problem> {
 
 /// `cp.async.bulk.wait_group{.read} n;`
 fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("read");
+    form.take(W::Read);
     let [Operand::Int(left)] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     if !form.is_spent() {
         return Err(UNKNOWN);
@@ -56,8 +57,8 @@ fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
 
 /// `cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};`: a hint without effect.
 fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let known = form.take("L2") && form.take("global");
-    let operands = 2 + usize::from(form.take("L2::cache_hint"));
+    let known = form.take(W::L2) && form.take(W::Global);
+    let operands = 2 + usize::from(form.take(W::L2CacheHint));
     if !known || !form.is_spent() || form.instruction().operands.len() != operands {
         return Err(UNKNOWN);
     }
@@ -67,12 +68,12 @@ fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
 /// Returns the direction of a transfer, and whether it completes at an mbarrier. The form names the destination space
 /// first.
 fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
-    let spaces = ["global", "shared::cta", "shared::cluster"];
+    let spaces = [W::Global, W::SharedCta, W::SharedCluster];
     let (to, from) = (form.take_one(&spaces)?, form.take_one(&spaces)?);
     Some(match (to, from) {
-        ("shared::cta" | "shared::cluster", "global") => (GLOBAL_TO_SHARED, true),
-        ("shared::cluster", "shared::cta") => (SHARED_TO_SHARED, true),
-        ("global", "shared::cta") => (SHARED_TO_GLOBAL, false),
+        (W::SharedCta | W::SharedCluster, W::Global) => (GLOBAL_TO_SHARED, true),
+        (W::SharedCluster, W::SharedCta) => (SHARED_TO_SHARED, true),
+        (W::Global, W::SharedCta) => (SHARED_TO_GLOBAL, false),
         _ => return None,
     })
 }
@@ -80,10 +81,10 @@ fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
 /// Takes the reduction from the form. Returns its index in the program's updates, and the element size.
 fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> {
     let name = form.take_one(&UPDATES)?;
-    let halves = form.take("noftz");
+    let halves = form.take(W::Noftz);
     let ty = form.take_one(&TYPES)?;
     // `.noftz` is required for additions of f16 and bf16, and invalid otherwise.
-    if halves != (name == "add" && matches!(ty, "f16" | "bf16")) {
+    if halves != (name == W::Add && matches!(ty, T::F16 | T::BF16)) {
         return None;
     }
     let (update, size) = update::pick(name, ty)?;
@@ -94,7 +95,7 @@ fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> 
 /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar];` and its variants.
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
     let (way, completes) = way(form).ok_or(UNKNOWN)?;
-    if !form.take(if completes { COMPLETES } else { "bulk_group" }) {
+    if !form.take(if completes { COMPLETES } else { W::BulkGroup }) {
         return Err(UNKNOWN);
     }
     let mut operands = form.instruction().operands.iter();
@@ -110,13 +111,13 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
         let Some(Operand::Address(barrier)) = operands.next() else { return Err(OPERANDS) };
         more[0] = b.wide_address(barrier)?;
     }
-    if way == GLOBAL_TO_SHARED && form.take("multicast::cluster") {
+    if way == GLOBAL_TO_SHARED && form.take(W::MulticastCluster) {
         more[2] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
     }
-    if form.take("L2::cache_hint") {
+    if form.take(W::L2CacheHint) {
         operands.next().ok_or(OPERANDS)?;
     }
-    if way == SHARED_TO_GLOBAL && !reduces && form.take("cp_mask") {
+    if way == SHARED_TO_GLOBAL && !reduces && form.take(W::CpMask) {
         more[1] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
     }
     if reduces {
@@ -146,16 +147,16 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
 /// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [a], {..}, [mbar];` and
 /// `red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [a], b, [mbar];`
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("async");
-    let reduces = form.opcode() == "red";
-    form.take(if reduces { "relaxed" } else { "weak" });
-    form.take("cluster");
-    let is_generic = form.take_one(&["shared::cluster"]).is_none();
+    form.take(W::Async);
+    let reduces = form.opcode() == O::Red;
+    form.take(if reduces { W::Relaxed } else { W::Weak });
+    form.take(W::Cluster);
+    let is_generic = form.take_one(&[W::SharedCluster]).is_none();
     if !form.take(COMPLETES) {
         return Err("only completion at an mbarrier in shared memory is supported");
     }
-    let count = match form.take_one(&["v2", "v4"]).filter(|_| !reduces) {
-        Some("v2") => 2,
+    let count = match form.take_one(&[W::V2, W::V4]).filter(|_| !reduces) {
+        Some(W::V2) => 2,
         Some(_) => 4,
         None => 1,
     };

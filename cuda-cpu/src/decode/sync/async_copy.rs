@@ -1,6 +1,6 @@
 //! `cp.async`, its groups, and its mbarrier arrivals. For bulk copies see `async_bulk`.
 
-use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::{
     async_bulk,
@@ -22,29 +22,29 @@ use crate::{
 /// Decodes `cp` in all forms.
 pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let reduces = form.take("reduce");
-    if !form.take("async") {
+    if !form.take(W::Async) {
         return Err(UNKNOWN);
     }
-    if form.has("tensor") {
+    if form.has(W::Tensor) {
         return Err("the CPU device does not support tensor maps");
     }
-    if form.take("bulk") {
+    if form.take(W::Bulk) {
         return async_bulk::bulk(b, form, reduces);
     }
-    if form.take("mbarrier") {
+    if form.take(W::Mbarrier) {
         return mbarrier_arrive(b, form);
     }
-    match form.take_one(&["ca", "cg", "commit_group", "wait_group", "wait_all"]) {
-        Some("commit_group") => groups(b, form, false),
-        Some("wait_group") => groups(b, form, true),
-        Some("wait_all") => {
+    match form.take_one(&[W::Ca, W::Cg, W::CommitGroup, W::WaitGroup, W::WaitAll]) {
+        Some(W::CommitGroup) => groups(b, form, false),
+        Some(W::WaitGroup) => groups(b, form, true),
+        Some(W::WaitAll) => {
             if !form.is_spent() || !form.instruction().operands.is_empty() {
                 return Err(UNKNOWN);
             }
             b.emit(Op::new(run::commit))?;
             b.emit(Op::new(run::wait))
         }
-        Some(caching) => copy(b, form, caching == "cg"),
+        Some(caching) => copy(b, form, caching == W::Cg),
         None => Err(UNKNOWN),
     }
 }
@@ -85,12 +85,12 @@ fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Proble
 
 /// `cp.async.ca.shared.global{.L2::cache_hint}{.L2::128B} [dst], [src], 16{, src-size | ignore-src}{, policy};`
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(), Problem> {
-    let shared = form.take_one(&["shared", "shared::cta"]).is_some();
-    if !shared || !form.take("global") {
+    let shared = form.take_one(&[W::Shared, W::SharedCta]).is_some();
+    if !shared || !form.take(W::Global) {
         return Err(UNKNOWN);
     }
-    let hinted = form.take("L2::cache_hint");
-    form.take_one(&["L2::64B", "L2::128B", "L2::256B"]);
+    let hinted = form.take(W::L2CacheHint);
+    form.take_one(&[W::L264B, W::L2128B, W::L2256B]);
     let operands = form.instruction().operands.as_slice();
     let operands = if hinted { operands.split_last().ok_or(OPERANDS)?.1 } else { operands };
     let [Operand::Address(to), Operand::Address(from), Operand::Int(bytes), more @ ..] = operands
@@ -124,10 +124,10 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
 
 /// `cp.async.mbarrier.arrive{.noinc}.shared.b64 [addr];`
 fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if !form.take("arrive") {
+    if !form.take(W::Arrive) {
         return Err(UNKNOWN);
     }
-    let one_more = !form.take("noinc");
+    let one_more = !form.take(W::Noinc);
     let (space, ty) = (take_space(form), form.ty());
     let address: &Address = match form.instruction().operands.as_slice() {
         [Operand::Address(address)] => address,
@@ -137,6 +137,6 @@ fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         return Err(UNKNOWN);
     }
     let op = addressed(b, run::arrive, address, space, one_more.into())?;
-    b.states(access(AccessKind::Update, &op, space, Order::from_modifier("release")));
+    b.states(access(AccessKind::Update, &op, space, Order::from_modifier(W::Release)));
     b.emit(op)
 }

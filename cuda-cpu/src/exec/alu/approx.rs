@@ -3,7 +3,7 @@
 //! Without `.ftz`, compilers scale arguments that the unit would flush to zero, or whose results it would flush, and
 //! scale the results back. This file computes what ptxas emits for sm_90.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::{divide, mufu};
@@ -227,30 +227,30 @@ macro_rules! by_half {
 
 /// Selects the handler of a division, a root or an approximate function.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let approx = form.take_one(&["approx", "full"]);
-    let round = form.take_one(&["rn", "rz", "rm", "rp"]);
-    let ftz = form.take("ftz");
+    let approx = form.take_one(&[W::Approx, W::Full]);
+    let round = form.take_one(&[W::Rn, W::Rz, W::Rm, W::Rp]);
+    let ftz = form.take(W::Ftz);
     let ty = form.ty()?;
     match (approx, round, ty) {
         (None, Some(round), _) => divide::pick(form.opcode(), ty, round, ftz),
-        (Some("full"), None, T::F32) => (form.opcode() == "div").then(|| quotient::<true>(ftz)),
-        (Some("approx"), None, T::F32) => of_f32(form.opcode(), ftz),
-        (Some("approx"), None, _) => of_others(form.opcode(), ty, ftz),
+        (Some(W::Full), None, T::F32) => (form.opcode() == O::Div).then(|| quotient::<true>(ftz)),
+        (Some(W::Approx), None, T::F32) => of_f32(form.opcode(), ftz),
+        (Some(W::Approx), None, _) => of_others(form.opcode(), ty, ftz),
         _ => None,
     }
 }
 
 fn of_f32(opcode: &str, ftz: bool) -> Option<Pick> {
     match opcode {
-        "div" => Some(quotient::<false>(ftz)),
-        "rcp" => Some(single::<Rcp>(ftz)),
-        "sqrt" => Some(single::<Sqrt>(ftz)),
-        "rsqrt" => Some(single::<Rsqrt>(ftz)),
-        "ex2" => Some(single::<Ex2>(ftz)),
-        "lg2" => Some(single::<Lg2>(ftz)),
-        "sin" => Some(single::<Sin>(ftz)),
-        "cos" => Some(single::<Cos>(ftz)),
-        "tanh" if !ftz => Some(single::<Tanh>(ftz)),
+        O::Div => Some(quotient::<false>(ftz)),
+        O::Rcp => Some(single::<Rcp>(ftz)),
+        O::Sqrt => Some(single::<Sqrt>(ftz)),
+        O::Rsqrt => Some(single::<Rsqrt>(ftz)),
+        O::Ex2 => Some(single::<Ex2>(ftz)),
+        O::Lg2 => Some(single::<Lg2>(ftz)),
+        O::Sin => Some(single::<Sin>(ftz)),
+        O::Cos => Some(single::<Cos>(ftz)),
+        O::Tanh if !ftz => Some(single::<Tanh>(ftz)),
         _ => None,
     }
 }
@@ -265,12 +265,12 @@ fn quotient<const FULL: bool>(ftz: bool) -> Pick {
 
 fn of_others(opcode: &str, ty: T, ftz: bool) -> Option<Pick> {
     match (opcode, ty, ftz) {
-        ("rcp", T::F64, true) => Some(map::unary::<Upper<false>>()),
-        ("rsqrt", T::F64, true) => Some(map::unary::<Upper<true>>()),
-        ("rsqrt", T::F64, false) => Some(map::unary::<RsqrtDouble>()),
-        ("ex2", _, false) => by_half!(Ex2, ty, [F16: f16, F16x2: Two<f16>]),
-        ("ex2", _, true) => by_half!(Ex2, ty, [BF16: bf16, BF16x2: Two<bf16>]),
-        ("tanh", _, false) => {
+        (O::Rcp, T::F64, true) => Some(map::unary::<Upper<false>>()),
+        (O::Rsqrt, T::F64, true) => Some(map::unary::<Upper<true>>()),
+        (O::Rsqrt, T::F64, false) => Some(map::unary::<RsqrtDouble>()),
+        (O::Ex2, _, false) => by_half!(Ex2, ty, [F16: f16, F16x2: Two<f16>]),
+        (O::Ex2, _, true) => by_half!(Ex2, ty, [BF16: bf16, BF16x2: Two<bf16>]),
+        (O::Tanh, _, false) => {
             by_half!(Tanh, ty, [F16: f16, F16x2: Two<f16>, BF16: bf16, BF16x2: Two<bf16>])
         }
         _ => None,

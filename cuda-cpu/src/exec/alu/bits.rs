@@ -1,6 +1,6 @@
 //! Bit operations: logic, shifts, fields, counting and permutation.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 
 use crate::exec::form::Form;
 use crate::exec::macros::{binary, by_type, ternary, unary};
@@ -150,7 +150,7 @@ fn fns(mask: u32, base: u32, offset: i32) -> u32 {
 }
 
 /// Modes of `prmt`, by `imm`. 0 is the general form.
-const PRMT_MODES: [&str; 6] = ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"];
+const PRMT_MODES: [&str; 6] = [W::F4e, W::B4e, W::Rc8, W::Ecl, W::Ecr, W::Rc16];
 
 #[inline(always)]
 fn prmt(a: u32, b: u32, c: u32, mode: u64) -> u32 {
@@ -187,12 +187,12 @@ fn shf(a: u32, b: u32, by: u32, imm: u64) -> u32 {
 /// Selects the handler of a bit instruction.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     match form.opcode() {
-        "shf" => return pick_shf(form),
-        "prmt" => return pick_prmt(form),
-        "lop3" => return pick_lop3(form),
-        "bmsk" | "szext" => return pick_clamped(form),
-        "bfind" => {
-            let amount = form.take("shiftamt");
+        O::Shf => return pick_shf(form),
+        O::Prmt => return pick_prmt(form),
+        O::Lop3 => return pick_lop3(form),
+        O::Bmsk | O::Szext => return pick_clamped(form),
+        O::Bfind => {
+            let amount = form.take(W::Shiftamt);
             let ty = form.ty()?;
             let pick = by_type!(ty, unary, Bfind, [U32: u32, S32: i32, U64: u64, S64: i64]);
             return pick.map(|p| p.with(u64::from(amount)));
@@ -201,26 +201,26 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     }
     let ty = form.ty()?;
     match form.opcode() {
-        "and" => by_type!(ty, binary, And, bits),
-        "or" => by_type!(ty, binary, Or, bits),
-        "xor" => by_type!(ty, binary, Xor, bits),
-        "not" => by_type!(ty, unary, Not, bits),
-        "cnot" => by_type!(ty, unary, Cnot, bits),
-        "shl" => by_type!(ty, binary, Shl, bits),
-        "shr" => by_type!(ty, binary, Shr, [B16: u16, B32: u32, B64: u64, U16: u16, S16: i16,
+        O::And => by_type!(ty, binary, And, bits),
+        O::Or => by_type!(ty, binary, Or, bits),
+        O::Xor => by_type!(ty, binary, Xor, bits),
+        O::Not => by_type!(ty, unary, Not, bits),
+        O::Cnot => by_type!(ty, unary, Cnot, bits),
+        O::Shl => by_type!(ty, binary, Shl, bits),
+        O::Shr => by_type!(ty, binary, Shr, [B16: u16, B32: u32, B64: u64, U16: u16, S16: i16,
             U32: u32, S32: i32, U64: u64, S64: i64]),
-        "popc" => by_type!(ty, unary, Popc, [B32: u32, B64: u64]),
-        "clz" => by_type!(ty, unary, Clz, [B32: u32, B64: u64]),
-        "brev" => by_type!(ty, unary, Brev, [B32: u32, B64: u64]),
-        "bfe" => by_type!(ty, ternary, Bfe, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        "fns" => by_type!(ty, ternary, Fns, [B32: u32]),
+        O::Popc => by_type!(ty, unary, Popc, [B32: u32, B64: u64]),
+        O::Clz => by_type!(ty, unary, Clz, [B32: u32, B64: u64]),
+        O::Brev => by_type!(ty, unary, Brev, [B32: u32, B64: u64]),
+        O::Bfe => by_type!(ty, ternary, Bfe, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        O::Fns => by_type!(ty, ternary, Fns, [B32: u32]),
         _ => None,
     }
 }
 
 fn pick_shf(form: &mut Form<'_>) -> Option<Pick> {
-    let right = form.take_one(&["l", "r"])? == "r";
-    let wrap = form.take_one(&["wrap", "clamp"])? == "wrap";
+    let right = form.take_one(&[W::L, W::R])? == W::R;
+    let wrap = form.take_one(&[W::Wrap, W::Clamp])? == W::Wrap;
     let mode = if right { SHF_RIGHT } else { 0 } | if wrap { SHF_WRAP } else { 0 };
     (form.ty()? == T::B32).then(|| map::ternary::<Shf<u32>>().with(mode))
 }
@@ -239,10 +239,10 @@ fn pick_lop3(form: &mut Form<'_>) -> Option<Pick> {
 }
 
 fn pick_clamped(form: &mut Form<'_>) -> Option<Pick> {
-    let wrap = form.take_one(&["clamp", "wrap"])? == "wrap";
+    let wrap = form.take_one(&[W::Clamp, W::Wrap])? == W::Wrap;
     let ty = form.ty()?;
     let pick = match form.opcode() {
-        "bmsk" => by_type!(ty, binary, Bmsk, [B32: u32]),
+        O::Bmsk => by_type!(ty, binary, Bmsk, [B32: u32]),
         _ => by_type!(ty, binary, Szext, [U32: u32, S32: i32]),
     };
     pick.map(|p| p.with(u64::from(wrap)))

@@ -1,7 +1,7 @@
 //! Extended-precision arithmetic: `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc` and `madc`. The carry is a hidden
 //! predicate register.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 
 use crate::exec::form::Form;
 use crate::exec::map::Pick;
@@ -49,17 +49,17 @@ fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 
 /// Selects the handler. The decoder adds the carry register.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let mut imm = if form.take("cc") { CARRY_OUT } else { 0 };
+    let mut imm = if form.take(W::Cc) { CARRY_OUT } else { 0 };
     imm |= match form.opcode() {
-        "add" => 0,
-        "addc" => CARRY_IN,
-        "sub" => SUBTRACT,
-        "subc" => SUBTRACT | CARRY_IN,
-        "mad" => MULTIPLY,
-        "madc" => MULTIPLY | CARRY_IN,
+        O::Add => 0,
+        O::Addc => CARRY_IN,
+        O::Sub => SUBTRACT,
+        O::Subc => SUBTRACT | CARRY_IN,
+        O::Mad => MULTIPLY,
+        O::Madc => MULTIPLY | CARRY_IN,
         _ => return None,
     };
-    if imm & MULTIPLY != 0 && form.take_one(&["lo", "hi"])? == "hi" {
+    if imm & MULTIPLY != 0 && form.take_one(&[W::Lo, W::Hi])? == W::Hi {
         imm |= HIGH;
     }
     let (run, kind): (Handler, Kind) = match form.ty()? {

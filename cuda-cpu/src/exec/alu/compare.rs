@@ -1,6 +1,6 @@
 //! The comparisons of `setp` and `set`.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use crate::exec::form::Form;
@@ -47,24 +47,24 @@ const NAN: u8 = Test::Nan as u8;
 /// Names of the operators. The unsigned ones (`lo`, `ls`, `hi`, `hs`) are the same as the others, because the type is
 /// unsigned.
 const NAMES: [(&str, u8); 18] = [
-    ("eq", EQ),
-    ("ne", NE),
-    ("lt", LT),
-    ("le", LE),
-    ("gt", GT),
-    ("ge", GE),
-    ("lo", LT),
-    ("ls", LE),
-    ("hi", GT),
-    ("hs", GE),
-    ("equ", EQU),
-    ("neu", NEU),
-    ("ltu", LTU),
-    ("leu", LEU),
-    ("gtu", GTU),
-    ("geu", GEU),
-    ("num", NUM),
-    ("nan", NAN),
+    (W::Eq, EQ),
+    (W::Ne, NE),
+    (W::Lt, LT),
+    (W::Le, LE),
+    (W::Gt, GT),
+    (W::Ge, GE),
+    (W::Lo, LT),
+    (W::Ls, LE),
+    (W::Hi, GT),
+    (W::Hs, GE),
+    (W::Equ, EQU),
+    (W::Neu, NEU),
+    (W::Ltu, LTU),
+    (W::Leu, LEU),
+    (W::Gtu, GTU),
+    (W::Geu, GEU),
+    (W::Num, NUM),
+    (W::Nan, NAN),
 ];
 
 /// Compares two numbers. `NE` is ordered: it is false if an operand is NaN.

@@ -1,7 +1,7 @@
 //! The less common minima and maxima: of magnitudes with the product's sign (`.xorsign.abs`) and of three operands.
 //! Also fused multiply-adds that handle out-of-bounds values of a tensor (`.oob`).
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::float_modifiers::{FTZ, Modal, Mode, RELU, SAT, take_mode};
@@ -104,24 +104,24 @@ ternary! {
 
 /// Returns whether the instruction is one of this file's.
 pub(crate) fn is_extreme(form: &Form<'_>) -> bool {
-    let minimum = matches!(form.opcode(), "min" | "max");
-    minimum && (form.has("xorsign") || form.has("abs") || form.instruction().operands.len() == 4)
-        || form.opcode() == "fma" && form.has("oob")
+    let minimum = matches!(form.opcode(), O::Min | O::Max);
+    minimum && (form.has(W::Xorsign) || form.has(W::Abs) || form.instruction().operands.len() == 4)
+        || form.opcode() == O::Fma && form.has(W::Oob)
 }
 
 /// Selects the handler.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    if form.opcode() == "fma" {
+    if form.opcode() == O::Fma {
         return pick_inside(form);
     }
     let mut imm = take_mode(form);
     if imm & (RELU | SAT) != 0 {
         return None;
     }
-    imm |= if form.opcode() == "max" { MAX } else { 0 };
-    imm |= if form.take("NaN") { PROPAGATE } else { 0 };
-    let xor = form.take("xorsign");
-    let magnitudes = form.take("abs");
+    imm |= if form.opcode() == O::Max { MAX } else { 0 };
+    imm |= if form.take(W::PropagateNan) { PROPAGATE } else { 0 };
+    let xor = form.take(W::Xorsign);
+    let magnitudes = form.take(W::Abs);
     let ty = form.ty()?;
     if xor {
         let halves = imm & FTZ == 0;
@@ -140,8 +140,8 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
 }
 
 fn pick_inside(form: &mut Form<'_>) -> Option<Pick> {
-    let known = form.take("rn") && form.take("oob");
-    let imm = if form.take("relu") { RELU } else { 0 };
+    let known = form.take(W::Rn) && form.take(W::Oob);
+    let imm = if form.take(W::Relu) { RELU } else { 0 };
     let pick = match form.ty()? {
         T::F16 => map::ternary::<FmaInside<f16>>(),
         T::F16x2 => map::ternary::<FmaInside<Two<f16>>>(),

@@ -1,6 +1,6 @@
 //! Floating-point arithmetic: `add`, `sub`, `mul`, `fma`, `min`, `max`, `neg`, `abs` and `copysign` of all types.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::{
@@ -74,39 +74,39 @@ macro_rules! by_round {
 
 /// Selects the handler of a floating-point instruction.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let round = form.take_one(&["rn", "rz", "rm", "rp"]).map_or(0, Round::code);
+    let round = form.take_one(&[W::Rn, W::Rz, W::Rm, W::Rp]).map_or(0, Round::code);
     let imm = take_mode(form);
-    let nan = form.take("NaN");
+    let nan = form.take(W::PropagateNan);
     let ty = form.ty()?;
     if let Some(half) = form.ty() {
         let fits = ty == T::F32 && !nan;
         return mixed::pick(form.opcode(), half, imm, round).filter(|_| fits);
     }
-    if ty == T::F32x2 && (!matches!(form.opcode(), "add" | "sub" | "mul" | "fma") || nan) {
+    if ty == T::F32x2 && (!matches!(form.opcode(), O::Add | O::Sub | O::Mul | O::Fma) || nan) {
         return None;
     }
     if round != 0 {
         let imm = imm | round << ROUND;
         return match form.opcode() {
-            "add" => by_round!(ty, imm, binary, AddRound),
-            "sub" => by_round!(ty, imm, binary, SubRound),
-            "mul" => by_round!(ty, imm, binary, MulRound),
-            "fma" | "mad" => by_round!(ty, imm, ternary, FmaRound),
+            O::Add => by_round!(ty, imm, binary, AddRound),
+            O::Sub => by_round!(ty, imm, binary, SubRound),
+            O::Mul => by_round!(ty, imm, binary, MulRound),
+            O::Fma | O::Mad => by_round!(ty, imm, ternary, FmaRound),
             _ => None,
         };
     }
     match (form.opcode(), nan) {
-        ("add", false) => by_mode!(ty, imm, binary, Add),
-        ("sub", false) => by_mode!(ty, imm, binary, Sub),
-        ("mul", false) => by_mode!(ty, imm, binary, Mul),
-        ("fma" | "mad", false) => by_mode!(ty, imm, ternary, Fma),
-        ("min", false) => by_mode!(ty, imm, binary, Min),
-        ("max", false) => by_mode!(ty, imm, binary, Max),
-        ("min", true) => by_mode!(ty, imm, binary, MinNan),
-        ("max", true) => by_mode!(ty, imm, binary, MaxNan),
-        ("neg", false) => by_mode!(ty, imm, unary, Neg),
-        ("abs", false) => by_mode!(ty, imm, unary, Abs),
-        ("copysign", false) if imm == 0 => match ty {
+        (O::Add, false) => by_mode!(ty, imm, binary, Add),
+        (O::Sub, false) => by_mode!(ty, imm, binary, Sub),
+        (O::Mul, false) => by_mode!(ty, imm, binary, Mul),
+        (O::Fma | O::Mad, false) => by_mode!(ty, imm, ternary, Fma),
+        (O::Min, false) => by_mode!(ty, imm, binary, Min),
+        (O::Max, false) => by_mode!(ty, imm, binary, Max),
+        (O::Min, true) => by_mode!(ty, imm, binary, MinNan),
+        (O::Max, true) => by_mode!(ty, imm, binary, MaxNan),
+        (O::Neg, false) => by_mode!(ty, imm, unary, Neg),
+        (O::Abs, false) => by_mode!(ty, imm, unary, Abs),
+        (O::Copysign, false) if imm == 0 => match ty {
             T::F32 => Some(crate::exec::map::binary::<CopySign<f32>>()),
             T::F64 => Some(crate::exec::map::binary::<CopySign<f64>>()),
             _ => None,

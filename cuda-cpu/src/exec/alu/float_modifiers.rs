@@ -1,5 +1,7 @@
 //! The modifiers `.ftz`, `.sat` and `.relu` of floating-point instructions.
 
+use cuda_ptx::Word as W;
+
 use std::marker::PhantomData;
 
 use crate::exec::form::Form;
@@ -98,5 +100,5 @@ impl<F: Float> Mode for Modal<F> {
 /// Takes `.ftz`, `.sat` and `.relu`, and returns their `imm` bits.
 pub(super) fn take_mode(form: &mut Form<'_>) -> u64 {
     let bit = |set: bool, bit| if set { bit } else { 0 };
-    bit(form.take("ftz"), FTZ) | bit(form.take("sat"), SAT) | bit(form.take("relu"), RELU)
+    bit(form.take(W::Ftz), FTZ) | bit(form.take(W::Sat), SAT) | bit(form.take(W::Relu), RELU)
 }

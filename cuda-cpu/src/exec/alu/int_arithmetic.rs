@@ -1,6 +1,6 @@
 //! Integer arithmetic: `add`, `sub`, `mul`, `mad`, `div`, `rem`, `min`, `max`, `sad`, dot products and 24-bit forms.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 
 use crate::exec::form::Form;
 use crate::exec::macros::{binary, by_type, ternary, unary};
@@ -124,50 +124,50 @@ impl<const PARTS: u32> crate::exec::map::Ternary for Dot<PARTS> {
 /// Selects the handler of an integer instruction. Returns `None` if there is none.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     match form.opcode() {
-        "dp4a" | "dp2a" => return pick_dot(form),
-        "add" | "sub" => return pick_add(form),
-        "mul" | "mad" => return pick_mul(form),
-        "mul24" | "mad24" => return pick_mul24(form),
+        O::Dp4a | O::Dp2a => return pick_dot(form),
+        O::Add | O::Sub => return pick_add(form),
+        O::Mul | O::Mad => return pick_mul(form),
+        O::Mul24 | O::Mad24 => return pick_mul24(form),
         _ => {}
     }
     let ty = form.ty()?;
     match form.opcode() {
-        "neg" => by_type!(ty, unary, Neg, [S16: i16, S32: i32, S64: i64]),
-        "abs" => by_type!(ty, unary, Abs, [S16: i16, S32: i32, S64: i64]),
-        "div" => by_type!(ty, binary, Div, int),
-        "rem" => by_type!(ty, binary, Rem, int),
-        "sad" => by_type!(ty, ternary, Sad, int),
-        "min" => by_type!(ty, binary, Min, int),
-        "max" => by_type!(ty, binary, Max, int),
+        O::Neg => by_type!(ty, unary, Neg, [S16: i16, S32: i32, S64: i64]),
+        O::Abs => by_type!(ty, unary, Abs, [S16: i16, S32: i32, S64: i64]),
+        O::Div => by_type!(ty, binary, Div, int),
+        O::Rem => by_type!(ty, binary, Rem, int),
+        O::Sad => by_type!(ty, ternary, Sad, int),
+        O::Min => by_type!(ty, binary, Min, int),
+        O::Max => by_type!(ty, binary, Max, int),
         _ => None,
     }
 }
 
 fn pick_add(form: &mut Form<'_>) -> Option<Pick> {
-    let sat = form.take("sat");
+    let sat = form.take(W::Sat);
     let ty = form.ty()?;
     match (form.opcode(), sat) {
-        ("add", false) => by_type!(ty, binary, Add, wrapping),
-        ("sub", false) => by_type!(ty, binary, Sub, wrapping),
-        ("add", true) => by_type!(ty, binary, AddSat, [S32: i32]),
+        (O::Add, false) => by_type!(ty, binary, Add, wrapping),
+        (O::Sub, false) => by_type!(ty, binary, Sub, wrapping),
+        (O::Add, true) => by_type!(ty, binary, AddSat, [S32: i32]),
         _ => by_type!(ty, binary, SubSat, [S32: i32]),
     }
 }
 
 fn pick_mul(form: &mut Form<'_>) -> Option<Pick> {
-    let how = form.take_one(&["lo", "hi", "wide"])?;
-    let sat = form.take("sat");
+    let how = form.take_one(&[W::Lo, W::Hi, W::Wide])?;
+    let sat = form.take(W::Sat);
     let ty = form.ty()?;
     match (form.opcode(), how, sat) {
-        ("mul", "lo", false) => by_type!(ty, binary, MulLo, wrapping),
-        ("mul", "hi", false) => by_type!(ty, binary, MulHi, int),
-        ("mul", "wide", false) => {
+        (O::Mul, W::Lo, false) => by_type!(ty, binary, MulLo, wrapping),
+        (O::Mul, W::Hi, false) => by_type!(ty, binary, MulHi, int),
+        (O::Mul, W::Wide, false) => {
             by_type!(ty, binary, MulWide, [U16: u16, S16: i16, U32: u32, S32: i32])
         }
-        ("mad", "lo", false) => by_type!(ty, ternary, MadLo, wrapping),
-        ("mad", "hi", false) => by_type!(ty, ternary, MadHi, int),
-        ("mad", "hi", true) => by_type!(ty, ternary, MadHiSat, [S32: i32]),
-        ("mad", "wide", false) => {
+        (O::Mad, W::Lo, false) => by_type!(ty, ternary, MadLo, wrapping),
+        (O::Mad, W::Hi, false) => by_type!(ty, ternary, MadHi, int),
+        (O::Mad, W::Hi, true) => by_type!(ty, ternary, MadHiSat, [S32: i32]),
+        (O::Mad, W::Wide, false) => {
             by_type!(ty, ternary, MadWide, [U16: u16, S16: i16, U32: u32, S32: i32])
         }
         _ => None,
@@ -175,15 +175,15 @@ fn pick_mul(form: &mut Form<'_>) -> Option<Pick> {
 }
 
 fn pick_mul24(form: &mut Form<'_>) -> Option<Pick> {
-    let how = form.take_one(&["lo", "hi"])?;
-    let sat = form.opcode() == "mad24" && form.take("sat");
+    let how = form.take_one(&[W::Lo, W::Hi])?;
+    let sat = form.opcode() == O::Mad24 && form.take(W::Sat);
     let ty = form.ty()?;
     let pick = match how {
-        _ if sat => by_type!(ty, ternary, Mad24HiSat, [S32: i32]).filter(|_| how == "hi"),
-        "lo" => by_type!(ty, ternary, Mul24Lo, [U32: u32, S32: i32]),
+        _ if sat => by_type!(ty, ternary, Mad24HiSat, [S32: i32]).filter(|_| how == W::Hi),
+        W::Lo => by_type!(ty, ternary, Mul24Lo, [U32: u32, S32: i32]),
         _ => by_type!(ty, ternary, Mul24Hi, [U32: u32, S32: i32]),
     };
-    if form.opcode() == "mul24" {
+    if form.opcode() == O::Mul24 {
         form.append_zero();
     }
     pick
@@ -191,7 +191,7 @@ fn pick_mul24(form: &mut Form<'_>) -> Option<Pick> {
 
 fn pick_dot(form: &mut Form<'_>) -> Option<Pick> {
     let mut imm = 0;
-    if form.opcode() == "dp2a" && form.take_one(&["lo", "hi"])? == "hi" {
+    if form.opcode() == O::Dp2a && form.take_one(&[W::Lo, W::Hi])? == W::Hi {
         imm |= HIGH;
     }
     for bit in [A_SIGNED, B_SIGNED] {
@@ -202,7 +202,7 @@ fn pick_dot(form: &mut Form<'_>) -> Option<Pick> {
         }
     }
     let pick = match form.opcode() {
-        "dp4a" => crate::exec::map::ternary::<Dot<4>>(),
+        O::Dp4a => crate::exec::map::ternary::<Dot<4>>(),
         _ => crate::exec::map::ternary::<Dot<2>>(),
     };
     Some(pick.with(imm))

@@ -1,5 +1,7 @@
 //! `add`, `min` and `max` of two 16-bit integers in a register, and minima and maxima with `.relu`.
 
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
+
 use crate::exec::form::Form;
 use crate::exec::macros::binary;
 use crate::exec::map;
@@ -39,31 +41,31 @@ binary! {
 
 /// Returns whether the instruction is one of this file's.
 pub(crate) fn is_packed(form: &Form<'_>) -> bool {
-    let relu = form.has("relu") && form.has("s32");
-    matches!(form.opcode(), "add" | "min" | "max")
-        && (form.has("u16x2") || form.has("s16x2") || relu)
+    let relu = form.has(W::Relu) && form.has(T::S32);
+    matches!(form.opcode(), O::Add | O::Min | O::Max)
+        && (form.has(T::U16x2) || form.has(T::S16x2) || relu)
 }
 
 /// Selects the handler.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let relu = form.take("relu");
-    let ty = form.take_one(&["u16x2", "s16x2", "s32"])?;
+    let relu = form.take(W::Relu);
+    let ty = form.take_one(&[T::U16x2, T::S16x2, T::S32])?;
     macro_rules! by {
         ($op:ident) => {
             match ty {
-                "u16x2" if !relu => Some(map::binary::<$op<Two<u16>>>()),
-                "s16x2" => Some(map::binary::<$op<Two<i16>>>()),
-                "s32" if relu => Some(map::binary::<$op<i32>>()),
+                T::U16x2 if !relu => Some(map::binary::<$op<Two<u16>>>()),
+                T::S16x2 => Some(map::binary::<$op<Two<i16>>>()),
+                T::S32 if relu => Some(map::binary::<$op<i32>>()),
                 _ => None,
             }
         };
     }
     match (form.opcode(), relu) {
-        ("add", false) => by!(Add),
-        ("min", false) => by!(Min),
-        ("max", false) => by!(Max),
-        ("min", true) => by!(MinRelu),
-        ("max", true) => by!(MaxRelu),
+        (O::Add, false) => by!(Add),
+        (O::Min, false) => by!(Min),
+        (O::Max, false) => by!(Max),
+        (O::Min, true) => by!(MinRelu),
+        (O::Max, true) => by!(MaxRelu),
         _ => None,
     }
 }

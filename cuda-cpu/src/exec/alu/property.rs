@@ -1,6 +1,6 @@
 //! `testp`: properties of a number.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 
 use crate::exec::form::Form;
 use crate::exec::map;
@@ -11,7 +11,8 @@ use crate::lanes::simd::Level;
 /// Tests the property in [`PROPERTIES`] whose index is in `imm`.
 struct TestProperty<F>(std::marker::PhantomData<F>);
 
-const PROPERTIES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+const PROPERTIES: [&str; 6] =
+    [W::Finite, W::Infinite, W::Number, W::Notanumber, W::Normal, W::Subnormal];
 
 /// Types whose properties can be tested.
 trait Properties: Scalar {

@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::forms::{
@@ -214,26 +214,27 @@ macro_rules! from_ints {
 
 /// Selects the handler of a `cvt`.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    if form.take("pack") {
+    if form.take(W::Pack) {
         return narrow::pick_pack(form);
     }
-    let round = form.take_one(&["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna"]);
+    let round =
+        form.take_one(&[W::Rn, W::Rz, W::Rm, W::Rp, W::Rni, W::Rzi, W::Rmi, W::Rpi, W::Rna]);
     let rounding = match round {
         None => Rounding::None,
-        Some("rn" | "rz") => Rounding::Common,
-        Some("rm" | "rp") => Rounding::Directed,
-        Some("rna") => Rounding::Away,
+        Some(W::Rn | W::Rz) => Rounding::Common,
+        Some(W::Rm | W::Rp) => Rounding::Directed,
+        Some(W::Rna) => Rounding::Away,
         Some(_) => Rounding::Integral,
     };
     let mut imm = 0;
-    for (name, bit) in [("ftz", FTZ), ("sat", SAT), ("relu", RELU), ("satfinite", SATFINITE)] {
+    for (name, bit) in [(W::Ftz, FTZ), (W::Sat, SAT), (W::Relu, RELU), (W::Satfinite, SATFINITE)] {
         imm |= if form.take(name) { bit } else { 0 };
     }
     let modifiers = imm;
     imm |= round.map_or(0, Round::code) << ROUND;
     imm |= if rounding == Rounding::Integral { INTEGRAL } else { 0 };
-    if form.has("e4m3x2") || form.has("e5m2x2") {
-        return narrow::pick_bytes(form, imm).filter(|_| round == Some("rn"));
+    if form.has(T::E4M3x2) || form.has(T::E5M2x2) {
+        return narrow::pick_bytes(form, imm).filter(|_| round == Some(W::Rn));
     }
     let (to, from) = (form.ty()?, form.ty()?);
     if !exists(to, from, rounding, modifiers) {

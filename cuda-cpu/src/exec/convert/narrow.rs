@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::forms::{FTZ, RELU, ROUND, Rounding, SAT, SATFINITE};
@@ -192,13 +192,13 @@ impl<const BITS: u32, const SIGNED: bool> Ternary for PackIntegers<BITS, SIGNED>
 
 macro_rules! by_byte {
     ($make:ident, $op:ident, $format:expr) => {
-        if $format == "e4m3x2" { map::$make::<$op<E4M3>>() } else { map::$make::<$op<E5M2>>() }
+        if $format == T::E4M3x2 { map::$make::<$op<E4M3>>() } else { map::$make::<$op<E5M2>>() }
     };
 }
 
 /// Selects the handler of a `cvt` to or from bytes. `form` must still contain its types.
 pub(super) fn pick_bytes(form: &mut Form<'_>, imm: u64) -> Option<Pick> {
-    let format = form.take_one(&["e4m3x2", "e5m2x2"])?;
+    let format = form.take_one(&[T::E4M3x2, T::E5M2x2])?;
     let from_bytes = form.instruction().modifiers.last().is_some_and(|last| last == format);
     let (pick, needed) = match (form.ty()?, from_bytes) {
         (T::F16x2, true) => (by_byte!(unary, FromBytes, format), 0),
@@ -222,19 +222,19 @@ pub(super) fn pick_wide(to: T, rounding: Rounding) -> Option<Pick> {
 
 /// Selects the handler of a `cvt.pack`.
 pub(super) fn pick_pack(form: &mut Form<'_>) -> Option<Pick> {
-    if !form.take("sat") {
+    if !form.take(W::Sat) {
         return None;
     }
-    let to = form.take_one(&["u2", "s2", "u4", "s4", "u8", "s8", "u16", "s16"])?;
+    let to = form.take_one(&[T::U2, T::S2, T::U4, T::S4, T::U8, T::S8, T::U16, T::S16])?;
     let (from, above) = (form.ty()?, form.ty());
     let pick = match to {
-        "u16" => map::ternary::<PackIntegers<16, false>>(),
-        "s16" => map::ternary::<PackIntegers<16, true>>(),
-        "u8" => map::ternary::<PackIntegers<8, false>>(),
-        "s8" => map::ternary::<PackIntegers<8, true>>(),
-        "u4" => map::ternary::<PackIntegers<4, false>>(),
-        "s4" => map::ternary::<PackIntegers<4, true>>(),
-        "u2" => map::ternary::<PackIntegers<2, false>>(),
+        T::U16 => map::ternary::<PackIntegers<16, false>>(),
+        T::S16 => map::ternary::<PackIntegers<16, true>>(),
+        T::U8 => map::ternary::<PackIntegers<8, false>>(),
+        T::S8 => map::ternary::<PackIntegers<8, true>>(),
+        T::U4 => map::ternary::<PackIntegers<4, false>>(),
+        T::S4 => map::ternary::<PackIntegers<4, true>>(),
+        T::U2 => map::ternary::<PackIntegers<2, false>>(),
         _ => map::ternary::<PackIntegers<2, true>>(),
     };
     let whole = to.ends_with("16");
