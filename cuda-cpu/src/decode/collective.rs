@@ -9,10 +9,7 @@ use super::{
 use crate::{
     exec::{
         collective as run,
-        collective::{
-            PRED_NOT, REDUX, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
-            active_mask,
-        },
+        collective::{PRED_NOT, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, active_mask},
         form::Form,
         number::lane::Kind,
     },
@@ -26,8 +23,13 @@ use crate::{
     machine::code::{Collective, Control, Op},
 };
 
-fn position(names: &[&str], name: &str) -> u64 {
-    names.iter().position(|&n| n == name).unwrap_or(0) as u64
+// Their indices are the modes of the handlers.
+const SHFL_MODES: [W; 4] = [W::Up, W::Down, W::Bfly, W::Idx];
+const VOTE_MODES: [W; 4] = [W::All, W::Any, W::Uni, W::Ballot];
+const REDUX: [W; 6] = [W::Add, W::Min, W::Max, W::And, W::Or, W::Xor];
+
+fn position(names: &[W], name: W) -> u64 {
+    names.iter().position(|n| *n == name).unwrap_or(0) as u64
 }
 
 /// Emits a meeting of the whole warp. The next op accesses the registers of all lanes.
@@ -164,7 +166,7 @@ pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<()
 /// `redux.sync.add.s32 d, a, members;`
 pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let name = form.take_one(&REDUX).filter(|_| form.take(W::Sync)).ok_or(UNKNOWN)?;
-    if form.has(T::F32) {
+    if form.has_ty(T::F32) {
         return redux_float(b, form, name);
     }
     let signed = match (form.ty().filter(|_| form.is_spent()), name) {
@@ -183,7 +185,7 @@ pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
 }
 
 /// `redux.sync.min.abs.NaN.f32 d, a, members;`
-fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: &str) -> Result<(), Problem> {
+fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: W) -> Result<(), Problem> {
     let bit = |set: bool, bit| if set { bit } else { 0 };
     let imm = bit(form.take(W::Abs), REDUX_ABS) | bit(form.take(W::PropagateNan), REDUX_NAN);
     let maximum = match name {

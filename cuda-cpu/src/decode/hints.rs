@@ -12,12 +12,6 @@ use crate::exec::number::lane::Kind;
 use crate::isa::preset::PresetValue;
 use crate::machine::code::Op;
 
-/// Returns whether the opcode is a hint instruction.
-pub(crate) fn is_hint(opcode: &str) -> bool {
-    let names = [O::Prefetch, O::Prefetchu, O::Discard, O::Applypriority, O::Pmevent];
-    names.contains(&opcode) || [O::Createpolicy, O::Griddepcontrol, O::Setmaxnreg].contains(&opcode)
-}
-
 /// Decodes a hint instruction.
 pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let operands = form.instruction().operands.as_slice();
@@ -44,7 +38,7 @@ pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         // The number of registers is not limited.
         O::Setmaxnreg => {
             let known = form.take_one(&[W::Inc, W::Dec]).is_some() && form.take(W::Sync);
-            let known = known && form.take(W::Aligned) && form.take(T::U32);
+            let known = known && form.take(W::Aligned) && form.take_ty(T::U32);
             known && matches!(operands, [Operand::Int(n)] if (24..=256).contains(n) && n % 8 == 0)
         }
         _ => return policy(b, form),
@@ -69,7 +63,7 @@ fn prefetch(form: &mut Form<'_>) -> bool {
 fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let what = form.take_one(&[W::Fractional, W::Range, W::Cvt]).ok_or(UNKNOWN)?;
     if what == W::Cvt {
-        let known = form.take(W::L2) && form.take(T::B64) && form.is_spent();
+        let known = form.take(W::L2) && form.take_ty(T::B64) && form.is_spent();
         let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
         let mut op = Op::new(select::copy::<u64>);
         op.a = b.source(a, Kind::W64)?;
@@ -83,7 +77,7 @@ fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     if is_range {
         form.take(W::Global);
     }
-    if !form.take(T::B64) || !form.is_spent() {
+    if !form.take_ty(T::B64) || !form.is_spent() {
         return Err(UNKNOWN);
     }
     let (d, fraction) = match form.instruction().operands.as_slice() {
@@ -108,11 +102,7 @@ const EVICT_FIRST: u64 = 2;
 
 fn take_priority(form: &mut Form<'_>) -> Option<u64> {
     let names = [W::L2EvictLast, W::L2EvictNormal, W::L2EvictFirst, W::L2EvictUnchanged];
-    // Takes the modifier that is written first.
-    let first =
-        form.instruction().modifiers.iter().find(|m| form.has(m) && names.contains(&m.as_str()))?;
-    form.take(first);
-    Some(match first.as_str() {
+    Some(match form.take_one(&names)? {
         W::L2EvictLast => 4,
         W::L2EvictNormal => 6,
         W::L2EvictFirst => EVICT_FIRST,

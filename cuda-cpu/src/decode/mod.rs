@@ -210,8 +210,24 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
     }
 }
 
+const WARP_GROUPS: Problem =
+    "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`";
+const TEXTURES: Problem = "the CPU device does not support textures and surfaces";
+
+/// Returns the reason why an instruction with an unknown word cannot run.
+fn unknown(name: &str) -> Problem {
+    match name.split_once('.').and_then(|(opcode, _)| O::from_name(opcode)) {
+        Some(O::Wgmma | O::Tcgen05) => WARP_GROUPS,
+        Some(O::Tex | O::Tld4 | O::Txq | O::Suld | O::Sust | O::Sured | O::Suq | O::Istypep) => {
+            TEXTURES
+        }
+        Some(O::Cp) if name.contains(".tensor.") => async_copy::TENSOR_MAPS,
+        _ => UNKNOWN,
+    }
+}
+
 fn decode_instruction(b: &mut Builder<'_>, ins: &Instruction) -> Result<(), Problem> {
-    let opcode = *ins.opcode.as_ref().map_err(|_| UNKNOWN)?;
+    let opcode = *ins.opcode.as_ref().map_err(|name| unknown(name))?;
     let form = &mut Form::new(ins, opcode);
     match opcode {
         O::Mov => moves::mov(b, form),
@@ -236,7 +252,14 @@ fn decode_instruction(b: &mut Builder<'_>, ins: &Instruction) -> Result<(), Prob
         O::Isspacep => moves::isspacep(b, form),
         O::Atom | O::Red => atomic::atomic(b, form),
         O::Membar | O::Fence => fence::fence(b, form),
-        name if hints::is_hint(name) => hints::hint(b, form),
+        O::Prefetch
+        | O::Prefetchu
+        | O::Discard
+        | O::Applypriority
+        | O::Pmevent
+        | O::Createpolicy
+        | O::Griddepcontrol
+        | O::Setmaxnreg => hints::hint(b, form),
         O::Shfl => collective::shfl(b, form),
         O::Vote => collective::vote(b, form),
         O::Match => collective::match_lanes(b, form),
@@ -256,13 +279,10 @@ fn decode_instruction(b: &mut Builder<'_>, ins: &Instruction) -> Result<(), Prob
         O::Mapa => cluster::map_address(b, form),
         O::Getctarank => cluster::rank(b, form),
         O::Movmatrix => matrix::transpose(b, form),
-        O::Wgmma | O::Tcgen05 => Err(
-            "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
-        ),
+        O::Wgmma | O::Tcgen05 => Err(WARP_GROUPS),
         O::Tex | O::Tld4 | O::Txq | O::Suld | O::Sust | O::Sured | O::Suq | O::Istypep => {
-            Err("the CPU device does not support textures and surfaces")
+            Err(TEXTURES)
         }
-        "" => Err(UNKNOWN),
         name if Video::of_opcode(name).is_some() => video::decode(b, form),
         _ => lanewise::decode(b, form),
     }

@@ -55,18 +55,33 @@ impl<'a> Form<'a> {
 
     /// Takes the first modifier that is a type.
     pub(crate) fn ty(&mut self) -> Option<ScalarType> {
-        let (at, ty) = self.first_type()?;
+        self.find_ty(|_| true)
+    }
+
+    /// Takes the first type that is one of `types`.
+    pub(crate) fn ty_of(&mut self, types: &[ScalarType]) -> Option<ScalarType> {
+        self.find_ty(|ty| types.contains(&ty))
+    }
+
+    /// Takes this type. Returns false if it is absent.
+    pub(crate) fn take_ty(&mut self, ty: ScalarType) -> bool {
+        self.ty_of(&[ty]).is_some()
+    }
+
+    fn find_ty(&mut self, fits: impl Fn(ScalarType) -> bool) -> Option<ScalarType> {
+        let (at, ty) = self.types().find(|(_, ty)| fits(*ty))?;
         self.left &= !(1 << at);
         Some(ty)
     }
 
     /// Returns the first modifier that is a type, without taking it.
     pub(crate) fn peek_ty(&self) -> Option<ScalarType> {
-        self.first_type().map(|(_, ty)| ty)
+        self.types().next().map(|(_, ty)| ty)
     }
 
-    fn first_type(&self) -> Option<(usize, ScalarType)> {
-        self.left().find_map(|(at, modifier)| match modifier {
+    /// Returns the types that are not taken, with their positions.
+    fn types(&self) -> impl Iterator<Item = (usize, ScalarType)> {
+        self.left().filter_map(|(at, modifier)| match modifier {
             Modifier::Type(ty) => Some((at, ty)),
             Modifier::Word(_) => None,
         })
@@ -75,6 +90,11 @@ impl<'a> Form<'a> {
     /// Returns whether the modifier is present and not taken.
     pub(crate) fn has(&self, word: Word) -> bool {
         self.left().any(|(_, modifier)| modifier == Modifier::Word(word))
+    }
+
+    /// Returns whether the type is present and not taken.
+    pub(crate) fn has_ty(&self, ty: ScalarType) -> bool {
+        self.types().any(|(_, found)| found == ty)
     }
 
     /// Returns whether all modifiers were taken.

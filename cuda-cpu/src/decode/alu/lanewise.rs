@@ -24,7 +24,7 @@ use crate::{
 pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     match form.opcode() {
         O::Bfi => return decode_bfi(b, form),
-        O::Lop3 if form.has(O::And) || form.has(O::Or) => return decode_lop3_test(b, form),
+        O::Lop3 if form.has(W::And) || form.has(W::Or) => return decode_lop3_test(b, form),
         O::Addc | O::Subc | O::Madc => return decode_carry(b, form),
         O::Add | O::Sub | O::Mad if form.has(W::Cc) => return decode_carry(b, form),
         _ => {}

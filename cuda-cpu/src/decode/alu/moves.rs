@@ -17,7 +17,7 @@ use crate::machine::code::{Handler, Op};
 
 /// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
 pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.has(T::B128) {
+    if form.has_ty(T::B128) {
         return wide::mov(b, form);
     }
     let vector = form.take_one(&[W::V2, W::V4]);
@@ -31,7 +31,7 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     match (d, a) {
         (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
         (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
-        (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
+        (_, Operand::Special(a)) if special::mov_changing(b, d, *a, kind)? => return Ok(()),
         _ => {}
     }
     if always(b, d, a, kind) {

@@ -90,10 +90,10 @@ fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
             Some(_) => 15,
             None => 0,
         };
-        let one = if form.take("po") { PLUS_ONE } else { 0 };
+        let one = if form.take(W::Po) { PLUS_ONE } else { 0 };
         return Some(imm | scale << SCALE_AT | one);
     }
-    let second: &[&str] = if simd { &[W::Add] } else { &[W::Add, W::Min, W::Max] };
+    let second: &[W] = if simd { &[W::Add] } else { &[W::Add, W::Min, W::Max] };
     imm |= match form.take_one(second) {
         Some(W::Add) => ACCUMULATE,
         Some(W::Min) => SMALLER,

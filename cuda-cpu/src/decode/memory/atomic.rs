@@ -40,7 +40,7 @@ pub(crate) fn atomic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         (_, rest) => (None, rest),
     };
     let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
-    let is_vector = [W::V2, W::V4, W::V8].iter().any(|v| form.has(v));
+    let is_vector = [W::V2, W::V4, W::V8].iter().any(|v| form.has(*v));
     let (Some(first), true) =
         (values.first(), !is_vector || matches!(name, W::Add | W::Min | W::Max))
     else {

@@ -16,8 +16,8 @@ use crate::isa::preset::PresetValue;
 use crate::isa::slot::Slot;
 use crate::machine::code::Op;
 
-const SCOPES: [&str; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
-const CACHING: [&str; 20] = [
+const SCOPES: [W; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
+const CACHING: [W; 20] = [
     W::Ca,
     W::Cg,
     W::Cs,
@@ -39,13 +39,22 @@ const CACHING: [&str; 20] = [
     W::L2EvictFirst,
     W::L2EvictLast,
 ];
-const ORDERS: [&str; 5] = [W::Volatile, W::Relaxed, W::Acquire, W::Release, W::AcqRel];
+const ORDERS: [W; 5] = [W::Volatile, W::Relaxed, W::Acquire, W::Release, W::AcqRel];
+
+/// Returns the order of a modifier. `volatile` and `relaxed` alone order nothing.
+pub(in crate::decode) fn order_of(modifier: W) -> Order {
+    Order {
+        strong: true,
+        acquires: matches!(modifier, W::Acquire | W::AcqRel),
+        releases: matches!(modifier, W::Release | W::AcqRel),
+    }
+}
 
 /// Takes caching hints and scopes, which have no effect. Returns the order of the access if it is one with which
 /// threads wait for each other.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
-    let order = form.take_one(&ORDERS).map(Order::from_modifier);
+    let order = form.take_one(&ORDERS).map(order_of);
     while form.take_one(&SCOPES).is_some() {}
     order
 }
@@ -60,7 +69,7 @@ pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
 }
 
 /// The state spaces of generic addresses, as modifiers.
-pub(in crate::decode) const GENERIC_SPACES: [&str; 8] = [
+pub(in crate::decode) const GENERIC_SPACES: [W; 8] = [
     W::Global,
     W::Const,
     W::Shared,
@@ -118,7 +127,7 @@ pub(super) fn elements<'o>(
         Some(_) => 8,
     };
     match operand {
-        _ if form.has(T::B128) => Err(UNKNOWN),
+        _ if form.has_ty(T::B128) => Err(UNKNOWN),
         Operand::Vector(parts) if parts.len() == count => Ok(parts),
         _ => Err(OPERANDS),
     }

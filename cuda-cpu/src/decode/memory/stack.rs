@@ -21,7 +21,12 @@ const MAX_ALIGN: u64 = 1 << 23;
 /// Emits the start of a function: initialises the hidden register if the function needs it.
 pub(crate) fn begin(b: &mut Builder<'_>) {
     let opcodes = [O::Alloca, O::Stacksave, O::Stackrestore];
-    if !b.body.instructions.iter().any(|ins| opcodes.contains(&ins.opcode.as_str())) {
+    if !b
+        .body
+        .instructions
+        .iter()
+        .any(|ins| ins.opcode.as_ref().is_ok_and(|opcode| opcodes.contains(opcode)))
+    {
         return;
     }
     let mut op = Op::new(select::copy::<u32>);

@@ -47,7 +47,7 @@ impl Builder<'_> {
 
 /// Decodes `mov.b128` between registers, from halves and to halves.
 pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take(T::B128);
+    form.take_ty(T::B128);
     let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
         return Err(OPERANDS);
     };
@@ -83,7 +83,7 @@ pub(super) struct Wide<'a> {
 }
 
 /// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
-pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result<(), Problem> {
+pub(super) fn atomic(b: &mut Builder<'_>, name: W, wide: &Wide<'_>) -> Result<(), Problem> {
     match name {
         W::Exch => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
         W::Cas => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),

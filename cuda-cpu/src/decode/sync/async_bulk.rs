@@ -1,6 +1,7 @@
 //! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`.
 
 use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
+use half::{bf16, f16};
 
 use super::mbarrier;
 use crate::{
@@ -20,17 +21,17 @@ use crate::{
         effect::{Access, AccessKind, Bulk, Effect, Order},
         slot::Slot,
     },
-    machine::code::Op,
+    machine::{async_bulk::Update, code::Op},
 };
 
-const UPDATES: [&str; 8] = [W::Add, W::Min, W::Max, W::Inc, W::Dec, W::And, W::Or, W::Xor];
-const TYPES: [&str; 10] =
+const UPDATES: [W; 8] = [W::Add, W::Min, W::Max, W::Inc, W::Dec, W::And, W::Or, W::Xor];
+const TYPES: [T; 10] =
     [T::U32, T::S32, T::U64, T::S64, T::B32, T::B64, T::F16, T::BF16, T::F32, T::F64];
-const COMPLETES: &str = W::MbarrierCompleteTxBytes;
+const COMPLETES: W = W::MbarrierCompleteTxBytes;
 
 /// Decodes `cp.async.bulk` and `cp.reduce.async.bulk`. Those modifiers have been taken already.
 pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
-    match form.take_one(&[W::CommitGroup, W::WaitGroup, O::Prefetch]) {
+    match form.take_one(&[W::CommitGroup, W::WaitGroup, W::Prefetch]) {
         Some(W::CommitGroup) => commit(b, form),
         Some(W::WaitGroup) => wait(b, form),
         Some(_) => prefetch(b, form),
@@ -78,16 +79,50 @@ fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
     })
 }
 
+macro_rules! by {
+    ($ty:expr, $update:ident, [$($name:ident: $t:ty as $word:ty),*]) => {
+        match $ty {
+            $(T::$name => Some((update::$update::<$t, $word> as Update, size_of::<$word>() as u32)),)*
+            _ => None,
+        }
+    };
+}
+
+macro_rules! integers {
+    ($ty:expr, $update:ident) => {
+        by!($ty, $update, [U32: u32 as u32, S32: i32 as u32, U64: u64 as u64, S64: i64 as u64])
+    };
+}
+
+/// Returns the update for this operation and type, and the size of an element in bytes.
+fn update(operation: W, ty: T) -> Option<(Update, u32)> {
+    match (operation, ty) {
+        (W::Add, T::F16 | T::BF16 | T::F32 | T::F64) => by!(ty, add_float, [F16: f16 as u16,
+            BF16: bf16 as u16, F32: f32 as u32, F64: f64 as u64]),
+        (W::Min, T::F16 | T::BF16) => by!(ty, min_float, [F16: f16 as u16, BF16: bf16 as u16]),
+        (W::Max, T::F16 | T::BF16) => by!(ty, max_float, [F16: f16 as u16, BF16: bf16 as u16]),
+        (W::Add, _) => integers!(ty, add),
+        (W::Min, _) => integers!(ty, min),
+        (W::Max, _) => integers!(ty, max),
+        (W::Inc, _) => by!(ty, inc, [U32: u32 as u32]),
+        (W::Dec, _) => by!(ty, dec, [U32: u32 as u32]),
+        (W::And, _) => by!(ty, and, [B32: u32 as u32, B64: u64 as u64]),
+        (W::Or, _) => by!(ty, or, [B32: u32 as u32, B64: u64 as u64]),
+        (W::Xor, _) => by!(ty, xor, [B32: u32 as u32, B64: u64 as u64]),
+        _ => None,
+    }
+}
+
 /// Takes the reduction from the form. Returns its index in the program's updates, and the element size.
 fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> {
     let name = form.take_one(&UPDATES)?;
     let halves = form.take(W::Noftz);
-    let ty = form.take_one(&TYPES)?;
+    let ty = form.ty_of(&TYPES)?;
     // `.noftz` is required for additions of f16 and bf16, and invalid otherwise.
     if halves != (name == W::Add && matches!(ty, T::F16 | T::BF16)) {
         return None;
     }
-    let (update, size) = update::pick(name, ty)?;
+    let (update, size) = update(name, ty)?;
     b.code.updates.push((update, size));
     Some((Slot(b.code.updates.len() as u32 - 1), size))
 }
@@ -163,8 +198,8 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let (update, size) = if reduces {
         take_update(b, form).ok_or(UNKNOWN)?
     } else {
-        let ty = form.take_one(&TYPES).filter(|ty| !ty.ends_with("16")).ok_or(UNKNOWN)?;
-        (Slot::NONE, if ty.ends_with("64") { 8 } else { 4 })
+        let ty = form.ty_of(&TYPES).filter(|ty| ty.size() >= 4).ok_or(UNKNOWN)?;
+        (Slot::NONE, ty.size())
     };
     let [Operand::Address(to), values, Operand::Address(barrier)] =
         form.instruction().operands.as_slice()

@@ -19,14 +19,16 @@ use crate::{
     machine::code::Op,
 };
 
+pub(crate) const TENSOR_MAPS: Problem = "the CPU device does not support tensor maps";
+
 /// Decodes `cp` in all forms.
 pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let reduces = form.take("reduce");
+    let reduces = form.take(W::Reduce);
     if !form.take(W::Async) {
         return Err(UNKNOWN);
     }
     if form.has(W::Tensor) {
-        return Err("the CPU device does not support tensor maps");
+        return Err(TENSOR_MAPS);
     }
     if form.take(W::Bulk) {
         return async_bulk::bulk(b, form, reduces);
@@ -137,6 +139,6 @@ fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         return Err(UNKNOWN);
     }
     let op = addressed(b, run::arrive, address, space, one_more.into())?;
-    b.states(access(AccessKind::Update, &op, space, Order::from_modifier(W::Release)));
+    b.states(access(AccessKind::Update, &op, space, Order::RELEASE));
     b.emit(op)
 }

@@ -37,7 +37,7 @@ pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     b.emit(Op::new(control::fence))
 }
 
-const SCOPES: [&str; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
+const SCOPES: [W; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
 
 fn of_threads(form: &mut Form<'_>) -> bool {
     if form.has(W::SyncRestrictSharedCta) || form.has(W::SyncRestrictSharedCluster) {

@@ -1,9 +1,10 @@
 //! `mbarrier`.
 
-use cuda_ptx::{Address, Operand, ScalarType as T, Word as W};
+use cuda_ptx::{Address, Modifier, Operand, ScalarType as T, Word as W};
 
 use super::suspend;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::memory::load_store::order_of;
 use crate::exec::form::Form;
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
@@ -50,10 +51,10 @@ pub(super) fn access(kind: AccessKind, op: &Op, space: SpaceKind, order: Order) 
 /// wait there then see what the transfer wrote.
 pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
     let access = Access::new(AccessKind::Update, space, run::OBJECT.bytes as u32, register);
-    Effect::Access(Access { order: Order::from_modifier(W::Release), ..access })
+    Effect::Access(Access { order: Order::RELEASE, ..access })
 }
 
-const NAMES: [&str; 9] = [
+const NAMES: [W; 9] = [
     W::Init,
     W::Inval,
     W::Arrive,
@@ -68,8 +69,9 @@ const NAMES: [&str; 9] = [
 /// Decodes `mbarrier` in all forms.
 pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     // `.expect_tx` can also be a modifier of `.arrive`.
-    let name = form.instruction().modifiers.first().map_or("", String::as_str);
-    let name = NAMES.iter().copied().find(|n| *n == name && form.take(n)).ok_or(UNKNOWN)?;
+    let first = form.instruction().modifiers.first();
+    let name = NAMES.into_iter().find(|name| first == Some(&Modifier::Word(*name)));
+    let name = name.filter(|name| form.take(*name)).ok_or(UNKNOWN)?;
     // A block runs on one thread, so its accesses are always ordered. Only the race check uses the order.
     let order = form.take_one(&[W::Release, W::Acquire, W::Relaxed]);
     form.take_one(&[W::Cta, W::Cluster]);
@@ -90,7 +92,7 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
 fn simple(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
+    name: W,
     space: SpaceKind,
 ) -> Result<(), Problem> {
     let (handler, mode): (Handler, _) = match name {
@@ -122,9 +124,9 @@ fn simple(
 fn arrive(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
+    name: W,
     space: SpaceKind,
-    order: Option<&str>,
+    order: Option<W>,
 ) -> Result<(), Problem> {
     let variant = form.take_one(&[W::ExpectTx, W::NoComplete]);
     let mode = match variant {
@@ -145,7 +147,7 @@ fn arrive(
         op.b = b.source(count, Kind::W32)?;
     }
     op.d = b.dest(token, Kind::W64, false)?;
-    let order = Order::from_modifier(order.unwrap_or(W::Release));
+    let order = order.map_or(Order::RELEASE, order_of);
     b.states(access(AccessKind::Update, &op, space, order));
     b.emit(op)
 }
@@ -154,9 +156,9 @@ fn arrive(
 fn wait(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
+    name: W,
     space: SpaceKind,
-    order: Option<&str>,
+    order: Option<W>,
 ) -> Result<(), Problem> {
     let (mode, kind) = if form.take(W::Parity) { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
     let (done, address, phase, time) = match form.instruction().operands.as_slice() {
@@ -169,7 +171,7 @@ fn wait(
     if !form.is_spent() {
         return Err(UNKNOWN);
     }
-    let order = Order::from_modifier(order.unwrap_or(W::Acquire));
+    let order = order.map_or(Order::ACQUIRE, order_of);
     let phase = b.source(phase, kind)?;
     let done = b.dest(done, Kind::Pred, false)?;
     if name == W::TestWait || time.is_some() {

@@ -30,7 +30,7 @@ struct Matrices {
     space: SpaceKind,
 }
 
-fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> {
+fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
     if !form.take(W::Sync) || !form.take(W::Aligned) {
         return Err("only the `.sync.aligned` form is supported");
     }
@@ -41,12 +41,14 @@ fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> 
         Some(_) => SpaceKind::Shared,
         None => SpaceKind::Generic,
     };
-    let ty = form.take_one(&[T::B16, T::B8, W::B8x16]).ok_or(UNKNOWN)?;
+    if form.has(W::B8x16) {
+        return Err("the CPU device does not support elements of 4 or 6 bits");
+    }
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let layout = match (shape, ty, transposed) {
         (W::M8n8, T::B16, false) => Layout::Rows,
         (W::M8n8, T::B16, true) => Layout::Columns,
         (shape, T::B8, true) if shape == shape_of_bytes => Layout::Bytes,
-        (_, W::B8x16, _) => return Err("the CPU device does not support elements of 4 or 6 bits"),
         _ => return Err(UNKNOWN),
     };
     let count = match count {
@@ -111,8 +113,8 @@ fn emit(
 
 /// `movmatrix.sync.aligned.m8n8.trans.b16 d, a;`
 pub(crate) fn transpose(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let modifiers = [W::Sync, W::Aligned, W::M8n8, W::Trans, T::B16];
-    if !modifiers.iter().all(|m| form.take(m)) || !form.is_spent() {
+    let modifiers = [W::Sync, W::Aligned, W::M8n8, W::Trans];
+    if !modifiers.into_iter().all(|m| form.take(m)) || !form.take_ty(T::B16) || !form.is_spent() {
         return Err(UNKNOWN);
     }
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };

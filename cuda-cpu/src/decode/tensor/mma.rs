@@ -1,6 +1,6 @@
 //! `mma`: selects the multiplication and decodes its fragments.
 
-use cuda_ptx::{Operand, ScalarType as T, Word as W};
+use cuda_ptx::{Operand, ScalarKind, ScalarType as T, Word as W};
 
 use super::sparse::sparse;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
@@ -17,25 +17,6 @@ use crate::exec::tensor::integers::{
 use crate::exec::tensor::{doubles, quads};
 use crate::isa::slot::Slot;
 use crate::machine::code::{Handler, Op};
-
-/// Element types.
-pub(super) const TYPES: [&str; 15] = [
-    T::F16,
-    T::BF16,
-    T::TF32,
-    T::F32,
-    T::F64,
-    T::E4M3,
-    T::E5M2,
-    T::S8,
-    T::U8,
-    T::S4,
-    T::U4,
-    T::B1,
-    T::S32,
-    T::E2M1,
-    T::E3M2,
-];
 
 /// A multiplication and its handler.
 #[derive(Debug, Clone, Copy)]
@@ -61,9 +42,6 @@ impl Multiply {
 /// `mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 d, a, b, c;`
 pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let is_sparse = form.take(W::Sp) || form.take(W::SpOrderedMetadata);
-    if form.instruction().modifiers.iter().any(|m| m.starts_with("kind::")) {
-        return Err("only the types of sm_90 are supported");
-    }
     if !form.take(W::Sync) || !form.take(W::Aligned) {
         return Err("only the `.sync.aligned` form is supported");
     }
@@ -96,19 +74,23 @@ fn pick(form: &mut Form<'_>) -> Option<Multiply> {
     ];
     let shape = form.take_one(&shapes)?;
     let layouts = [form.take_one(&[W::Row, W::Col])?, form.take_one(&[W::Row, W::Col])?];
-    let types = [(); 4].map(|()| form.take_one(&TYPES).unwrap_or(""));
-    match (shape, types) {
+    match (shape, take_types(form)?) {
         (W::M8n8k4, [d, T::F16, T::F16, c]) => quad(layouts, d, c),
         _ if layouts != [W::Row, W::Col] => None,
-        (_, [T::F64, ..]) => double(form, shape, types),
-        (_, [T::S32, ..]) => integer(form, shape, types),
+        (_, types @ [T::F64, ..]) => double(form, shape, types),
+        (_, types @ [T::S32, ..]) => integer(form, shape, types),
         (_, [d, _, _, c]) if d != c => None,
-        _ => float(shape, types),
+        (_, types) => float(shape, types),
     }
 }
 
+/// Takes the types of D, A, B and C.
+pub(super) fn take_types(form: &mut Form<'_>) -> Option<[T; 4]> {
+    Some([form.ty()?, form.ty()?, form.ty()?, form.ty()?])
+}
+
 /// Selects a multiplication of f16, bf16, tf32 or bytes. `types` are those of D, A, B and C.
-pub(super) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
+pub(super) fn float(shape: W, types: [T; 4]) -> Option<Multiply> {
     let (whole, half) = ([4, 2, 4, 4], [2, 1, 4, 4]);
     Some(match (shape, types) {
         (W::M16n8k16, [T::F32, T::F16, T::F16, T::F32]) => {
@@ -147,14 +129,14 @@ pub(super) fn float(shape: &str, types: [&str; 4]) -> Option<Multiply> {
                 (W::M16n8k16, T::F16) => Multiply::new(bytes::<Half, 4, 8>, [2, 1, 2, 2]),
                 _ => return None,
             };
-            let flag = |ty: &str, flag: u64| if ty == T::E4M3 { flag } else { 0 };
+            let flag = |ty: T, flag: u64| if ty == T::E4M3 { flag } else { 0 };
             multiply.with(flag(a, A_E4M3) | flag(b, B_E4M3))
         }
         _ => return None,
     })
 }
 
-fn quad([a, b]: [&str; 2], d: &str, c: &str) -> Option<Multiply> {
+fn quad([a, b]: [W; 2], d: T, c: T) -> Option<Multiply> {
     let flag = |is: bool, flag: u64| if is { flag } else { 0 };
     let (d, c) = match (d, c) {
         (T::F32, T::F32) => (8, 8),
@@ -170,7 +152,7 @@ fn quad([a, b]: [&str; 2], d: &str, c: &str) -> Option<Multiply> {
 }
 
 /// Selects a multiplication of f64. Takes a rounding mode from the form if present.
-pub(super) fn double(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
+pub(super) fn double(form: &mut Form<'_>, shape: W, types: [T; 4]) -> Option<Multiply> {
     if types != [T::F64; 4] {
         return None;
     }
@@ -186,7 +168,7 @@ pub(super) fn double(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Opti
 }
 
 macro_rules! shapes {
-    ($shape:expr, $dot:ty, [$small:literal, $tall:literal, $large:literal]) => {
+    ($shape:expr, $dot:ty, [$small:pat, $tall:pat, $large:pat]) => {
         match $shape {
             $small => Multiply::new(integers::<$dot, 8, 4>(), [1, 1, 2, 2]),
             $tall => Multiply::new(integers::<$dot, 16, 4>(), [2, 1, 4, 4]),
@@ -197,7 +179,7 @@ macro_rules! shapes {
 }
 
 /// Selects a multiplication of integers or bits. Takes `.satfinite` or the bit operation from the form if present.
-pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Option<Multiply> {
+pub(super) fn integer(form: &mut Form<'_>, shape: W, types: [T; 4]) -> Option<Multiply> {
     let [T::S32, a, b, T::S32] = types else { return None };
     let multiply = match (a, b) {
         (T::S8 | T::U8, T::S8 | T::U8) => {
@@ -219,11 +201,11 @@ pub(super) fn integer(form: &mut Form<'_>, shape: &str, types: [&str; 4]) -> Opt
 }
 
 /// Returns the `imm` of an integer multiplication. Takes `.satfinite` from the form if present.
-pub(super) fn integer_modes(form: &mut Form<'_>, a: &str, b: &str) -> u64 {
+pub(super) fn integer_modes(form: &mut Form<'_>, a: T, b: T) -> u64 {
     let flag = |is: bool, flag: u64| if is { flag } else { 0 };
     flag(form.take(W::Satfinite), SATURATES)
-        | flag(a.starts_with('s'), A_SIGNED)
-        | flag(b.starts_with('s'), B_SIGNED)
+        | flag(a.kind() == ScalarKind::Signed, A_SIGNED)
+        | flag(b.kind() == ScalarKind::Signed, B_SIGNED)
 }
 
 /// Returns the registers of an operand, which is a vector or a single register.

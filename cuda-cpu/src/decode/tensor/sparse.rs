@@ -2,7 +2,7 @@
 
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
-use super::mma::{Multiply, TYPES, dests, emit, integer_modes, sources};
+use super::mma::{Multiply, dests, emit, integer_modes, sources, take_types};
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::collective::whole_warp;
 use crate::exec::form::Form;
@@ -43,8 +43,7 @@ fn pick(form: &mut Form<'_>) -> Option<(Multiply, Metadata)> {
     if !form.take(W::Row) || !form.take(W::Col) {
         return None;
     }
-    let types = [(); 4].map(|()| form.take_one(&TYPES).unwrap_or(""));
-    match types {
+    match take_types(form)? {
         [T::S32, a, b, T::S32] => integer(form, shape, a, b),
         [d, a, b, c] if d == c => float(shape, d, a, b),
         _ => None,
@@ -55,7 +54,7 @@ fn pick(form: &mut Form<'_>) -> Option<(Multiply, Metadata)> {
 const SMALL: [usize; 4] = [2, 2, 5, 4];
 const LARGE: [usize; 4] = [4, 4, 5, 4];
 
-fn float(shape: &str, d: &str, a: &str, b: &str) -> Option<(Multiply, Metadata)> {
+fn float(shape: W, d: T, a: T, b: T) -> Option<(Multiply, Metadata)> {
     use Metadata::{FourLanes, OneLane, TwoLanesMixed};
     let halves = |[a, b, ..]: [usize; 4]| [a, b, 3, 2];
     let (handler, registers, metadata): (Handler, _, _) = match (shape, d, a, b) {
@@ -88,12 +87,12 @@ fn float(shape: &str, d: &str, a: &str, b: &str) -> Option<(Multiply, Metadata)>
         }
         _ => return None,
     };
-    let flag = |ty: &str, flag: u64| if ty == T::E4M3 { flag } else { 0 };
+    let flag = |ty: T, flag: u64| if ty == T::E4M3 { flag } else { 0 };
     let multiply = Multiply::new(handler, registers).with(flag(a, A_E4M3) | flag(b, B_E4M3));
     Some((multiply, metadata))
 }
 
-fn integer(form: &mut Form<'_>, shape: &str, a: &str, b: &str) -> Option<(Multiply, Metadata)> {
+fn integer(form: &mut Form<'_>, shape: W, a: T, b: T) -> Option<(Multiply, Metadata)> {
     use Metadata::{FourLanes, TwoLanes};
     let (handler, registers, metadata) = match (a, b, shape) {
         (T::S8 | T::U8, T::S8 | T::U8, W::M16n8k32) => (integers::<8, 4, 8>(), SMALL, TwoLanes),

@@ -7,7 +7,7 @@
 use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::{
-    mma::{Multiply, TYPES, dests, double, emit, float, integer, sources},
+    mma::{Multiply, dests, double, emit, float, integer, sources},
     wmma_load_store,
 };
 use crate::{
@@ -84,7 +84,12 @@ fn plan(form: &mut Form<'_>) -> Option<Plan> {
         [W::M16n16k16, W::M8n32k16, W::M32n8k16, W::M16n16k8, W::M8n8k4, W::M8n8k32, W::M8n8k128];
     let shape = form.take_one(&shapes)?;
     let layouts = [form.take_one(&[W::Row, W::Col])?, form.take_one(&[W::Row, W::Col])?];
-    let types = [(); 4].map(|()| form.take_one(&TYPES).unwrap_or(""));
+    let (d, second) = (form.ty()?, form.ty()?);
+    // The types of A and B are not written if they are f16.
+    let (types, halves) = match form.ty() {
+        Some(b) => ([d, second, b, form.ty()?], false),
+        None => ([d, T::F16, T::F16, second], true),
+    };
     let made = match shape {
         W::M16n16k16 => Made::Wide,
         W::M8n32k16 => Made::Transposed,
@@ -99,10 +104,10 @@ fn plan(form: &mut Form<'_>) -> Option<Plan> {
         }
         (Made::Deep, [_, T::TF32, ..]) => (float(W::M16n8k4, types)?, false),
         (Made::Once | Made::Deep, _) => return None,
-        (_, [T::F16, T::F32, "", ""]) => {
-            (float(W::M16n8k16, [T::F32, T::F16, T::F16, T::F32])?, true)
+        (_, [T::F16, a, b, T::F32]) if halves => {
+            (float(W::M16n8k16, [T::F32, a, b, T::F32])?, true)
         }
-        (_, [d, c, "", ""]) => (float(W::M16n8k16, [d, T::F16, T::F16, c])?, false),
+        _ if halves => (float(W::M16n8k16, types)?, false),
         (_, [_, T::BF16, ..]) => (float(W::M16n8k16, types)?, false),
         (_, [_, a @ (T::S8 | T::U8), b, _]) if a == b => {
             (integer(form, W::M16n8k16, types)?, false)
@@ -111,7 +116,7 @@ fn plan(form: &mut Form<'_>) -> Option<Plan> {
     };
     let [a, b, ..] = multiply.registers;
     let registers = match made {
-        _ if types[2].is_empty() => [8, 8],
+        _ if halves => [8, 8],
         Made::Once => [a, b],
         Made::Wide => [a, 2 * b],
         Made::Tall => [2 * a, b],

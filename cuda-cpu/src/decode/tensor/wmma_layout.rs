@@ -9,8 +9,8 @@ use crate::exec::{
 
 /// A matrix operand of `wmma`.
 pub(super) struct Matrix {
-    which: char,
-    shape: &'static str,
+    which: W,
+    shape: W,
     /// Whether the matrix is stored in row-major order.
     rows: bool,
     pub(super) bits: u32,
@@ -18,7 +18,7 @@ pub(super) struct Matrix {
 }
 
 /// Supported shapes, with the types of A and B and the types of C and D.
-const SHAPES: [(&str, &[&str], &[&str]); 7] = [
+const SHAPES: [(W, &[T], &[T]); 7] = [
     (W::M16n16k16, &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
     (W::M8n32k16, &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
     (W::M32n8k16, &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
@@ -30,10 +30,10 @@ const SHAPES: [(&str, &[&str], &[&str]); 7] = [
 
 impl Matrix {
     /// Takes the shape, layout and type from a form.
-    pub(super) fn take(form: &mut Form<'_>, which: char) -> Option<Self> {
+    pub(super) fn take(form: &mut Form<'_>, which: W) -> Option<Self> {
         let rows = form.take_one(&[W::Row, W::Col])? == W::Row;
-        let &(shape, factors, sums) = SHAPES.iter().find(|(shape, ..)| form.take(shape))?;
-        let ty = form.take_one(if which == 'c' { sums } else { factors })?;
+        let &(shape, factors, sums) = SHAPES.iter().find(|(shape, ..)| form.take(*shape))?;
+        let ty = form.ty_of(if which == W::C { sums } else { factors })?;
         let bits = match ty {
             T::F64 => 64,
             T::F16 | T::BF16 => 16,
@@ -43,14 +43,14 @@ impl Matrix {
             _ => 32,
         };
         // Elements smaller than a byte are contiguous only along a row of A or a column of B.
-        if bits < 8 && rows != (which == 'a') {
+        if bits < 8 && rows != (which == W::A) {
             return None;
         }
         let mut matrix = Self { which, shape, rows, bits, registers: 0 };
         let (m, n) = matrix.size();
         let lane = if bits == 64 { 64 } else { 32 };
         matrix.registers = match (which, ty) {
-            ('a' | 'b', T::F16) => 8,
+            (W::A | W::B, T::F16) => 8,
             _ => ((m * n * bits / 32).div_ceil(lane)) as usize,
         };
         Some(matrix)
@@ -58,12 +58,13 @@ impl Matrix {
 
     /// Returns the number of rows and columns.
     fn size(&self) -> (u32, u32) {
-        let mut numbers = self.shape.split(['m', 'n', 'k']).skip(1).map(|n| n.parse().unwrap_or(0));
+        let mut numbers =
+            self.shape.name().split(['m', 'n', 'k']).skip(1).map(|n| n.parse().unwrap_or(0));
         let mut next = || numbers.next().unwrap_or(0);
         let (m, n, k) = (next(), next(), next());
         match self.which {
-            'a' => (m, k),
-            'b' => (k, n),
+            W::A => (m, k),
+            W::B => (k, n),
             _ => (m, n),
         }
     }
@@ -83,15 +84,15 @@ impl Matrix {
     fn place(&self, register: usize, index: u32) -> (Linear, Linear) {
         let register = register as u32;
         let (rows, columns) = self.size();
-        if self.which == 'c' {
+        if self.which == W::C {
             return self.sum_place(register, index);
         }
-        let (lines, depth) = if self.which == 'a' { (rows, columns) } else { (columns, rows) };
+        let (lines, depth) = if self.which == W::A { (rows, columns) } else { (columns, rows) };
         let per = self.per_register();
         // Number of words of a line that each lane of a lane group holds: one or two.
         let words = depth / per / 4;
         // The fragment with 16 lines is laid out as the A operand of `mma`, the other one, with 8 lines, as B.
-        let tall = lines % 16 == 0 && (self.which == 'a' || self.shape == W::M8n32k16);
+        let tall = lines % 16 == 0 && (self.which == W::A || self.shape == W::M8n32k16);
         let (line, word) = if tall {
             (8 * (register & 1) + 16 * (register / (2 * words)), (register % (2 * words)) >> 1)
         } else {
@@ -99,7 +100,7 @@ impl Matrix {
         };
         let line = Linear { group: 1, place: 0, base: line % lines };
         let along = Linear { group: 0, place: per, base: 4 * per * word + index };
-        if self.which == 'a' { (line, along) } else { (along, line) }
+        if self.which == W::A { (line, along) } else { (along, line) }
     }
 
     fn sum_place(&self, register: u32, index: u32) -> (Linear, Linear) {

@@ -129,7 +129,7 @@ fn kind(matrix: &Matrix) -> Kind {
 
 /// `wmma.load.a.sync.aligned.row.m16n16k16.f16 r, [p], stride;`
 pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let which = form.take_one(&[W::A, W::B, W::C]).and_then(|w| w.chars().next()).ok_or(UNKNOWN)?;
+    let which = form.take_one(&[W::A, W::B, W::C]).ok_or(UNKNOWN)?;
     let space = take_space(form);
     let matrix = Matrix::take(form, which).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let (to, address, stride) = match form.instruction().operands.as_slice() {
@@ -197,7 +197,7 @@ fn load_parts(
 /// `wmma.store.d.sync.aligned.row.m16n16k16.f32 [p], r, stride;`
 pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let space = take_space(form);
-    let matrix = Some(()).filter(|()| form.take(W::D)).and_then(|()| Matrix::take(form, 'c'));
+    let matrix = Some(()).filter(|()| form.take(W::D)).and_then(|()| Matrix::take(form, W::C));
     let matrix = matrix.filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
     let (address, from, stride) = match form.instruction().operands.as_slice() {
         [Operand::Address(address), from] => (address, from, None),

@@ -240,7 +240,7 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     }
 }
 
-fn of_f32(opcode: &str, ftz: bool) -> Option<Pick> {
+fn of_f32(opcode: O, ftz: bool) -> Option<Pick> {
     match opcode {
         O::Div => Some(quotient::<false>(ftz)),
         O::Rcp => Some(single::<Rcp>(ftz)),
@@ -263,7 +263,7 @@ fn quotient<const FULL: bool>(ftz: bool) -> Pick {
     if ftz { map::binary::<Quotient<FULL, true>>() } else { map::binary::<Quotient<FULL, false>>() }
 }
 
-fn of_others(opcode: &str, ty: T, ftz: bool) -> Option<Pick> {
+fn of_others(opcode: O, ty: T, ftz: bool) -> Option<Pick> {
     match (opcode, ty, ftz) {
         (O::Rcp, T::F64, true) => Some(map::unary::<Upper<false>>()),
         (O::Rsqrt, T::F64, true) => Some(map::unary::<Upper<true>>()),

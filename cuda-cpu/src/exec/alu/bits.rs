@@ -150,7 +150,7 @@ fn fns(mask: u32, base: u32, offset: i32) -> u32 {
 }
 
 /// Modes of `prmt`, by `imm`. 0 is the general form.
-const PRMT_MODES: [&str; 6] = [W::F4e, W::B4e, W::Rc8, W::Ecl, W::Ecr, W::Rc16];
+const PRMT_MODES: [W; 6] = [W::F4e, W::B4e, W::Rc8, W::Ecl, W::Ecr, W::Rc16];
 
 #[inline(always)]
 fn prmt(a: u32, b: u32, c: u32, mode: u64) -> u32 {

@@ -46,7 +46,7 @@ const NAN: u8 = Test::Nan as u8;
 
 /// Names of the operators. The unsigned ones (`lo`, `ls`, `hi`, `hs`) are the same as the others, because the type is
 /// unsigned.
-const NAMES: [(&str, u8); 18] = [
+const NAMES: [(W, u8); 18] = [
     (W::Eq, EQ),
     (W::Ne, NE),
     (W::Lt, LT),
@@ -157,7 +157,7 @@ fn negated(pick: Pick) -> Pick {
 
 /// Takes the name of the operator.
 pub(crate) fn take_test(form: &mut Form<'_>) -> Option<u8> {
-    let names: Vec<&str> = NAMES.iter().map(|&(name, _)| name).collect();
+    let names = NAMES.map(|(name, _)| name);
     let taken = form.take_one(&names)?;
     NAMES.iter().find(|&&(name, _)| name == taken).map(|&(_, test)| test)
 }

@@ -1,6 +1,6 @@
 //! Division, reciprocals and square roots with IEEE 754 rounding.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
 
 use super::float_modifiers::ROUND;
 use crate::{
@@ -137,12 +137,12 @@ macro_rules! by_mode {
 }
 
 /// Selects the handler of `div`, `rcp` or `sqrt` with a rounding mode.
-pub(super) fn pick(opcode: &str, ty: T, round: &str, ftz: bool) -> Option<Pick> {
+pub(super) fn pick(opcode: O, ty: T, round: W, ftz: bool) -> Option<Pick> {
     let code = Round::code(round);
     let pick = match opcode {
-        "div" => by_mode!(binary, ty, ftz, code, Div, DivRound, DivFlush),
-        "rcp" => by_mode!(unary, ty, ftz, code, Rcp, RcpRound, RcpFlush),
-        "sqrt" => by_mode!(unary, ty, ftz, code, Sqrt, SqrtRound, SqrtFlush),
+        O::Div => by_mode!(binary, ty, ftz, code, Div, DivRound, DivFlush),
+        O::Rcp => by_mode!(unary, ty, ftz, code, Rcp, RcpRound, RcpFlush),
+        O::Sqrt => by_mode!(unary, ty, ftz, code, Sqrt, SqrtRound, SqrtFlush),
         _ => None,
     };
     pick.map(|p| p.with(code << ROUND))

@@ -1,6 +1,6 @@
 //! `add`, `sub` and `fma` of halves with an f32, as in `fma.rn.f32.f16 d, a, b, c;`.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{Opcode as O, ScalarType as T};
 use half::{bf16, f16};
 
 use super::{
@@ -41,17 +41,17 @@ ternary! {
 }
 
 /// Selects the handler of an operation with halves of this type.
-pub(super) fn pick(opcode: &str, half: T, imm: u64, round: u64) -> Option<Pick> {
+pub(super) fn pick(opcode: O, half: T, imm: u64, round: u64) -> Option<Pick> {
     if imm & !SAT != 0 {
         return None;
     }
     let pick = match (opcode, half) {
-        ("add", T::F16) => map::binary::<Add<f16>>(),
-        ("add", T::BF16) => map::binary::<Add<bf16>>(),
-        ("sub", T::F16) => map::binary::<Sub<f16>>(),
-        ("sub", T::BF16) => map::binary::<Sub<bf16>>(),
-        ("fma", T::F16) => map::ternary::<Fma<f16>>(),
-        ("fma", T::BF16) => map::ternary::<Fma<bf16>>(),
+        (O::Add, T::F16) => map::binary::<Add<f16>>(),
+        (O::Add, T::BF16) => map::binary::<Add<bf16>>(),
+        (O::Sub, T::F16) => map::binary::<Sub<f16>>(),
+        (O::Sub, T::BF16) => map::binary::<Sub<bf16>>(),
+        (O::Fma, T::F16) => map::ternary::<Fma<f16>>(),
+        (O::Fma, T::BF16) => map::ternary::<Fma<bf16>>(),
         _ => return None,
     };
     Some(pick.with(imm | round << ROUND))

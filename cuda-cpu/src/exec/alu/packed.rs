@@ -41,15 +41,15 @@ binary! {
 
 /// Returns whether the instruction is one of this file's.
 pub(crate) fn is_packed(form: &Form<'_>) -> bool {
-    let relu = form.has(W::Relu) && form.has(T::S32);
+    let relu = form.has(W::Relu) && form.has_ty(T::S32);
     matches!(form.opcode(), O::Add | O::Min | O::Max)
-        && (form.has(T::U16x2) || form.has(T::S16x2) || relu)
+        && (form.has_ty(T::U16x2) || form.has_ty(T::S16x2) || relu)
 }
 
 /// Selects the handler.
 pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let relu = form.take(W::Relu);
-    let ty = form.take_one(&[T::U16x2, T::S16x2, T::S32])?;
+    let ty = form.ty_of(&[T::U16x2, T::S16x2, T::S32])?;
     macro_rules! by {
         ($op:ident) => {
             match ty {

@@ -11,7 +11,7 @@ use crate::lanes::simd::Level;
 /// Tests the property in [`PROPERTIES`] whose index is in `imm`.
 struct TestProperty<F>(std::marker::PhantomData<F>);
 
-const PROPERTIES: [&str; 6] =
+const PROPERTIES: [W; 6] =
     [W::Finite, W::Infinite, W::Number, W::Notanumber, W::Normal, W::Subnormal];
 
 /// Types whose properties can be tested.

@@ -25,8 +25,8 @@ pub(crate) enum Video {
 impl Video {
     /// Returns the operation and the number of parts: 2 or 4 for the SIMD instructions, otherwise 1. `None` for the
     /// opcodes of other instructions.
-    pub(crate) fn of_opcode(opcode: &str) -> Option<(Self, u32)> {
-        let name = opcode.strip_prefix('v')?;
+    pub(crate) fn of_opcode(opcode: cuda_ptx::Opcode) -> Option<(Self, u32)> {
+        let name = opcode.name().strip_prefix('v')?;
         let parts = match name.as_bytes().last() {
             Some(b'2') => 2,
             Some(b'4') => 4,
@@ -59,7 +59,10 @@ const VIDEO: [(&str, Video); 10] = [
 ];
 
 /// Comparison operators of `vset`.
-pub(crate) const COMPARE: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
+pub(crate) const COMPARE: [cuda_ptx::Word; 6] = {
+    use cuda_ptx::Word as W;
+    [W::Eq, W::Ne, W::Lt, W::Le, W::Gt, W::Ge]
+};
 
 // Layout of `imm`: the operation in the low four bits, then flags and fields.
 pub(crate) const D_SIGNED: u64 = 1 << 4;

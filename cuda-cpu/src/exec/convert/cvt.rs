@@ -233,7 +233,7 @@ pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
     let modifiers = imm;
     imm |= round.map_or(0, Round::code) << ROUND;
     imm |= if rounding == Rounding::Integral { INTEGRAL } else { 0 };
-    if form.has(T::E4M3x2) || form.has(T::E5M2x2) {
+    if form.has_ty(T::E4M3x2) || form.has_ty(T::E5M2x2) {
         return narrow::pick_bytes(form, imm).filter(|_| round == Some(W::Rn));
     }
     let (to, from) = (form.ty()?, form.ty()?);

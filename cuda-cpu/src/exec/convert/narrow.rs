@@ -2,7 +2,7 @@
 
 use std::marker::PhantomData;
 
-use cuda_ptx::{ScalarType as T, Word as W};
+use cuda_ptx::{Modifier, ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::forms::{FTZ, RELU, ROUND, Rounding, SAT, SATFINITE};
@@ -198,8 +198,9 @@ macro_rules! by_byte {
 
 /// Selects the handler of a `cvt` to or from bytes. `form` must still contain its types.
 pub(super) fn pick_bytes(form: &mut Form<'_>, imm: u64) -> Option<Pick> {
-    let format = form.take_one(&[T::E4M3x2, T::E5M2x2])?;
-    let from_bytes = form.instruction().modifiers.last().is_some_and(|last| last == format);
+    let format = form.ty_of(&[T::E4M3x2, T::E5M2x2])?;
+    let from_bytes =
+        form.instruction().modifiers.last().is_some_and(|last| *last == Modifier::Type(format));
     let (pick, needed) = match (form.ty()?, from_bytes) {
         (T::F16x2, true) => (by_byte!(unary, FromBytes, format), 0),
         (T::F16x2, false) => (by_byte!(unary, ToBytes, format), SATFINITE),
@@ -225,7 +226,7 @@ pub(super) fn pick_pack(form: &mut Form<'_>) -> Option<Pick> {
     if !form.take(W::Sat) {
         return None;
     }
-    let to = form.take_one(&[T::U2, T::S2, T::U4, T::S4, T::U8, T::S8, T::U16, T::S16])?;
+    let to = form.ty_of(&[T::U2, T::S2, T::U4, T::S4, T::U8, T::S8, T::U16, T::S16])?;
     let (from, above) = (form.ty()?, form.ty());
     let pick = match to {
         T::U16 => map::ternary::<PackIntegers<16, false>>(),
@@ -237,7 +238,7 @@ pub(super) fn pick_pack(form: &mut Form<'_>) -> Option<Pick> {
         T::U2 => map::ternary::<PackIntegers<2, false>>(),
         _ => map::ternary::<PackIntegers<2, true>>(),
     };
-    let whole = to.ends_with("16");
+    let whole = to.size() == 2;
     if whole {
         form.append_zero();
     }

@@ -2,7 +2,7 @@
 //!
 //! The unsafe code dereferences pointers that `locate` has checked for the same access.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::locate::{Access, locate};
@@ -194,41 +194,41 @@ macro_rules! by {
 }
 
 /// Selects `min` or `max` of halves, which exist only for vectors.
-pub(crate) fn pick_extreme(name: &str, ty: T) -> Option<Atomic> {
+pub(crate) fn pick_extreme(name: W, ty: T) -> Option<Atomic> {
     let (run, kind): (Handler, Kind) = match (name, ty) {
-        ("min", T::F16) => (run_half::<MinFloat<f16>>, Kind::W32),
-        ("min", T::BF16) => (run_half::<MinFloat<bf16>>, Kind::W32),
-        ("max", T::F16) => (run_half::<MaxFloat<f16>>, Kind::W32),
-        ("max", T::BF16) => (run_half::<MaxFloat<bf16>>, Kind::W32),
-        ("min", _) => by!(ty, MinFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
-        ("max", _) => by!(ty, MaxFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
+        (W::Min, T::F16) => (run_half::<MinFloat<f16>>, Kind::W32),
+        (W::Min, T::BF16) => (run_half::<MinFloat<bf16>>, Kind::W32),
+        (W::Max, T::F16) => (run_half::<MaxFloat<f16>>, Kind::W32),
+        (W::Max, T::BF16) => (run_half::<MaxFloat<bf16>>, Kind::W32),
+        (W::Min, _) => by!(ty, MinFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
+        (W::Max, _) => by!(ty, MaxFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
         _ => return None,
     };
     Some(Atomic { run, kind, operands: 1 })
 }
 
 /// Selects the atomic with this name and type.
-pub(crate) fn pick(name: &str, ty: T) -> Option<Atomic> {
+pub(crate) fn pick(name: W, ty: T) -> Option<Atomic> {
     let half = |run: Handler| Some((run, Kind::W32));
     let found = match (name, ty) {
-        ("cas", T::B16) => half(run_cas_16),
-        ("add", T::F16) => half(run_half::<AddFloat<f16>>),
-        ("add", T::BF16) => half(run_half::<AddFloat<bf16>>),
-        ("add", T::F32 | T::F64 | T::F16x2 | T::BF16x2) => {
+        (W::Cas, T::B16) => half(run_cas_16),
+        (W::Add, T::F16) => half(run_half::<AddFloat<f16>>),
+        (W::Add, T::BF16) => half(run_half::<AddFloat<bf16>>),
+        (W::Add, T::F32 | T::F64 | T::F16x2 | T::BF16x2) => {
             by!(ty, AddFloat, [F32: f32, F64: f64, F16x2: Two<f16>, BF16x2: Two<bf16>])
         }
-        ("add", _) => by!(ty, Add, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        ("and", _) => by!(ty, And, [B32: u32, B64: u64]),
-        ("or", _) => by!(ty, Or, [B32: u32, B64: u64]),
-        ("xor", _) => by!(ty, Xor, [B32: u32, B64: u64]),
-        ("min", _) => by!(ty, Min, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        ("max", _) => by!(ty, Max, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        ("inc", _) => by!(ty, Inc, [U32: u32]),
-        ("dec", _) => by!(ty, Dec, [U32: u32]),
-        ("cas", _) => by!(ty, Cas, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
-        ("exch", _) => by!(ty, Exch, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
+        (W::Add, _) => by!(ty, Add, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        (W::And, _) => by!(ty, And, [B32: u32, B64: u64]),
+        (W::Or, _) => by!(ty, Or, [B32: u32, B64: u64]),
+        (W::Xor, _) => by!(ty, Xor, [B32: u32, B64: u64]),
+        (W::Min, _) => by!(ty, Min, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        (W::Max, _) => by!(ty, Max, [U32: u32, S32: i32, U64: u64, S64: i64]),
+        (W::Inc, _) => by!(ty, Inc, [U32: u32]),
+        (W::Dec, _) => by!(ty, Dec, [U32: u32]),
+        (W::Cas, _) => by!(ty, Cas, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
+        (W::Exch, _) => by!(ty, Exch, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
         _ => None,
     };
-    let operands = if name == "cas" { 2 } else { 1 };
+    let operands = if name == W::Cas { 2 } else { 1 };
     found.map(|(run, kind)| Atomic { run, kind, operands })
 }

@@ -27,11 +27,12 @@ impl Round {
     }
 
     /// Returns the code of `rn`, `rz`, `rm` or `rp`, and of `rni` and similar modifiers.
-    pub(crate) fn code(name: &str) -> u64 {
-        match name.as_bytes().get(1) {
-            Some(b'z') => 1,
-            Some(b'm') => 2,
-            Some(b'p') => 3,
+    pub(crate) fn code(word: cuda_ptx::Word) -> u64 {
+        use cuda_ptx::Word as W;
+        match word {
+            W::Rz | W::Rzi => 1,
+            W::Rm | W::Rmi => 2,
+            W::Rp | W::Rpi => 3,
             _ => 0,
         }
     }
