@@ -1,16 +1,16 @@
 //! `shfl`, `vote`, `match`, `redux`, `activemask`, `bar.warp.sync`, and the barriers of the block.
 
-use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use super::{
     build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
     sync::cluster,
 };
+use crate::decode::form::Form;
 use crate::{
     exec::{
         collective as run,
         collective::{PRED_NOT, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, active_mask},
-        form::Form,
         number::lane::Kind,
     },
     isa::{
@@ -82,7 +82,7 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let sync = form.take(W::Sync);
     let mode = form.take_one(&SHFL_MODES).ok_or(UNKNOWN)?;
     let ty = form.ty();
-    if ty != Some(T::B32) || !form.is_spent() {
+    if ty != Some(T::B32) {
         return Err(UNKNOWN);
     }
     let [dest, a, lane, clamp, given @ ..] = form.instruction().operands.as_slice() else {
@@ -108,7 +108,7 @@ pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let [dest @ Operand::Pair(..), members] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
-    if !form.take(W::Sync) || !form.is_spent() {
+    if !form.take(W::Sync) {
         return Err(UNKNOWN);
     }
     let mut op = Op::new(run::collective);
@@ -125,7 +125,7 @@ pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let sync = form.take(W::Sync);
     let mode = form.take_one(&VOTE_MODES).ok_or(UNKNOWN)?;
     let wanted = if mode == W::Ballot { T::B32 } else { T::Pred };
-    if form.ty() != Some(wanted) || !form.is_spent() {
+    if form.ty() != Some(wanted) {
         return Err(UNKNOWN);
     }
     let [dest, p, given @ ..] = form.instruction().operands.as_slice() else {
@@ -145,7 +145,7 @@ pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 /// `match.any.sync.b32 d, a, members;`
 pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let mode = form.take_one(&[W::Any, W::All]).filter(|_| form.take(W::Sync)).ok_or(UNKNOWN)?;
-    let kind = match form.ty().filter(|_| form.is_spent()) {
+    let kind = match form.ty() {
         Some(T::B32) => Kind::W32,
         Some(T::B64) => Kind::W64,
         _ => return Err(UNKNOWN),
@@ -169,7 +169,7 @@ pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     if form.has_ty(T::F32) {
         return redux_float(b, form, name);
     }
-    let signed = match (form.ty().filter(|_| form.is_spent()), name) {
+    let signed = match (form.ty(), name) {
         (Some(T::S32), W::Add | W::Min | W::Max) => REDUX_SIGNED,
         (Some(T::U32), W::Add | W::Min | W::Max) | (Some(T::B32), W::And | W::Or | W::Xor) => 0,
         _ => return Err(UNKNOWN),
@@ -193,7 +193,7 @@ fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: W) -> Result<(), 
         W::Max => REDUX_MAX,
         _ => return Err(UNKNOWN),
     };
-    if form.ty() != Some(T::F32) || !form.is_spent() {
+    if form.ty() != Some(T::F32) {
         return Err(UNKNOWN);
     }
     let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
@@ -210,7 +210,7 @@ fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: W) -> Result<(), 
 pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let ty = form.ty();
     let [dest] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if ty != Some(T::B32) || !form.is_spent() {
+    if ty != Some(T::B32) {
         return Err(UNKNOWN);
     }
     let mut op = Op::new(active_mask);
@@ -218,13 +218,17 @@ pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(),
     b.emit(op)
 }
 
-/// Decodes `bar` and `barrier` in all forms.
-pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+/// Decodes `bar`, which is always aligned, and `barrier`.
+pub(crate) fn barrier(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    aligned: bool,
+) -> Result<(), Problem> {
     if form.has(W::Cluster) {
         return cluster::barrier(b, form);
     }
     form.take(W::Cta);
-    let aligned = form.take(W::Aligned) || form.opcode() == O::Bar;
+    let aligned = form.take(W::Aligned) || aligned;
     if form.take(W::Warp) {
         return warp_barrier(b, form);
     }
@@ -238,9 +242,6 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         [id, threads] => (id, Some(threads)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let kind = if what == W::Sync { BarrierKind::Sync } else { BarrierKind::Arrive };
     emit_barrier(b, id, threads, kind, aligned)
 }
@@ -269,7 +270,7 @@ fn reducing_barrier(
     aligned: bool,
 ) -> Result<(), Problem> {
     let how = form.take_one(&[W::Popc, W::And, W::Or]).ok_or(UNKNOWN)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let (how, kind) = match (how, ty) {
         (W::Popc, T::U32) => (Reduce::Popc, Kind::W32),
         (W::And, T::Pred) => (Reduce::And, Kind::Pred),
@@ -289,7 +290,7 @@ fn reducing_barrier(
 
 fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let [members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.take(W::Sync) || !form.is_spent() {
+    if !form.take(W::Sync) {
         return Err(UNKNOWN);
     }
     let members = b.source(members, Kind::W32)?;

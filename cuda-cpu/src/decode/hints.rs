@@ -2,68 +2,73 @@
 //!
 //! Except for `createpolicy`, they have no effect here, but their modifiers and operands are checked.
 
-use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::control;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::isa::preset::PresetValue;
 use crate::machine::code::Op;
 
-/// Decodes a hint instruction.
-pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let operands = form.instruction().operands.as_slice();
-    let fits = match form.opcode() {
-        O::Prefetch => prefetch(form) && matches!(operands, [Operand::Address(_)]),
-        O::Prefetchu => form.take(W::L1) && matches!(operands, [Operand::Address(_)]),
-        O::Discard => {
-            form.take(W::Global);
-            form.take(W::L2) && matches!(operands, [Operand::Address(_), Operand::Int(128)])
-        }
-        O::Applypriority => {
-            form.take(W::Global);
-            form.take(W::L2EvictNormal)
-                && matches!(operands, [Operand::Address(_), Operand::Int(128)])
-        }
-        O::Pmevent => {
-            form.take(W::Mask);
-            matches!(operands, [Operand::Int(_)])
-        }
-        // Grids run one after the other.
-        O::Griddepcontrol => {
-            form.take_one(&[W::LaunchDependents, W::Wait]).is_some() && operands.is_empty()
-        }
-        // The number of registers is not limited.
-        O::Setmaxnreg => {
-            let known = form.take_one(&[W::Inc, W::Dec]).is_some() && form.take(W::Sync);
-            let known = known && form.take(W::Aligned) && form.take_ty(T::U32);
-            known && matches!(operands, [Operand::Int(n)] if (24..=256).contains(n) && n % 8 == 0)
-        }
-        _ => return policy(b, form),
-    };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    if fits { b.emit(Op::new(control::nothing)) } else { Err(OPERANDS) }
+/// Emits an instruction without effect, if its form is valid.
+fn hint(b: &mut Builder<'_>, is_valid: bool) -> Result<(), Problem> {
+    if is_valid { b.emit(Op::new(control::nothing)) } else { Err(UNKNOWN) }
 }
 
-fn prefetch(form: &mut Form<'_>) -> bool {
-    if form.take(W::Tensormap) {
+pub(crate) fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = if form.take(W::Tensormap) {
         form.take_one(&[W::Const, W::Param]);
-        return true;
-    }
-    form.take_one(&[W::Global, W::Local]);
-    form.take_one(&[W::L1, W::L2, W::L2EvictLast, W::L2EvictNormal]).is_some()
+        true
+    } else {
+        form.take_one(&[W::Global, W::Local]);
+        form.take_one(&[W::L1, W::L2, W::L2EvictLast, W::L2EvictNormal]).is_some()
+    };
+    hint(b, known && matches!(operands(form), [Operand::Address(_)]))
+}
+
+pub(crate) fn prefetchu(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take(W::L1);
+    hint(b, known && matches!(operands(form), [Operand::Address(_)]))
+}
+
+/// Decodes `discard` or `applypriority`, which have this modifier.
+pub(crate) fn line(b: &mut Builder<'_>, form: &mut Form<'_>, word: W) -> Result<(), Problem> {
+    form.take(W::Global);
+    let known = form.take(word);
+    hint(b, known && matches!(operands(form), [Operand::Address(_), Operand::Int(128)]))
+}
+
+pub(crate) fn event(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take(W::Mask);
+    hint(b, matches!(operands(form), [Operand::Int(_)]))
+}
+
+/// Decodes `griddepcontrol`. Grids run one after the other.
+pub(crate) fn dependent_grids(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take_one(&[W::LaunchDependents, W::Wait]).is_some();
+    hint(b, known && operands(form).is_empty())
+}
+
+/// Decodes `setmaxnreg`. The number of registers is not limited.
+pub(crate) fn max_registers(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take_one(&[W::Inc, W::Dec]).is_some() && form.take(W::Sync);
+    let known = known && form.take(W::Aligned) && form.take_ty(T::U32);
+    let fits = |n: &u64| (24..=256).contains(n) && n % 8 == 0;
+    hint(b, known && matches!(operands(form), [Operand::Int(n)] if fits(n)))
+}
+
+fn operands<'a>(form: &Form<'a>) -> &'a [Operand] {
+    &form.instruction().operands
 }
 
 /// Decodes `createpolicy`. Policies have no effect here, but programs may store and pass them. Fractional policies have
 /// the same bits as on an H200.
-fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+pub(crate) fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let what = form.take_one(&[W::Fractional, W::Range, W::Cvt]).ok_or(UNKNOWN)?;
     if what == W::Cvt {
-        let known = form.take(W::L2) && form.take_ty(T::B64) && form.is_spent();
+        let known = form.take(W::L2) && form.take_ty(T::B64);
         let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
         let mut op = Op::new(select::copy::<u64>);
         op.a = b.source(a, Kind::W64)?;
@@ -77,7 +82,7 @@ fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     if is_range {
         form.take(W::Global);
     }
-    if !form.take_ty(T::B64) || !form.is_spent() {
+    if !form.take_ty(T::B64) {
         return Err(UNKNOWN);
     }
     let (d, fraction) = match form.instruction().operands.as_slice() {

@@ -5,10 +5,10 @@ use cuda_ptx::{Operand, ScalarType as T, Space, Word as W};
 use super::compare::bits_kind;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::build::special;
+use crate::decode::form::Form;
 use crate::decode::memory::load_store::GENERIC_SPACES;
 use crate::decode::memory::wide;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
 use crate::isa::address::{LOCAL_WINDOW, SHARED_WINDOW};
@@ -21,7 +21,7 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         return wide::mov(b, form);
     }
     let vector = form.take_one(&[W::V2, W::V4]);
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     if let Some(vector) = vector {
@@ -155,7 +155,7 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let to = form.take(W::To);
     let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
-    let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
+    let kind = form.ty().and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses are supported");
     }
@@ -177,7 +177,7 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let space = form.take_one(&GENERIC_SPACES).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {

@@ -5,24 +5,27 @@
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::video::{
-    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_SIGNED, LARGER,
-    MASK_AT, NEGATE_C, NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Simd, Video, WRAP,
-    part_code,
+    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE_AT, D_SIGNED, LARGER, MASK_AT,
+    NEGATE_C, NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Simd, Video, WRAP, part_code,
 };
 use crate::exec::alu::video_scalar::Scalar;
-use crate::exec::form::Form;
 use crate::exec::map::ternary;
 use crate::exec::number::lane::Kind;
 use crate::machine::code::Op;
 
-/// Decodes a video instruction.
-pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let (video, parts) = Video::of_opcode(form.opcode()).ok_or(UNKNOWN)?;
+/// Comparison operators, by their number in `imm`.
+const COMPARE: [W; 6] = [W::Eq, W::Ne, W::Lt, W::Le, W::Gt, W::Ge];
+
+/// Decodes a video instruction. A SIMD instruction has 2 or 4 parts, others have 1.
+pub(crate) fn video(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    video: Video,
+    parts: u32,
+) -> Result<(), Problem> {
     let modifiers = modifiers(form, video, parts > 1).ok_or(UNKNOWN)?;
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let operands = form.instruction().operands.as_slice();
     let merges = parts == 1 && operands.first().is_some_and(|d| !part(d).is_empty());
     let second = modifiers & (ACCUMULATE | SMALLER | LARGER) != 0;

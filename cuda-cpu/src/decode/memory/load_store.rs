@@ -5,8 +5,8 @@ use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol, Wo
 use super::wide;
 use super::wide::Wide;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::control;
-use crate::exec::form::Form;
 use crate::exec::memory::load_store::{Handlers, handlers};
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
@@ -164,7 +164,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let space = take_space(form);
     let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let space = match space {
         Where::Space(space) => space,
         Where::Param if is_local(b, address) => SpaceKind::Local,
@@ -267,7 +267,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let space = take_space(form);
     let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
         && b.module.variables.get(i as usize).is_some_and(|v| v.space == Space::Const)
     {

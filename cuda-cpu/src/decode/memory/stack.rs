@@ -6,8 +6,8 @@
 use cuda_ptx::{Opcode as O, Operand, ScalarType as T};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::exec::stack;
 use crate::isa::preset::PresetValue;
@@ -41,11 +41,11 @@ fn bottom(b: &mut Builder<'_>) -> Slot {
     b.frame.preset(Class::W32, PresetValue::Local(bytes))
 }
 
-/// Takes the address type, which must be the only modifier left.
+/// Takes the address type.
 fn address_kind(form: &mut Form<'_>) -> Result<Kind, Problem> {
     match form.ty() {
-        Some(T::U32) if form.is_spent() => Ok(Kind::W32),
-        Some(T::U64) if form.is_spent() => Ok(Kind::W64),
+        Some(T::U32) => Ok(Kind::W32),
+        Some(T::U64) => Ok(Kind::W64),
         _ => Err(UNKNOWN),
     }
 }

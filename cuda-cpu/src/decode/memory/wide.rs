@@ -4,8 +4,8 @@ use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::load_store::{access, set_address};
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::memory::wide;
 use crate::exec::memory::wide::{CompareExchange, Exchange, Read, upper};
 use crate::exec::number::lane::Kind;
@@ -48,9 +48,7 @@ impl Builder<'_> {
 /// Decodes `mov.b128` between registers, from halves and to halves.
 pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take_ty(T::B128);
-    let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
-        return Err(OPERANDS);
-    };
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let from = match a {
         Operand::Vector(parts) => {
             let [low, high] = parts.as_slice() else { return Err(OPERANDS) };

@@ -1,14 +1,14 @@
 //! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`.
 
-use cuda_ptx::{Opcode as O, Operand, ScalarType as T, Word as W};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 use half::{bf16, f16};
 
 use super::mbarrier;
+use crate::decode::form::Form;
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
     exec::{
         control,
-        form::Form,
         number::lane::Kind,
         sync::{
             async_bulk as run,
@@ -40,17 +40,13 @@ pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> R
 }
 
 fn commit(b: &mut Builder<'_>, form: &Form<'_>) -> Result<(), Problem> {
-    let fits = form.is_spent() && form.instruction().operands.is_empty();
-    if fits { b.emit(Op::new(run::commit)) } else { Err(UNKNOWN) }
+    if form.instruction().operands.is_empty() { b.emit(Op::new(run::commit)) } else { Err(UNKNOWN) }
 }
 
 /// `cp.async.bulk.wait_group{.read} n;`
 fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take(W::Read);
     let [Operand::Int(left)] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = Op::new(run::wait);
     op.imm = u64::from(u32::try_from(*left).map_err(|_| OPERANDS)?);
     b.emit(op)
@@ -60,7 +56,7 @@ fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
 fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let known = form.take(W::L2) && form.take(W::Global);
     let operands = 2 + usize::from(form.take(W::L2CacheHint));
-    if !known || !form.is_spent() || form.instruction().operands.len() != operands {
+    if !known || form.instruction().operands.len() != operands {
         return Err(UNKNOWN);
     }
     b.emit(Op::new(control::nothing))
@@ -158,7 +154,7 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
     if reduces {
         (more[3], _) = take_update(b, form).filter(|_| way != GLOBAL_TO_SHARED).ok_or(UNKNOWN)?;
     }
-    if !form.is_spent() || operands.next().is_some() {
+    if operands.next().is_some() {
         return Err(UNKNOWN);
     }
     let mut op = Op::new(run::copy);
@@ -181,9 +177,12 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
 
 /// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [a], {..}, [mbar];` and
 /// `red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [a], b, [mbar];`
-pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+pub(crate) fn store(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    reduces: bool,
+) -> Result<(), Problem> {
     form.take(W::Async);
-    let reduces = form.opcode() == O::Red;
     form.take(if reduces { W::Relaxed } else { W::Weak });
     form.take(W::Cluster);
     let is_generic = form.take_one(&[W::SharedCluster]).is_none();
@@ -206,7 +205,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     else {
         return Err(OPERANDS);
     };
-    if !form.is_spent() || count * size > 16 {
+    if count * size > 16 {
         return Err(UNKNOWN);
     }
     let values = match values {

@@ -6,11 +6,10 @@ use super::{
     async_bulk,
     mbarrier::{access, addressed, take_space},
 };
+use crate::decode::form::Form;
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
-    exec::{
-        form::Form, memory::locate::NARROW_ADDRESS, number::lane::Kind, sync::async_copy as run,
-    },
+    exec::{memory::locate::NARROW_ADDRESS, number::lane::Kind, sync::async_copy as run},
     isa::{
         address::SpaceKind,
         effect::{Access, AccessKind, Effect, Order},
@@ -40,7 +39,7 @@ pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem
         Some(W::CommitGroup) => groups(b, form, false),
         Some(W::WaitGroup) => groups(b, form, true),
         Some(W::WaitAll) => {
-            if !form.is_spent() || !form.instruction().operands.is_empty() {
+            if !form.instruction().operands.is_empty() {
                 return Err(UNKNOWN);
             }
             b.emit(Op::new(run::commit))?;
@@ -53,9 +52,6 @@ pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem
 
 /// `cp.async.commit_group;` and `cp.async.wait_group n;`
 fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Problem> {
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     match form.instruction().operands.as_slice() {
         [] if !waits => b.emit(Op::new(run::commit)),
         [Operand::Int(left)] if waits => {
@@ -100,7 +96,7 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
         return Err(OPERANDS);
     };
     let fits = *bytes == 16 || !whole_lines && matches!(bytes, 4 | 8);
-    if !fits || !form.is_spent() {
+    if !fits {
         return Err(UNKNOWN);
     }
     let (mut size, mut ignore, mut inverted) = (Slot::NONE, Slot::NONE, false);
@@ -135,7 +131,7 @@ fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         [Operand::Address(address)] => address,
         _ => return Err(OPERANDS),
     };
-    if ty != Some(T::B64) || !form.is_spent() {
+    if ty != Some(T::B64) {
         return Err(UNKNOWN);
     }
     let op = addressed(b, run::arrive, address, space, one_more.into())?;

@@ -3,9 +3,10 @@
 use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::suspend;
+use crate::decode::form::Form;
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
-    exec::{form::Form, number::lane::Kind, sync::cluster as run},
+    exec::{number::lane::Kind, sync::cluster as run},
     isa::{effect::Effect, slot::Slot},
     machine::code::{Handler, Op},
 };
@@ -17,7 +18,7 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
     let what = form.take_one(&[W::Arrive, W::Wait]).ok_or(UNKNOWN)?;
     let order =
         form.take_one(if what == W::Arrive { &[W::Release, W::Relaxed] } else { &[W::Acquire] });
-    if !form.is_spent() || !form.instruction().operands.is_empty() {
+    if !form.instruction().operands.is_empty() {
         return Err(UNKNOWN);
     }
     if what == W::Arrive {
@@ -67,5 +68,5 @@ pub(crate) fn rank(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 fn address_type(form: &mut Form<'_>) -> Result<T, Problem> {
     form.take(W::SharedCluster);
-    form.ty().filter(|ty| matches!(ty, T::U32 | T::U64) && form.is_spent()).ok_or(UNKNOWN)
+    form.ty().filter(|ty| matches!(ty, T::U32 | T::U64)).ok_or(UNKNOWN)
 }

@@ -1,31 +1,48 @@
 //! `fence` and `membar`. All of them become the same fence. The CPU device performs copies through other proxies in the
 //! same way as other accesses.
 
-use cuda_ptx::{Opcode as O, Operand, Word as W};
+use cuda_ptx::{Operand, Word as W};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::control;
-use crate::exec::form::Form;
 use crate::isa::effect::Effect;
 use crate::machine::code::Op;
 
-/// Decodes `fence` or `membar`.
+/// Decodes `membar`.
+pub(crate) fn membar(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = match form.take(W::Proxy) {
+        true => between_proxies(form),
+        false => form.take_one(&[W::Cta, W::Gl, W::Sys]).is_some(),
+    };
+    emit(b, form, known, false)
+}
+
+/// Decodes `fence`.
 pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let mut over_bytes = false;
-    let known = match form.opcode() {
-        O::Membar if form.take(W::Proxy) => between_proxies(form),
-        O::Membar => form.take_one(&[W::Cta, W::Gl, W::Sys]).is_some(),
-        _ if form.take(W::MbarrierInit) => form.take(W::Release) && form.take(W::Cluster),
-        _ if !form.take(W::Proxy) => of_threads(form),
-        _ if form.take(W::TensormapGeneric) => {
+    let known = match () {
+        () if form.take(W::MbarrierInit) => form.take(W::Release) && form.take(W::Cluster),
+        () if !form.take(W::Proxy) => of_threads(form),
+        () if form.take(W::TensormapGeneric) => {
             let order = form.take_one(&[W::Acquire, W::Release]);
             over_bytes = order == Some(W::Acquire);
             order.is_some() && form.take_one(&SCOPES).is_some()
         }
-        _ if form.take(W::AsyncGeneric) => of_shared(form),
-        _ => between_proxies(form),
+        () if form.take(W::AsyncGeneric) => of_shared(form),
+        () => between_proxies(form),
     };
-    if !known || !form.is_spent() {
+    emit(b, form, known, over_bytes)
+}
+
+/// Emits a fence, which has operands if it is for a range of bytes.
+fn emit(
+    b: &mut Builder<'_>,
+    form: &Form<'_>,
+    known: bool,
+    over_bytes: bool,
+) -> Result<(), Problem> {
+    if !known {
         return Err(UNKNOWN);
     }
     match form.instruction().operands.as_slice() {

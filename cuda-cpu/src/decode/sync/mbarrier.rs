@@ -4,8 +4,8 @@ use cuda_ptx::{Address, Modifier, Operand, ScalarType as T, Word as W};
 
 use super::suspend;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::decode::memory::load_store::order_of;
-use crate::exec::form::Form;
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
 use crate::exec::sync::mbarrier as run;
@@ -106,9 +106,6 @@ fn simple(
         [Operand::Address(address), count] if name != W::Inval => (address, Some(count)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = addressed(b, handler, address, space, mode)?;
     if let Some(count) = count {
         op.b = b.source(count, Kind::W32)?;
@@ -139,9 +136,6 @@ fn arrive(
         [token, Operand::Address(address), count] => (token, address, Some(count)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = addressed(b, run::arrive, address, space, mode)?;
     if let Some(count) = count {
         op.b = b.source(count, Kind::W32)?;
@@ -168,9 +162,6 @@ fn wait(
         }
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let order = order.map_or(Order::ACQUIRE, order_of);
     let phase = b.source(phase, kind)?;
     let done = b.dest(done, Kind::Pred, false)?;
@@ -192,9 +183,6 @@ fn wait(
 /// `mbarrier.pending_count.b64 count, state;`
 fn pending_count(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let [count, token] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = Op::new(run::pending_count);
     op.a = b.source(token, Kind::W64)?;
     op.d = b.dest(count, Kind::W32, false)?;

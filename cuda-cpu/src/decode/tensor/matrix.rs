@@ -3,13 +3,13 @@
 use cuda_ptx::{Address, Operand, ScalarType as T, Word as W};
 
 use super::mma::{dests, sources};
+use crate::decode::form::Form;
 use crate::{
     decode::{
         build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
         collective::whole_warp,
     },
     exec::{
-        form::Form,
         memory::locate::NARROW_ADDRESS,
         number::lane::Kind,
         tensor::matrix::{self, Form as Layout},
@@ -58,7 +58,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
     };
     // A matrix of 16 x 16 bytes takes two registers.
     let registers = if shape == W::M16n16 { 2 * count } else { count };
-    if registers > 4 || !form.is_spent() {
+    if registers > 4 {
         return Err(UNKNOWN);
     }
     Ok(Matrices { layout, registers, space })
@@ -114,7 +114,7 @@ fn emit(
 /// `movmatrix.sync.aligned.m8n8.trans.b16 d, a;`
 pub(crate) fn transpose(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let modifiers = [W::Sync, W::Aligned, W::M8n8, W::Trans];
-    if !modifiers.into_iter().all(|m| form.take(m)) || !form.take_ty(T::B16) || !form.is_spent() {
+    if !modifiers.into_iter().all(|m| form.take(m)) || !form.take_ty(T::B16) {
         return Err(UNKNOWN);
     }
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };

@@ -5,9 +5,8 @@ use cuda_ptx::{Operand, ScalarKind, ScalarType as T, Word as W};
 use super::sparse::sparse;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::collective::whole_warp;
-use crate::exec::form::Form;
+use crate::decode::form::Form;
 use crate::exec::number::lane::Kind;
-use crate::exec::number::rounding::Round;
 use crate::exec::tensor::floats::{
     A_E4M3, B_E4M3, BF16, F16, Half, Single, TF32, Widened, bytes, floats,
 };
@@ -48,7 +47,7 @@ pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     if is_sparse {
         return sparse(b, form);
     }
-    let multiply = pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let multiply = pick(form).ok_or(UNKNOWN)?;
     let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     whole_warp(b)?;
     let [kind, sum] = multiply.kinds;
@@ -156,7 +155,7 @@ pub(super) fn double(form: &mut Form<'_>, shape: W, types: [T; 4]) -> Option<Mul
     if types != [T::F64; 4] {
         return None;
     }
-    let round = form.take_one(&[W::Rn, W::Rz, W::Rm, W::Rp]).map_or(0, Round::code);
+    let round = form.take_round().unwrap_or(0);
     let multiply = match shape {
         W::M8n8k4 => Multiply::new(doubles::pick::<8, 4>(), [1, 1, 2, 2]),
         W::M16n8k4 => Multiply::new(doubles::pick::<16, 4>(), [2, 1, 4, 4]),

@@ -10,12 +10,13 @@ use super::{
     mma::{Multiply, dests, double, emit, float, integer, sources},
     wmma_load_store,
 };
+use crate::decode::form::Form;
 use crate::{
     decode::{
         build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
         collective::whole_warp,
     },
-    exec::{alu::select, form::Form, tensor::floats::pack_halves},
+    exec::{alu::select, tensor::floats::pack_halves},
     isa::slot::{Class, Slot},
     machine::code::Op,
 };
@@ -128,7 +129,7 @@ fn plan(form: &mut Form<'_>) -> Option<Plan> {
 
 /// `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c;`
 fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let plan = plan(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let plan = plan(form).ok_or(UNKNOWN)?;
     let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let [kind, sum] = plan.multiply.kinds;
     whole_warp(b)?;

@@ -2,10 +2,8 @@
 
 use cuda_ptx::{ScalarType as T, Word as W};
 
-use crate::exec::{
-    form::Form,
-    tensor::wmma_addresses::{Elements, Linear},
-};
+use crate::decode::form::Form;
+use crate::exec::tensor::wmma_addresses::{Elements, Linear};
 
 /// A matrix operand of `wmma`.
 pub(super) struct Matrix {

@@ -9,6 +9,7 @@ use super::{
     mma::{dests, sources},
     wmma_layout::Matrix,
 };
+use crate::decode::form::Form;
 use crate::{
     decode::{
         build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
@@ -17,7 +18,6 @@ use crate::{
     },
     exec::{
         alu::select,
-        form::Form,
         memory::load_store::{Handlers, handlers},
         number::lane::Kind,
         tensor::{
@@ -131,7 +131,7 @@ fn kind(matrix: &Matrix) -> Kind {
 pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let which = form.take_one(&[W::A, W::B, W::C]).ok_or(UNKNOWN)?;
     let space = take_space(form);
-    let matrix = Matrix::take(form, which).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let matrix = Matrix::take(form, which).ok_or(UNKNOWN)?;
     let (to, address, stride) = match form.instruction().operands.as_slice() {
         [to, Operand::Address(address)] => (to, address, None),
         [to, Operand::Address(address), stride] => (to, address, Some(stride)),
@@ -198,7 +198,7 @@ fn load_parts(
 pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let space = take_space(form);
     let matrix = Some(()).filter(|()| form.take(W::D)).and_then(|()| Matrix::take(form, W::C));
-    let matrix = matrix.filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let matrix = matrix.ok_or(UNKNOWN)?;
     let (address, from, stride) = match form.instruction().operands.as_slice() {
         [Operand::Address(address), from] => (address, from, None),
         [Operand::Address(address), from, stride] => (address, from, Some(stride)),

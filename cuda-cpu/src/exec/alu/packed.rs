@@ -1,11 +1,6 @@
 //! `add`, `min` and `max` of two 16-bit integers in a register, and minima and maxima with `.relu`.
 
-use cuda_ptx::{Opcode as O, ScalarType as T, Word as W};
-
-use crate::exec::form::Form;
 use crate::exec::macros::binary;
-use crate::exec::map;
-use crate::exec::map::Pick;
 use crate::exec::number::int::Int;
 use crate::exec::number::lane::{Lane, Two};
 
@@ -37,35 +32,4 @@ binary! {
     Max<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.max(b));
     MinRelu<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.min(b).max(H::One::default()));
     MaxRelu<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.max(b).max(H::One::default()));
-}
-
-/// Returns whether the instruction is one of this file's.
-pub(crate) fn is_packed(form: &Form<'_>) -> bool {
-    let relu = form.has(W::Relu) && form.has_ty(T::S32);
-    matches!(form.opcode(), O::Add | O::Min | O::Max)
-        && (form.has_ty(T::U16x2) || form.has_ty(T::S16x2) || relu)
-}
-
-/// Selects the handler.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let relu = form.take(W::Relu);
-    let ty = form.ty_of(&[T::U16x2, T::S16x2, T::S32])?;
-    macro_rules! by {
-        ($op:ident) => {
-            match ty {
-                T::U16x2 if !relu => Some(map::binary::<$op<Two<u16>>>()),
-                T::S16x2 => Some(map::binary::<$op<Two<i16>>>()),
-                T::S32 if relu => Some(map::binary::<$op<i32>>()),
-                _ => None,
-            }
-        };
-    }
-    match (form.opcode(), relu) {
-        (O::Add, false) => by!(Add),
-        (O::Min, false) => by!(Min),
-        (O::Max, false) => by!(Max),
-        (O::Min, true) => by!(MinRelu),
-        (O::Max, true) => by!(MaxRelu),
-        _ => None,
-    }
 }

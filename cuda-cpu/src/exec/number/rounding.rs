@@ -25,17 +25,6 @@ impl Round {
             _ => Self::Odd,
         }
     }
-
-    /// Returns the code of `rn`, `rz`, `rm` or `rp`, and of `rni` and similar modifiers.
-    pub(crate) fn code(word: cuda_ptx::Word) -> u64 {
-        use cuda_ptx::Word as W;
-        match word {
-            W::Rz | W::Rzi => 1,
-            W::Rm | W::Rmi => 2,
-            W::Rp | W::Rpi => 3,
-            _ => 0,
-        }
-    }
 }
 
 macro_rules! stepped {

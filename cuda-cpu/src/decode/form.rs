@@ -1,12 +1,11 @@
 //! The modifiers of an instruction while its handler is selected.
 
-use cuda_ptx::{Instruction, Modifier, Opcode, Operand, ScalarType, Word};
+use cuda_ptx::{Instruction, Modifier, Operand, ScalarType, Word};
 
 /// An instruction and its modifiers that are not yet taken. A handler is valid only if all modifiers were taken, so
 /// none is ignored by mistake.
 pub(crate) struct Form<'a> {
     ins: &'a Instruction,
-    opcode: Opcode,
     /// A bit for each modifier that is not taken.
     left: u64,
     /// Whether a zero operand is appended (see [`Form::append_zero`]), and the number of operands that are already
@@ -16,15 +15,11 @@ pub(crate) struct Form<'a> {
 }
 
 impl<'a> Form<'a> {
-    /// Creates the form of an instruction with this opcode. Instructions have at most 64 modifiers
+    /// Creates the form of an instruction. Instructions have at most 64 modifiers
     /// ([`cuda_ptx::limits::MAX_MODIFIERS`]).
-    pub(crate) fn new(ins: &'a Instruction, opcode: Opcode) -> Self {
+    pub(crate) fn new(ins: &'a Instruction) -> Self {
         let left = u64::MAX.checked_shr(u64::BITS - ins.modifiers.len() as u32).unwrap_or(0);
-        Self { ins, opcode, left, zero_appended: false, constants_taken: 0 }
-    }
-
-    pub(crate) fn opcode(&self) -> Opcode {
-        self.opcode
+        Self { ins, left, zero_appended: false, constants_taken: 0 }
     }
 
     pub(crate) fn instruction(&self) -> &'a Instruction {
@@ -53,6 +48,11 @@ impl<'a> Form<'a> {
         Some(word)
     }
 
+    /// Takes `rn`, `rz`, `rm` or `rp`. Returns its code.
+    pub(crate) fn take_round(&mut self) -> Option<u64> {
+        self.take_one(&[Word::Rn, Word::Rz, Word::Rm, Word::Rp]).map(round_code)
+    }
+
     /// Takes the first modifier that is a type.
     pub(crate) fn ty(&mut self) -> Option<ScalarType> {
         self.find_ty(|_| true)
@@ -77,6 +77,12 @@ impl<'a> Form<'a> {
     /// Returns the first modifier that is a type, without taking it.
     pub(crate) fn peek_ty(&self) -> Option<ScalarType> {
         self.types().next().map(|(_, ty)| ty)
+    }
+
+    /// Returns the type, if there is one that is not taken.
+    pub(crate) fn only_ty(&self) -> Option<ScalarType> {
+        let mut types = self.types();
+        types.next().filter(|_| types.next().is_none()).map(|(_, ty)| ty)
     }
 
     /// Returns the types that are not taken, with their positions.
@@ -116,5 +122,15 @@ impl<'a> Form<'a> {
     /// Appends a zero as a source operand for handlers with one more source than the instruction.
     pub(crate) fn append_zero(&mut self) {
         self.zero_appended = true;
+    }
+}
+
+/// Returns the code of a rounding mode (see [`Round::from_code`](crate::exec::number::rounding::Round::from_code)).
+pub(crate) fn round_code(mode: Word) -> u64 {
+    match mode {
+        Word::Rz | Word::Rzi => 1,
+        Word::Rm | Word::Rmi => 2,
+        Word::Rp | Word::Rpi => 3,
+        _ => 0,
     }
 }
