@@ -1,14 +1,14 @@
 //! `mov`, `cvta` and `isspacep`.
 
-use cuda_ptx::{Operand, Space};
+use cuda_ptx::{Operand, ScalarType as T, Space, Word as W};
 
 use super::compare::bits_kind;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::build::special;
+use crate::decode::form::Form;
 use crate::decode::memory::load_store::GENERIC_SPACES;
 use crate::decode::memory::wide;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
 use crate::isa::address::{LOCAL_WINDOW, SHARED_WINDOW};
@@ -17,21 +17,21 @@ use crate::machine::code::{Handler, Op};
 
 /// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
 pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.has("b128") {
+    if form.has_ty(T::B128) {
         return wide::mov(b, form);
     }
-    let vector = form.take_one(&["v2", "v4"]);
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let vector = form.take_one(&[W::V2, W::V4]);
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     if let Some(vector) = vector {
-        return elements(b, d, a, if vector == "v2" { 2 } else { 4 }, kind);
+        return elements(b, d, a, if vector == W::V2 { 2 } else { 4 }, kind);
     }
     let (d, a) = (alone(d), alone(a));
     match (d, a) {
         (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
         (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
-        (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
+        (_, Operand::Special(a)) if special::mov_changing(b, d, *a, kind)? => return Ok(()),
         _ => {}
     }
     if always(b, d, a, kind) {
@@ -153,15 +153,15 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let to = form.take("to");
+    let to = form.take(W::To);
     let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
-    let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
+    let kind = form.ty().and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses are supported");
     }
     let window = match space {
-        "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
-        "local" => LOCAL_WINDOW,
+        W::Shared | W::SharedCta | W::SharedCluster => SHARED_WINDOW,
+        W::Local => LOCAL_WINDOW,
         _ => 0,
     };
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
@@ -177,17 +177,17 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let space = form.take_one(&GENERIC_SPACES).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
-        "global" => 0,
-        "shared" | "shared::cta" | "shared::cluster" => 1,
-        "local" => 2,
-        "param" | "param::entry" => 3,
+        W::Global => 0,
+        W::Shared | W::SharedCta | W::SharedCluster => 1,
+        W::Local => 2,
+        W::Param | W::ParamEntry => 3,
         _ => IN_CONSTANT,
     };
-    if matches!(space, "global" | "const") {
+    if matches!(space, W::Global | W::Const) {
         let constants = constants(b);
         op.imm |= (constants.len() as u64) << CONSTANTS_AT;
         op.extra = b.extras(constants);

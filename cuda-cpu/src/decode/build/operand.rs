@@ -70,7 +70,7 @@ impl Builder<'_> {
             (Operand::F64(b), Kind::F32) => u64::from((f64::from_bits(*b) as f32).to_bits()),
             (Operand::F64(b), Kind::F64 | Kind::W64) => *b,
             (Operand::F32(b), Kind::F64) => f64::from(f32::from_bits(*b)).to_bits(),
-            (Operand::Special(name), _) => return special::value(name).ok_or(OPERANDS),
+            (Operand::Special(register), _) => return special::value(*register).ok_or(OPERANDS),
             (Operand::Symbol(symbol, offset), Kind::W32 | Kind::W64) => {
                 return self.symbol(*symbol, *offset);
             }

@@ -1,8 +1,9 @@
 //! Finds the registers that an instruction reads and writes, and the rule by which its results are defined.
 
-use cuda_ptx::{AddressBase, Instruction, Operand, RegId, ScalarType};
+use cuda_ptx::{
+    AddressBase, Instruction, Modifier, Opcode as O, Operand, RegId, ScalarType, Word as W,
+};
 
-use crate::exec::alu::video::Video;
 use crate::isa::slot::Slot;
 use crate::isa::table::{Registers, Rule};
 
@@ -70,39 +71,152 @@ fn each(operand: &Operand, found: &mut impl FnMut(Option<RegId>, bool)) {
 }
 
 fn rule(ins: &Instruction) -> Rule {
-    let has = |name: &str| ins.modifiers.iter().any(|m| m == name);
-    let of_predicates =
-        || ins.modifiers.iter().any(|m| ScalarType::from_name(m) == Some(ScalarType::Pred));
-    match ins.opcode.as_str() {
-        "ld" | "ldu" => Rule::Load,
-        "st" => Rule::Store,
-        "and" if of_predicates() => Rule::And,
-        "or" if of_predicates() => Rule::Or,
-        "setp" | "set" if has("and") => Rule::CompareAnd,
-        "setp" | "set" if has("or") => Rule::CompareOr,
-        "selp" => Rule::Select,
-        "shfl" => Rule::Shuffle,
+    let Ok(opcode) = ins.opcode else { return Rule::Uses { results: false } };
+    let has = |word| ins.modifiers.contains(&Modifier::Word(word));
+    let of_predicates = || ins.modifiers.contains(&Modifier::Type(ScalarType::Pred));
+    match opcode {
+        O::Ld | O::Ldu => Rule::Load,
+        O::St => Rule::Store,
+        O::And if of_predicates() => Rule::And,
+        O::Or if of_predicates() => Rule::Or,
+        O::Setp | O::Set if has(W::And) => Rule::CompareAnd,
+        O::Setp | O::Set if has(W::Or) => Rule::CompareOr,
+        O::Selp => Rule::Select,
+        O::Shfl => Rule::Shuffle,
         // Only one bit of the result depends on each lane, so undefined inputs are tracked by bit.
-        "vote" if has("ballot") => Rule::Ballot,
+        O::Vote if has(W::Ballot) => Rule::Ballot,
         // Values that are passed in registers count as written.
-        "call" => Rule::Call,
-        "bar" | "barrier" if has("red") => Rule::Uses { results: true },
-        "mov" | "cvt" | "cvta" | "isspacep" | "setp" | "set" | "slct" | "testp" | "and" | "or"
-        | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "prmt" | "popc" | "clz"
-        | "brev" | "bfind" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" | "add" | "sub" | "mul"
-        | "mad" | "fma" | "addc" | "subc" | "madc" | "mul24" | "mad24" | "div" | "rem" | "min"
-        | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
-        | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
-        name if Video::of_opcode(name).is_some() => Rule::Data,
-        "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
-        | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
-            Rule::Uses { results: true }
-        }
+        O::Call => Rule::Call,
+        O::Bar | O::Barrier => Rule::Uses { results: has(W::Red) },
+        O::Mov
+        | O::Cvt
+        | O::Cvta
+        | O::Isspacep
+        | O::Set
+        | O::Setp
+        | O::Slct
+        | O::Testp
+        | O::And
+        | O::Or
+        | O::Xor
+        | O::Not
+        | O::Cnot
+        | O::Lop3
+        | O::Shl
+        | O::Shr
+        | O::Shf
+        | O::Prmt
+        | O::Popc
+        | O::Clz
+        | O::Brev
+        | O::Bfind
+        | O::Bfe
+        | O::Bfi
+        | O::Bmsk
+        | O::Szext
+        | O::Fns
+        | O::Add
+        | O::Sub
+        | O::Mul
+        | O::Mad
+        | O::Fma
+        | O::Addc
+        | O::Subc
+        | O::Madc
+        | O::Mul24
+        | O::Mad24
+        | O::Div
+        | O::Rem
+        | O::Min
+        | O::Max
+        | O::Neg
+        | O::Abs
+        | O::Sad
+        | O::Dp4a
+        | O::Dp2a
+        | O::Copysign
+        | O::Rcp
+        | O::Sqrt
+        | O::Rsqrt
+        | O::Ex2
+        | O::Lg2
+        | O::Sin
+        | O::Cos
+        | O::Tanh
+        | O::Vabsdiff
+        | O::Vabsdiff2
+        | O::Vabsdiff4
+        | O::Vadd
+        | O::Vadd2
+        | O::Vadd4
+        | O::Vavrg2
+        | O::Vavrg4
+        | O::Vmad
+        | O::Vmax
+        | O::Vmax2
+        | O::Vmax4
+        | O::Vmin
+        | O::Vmin2
+        | O::Vmin4
+        | O::Vset
+        | O::Vset2
+        | O::Vset4
+        | O::Vshl
+        | O::Vshr
+        | O::Vsub
+        | O::Vsub2
+        | O::Vsub4 => Rule::Data,
+        O::Atom
+        | O::Vote
+        | O::Match
+        | O::Redux
+        | O::Activemask
+        | O::Mma
+        | O::Ldmatrix
+        | O::Movmatrix
+        | O::Elect
+        | O::Mapa
+        | O::Getctarank
+        | O::Createpolicy
+        | O::Alloca
+        | O::Stacksave => Rule::Uses { results: true },
         // The first operand is a destination unless it is an address.
-        "wmma" | "mbarrier" => {
+        O::Wmma | O::Mbarrier => {
             Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }
         }
-        _ => Rule::Uses { results: false },
+        O::Applypriority
+        | O::Bra
+        | O::Brkpt
+        | O::Brx
+        | O::Clusterlaunchcontrol
+        | O::Cp
+        | O::Discard
+        | O::Exit
+        | O::Fence
+        | O::Griddepcontrol
+        | O::Istypep
+        | O::Membar
+        | O::Multimem
+        | O::Nanosleep
+        | O::Pmevent
+        | O::Prefetch
+        | O::Prefetchu
+        | O::Red
+        | O::Ret
+        | O::Setmaxnreg
+        | O::Stackrestore
+        | O::Stmatrix
+        | O::Suld
+        | O::Suq
+        | O::Sured
+        | O::Sust
+        | O::Tcgen05
+        | O::Tensormap
+        | O::Tex
+        | O::Tld4
+        | O::Trap
+        | O::Txq
+        | O::Wgmma => Rule::Uses { results: false },
     }
 }
 

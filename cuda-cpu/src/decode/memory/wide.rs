@@ -1,11 +1,11 @@
 //! Registers of 128 bits: `mov`, `ld`, `st` and `atom` of `.b128`.
 
-use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::load_store::{access, set_address};
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::memory::wide;
 use crate::exec::memory::wide::{CompareExchange, Exchange, Read, upper};
 use crate::exec::number::lane::Kind;
@@ -47,10 +47,8 @@ impl Builder<'_> {
 
 /// Decodes `mov.b128` between registers, from halves and to halves.
 pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("b128");
-    let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
-        return Err(OPERANDS);
-    };
+    form.take_ty(T::B128);
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let from = match a {
         Operand::Vector(parts) => {
             let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
@@ -83,10 +81,10 @@ pub(super) struct Wide<'a> {
 }
 
 /// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
-pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result<(), Problem> {
+pub(super) fn atomic(b: &mut Builder<'_>, name: W, wide: &Wide<'_>) -> Result<(), Problem> {
     match name {
-        "exch" => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
-        "cas" => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
+        W::Exch => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
+        W::Cas => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
         _ => Err(UNKNOWN),
     }
 }

@@ -1,10 +1,11 @@
 //! `mbarrier`.
 
-use cuda_ptx::{Address, Operand, ScalarType as T};
+use cuda_ptx::{Address, Modifier, Operand, ScalarType as T, Word as W};
 
 use super::suspend;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::exec::form::Form;
+use crate::decode::form::Form;
+use crate::decode::memory::load_store::order_of;
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
 use crate::exec::sync::mbarrier as run;
@@ -16,7 +17,7 @@ use crate::machine::code::{Handler, Op};
 
 /// Takes the state space of an mbarrier's address. It is always in shared memory, but the address may be generic.
 pub(super) fn take_space(form: &mut Form<'_>) -> SpaceKind {
-    match form.take_one(&["shared", "shared::cta", "shared::cluster"]) {
+    match form.take_one(&[W::Shared, W::SharedCta, W::SharedCluster]) {
         Some(_) => SpaceKind::Shared,
         None => SpaceKind::Generic,
     }
@@ -50,38 +51,39 @@ pub(super) fn access(kind: AccessKind, op: &Op, space: SpaceKind, order: Order) 
 /// wait there then see what the transfer wrote.
 pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
     let access = Access::new(AccessKind::Update, space, run::OBJECT.bytes as u32, register);
-    Effect::Access(Access { order: Order::from_modifier("release"), ..access })
+    Effect::Access(Access { order: Order::RELEASE, ..access })
 }
 
-const NAMES: [&str; 9] = [
-    "init",
-    "inval",
-    "arrive",
-    "arrive_drop",
-    "expect_tx",
-    "complete_tx",
-    "test_wait",
-    "try_wait",
-    "pending_count",
+const NAMES: [W; 9] = [
+    W::Init,
+    W::Inval,
+    W::Arrive,
+    W::ArriveDrop,
+    W::ExpectTx,
+    W::CompleteTx,
+    W::TestWait,
+    W::TryWait,
+    W::PendingCount,
 ];
 
 /// Decodes `mbarrier` in all forms.
 pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     // `.expect_tx` can also be a modifier of `.arrive`.
-    let name = form.instruction().modifiers.first().map_or("", String::as_str);
-    let name = NAMES.iter().copied().find(|n| *n == name && form.take(n)).ok_or(UNKNOWN)?;
+    let first = form.instruction().modifiers.first();
+    let name = NAMES.into_iter().find(|name| first == Some(&Modifier::Word(*name)));
+    let name = name.filter(|name| form.take(*name)).ok_or(UNKNOWN)?;
     // A block runs on one thread, so its accesses are always ordered. Only the race check uses the order.
-    let order = form.take_one(&["release", "acquire", "relaxed"]);
-    form.take_one(&["cta", "cluster"]);
+    let order = form.take_one(&[W::Release, W::Acquire, W::Relaxed]);
+    form.take_one(&[W::Cta, W::Cluster]);
     let space = take_space(form);
     let ty = form.ty();
     if ty != Some(T::B64) {
         return Err(UNKNOWN);
     }
     match name {
-        "arrive" | "arrive_drop" => arrive(b, form, name, space, order),
-        "test_wait" | "try_wait" => wait(b, form, name, space, order),
-        "pending_count" => pending_count(b, form),
+        W::Arrive | W::ArriveDrop => arrive(b, form, name, space, order),
+        W::TestWait | W::TryWait => wait(b, form, name, space, order),
+        W::PendingCount => pending_count(b, form),
         _ => simple(b, form, name, space),
     }
 }
@@ -90,29 +92,26 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
 fn simple(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
+    name: W,
     space: SpaceKind,
 ) -> Result<(), Problem> {
     let (handler, mode): (Handler, _) = match name {
-        "init" => (run::init, 0),
-        "inval" => (run::invalidate, 0),
-        "complete_tx" => (run::count_bytes, COMPLETE_BYTES),
+        W::Init => (run::init, 0),
+        W::Inval => (run::invalidate, 0),
+        W::CompleteTx => (run::count_bytes, COMPLETE_BYTES),
         _ => (run::count_bytes, 0),
     };
     let (address, count) = match form.instruction().operands.as_slice() {
-        [Operand::Address(address)] if name == "inval" => (address, None),
-        [Operand::Address(address), count] if name != "inval" => (address, Some(count)),
+        [Operand::Address(address)] if name == W::Inval => (address, None),
+        [Operand::Address(address), count] if name != W::Inval => (address, Some(count)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = addressed(b, handler, address, space, mode)?;
     if let Some(count) = count {
         op.b = b.source(count, Kind::W32)?;
     }
     b.states(match name {
-        "init" | "inval" => access(AccessKind::Write, &op, space, Order::WEAK),
+        W::Init | W::Inval => access(AccessKind::Write, &op, space, Order::WEAK),
         _ => access(AccessKind::Update, &op, space, Order::RELAXED),
     });
     b.emit(op)
@@ -122,30 +121,27 @@ fn simple(
 fn arrive(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
+    name: W,
     space: SpaceKind,
-    order: Option<&str>,
+    order: Option<W>,
 ) -> Result<(), Problem> {
-    let variant = form.take_one(&["expect_tx", "noComplete"]);
+    let variant = form.take_one(&[W::ExpectTx, W::NoComplete]);
     let mode = match variant {
-        Some("expect_tx") => EXPECT_BYTES,
+        Some(W::ExpectTx) => EXPECT_BYTES,
         Some(_) => NO_COMPLETE,
         None => 0,
-    } | if name == "arrive_drop" { DROP } else { 0 };
+    } | if name == W::ArriveDrop { DROP } else { 0 };
     let (token, address, count) = match form.instruction().operands.as_slice() {
         [token, Operand::Address(address)] if variant.is_none() => (token, address, None),
         [token, Operand::Address(address), count] => (token, address, Some(count)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = addressed(b, run::arrive, address, space, mode)?;
     if let Some(count) = count {
         op.b = b.source(count, Kind::W32)?;
     }
     op.d = b.dest(token, Kind::W64, false)?;
-    let order = Order::from_modifier(order.unwrap_or("release"));
+    let order = order.map_or(Order::RELEASE, order_of);
     b.states(access(AccessKind::Update, &op, space, order));
     b.emit(op)
 }
@@ -154,25 +150,22 @@ fn arrive(
 fn wait(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
+    name: W,
     space: SpaceKind,
-    order: Option<&str>,
+    order: Option<W>,
 ) -> Result<(), Problem> {
-    let (mode, kind) = if form.take("parity") { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
+    let (mode, kind) = if form.take(W::Parity) { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
     let (done, address, phase, time) = match form.instruction().operands.as_slice() {
         [done, Operand::Address(address), phase] => (done, address, phase, None),
-        [done, Operand::Address(address), phase, time] if name == "try_wait" => {
+        [done, Operand::Address(address), phase, time] if name == W::TryWait => {
             (done, address, phase, Some(time))
         }
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    let order = Order::from_modifier(order.unwrap_or("acquire"));
+    let order = order.map_or(Order::ACQUIRE, order_of);
     let phase = b.source(phase, kind)?;
     let done = b.dest(done, Kind::Pred, false)?;
-    if name == "test_wait" || time.is_some() {
+    if name == W::TestWait || time.is_some() {
         let mut op = addressed(b, run::test_wait, address, space, mode)?;
         (op.b, op.d) = (phase, done);
         b.states(access(AccessKind::Read, &op, space, order));
@@ -190,9 +183,6 @@ fn wait(
 /// `mbarrier.pending_count.b64 count, state;`
 fn pending_count(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let [count, token] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = Op::new(run::pending_count);
     op.a = b.source(token, Kind::W64)?;
     op.d = b.dest(count, Kind::W32, false)?;
