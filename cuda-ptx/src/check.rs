@@ -9,7 +9,7 @@ use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand, RegI
 use crate::modifier::{Modifier, Word};
 use crate::special::{Special, SpecialName};
 use crate::table::{
-    Constants, Lanes, Match, Memory, Needs, Pattern, Row, Second, Target, Value, find,
+    Constants, Lanes, Match, Memory, Needs, Pattern, Row, Second, Target, Type, Value, find,
 };
 use crate::types::{ScalarKind, ScalarType, Space};
 
@@ -17,6 +17,7 @@ use crate::types::{ScalarKind, ScalarType, Space};
 #[derive(Debug, Clone, Copy)]
 pub struct Checked<'a> {
     found: Match,
+    modifiers: &'a [Modifier],
     operands: &'a [Operand],
 }
 
@@ -42,6 +43,16 @@ impl<'a> Checked<'a> {
     /// Returns the row.
     pub fn row(&self) -> &'static Row {
         self.found.row
+    }
+
+    /// Returns the last type of the name.
+    pub fn ty(&self) -> Option<ScalarType> {
+        self.found.ty(Type::Last)
+    }
+
+    /// Returns whether the name has a word.
+    pub fn has(&self, word: Word) -> bool {
+        self.modifiers.contains(&Modifier::Word(word))
     }
 
     /// Returns the operands with their uses.
@@ -174,7 +185,7 @@ impl<'a> Checker<'a> {
                 .operands(found, instruction)
                 .and_then(|()| self.requirements(found, modifiers))
             {
-                Ok(()) => return Ok(Checked { found, operands }),
+                Ok(()) => return Ok(Checked { found, modifiers, operands }),
                 // The row with the right number of operands explains most.
                 Err(new) => {
                     let keep = matches!(

@@ -21,7 +21,9 @@ mod sync;
 mod tensor;
 mod variables;
 
-use cuda_ptx::{Function, InitValue, Instruction, Module, Opcode as O, Symbol, Word as W};
+use std::borrow::Cow;
+
+use cuda_ptx::{Checker, Function, InitValue, Instruction, Module, Opcode as O, Symbol, Word as W};
 use rustc_hash::FxHashSet;
 
 use self::alu::lanewise::lanewise;
@@ -112,6 +114,7 @@ fn decode_function(
     into.entry = Some(b.pc());
     b.code.sources.begin_function(b.pc());
     stack::begin(&mut b);
+    let checker = Checker::new(module, body);
     let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
@@ -131,7 +134,7 @@ fn decode_function(
             b.emit_plain(Op::new(join));
         }
         pcs.push(b.pc());
-        if let Err(reason) = decode_instruction(&mut b, ins) {
+        if let Err(reason) = decode_instruction(&mut b, &checker, ins) {
             problems.add(problem(function, ins, reason));
         }
     }
@@ -194,7 +197,11 @@ fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Passed> 
     }
 }
 
-fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::LoadProblem {
+fn problem(
+    function: &Function,
+    ins: &Instruction,
+    reason: Cow<'static, str>,
+) -> error::LoadProblem {
     error::LoadProblem {
         function: function.name.clone(),
         instruction: ins.name().to_string(),
@@ -212,17 +219,25 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
         instruction: name(),
         line: function.line,
         column: 1,
-        reason,
+        reason: reason.into(),
         occurrences: 1,
     }
 }
 
-/// Decodes an instruction. All of its modifiers must be taken, so none is ignored by mistake.
-fn decode_instruction(b: &mut Builder<'_>, ins: &Instruction) -> Result<(), Problem> {
+/// Compares an instruction with the table of PTX, then decodes it. All of its modifiers must be taken, so none is ignored
+/// by mistake.
+fn decode_instruction<'a>(
+    b: &mut Builder<'a>,
+    checker: &Checker<'_>,
+    ins: &'a Instruction,
+) -> Result<(), Cow<'static, str>> {
     let opcode = ins.opcode.as_ref().copied().map_err(|name| of_unknown(name))?;
+    let decode = decoder(opcode)?;
+    let checked = checker.check(ins).map_err(|mismatch| mismatch.to_string())?;
+    b.check(checked);
     let form = &mut Form::new(ins);
-    decoder(opcode)?(b, form)?;
-    if form.is_spent() { Ok(()) } else { Err(UNKNOWN) }
+    decode(b, form)?;
+    if form.is_spent() { Ok(()) } else { Err(UNKNOWN.into()) }
 }
 
 /// Returns the reason why an instruction with an unknown word cannot be decoded.

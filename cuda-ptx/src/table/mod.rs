@@ -35,6 +35,7 @@ pub struct Row {
     /// The further requirements of forms with a word.
     word_needs: Vec<(Modifier, Needs)>,
     runs: bool,
+    data: bool,
     section: &'static str,
     text: &'static str,
 }
@@ -210,6 +211,11 @@ impl Row {
     /// Returns whether the CPU device runs the form.
     pub fn runs(&self) -> bool {
         self.runs
+    }
+
+    /// Returns whether the results of a thread depend only on the thread's own sources, and on nothing else.
+    pub fn is_data(&self) -> bool {
+        self.data
     }
 
     /// Returns the heading of the part of the table that has the row.

@@ -10,6 +10,9 @@ use crate::modifier::Modifier;
 use crate::opcode::Opcode;
 use crate::types::ScalarType;
 
+/// The mark of sections whose instructions work only on a thread's own registers.
+const DATA: &str = ": data";
+
 /// The sets of words by name.
 type Sets = HashMap<&'static str, &'static str>;
 
@@ -57,7 +60,8 @@ fn read_line(
                 before: None,
                 word_needs: Vec::new(),
                 runs: true,
-                section,
+                data: section.ends_with(DATA),
+                section: section.trim_end_matches(DATA),
                 text,
             };
             rest.split(", ").try_for_each(|part| requirement(&mut row, part))?;

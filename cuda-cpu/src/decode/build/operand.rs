@@ -174,6 +174,7 @@ impl Builder<'_> {
                 let value = self.symbol(symbol, 0)?;
                 Ok((self.frame.preset(Class::W64, value), address.offset, false))
             }
+            AddressBase::Element { .. } => Err(OPERANDS),
             AddressBase::Absolute => {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
             }
