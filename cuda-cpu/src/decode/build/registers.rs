@@ -88,135 +88,30 @@ fn rule(ins: &Instruction) -> Rule {
         // Values that are passed in registers count as written.
         O::Call => Rule::Call,
         O::Bar | O::Barrier => Rule::Uses { results: has(W::Red) },
-        O::Mov
-        | O::Cvt
-        | O::Cvta
-        | O::Isspacep
-        | O::Set
-        | O::Setp
-        | O::Slct
-        | O::Testp
-        | O::And
-        | O::Or
-        | O::Xor
-        | O::Not
-        | O::Cnot
-        | O::Lop3
-        | O::Shl
-        | O::Shr
-        | O::Shf
-        | O::Prmt
-        | O::Popc
-        | O::Clz
-        | O::Brev
-        | O::Bfind
-        | O::Bfe
-        | O::Bfi
-        | O::Bmsk
-        | O::Szext
-        | O::Fns
-        | O::Add
-        | O::Sub
-        | O::Mul
-        | O::Mad
-        | O::Fma
-        | O::Addc
-        | O::Subc
-        | O::Madc
-        | O::Mul24
-        | O::Mad24
-        | O::Div
-        | O::Rem
-        | O::Min
-        | O::Max
-        | O::Neg
-        | O::Abs
-        | O::Sad
-        | O::Dp4a
-        | O::Dp2a
-        | O::Copysign
-        | O::Rcp
-        | O::Sqrt
-        | O::Rsqrt
-        | O::Ex2
-        | O::Lg2
-        | O::Sin
-        | O::Cos
-        | O::Tanh
-        | O::Vabsdiff
-        | O::Vabsdiff2
-        | O::Vabsdiff4
-        | O::Vadd
-        | O::Vadd2
-        | O::Vadd4
-        | O::Vavrg2
-        | O::Vavrg4
-        | O::Vmad
-        | O::Vmax
-        | O::Vmax2
-        | O::Vmax4
-        | O::Vmin
-        | O::Vmin2
-        | O::Vmin4
-        | O::Vset
-        | O::Vset2
-        | O::Vset4
-        | O::Vshl
-        | O::Vshr
-        | O::Vsub
-        | O::Vsub2
-        | O::Vsub4 => Rule::Data,
-        O::Atom
-        | O::Vote
-        | O::Match
-        | O::Redux
-        | O::Activemask
-        | O::Mma
-        | O::Ldmatrix
-        | O::Movmatrix
-        | O::Elect
-        | O::Mapa
-        | O::Getctarank
-        | O::Createpolicy
-        | O::Alloca
+        #[rustfmt::skip]
+        O::Mov | O::Cvt | O::Cvta | O::Isspacep | O::Set | O::Setp | O::Slct | O::Testp | O::And
+        | O::Or | O::Xor | O::Not | O::Cnot | O::Lop3 | O::Shl | O::Shr | O::Shf | O::Prmt | O::Popc
+        | O::Clz | O::Brev | O::Bfind | O::Bfe | O::Bfi | O::Bmsk | O::Szext | O::Fns | O::Add
+        | O::Sub | O::Mul | O::Mad | O::Fma | O::Addc | O::Subc | O::Madc | O::Mul24 | O::Mad24
+        | O::Div | O::Rem | O::Min | O::Max | O::Neg | O::Abs | O::Sad | O::Dp4a | O::Dp2a
+        | O::Copysign | O::Rcp | O::Sqrt | O::Rsqrt | O::Ex2 | O::Lg2 | O::Sin | O::Cos | O::Tanh
+        | O::Vabsdiff | O::Vabsdiff2 | O::Vabsdiff4 | O::Vadd | O::Vadd2 | O::Vadd4 | O::Vavrg2
+        | O::Vavrg4 | O::Vmad | O::Vmax | O::Vmax2 | O::Vmax4 | O::Vmin | O::Vmin2 | O::Vmin4
+        | O::Vset | O::Vset2 | O::Vset4 | O::Vshl | O::Vshr | O::Vsub | O::Vsub2 | O::Vsub4 => Rule::Data,
+        #[rustfmt::skip]
+        O::Atom | O::Vote | O::Match | O::Redux | O::Activemask | O::Mma | O::Ldmatrix
+        | O::Movmatrix | O::Elect | O::Mapa | O::Getctarank | O::Createpolicy | O::Alloca
         | O::Stacksave => Rule::Uses { results: true },
         // The first operand is a destination unless it is an address.
         O::Wmma | O::Mbarrier => {
             Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }
         }
-        O::Applypriority
-        | O::Bra
-        | O::Brkpt
-        | O::Brx
-        | O::Clusterlaunchcontrol
-        | O::Cp
-        | O::Discard
-        | O::Exit
-        | O::Fence
-        | O::Griddepcontrol
-        | O::Istypep
-        | O::Membar
-        | O::Multimem
-        | O::Nanosleep
-        | O::Pmevent
-        | O::Prefetch
-        | O::Prefetchu
-        | O::Red
-        | O::Ret
-        | O::Setmaxnreg
-        | O::Stackrestore
-        | O::Stmatrix
-        | O::Suld
-        | O::Suq
-        | O::Sured
-        | O::Sust
-        | O::Tcgen05
-        | O::Tensormap
-        | O::Tex
-        | O::Tld4
-        | O::Trap
-        | O::Txq
-        | O::Wgmma => Rule::Uses { results: false },
+        #[rustfmt::skip]
+        O::Applypriority | O::Bra | O::Brkpt | O::Brx | O::Clusterlaunchcontrol | O::Cp | O::Discard
+        | O::Exit | O::Fence | O::Griddepcontrol | O::Istypep | O::Membar | O::Multimem
+        | O::Nanosleep | O::Pmevent | O::Prefetch | O::Prefetchu | O::Red | O::Ret | O::Setmaxnreg
+        | O::Stackrestore | O::Stmatrix | O::Suld | O::Suq | O::Sured | O::Sust | O::Tcgen05
+        | O::Tensormap | O::Tex | O::Tld4 | O::Trap | O::Txq | O::Wgmma => Rule::Uses { results: false },
     }
 }
 
