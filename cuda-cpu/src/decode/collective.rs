@@ -23,14 +23,8 @@ use crate::{
     machine::code::{Collective, Control, Op},
 };
 
-// Their indices are the modes of the handlers.
-const SHFL_MODES: [W; 4] = [W::Up, W::Down, W::Bfly, W::Idx];
-const VOTE_MODES: [W; 4] = [W::All, W::Any, W::Uni, W::Ballot];
+/// Operations of `redux`, by the mode of the handler.
 const REDUX: [W; 6] = [W::Add, W::Min, W::Max, W::And, W::Or, W::Xor];
-
-fn position(names: &[W], name: W) -> u64 {
-    names.iter().position(|n| *n == name).unwrap_or(0) as u64
-}
 
 /// Emits a meeting of the whole warp. The next op accesses the registers of all lanes.
 pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
@@ -80,7 +74,7 @@ fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, P
 /// `shfl.sync.bfly.b32 d|p, a, b, c, members;`
 pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let sync = form.take(W::Sync);
-    let mode = form.take_one(&SHFL_MODES).ok_or(UNKNOWN)?;
+    let mode = form.take_code(&[W::Up, W::Down, W::Bfly, W::Idx]).ok_or(UNKNOWN)?;
     let ty = form.ty();
     if ty != Some(T::B32) {
         return Err(UNKNOWN);
@@ -89,7 +83,7 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         return Err(OPERANDS);
     };
     let mut op = Op::new(run::collective);
-    op.imm = position(&SHFL_MODES, mode);
+    op.imm = mode;
     op.a = b.source(a, Kind::W32)?;
     op.b = b.source(lane, Kind::W32)?;
     op.c = b.source(clamp, Kind::W32)?;
@@ -123,8 +117,9 @@ pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
 /// `vote.sync.ballot.b32 d, p, members;`
 pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let sync = form.take(W::Sync);
-    let mode = form.take_one(&VOTE_MODES).ok_or(UNKNOWN)?;
-    let wanted = if mode == W::Ballot { T::B32 } else { T::Pred };
+    let ballot = form.has(W::Ballot);
+    let mode = form.take_code(&[W::All, W::Any, W::Uni, W::Ballot]).ok_or(UNKNOWN)?;
+    let wanted = if ballot { T::B32 } else { T::Pred };
     if form.ty() != Some(wanted) {
         return Err(UNKNOWN);
     }
@@ -134,9 +129,9 @@ pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let mut op = Op::new(run::collective);
     let not;
     (op.a, not) = b.pred(p)?;
-    op.imm = position(&VOTE_MODES, mode) | if not { PRED_NOT } else { 0 };
+    op.imm = mode | if not { PRED_NOT } else { 0 };
     let members = members(b, sync, given)?;
-    let kind = if mode == W::Ballot { Kind::W32 } else { Kind::Pred };
+    let kind = if ballot { Kind::W32 } else { Kind::Pred };
     op.d = b.dest(dest, kind, false)?;
     let (deposit, complete) = (run::deposit_pred as _, run::complete_vote as _);
     emit(b, op, Collective { members, deposit, complete })
@@ -176,7 +171,7 @@ pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     };
     let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(run::collective);
-    op.imm = position(&REDUX, name) | signed;
+    op.imm = REDUX.iter().position(|word| *word == name).unwrap_or(0) as u64 | signed;
     op.a = b.source(a, Kind::W32)?;
     let members = b.source(members, Kind::W32)?;
     op.d = b.dest(dest, Kind::W32, false)?;

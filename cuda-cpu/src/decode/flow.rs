@@ -1,6 +1,6 @@
 //! `bra`, `brx.idx`, `call`, `ret`, `exit`, `trap` and `nanosleep`.
 
-use cuda_ptx::{Function, LabelId, Operand, Param, Space, Symbol, Word as W};
+use cuda_ptx::{Function, LabelId, Operand, Param, ScalarType as T, Space, Symbol, Word as W};
 
 use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::form::Form;
@@ -47,7 +47,7 @@ pub(crate) fn ret(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
 
 /// Decodes `nanosleep`.
 pub(crate) fn pause(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.ty();
+    form.take_ty(T::U32);
     b.control(Control::Pause)
 }
 

@@ -48,6 +48,22 @@ impl<'a> Form<'a> {
         Some(word)
     }
 
+    /// Takes the first modifier that is one of `words`. Returns its position in `words`, which is the code of a mode.
+    pub(crate) fn take_code(&mut self, words: &[Word]) -> Option<u64> {
+        let taken = self.take_one(words)?;
+        words.iter().position(|word| *word == taken).map(|at| at as u64)
+    }
+
+    /// Takes the first modifier that is in `table`. Returns its value.
+    pub(crate) fn take_from<T: Copy>(&mut self, table: &[(Word, T)]) -> Option<T> {
+        let (at, value) = self.left().find_map(|(at, modifier)| {
+            let found = table.iter().find(|(word, _)| modifier == Modifier::Word(*word));
+            found.map(|(_, value)| (at, *value))
+        })?;
+        self.left &= !(1 << at);
+        Some(value)
+    }
+
     /// Takes `rn`, `rz`, `rm` or `rp`. Returns its code.
     pub(crate) fn take_round(&mut self) -> Option<u64> {
         self.take_one(&[Word::Rn, Word::Rz, Word::Rm, Word::Rp]).map(round_code)

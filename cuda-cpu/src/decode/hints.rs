@@ -55,7 +55,7 @@ pub(crate) fn dependent_grids(b: &mut Builder<'_>, form: &mut Form<'_>) -> Resul
 pub(crate) fn max_registers(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let known = form.take_one(&[W::Inc, W::Dec]).is_some() && form.take(W::Sync);
     let known = known && form.take(W::Aligned) && form.take_ty(T::U32);
-    let fits = |n: &u64| (24..=256).contains(n) && n % 8 == 0;
+    let fits = |n: &u64| (24..=256).contains(n) && n.is_multiple_of(8);
     hint(b, known && matches!(operands(form), [Operand::Int(n)] if fits(n)))
 }
 
@@ -106,11 +106,10 @@ pub(crate) fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
 const EVICT_FIRST: u64 = 2;
 
 fn take_priority(form: &mut Form<'_>) -> Option<u64> {
-    let names = [W::L2EvictLast, W::L2EvictNormal, W::L2EvictFirst, W::L2EvictUnchanged];
-    Some(match form.take_one(&names)? {
-        W::L2EvictLast => 4,
-        W::L2EvictNormal => 6,
-        W::L2EvictFirst => EVICT_FIRST,
-        _ => 0,
-    })
+    form.take_from(&[
+        (W::L2EvictLast, 4),
+        (W::L2EvictNormal, 6),
+        (W::L2EvictFirst, EVICT_FIRST),
+        (W::L2EvictUnchanged, 0),
+    ])
 }

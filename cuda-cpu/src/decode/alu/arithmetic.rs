@@ -53,7 +53,11 @@ fn either(
 
 /// Selects the handler of `fma`.
 pub(crate) fn fma(form: &mut Form<'_>) -> Option<Pick> {
-    if form.has(W::Oob) { float::fma_inside(form) } else { float::rounded(form, Rounded::Fma) }
+    let half = matches!(form.peek_ty(), Some(T::F16 | T::F16x2 | T::BF16 | T::BF16x2));
+    match half && (form.has(W::Oob) || !form.has(W::Rn)) {
+        true => float::fma_halves(form),
+        false => float::rounded(form, Rounded::Fma),
+    }
 }
 
 /// Selects the handler of `neg`.

@@ -88,9 +88,8 @@ pub(crate) fn funnel_shift(form: &mut Form<'_>) -> Option<Pick> {
 pub(crate) fn permute(form: &mut Form<'_>) -> Option<Pick> {
     // The handler's mode is the position, from 1.
     const MODES: [W; 6] = [W::F4e, W::B4e, W::Rc8, W::Ecl, W::Ecr, W::Rc16];
-    let mode = form.take_one(&MODES);
-    let mode = mode.and_then(|mode| MODES.iter().position(|m| *m == mode)).map_or(0, |i| i + 1);
-    form.take_ty(T::B32).then(|| map::ternary::<Prmt<u32>>().with(mode as u64))
+    let mode = form.take_code(&MODES).map_or(0, |at| at + 1);
+    form.take_ty(T::B32).then(|| map::ternary::<Prmt<u32>>().with(mode))
 }
 
 /// Decodes `lop3`.

@@ -101,12 +101,6 @@ fn negated(pick: Pick) -> Pick {
     pick.with(NEGATED)
 }
 
-/// Takes the operator.
-fn take_test(form: &mut Form<'_>) -> Option<u8> {
-    let taken = form.take_one(&TESTS.map(|(word, _)| word))?;
-    TESTS.into_iter().find(|(word, _)| *word == taken).map(|(_, test)| test)
-}
-
 /// Selects the comparison for this type.
 fn comparison(test: u8, ty: T, ftz: bool) -> Option<Pick> {
     match ty {
@@ -149,13 +143,7 @@ fn packed_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
     }
 }
 
-fn take_logic(form: &mut Form<'_>) -> Option<Logic> {
-    Some(match form.take_one(&[W::And, W::Or, W::Xor])? {
-        W::And => Logic::And,
-        W::Or => Logic::Or,
-        _ => Logic::Xor,
-    })
-}
+const LOGIC: [(W, Logic); 3] = [(W::And, Logic::And), (W::Or, Logic::Or), (W::Xor, Logic::Xor)];
 
 /// Emits a comparison into a new predicate register.
 fn emit_compare(
@@ -176,8 +164,8 @@ fn emit_compare(
 
 /// `setp.lt.and.f32 p|q, a, b, c;`
 pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let test = take_test(form).ok_or(UNKNOWN)?;
-    let logic = take_logic(form);
+    let test = form.take_from(&TESTS).ok_or(UNKNOWN)?;
+    let logic = form.take_from(&LOGIC);
     let ftz = form.take(W::Ftz);
     let ty = form.ty().ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
@@ -281,8 +269,8 @@ fn finish_slot(
 
 /// `set.lt.u32.f32 d, a, b;`
 pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let test = take_test(form).ok_or(UNKNOWN)?;
-    let logic = take_logic(form);
+    let test = form.take_from(&TESTS).ok_or(UNKNOWN)?;
+    let logic = form.take_from(&LOGIC);
     let ftz = form.take(W::Ftz);
     let (to, from) = form.ty().zip(form.ty()).ok_or(UNKNOWN)?;
     if let Some(pick) = packed_set(test, to, from, ftz) {
@@ -366,8 +354,7 @@ fn property(form: &mut Form<'_>) -> Option<Pick> {
     // The handler's `imm` is the position.
     const PROPERTIES: [W; 6] =
         [W::Finite, W::Infinite, W::Number, W::Notanumber, W::Normal, W::Subnormal];
-    let property = form.take_one(&PROPERTIES)?;
-    let imm = PROPERTIES.iter().position(|&p| p == property)? as u64;
+    let imm = form.take_code(&PROPERTIES)?;
     let mut pick = match form.ty()? {
         T::F32 => map::compare::<TestProperty<f32>>(),
         T::F64 => map::compare::<TestProperty<f64>>(),

@@ -9,9 +9,10 @@ use crate::{
     exec::{
         alu::{
             directed::{AddRound, FmaRound, MulRound, SubRound},
-            extremes::{FmaInside, MAGNITUDES, MAX, PROPAGATE, Three, XorSign},
+            extremes::{MAGNITUDES, MAX, PROPAGATE, Three, XorSign},
             float_arithmetic::{Abs, Add, CopySign, Fma, Max, MaxNan, Min, MinNan, Mul, Neg, Sub},
             float_modifiers::{FTZ, Flush, Modal, Plain, RELU, ROUND, SAT},
+            fma_halves::{FmaHalves, INSIDE},
             mixed::{Add as AddMixed, Fma as FmaMixed, Sub as SubMixed},
         },
         map::{self, Pick},
@@ -112,13 +113,15 @@ fn mixed(operation: Rounded, half: T) -> Option<Pick> {
     }
 }
 
-/// Selects the handler of `fma.oob`, which handles out-of-bounds values of a tensor.
-pub(crate) fn fma_inside(form: &mut Form<'_>) -> Option<Pick> {
-    let known = form.take(W::Rn) && form.take(W::Oob);
-    let imm = if form.take(W::Relu) { RELU } else { 0 };
-    let pick = by_type!(form.ty()?, ternary, FmaInside,
+/// Selects the handler of `fma` of halves in a directed mode, or with out-of-bounds values of a tensor (`.oob`).
+pub(super) fn fma_halves(form: &mut Form<'_>) -> Option<Pick> {
+    let round = form.take_round()?;
+    let relu = if form.take(W::Relu) { RELU } else { 0 };
+    let inside = if form.take(W::Oob) { INSIDE } else { 0 };
+    let ty = form.ty().filter(|ty| round == 0 || matches!(ty, T::BF16 | T::BF16x2))?;
+    let pick = by_type!(ty, ternary, FmaHalves,
         [F16: f16, F16x2: Two<f16>, BF16: bf16, BF16x2: Two<bf16>]);
-    pick.filter(|_| known).map(|pick| pick.with(imm))
+    pick.map(|pick| pick.with(relu | inside | round << ROUND))
 }
 
 /// Selects the handler of `neg` or `abs`.

@@ -3,9 +3,11 @@
 use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::compare::bits_kind;
+use super::lanewise::lanewise;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
+use crate::exec::map::Pick;
 use crate::exec::number::lane::Kind;
 use crate::isa::slot::Class;
 use crate::machine::code::{Handler, Op};
@@ -40,7 +42,6 @@ pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         (true, T::F32) => (select::select_sign::<u64, f32>, Kind::F32),
         _ => return Err(UNKNOWN),
     };
-    let pick = select::pick(run, kind, [Some(kind), Some(kind), Some(by)]);
-    let op = super::lanewise::operands(b, form, &pick)?;
-    b.emit(op)
+    let sources = [Some(kind), Some(kind), Some(by)];
+    lanewise(Some(Pick { run, d: kind, signed: false, sources, imm: 0 }), b, form)
 }

@@ -73,8 +73,7 @@ fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
     }
     match video {
         Video::Set => {
-            let compare = form.take_one(&COMPARE)?;
-            imm |= (COMPARE.iter().position(|&c| c == compare)? as u64) << COMPARE_AT;
+            imm |= form.take_code(&COMPARE)? << COMPARE_AT;
         }
         Video::ShiftLeft | Video::ShiftRight => {
             if imm & B_SIGNED != 0 {

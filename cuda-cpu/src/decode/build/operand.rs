@@ -7,7 +7,9 @@ use super::special;
 use crate::exec::alu::select;
 use crate::exec::number::lane::Kind;
 use crate::exec::special::add_window;
-use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
+use crate::isa::address::{
+    FUNCTION_STEP, FUNCTION_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SpaceKind,
+};
 use crate::isa::preset::PresetValue;
 use crate::isa::slot::{Class, Slot};
 use crate::machine::code::{Handler, Op};
@@ -163,16 +165,21 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the base register of an address, the offset, and whether the register has 32 bits.
-    pub(crate) fn address(&mut self, address: &Address) -> Result<(Slot, i64, bool), Problem> {
+    /// Returns the base register of an address in a space, the offset, and whether the register has 32 bits.
+    pub(crate) fn address(
+        &mut self,
+        address: &Address,
+        space: SpaceKind,
+    ) -> Result<(Slot, i64, bool), Problem> {
         match address.base {
             AddressBase::Reg(id) => {
                 let class = self.class_of(id);
                 Ok((self.register(id, class)?, address.offset, class == Class::W32))
             }
             AddressBase::Symbol(symbol) => {
-                let value = self.symbol(symbol, 0)?;
-                Ok((self.frame.preset(Class::W64, value), address.offset, false))
+                let base = self.frame.preset(Class::W64, self.symbol(symbol, 0)?);
+                let window = if space == SpaceKind::Generic { self.window(symbol) } else { 0 };
+                Ok((base, address.offset.wrapping_add_unsigned(window), false))
             }
             AddressBase::Element { .. } => Err(OPERANDS),
             AddressBase::Absolute => {
@@ -181,9 +188,27 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns a 64-bit register with the address including its offset.
-    pub(crate) fn wide_address(&mut self, address: &Address) -> Result<Slot, Problem> {
-        let (mut base, offset, narrow) = self.address(address)?;
+    /// Returns the difference between a symbol's generic address and its address in its own state space.
+    fn window(&self, symbol: Symbol) -> u64 {
+        let variable = match symbol {
+            Symbol::Module(i) => self.module.variables.get(i as usize),
+            Symbol::Body(i) => self.body.variables.get(i as usize),
+            Symbol::Param(_) | Symbol::Return(_) | Symbol::Function(_) => None,
+        };
+        match variable.map(|variable| variable.space) {
+            Some(Space::Shared) => SHARED_WINDOW,
+            Some(Space::Local) => LOCAL_WINDOW,
+            Some(Space::Global | Space::Const | Space::Param) | None => 0,
+        }
+    }
+
+    /// Returns a 64-bit register with an address in a space, including its offset.
+    pub(crate) fn wide_address(
+        &mut self,
+        address: &Address,
+        space: SpaceKind,
+    ) -> Result<Slot, Problem> {
+        let (mut base, offset, narrow) = self.address(address, space)?;
         if narrow {
             let mut op = Op::new(select::widen);
             (op.a, op.d) = (base, self.frame.temporary(Class::W64));

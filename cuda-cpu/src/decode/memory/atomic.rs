@@ -150,7 +150,7 @@ pub(crate) fn atomic(
     };
     let sources = sources(b, shared.atomic.kind, parts, &dests)?;
     let mut check = Op::new(check_vector);
-    set_address(b, &mut check, address)?;
+    set_address(b, &mut check, address, space)?;
     check.extra = b.extras([Slot(space as u32), Slot(whole as u32)]);
     b.emit_before(check)?;
     for (i, (&source, dest)) in sources.iter().zip(&dests).enumerate() {
@@ -197,7 +197,7 @@ fn atomic_element(
         Some(value) => b.source(value, atomic.kind)?,
         None => Slot::NONE,
     };
-    set_address(b, &mut op, address)?;
+    set_address(b, &mut op, address, *space)?;
     op.extra = b.extras([third, Slot(*space as u32)]);
     op.d = b.dest(dest, atomic.kind, false)?;
     let order = *order;

@@ -119,12 +119,9 @@ pub(super) fn elements<'o>(
     form: &mut Form<'_>,
     operand: &'o Operand,
 ) -> Result<&'o [Operand], Problem> {
-    let count = match form.take_one(&[W::V2, W::V4, W::V8]) {
+    let count = match form.take_from(&[(W::V2, 2), (W::V4, 4), (W::V8, 8)]) {
         None if !matches!(operand, Operand::Vector(_)) => return Ok(std::slice::from_ref(operand)),
-        None => 1,
-        Some(W::V2) => 2,
-        Some(W::V4) => 4,
-        Some(_) => 8,
+        count => count.unwrap_or(1),
     };
     match operand {
         _ if form.has_ty(T::B128) => Err(UNKNOWN),
@@ -193,7 +190,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         b.emit_plain(Op::new(control::burn_fuel));
     }
     let mut op = Op::new(handlers.load_vector);
-    let width = set_address(b, &mut op, address)?;
+    let width = set_address(b, &mut op, address, space)?;
     let slots = dest_slots(b, dests, ty, kind, signed)?;
     let count = slots.len() as u32;
     op.d = Slot(count);
@@ -246,8 +243,9 @@ pub(super) fn set_address(
     b: &mut Builder<'_>,
     op: &mut Op,
     address: &Address,
+    space: SpaceKind,
 ) -> Result<usize, Problem> {
-    let (base, offset, narrow) = b.address(address)?;
+    let (base, offset, narrow) = b.address(address, space)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
@@ -287,7 +285,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
         _ => values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?,
     };
     let mut op = Op::new(handlers.store_vector);
-    let width = set_address(b, &mut op, address)?;
+    let width = set_address(b, &mut op, address, space)?;
     let (count, class) = (slots.len() as u32, kind.class());
     let values;
     if let [one] = slots[..] {

@@ -135,12 +135,17 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
     else {
         return Err(OPERANDS);
     };
-    let (to, from) = (b.wide_address(to)?, b.wide_address(from)?);
+    let (from_space, to_space) = match way {
+        GLOBAL_TO_SHARED => (SpaceKind::Global, SpaceKind::Shared),
+        SHARED_TO_SHARED => (SpaceKind::Shared, SpaceKind::Shared),
+        _ => (SpaceKind::Shared, SpaceKind::Global),
+    };
+    let (to, from) = (b.wide_address(to, to_space)?, b.wide_address(from, from_space)?);
     let size = b.source(size, Kind::W32)?;
     let mut more = [Slot::NONE; 4];
     if completes {
         let Some(Operand::Address(barrier)) = operands.next() else { return Err(OPERANDS) };
-        more[0] = b.wide_address(barrier)?;
+        more[0] = b.wide_address(barrier, SpaceKind::Shared)?;
     }
     if way == GLOBAL_TO_SHARED && form.take(W::MulticastCluster) {
         more[2] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
@@ -160,11 +165,6 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
     let mut op = Op::new(run::copy);
     (op.a, op.b, op.c, op.imm) = (to, from, size, way);
     op.extra = b.extras(more);
-    let (from_space, to_space) = match way {
-        GLOBAL_TO_SHARED => (SpaceKind::Global, SpaceKind::Shared),
-        SHARED_TO_SHARED => (SpaceKind::Shared, SpaceKind::Shared),
-        _ => (SpaceKind::Shared, SpaceKind::Global),
-    };
     let bulk = |kind, space, register| Effect::Bulk(Bulk { kind, space, register, bytes: size });
     let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
     b.states(bulk(AccessKind::Read, from_space, from));
@@ -189,11 +189,7 @@ pub(crate) fn store(
     if !form.take(COMPLETES) {
         return Err("only completion at an mbarrier in shared memory is supported");
     }
-    let count = match form.take_one(&[W::V2, W::V4]).filter(|_| !reduces) {
-        Some(W::V2) => 2,
-        Some(_) => 4,
-        None => 1,
-    };
+    let count = form.take_from(&[(W::V2, 2), (W::V4, 4)]).filter(|_| !reduces).unwrap_or(1);
     let (update, size) = if reduces {
         take_update(b, form).ok_or(UNKNOWN)?
     } else {
@@ -216,10 +212,10 @@ pub(crate) fn store(
     let kind = if size == 8 { Kind::W64 } else { Kind::F32 };
     let values = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
     let mut op = Op::new(run::store);
-    (op.a, op.b) = (b.wide_address(to)?, b.wide_address(barrier)?);
+    let space = if is_generic { SpaceKind::Generic } else { SpaceKind::Shared };
+    (op.a, op.b) = (b.wide_address(to, space)?, b.wide_address(barrier, space)?);
     (op.c, op.d) = (Slot(count), Slot(size));
     op.extra = b.extras([Slot(is_generic.into()), update].into_iter().chain(values));
-    let space = if is_generic { SpaceKind::Generic } else { SpaceKind::Shared };
     let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
     let order = if reduces { Order::RELAXED } else { Order::WEAK };
     b.states(Effect::Access(Access { count, order, ..Access::new(kind, space, size, op.a) }));

@@ -105,7 +105,7 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
         Rest::Ignore(operand) => (ignore, inverted) = b.pred(operand)?,
         Rest::Nothing => {}
     }
-    let from = b.wide_address(from)?;
+    let from = b.wide_address(from, SpaceKind::Global)?;
     let mut op = addressed(b, run::copy, to, SpaceKind::Shared, 0)?;
     op.extra = b.extras([from, size, ignore, Slot(inverted.into()), Slot(*bytes as u32)]);
     let element = *bytes as u32;

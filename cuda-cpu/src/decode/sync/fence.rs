@@ -21,16 +21,18 @@ pub(crate) fn membar(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
 /// Decodes `fence`.
 pub(crate) fn fence(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let mut over_bytes = false;
-    let known = match () {
-        () if form.take(W::MbarrierInit) => form.take(W::Release) && form.take(W::Cluster),
-        () if !form.take(W::Proxy) => of_threads(form),
-        () if form.take(W::TensormapGeneric) => {
-            let order = form.take_one(&[W::Acquire, W::Release]);
-            over_bytes = order == Some(W::Acquire);
-            order.is_some() && form.take_one(&SCOPES).is_some()
-        }
-        () if form.take(W::AsyncGeneric) => of_shared(form),
-        () => between_proxies(form),
+    let known = if form.take(W::MbarrierInit) {
+        form.take(W::Release) && form.take(W::Cluster)
+    } else if !form.take(W::Proxy) {
+        of_threads(form)
+    } else if form.take(W::TensormapGeneric) {
+        let order = form.take_one(&[W::Acquire, W::Release]);
+        over_bytes = order == Some(W::Acquire);
+        order.is_some() && form.take_one(&SCOPES).is_some()
+    } else if form.take(W::AsyncGeneric) {
+        of_shared(form)
+    } else {
+        between_proxies(form)
     };
     emit(b, form, known, over_bytes)
 }

@@ -32,7 +32,7 @@ pub(super) fn addressed(
     mode: u32,
 ) -> Result<Op, Problem> {
     let mut op = Op::new(handler);
-    let (base, offset, narrow) = b.address(address)?;
+    let (base, offset, narrow) = b.address(address, space)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
@@ -54,66 +54,61 @@ pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
     Effect::Access(Access { order: Order::RELEASE, ..access })
 }
 
-const NAMES: [W; 9] = [
-    W::Init,
-    W::Inval,
-    W::Arrive,
-    W::ArriveDrop,
-    W::ExpectTx,
-    W::CompleteTx,
-    W::TestWait,
-    W::TryWait,
-    W::PendingCount,
-];
-
 /// Decodes `mbarrier` in all forms.
 pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     // `.expect_tx` can also be a modifier of `.arrive`.
-    let first = form.instruction().modifiers.first();
-    let name = NAMES.into_iter().find(|name| first == Some(&Modifier::Word(*name)));
-    let name = name.filter(|name| form.take(*name)).ok_or(UNKNOWN)?;
+    let Some(Modifier::Word(name)) = form.instruction().modifiers.first().copied() else {
+        return Err(UNKNOWN);
+    };
+    form.take(name);
     // A block runs on one thread, so its accesses are always ordered. Only the race check uses the order.
-    let order = form.take_one(&[W::Release, W::Acquire, W::Relaxed]);
+    let order = form.take_one(&[W::Release, W::Acquire, W::Relaxed]).map(order_of);
     form.take_one(&[W::Cta, W::Cluster]);
     let space = take_space(form);
-    let ty = form.ty();
-    if ty != Some(T::B64) {
+    if !form.take_ty(T::B64) {
         return Err(UNKNOWN);
     }
     match name {
-        W::Arrive | W::ArriveDrop => arrive(b, form, name, space, order),
-        W::TestWait | W::TryWait => wait(b, form, name, space, order),
+        W::Init => with_count(b, form, space, (run::init, 0), AccessKind::Write),
+        W::Inval => invalidate(b, form, space),
+        W::ExpectTx => with_count(b, form, space, (run::count_bytes, 0), AccessKind::Update),
+        W::CompleteTx => {
+            with_count(b, form, space, (run::count_bytes, COMPLETE_BYTES), AccessKind::Update)
+        }
+        W::Arrive => arrive(b, form, space, order, 0),
+        W::ArriveDrop => arrive(b, form, space, order, DROP),
+        W::TestWait => wait(b, form, space, order, false),
+        W::TryWait => wait(b, form, space, order, true),
         W::PendingCount => pending_count(b, form),
-        _ => simple(b, form, name, space),
+        _ => Err(UNKNOWN),
     }
 }
 
-/// `mbarrier.init.shared.b64 [addr], count;` and other forms without a result.
-fn simple(
+/// `mbarrier.init.shared.b64 [addr], count;` and other forms with a count and no result.
+fn with_count(
     b: &mut Builder<'_>,
-    form: &mut Form<'_>,
-    name: W,
+    form: &Form<'_>,
     space: SpaceKind,
+    (handler, mode): (Handler, u32),
+    kind: AccessKind,
 ) -> Result<(), Problem> {
-    let (handler, mode): (Handler, _) = match name {
-        W::Init => (run::init, 0),
-        W::Inval => (run::invalidate, 0),
-        W::CompleteTx => (run::count_bytes, COMPLETE_BYTES),
-        _ => (run::count_bytes, 0),
-    };
-    let (address, count) = match form.instruction().operands.as_slice() {
-        [Operand::Address(address)] if name == W::Inval => (address, None),
-        [Operand::Address(address), count] if name != W::Inval => (address, Some(count)),
-        _ => return Err(OPERANDS),
+    let [Operand::Address(address), count] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
     };
     let mut op = addressed(b, handler, address, space, mode)?;
-    if let Some(count) = count {
-        op.b = b.source(count, Kind::W32)?;
-    }
-    b.states(match name {
-        W::Init | W::Inval => access(AccessKind::Write, &op, space, Order::WEAK),
-        _ => access(AccessKind::Update, &op, space, Order::RELAXED),
-    });
+    op.b = b.source(count, Kind::W32)?;
+    let order = if kind == AccessKind::Write { Order::WEAK } else { Order::RELAXED };
+    b.states(access(kind, &op, space, order));
+    b.emit(op)
+}
+
+/// `mbarrier.inval.shared.b64 [addr];`
+fn invalidate(b: &mut Builder<'_>, form: &Form<'_>, space: SpaceKind) -> Result<(), Problem> {
+    let [Operand::Address(address)] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let op = addressed(b, run::invalidate, address, space, 0)?;
+    b.states(access(AccessKind::Write, &op, space, Order::WEAK));
     b.emit(op)
 }
 
@@ -121,16 +116,12 @@ fn simple(
 fn arrive(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: W,
     space: SpaceKind,
-    order: Option<W>,
+    order: Option<Order>,
+    drops: u32,
 ) -> Result<(), Problem> {
-    let variant = form.take_one(&[W::ExpectTx, W::NoComplete]);
-    let mode = match variant {
-        Some(W::ExpectTx) => EXPECT_BYTES,
-        Some(_) => NO_COMPLETE,
-        None => 0,
-    } | if name == W::ArriveDrop { DROP } else { 0 };
+    let variant = form.take_from(&[(W::ExpectTx, EXPECT_BYTES), (W::NoComplete, NO_COMPLETE)]);
+    let mode = drops | variant.unwrap_or(0);
     let (token, address, count) = match form.instruction().operands.as_slice() {
         [token, Operand::Address(address)] if variant.is_none() => (token, address, None),
         [token, Operand::Address(address), count] => (token, address, Some(count)),
@@ -141,7 +132,7 @@ fn arrive(
         op.b = b.source(count, Kind::W32)?;
     }
     op.d = b.dest(token, Kind::W64, false)?;
-    let order = order.map_or(Order::RELEASE, order_of);
+    let order = order.unwrap_or(Order::RELEASE);
     b.states(access(AccessKind::Update, &op, space, order));
     b.emit(op)
 }
@@ -150,22 +141,22 @@ fn arrive(
 fn wait(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: W,
     space: SpaceKind,
-    order: Option<W>,
+    order: Option<Order>,
+    suspends: bool,
 ) -> Result<(), Problem> {
     let (mode, kind) = if form.take(W::Parity) { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
     let (done, address, phase, time) = match form.instruction().operands.as_slice() {
         [done, Operand::Address(address), phase] => (done, address, phase, None),
-        [done, Operand::Address(address), phase, time] if name == W::TryWait => {
+        [done, Operand::Address(address), phase, time] if suspends => {
             (done, address, phase, Some(time))
         }
         _ => return Err(OPERANDS),
     };
-    let order = order.map_or(Order::ACQUIRE, order_of);
+    let order = order.unwrap_or(Order::ACQUIRE);
     let phase = b.source(phase, kind)?;
     let done = b.dest(done, Kind::Pred, false)?;
-    if name == W::TestWait || time.is_some() {
+    if !suspends || time.is_some() {
         let mut op = addressed(b, run::test_wait, address, space, mode)?;
         (op.b, op.d) = (phase, done);
         b.states(access(AccessKind::Read, &op, space, order));

@@ -35,7 +35,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
         return Err("only the `.sync.aligned` form is supported");
     }
     let shape = form.take_one(&[W::M8n8, W::M16n16, W::M16n8, W::M8n16]).ok_or(UNKNOWN)?;
-    let count = form.take_one(&[W::X1, W::X2, W::X4]).ok_or(UNKNOWN)?;
+    let count = form.take_from(&[(W::X1, 1), (W::X2, 2), (W::X4, 4)]).ok_or(UNKNOWN)?;
     let transposed = form.take(W::Trans);
     let space = match form.take_one(&[W::Shared, W::SharedCta]) {
         Some(_) => SpaceKind::Shared,
@@ -50,11 +50,6 @@ fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
         (W::M8n8, T::B16, true) => Layout::Columns,
         (shape, T::B8, true) if shape == shape_of_bytes => Layout::Bytes,
         _ => return Err(UNKNOWN),
-    };
-    let count = match count {
-        W::X1 => 1,
-        W::X2 => 2,
-        _ => 4,
     };
     // A matrix of 16 x 16 bytes takes two registers.
     let registers = if shape == W::M16n16 { 2 * count } else { count };
@@ -97,7 +92,7 @@ fn emit(
         return Err(OPERANDS);
     }
     let mut op = Op::new(run);
-    let (base, offset, narrow) = b.address(address)?;
+    let (base, offset, narrow) = b.address(address, matrices.space)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };

@@ -9,28 +9,34 @@ use crate::exec::tensor::wmma_addresses::{Elements, Linear};
 pub(super) struct Matrix {
     which: W,
     shape: W,
+    /// Number of rows and columns.
+    size: (u32, u32),
     /// Whether the matrix is stored in row-major order.
     rows: bool,
     pub(super) bits: u32,
     pub(in crate::decode) registers: usize,
 }
 
-/// Supported shapes, with the types of A and B and the types of C and D.
-const SHAPES: [(W, &[T], &[T]); 7] = [
-    (W::M16n16k16, &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
-    (W::M8n32k16, &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
-    (W::M32n8k16, &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
-    (W::M16n16k8, &[T::TF32], &[T::F32]),
-    (W::M8n8k4, &[T::F64], &[T::F64]),
-    (W::M8n8k32, &[T::S4, T::U4], &[T::S32]),
-    (W::M8n8k128, &[T::B1], &[T::S32]),
+/// A shape, its sizes m, n and k, the types of A and B, and the types of C and D.
+type Shape = (W, [u32; 3], &'static [T], &'static [T]);
+
+/// Supported shapes.
+const SHAPES: [Shape; 7] = [
+    (W::M16n16k16, [16, 16, 16], &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
+    (W::M8n32k16, [8, 32, 16], &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
+    (W::M32n8k16, [32, 8, 16], &[T::F16, T::BF16, T::S8, T::U8], &[T::F16, T::F32, T::S32]),
+    (W::M16n16k8, [16, 16, 8], &[T::TF32], &[T::F32]),
+    (W::M8n8k4, [8, 8, 4], &[T::F64], &[T::F64]),
+    (W::M8n8k32, [8, 8, 32], &[T::S4, T::U4], &[T::S32]),
+    (W::M8n8k128, [8, 8, 128], &[T::B1], &[T::S32]),
 ];
 
 impl Matrix {
     /// Takes the shape, layout and type from a form.
     pub(super) fn take(form: &mut Form<'_>, which: W) -> Option<Self> {
         let rows = form.take_one(&[W::Row, W::Col])? == W::Row;
-        let &(shape, factors, sums) = SHAPES.iter().find(|(shape, ..)| form.take(*shape))?;
+        let &(shape, [m, n, k], factors, sums) =
+            SHAPES.iter().find(|(shape, ..)| form.take(*shape))?;
         let ty = form.ty_of(if which == W::C { sums } else { factors })?;
         let bits = match ty {
             T::F64 => 64,
@@ -44,32 +50,23 @@ impl Matrix {
         if bits < 8 && rows != (which == W::A) {
             return None;
         }
-        let mut matrix = Self { which, shape, rows, bits, registers: 0 };
-        let (m, n) = matrix.size();
+        let size = match which {
+            W::A => (m, k),
+            W::B => (k, n),
+            _ => (m, n),
+        };
+        let mut matrix = Self { which, shape, size, rows, bits, registers: 0 };
         let lane = if bits == 64 { 64 } else { 32 };
         matrix.registers = match (which, ty) {
             (W::A | W::B, T::F16) => 8,
-            _ => ((m * n * bits / 32).div_ceil(lane)) as usize,
+            _ => ((size.0 * size.1 * bits / 32).div_ceil(lane)) as usize,
         };
         Some(matrix)
     }
 
-    /// Returns the number of rows and columns.
-    fn size(&self) -> (u32, u32) {
-        let mut numbers =
-            self.shape.name().split(['m', 'n', 'k']).skip(1).map(|n| n.parse().unwrap_or(0));
-        let mut next = || numbers.next().unwrap_or(0);
-        let (m, n, k) = (next(), next(), next());
-        match self.which {
-            W::A => (m, k),
-            W::B => (k, n),
-            _ => (m, n),
-        }
-    }
-
     /// Returns the default stride: the number of elements between the starts of contiguous rows or columns.
     pub(super) fn default_stride(&self) -> u32 {
-        let (rows, columns) = self.size();
+        let (rows, columns) = self.size;
         if self.rows { columns } else { rows }
     }
 
@@ -81,7 +78,7 @@ impl Matrix {
     /// Returns the row and column of element `index` of a register.
     fn place(&self, register: usize, index: u32) -> (Linear, Linear) {
         let register = register as u32;
-        let (rows, columns) = self.size();
+        let (rows, columns) = self.size;
         if self.which == W::C {
             return self.sum_place(register, index);
         }

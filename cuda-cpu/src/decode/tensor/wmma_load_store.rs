@@ -52,7 +52,7 @@ impl Accesses {
         stride: Option<&Operand>,
         matrix: &Matrix,
     ) -> Result<Self, Problem> {
-        let base = b.wide_address(address)?;
+        let base = b.wide_address(address, space)?;
         let length = matrix.default_stride();
         let stride = match stride {
             Some(stride) => b.source(stride, Kind::W32)?,

@@ -23,7 +23,7 @@ pub(crate) struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 impl<A: Int, D: Int> Unary for IntToInt<A, D> {
     type A = A;
     type D = D;
-    // These conversions are common, and `pick_integer` needs few of them.
+    // These conversions are common, and the decoder needs few of them.
     const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: A, _imm: u64) -> D {
