@@ -75,9 +75,17 @@ pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     if let Callee::Direct(index) = callee {
         fits(b, &arguments, &results, &b.module.functions[index as usize])?;
     }
-    let arguments = arguments.iter().map(|a| passed(b, a)).collect::<Result<_, _>>()?;
-    let results = results.iter().map(|r| passed(b, r)).collect::<Result<_, _>>()?;
+    let arguments = elements(&arguments).map(|a| passed(b, a)).collect::<Result<_, _>>()?;
+    let results = elements(&results).map(|r| passed(b, r)).collect::<Result<_, _>>()?;
     b.control(Control::Call(Call { callee, arguments, results }))
+}
+
+/// Returns the operands, and the elements of vectors, which are passed one by one.
+fn elements(operands: &[Operand]) -> impl Iterator<Item = &Operand> {
+    operands.iter().flat_map(|operand| match operand {
+        Operand::Vector(parts) => parts.as_slice(),
+        operand => std::slice::from_ref(operand),
+    })
 }
 
 /// Checks that the arguments and results of a direct call match the function's declaration.
@@ -90,7 +98,8 @@ fn fits(
     let one = |(operand, param): (&Operand, &Param)| match operand {
         Operand::Reg(id) => (b.class_of(*id) == Class::W64) == (param.size > 4),
         Operand::Symbol(..) => place(b, operand).is_ok_and(|(_, bytes)| bytes == param.size),
-        _ => true,
+        Operand::Vector(parts) => parts.len() == param.lanes as usize,
+        _ => param.lanes == 1,
     };
     let same = |operands: &[Operand], params: &[Param]| {
         operands.len() == params.len() && operands.iter().zip(params).all(one)

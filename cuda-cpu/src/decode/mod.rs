@@ -23,7 +23,9 @@ mod variables;
 
 use std::borrow::Cow;
 
-use cuda_ptx::{Checker, Function, InitValue, Instruction, Module, Opcode as O, Symbol, Word as W};
+use cuda_ptx::{
+    Checker, Function, InitValue, Instruction, Module, Opcode as O, RegId, Symbol, Word as W,
+};
 use rustc_hash::FxHashSet;
 
 use self::alu::lanewise::lanewise;
@@ -166,9 +168,11 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     if !function.is_entry {
         let params = function.params.iter().zip(b.locals.params.clone());
         let returns = function.returns.iter().zip(b.locals.returns.clone());
-        into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
-        into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
-        if into.params.len() != function.params.len() {
+        let params = params.map(|(p, at)| own(b, p, at)).collect::<Option<Vec<_>>>();
+        let returns = returns.map(|(p, at)| own(b, p, at)).collect::<Option<Vec<_>>>();
+        if let (Some(params), Some(returns)) = (params, returns) {
+            (into.params, into.returns) = (params.concat(), returns.concat());
+        } else {
             problems.add(of_function(function, "a register parameter it does not have"));
         }
     }
@@ -186,15 +190,17 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     into.frame_bytes = b.frame.size();
 }
 
-/// Returns the location of a parameter on the function's own side.
-fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Passed> {
-    match param.register {
-        None => Some(Passed::Local(at, param.size)),
-        Some(id) => {
-            let class = b.class_of(id);
-            Some(Passed::Register(b.register(id, class).ok()?, class))
-        }
-    }
+/// Returns the locations of a parameter on the function's own side: one, or one for each element of a vector of registers.
+/// `None` if the function has no such registers.
+fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Vec<Passed>> {
+    let Some(RegId(first)) = param.register else {
+        return Some(vec![Passed::Local(at, param.size)]);
+    };
+    let register = |id| {
+        let class = b.class_of(RegId(id));
+        Some(Passed::Register(b.register(RegId(id), class).ok()?, class))
+    };
+    (first..first + param.lanes).map(register).collect()
 }
 
 fn problem(

@@ -17,7 +17,7 @@ impl Row {
     /// Returns the instructions of the row: all combinations of the required words, each without optional words, with each
     /// single optional word, and with the first word of every optional place. Optional operands are left out.
     ///
-    /// Their registers are `%p`, `%h`, `%w`, `%l` and `%q`, of predicates and of 16 to 128 bits, with numbers from 1 on; the
+    /// Their registers are `%p`, `%b`, `%h`, `%w`, `%l` and `%q`, of predicates and of 8 to 128 bits, with numbers from 1 on; the
     /// address is `%a`, the label `$End`.
     pub fn forms(&'static self) -> Vec<Form> {
         let optional = || self.slots.iter().enumerate().filter(|(_, slot)| slot.optional);
@@ -74,10 +74,11 @@ struct Writer<'m> {
 }
 
 impl Writer<'_> {
-    fn register(&mut self, ty: ScalarType) -> String {
+    fn register(&mut self, ty: ScalarType, relaxed: bool) -> String {
         self.next += 1;
         let letter = match (ty, ty.size()) {
             (ScalarType::Pred, _) => 'p',
+            (ScalarType::B8, _) if !relaxed => 'b',
             (_, 1 | 2) => 'h',
             (_, 4) => 'w',
             (_, 8) => 'l',
@@ -96,18 +97,19 @@ impl Writer<'_> {
                     Lanes::Count(count) => count,
                     Lanes::ByName => self.found.lanes,
                 };
-                let elements: Vec<_> = (0..count).map(|_| self.register(ty)).collect();
+                let elements: Vec<_> =
+                    (0..count).map(|_| self.register(ty, value.relaxed)).collect();
                 let is_vector = count > 1 || matches!(value.lanes, Lanes::Count(_));
                 let elements = elements.join(", ");
                 let mut text = if is_vector { format!("{{{elements}}}") } else { elements };
                 if value.second == Second::Required {
-                    text += &format!("|{}", self.register(ScalarType::Pred));
+                    text += &format!("|{}", self.register(ScalarType::Pred, false));
                 }
                 text
             }
             Pattern::Memory(_) => "[%a]".to_owned(),
             Pattern::Constant(allowed) => allowed.first().copied().unwrap_or(1).to_string(),
-            Pattern::Policy if self.found.policy => self.register(ScalarType::B64),
+            Pattern::Policy if self.found.policy => self.register(ScalarType::B64, false),
             Pattern::Policy => return None,
             Pattern::Label => "$End".to_owned(),
             Pattern::Targets => "$Targets".to_owned(),

@@ -1,10 +1,12 @@
 //! Conversion of operands to slots: registers, constants, symbols and addresses.
 
-use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarType, Space, Symbol};
+use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarKind, ScalarType, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem};
 use super::special;
+use crate::exec::alu::int_arithmetic::{Add, MadLo};
 use crate::exec::alu::select;
+use crate::exec::map;
 use crate::exec::number::lane::Kind;
 use crate::exec::special::add_window;
 use crate::isa::address::{
@@ -39,6 +41,7 @@ impl Builder<'_> {
         let class = kind.class();
         match operand {
             Operand::Reg(id) => self.source_register(*id, class),
+            Operand::RegPlus(id, constant) => self.sum(*id, *constant, class),
             _ => {
                 let value = self.value(operand, kind)?;
                 Ok(self.frame.preset(class, value))
@@ -56,6 +59,42 @@ impl Builder<'_> {
         let mut op = Op::new(run);
         op.a = self.register(id, from)?;
         op.d = self.frame.register(class);
+        self.push(op);
+        Ok(op.d)
+    }
+
+    /// Returns a register with the sum of a register and a constant.
+    fn sum(&mut self, id: RegId, constant: i64, class: Class) -> Result<Slot, Problem> {
+        let add = match class {
+            Class::W64 => map::binary::<Add<u64>>(),
+            Class::W32 => map::binary::<Add<u32>>(),
+            Class::Pred => return Err(OPERANDS),
+        };
+        let mut op = Op::new(add.run);
+        op.a = self.source_register(id, class)?;
+        op.b = self.frame.preset(class, PresetValue::Const(constant as u64));
+        op.d = self.frame.register(class);
+        self.push(op);
+        Ok(op.d)
+    }
+
+    /// Returns a 64-bit register with the address of an element of a variable, in the variable's own state space.
+    fn element(&mut self, symbol: Symbol, index: RegId, size: u32) -> Result<Slot, Problem> {
+        let base = self.symbol(symbol, 0)?;
+        let own = self.body.registers.get(index.0 as usize);
+        let signed = own.is_some_and(|own| own.ty.kind() == ScalarKind::Signed);
+        let mut wide = self.source_register(index, self.class_of(index))?;
+        if self.class_of(index) == Class::W32 {
+            let mut op = Op::new(select::widen);
+            (op.a, op.imm, op.d) = (wide, signed.into(), self.frame.temporary(Class::W64));
+            wide = op.d;
+            self.push(op);
+        }
+        let mut op = Op::new(map::ternary::<MadLo<u64>>().run);
+        op.a = wide;
+        op.b = self.frame.preset(Class::W64, PresetValue::Const(size.into()));
+        op.c = self.frame.preset(Class::W64, base);
+        op.d = self.frame.temporary(Class::W64);
         self.push(op);
         Ok(op.d)
     }
@@ -181,7 +220,11 @@ impl Builder<'_> {
                 let window = if space == SpaceKind::Generic { self.window(symbol) } else { 0 };
                 Ok((base, address.offset.wrapping_add_unsigned(window), false))
             }
-            AddressBase::Element { .. } => Err(OPERANDS),
+            AddressBase::Element { symbol, index, size } => {
+                let base = self.element(symbol, index, size)?;
+                let window = if space == SpaceKind::Generic { self.window(symbol) } else { 0 };
+                Ok((base, address.offset.wrapping_add_unsigned(window), false))
+            }
             AddressBase::Absolute => {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
             }
