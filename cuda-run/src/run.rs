@@ -95,7 +95,9 @@ fn config(cli: &Cli) -> LaunchConfig {
     let grid = cli.grid.unwrap_or([1; 3]);
     let block = cli.block.unwrap_or([1; 3]);
     let ([gx, gy, gz], [x, y, z]) = (grid, block);
-    LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(cli.shared)
+    let config = LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(cli.shared);
+    let config = cli.cluster.map_or(config, |[x, y, z]| config.cluster(x, y, z));
+    if cli.cooperative { config.cooperative() } else { config }
 }
 
 fn output_path(arg: &Arg) -> Option<&Path> {

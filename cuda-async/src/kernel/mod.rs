@@ -21,8 +21,7 @@ pub use arguments::buffer_form::KernelBuffer;
 pub use arguments::given_back::BufferTuple;
 pub use arguments::param::{KernelParam, push_param, put_field};
 pub use arguments::typed_args::{
-    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, Writes, aligned, aligned_at,
-    writes,
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
 };
 pub use autotuner::Autotuner;
 pub use cuda_core::{

@@ -86,29 +86,29 @@ impl<S: Submit> DeviceFuture<S> {
     ///
     /// # Errors
     /// The same as those of `.await`. [`Error::Misuse`] if this is called inside a waker, on the library's timer thread or
-    /// on the device's completion thread.
+    /// on the device's completion thread, or inside the output function of the device.
     pub fn wait(mut self) -> Result<S::Output> {
         let parker = Parker::new();
         loop {
             match Pin::new(&mut self).poll(&mut parker.task()) {
                 Poll::Ready(ended) => return ended,
-                Poll::Pending if self.is_woken_by_this_thread() => {
-                    return Err(misuse::blocks_in_waker());
+                Poll::Pending => {
+                    self.check_may_park()?;
+                    parker.park();
                 }
-                Poll::Pending => parker.park(),
             }
         }
     }
 
-    /// Whether the calling thread is the one that has to call the wakers of this future.
-    fn is_woken_by_this_thread(&self) -> bool {
-        let delivers = match self.0.peek() {
-            Some(State::Submitting(_, run) | State::Executing(_, run)) => {
-                run.cx.device().delivers_here()
-            }
-            Some(State::Idle(_) | State::Failed(_)) | None => false,
-        };
-        delivers || is_timer_thread()
+    /// Checks that another thread calls the wakers of this future.
+    fn check_may_park(&self) -> Result<()> {
+        let mut is_own = is_timer_thread();
+        if let Some(State::Submitting(_, run) | State::Executing(_, run)) = self.0.peek() {
+            let device = run.cx.device();
+            device.check_may_wait()?;
+            is_own |= device.delivers_here();
+        }
+        if is_own { Err(misuse::blocks_in_waker()) } else { Ok(()) }
     }
 }
 

@@ -10,6 +10,8 @@ use cuda_async::{
 };
 use cuda_cpu::CpuProvider;
 
+use crate::{devices::own_lease, polling::own_devices};
+
 const FAULTS: &str = include_str!("../../../kernels/faults.ptx");
 
 fn device() -> Device {
@@ -38,6 +40,40 @@ fn write_past_the_end_names_the_thread() {
     let site = fault.site.unwrap();
     assert_eq!((site.block, site.thread), ([1, 0, 0], [0, 0, 0]));
     assert!(site.address.is_some() && site.ptx_line.is_some() && site.nearest.is_some());
+}
+
+/// An empty buffer has an address, and no byte there.
+#[test]
+fn byte_of_an_empty_buffer_is_a_fault() {
+    const PTX: &str = ".version 7.0\n.target sm_70\n.address_size 64
+.visible .entry write_byte(.param .u64 to) {
+    .reg .b64 %d;
+    ld.param.u64 %d, [to];
+    st.global.u8 [%d], 1;
+    ret;
+}
+.visible .entry read_byte(.param .u64 from) {
+    .reg .b16 %h;
+    .reg .b64 %d;
+    ld.param.u64 %d, [from];
+    ld.global.u8 %h, [%d];
+    ret;
+}";
+    for kernel in ["write_byte", "read_byte"] {
+        let [cpu, link] = own_devices();
+        for device in [cpu, link, own_lease(CpuProvider::default())] {
+            let kernel = device.load_ptx(PTX).unwrap().function(kernel).unwrap();
+            let stream = device.new_stream().unwrap();
+            let op = zeros::<u8>(0).then(|x| {
+                // SAFETY: these devices check every access.
+                unsafe { launch(&kernel, LaunchConfig::new(1, 1), (x,)) }
+            });
+            let fault = fault_of(op.sync_on(&stream).map(drop).unwrap_err());
+            assert_eq!(fault.kind, FaultKind::IllegalAddress);
+            let nearest = fault.site.unwrap().nearest.unwrap();
+            assert!(nearest.contains("allocation of 0 bytes"), "{nearest}");
+        }
+    }
 }
 
 #[test]

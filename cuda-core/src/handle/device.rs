@@ -73,6 +73,7 @@ impl Device {
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: after a fault the process cannot use it any more and has to be restarted.
     pub fn reset(&self) -> Result<()> {
+        self.check_may_wait()?;
         let reset = self.start_reset().wait();
         self.0.reclaim_all();
         reset
@@ -97,8 +98,17 @@ impl Device {
         self.0.streams.delivers_here()
     }
 
+    /// Checks that the calling thread may wait for this device.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] inside the [output function](Device::set_output), which the kernel that prints waits for.
+    pub fn check_may_wait(&self) -> Result<()> {
+        self.0.streams.output.check_may_wait()
+    }
+
     /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that arrives
-    /// from now on. `print` runs on a thread of the device, or on several at a time, and must not wait for the device.
+    /// from now on. `print` runs on a thread of the device, or on several at a time. A wait for this device inside it is
+    /// [`Error::Misuse`], because the kernel that prints ends only after `print`.
     ///
     /// A GPU's driver writes such text to standard output itself: there `print` is never called.
     pub fn set_output(&self, print: impl Fn(&str) + Send + Sync + 'static) {

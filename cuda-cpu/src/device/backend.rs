@@ -226,12 +226,9 @@ impl CpuBackend {
         let memory = &self.shared.device.memory;
         self.make_room(&mut pools, pool, bytes)?;
         let make = || -> Result<(u64, bool), OutOfMemory> {
-            let address = memory.promise(bytes)?;
-            let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
-            if now {
-                memory.fulfil(address, bytes)?;
-            }
-            Ok((address, now))
+            let may_be_now = self.timing == Timing::AsFastAsPossible;
+            let now = if may_be_now { memory.alloc_if_free(bytes)? } else { None };
+            now.map_or_else(|| Ok((memory.promise(bytes)?, false)), |address| Ok((address, true)))
         };
         let (address, now) = make().map_err(errors::out_of_memory)?;
         pools.take(pool, bytes);

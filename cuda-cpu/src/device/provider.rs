@@ -31,7 +31,7 @@ impl CpuProvider {
         let workers = self.workers();
         let mut info = DeviceInfo::new("cpu", format!("CPU device, {workers} threads"));
         info.memory = self.options.memory.unwrap_or_else(three_quarters_of_memory);
-        info.multiprocessors = workers as u32;
+        info.multiprocessors = u32::try_from(workers).unwrap_or(u32::MAX);
         info.compute_capability = (9, 0);
         info.max_shared_bytes = MAX_SHARED_BYTES;
         info

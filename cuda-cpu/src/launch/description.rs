@@ -164,7 +164,7 @@ pub enum Invalid {
         /// The maximum.
         most: u64,
     },
-    /// The parameter block is too short.
+    /// The parameter block has another length than the parameters.
     Params {
         /// The given length in bytes.
         given: usize,

@@ -287,7 +287,7 @@ impl Entry {
         }
         self.check_cluster(launch)?;
         let (given, needed) = (launch.params.len(), self.param_bytes as usize);
-        if given < needed {
+        if given != needed {
             return Err(Invalid::Params { given, needed });
         }
         Ok(())

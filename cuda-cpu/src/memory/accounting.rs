@@ -47,7 +47,12 @@ impl Accounting {
     /// Returns the error for an allocation that does not fit.
     pub(super) fn out_of_memory(&self, requested: u64) -> OutOfMemory {
         let free = self.capacity.saturating_sub(self.used());
-        OutOfMemory { requested, free, total: self.capacity }
+        OutOfMemory { requested, free, total: self.capacity, refused_by_host: false }
+    }
+
+    /// Returns the error for an allocation that fits, and for which the host has no memory or no addresses.
+    pub(super) fn no_host_memory(&self, requested: u64) -> OutOfMemory {
+        OutOfMemory { refused_by_host: true, ..self.out_of_memory(requested) }
     }
 
     /// Whether `bytes` fit now, in addition to all waiting promises.

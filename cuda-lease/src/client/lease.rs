@@ -169,8 +169,8 @@ impl Lease {
     }
 
     fn mapping<T: Element>(&self, kernel: String, ptx: String, values: &[T]) -> Submit<'_> {
-        // A slice with more values than a `u32` is beyond the limit of an input, which the launch checks.
-        let length = values.len() as u32;
+        // More values than a `u32` are beyond the limit of an input, which the launch checks.
+        let length = u32::try_from(values.len()).unwrap_or(u32::MAX);
         let bytes = size_of_val(values) as u64;
         let config = LaunchConfig::for_num_elems(values.len());
         self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)

@@ -202,7 +202,7 @@ fn declared(argument: &Argument) -> TokenStream {
         }
         Declared::Value(_) => {
             let ty = &argument.ty;
-            quote!(#module::Declared::Value(::core::option::Option::Some(::core::mem::size_of::<#ty>() as u32)))
+            quote!(#module::Declared::Value(#module::size_of_value::<#ty>()))
         }
     }
 }

@@ -41,7 +41,8 @@ use cuda_core::{Arguments, Element};
     note = "numbers and arrays of them can; a struct derives `cuda_async::kernel::KernelParam` or `bytemuck::Pod`; write `u8` for `bool` in a struct"
 )]
 pub trait KernelParam: Copy + Send + Sync {
-    /// Calls `pass` with the bytes of the value. Padding is zero.
+    /// Calls `pass` with the bytes of the value. Padding is zero. A launch is refused if the number of bytes is not that of
+    /// the kernel's parameter.
     fn with_bytes<R>(&self, pass: impl FnOnce(&[u8]) -> R) -> R;
 }
 

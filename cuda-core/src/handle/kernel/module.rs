@@ -154,10 +154,11 @@ impl Module {
     /// - Or an error of the device.
     pub fn variable<T: Element>(&self, name: &str) -> Result<DeviceBuffer<T>> {
         let variables = &self.0.parts.variables;
-        let found = variables.infos.iter().position(|it| it.name == name);
-        let index = found.ok_or_else(|| self.no_such_variable(name))?;
-        let len = elements::<T>(&variables.infos[index])?;
-        Ok(DeviceBuffer::of_allocation(self.open_variable(index as u32)?, len))
+        let mut numbered = (0..).zip(&variables.infos);
+        let found = numbered.find(|(_, info)| info.name == name);
+        let (index, info) = found.ok_or_else(|| self.no_such_variable(name))?;
+        let len = elements::<T>(info)?;
+        Ok(DeviceBuffer::of_allocation(self.open_variable(index)?, len))
     }
 
     /// Returns the allocation of a variable, and keeps it in this handle.

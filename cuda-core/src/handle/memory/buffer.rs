@@ -11,7 +11,7 @@ use super::{
     pinned::PinnedBuffer,
     pool::MemoryPool,
     slice::{Slice, SliceMut},
-    view::{View, no_size},
+    view::View,
 };
 use crate::{
     handle::{
@@ -119,7 +119,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
+    /// [`Error::OutOfRange`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
         self.view().fill(stream, &value)
     }
@@ -231,18 +231,13 @@ impl<T> DeviceBuffer<T> {
     /// # Errors
     /// As [`chunks_mut`](Self::chunks_mut). The buffer is then dropped.
     pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
-        if size == 0 {
-            return Err(no_size());
-        }
-        let mut chunks = Vec::with_capacity(self.len.div_ceil(size));
-        let mut rest = self;
-        while rest.len > size {
-            let (chunk, behind) = rest.split_at(size)?;
-            chunks.push(chunk);
-            rest = behind;
-        }
-        chunks.push(rest);
-        Ok(chunks)
+        let chunk = |chunk: View<'_>| Self {
+            allocation: chunk.allocation.clone(),
+            start: chunk.start,
+            len: Slice::<T>::new(chunk).len(),
+            element: PhantomData,
+        };
+        Ok(self.view().chunks::<T>(size)?.into_iter().map(chunk).collect())
     }
 }
 

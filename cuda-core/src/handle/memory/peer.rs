@@ -11,7 +11,7 @@ use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
     handle::{
         device::Device,
-        stream::{Keep, Stream},
+        stream::{Keep, Stream, copy_to_peer},
     },
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
@@ -54,7 +54,7 @@ impl<T: Element> Slice<'_, T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, if work that uses `to` is not known to be complete, or if a
-    /// recording uses `to`; [`Error::Unsupported`] inside a recording, or if this device does not
+    /// recording uses `to`; [`Error::Misuse`] inside a recording; [`Error::Unsupported`] if this device does not
     /// [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
     pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
         let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
@@ -69,8 +69,7 @@ impl<T: Element> Slice<'_, T> {
             return Err(wrong(format!("{detail}; wait for that first")));
         }
         if stream.is_recording() {
-            let what = "a copy to another device inside a recording";
-            return Err(Error::unsupported(what, &self.device().info().address));
+            return Err(copy_to_peer());
         }
         // A launch or a replay could use the destination while the other device writes it.
         if to.allocation().is_variable() {

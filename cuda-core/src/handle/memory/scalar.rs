@@ -6,7 +6,7 @@
 //! every other use.
 //!
 //! Inside one launch nothing orders two arguments. So a declared kernel that writes a scalar must not have it as another
-//! argument: see `Arguments::require_distinct_scalars`.
+//! argument: see `Arguments::require_unaliased`.
 
 use std::sync::Arc;
 

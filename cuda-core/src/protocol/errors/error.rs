@@ -49,9 +49,7 @@ pub enum Error {
         pool: Option<Name>,
     },
     /// The host has too little memory, or too little that can be pinned.
-    #[error(
-        "out of host memory: {requested} bytes requested; free host memory or copy in smaller pieces"
-    )]
+    #[error("out of host memory: {requested} bytes requested; free host memory, or split the work")]
     OutOfHostMemory {
         /// The requested bytes.
         requested: u64,

@@ -6,7 +6,10 @@ use super::lost::RECOVERY;
 use crate::{AccessError, FaultSpace, LaunchError, OutOfMemory, Racing};
 
 pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
-    let OutOfMemory { requested, free, total } = error;
+    let OutOfMemory { requested, free, total, refused_by_host } = error;
+    if refused_by_host {
+        return Error::OutOfHostMemory { requested };
+    }
     Error::OutOfMemory { requested, free, total, pool: None }
 }
 
