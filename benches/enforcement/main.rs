@@ -15,10 +15,8 @@ use std::{
 use benches::done;
 use cuda_async::prelude::*;
 use cuda_core::{Error, protocol::Status};
-use cuda_lease::{
-    Exclusivity, LeaseBuilder,
-    node::gpu::{GpuInfo, GpuMonitor, NvmlMonitor},
-};
+use cuda_lease::{Exclusivity, LeaseBuilder};
+use cuda_node::gpu::{GpuInfo, GpuMonitor, NvmlMonitor};
 
 use crate::neighbour::Neighbour;
 

@@ -24,10 +24,8 @@ use cuda_async::{
     memory::{to_pinned, upload_into},
     prelude::*,
 };
-use cuda_lease::{
-    Lease, LeaseBuilder,
-    node::supervisor::{DeviceOptions, Node, NodeOptions},
-};
+use cuda_lease::{Lease, LeaseBuilder};
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
 use crate::plain_quinn::PlainCopy;
 
@@ -133,7 +131,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
 fn start(address: &str) -> Result<Node> {
     let device = match address.split(':').next() {
         Some("cpu") => DeviceOptions::in_process(cuda_cpu::CpuProvider::default()),
-        _ => DeviceOptions::in_process(cuda_core::cuda::CudaProvider::new()),
+        _ => DeviceOptions::in_process(cuda_driver::CudaProvider::new()),
     };
     Node::start(NodeOptions::loopback(vec![device]))
 }

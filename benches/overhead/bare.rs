@@ -6,12 +6,12 @@ use benches::raw::LEN;
 use cuda_async::{Error, LaunchConfig, Result};
 use cuda_core::{
     Access, Backend, NoticeSink, Provider, Ticket,
-    cuda::CudaProvider,
     protocol::{
         AllocId, Control, FunctionId, Launch, ModuleId, ModuleImage, Notice, Region, Relocation,
         StreamId, Submission, Work,
     },
 };
+use cuda_driver::CudaProvider;
 
 const STREAM: StreamId = StreamId(1);
 const X: AllocId = AllocId(2);

@@ -69,6 +69,8 @@ pub use cuda_core::{
 };
 #[cfg(feature = "cpu")]
 pub use cuda_cpu;
+#[cfg(feature = "cuda")]
+pub use cuda_driver;
 #[cfg(feature = "macros")]
 pub use kernel::kernels;
 pub use kernel::launch;

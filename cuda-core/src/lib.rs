@@ -1,13 +1,13 @@
 //! Devices, streams, memory, modules, and the protocol between them and a device.
 //!
 //! This is the explicit layer: calls that submit work enqueue it immediately on the stream that the caller names. The
-//! lazy layer on top is `cuda-async`. Implementers of a device start at [`protocol`].
+//! lazy layer on top is `cuda-async`. Implementers of a device start at [`protocol`]; `cuda-driver` (NVIDIA GPUs),
+//! `cuda-cpu` and `cuda-lease` are such devices.
 //!
 //! | module | contents |
 //! |---|---|
 //! | [`protocol`] | the data and traits between client and device |
 //! | [`order`] | ordering rules that backends share: [`order::Poison`] |
-//! | [`cuda`] (feature `cuda`) | NVIDIA GPUs |
 //!
 //! The types that users hold are at the root:
 //!
@@ -19,16 +19,15 @@
 //! | errors | [`Error`], [`Fault`] |
 #![deny(missing_docs)]
 
-#[cfg(feature = "cuda")]
-pub mod cuda;
 mod handle;
+#[doc(hidden)]
+pub mod internals;
 #[cfg(all(test, loom))]
 mod loom_models;
 pub mod order;
 pub mod protocol;
 mod runtime;
-#[doc(hidden)]
-pub mod sync;
+mod sync;
 
 pub use handle::{
     Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Crossing, Device, DeviceBuffer,
@@ -36,8 +35,6 @@ pub use handle::{
     MemoryWaiter, Module, PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory,
     SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
-#[doc(hidden)]
-pub use handle::{MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, Recording};
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
     Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,

@@ -19,15 +19,9 @@ use std::{
     task::{Context, Poll, Wake, Waker},
 };
 
-use ::loom::{model::Builder, sync::Notify};
+use ::loom::sync::Notify;
 
-/// Checks a model with at most this many preemptions.
-pub(crate) fn check(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = preemptions;
-    builder.max_branches = 20_000;
-    builder.check(model);
-}
+use crate::sync::check_model as check;
 
 /// A task's thread, to be woken.
 struct Task(Notify);

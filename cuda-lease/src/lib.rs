@@ -1,6 +1,6 @@
 //! Leases a GPU of another machine, and runs the same operations on it.
 //!
-//! [`LeaseBuilder`] requests a [`Lease`] and opens its device. The module `node` (feature `node`) serves leases.
+//! [`LeaseBuilder`] requests a [`Lease`] and opens its device. The crate `cuda-node` serves leases.
 //!
 //! A *stateless submit* runs one kernel, with its input in and its output back in one round trip:
 //!
@@ -12,12 +12,13 @@
 //! connection ([`DetachedLease`]).
 //!
 //! Lowest first, the modules are [`wire`] (frames and messages), [`session`] (numbering and resumption), [`authority`]
-//! (TLS and tokens), `transport` (the QUIC settings that client and node share), `client` and `node`.
+//! (TLS and tokens), `transport` (the QUIC settings that client and node share) and `client`.
 
 pub mod authority;
 mod client;
-#[cfg(feature = "node")]
-pub mod node;
+#[cfg(feature = "server")]
+#[doc(hidden)]
+pub mod internals;
 pub mod session;
 mod transport;
 pub mod wire;

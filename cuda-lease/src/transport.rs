@@ -34,16 +34,16 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 const IDLE: Duration = Duration::from_secs(5);
 
 /// The code with which a node that stops closes its connections.
-pub(crate) const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
+pub const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
 
 /// The code with which a node closes the connection of a client that broke the protocol.
-pub(crate) const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
+pub const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
 
 /// Opens a UDP socket. With `server`, it accepts connections.
 ///
 /// # Errors
 /// Those of the socket.
-pub(crate) fn endpoint(
+pub fn endpoint(
     address: SocketAddr,
     server: Option<quinn::ServerConfig>,
 ) -> io::Result<quinn::Endpoint> {
@@ -58,7 +58,7 @@ pub(crate) fn endpoint(
 }
 
 /// Returns the settings of a connection.
-pub(crate) fn connection() -> Arc<quinn::TransportConfig> {
+pub fn connection() -> Arc<quinn::TransportConfig> {
     let mut discovery = quinn::MtuDiscoveryConfig::default();
     discovery.upper_bound(DATAGRAM);
     let mut congestion = quinn::congestion::CubicConfig::default();

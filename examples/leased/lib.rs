@@ -4,7 +4,7 @@ use std::ops::ControlFlow::{Break, Continue};
 
 use cuda_async::{iterate, prelude::*};
 use cuda_cpu::CpuProvider;
-use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
 cuda_async::kernels! {
     /// The kernels of the pipeline, loaded on a device.

@@ -3,7 +3,7 @@
 
 use libfuzzer_sys::fuzz_target;
 
-#[path = "../../cuda-lease/tests/fuzz/targets/mod.rs"]
+#[path = "../../cuda-node/tests/fuzz/targets.rs"]
 mod targets;
 
 fuzz_target!(|bytes: &[u8]| targets::session(bytes));

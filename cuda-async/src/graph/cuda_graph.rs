@@ -8,7 +8,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{Device, DeviceBuffer, Element, Error, Pending, Recording, Result, Stream};
+use cuda_core::{
+    Device, DeviceBuffer, Element, Error, Pending, Result, Stream, internals::Recording,
+};
 
 use crate::{
     context::{Credit, ExecutionContext, RunMode},

@@ -35,9 +35,9 @@ pub use capture::{
     Capture, CapturedGraph, Scope, begin_capture, begin_capture_with_pool, end_capture,
 };
 #[doc(hidden)]
-pub use cuda_core::Recording;
+pub use cuda_core::internals::Recording;
 #[doc(inline)]
-pub use cuda_core::{CapturePool, MAX_INSTANCES};
+pub use cuda_core::{CapturePool, internals::MAX_INSTANCES};
 pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
 pub use loop_state::{LoopState, Position};
 pub use plan::{Plan, PlanExt, PlanNode, PlanWork};

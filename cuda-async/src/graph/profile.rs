@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{DeviceBuffer, Error, Landing, PinnedBuffer, Pinning, Recording, Result, Waiter};
+use cuda_core::{
+    DeviceBuffer, Error, Landing, PinnedBuffer, Pinning, Result, Waiter, internals::Recording,
+};
 
 use crate::{
     context::{Credit, ExecutionContext},

@@ -1,6 +1,6 @@
 //! `record`: records an operation.
 
-use cuda_core::{Device, Recording, Result, Stream, Ticket};
+use cuda_core::{Device, Result, Stream, Ticket, internals::Recording};
 
 use crate::{op::IntoDeviceOp, run::blocking};
 

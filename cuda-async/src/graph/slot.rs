@@ -2,7 +2,7 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use cuda_core::{Allocation, DeviceBuffer, Element, Error, Recording, Result};
+use cuda_core::{Allocation, DeviceBuffer, Element, Error, Result, internals::Recording};
 
 /// A buffer of a graph that other buffers of the same length may replace: an input, or an output.
 /// [`CudaGraph::slot`](crate::graph::CudaGraph::slot) makes one.

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Error, Result, Stream, sync::HelperThread};
+use cuda_core::{Error, Result, Stream, internals::sync::HelperThread};
 use parking_lot::Mutex;
 
 use super::tuning_file::{Choices, TuningFile};

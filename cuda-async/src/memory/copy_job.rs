@@ -7,7 +7,7 @@ use std::{
 
 use cuda_core::{
     Error, Result,
-    sync::{HelperThread, Receiver},
+    internals::sync::{HelperThread, Receiver},
 };
 
 use crate::context::{ExecutionContext, RunMode};

@@ -11,7 +11,7 @@ use std::{
     task::{Wake, Waker},
 };
 
-use cuda_core::sync::{Mutex, WakerSet};
+use cuda_core::internals::sync::{Mutex, WakerSet};
 
 /// A handle to the result `R` of the work `W`. Clones share the work.
 pub(super) struct Member<W, R> {

@@ -9,7 +9,7 @@ use std::{
 use arc_swap::ArcSwapOption;
 use cuda_core::{
     Device, Error, Result, Stream,
-    sync::{WakerSet, discard_panic},
+    internals::sync::{WakerSet, discard_panic},
 };
 use parking_lot::{Condvar, Mutex};
 

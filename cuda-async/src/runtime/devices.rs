@@ -44,7 +44,7 @@ fn open_once(
 fn providers() -> Vec<Box<dyn Provider>> {
     vec![
         #[cfg(feature = "cuda")]
-        Box::new(cuda_core::cuda::CudaProvider::new()),
+        Box::new(cuda_driver::CudaProvider::new()),
         #[cfg(feature = "cpu")]
         Box::new(cuda_cpu::CpuProvider::default()),
     ]

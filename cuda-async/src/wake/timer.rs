@@ -12,7 +12,7 @@ use std::{
 
 use cuda_core::{
     Error, Result,
-    sync::{WakerSet, Woken},
+    internals::sync::{WakerSet, Woken},
 };
 use parking_lot::{Condvar, Mutex};
 

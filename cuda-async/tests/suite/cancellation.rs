@@ -122,6 +122,6 @@ fn memory_is_freed_behind_a_link() {
 #[test]
 fn memory_is_freed_on_a_gpu() {
     if crate::devices::cuda().is_some() {
-        memory_is_freed(&cuda_core::cuda::CudaProvider::new());
+        memory_is_freed(&cuda_driver::CudaProvider::new());
     }
 }

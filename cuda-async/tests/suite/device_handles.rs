@@ -43,7 +43,7 @@ fn weak_handle_does_not_keep_a_device_open() {
 #[cfg(feature = "lease")]
 #[test]
 fn lease_of_a_node_that_stopped_is_opened_again() {
-    use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+    use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
     let start = |address| {
         let device = DeviceOptions::in_process(CpuProvider::default());

@@ -8,10 +8,8 @@ use std::{
 
 use cuda_async::Device;
 use cuda_cpu::CpuProvider;
-use cuda_lease::{
-    LeaseBuilder,
-    node::supervisor::{DeviceOptions, Node, NodeOptions},
-};
+use cuda_lease::LeaseBuilder;
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
 use crate::link::LinkProvider;
 
@@ -80,7 +78,7 @@ fn open_cuda() -> Option<Device> {
 pub fn own_cuda() -> Option<Device> {
     cuda()?;
     #[cfg(feature = "cuda")]
-    return Some(Device::open(&cuda_core::cuda::CudaProvider::new(), 0).unwrap());
+    return Some(Device::open(&cuda_driver::CudaProvider::new(), 0).unwrap());
     #[cfg(not(feature = "cuda"))]
     unreachable!("built without `cuda`")
 }

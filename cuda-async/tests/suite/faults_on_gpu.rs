@@ -11,7 +11,7 @@ use cuda_async::{
     Device, DeviceBuffer, Error, Function, LaunchConfig, cuda_core::FaultKind, launch,
     policy::SingleStream, prelude::*, runtime::set_max_spin,
 };
-use cuda_core::cuda::{Completion, CudaProvider};
+use cuda_driver::{Completion, CudaProvider};
 
 use crate::{devices::cuda, kernels::Kernels, polling::iterations_for};
 

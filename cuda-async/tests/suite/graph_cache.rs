@@ -3,7 +3,7 @@
 use std::{ops::ControlFlow, time::Duration};
 
 use cuda_async::{Device, iterate, policy::SingleStream, prelude::*};
-use cuda_core::cuda::CudaProvider;
+use cuda_driver::CudaProvider;
 use futures::executor::block_on;
 
 use crate::{

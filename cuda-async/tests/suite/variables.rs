@@ -10,7 +10,7 @@ use cuda_async::{
     memory::{fill, upload_into},
     prelude::*,
 };
-use cuda_core::{Access, ArgumentKind, Arguments, Recording};
+use cuda_core::{Access, ArgumentKind, Arguments, internals::Recording};
 
 use crate::{modules, on_every_device, polling::own_devices};
 

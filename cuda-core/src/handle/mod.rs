@@ -54,9 +54,7 @@ pub use memory::{
     PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
 };
 pub use memory_waiter::MemoryWaiter;
-#[cfg(all(test, feature = "cuda", not(loom)))]
-pub(crate) use recording::LaunchResources;
-pub use recording::{MAX_INSTANCES, RecordedNode, Recording};
+pub use recording::{LaunchResources, MAX_INSTANCES, RecordedNode, Recording};
 pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, RecordedName, Stream};
 #[cfg(all(test, loom))]
 pub(crate) use stream::{Keep, Operand};

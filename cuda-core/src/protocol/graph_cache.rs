@@ -19,16 +19,3 @@ pub struct GraphCacheInfo {
     /// An estimate of the memory of all graphs, in bytes.
     pub bytes: u64,
 }
-
-impl GraphCacheInfo {
-    /// Adds the counts of another stream. The bytes are not added.
-    #[cfg(feature = "cuda")]
-    pub(crate) fn add(&mut self, other: &Self) {
-        self.launches += other.launches;
-        self.nodes += other.nodes;
-        self.changes += other.changes;
-        self.built += other.built;
-        self.refused += other.refused;
-        self.evicted += other.evicted;
-    }
-}

@@ -22,6 +22,14 @@ pub fn now() -> Instant {
     *START
 }
 
+/// Checks a model with at most this many preemptions.
+pub fn check_model(preemptions: Option<usize>, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = preemptions;
+    builder.max_branches = 20_000;
+    builder.check(model);
+}
+
 /// Unwraps a lock result. loom's locks are never poisoned, because a panic ends the model.
 fn lock<T, E>(locked: Result<T, E>) -> T {
     match locked {

@@ -4,13 +4,13 @@ use std::{any::Any, sync::Arc};
 
 use cuda_core::{
     Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket,
+    internals::sync::HelperThread,
     order::uses_of,
     protocol::{
         AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Foreign, Graph, GraphId,
         HostBlock, ModuleId, ModuleImage, PoolId, Reply, Request, StreamId, Submission,
         Work as Asked,
     },
-    sync::HelperThread,
 };
 use parking_lot::{Mutex, RwLock};
 use rayon::ThreadPoolBuilder;

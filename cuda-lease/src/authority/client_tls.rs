@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    #[cfg(feature = "node")]
+    #[cfg(feature = "server")]
     #[test]
     fn key_of_another_certificate_is_refused() {
         let directory = tempfile::tempdir().unwrap();

@@ -421,5 +421,5 @@ fn write_new(
 }
 
 #[cfg(test)]
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 mod tests;

@@ -51,7 +51,7 @@ impl fmt::Debug for Fingerprint {
 ///
 /// A name has 1 to 64 characters of `A-Z a-z 0-9 . _ -` and is neither `.` nor `..`, so it can name a file.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[cfg_attr(feature = "node", derive(serde::Deserialize), serde(try_from = "String"))]
+#[cfg_attr(feature = "server", derive(serde::Deserialize), serde(try_from = "String"))]
 pub struct Tenant(String);
 
 impl TryFrom<String> for Tenant {
@@ -112,10 +112,10 @@ impl TenantError {
     }
 }
 
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 pub use certificate::IdentityError;
 
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 mod certificate {
     use thiserror::Error;
     use x509_parser::error::X509Error;
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(Fingerprint::from_bytes([0; 32]), Fingerprint::UNAUTHENTICATED);
     }
 
-    #[cfg(feature = "node")]
+    #[cfg(feature = "server")]
     mod certificates {
         use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 

@@ -1,8 +1,8 @@
 //! Decides which clients may use a lease: TLS configurations, identities from certificates, and lease tokens.
 //!
 //! Files here use no other folder of this crate. They use `quinn` and `rustls` with the *ring* provider, which each
-//! configuration names explicitly. The client asks [`ClientTls`] for the configuration of a connection. The node,
-//! which is behind the feature `node`, asks `ServerTls` for its configuration and for the [`Tenant`] and
+//! configuration names explicitly. The client asks [`ClientTls`] for the configuration of a connection. The node
+//! (feature `server`) asks `ServerTls` for its configuration and for the [`Tenant`] and
 //! [`Fingerprint`] of each connection. It gives these to the lease table, and issues a [`Token`] for each lease with
 //! its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the command
 //! line.
@@ -16,11 +16,11 @@ mod client_tls;
 #[cfg(feature = "certs")]
 mod development_ca;
 #[cfg(test)]
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 mod handshake_tests;
 mod identity;
 mod pem;
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 mod server_tls;
 mod tls;
 mod token;
@@ -28,11 +28,11 @@ mod token;
 pub use client_tls::ClientTls;
 #[cfg(feature = "certs")]
 pub use development_ca::{CreatedCertificates, DevelopmentCaError, DevelopmentCertificates};
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 pub use identity::IdentityError;
 pub use identity::{Fingerprint, Tenant, TenantError};
 pub use pem::PemError;
-#[cfg(feature = "node")]
+#[cfg(feature = "server")]
 pub use server_tls::ServerTls;
 pub use tls::{ALPN, TlsError};
 pub use token::{Claims, RandomnessError, Token, TokenError, TokenKey};

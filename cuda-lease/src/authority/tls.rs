@@ -76,11 +76,11 @@ pub enum TlsError {
         name: String,
     },
     /// An insecure node could not create its temporary certificate.
-    #[cfg(feature = "node")]
+    #[cfg(feature = "server")]
     #[error("cannot create a temporary certificate: {0}; use --cert, --key and --client-ca")]
     SelfSigned(#[from] rcgen::Error),
     /// The client authority's certificates cannot verify clients.
-    #[cfg(feature = "node")]
+    #[cfg(feature = "server")]
     #[error("the certificates in {} cannot verify clients: {source}; pass the authority's ca.pem", path.display())]
     ClientAuthority {
         /// The file.

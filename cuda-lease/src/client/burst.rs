@@ -23,13 +23,11 @@ const IN_FLIGHT: usize = 2;
 /// # Errors
 /// The result of an input has the errors of [`Submit::launch`](crate::Submit::launch). When no lease is left, the
 /// remaining inputs get the error of the last lease. Without leases every result is [`Error::Misuse`].
-#[cfg_attr(feature = "node", doc = "```standalone_crate")]
-#[cfg_attr(not(feature = "node"), doc = "```ignore")]
+///
+/// ```standalone_crate
 /// use cuda_cpu::CpuProvider;
-/// use cuda_lease::{
-///     Job, LeaseBuilder, burst,
-///     node::supervisor::{DeviceOptions, Node, NodeOptions},
-/// };
+/// use cuda_lease::{Job, LeaseBuilder, burst};
+/// use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 ///
 /// let device = DeviceOptions::in_process(CpuProvider::default());
 /// let node = Node::start(NodeOptions::loopback(vec![device]))?;

@@ -90,13 +90,10 @@ impl Lease {
     /// It does not use the session: it runs in a device context of its own, and is not ordered with the work of the
     /// session.
     ///
-    #[cfg_attr(feature = "node", doc = "```standalone_crate")]
-    #[cfg_attr(not(feature = "node"), doc = "```ignore")]
+    /// ```standalone_crate
     /// use cuda_cpu::CpuProvider;
-    /// use cuda_lease::{
-    ///     LeaseBuilder,
-    ///     node::supervisor::{DeviceOptions, Node, NodeOptions},
-    /// };
+    /// use cuda_lease::LeaseBuilder;
+    /// use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
     ///
     /// let device = DeviceOptions::in_process(CpuProvider::default());
     /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
@@ -124,10 +121,10 @@ impl Lease {
     /// values and their number, `kernel(T* values, u32 n)`, with at least one thread per value in blocks of 256, and
     /// changes them in place. Blocks the calling thread. An empty slice launches nothing.
     ///
-    #[cfg_attr(feature = "node", doc = "```standalone_crate")]
-    #[cfg_attr(not(feature = "node"), doc = "```ignore")]
+    /// ```standalone_crate
     /// # use cuda_cpu::CpuProvider;
-    /// # use cuda_lease::{LeaseBuilder, node::supervisor::{DeviceOptions, Node, NodeOptions}};
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
     /// # let device = DeviceOptions::in_process(CpuProvider::default());
     /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
     /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;

@@ -42,14 +42,11 @@ pub struct DetachedLease {
 }
 
 /// A connection to a node for requests without a session. Calls block the calling thread.
-#[cfg_attr(feature = "node", doc = "```standalone_crate")]
-#[cfg_attr(not(feature = "node"), doc = "```ignore")]
+///
+/// ```standalone_crate
 /// use cuda_cpu::CpuProvider;
-/// use cuda_lease::{
-///     Job, LeaseBuilder, NodeClient,
-///     authority::ClientTls,
-///     node::supervisor::{DeviceOptions, Node, NodeOptions},
-/// };
+/// use cuda_lease::{Job, LeaseBuilder, NodeClient, authority::ClientTls};
+/// use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 ///
 /// let device = DeviceOptions::in_process(CpuProvider::default());
 /// let node = Node::start(NodeOptions::loopback(vec![device]))?;

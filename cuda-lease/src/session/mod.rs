@@ -6,7 +6,7 @@
 //! once, whatever happens to connections.
 //!
 //! Everything here is pure: no clock, no network, no device. The folder uses `wire` and no other folder of this crate.
-//! `client` and `node` drive it.
+//! `client` and the crate `cuda-node` drive it.
 
 #![forbid(unsafe_code)]
 

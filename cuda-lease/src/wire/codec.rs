@@ -406,6 +406,8 @@ impl<T: Field> Field for Vec<T> {
 
 /// Declares a message: a struct whose fields travel in the order of their declaration. Fields behind `+` are additional
 /// ones, each with its tag: they are absent or present, and readers of earlier versions skip them.
+#[doc(hidden)]
+#[macro_export]
 macro_rules! message {
     ($($(#[$doc:meta])* $name:ident = $opcode:expr; {
         $($(#[$field_doc:meta])* $field:ident: $ty:ty,)*

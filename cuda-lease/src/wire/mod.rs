@@ -1,8 +1,8 @@
 //! Frames and messages: the bytes that clients, nodes and workers exchange.
 //!
 //! Everything here is a pure function of bytes: no clock, no network, no device. The folder uses the data types of
-//! `cuda_core::protocol` and no other folder of this crate. `session` numbers the frames. `client` and `node` send
-//! them.
+//! `cuda_core::protocol` and no other folder of this crate. `session` numbers the frames. `client` and
+//! the crate `cuda-node` send them.
 //!
 //! A byte stream is a sequence of frames. A frame has an opcode, and its body is one message: a [`Command`] or
 //! an [`Event`] of a session, a [`Chunk`] of bulk data, or a request or reply about leases. The chapter "The wire protocol" of the
@@ -29,8 +29,6 @@ mod trace;
 
 pub use bulk::Chunk;
 pub use byte_size::{ByteSizeError, parse_bytes};
-#[cfg(feature = "node")]
-pub(crate) use codec::message;
 pub use codec::{Field, Reader, TEXT_LIMIT, WireError, Writer};
 pub use command::{Command, Hash, ImageKind, Query, Step, TransferId};
 pub use cuda_core::protocol::Status;

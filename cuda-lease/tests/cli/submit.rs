@@ -2,7 +2,10 @@
 
 use cuda_lease::LeaseBuilder;
 
-use crate::support::{Place, wait_until};
+use crate::{
+    support::{Place, wait_until},
+    worker,
+};
 
 /// A kernel with an array by value: `out[0] = table[2] + x`.
 const TABLE: &str = "
@@ -113,4 +116,16 @@ fn lease_of_a_submit_is_freed_before_the_program_ends() {
     let log = || String::from_utf8(place.load("audit")).unwrap();
     wait_until("the lease has ended", || log().contains("\"ended\""));
     assert!(log().contains("\"freed\""), "{}", log());
+}
+
+#[test]
+fn submit_ends_at_its_time_limit() {
+    let place = Place::with(|options, _| options.devices = vec![worker::device()]);
+    let endless = "submit --ptx K/faults.ptx --kernel run_forever --region-bytes 1024";
+    let run = place.run(&format!("{endless} --lease-secs 600 --timeout 1"));
+    run.failed(4, "kernel `run_forever`: did not end within 1 s (--timeout)");
+    wait_until("the lease has ended", || {
+        place.run("inventory --json").done_with_json()[0]["leases"] == 0
+    });
+    place.run(&format!("{endless} --timeout 1 --token t")).failed(2, "--timeout");
 }

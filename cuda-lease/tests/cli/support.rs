@@ -8,7 +8,7 @@ use std::{
 };
 
 use cuda_cpu::CpuProvider;
-use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 use tempfile::TempDir;
 
 /// The longest wait for a state. A test that waits longer has found a bug.

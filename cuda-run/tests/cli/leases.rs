@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use cuda_cpu::CpuProvider;
-use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 
 use crate::support::{Folder, lease};
 

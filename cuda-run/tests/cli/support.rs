@@ -136,7 +136,7 @@ pub(crate) fn has_gpu() -> bool {
 pub(crate) fn lease() -> &'static str {
     static ADDRESS: OnceLock<String> = OnceLock::new();
     ADDRESS.get_or_init(|| {
-        use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+        use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
         let device = DeviceOptions::in_process(cuda_cpu::CpuProvider::default());
         let node = Node::start(NodeOptions::loopback(vec![device])).unwrap();
         let address = format!("lease://{}?min_vram=256MiB&wait=60", node.address());

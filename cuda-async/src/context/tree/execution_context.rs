@@ -4,7 +4,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cuda_core::{Device, Error, RecordedName, Result, Stream, Ticket};
+use cuda_core::{Device, Error, Result, Stream, Ticket, internals::RecordedName};
 
 use crate::context::tree::{
     allocation_rules::AllocationRules, inline_root::InlineRoot, run_mode::RunMode,

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crossbeam_utils::CachePadded;
-use cuda_core::sync::shard::{self, Sharded};
+use cuda_core::internals::sync::shard::{self, Sharded};
 
 static RUNS: Sharded<AtomicUsize> =
     [const { CachePadded::new(AtomicUsize::new(0)) }; shard::SHARDS];

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use cuda_core::{RecordedNode, Recording, protocol::Work};
+use cuda_core::{
+    internals::{RecordedNode, Recording},
+    protocol::Work,
+};
 
 /// The work of an operation or a graph: its nodes in an order in which they can run, and the edges between them.
 ///

@@ -9,7 +9,7 @@ use std::{
 
 use cuda_core::{
     Error, Result,
-    sync::{Receiver, one_shot},
+    internals::sync::{Receiver, one_shot},
 };
 use cuda_nvrtc::{Options, Source};
 

@@ -9,7 +9,8 @@ use std::{
     task::Waker,
 };
 
-use loom::{model::Builder, sync::Notify, thread};
+use cuda_core::internals::sync::check_model;
+use loom::{sync::Notify, thread};
 
 use super::*;
 
@@ -78,10 +79,7 @@ fn block_on(mut member: Pair) -> Result<u32, &'static str> {
 }
 
 fn check(model: impl Fn() + Sync + Send + 'static) {
-    let mut builder = Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.max_branches = 20_000;
-    builder.check(model);
+    check_model(Some(3), model);
 }
 
 fn work() -> (Pair, Arc<AtomicUsize>, thread::JoinHandle<()>) {

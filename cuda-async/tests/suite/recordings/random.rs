@@ -16,7 +16,7 @@ use cuda_async::{
     prelude::*,
     script, uninitialised,
 };
-use cuda_core::Recording;
+use cuda_core::internals::Recording;
 
 use crate::{
     modules::{load_ptx, prepare},

@@ -14,7 +14,7 @@ use crate::{handle::device::Device, order::Retain, protocol::Ticket};
 const STREAMS: usize = 8;
 
 /// Resources that launches use. When it is dropped, the streams of incomplete launches retain them.
-pub(crate) struct LaunchResources {
+pub struct LaunchResources {
     device: Device,
     resources: Arc<dyn Retain>,
     /// The last launch on each stream.
@@ -28,21 +28,22 @@ pub(crate) struct LaunchResources {
 pub(super) type Retired = Vec<LaunchResources>;
 
 impl LaunchResources {
-    pub(crate) fn new(device: &Device, resources: Arc<dyn Retain>) -> Self {
+    /// Creates the owner of the resources of launches on a device.
+    pub fn new(device: &Device, resources: Arc<dyn Retain>) -> Self {
         let last = SmallVec::new();
         Self { device: device.clone(), resources, last, is_superseded: false }
     }
 
     /// The same resources, of a graph whose later launches have others. Such resources are dropped often, so a report is
     /// requested only when many of them wait for one.
-    pub(crate) fn superseded(mut self) -> Self {
+    pub fn superseded(mut self) -> Self {
         self.is_superseded = true;
         self
     }
 
     /// Records a launch that the backend has taken, as the last one of its stream.
     #[inline]
-    pub(crate) fn launched(&mut self, launch: Ticket) {
+    pub fn launched(&mut self, launch: Ticket) {
         match self.last.iter_mut().find(|it| it.stream == launch.stream) {
             Some(last) => last.number = launch.number,
             None => self.add_stream(launch),

@@ -24,7 +24,6 @@ mod slots;
 mod temporary;
 
 pub use instance::MAX_INSTANCES;
-#[cfg(all(test, feature = "cuda", not(loom)))]
-pub(crate) use launch_resources::LaunchResources;
+pub use launch_resources::LaunchResources;
 pub use nodes::RecordedNode;
 pub use recording::Recording;

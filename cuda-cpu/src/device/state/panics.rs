@@ -5,7 +5,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
-use cuda_core::{Error, Fault, FaultKind, sync::discard_panic};
+use cuda_core::{Error, Fault, FaultKind, internals::sync::discard_panic};
 
 use super::lost::RECOVERY;
 

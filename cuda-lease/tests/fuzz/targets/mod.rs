@@ -5,10 +5,8 @@
 mod frames;
 mod input;
 mod sequence;
-mod session;
 mod token;
 
 pub use frames::frames;
 pub use sequence::sequence;
-pub use session::session;
 pub use token::token;

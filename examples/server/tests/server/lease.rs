@@ -4,10 +4,8 @@ use std::time::Duration;
 
 use cuda_async::Error;
 use cuda_cpu::CpuProvider;
-use cuda_lease::{
-    LeaseBuilder,
-    node::supervisor::{DeviceOptions, Node, NodeOptions},
-};
+use cuda_lease::LeaseBuilder;
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 use server_example::Classifier;
 use tokio::task::spawn_blocking;
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use cuda_cpu::CpuProvider;
-use cuda_lease::node::supervisor::{DeviceOptions, Node, NodeOptions};
+use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 use rustix::process::{Pid, Signal, kill_process};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},

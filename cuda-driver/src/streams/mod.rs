@@ -1,0 +1,39 @@
+//! Streams: the driver's stream with its numbers and its events, and the table that finds it by its id.
+//!
+//! Uses `windows`, `context` and `driver`. The backend finds a [`DriverStream`] in the [`StreamTable`] for every
+//! submission, orders it after other streams with [`DriverStream::wait_for`], and stores the number of the submission.
+//! `completion` reads [`DriverStream::completed`] and [`DriverStream::is_idle`], and decides with [`Reports`] when to
+//! enqueue a checkpoint.
+
+mod checkpoint_events;
+mod event;
+mod foreign_call;
+mod foreign_state;
+mod passed;
+mod query;
+mod reports;
+mod settle;
+mod stream;
+mod table;
+
+pub(crate) use checkpoint_events::CheckpointEvents;
+pub(crate) use event::new_event;
+pub(crate) use passed::Passed;
+use reports::Reports;
+pub(crate) use stream::DriverStream;
+pub(crate) use table::StreamTable;
+
+use cuda_core::protocol::Error;
+
+/// The error for an id that names nothing.
+#[cold]
+pub(crate) fn unknown(what: impl Into<String>, address: &str) -> Error {
+    let detail = format!("it does not exist on `{address}`");
+    Error::OutOfRange { what: what.into().into(), detail }
+}
+
+/// The error for a new id that is in use.
+#[cold]
+pub(crate) fn taken(what: impl Into<String>) -> Error {
+    Error::OutOfRange { what: what.into().into(), detail: "the id is already in use".into() }
+}

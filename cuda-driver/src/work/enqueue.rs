@@ -1,0 +1,45 @@
+//! Dispatches each kind of work to its driver call.
+
+use std::sync::Arc;
+
+use cuda_core::protocol::{Error, HostBlock, Result, Work};
+
+use super::{copy, graph, launch, peers, place::Place, timestamp};
+use crate::context::Bound;
+
+/// Enqueues work on a stream.
+///
+/// # Safety
+/// The promises of [`Backend::submit`](cuda_core::protocol::Backend::submit).
+#[inline]
+pub(crate) unsafe fn enqueue(
+    place: Place<'_>,
+    work: &Work<'_>,
+    host: &[Arc<HostBlock>],
+    bound: &Bound,
+) -> Result<()> {
+    match work {
+        // SAFETY: the caller's promise.
+        Work::Launch(launch) => unsafe { launch::launch(place, launch, bound) },
+        Work::Join => Ok(()),
+        // SAFETY: the caller's promise.
+        Work::Upload { from, to, bytes } => unsafe {
+            copy::upload(place, *from, *to, *bytes, host, bound)
+        },
+        // SAFETY: the caller's promise.
+        Work::Download { from, to, bytes } => unsafe {
+            copy::download(place, *from, *to, *bytes, host, bound)
+        },
+        Work::Copy { from, to, bytes } => copy::copy(place, *from, *to, *bytes, bound),
+        Work::Fill { to, pattern, count } => copy::fill(place, *to, *pattern, *count, bound),
+        Work::Timestamp { to } => timestamp::write(place, *to, bound),
+        // SAFETY: the caller's promise.
+        Work::Graph(launch) => unsafe { graph::launch(place, launch, host, bound) },
+        Work::Repeat(_) | Work::Foreign(_) => {
+            let what = "a loop or captured work outside a graph";
+            Err(Error::unsupported(what, &place.names.primary.info.address))
+        }
+        Work::Send { from, transfer, bytes } => peers::send(place, *from, *transfer, *bytes, bound),
+        _ => Err(Error::unsupported("this kind of work", &place.names.primary.info.address)),
+    }
+}

@@ -1,0 +1,97 @@
+//! Requests for leases, and the answers to them.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+pub use cuda_lease::wire::Exclusivity;
+use cuda_lease::wire::Status;
+
+use crate::quotas::Tenant;
+
+use super::ids::{LeaseId, RequestId};
+
+/// A request for a lease.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LeaseRequest {
+    /// The tenant whose quotas apply.
+    pub tenant: Tenant,
+    /// Identifies the request: the same tenant and nonce never get a second lease. Chosen at random by the client.
+    pub nonce: [u8; 16],
+    /// The quota of the lease in bytes, at least 1. The lease gets exactly this much.
+    pub min_vram: u64,
+    /// The duration of the lease in seconds, from the time at which its worker is ready. 0 requests the default.
+    pub lease_secs: u32,
+    /// The other leases that may be on the slot.
+    pub class: Exclusivity,
+    /// The name of the slot. `None` accepts any slot.
+    pub slot: Option<String>,
+    /// The maximum wait in the queue. With 0, the request is refused immediately if there is no free capacity.
+    pub wait: Duration,
+    /// Requests of higher priority are served first. The normal priority is 0.
+    pub priority: i32,
+}
+
+impl LeaseRequest {
+    /// A request for a shared lease of any slot with the default duration, priority 0 and no wait.
+    pub fn new(tenant: Tenant, nonce: [u8; 16], min_vram: u64) -> LeaseRequest {
+        LeaseRequest {
+            tenant,
+            nonce,
+            min_vram,
+            lease_secs: 0,
+            class: Exclusivity::Shared,
+            slot: None,
+            wait: Duration::ZERO,
+            priority: 0,
+        }
+    }
+
+    /// Whether the other request asks for the same lease. The wait may differ: a repeated request waits for less.
+    pub(super) fn has_terms_of(&self, other: &LeaseRequest) -> bool {
+        fn terms(of: &LeaseRequest) -> impl PartialEq + '_ {
+            (of.min_vram, of.lease_secs, of.class, of.slot.as_deref(), of.priority)
+        }
+        terms(self) == terms(other)
+    }
+}
+
+/// The answer to an admissible request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Placement {
+    /// The request has this lease. Its worker may still be starting.
+    Leased(LeaseId),
+    /// The request waits. [`Action::Admitted`](super::Action::Admitted) or
+    /// [`Action::Refused`](super::Action::Refused) follows.
+    Queued {
+        /// The id of the request in the actions that follow.
+        request: RequestId,
+        /// The number of requests that are served earlier.
+        ahead: usize,
+    },
+}
+
+/// The result of a renewal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Renewal {
+    /// The generation of the lease from now on.
+    pub generation: u64,
+    /// The time until the lease expires.
+    pub remaining: Duration,
+}
+
+/// A request that the table did not grant.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{status}: {message}")]
+pub struct Refusal {
+    /// The reason as a code.
+    pub status: Status,
+    /// The event, the limit, and the remedy, as text.
+    pub message: String,
+}
+
+impl Refusal {
+    pub(super) fn new(status: Status, message: impl Into<String>) -> Refusal {
+        Refusal { status, message: message.into() }
+    }
+}

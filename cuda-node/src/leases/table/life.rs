@@ -1,0 +1,263 @@
+//! The life of a lease from the side of its client and of the operator: authority, renewal, connection, end.
+
+use std::time::Duration;
+
+use cuda_lease::wire::Status;
+
+use super::{
+    super::{
+        action::Action,
+        ids::LeaseId,
+        lease::{AnnouncedEnd, Cause, Lease, Phase},
+        request::{Refusal, Renewal},
+    },
+    LeaseTable,
+};
+
+impl LeaseTable {
+    /// Whether a client with this generation of the lease may submit work: the lease is active, and the generation is
+    /// the present one, or the previous one within the overlap.
+    ///
+    /// # Errors
+    /// - `Unauthorized`: the generation is not valid.
+    /// - `BadRequest`: the worker is not ready yet.
+    /// - The [status](Cause::status) of the end, once it has begun. `NotFound` for an unknown lease.
+    pub fn authorize(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        generation: u64,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        self.active(lease, generation).map(|_| ())
+    }
+
+    /// Extends an active lease to `secs` from now; 0 stands for the time of its request. A lease is never shortened,
+    /// and `max_total_secs` shortens the extension. Begins a new generation; the previous one stays valid for the
+    /// overlap. A renewal with the previous generation is a repetition: it extends the lease and returns the present
+    /// generation.
+    ///
+    /// # Errors
+    /// - As [`authorize`](Self::authorize).
+    /// - `Revoked`: the end of the lease was announced.
+    /// - `BadRequest`: more than `max_lease_secs`.
+    /// - `QuotaExceeded`: more than the tenant's `max_lease_secs`, or the lease has used `max_total_secs`.
+    pub fn renew(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        generation: u64,
+        secs: u32,
+    ) -> Result<Renewal, Refusal> {
+        self.advance(now);
+        let of = self.active(lease, generation)?;
+        if let Some(announced) = &of.announced {
+            return Err(announced.cause.refusal(lease));
+        }
+        let secs = self.check_secs(&of.request, secs)?;
+        let (now, overlap) = (self.now, self.config.generation_overlap);
+        let total = self.config.max_total_secs;
+        let Some(Lease {
+            phase: Phase::Active { since, until },
+            generation: current,
+            overlap: previous,
+            ..
+        }) = self.leases.get_mut(&lease)
+        else {
+            return Err(self.absent(lease));
+        };
+        let mut end = now.saturating_add(Duration::from_secs(secs.into()));
+        if let Some(total) = total {
+            let last = since.saturating_add(Duration::from_secs(total));
+            if *until >= last {
+                let message = format!(
+                    "lease {lease} cannot be renewed: it has reached the node's maximum total duration of {total} s; \
+                     request a new lease"
+                );
+                return Err(Refusal::new(Status::QuotaExceeded, message));
+            }
+            end = end.min(last);
+        }
+        let end = end.max(*until);
+        *until = end;
+        if *current == generation {
+            *current = current.saturating_add(1);
+            *previous = Some(now.saturating_add(overlap));
+        }
+        let renewal = Renewal { generation: *current, remaining: end.saturating_sub(now) };
+        self.counters.renewed += 1;
+        Ok(renewal)
+    }
+
+    /// Ends a lease for its client, without grace. A lease whose end has begun loses the rest of its grace.
+    ///
+    /// # Errors
+    /// The lease has ended, or never existed.
+    pub fn free(&mut self, now: Duration, lease: LeaseId) -> Result<(), Refusal> {
+        self.advance(now);
+        if !self.leases.contains_key(&lease) {
+            return Err(self.absent(lease));
+        }
+        self.begin_end(lease, Cause::Freed);
+        Ok(())
+    }
+
+    /// Ends a lease for the operator after the notice period, with grace. A lease whose worker is not ready ends
+    /// at once. A second revocation can only shorten the notice period.
+    ///
+    /// # Errors
+    /// The lease has ended, its end has begun, or it never existed.
+    pub fn revoke(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        reason: impl Into<String>,
+        notice: Duration,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        let Some(of) = self.leases.get(&lease) else { return Err(self.absent(lease)) };
+        if let Some(cause) = of.cause() {
+            return Err(cause.refusal(lease));
+        }
+        self.announce_end(lease, Cause::Revoked { reason: reason.into() }, notice);
+        Ok(())
+    }
+
+    /// Reports the memory that the worker of a lease uses, in bytes. A lease that uses more than its charge ends
+    /// without grace, because the memory belongs to the other leases of the slot.
+    pub fn memory_used(&mut self, now: Duration, lease: LeaseId, used: u64) {
+        self.advance(now);
+        let Some(charge) = self.leases.get(&lease).map(|of| of.charge) else { return };
+        if used > charge {
+            self.begin_end(lease, Cause::OverMemory { used, charge });
+        }
+    }
+
+    /// Reports that the client of a lease lost its connection. After the reconnect window the lease ends. Returns
+    /// whether the lease was connected.
+    pub fn disconnected(&mut self, now: Duration, lease: LeaseId) -> bool {
+        self.advance(now);
+        let by = self.now.saturating_add(self.config.reconnect_window);
+        let Some(of) = self.leases.get_mut(&lease) else { return false };
+        let was_connected = of.reconnect_by.is_none();
+        of.reconnect_by.get_or_insert(by);
+        was_connected
+    }
+
+    /// Reports that the client of a lease is connected again.
+    ///
+    /// # Errors
+    /// The lease has ended, its worker is being killed, or it never existed.
+    pub fn reconnected(&mut self, now: Duration, lease: LeaseId) -> Result<(), Refusal> {
+        self.advance(now);
+        let Some(of) = self.leases.get_mut(&lease) else { return Err(self.absent(lease)) };
+        if let Phase::Killing { cause, .. } = &of.phase {
+            return Err(cause.refusal(lease));
+        }
+        of.reconnect_by = None;
+        Ok(())
+    }
+
+    /// Whether a client with this generation of the lease may end it: the generation is the present one, or the previous
+    /// one within the overlap.
+    ///
+    /// # Errors
+    /// `Unauthorized`: the generation is not valid. `NotFound` for an unknown lease.
+    pub fn check_generation(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        generation: u64,
+    ) -> Result<(), Refusal> {
+        self.advance(now);
+        self.of_generation(lease, generation).map(|_| ())
+    }
+
+    /// The lease, if this generation is valid.
+    fn of_generation(&self, lease: LeaseId, generation: u64) -> Result<&Lease, Refusal> {
+        let Some(of) = self.leases.get(&lease) else { return Err(self.absent(lease)) };
+        let overlap = of.overlap.is_some_and(|until| self.now < until);
+        let is_previous = generation.checked_add(1) == Some(of.generation);
+        if generation != of.generation && !(is_previous && overlap) {
+            let message = format!(
+                "generation {generation} of lease {lease} is no longer valid; use the token of the latest renewal"
+            );
+            return Err(Refusal::new(Status::Unauthorized, message));
+        }
+        Ok(of)
+    }
+
+    /// The lease, if it is active and this generation is valid.
+    fn active(&self, lease: LeaseId, generation: u64) -> Result<&Lease, Refusal> {
+        let of = self.of_generation(lease, generation)?;
+        if let Some(cause) = of.cause() {
+            return Err(cause.refusal(lease));
+        }
+        if !matches!(of.phase, Phase::Active { .. }) {
+            let message =
+                format!("the worker of lease {lease} is starting; wait until it is ready");
+            return Err(Refusal::new(Status::BadRequest, message));
+        }
+        Ok(of)
+    }
+
+    /// Ends a lease after a notice period. Without one, or if the lease is not active yet, its end begins now.
+    pub(super) fn announce_end(&mut self, lease: LeaseId, cause: Cause, length: Duration) {
+        let (now, Some(of)) = (self.now, self.leases.get_mut(&lease)) else { return };
+        if length.is_zero() || !matches!(of.phase, Phase::Active { .. }) {
+            return self.begin_end(lease, cause);
+        }
+        if let Some(earlier) = &of.announced {
+            let left = earlier.until.map_or(earlier.length, |until| until.saturating_sub(now));
+            if left <= length {
+                return;
+            }
+        }
+        // One announcement is pending at a time: the shorter one replaces the other.
+        self.actions.retain(
+            |action| !matches!(action, Action::AnnounceRevocation { lease: of, .. } if *of == lease),
+        );
+        of.announced = Some(AnnouncedEnd { cause: cause.clone(), length, until: None });
+        self.actions.push_back(Action::AnnounceRevocation { lease, cause, notice: length });
+    }
+
+    /// Ends a lease whose notice period is over.
+    pub(super) fn execute_announced_end(&mut self, lease: LeaseId) {
+        let announced = self.leases.get(&lease).and_then(|of| of.announced.as_ref());
+        if let Some(cause) = announced.map(|announced| announced.cause.clone()) {
+            self.begin_end(lease, cause);
+        }
+    }
+
+    /// Begins the end of a lease, or speeds it up. The first cause stays.
+    pub(super) fn begin_end(&mut self, lease: LeaseId, cause: Cause) {
+        let Some(of) = self.leases.get_mut(&lease) else { return };
+        let grace = cause.has_grace() && !self.config.grace.is_zero();
+        match &of.phase {
+            Phase::Killing { .. } => return,
+            Phase::Draining { .. } => {
+                if !grace {
+                    self.kill(lease);
+                }
+                return;
+            }
+            Phase::Granted | Phase::Starting { .. } | Phase::Active { .. } => {}
+        }
+        let grace = grace && matches!(of.phase, Phase::Active { .. });
+        self.counters.ending(&cause);
+        self.actions.push_back(Action::StopAdmission { lease, cause: cause.clone() });
+        of.phase = Phase::Draining { until: None, cause };
+        if !grace {
+            self.kill(lease);
+        }
+    }
+
+    /// Ends the grace.
+    pub(super) fn kill(&mut self, lease: LeaseId) {
+        let Some(of) = self.leases.get_mut(&lease) else { return };
+        let Phase::Draining { cause, .. } = &of.phase else { return };
+        of.phase = Phase::Killing { by: None, cause: cause.clone() };
+        self.actions.push_back(Action::KillWorker { lease });
+        self.withdraw_session(lease);
+    }
+}

@@ -1,0 +1,19 @@
+//! Serves leases of the devices of this machine: the program `cuda-node`, and nodes inside of programs.
+//!
+//! Clients use the crate `cuda-lease`, which also has what both sides share: the wire, sessions, TLS and tokens. Linux
+//! only.
+//!
+//! Lowest first: [`gpu`] lists the GPUs and checks that the memory of an ended worker is free. [`process`] starts,
+//! kills and reaps worker processes. [`quotas`] has the limits of tenants. [`leases`] is the lease table, a pure state
+//! machine. [`metrics`] counts and measures, and [`status`] serves the figures over HTTP. [`worker`] carries out
+//! commands on a device. [`supervisor`] accepts connections, and passes frames between clients and workers. It never
+//! uses a device.
+
+pub mod gpu;
+pub mod leases;
+pub mod metrics;
+pub mod process;
+pub mod quotas;
+pub mod status;
+pub mod supervisor;
+pub mod worker;

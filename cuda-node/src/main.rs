@@ -1,0 +1,395 @@
+//! Serves leases of this machine's devices: `cuda-node --device cuda:0 --insecure`.
+//!
+//! The process that a user starts is the supervisor. It starts itself again as `cuda-node worker` for every lease.
+
+use std::{
+    io::IsTerminal,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use clap::{Args, Parser, Subcommand};
+use cuda_core::{Error, Provider, Result};
+use cuda_cpu::CpuProvider;
+use cuda_driver::{Completion, CudaProvider};
+use cuda_lease::{authority::ServerTls, wire::parse_bytes};
+use cuda_node::{
+    gpu::{GpuMonitor, NvmlMonitor, select},
+    leases::TableConfig,
+    process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
+    quotas::Quotas,
+    supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
+    worker::Worker,
+};
+use tokio::{
+    runtime::Runtime,
+    signal::unix::{Signal, SignalKind, signal},
+};
+
+/// Serves leases of this machine's devices.
+#[derive(Parser)]
+#[command(
+    name = "cuda-node",
+    version,
+    args_conflicts_with_subcommands = true,
+    subcommand_negates_reqs = true
+)]
+struct Options {
+    #[command(subcommand)]
+    role: Option<Role>,
+    #[command(flatten)]
+    node: NodeArgs,
+}
+
+#[derive(Subcommand)]
+enum Role {
+    /// Serves one lease. The supervisor starts it.
+    #[command(hide = true)]
+    Worker {
+        /// The device.
+        #[arg(long)]
+        device: String,
+    },
+    /// Ends a lease after a notice period.
+    Revoke {
+        /// The number of the lease; the audit log and the status page have it.
+        lease: u64,
+        /// The reason, which its client gets.
+        #[arg(long, default_value = "by the operator")]
+        reason: String,
+        /// The notice period in seconds.
+        #[arg(long, default_value_t = 0)]
+        notice_secs: u32,
+        /// The value of the node's `--operator-socket`.
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Puts a device back into service after its memory did not come back.
+    Unfence {
+        /// The device.
+        device: String,
+        /// The value of the node's `--operator-socket`.
+        #[arg(long)]
+        socket: PathBuf,
+    },
+}
+
+#[derive(Args)]
+struct NodeArgs {
+    /// The address to listen on.
+    #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:5701", value_parser = address)]
+    listen: SocketAddr,
+    /// A device: `cpu`, `cuda:N`, or the identifier of a GPU or MIG instance; `cuda` is `cuda:0`. A GPU that is divided
+    /// into MIG instances means all of them. Repeat the option for several devices.
+    #[arg(long = "device", value_name = "DEVICE", required = true, value_parser = device)]
+    devices: Vec<String>,
+    /// The memory of each device that leases may use, such as 8GiB. By default all of it.
+    #[arg(long, value_parser = bytes)]
+    capacity: Option<u64>,
+    /// The maximum number of leases of each device.
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..))]
+    max_leases: u32,
+    /// The number of workers of each device that wait for a lease, at most `--max-leases`.
+    #[arg(long, default_value_t = 1)]
+    spares: usize,
+    /// The longest time of a lease, in seconds.
+    #[arg(long, default_value_t = 3600, value_parser = clap::value_parser!(u32).range(1..))]
+    max_lease_secs: u32,
+    /// The time between the end of a lease and the kill of its worker, in milliseconds.
+    #[arg(long, default_value_t = 5000)]
+    grace_ms: u64,
+    /// The maximum number of submissions in flight on a stream.
+    #[arg(long, default_value_t = 4096, value_parser = clap::value_parser!(u64).range(1..))]
+    submissions: u64,
+    /// Lets requests of a higher priority take the place of leases.
+    #[arg(long)]
+    preempt: bool,
+    /// The limits of tenants, a TOML file. It is read again on SIGHUP.
+    #[arg(long)]
+    quotas: Option<PathBuf>,
+    /// A file to which one line of JSON is appended for each decision about a lease.
+    #[arg(long)]
+    audit: Option<PathBuf>,
+    /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They show
+    /// the names of tenants to everyone who reaches the address.
+    #[arg(long, value_name = "IP:PORT", value_parser = address)]
+    metrics: Option<SocketAddr>,
+    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`, in an existing folder. Only the user of the node can
+    /// open it.
+    #[arg(long)]
+    operator_socket: Option<PathBuf>,
+    /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as the
+    /// node.
+    #[arg(long)]
+    jit_cache: Option<PathBuf>,
+    /// Serves without client certificates, on a loopback address only.
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
+    insecure: bool,
+    /// The certificate of the node, a PEM file.
+    #[arg(long, requires_all = ["key", "client_ca"])]
+    cert: Option<PathBuf>,
+    /// The key of the certificate, a PEM file.
+    #[arg(long)]
+    key: Option<PathBuf>,
+    /// The authority that signs the certificates of clients, a PEM file.
+    #[arg(long)]
+    client_ca: Option<PathBuf>,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
+    let done = match options.role {
+        Some(Role::Worker { device }) => work(&device),
+        Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
+            revoke(lease, reason, notice_secs, &socket)
+        }
+        Some(Role::Unfence { device, socket }) => unfence(device, &socket),
+        None => serve(options.node),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("cuda-node: {error}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn revoke(lease: u64, reason: String, notice_secs: u32, socket: &Path) -> Result<()> {
+    OperatorCommand::Revoke { lease, reason, notice_secs }.send(socket)?;
+    match notice_secs {
+        0 => println!("lease {lease} is revoked"),
+        secs => println!("lease {lease} is revoked, and ends in {secs} s"),
+    }
+    Ok(())
+}
+
+fn unfence(device: String, socket: &Path) -> Result<()> {
+    let was_fenced = OperatorCommand::Unfence { device: device.clone() }.send(socket)?;
+    match was_fenced {
+        true => println!("device {device} is in service"),
+        false => println!("device {device} was not fenced"),
+    }
+    Ok(())
+}
+
+/// The worker: serves one lease, and ends.
+fn work(device: &str) -> Result<()> {
+    let failed = |error: cuda_node::process::Error| {
+        Error::host(
+            "a worker is started by its supervisor; start `cuda-node` without `worker`",
+            &error,
+        )
+    };
+    let ends = WorkerEnds::take().map_err(failed)?;
+    die_with_supervisor().map_err(failed)?;
+    let (provider, ordinal) = provider(device)?;
+    let worker = Worker::open(&*provider, ordinal)?;
+    let failed = |error| Error::host("a socket or a thread of the worker failed", &error);
+    // The process ends with its session: it does not wait for the kernel of a stateless submit.
+    let _serving = worker.jobs(provider, ordinal).start(ends.jobs).map_err(failed)?;
+    worker.serve(ends.commands, ends.bulk).map_err(failed)
+}
+
+/// Queries of the completion thread delay launches of other threads, and the network takes longer than a sleep. So the
+/// thread spins only for work that is about to end.
+const COMPLETION: Completion = Completion::Polled { spin: Duration::from_micros(20) };
+
+fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
+    let (scheme, ordinal) = device.split_once(':').unwrap_or((device, "0"));
+    let unknown = || Error::NoDevice {
+        address: device.to_owned(),
+        available: "`cpu`, and `cuda:N` for each GPU".into(),
+    };
+    let ordinal = ordinal.parse().map_err(|_| unknown())?;
+    match scheme {
+        "cpu" => Ok((Arc::new(CpuProvider::default()), ordinal)),
+        "cuda" => Ok((Arc::new(CudaProvider::new().completion(COMPLETION)), ordinal)),
+        _ => Err(unknown()),
+    }
+}
+
+/// The supervisor.
+fn serve(args: NodeArgs) -> Result<()> {
+    let mut options = NodeOptions::loopback(devices(&args)?);
+    options.listen = args.listen;
+    options.tls = tls(&args)?;
+    options.table = TableConfig {
+        max_lease_secs: args.max_lease_secs,
+        default_lease_secs: args.max_lease_secs.min(60),
+        grace: Duration::from_millis(args.grace_ms),
+        preempt: args.preempt,
+        ..TableConfig::default()
+    };
+    options.submissions_in_flight = args.submissions;
+    options.audit = args.audit.clone();
+    options.metrics = args.metrics;
+    options.operator_socket = args.operator_socket.clone();
+    options.quotas = quotas(&args)?;
+    let node = Node::start(options)?;
+    let signals = Signals::new()?;
+    println!("listening on {}", node.address());
+    if let Some(address) = node.metrics_address() {
+        println!("status on http://{address}/");
+    }
+    let ended = signals.wait(&node, &args);
+    node.stop();
+    ended
+}
+
+/// Checks options that limit each other.
+fn check(args: &NodeArgs) -> Result<()> {
+    let misuse =
+        |what: &str, detail: String| Error::Misuse { what: what.to_owned().into(), detail };
+    let (spares, leases) = (args.spares, args.max_leases);
+    if spares > leases as usize {
+        let detail = format!("{spares} workers exceed --max-leases, which is {leases}; use fewer");
+        return Err(misuse("--spares", detail));
+    }
+    for (index, name) in args.devices.iter().enumerate() {
+        if args.devices[..index].contains(name) {
+            return Err(misuse("--device", format!("{name} is there twice; write it once")));
+        }
+    }
+    Ok(())
+}
+
+/// The devices with their workers.
+fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
+    check(args)?;
+    // A folder that cannot be used is an error on a CPU too.
+    let kernels = JitCache::open(args.jit_cache.as_deref()).map_err(|error| {
+        let folder = args.jit_cache.as_deref().unwrap_or(Path::new(""));
+        Error::host(format!("failed to open the cache of kernels {}", folder.display()), &error)
+    })?;
+    let own = std::env::current_exe();
+    let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
+    let launcher = |device: &str| {
+        WorkerLauncher::new(&own).argument("worker").argument("--device").argument(device)
+    };
+    let mut devices = Vec::new();
+    for name in &args.devices {
+        if name == "cpu" {
+            devices.push(DeviceOptions::process(launcher(name)));
+            continue;
+        }
+        let monitor =
+            NvmlMonitor::new().map_err(|error| Error::host("failed to use NVML", &error))?;
+        let failed = |error| Error::host(format!("failed to find {name}"), &error);
+        let gpus = monitor.devices().map_err(failed)?;
+        let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+        let selected = select(&gpus, visible.as_deref(), name).map_err(failed)?;
+        let monitor: Arc<dyn GpuMonitor> = Arc::new(monitor);
+        for gpu in selected {
+            // A worker sees one GPU.
+            devices.push(DeviceOptions::gpu(launcher("cuda:0"), monitor.clone(), gpu, &kernels));
+        }
+    }
+    let limited = devices.into_iter().map(|device| {
+        let device = device.max_leases(args.max_leases).spares(args.spares);
+        match args.capacity {
+            Some(capacity) => device.capacity(capacity),
+            None => device,
+        }
+    });
+    Ok(limited.collect())
+}
+
+fn tls(args: &NodeArgs) -> Result<ServerTls> {
+    match (&args.cert, &args.key, &args.client_ca) {
+        (Some(cert), Some(key), Some(ca)) => Ok(ServerTls::mutual(cert, key, ca)),
+        _ if args.insecure => Ok(ServerTls::insecure()),
+        _ => Err(Error::Misuse {
+            what: "the certificates of the node".into(),
+            detail: "pass `--cert`, `--key` and `--client-ca`, or `--insecure` on a loopback address; `cuda-lease certs` makes certificates for tests".into(),
+        }),
+    }
+}
+
+fn quotas(args: &NodeArgs) -> Result<Quotas> {
+    let Some(path) = &args.quotas else { return Ok(Quotas::default()) };
+    let what = || format!("failed to read the quotas in {}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
+    Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
+}
+
+/// The signals of a node. From its creation on, SIGHUP does not end the process.
+struct Signals {
+    runtime: Runtime,
+    end: Signal,
+    interrupt: Signal,
+    reload: Signal,
+}
+
+impl Signals {
+    fn new() -> Result<Self> {
+        let failed =
+            |error: std::io::Error| Error::host("failed to prepare the wait for signals", &error);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(failed)?;
+        let entered = runtime.enter();
+        let end = signal(SignalKind::terminate()).map_err(failed)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
+        let reload = signal(SignalKind::hangup()).map_err(failed)?;
+        drop(entered);
+        Ok(Self { runtime, end, interrupt, reload })
+    }
+
+    /// Serves until a signal ends the node.
+    fn wait(mut self, node: &Node, args: &NodeArgs) -> Result<()> {
+        self.runtime.block_on(async {
+            loop {
+                tokio::select! {
+                    _ = self.end.recv() => return Ok(()),
+                    _ = self.interrupt.recv() => return Ok(()),
+                    _ = self.reload.recv() => reload(node, args),
+                }
+            }
+        })
+    }
+}
+
+/// Reads the quotas again.
+fn reload(node: &Node, args: &NodeArgs) {
+    let Some(file) = &args.quotas else {
+        return tracing::info!("SIGHUP has no effect without --quotas");
+    };
+    match quotas(args) {
+        Ok(quotas) => {
+            node.set_quotas(quotas);
+            tracing::info!(file = %file.display(), "the quotas were read again");
+        }
+        Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
+    }
+}
+
+fn bytes(text: &str) -> std::result::Result<u64, String> {
+    match parse_bytes(text) {
+        Ok(0) => Err("write at least 1 byte, for example 8GiB".into()),
+        bytes => bytes.map_err(|error| error.to_string()),
+    }
+}
+
+fn address(text: &str) -> std::result::Result<SocketAddr, String> {
+    text.parse().map_err(|_| "write IP:PORT, such as 127.0.0.1:5701 or 0.0.0.0:5701".into())
+}
+
+fn device(text: &str) -> std::result::Result<String, String> {
+    let is_numbered = text.strip_prefix("cuda:").is_some_and(|it| it.parse::<u32>().is_ok());
+    let is_identified =
+        ["GPU-", "MIG-"].iter().any(|it| text.starts_with(it) && text.len() > it.len());
+    match text {
+        "cuda" => Ok("cuda:0".into()),
+        _ if text == "cpu" || is_numbered || is_identified => Ok(text.into()),
+        _ => Err("the devices are cpu, cuda, cuda:N, GPU-IDENTIFIER and MIG-IDENTIFIER; `nvidia-smi -L` lists the identifiers".into()),
+    }
+}

@@ -1,0 +1,151 @@
+//! Counts the traffic of one lease.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering::Relaxed},
+};
+
+use cuda_core::Error;
+use cuda_lease::wire::{Chunk, Event, Frame, opcode};
+
+use super::{
+    NodeMetrics,
+    traffic::{Tally, Traffic, data_bytes},
+};
+
+/// Counts the traffic of one lease, for the lease and for its node.
+#[derive(Debug)]
+pub struct Meter {
+    /// The metrics of the node.
+    pub node: Arc<NodeMetrics>,
+    lease: Traffic,
+    memory: AtomicU64,
+}
+
+impl Meter {
+    /// Creates the meter of a lease.
+    pub fn new(node: Arc<NodeMetrics>) -> Self {
+        Self { node, lease: Traffic::default(), memory: AtomicU64::new(0) }
+    }
+
+    /// Returns the totals of the lease.
+    pub fn lease(&self) -> &Traffic {
+        &self.lease
+    }
+
+    fn add(&self, bytes: u64, counter: impl Fn(&Traffic) -> &AtomicU64) {
+        if bytes > 0 {
+            counter(&self.lease).fetch_add(bytes, Relaxed);
+            counter(&self.node.traffic).fetch_add(bytes, Relaxed);
+        }
+    }
+
+    /// Counts frames of the client that were passed to the worker.
+    #[inline]
+    pub fn passed(&self, tally: &Tally) {
+        for (kind, count) in tally.operations.into_iter().enumerate() {
+            self.add(count, |it| &it.operations[kind]);
+        }
+        self.uploaded(tally.uploaded);
+    }
+
+    /// Counts a frame of the worker.
+    #[inline]
+    pub fn returned(&self, frame: &Frame<'_>) {
+        match frame.header.opcode {
+            Chunk::OPCODE => self.output(data_bytes(frame)),
+            opcode::FAILED => self.add(1, |it| &it.failed),
+            opcode::FAULTED => self.add(1, |it| &it.faults),
+            opcode::LOST if is_fault(frame) => {
+                self.add(1, |it| &it.faults);
+                // No event names the operation that faulted.
+                self.add(1, |it| &it.failed);
+            }
+            _ => {}
+        }
+    }
+
+    /// Counts bytes from the client.
+    pub fn uploaded(&self, bytes: u64) {
+        self.add(bytes, |it| &it.uploaded);
+    }
+
+    /// Counts bytes to the client.
+    pub fn output(&self, bytes: u64) {
+        self.add(bytes, |it| &it.output);
+    }
+
+    /// Sets the device memory that the lease uses, in bytes.
+    pub fn set_memory(&self, bytes: u64) {
+        self.memory.store(bytes, Relaxed);
+    }
+
+    /// Returns the device memory that the lease used at the last report of its worker, in bytes.
+    pub fn memory(&self) -> u64 {
+        self.memory.load(Relaxed)
+    }
+}
+
+/// Whether a session is lost because of a fault. A GPU reports a fault in this way; the CPU device goes on.
+fn is_fault(lost: &Frame<'_>) -> bool {
+    matches!(
+        Event::decode(lost.header.opcode, lost.body),
+        Ok(Event::Lost { error: Error::Fault(_) })
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_core::{
+        Fault, FaultKind, Ticket,
+        protocol::{AllocId, Region, StreamId},
+    };
+
+    use super::*;
+    use cuda_lease::wire::{Command, Step, TransferId, frames_in, put_frame};
+
+    #[test]
+    fn bytes_and_operations_count_for_the_lease_and_its_node() {
+        let mut frames = Vec::new();
+        let ticket = Ticket { stream: StreamId(1), number: 1 };
+        let region = Region { alloc: AllocId(1), offset: 0 };
+        let write = Step::Write { to: region, bytes: b"abc" };
+        for step in [Step::Join, write, Step::Join] {
+            let command = Command::Submit { ticket, after: vec![ticket], step };
+            put_frame(&mut frames, command.opcode(), 1, 1, |out| command.encode(out));
+        }
+        let chunk = Chunk { transfer: TransferId(1), offset: 0, bytes: &[0; 100] };
+        put_frame(&mut frames, Chunk::OPCODE, 1, 1, |out| chunk.encode(out));
+        let mut tally = Tally::default();
+        frames_in(&frames).for_each(|frame| tally.add(&frame));
+
+        let node = Arc::new(NodeMetrics::default());
+        let (one, two) = (Meter::new(node.clone()), Meter::new(node.clone()));
+        one.passed(&tally);
+        two.passed(&tally);
+        frames_in(&frames).for_each(|frame| two.returned(&frame));
+        assert_eq!(one.lease().operations(), [0, 1, 0, 0, 0, 2, 0, 0]);
+        assert_eq!(node.traffic.operations(), [0, 2, 0, 0, 0, 4, 0, 0]);
+        assert_eq!((one.lease().uploaded(), node.traffic.uploaded()), (103, 206));
+        assert_eq!((one.lease().output(), two.lease().output()), (0, 100));
+    }
+
+    #[test]
+    fn fault_counts_whether_the_device_goes_on_or_is_lost() {
+        let fault = || Error::from(Fault::new(FaultKind::Trap, "a trap"));
+        let other = Error::OutOfHostMemory { requested: 1 };
+        let events = [
+            Event::Faulted { error: fault() },
+            Event::Lost { error: fault() },
+            Event::Lost { error: other },
+        ];
+        let mut frames = Vec::new();
+        for event in events {
+            put_frame(&mut frames, event.opcode(), 0, 0, |out| event.encode(out));
+        }
+        let meter = Meter::new(Arc::default());
+        frames_in(&frames).for_each(|frame| meter.returned(&frame));
+        assert_eq!((meter.lease().faults(), meter.node.traffic.faults()), (2, 2));
+        assert_eq!(meter.lease().failed(), 1);
+    }
+}

@@ -1,0 +1,187 @@
+//! Carries out the actions of the lease table.
+
+use std::{sync::Arc, time::Duration};
+
+use cuda_core::{Error, protocol::Status};
+use cuda_lease::wire::{Event, Exclusivity};
+use rustc_hash::FxHashSet;
+use tokio::sync::watch;
+
+use super::{Entry, Leases, State, millis};
+use crate::{
+    leases::{Action, Cause, LeaseId, SlotId},
+    metrics::Meter,
+    supervisor::{audit::Entry as Decision, workers::WorkerHandle},
+};
+
+impl Leases {
+    pub(super) fn act(self: &Arc<Self>, state: &mut State, action: Action) {
+        match action {
+            Action::Admitted { request, lease } => {
+                let waiting = state.waiting.remove(&request).unwrap_or_default();
+                let sent = waiting.into_iter().map(|it| it.send(Ok(lease)).is_ok());
+                // All of them, without a stop at the first.
+                let is_awaited = sent.fold(false, |any, it| any | it);
+                if !is_awaited {
+                    // Its client has disconnected, but may repeat the request within the reconnect window.
+                    state.table.disconnected(self.now(), lease);
+                }
+            }
+            Action::Refused { request, refusal } => {
+                for waiting in state.waiting.remove(&request).unwrap_or_default() {
+                    _ = waiting.send(Err((refusal.status, refusal.message.clone())));
+                }
+            }
+            Action::AssignWorker { lease, slot, quota } => self.assign(state, lease, slot, quota),
+            Action::RunSession { lease } => state.set_turn(lease, true),
+            Action::PauseSession { lease } => state.set_turn(lease, false),
+            Action::AnnounceRevocation { lease, cause, notice } => {
+                state.announce(lease, &cause, notice);
+            }
+            Action::StopAdmission { lease, cause } => {
+                let (event, reason) = ("ending", Some(cause.to_string()));
+                let lease_id = Some(lease.0);
+                self.audit.write(&Decision {
+                    event,
+                    lease: lease_id,
+                    reason,
+                    ..Decision::default()
+                });
+                state.announce(lease, &cause, Duration::ZERO);
+                if let Some(entry) = state.entries.get_mut(&lease) {
+                    if let Some(session) = &entry.session {
+                        session.stop_admission();
+                    }
+                    entry.cause = Some(cause);
+                }
+            }
+            Action::KillWorker { lease } => self.kill(state, lease),
+            Action::Fence { slot } => {
+                let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
+                self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
+                tracing::error!(
+                    ?device,
+                    "a device is fenced: memory of an ended lease is not free"
+                );
+            }
+        }
+    }
+
+    /// Starts a worker for a lease.
+    fn assign(self: &Arc<Self>, state: &mut State, lease: LeaseId, slot: SlotId, quota: u64) {
+        let Some(view) = state.table.lease(lease) else { return };
+        let (is_session_exclusive, tenant) =
+            (view.class == Exclusivity::Session, view.tenant.clone());
+        let entry = Entry {
+            slot,
+            quota,
+            is_session_exclusive,
+            ready: watch::Sender::new(None),
+            worker: None,
+            session: None,
+            jobs: None,
+            meter: Arc::new(Meter::new(self.metrics.clone())),
+            traced: None,
+            since: self.now(),
+            is_detached: false,
+            connections: FxHashSet::default(),
+            cause: None,
+            memory_used: None,
+        };
+        state.entries.insert(lease, entry);
+        let Some(workers) = self.slots.get(slot.0).map(|slot| slot.workers.clone()) else {
+            return;
+        };
+        let leases = self.clone();
+        tokio::spawn(async move {
+            let launched = workers.take().await.and_then(|worker| {
+                worker.assign(&tenant)?;
+                Ok(worker)
+            });
+            leases.change(|state, now| state.launched(lease, launched, now));
+        });
+    }
+
+    /// Kills the worker of a lease, and reports when it has exited.
+    fn kill(self: &Arc<Self>, state: &mut State, lease: LeaseId) {
+        let Some(mut entry) = state.entries.remove(&lease) else { return };
+        let address = self.address(entry.slot);
+        let error = end_of(lease, entry.cause.as_ref(), &address);
+        entry.ready.send_replace(Some(Err((Status::Disconnected, error.to_string()))));
+        if let Some(session) = &entry.session {
+            session.end(error);
+        }
+        let (worker, leases) = (entry.worker.take(), self.clone());
+        tokio::spawn(async move {
+            let memory_is_back = match worker {
+                Some(worker) => worker.kill().await,
+                None => true,
+            };
+            let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
+            leases.audit.write(&ended);
+            leases.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
+        });
+    }
+}
+
+impl State {
+    fn launched(
+        &mut self,
+        lease: LeaseId,
+        launched: cuda_core::Result<WorkerHandle>,
+        now: Duration,
+    ) {
+        let Some(entry) = self.entries.get_mut(&lease) else {
+            // The lease ended meanwhile. Dropping the worker ends it.
+            return;
+        };
+        match launched {
+            Ok(worker) => {
+                tracing::info!(lease = lease.0, pid = worker.pid(), "a lease has a worker");
+                entry.worker = Some(worker);
+                self.table.worker_ready(now, lease);
+                entry.ready.send_replace(Some(Ok(())));
+            }
+            Err(error) => {
+                tracing::error!(%error, "a worker did not start");
+                entry.ready.send_replace(Some(Err((Status::Internal, error.to_string()))));
+                self.table.worker_died(now, lease);
+            }
+        }
+    }
+
+    fn set_turn(&self, lease: LeaseId, has_turn: bool) {
+        if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
+            session.set_turn(has_turn);
+        }
+    }
+
+    fn announce(&self, lease: LeaseId, cause: &Cause, notice: Duration) {
+        if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
+            let (status, detail) = (cause.status(), format!("lease {lease} {cause}"));
+            let grace_ms = millis(notice).try_into().unwrap_or(u32::MAX);
+            session.announce(&Event::Ending { status, grace_ms, detail });
+        }
+    }
+}
+
+/// The error of a client whose lease ended.
+fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
+    let address = address.to_owned();
+    match cause {
+        Some(cause) => {
+            let (status, detail) = (cause.status(), format!("lease {lease} {cause}"));
+            match cause {
+                Cause::Expired
+                | Cause::Revoked { .. }
+                | Cause::Preempted { .. }
+                | Cause::OverMemory { .. }
+                | Cause::Fenced => Error::Remote { address, status, detail },
+                _ => Error::Disconnected { address, cause: detail, may_have_run: true },
+            }
+        }
+        None => {
+            Error::Disconnected { address, cause: "the lease ended".into(), may_have_run: true }
+        }
+    }
+}

@@ -1,0 +1,499 @@
+//! The leases of a node: requests of clients, and the lease table that decides on them.
+
+mod actions;
+mod inventory;
+mod memory;
+mod operator;
+mod status;
+mod submit;
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cuda_core::{DeviceInfo, protocol::Status};
+use cuda_lease::{
+    authority::{Claims, Fingerprint, Tenant, TokenKey},
+    wire::{Allocate, Granted, Limits, Renewed},
+};
+use parking_lot::Mutex;
+use rustc_hash::{FxHashMap, FxHashSet};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
+use tracing::Instrument;
+
+use super::{
+    audit::{Audit, Entry as Decision},
+    blobs::Blobs,
+    jobs::Jobs,
+    rates::Rates,
+    sessions::{
+        session::{Session, SessionTerms},
+        turns::{Turn, Turns},
+    },
+    spans::{self, Traced},
+    streams::Refusal,
+    workers::{WorkerHandle, Workers},
+};
+use crate::{
+    leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
+    metrics::{Meter, NodeMetrics},
+    quotas::Quotas,
+};
+
+type Table<T> = Result<T, crate::leases::Refusal>;
+
+/// A client: its tenant, its certificate and its connection.
+#[derive(Clone)]
+pub(super) struct Client {
+    pub(super) tenant: Tenant,
+    pub(super) fingerprint: Fingerprint,
+    /// The number of the connection.
+    pub(super) connection: u64,
+}
+
+/// A device of the node.
+pub(super) struct Slot {
+    pub(super) info: DeviceInfo,
+    /// The features of the device, as in [`features`](cuda_lease::wire::features).
+    pub(super) features: u64,
+    pub(super) workers: Arc<Workers>,
+}
+
+/// The leases of a node.
+pub(super) struct Leases {
+    started: Instant,
+    key: TokenKey,
+    slots: Vec<Slot>,
+    /// The limits of every session, without its memory.
+    limits: Limits,
+    audit: Audit,
+    metrics: Arc<NodeMetrics>,
+    state: Mutex<State>,
+    /// The table may have a new deadline.
+    changed: Notify,
+}
+
+struct State {
+    table: LeaseTable,
+    entries: FxHashMap<LeaseId, Entry>,
+    /// The clients that wait for a queued request. A client that repeats its request waits beside its first one.
+    waiting: FxHashMap<RequestId, Vec<oneshot::Sender<Result<LeaseId, Refusal>>>>,
+    blobs: FxHashMap<Tenant, Arc<Blobs>>,
+    rates: Rates,
+    /// The serial number of the next token.
+    serial: u64,
+}
+
+/// A lease that is in the table.
+struct Entry {
+    slot: SlotId,
+    quota: u64,
+    is_session_exclusive: bool,
+    /// `None` while its worker starts, then `Ok`, or the reason why it did not start.
+    ready: watch::Sender<Option<Result<(), Refusal>>>,
+    worker: Option<WorkerHandle>,
+    session: Option<Arc<Session>>,
+    jobs: Option<Arc<Jobs>>,
+    meter: Arc<Meter>,
+    /// The trace of the request. `None` until the request sets it.
+    traced: Option<Traced>,
+    /// The time of its grant.
+    since: Duration,
+    /// Whether the lease outlives the connections of its client.
+    is_detached: bool,
+    /// The connections of its client.
+    connections: FxHashSet<u64>,
+    cause: Option<Cause>,
+    /// The GPU memory that the worker used when it was last asked for, in bytes.
+    memory_used: Option<u64>,
+}
+
+impl Leases {
+    pub(super) fn new(
+        table: LeaseTable,
+        key: TokenKey,
+        slots: Vec<Slot>,
+        limits: Limits,
+        audit: Audit,
+    ) -> Arc<Self> {
+        let (entries, waiting, blobs, rates, serial) = Default::default();
+        let state = Mutex::new(State { table, entries, waiting, blobs, rates, serial });
+        let started = Instant::now();
+        let (metrics, changed) = Default::default();
+        Arc::new(Self { started, key, slots, limits, audit, metrics, state, changed })
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    /// Carries out actions that become due with time, until the node ends.
+    pub(super) async fn run(self: Arc<Self>) {
+        loop {
+            let deadline = self.with(|_, _| ()).1;
+            let due = deadline.map(|at| at.saturating_sub(self.now()));
+            match due {
+                None => self.changed.notified().await,
+                Some(due) => {
+                    // Not more precise than the timer of the runtime.
+                    let due = due.max(Duration::from_millis(1));
+                    _ = tokio::time::timeout(due, self.changed.notified()).await;
+                }
+            }
+        }
+    }
+
+    /// Calls `call` with the state, and carries out the actions that follow. Returns the next deadline too.
+    fn with<T>(
+        self: &Arc<Self>,
+        call: impl FnOnce(&mut State, Duration) -> T,
+    ) -> (T, Option<Duration>) {
+        let now = self.now();
+        let mut state = self.state.lock();
+        let result = call(&mut state, now);
+        while let Some(action) = state.table.poll(now) {
+            self.act(&mut state, action);
+        }
+        let deadline = state.table.next_deadline();
+        (result, deadline)
+    }
+
+    /// As [`with`](Self::with), for calls that may change the next deadline.
+    fn change<T>(self: &Arc<Self>, call: impl FnOnce(&mut State, Duration) -> T) -> T {
+        let (result, _) = self.with(call);
+        self.changed.notify_one();
+        result
+    }
+
+    fn address(&self, slot: SlotId) -> String {
+        self.slots.get(slot.0).map(|slot| slot.info.address.clone()).unwrap_or_default()
+    }
+
+    /// Grants a lease, perhaps after a wait.
+    pub(super) async fn allocate(
+        self: &Arc<Self>,
+        client: &Client,
+        request: Allocate,
+    ) -> Result<Granted, Refusal> {
+        let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
+        let started = Instant::now();
+        let traced = spans::lease(request.trace, &client.tenant);
+        let span = traced.span.clone();
+        let granted = self.place(client, request, traced).instrument(span.clone()).await;
+        let _entered = span.entered();
+        match &granted {
+            Ok(granted) => {
+                let device = &*granted.device.address;
+                tracing::info!(lease = granted.lease, device, "a lease was granted");
+            }
+            Err((status, _)) => tracing::info!(%status, "a request for a lease was refused"),
+        }
+        if granted.is_ok() {
+            self.metrics.record(started.elapsed(), |it| &mut it.admission);
+        }
+        self.audit.write(&match &granted {
+            Ok(granted) => {
+                let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
+                Decision { event: "granted", tenant, lease, device, memory, reason: None }
+            }
+            Err((status, detail)) => {
+                let reason = Some(format!("{status}: {detail}"));
+                Decision { event: "refused", tenant, memory, reason, ..Decision::default() }
+            }
+        });
+        granted
+    }
+
+    async fn place(
+        self: &Arc<Self>,
+        client: &Client,
+        request: Allocate,
+        traced: Traced,
+    ) -> Result<Granted, Refusal> {
+        let mut wanted = LeaseRequest::new(client.tenant.clone(), request.nonce, request.min_vram);
+        wanted.lease_secs = request.lease_secs;
+        wanted.class = request.exclusivity;
+        wanted.slot = request.device;
+        wanted.wait = Duration::from_millis(request.wait_ms.into());
+        wanted.priority = request.priority;
+        let connection = (!request.detached).then_some(client.connection);
+        let (sender, receiver) = oneshot::channel();
+        let placed = self.change(|state, now| {
+            let placed = state.table.request(now, wanted).map_err(refusal)?;
+            Ok(match placed {
+                Placement::Leased(lease) => Ok(lease),
+                Placement::Queued { request, .. } => {
+                    state.waiting.entry(request).or_default().push(sender);
+                    Err(request)
+                }
+            })
+        })?;
+        let lease = match placed {
+            Ok(lease) => lease,
+            Err(request) => {
+                let mut waiter = Waiter { leases: self, request, receiver };
+                (&mut waiter.receiver).await.unwrap_or_else(|_| Err(unknown()))?
+            }
+        };
+        traced.span.record("lease", lease.0);
+        self.ready(lease, connection, traced).await?;
+        self.grant(client, lease)
+    }
+
+    /// Waits until the worker of a lease is ready. Without a connection the lease is detached.
+    async fn ready(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        connection: Option<u64>,
+        traced: Traced,
+    ) -> Result<(), Refusal> {
+        let mut ready = self.change(|state, now| {
+            let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
+            entry.is_detached = connection.is_none();
+            entry.traced = Some(traced);
+            let ready = entry.ready.subscribe();
+            state.connected(now, lease, connection)?;
+            Ok(ready)
+        })?;
+        let ready = ready.wait_for(Option::is_some).await.map_err(|_| unknown())?;
+        ready.clone().unwrap_or_else(|| Err(unknown()))
+    }
+
+    fn grant(self: &Arc<Self>, client: &Client, lease: LeaseId) -> Result<Granted, Refusal> {
+        self.change(|state, _| {
+            let entry = state.entries.get(&lease).ok_or_else(unknown)?;
+            let slot = self.slots.get(entry.slot.0).ok_or_else(unknown)?;
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            let view = state.table.lease(lease).ok_or_else(unknown)?;
+            let (generation, remaining) =
+                (view.generation as u32, view.remaining.unwrap_or_default());
+            let token = self.token(state, client, lease, generation);
+            Ok(Granted {
+                lease: lease.0,
+                token,
+                generation,
+                expires_in_ms: millis(remaining),
+                device: slot.info.clone(),
+                limits,
+                features: Some(slot.features),
+            })
+        })
+    }
+
+    fn token(&self, state: &mut State, client: &Client, lease: LeaseId, generation: u32) -> Bytes {
+        state.serial += 1;
+        let (serial, client) = (state.serial, client.fingerprint);
+        let claims = Claims { lease: lease.0, generation, serial, client };
+        Bytes::copy_from_slice(self.key.issue(&claims).as_bytes())
+    }
+
+    /// Checks a token. Returns the generation that it states.
+    fn verify(&self, client: &Client, lease: u64, token: &[u8]) -> Result<u64, Refusal> {
+        let claims = self.key.verify(token, client.fingerprint);
+        let claims = claims.map_err(|error| (Status::Unauthorized, error.to_string()))?;
+        if claims.lease != lease {
+            let message = format!(
+                "the token belongs to lease {}, the request names lease {lease}; use the token of lease {lease}",
+                claims.lease
+            );
+            return Err((Status::Unauthorized, message));
+        }
+        Ok(claims.generation.into())
+    }
+
+    /// Renews a lease.
+    pub(super) fn renew(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+        secs: u32,
+    ) -> Result<Renewed, Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        let renewed = self.change(|state, now| {
+            let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
+            let generation = renewed.generation as u32;
+            let token = self.token(state, client, id, generation);
+            Ok(Renewed { token, generation, expires_in_ms: millis(renewed.remaining) })
+        })?;
+        let (tenant, event) = (Some(client.tenant.as_str()), "renewed");
+        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
+        Ok(renewed)
+    }
+
+    /// Ends a lease.
+    pub(super) fn free(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(), Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        self.change(|state, now| {
+            state.table.check_generation(now, id, generation)?;
+            state.table.free(now, id)
+        })
+        .map_err(refusal)?;
+        let (tenant, event) = (Some(client.tenant.as_str()), "freed");
+        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
+        Ok(())
+    }
+
+    /// Returns the session of a lease. The first call starts it.
+    pub(super) fn session(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+        epoch: u32,
+    ) -> Result<Arc<Session>, Refusal> {
+        let generation = self.verify(client, lease, token)?;
+        let id = LeaseId(lease);
+        self.change(|state, now| {
+            state.authorize(now, id, generation)?;
+            state.connected(now, id, Some(client.connection))?;
+            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
+            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            if let Some(session) = &entry.session {
+                let other =
+                    "the lease has another session; resume that one, or acquire a new lease";
+                return if session.epoch == epoch {
+                    Ok(session.clone())
+                } else {
+                    Err((Status::BadRequest, other.into()))
+                };
+            }
+            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_lanes);
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            let address = self.address(entry.slot);
+            let worker = worker.ok_or_else(unknown)?;
+            let turns = entry.is_session_exclusive.then(|| self.turns(id));
+            let meter = entry.meter.clone();
+            let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
+            let terms = SessionTerms { epoch, lease, limits, address, traced };
+            let session = Session::start(terms, worker, blobs, meter, turns);
+            entry.session = Some(session.clone());
+            self.watch(id, session.clone());
+            Ok(session)
+        })
+    }
+
+    /// The turns of a session-exclusive lease. Reports are made by a task: the caller may hold the state.
+    fn turns(self: &Arc<Self>, lease: LeaseId) -> Turns {
+        let (reports, mut reported) = mpsc::unbounded_channel();
+        let leases = Arc::downgrade(self);
+        tokio::spawn(async move {
+            while let Some(turn) = reported.recv().await {
+                let Some(leases) = leases.upgrade() else { return };
+                leases.change(|state, now| match turn {
+                    Turn::Busy => state.table.session_busy(now, lease),
+                    Turn::Idle => state.table.session_idle(now, lease),
+                });
+            }
+        });
+        Turns::new(move |turn| _ = reports.send(turn))
+    }
+
+    /// Reports the end of a session's worker.
+    fn watch(self: &Arc<Self>, lease: LeaseId, session: Arc<Session>) {
+        let leases = self.clone();
+        tokio::spawn(async move {
+            session.ended().await;
+            leases.change(|state, now| state.table.worker_died(now, lease));
+        });
+    }
+
+    /// Records the end of a connection. A lease without another connection ends after the reconnect window.
+    pub(super) fn disconnected(self: &Arc<Self>, connection: u64) {
+        self.change(|state, now| {
+            let State { table, entries, .. } = state;
+            for (lease, entry) in entries {
+                if entry.connections.remove(&connection) && entry.connections.is_empty() {
+                    table.disconnected(now, *lease);
+                }
+            }
+        });
+    }
+
+    /// The number of leases.
+    pub(super) fn count(&self) -> usize {
+        self.state.lock().table.leases().count()
+    }
+
+    /// The metrics of the node.
+    pub(super) fn metrics(&self) -> &Arc<NodeMetrics> {
+        &self.metrics
+    }
+
+    /// Replaces the quotas of tenants.
+    pub(super) fn set_quotas(self: &Arc<Self>, quotas: Quotas) {
+        self.change(|state, _| state.table.set_quotas(quotas));
+    }
+}
+
+impl State {
+    fn authorize(&mut self, now: Duration, lease: LeaseId, generation: u64) -> Result<(), Refusal> {
+        let authorized: Table<()> = self.table.authorize(now, lease, generation);
+        authorized.map_err(refusal)
+    }
+
+    /// A client uses a lease on a connection. A detached lease has no connections.
+    fn connected(
+        &mut self,
+        now: Duration,
+        lease: LeaseId,
+        connection: Option<u64>,
+    ) -> Result<(), Refusal> {
+        self.table.reconnected(now, lease).map_err(refusal)?;
+        let entry = self.entries.get_mut(&lease).ok_or_else(unknown)?;
+        if !entry.is_detached {
+            entry.connections.extend(connection);
+        }
+        Ok(())
+    }
+}
+
+/// A client that waits for a queued request. When the last one stops waiting, the request leaves the queue.
+struct Waiter<'a> {
+    leases: &'a Arc<Leases>,
+    request: RequestId,
+    receiver: oneshot::Receiver<Result<LeaseId, Refusal>>,
+}
+
+impl Drop for Waiter<'_> {
+    fn drop(&mut self) {
+        if self.receiver.is_terminated() {
+            return;
+        }
+        self.receiver.close();
+        let admitted = self.receiver.try_recv().ok().and_then(Result::ok);
+        self.leases.change(|state, now| {
+            if let Some(lease) = admitted {
+                // The client is gone, but it may repeat the request within the reconnect window.
+                state.table.disconnected(now, lease);
+            } else if let Some(waiting) = state.waiting.get_mut(&self.request) {
+                waiting.retain(|it| !it.is_closed());
+                if waiting.is_empty() {
+                    state.waiting.remove(&self.request);
+                    state.table.cancel(now, self.request);
+                }
+            }
+        });
+    }
+}
+
+fn refusal(refusal: crate::leases::Refusal) -> Refusal {
+    (refusal.status, refusal.message)
+}
+
+fn millis(time: Duration) -> u64 {
+    time.as_millis().try_into().unwrap_or(u64::MAX)
+}
+
+fn unknown() -> Refusal {
+    (Status::NotFound, "the lease does not exist any more; acquire a new one".into())
+}

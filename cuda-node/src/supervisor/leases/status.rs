@@ -1,0 +1,145 @@
+//! The state of the node for metrics and the status page.
+
+use std::{sync::Arc, time::Duration};
+
+use cuda_lease::wire::Exclusivity;
+
+use super::{Leases, State, millis};
+use crate::{
+    leases::{Counters, LeaseState, LeaseView, SlotView},
+    metrics::{DeviceStatus, LeaseStatus, Snapshot, TenantStatus, Totals, status_label},
+};
+
+impl Leases {
+    /// Returns the state of the node.
+    pub(in crate::supervisor) fn snapshot(self: &Arc<Self>) -> Snapshot {
+        let ((mut snapshot, counters), _) = self.with(|state, now| {
+            let table = &state.table;
+            let snapshot = Snapshot {
+                uptime_ms: millis(now),
+                devices: table.slots().map(|view| self.device_status(&view)).collect(),
+                leases: table.leases().map(|view| state.lease_status(&view, now)).collect(),
+                tenants: state.tenants(),
+                queue: table.queue_len(),
+                sessions: state.entries.values().filter(|it| it.session.is_some()).count(),
+                ..Snapshot::default()
+            };
+            (snapshot, table.counters().clone())
+        });
+        let latencies = self.metrics.latencies();
+        (snapshot.totals, snapshot.connections) = self.totals(&counters);
+        snapshot.latency = latencies.summaries();
+        snapshot.latencies = latencies;
+        snapshot
+    }
+
+    fn device_status(&self, view: &SlotView<'_>) -> DeviceStatus {
+        let slot = self.slots.get(view.id.0);
+        DeviceStatus {
+            name: view.name.to_owned(),
+            model: slot.map(|it| it.info.name.clone()).unwrap_or_default(),
+            capacity: view.capacity,
+            allocated: view.used,
+            leases: view.leases,
+            max_leases: view.max_leases,
+            spares: slot.map(|it| it.workers.spares()).unwrap_or_default(),
+            fenced: view.is_fenced,
+        }
+    }
+
+    /// The totals, and the number of open connections.
+    fn totals(&self, counters: &Counters) -> (Totals, u64) {
+        let (metrics, traffic) = (&self.metrics, self.metrics.traffic());
+        let (connections, open) = metrics.connections();
+        let ended = [
+            ("freed", counters.freed),
+            ("expired", counters.expired),
+            ("revoked", counters.revoked),
+            ("preempted", counters.preempted),
+            ("start_timed_out", counters.start_timed_out),
+            ("worker_died", counters.workers_died),
+            ("disconnected", counters.disconnected),
+            ("over_memory", counters.over_memory),
+            ("fenced", counters.fenced),
+        ];
+        let by_label = |(status, count): (&_, &u64)| (status_label(*status), *count);
+        let totals = Totals {
+            acquired: counters.granted,
+            ended: ended.into(),
+            refused: counters.refused.iter().map(by_label).collect(),
+            renewed: counters.renewed,
+            connections,
+            resumed: metrics.resumptions(),
+            operations: traffic.operations(),
+            failed: traffic.failed(),
+            faults: traffic.faults(),
+            uploaded_bytes: traffic.uploaded(),
+            output_bytes: traffic.output(),
+            submits: metrics.submits().iter().map(by_label).collect(),
+        };
+        (totals, open)
+    }
+}
+
+impl State {
+    fn lease_status(&self, view: &LeaseView<'_>, now: Duration) -> LeaseStatus {
+        // A lease whose worker is being killed has no entry any more.
+        let entry = self.entries.get(&view.id);
+        let mut status = LeaseStatus {
+            id: view.id.0,
+            tenant: view.tenant.to_string(),
+            device: view.slot_name.to_owned(),
+            class: class(view.class),
+            state: state(view.state),
+            cause: view.cause.map(ToString::to_string),
+            memory: view.quota,
+            left_ms: view.remaining.map(millis),
+            connected: view.is_connected,
+            ..LeaseStatus::default()
+        };
+        if let Some(entry) = entry {
+            let traffic = entry.meter.lease();
+            status.age_ms = millis(now.saturating_sub(entry.since));
+            status.memory_used = entry.meter.memory();
+            status.operations = traffic.operations().iter().sum();
+            status.uploaded_bytes = traffic.uploaded();
+            status.output_bytes = traffic.output();
+        }
+        status
+    }
+
+    /// The leases of each tenant that the quotas name, and of all others together.
+    fn tenants(&self) -> Vec<TenantStatus> {
+        let table = &self.table;
+        let mut tenants: Vec<_> = table.quotas().tenants().map(ToString::to_string).collect();
+        tenants.sort_unstable();
+        tenants.push(String::new());
+        let status = |name: String| TenantStatus { name, leases: 0, memory: 0 };
+        let mut tenants: Vec<_> = tenants.into_iter().map(status).collect();
+        for lease in table.leases() {
+            let name = lease.tenant.to_string();
+            let of = tenants.iter().position(|it| it.name == name).unwrap_or(tenants.len() - 1);
+            tenants[of].leases += 1;
+            tenants[of].memory += lease.quota;
+        }
+        tenants
+    }
+}
+
+fn class(class: Exclusivity) -> &'static str {
+    match class {
+        Exclusivity::Shared => "shared",
+        Exclusivity::Session => "session",
+        Exclusivity::Device => "device",
+    }
+}
+
+fn state(state: LeaseState) -> &'static str {
+    match state {
+        LeaseState::Granted => "granted",
+        LeaseState::Starting => "starting",
+        LeaseState::Active => "active",
+        LeaseState::Draining => "draining",
+        LeaseState::Killing => "killing",
+    }
+}

@@ -1,0 +1,363 @@
+//! The node: its socket, and the task that accepts connections.
+
+use std::{
+    net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use cuda_core::{Error, Provider, Result};
+use cuda_lease::{
+    authority::{ServerTls, TokenKey},
+    internals::transport,
+    wire::Limits,
+};
+use tokio::runtime::{Builder, Runtime};
+
+use super::{
+    audit::Audit,
+    connection,
+    leases::{Client, Leases, Slot},
+    operator::OperatorSocket,
+    workers::{Launcher, ProcessLauncher, Workers, jit_cache::JitCache, worker_memory::Gpu},
+};
+use crate::{
+    gpu::{GpuInfo, GpuKind, GpuMonitor},
+    leases::{LeaseTable, SlotConfig, TableConfig},
+    process::WorkerLauncher,
+    quotas::Quotas,
+    status,
+};
+
+/// The maximum number of bytes of host copies in flight on a stream.
+const HOST_BYTES: u64 = 64 << 20;
+
+/// The maximum number of streams of a session.
+const STREAMS: u32 = 1024;
+
+/// The time in which clients acknowledge the end of the node.
+const STOP: Duration = Duration::from_millis(500);
+
+/// The maximum number of bytes of an image.
+const MODULE_BYTES: u64 = 64 << 20;
+
+/// The maximum number of connections at a time, those in their handshake included.
+const CONNECTIONS: usize = 1024;
+
+/// The settings of a node.
+pub struct NodeOptions {
+    /// The address to listen on. Port 0 chooses a free one.
+    pub listen: SocketAddr,
+    /// The certificates of the node.
+    pub tls: ServerTls,
+    /// The devices.
+    pub devices: Vec<DeviceOptions>,
+    /// The limits of leases.
+    pub table: TableConfig,
+    /// The limits of tenants.
+    pub quotas: Quotas,
+    /// The maximum number of submissions of a client in flight on a stream.
+    pub submissions_in_flight: u64,
+    /// The file to which one line of JSON is appended for each decision about a lease.
+    pub audit: Option<PathBuf>,
+    /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of
+    /// tenants, and no secrets. `None`, the default: there are none.
+    pub metrics: Option<SocketAddr>,
+    /// The path of the Unix socket for [`OperatorCommand`](super::OperatorCommand)s. Only the user of the node can open
+    /// it. `None`, the default: no socket.
+    pub operator_socket: Option<PathBuf>,
+}
+
+/// A device of a node.
+pub struct DeviceOptions {
+    launcher: Launcher,
+    name: Option<String>,
+    capacity: Option<u64>,
+    max_leases: u32,
+    spares: usize,
+}
+
+/// The memory that a worker uses on a GPU besides the quota of its lease, if NVML does not report it. Measured on an
+/// H200: 588 MiB.
+const CONTEXT_BYTES: u64 = 588 << 20;
+
+/// Memory of every worker for small variables of modules, the heap and the print buffer of the device. A lease that needs
+/// more of that, or large stacks, takes it from its quota.
+const OUTSIDE_BYTES: u64 = 64 << 20;
+
+impl DeviceOptions {
+    /// The first device of a provider, for workers that are threads of this process. An endless kernel cannot be
+    /// stopped there, so this is for tests and for a user's own programs.
+    pub fn in_process(provider: impl Provider + 'static) -> Self {
+        Self::new(Launcher::InProcess(Arc::new(provider)))
+    }
+
+    /// A device for workers that are processes.
+    pub fn process(launcher: WorkerLauncher) -> Self {
+        let launcher = ProcessLauncher { launcher, gpu: None, jit_cache: None };
+        Self { spares: 1, ..Self::new(Launcher::Process(Box::new(launcher))) }
+    }
+
+    /// A GPU or a MIG instance for workers that are processes. A worker sees no other GPU. The node observes the memory
+    /// of workers: a lease that uses too much ends, and a device whose memory is not free after the end of a worker is
+    /// fenced.
+    pub fn gpu(
+        launcher: WorkerLauncher,
+        monitor: Arc<dyn GpuMonitor>,
+        gpu: &GpuInfo,
+        kernels: &JitCache,
+    ) -> Self {
+        let observed = Gpu { monitor, uuid: gpu.uuid.clone() };
+        let jit_cache = Some(kernels.clone());
+        let launcher = ProcessLauncher { launcher, gpu: Some(observed), jit_cache };
+        let name = match gpu.kind {
+            GpuKind::Whole => format!("cuda:{}", gpu.index),
+            _ => gpu.uuid.to_string(),
+        };
+        let new = Self::new(Launcher::Process(Box::new(launcher)));
+        Self { name: Some(name), spares: 1, ..new }
+    }
+
+    fn new(launcher: Launcher) -> Self {
+        Self { launcher, name: None, capacity: None, max_leases: 64, spares: 0 }
+    }
+
+    /// Sets the memory that leases may use, in bytes. By default it is the memory of the device.
+    pub fn capacity(mut self, bytes: u64) -> Self {
+        self.capacity = Some(bytes);
+        self
+    }
+
+    /// Sets the maximum number of leases. The default is 64.
+    pub fn max_leases(mut self, leases: u32) -> Self {
+        self.max_leases = leases;
+        self
+    }
+
+    /// Sets the number of idle workers that are started in advance, so that a lease does not wait for a start. The
+    /// default is 1 for processes.
+    pub fn spares(mut self, workers: usize) -> Self {
+        self.spares = workers;
+        self
+    }
+
+    /// Starts a worker, and asks it for its device.
+    async fn open(self) -> Result<(SlotConfig, Slot)> {
+        let workers = Workers::new(self.launcher, self.spares);
+        let (mut info, features, used) = workers.open().await?;
+        if let Some(name) = self.name {
+            info.address = name;
+        }
+        let is_gpu = info.driver.is_some();
+        let reserve = if is_gpu { used.unwrap_or(CONTEXT_BYTES) + OUTSIDE_BYTES } else { 0 };
+        // Spare workers have contexts too.
+        let spare = reserve * self.spares as u64;
+        let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
+        // A worker on the CPU can use no more than the memory of the machine.
+        if !is_gpu && capacity > info.memory {
+            return Err(invalid(format_args!(
+                "a capacity of {capacity} bytes exceeds the memory of device {}, {} bytes; set at most that",
+                info.address, info.memory
+            )));
+        }
+        let name = info.address.clone();
+        let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
+        Ok((slot, Slot { info, features, workers }))
+    }
+}
+
+impl NodeOptions {
+    /// A node on a free port of the loopback address, with the usual limits.
+    pub fn loopback(devices: Vec<DeviceOptions>) -> Self {
+        Self {
+            listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
+            tls: ServerTls::insecure(),
+            devices,
+            table: TableConfig::default(),
+            quotas: Quotas::default(),
+            submissions_in_flight: 4096,
+            audit: None,
+            metrics: None,
+            operator_socket: None,
+        }
+    }
+}
+
+/// A node in this process. It stops when it is dropped.
+pub struct Node {
+    address: SocketAddr,
+    metrics: Option<SocketAddr>,
+    endpoint: quinn::Endpoint,
+    leases: Arc<Leases>,
+    /// `None` after the end.
+    runtime: Option<Runtime>,
+}
+
+impl Node {
+    /// Starts a node.
+    ///
+    /// # Errors
+    /// A device cannot be opened, the settings contradict each other, or the address cannot be listened on.
+    pub fn start(options: NodeOptions) -> Result<Self> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(thread::available_parallelism().map_or(2, Into::into).min(4))
+            .thread_name("lease-node")
+            .enable_all()
+            .build()
+            .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
+        let (configs, slots) = open_all(&runtime, options.devices)?;
+        let table = LeaseTable::new(options.table, configs, options.quotas).map_err(invalid)?;
+        let limits = Limits {
+            submissions_in_flight: options.submissions_in_flight,
+            host_bytes_in_flight: HOST_BYTES,
+            memory: 0,
+            streams: STREAMS,
+            module_bytes: MODULE_BYTES,
+        };
+        let key = TokenKey::random().map_err(invalid)?;
+        let audit = match &options.audit {
+            None => Audit::default(),
+            Some(path) => Audit::append_to(path).map_err(|error| {
+                Error::host(format!("failed to open the audit log {}", path.display()), &error)
+            })?,
+        };
+        let leases = Leases::new(table, key, slots, limits, audit);
+        let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
+        config.transport_config(transport::connection());
+        let endpoint = {
+            let _entered = runtime.enter();
+            transport::endpoint(options.listen, Some(config))
+        };
+        let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
+        let endpoint = endpoint.map_err(failed)?;
+        let address = endpoint.local_addr();
+        let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
+        if let Some(path) = &options.operator_socket {
+            let entered = runtime.enter();
+            let socket = OperatorSocket::open(path).map_err(|error| {
+                let hint = match error.kind() {
+                    std::io::ErrorKind::NotFound => "; create its folder first",
+                    _ => "",
+                };
+                Error::host(format!("failed to open the socket {}{hint}", path.display()), &error)
+            })?;
+            drop(entered);
+            runtime.spawn(socket.serve(leases.clone()));
+        }
+        let metrics = match options.metrics {
+            Some(address) => Some(serve_status(&runtime, address, leases.clone())?),
+            None => None,
+        };
+        runtime.spawn(leases.clone().run());
+        runtime.spawn(leases.clone().watch_memory());
+        runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
+        Ok(Self { address, metrics, endpoint, leases, runtime: Some(runtime) })
+    }
+
+    /// Returns the address that the node listens on.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Returns the address of the status endpoints, if there are any.
+    pub fn metrics_address(&self) -> Option<SocketAddr> {
+        self.metrics
+    }
+
+    /// Replaces the quotas of tenants. Later requests and renewals have the new ones.
+    pub fn set_quotas(&self, quotas: Quotas) {
+        self.leases.set_quotas(quotas);
+    }
+}
+
+impl Node {
+    /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the clients
+    /// have acknowledged the end, at most half a second, and as long again until the tasks of the node have ended.
+    ///
+    /// A client whose connection is congested may notice the end only when its connection times out, after 5 seconds.
+    /// Dropping the node does the same as this without waiting.
+    pub fn stop(mut self) {
+        self.close();
+        let Some(runtime) = self.runtime.take() else { return };
+        let endpoint = self.endpoint.clone();
+        let stop = move || {
+            let closed = async move { tokio::time::timeout(STOP, endpoint.wait_idle()).await };
+            _ = runtime.block_on(closed);
+            runtime.shutdown_timeout(STOP);
+        };
+        // On a thread of its own: the calling thread may be inside of another runtime.
+        thread::scope(|scope| _ = scope.spawn(stop).join());
+    }
+
+    fn close(&self) {
+        self.endpoint.close(transport::STOPPED, b"the node stops");
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        tracing::info!(leases = self.leases.count(), "the node stops, and its leases end");
+        self.close();
+        if let Some(runtime) = self.runtime.take() {
+            // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Starts the status endpoints. Returns their address.
+fn serve_status(runtime: &Runtime, address: SocketAddr, leases: Arc<Leases>) -> Result<SocketAddr> {
+    let failed = |error: std::io::Error| {
+        Error::host(format!("failed to serve the status of the node on {address}"), &error)
+    };
+    let listener = TcpListener::bind(address).map_err(failed)?;
+    let address = listener.local_addr().map_err(failed)?;
+    let _entered = runtime.enter();
+    let serving = status::serve(listener, move || leases.snapshot()).map_err(failed)?;
+    runtime.spawn(serving);
+    Ok(address)
+}
+
+/// Opens the devices, on a thread of its own: the calling thread may be inside of another runtime.
+fn open_all(
+    runtime: &Runtime,
+    devices: Vec<DeviceOptions>,
+) -> Result<(Vec<SlotConfig>, Vec<Slot>)> {
+    let open = || {
+        let opened = devices.into_iter().map(|device| runtime.block_on(device.open()));
+        opened.collect::<Result<Vec<_>>>().map(|opened| opened.into_iter().unzip())
+    };
+    let opened = thread::scope(|scope| scope.spawn(open).join());
+    opened.unwrap_or_else(|_| Err(invalid("the thread that opens devices panicked")))
+}
+
+fn invalid(error: impl std::fmt::Display) -> Error {
+    Error::Misuse { what: "the settings of a node".into(), detail: error.to_string() }
+}
+
+async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) {
+    let tls = Arc::new(tls);
+    let mut connections = 0;
+    while let Some(incoming) = endpoint.accept().await {
+        connections += 1;
+        if endpoint.open_connections() > CONNECTIONS {
+            incoming.refuse();
+            continue;
+        }
+        let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
+        tokio::spawn(async move {
+            let accepted = async {
+                let connected = incoming.await.map_err(|error| error.to_string())?;
+                let (tenant, fingerprint) =
+                    tls.identify(&connected).map_err(|error| error.to_string())?;
+                Ok::<_, String>((connected, Client { tenant, fingerprint, connection }))
+            };
+            match accepted.await {
+                Ok((connected, client)) => connection::serve(leases, client, connected).await,
+                Err(error) => tracing::info!(error, "a client was refused"),
+            }
+        });
+    }
+}

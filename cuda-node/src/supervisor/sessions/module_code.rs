@@ -1,0 +1,159 @@
+//! The code of modules, on its way from clients to the worker of a session.
+//!
+//! A command that loads a module names the hash of the code. If the tenant has sent that code before, it is queued for the
+//! worker. If not, the client is asked for it. Each such command asks, because the client forgets the code of a load that its
+//! user cancels. The client ignores requests for code that it is sending.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use bytes::Bytes;
+use cuda_lease::{session::SessionError, wire::Hash};
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+
+use crate::supervisor::blobs::Blobs;
+
+/// The maximum number of hashes that wait for the client, and of those that wait for the worker.
+const LIMIT: usize = 4096;
+
+/// The code that a session waits for. One task at a time sends code to the worker.
+pub(super) struct ModuleCode {
+    blobs: Arc<Blobs>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// Hashes that the client was asked for.
+    wanted: FxHashSet<Hash>,
+    /// Hashes whose code the worker gets next. A hash occurs once.
+    queue: VecDeque<Hash>,
+    queued: FxHashSet<Hash>,
+    /// Whether a task sends the queue.
+    is_sending: bool,
+}
+
+/// The step that follows a request for code.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum CodeStep {
+    /// The code is on its way.
+    Nothing,
+    /// Ask the client for the code.
+    Ask,
+    /// Start the task that sends code to the worker.
+    Send,
+}
+
+/// The code that a task sends next.
+pub(super) enum Next {
+    Code(Hash, Bytes),
+    /// The code was dropped from the tenant's blobs meanwhile. Ask the client for it.
+    Ask(Hash),
+}
+
+impl ModuleCode {
+    pub(in crate::supervisor) fn new(blobs: Arc<Blobs>) -> Self {
+        Self { blobs, state: Mutex::default() }
+    }
+
+    /// A command that loads a module was passed to the worker.
+    ///
+    /// # Errors
+    /// More than [`LIMIT`] modules wait for their code.
+    pub(super) fn request(&self, hash: Hash) -> Result<CodeStep, SessionError> {
+        let is_known = self.blobs.get(&hash).is_some();
+        let mut state = self.state.lock();
+        let step = if is_known {
+            state.enqueue(hash)
+        } else {
+            state.wanted.insert(hash);
+            CodeStep::Ask
+        };
+        if state.wanted.len() > LIMIT || state.queue.len() > LIMIT {
+            let message = format!("more than {LIMIT} modules wait for their code");
+            return Err(SessionError::Command(message));
+        }
+        Ok(step)
+    }
+
+    /// The client has sent code.
+    pub(super) fn arrived(&self, hash: Hash, code: Bytes) -> CodeStep {
+        self.blobs.insert(hash, code);
+        let mut state = self.state.lock();
+        if state.wanted.remove(&hash) { state.enqueue(hash) } else { CodeStep::Nothing }
+    }
+
+    /// Takes the code to send next. At the end of the queue the sending task ends.
+    pub(super) fn next(&self) -> Option<Next> {
+        let mut state = self.state.lock();
+        let Some(hash) = state.queue.pop_front() else {
+            state.is_sending = false;
+            return None;
+        };
+        state.queued.remove(&hash);
+        if let Some(code) = self.blobs.get(&hash) {
+            return Some(Next::Code(hash, code));
+        }
+        state.wanted.insert(hash);
+        Some(Next::Ask(hash))
+    }
+}
+
+impl State {
+    fn enqueue(&mut self, hash: Hash) -> CodeStep {
+        if self.queued.insert(hash) {
+            self.queue.push_back(hash);
+        }
+        if std::mem::replace(&mut self.is_sending, true) {
+            CodeStep::Nothing
+        } else {
+            CodeStep::Send
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hash(number: usize) -> Hash {
+        let mut hash = [0; 32];
+        hash[..8].copy_from_slice(&number.to_le_bytes());
+        hash
+    }
+
+    #[test]
+    fn code_is_asked_for_until_it_arrives_and_queued_once() {
+        let code = ModuleCode::new(Arc::default());
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Send);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Nothing);
+        for _ in 0..10_000 {
+            assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Nothing);
+        }
+        assert!(matches!(code.next(), Some(Next::Code(sent, _)) if sent == hash(1)));
+        // A request during the sending is served by another one.
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Nothing);
+        assert!(matches!(code.next(), Some(Next::Code(..))) && code.next().is_none());
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Send);
+    }
+
+    #[test]
+    fn modules_that_wait_for_code_are_limited() {
+        let code = ModuleCode::new(Arc::default());
+        let refused = (0..2 * LIMIT).find_map(|it| code.request(hash(it)).err()).unwrap();
+        assert!(refused.to_string().contains("wait for their code"), "{refused}");
+    }
+
+    #[test]
+    fn code_that_was_dropped_meanwhile_is_asked_for_again() {
+        let code = ModuleCode::new(Arc::default());
+        assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Send);
+        code.blobs.insert(hash(2), Bytes::from(vec![0; 256 << 20]));
+        assert!(matches!(code.next(), Some(Next::Ask(asked)) if asked == hash(1)));
+        assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Nothing);
+        assert!(matches!(code.next(), Some(Next::Code(..))));
+    }
+}

@@ -1,0 +1,125 @@
+//! Reading frames from a QUIC stream.
+
+use bytes::Bytes;
+use cuda_lease::wire::{Frame, FrameBuffer, Refused, WireError, put_frame};
+use quinn::{RecvStream, SendStream};
+
+use cuda_core::protocol::Status;
+
+/// The bytes that one read takes at most.
+const READ: usize = 256 << 10;
+
+/// The packets that one read takes at most.
+const PACKETS: usize = 64;
+
+/// A refusal: its status and its message.
+pub(super) type Refusal = (Status, String);
+
+/// The end of a stream or connection.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum End {
+    #[error("the connection ended: {0}")]
+    Connection(String),
+    #[error("the client broke the protocol: {0}")]
+    Broken(#[from] cuda_lease::session::SessionError),
+    #[error("{0}: {1}")]
+    Refused(Status, String),
+    #[error("the client closed the stream")]
+    Closed,
+}
+
+macro_rules! ends {
+    ($($error:ty)*) => {$(
+        impl From<$error> for End {
+            fn from(error: $error) -> Self {
+                End::Connection(error.to_string())
+            }
+        }
+    )*};
+}
+
+ends! { quinn::ConnectionError quinn::ReadError quinn::WriteError }
+
+impl From<WireError> for End {
+    fn from(error: WireError) -> Self {
+        End::Broken(error.into())
+    }
+}
+
+/// The receiving half of a stream, in frames.
+pub(super) struct FrameStream {
+    stream: RecvStream,
+    buffer: FrameBuffer,
+}
+
+impl FrameStream {
+    pub(super) fn new(stream: RecvStream) -> Self {
+        Self { stream, buffer: FrameBuffer::default() }
+    }
+
+    /// Reads more bytes. Cancelling this loses nothing.
+    pub(super) async fn fill(&mut self) -> Result<(), End> {
+        // A chunk is the content of one packet.
+        let mut chunks = [const { Bytes::new() }; PACKETS];
+        match self.stream.read_chunks(&mut chunks).await? {
+            Some(count) => {
+                chunks[..count].iter().for_each(|chunk| self.buffer.extend(chunk));
+                Ok(())
+            }
+            None => Err(End::Closed),
+        }
+    }
+
+    /// The frames that have arrived.
+    pub(super) fn buffer(&mut self) -> &mut FrameBuffer {
+        &mut self.buffer
+    }
+
+    /// Reads the next frame. Cancelling this loses nothing.
+    pub(super) async fn next<T>(
+        &mut self,
+        mut with: impl FnMut(Frame<'_>) -> Result<T, End>,
+    ) -> Result<T, End> {
+        loop {
+            if let Some(frames) = self.buffer.take_first()?
+                && let Some(frame) = frames.iter().next()
+            {
+                return with(frame);
+            }
+            self.fill().await?;
+        }
+    }
+
+    /// Reads `count` raw bytes. The buffer grows as they arrive.
+    pub(super) async fn read_raw(&mut self, count: usize) -> Result<Vec<u8>, End> {
+        let buffered = self.buffer.buffer();
+        let ready = buffered.len().min(count);
+        let mut bytes = buffered.split_to(ready).to_vec();
+        while bytes.len() < count {
+            match self.stream.read_chunk((count - bytes.len()).min(READ), true).await? {
+                Some(chunk) => bytes.extend_from_slice(&chunk.bytes),
+                None => return Err(End::Closed),
+            }
+        }
+        Ok(bytes)
+    }
+}
+
+/// Sends one frame outside of a session.
+pub(super) async fn send_frame(
+    stream: &mut SendStream,
+    opcode: u16,
+    id: u64,
+    body: impl FnOnce(&mut Vec<u8>),
+) -> Result<(), End> {
+    let mut out = Vec::new();
+    put_frame(&mut out, opcode, 0, id, body);
+    Ok(stream.write_all(&out).await?)
+}
+
+/// Sends a refusal, and ends the stream.
+pub(super) async fn refuse(stream: &mut SendStream, status: Status, detail: &str) {
+    let refused = Refused { status, detail: detail.to_owned() };
+    _ = send_frame(stream, Refused::OPCODE, 0, |out| refused.encode(out)).await;
+    _ = stream.finish();
+}

@@ -1,0 +1,199 @@
+//! The stream of a stateless submit, and the stream of a blob.
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+use cuda_core::protocol::Status;
+use cuda_lease::wire::{Hash, PutBlob, Submit, Submitted, opcode::REPLY};
+use quinn::SendStream;
+use tracing::Instrument;
+
+use super::{
+    blobs::Blobs,
+    jobs::{JobRequest, Reply},
+    leases::{Client, Leases},
+    spans,
+    streams::{End, FrameStream, Refusal, refuse, send_frame},
+};
+use crate::worker::jobs::Job;
+
+/// Serves a submit: checks it, reads its input, runs it and sends the reply.
+pub(super) async fn serve(
+    leases: &Arc<Leases>,
+    client: &Client,
+    submit: Submit,
+    mut send: SendStream,
+    mut receive: FrameStream,
+) -> Result<(), End> {
+    let metrics = leases.metrics();
+    let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
+    let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
+    match ran {
+        Ok(reply) => {
+            metrics.submitted(reply.status);
+            span.in_scope(|| tracing::debug!(status = %reply.status, "a submit has ended"));
+            let replied = Instant::now();
+            reply_with(&mut send, reply).await?;
+            // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
+            // stream's end reached it.
+            if send.stopped().await.is_ok() {
+                metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
+            }
+        }
+        Err((status, detail)) => {
+            // The node does not have the image, and the client repeats the submit with it. Or there is no such lease.
+            if status != Status::NotFound {
+                metrics.submitted(status);
+                span.in_scope(|| tracing::debug!(%status, "a submit was refused"));
+            }
+            refuse(&mut send, status, &detail).await;
+        }
+    }
+    Ok(())
+}
+
+async fn run(
+    leases: &Arc<Leases>,
+    client: &Client,
+    submit: Submit,
+    receive: &mut FrameStream,
+) -> Result<Result<Reply, Refusal>, End> {
+    let (lease, token) = (submit.lease, submit.token.clone());
+    let prepared = leases.jobs(client, lease, &token).and_then(|(jobs, blobs)| {
+        let image = check(&submit).and_then(|()| image(&submit, &blobs))?;
+        leases.admit_submit(client)?;
+        let place = jobs.reserve(submit.input_bytes)?;
+        Ok((jobs, image, place))
+    });
+    let (jobs, image, place) = match prepared {
+        Ok(prepared) => prepared,
+        Err(refusal) => return Ok(Err(refusal)),
+    };
+    let input = receive.read_raw(submit.input_bytes as usize).await?.into();
+    let job = job(submit);
+    let (meter, input_bytes) = (jobs.meter().clone(), job.input_bytes);
+    meter.uploaded(input_bytes);
+    let reply = jobs.run(JobRequest { job, image, input }, place).await;
+    if let Some(reply) = &reply {
+        meter.output(reply.output.len() as u64);
+    }
+    Ok(reply.ok_or_else(|| {
+        // If the lease has ended, its cause is reported instead of the worker's exit.
+        let cause = leases.jobs(client, lease, &token).err();
+        let gone = || {
+            let detail = "the worker of the lease ended; acquire a new lease";
+            (Status::Disconnected, detail.to_owned())
+        };
+        cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)
+    }))
+}
+
+/// Checks the limits of a request.
+fn check(submit: &Submit) -> Result<(), Refusal> {
+    let image = submit.image.as_ref().map_or(0, Bytes::len) as u64;
+    for (name, bytes, limit, advice) in [
+        ("image in the frame", image, Submit::IMAGE_LIMIT as u64, "send it with `PutBlob` first"),
+        ("input", submit.input_bytes, Submit::INPUT_LIMIT, "split the input into several submits"),
+    ] {
+        if bytes > limit {
+            let detail = format!("the {name} has {bytes} bytes, the limit is {limit}; {advice}");
+            return Err((Status::BadRequest, detail));
+        }
+    }
+    Ok(())
+}
+
+/// The image of a request: from its frame, or from the blobs of the tenant.
+fn image(submit: &Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
+    let Some(image) = &submit.image else {
+        let missing = || {
+            let detail = "the node does not have the image; repeat the submit with the image, or send the image with \
+                          `PutBlob` first";
+            (Status::NotFound, detail.to_owned())
+        };
+        return blobs.get(&submit.hash).ok_or_else(missing);
+    };
+    check_hash(image, &submit.hash)?;
+    blobs.insert(submit.hash, image.clone());
+    Ok(image.clone())
+}
+
+fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
+    if blake3::hash(bytes).as_bytes() == hash {
+        return Ok(());
+    }
+    let detail = "the image does not have the stated hash; state the BLAKE3 hash of its bytes";
+    Err((Status::BadRequest, detail.into()))
+}
+
+fn job(submit: Submit) -> Job {
+    Job {
+        kind: submit.kind,
+        hash: submit.hash,
+        kernel: submit.kernel,
+        grid: submit.grid,
+        block: submit.block,
+        shared_bytes: submit.shared_bytes,
+        arguments: submit.arguments,
+        region_bytes: submit.region_bytes,
+        input_bytes: submit.input_bytes,
+        output_offset: submit.output_offset,
+        max_output: submit.max_output,
+    }
+}
+
+async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
+    // The place is held until all bytes are handed to the connection.
+    let Reply { status, text, output, place: _place } = reply;
+    let is_inline = output.len() <= Submitted::INLINE_LIMIT;
+    let output = Bytes::from(output);
+    let (inline, following) =
+        if is_inline { (output, Bytes::new()) } else { (Bytes::new(), output) };
+    let following_bytes = following.len() as u64;
+    let submitted = Submitted { status, text, output: inline, following_bytes };
+    send_frame(send, Submitted::OPCODE, 0, |out| submitted.encode(out)).await?;
+    send.write_chunk(following).await?;
+    _ = send.finish();
+    Ok(())
+}
+
+/// Serves the stream of a blob. The lease needs no session.
+pub(super) async fn put_blob(
+    leases: &Arc<Leases>,
+    client: &Client,
+    put: PutBlob,
+    mut send: SendStream,
+    mut receive: FrameStream,
+) -> Result<(), End> {
+    let target = leases.blobs(client, put.lease, &put.token).and_then(|target| {
+        let limit = leases.blob_limit();
+        if put.bytes > limit {
+            let detail = format!(
+                "the image has {} bytes, the limit is {limit}; send a smaller module",
+                put.bytes
+            );
+            return Err((Status::TooLarge, detail));
+        }
+        Ok(target)
+    });
+    let (blobs, session) = match target {
+        Ok(target) => target,
+        Err((status, detail)) => {
+            refuse(&mut send, status, &detail).await;
+            return Ok(());
+        }
+    };
+    let _memory = blobs.memory_for(put.bytes).await;
+    let bytes = Bytes::from(receive.read_raw(put.bytes as usize).await?);
+    if let Err((status, detail)) = check_hash(&bytes, &put.hash) {
+        refuse(&mut send, status, &detail).await;
+        return Ok(());
+    }
+    match session {
+        Some(session) => session.blob_arrived(put.hash, bytes),
+        None => blobs.insert(put.hash, bytes),
+    }
+    send_frame(&mut send, PutBlob::OPCODE | REPLY, 0, |_| {}).await?;
+    _ = send.finish();
+    Ok(())
+}

@@ -1,0 +1,346 @@
+//! The workers of one device: idle spare workers, and the supervisor's sockets to workers in use.
+
+pub(crate) mod jit_cache;
+pub(super) mod worker_memory;
+
+use std::{
+    collections::VecDeque,
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use cuda_core::{DeviceInfo, Error, Provider, Result};
+use cuda_lease::{
+    authority::Tenant,
+    wire::{FRAME_LIMIT, HEADER_BYTES, Header, Reader},
+};
+use parking_lot::Mutex;
+use tokio::{io::AsyncReadExt, sync::oneshot};
+
+use self::{
+    jit_cache::{JitCache, Link},
+    worker_memory::{Gpu, MemoryProbe, WorkerMemory},
+};
+use crate::{
+    process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
+    worker::{Ready, Worker},
+};
+
+/// The start of a worker.
+#[derive(Clone)]
+pub(super) enum Launcher {
+    /// As threads of this process, for tests. An endless kernel cannot be killed.
+    InProcess(Arc<dyn Provider>),
+    /// As a process.
+    Process(Box<ProcessLauncher>),
+}
+
+/// The start of a worker as a process.
+#[derive(Clone)]
+pub(super) struct ProcessLauncher {
+    pub(super) launcher: WorkerLauncher,
+    /// The GPU of the worker, if its memory can be observed.
+    pub(super) gpu: Option<Gpu>,
+    /// The caches of compiled kernels, of a worker with a GPU.
+    pub(super) jit_cache: Option<JitCache>,
+}
+
+/// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
+/// lease while another process starts.
+const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
+
+/// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
+pub(super) struct Workers {
+    launcher: Launcher,
+    /// The number of spare workers to keep.
+    spares: usize,
+    pool: Mutex<Pool>,
+    own: Weak<Workers>,
+}
+
+#[derive(Default)]
+struct Pool {
+    idle: VecDeque<WorkerHandle>,
+    /// Spare workers that are starting.
+    starting: usize,
+}
+
+impl Workers {
+    pub(super) fn new(launcher: Launcher, spares: usize) -> Arc<Self> {
+        let pool = Mutex::default();
+        Arc::new_cyclic(|own| Self { launcher, spares, pool, own: own.clone() })
+    }
+
+    /// The number of spare workers that are ready.
+    pub(super) fn spares(&self) -> usize {
+        self.pool.lock().idle.len()
+    }
+
+    /// Takes a spare worker, or starts one.
+    pub(super) async fn take(&self) -> Result<WorkerHandle> {
+        let spare = self.take_spare();
+        self.replenish(REPLENISH_PAUSE);
+        match spare {
+            Some(worker) => Ok(worker),
+            None => self.launcher.launch().await,
+        }
+    }
+
+    /// Takes a spare worker that is alive.
+    fn take_spare(&self) -> Option<WorkerHandle> {
+        let idle = &mut self.pool.lock().idle;
+        while let Some(mut spare) = idle.pop_front() {
+            if spare.is_alive() {
+                return Some(spare);
+            }
+            tracing::warn!(
+                pid = spare.pid(),
+                "a spare worker has ended; another one takes its place"
+            );
+        }
+        None
+    }
+
+    /// Starts the first worker. Returns its device with the features, and the memory that it uses without a lease, if
+    /// that is known. If spares are configured, this worker becomes the first one.
+    pub(super) async fn open(&self) -> Result<(DeviceInfo, u64, Option<u64>)> {
+        let first = self.launcher.launch().await?;
+        let (device, features) = (first.device.clone(), first.features);
+        let used = first.memory().and_then(|probe| probe.used());
+        if self.spares > 0 {
+            self.pool.lock().idle.push_back(first);
+        }
+        self.replenish(Duration::ZERO);
+        Ok((device, features, used))
+    }
+
+    /// Starts spare workers after a pause, until there are enough.
+    fn replenish(&self, pause: Duration) {
+        let missing = {
+            let mut pool = self.pool.lock();
+            let missing = self.spares.saturating_sub(pool.idle.len() + pool.starting);
+            pool.starting += missing;
+            missing
+        };
+        for _ in 0..missing {
+            let (launcher, workers) = (self.launcher.clone(), self.own.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                let launched = launcher.launch().await;
+                let Some(workers) = workers.upgrade() else { return };
+                let mut pool = workers.pool.lock();
+                pool.starting -= 1;
+                match launched {
+                    Ok(worker) => pool.idle.push_back(worker),
+                    Err(error) => tracing::error!(%error, "a spare worker did not start"),
+                }
+            });
+        }
+    }
+}
+
+/// A worker, seen from the supervisor. Dropping it ends the worker.
+pub(super) struct WorkerHandle {
+    pub(super) device: DeviceInfo,
+    /// The features of the device, as in [`features`](cuda_lease::wire::features).
+    pub(super) features: u64,
+    /// The sockets of commands and bulk bytes, until a session takes them.
+    lanes: Option<Lanes>,
+    /// The socket of stateless submits, until the first one takes it.
+    jobs: Option<tokio::net::UnixStream>,
+    body: Body,
+}
+
+/// The sockets of a session: commands and bulk bytes.
+pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
+
+enum Body {
+    Threads(Threads),
+    Process(Box<Process>),
+}
+
+/// A worker that is a process.
+struct Process {
+    process: WorkerProcess,
+    memory: Option<WorkerMemory>,
+    kernels: Option<Link>,
+}
+
+/// A worker that is threads of this process.
+struct Threads {
+    /// The worker's ends of the sockets, to shut them down.
+    sockets: [UnixStream; 3],
+    ended: oneshot::Receiver<()>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+impl Threads {
+    fn shut_down(&self) {
+        for socket in &self.sockets {
+            _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::host("failed to start a worker", &error)
+}
+
+impl Launcher {
+    /// Starts a worker, and waits until its device is open.
+    pub(super) async fn launch(&self) -> Result<WorkerHandle> {
+        let (mut ends, mut body) = match self {
+            Launcher::InProcess(provider) => in_process(provider.clone())?,
+            Launcher::Process(launcher) => launcher.launch().await?,
+        };
+        let Ready { device, features } = ready(&mut ends).await?;
+        if let Body::Process(process) = &mut body
+            && let Some(memory) = &mut process.memory
+        {
+            memory.observe().await;
+        }
+        let SupervisorEnds { commands, bulk, jobs } = ends;
+        let lanes = Some((commands, bulk));
+        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), body })
+    }
+}
+
+impl ProcessLauncher {
+    async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
+        let mut launcher = self.launcher.clone();
+        let kernels = self.jit_cache.as_ref().map(JitCache::link).transpose().map_err(failed)?;
+        if let Some(link) = &kernels {
+            launcher = launcher
+                .environment(jit_cache::PATH_VARIABLE, link.path())
+                .environment(jit_cache::SIZE_VARIABLE, jit_cache::SIZE.to_string());
+        }
+        if let Some(gpu) = &self.gpu {
+            launcher = launcher.environment("CUDA_VISIBLE_DEVICES", gpu.uuid.as_str());
+        }
+        let before = match &self.gpu {
+            Some(gpu) => Some((gpu.before_launch().await.map_err(failed)?, gpu.clone())),
+            None => None,
+        };
+        let (process, ends) = launcher.launch().map_err(failed)?;
+        let memory = before.map(|(check, gpu)| WorkerMemory::new(check, gpu, process.pid()));
+        Ok((ends, Body::Process(Box::new(Process { process, memory, kernels }))))
+    }
+}
+
+fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
+    let (ends, worker) = process::pair().map_err(failed)?;
+    let [commands, bulk, jobs] =
+        [&worker.commands, &worker.bulk, &worker.jobs].map(UnixStream::try_clone);
+    let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
+    let (end, ended) = oneshot::channel();
+    let serve = move || {
+        let served = Worker::open(&*provider, 0).and_then(|opened| {
+            let serving = opened.jobs(provider, 0).start(worker.jobs).map_err(failed)?;
+            let served = opened.serve(worker.commands, worker.bulk).map_err(failed);
+            serving.end();
+            served
+        });
+        if let Err(error) = served {
+            tracing::error!(%error, "a worker failed");
+        }
+        _ = end.send(());
+    };
+    thread::Builder::new().name("lease-commands".into()).spawn(serve).map_err(failed)?;
+    Ok((ends, Body::Threads(Threads { sockets, ended })))
+}
+
+/// Waits for the first frame of a worker.
+async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
+    let ended = |_| failed("it ended before its device was open; its output has the reason");
+    let mut header = [0; HEADER_BYTES];
+    ends.commands.read_exact(&mut header).await.map_err(ended)?;
+    let header = Header::read(&mut Reader::new(&header)).map_err(failed)?;
+    if header.opcode != Ready::OPCODE || header.length > FRAME_LIMIT {
+        return Err(failed("its first frame is not `Ready`"));
+    }
+    let mut body = vec![0; header.length as usize];
+    ends.commands.read_exact(&mut body).await.map_err(ended)?;
+    Ready::decode(&body).map_err(failed)
+}
+
+impl WorkerHandle {
+    /// Takes the sockets of a session.
+    pub(super) fn take_lanes(&mut self) -> Option<Lanes> {
+        self.lanes.take()
+    }
+
+    /// Takes the socket of stateless submits.
+    pub(super) fn take_jobs(&mut self) -> Option<tokio::net::UnixStream> {
+        self.jobs.take()
+    }
+
+    /// The process of the worker, if it has one of its own.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => Some(process.process.pid()),
+        }
+    }
+
+    /// Whether the worker has not ended.
+    fn is_alive(&mut self) -> bool {
+        match &mut self.body {
+            Body::Threads(threads) => {
+                threads.ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
+            }
+            Body::Process(worker) => !worker.process.has_ended(),
+        }
+    }
+
+    /// Asks for the memory of the worker, if it can be observed.
+    pub(super) fn memory(&self) -> Option<MemoryProbe> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => process.memory.as_ref().map(WorkerMemory::probe),
+        }
+    }
+
+    /// Assigns the worker to a tenant: points its kernel cache at the tenant's folder. Call it before the first
+    /// command.
+    ///
+    /// # Errors
+    /// The cache of the tenant's kernels cannot be opened.
+    pub(super) fn assign(&self, tenant: &Tenant) -> Result<()> {
+        match &self.body {
+            Body::Process(process) => {
+                let assigned = process.kernels.as_ref().map(|link| link.assign(tenant));
+                assigned.transpose().map(drop).map_err(failed)
+            }
+            Body::Threads(_) => Ok(()),
+        }
+    }
+
+    /// Kills the worker, and waits until it has exited. Returns whether its memory is free.
+    pub(super) async fn kill(self) -> bool {
+        match self.body {
+            Body::Threads(mut threads) => {
+                threads.shut_down();
+                _ = (&mut threads.ended).await;
+                true
+            }
+            Body::Process(worker) => {
+                let Process { mut process, memory, .. } = *worker;
+                process.kill();
+                let cause = process.reaped().await;
+                tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
+                match memory {
+                    Some(memory) => memory.memory_returned().await,
+                    None => true,
+                }
+            }
+        }
+    }
+}

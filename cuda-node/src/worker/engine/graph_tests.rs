@@ -1,0 +1,385 @@
+//! Tests of launches that are held: until the backend has prepared the graph, and until its content, its memory and its
+//! modules are there.
+
+use std::{any::Any, sync::mpsc::channel};
+
+use cuda_core::{
+    DeviceInfo, Result,
+    protocol::{
+        AllocId, Answer, Capabilities, Foreign, FunctionId, GraphId, HostBlock, Launch,
+        LaunchConfig, ModuleId, Notice, NoticeSink, Pattern, Region, Reply, Request, Submission,
+    },
+};
+use cuda_lease::wire::{
+    Change, Content, ImageKind, Node, NodeWork, TransferId, encode_changes, encode_nodes,
+};
+
+use super::*;
+use crate::worker::reports::Sink;
+
+/// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.
+struct Slow {
+    info: DeviceInfo,
+    capabilities: Capabilities,
+    submitted: Mutex<Vec<(StreamId, Work<'static>)>>,
+    /// The blocks of each launch of a graph.
+    hosts: Mutex<Vec<Vec<Weak<HostBlock>>>>,
+    preparing: Mutex<Vec<Answer>>,
+    loading: Mutex<Vec<Answer>>,
+    created: Mutex<Vec<GraphId>>,
+}
+
+// SAFETY: submissions have no effect, and touch no memory.
+unsafe impl Backend for Slow {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
+        let work = submission.work.clone().into_owned();
+        self.submitted.lock().push((submission.ticket.stream, work));
+        self.hosts.lock().push(host.iter().map(Arc::downgrade).collect());
+        Ok(())
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        if let Control::CreateGraph { id, .. } = control {
+            self.created.lock().push(id);
+        }
+        Ok(())
+    }
+
+    fn request(&self, request: Request, answer: Answer) {
+        match request {
+            Request::GraphReady { .. } => self.preparing.lock().push(answer),
+            Request::Loaded { .. } => self.loading.lock().push(answer),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    unsafe fn peek(&self, _: StreamId) -> Result<u64> {
+        Ok(0)
+    }
+
+    unsafe fn block_until(&self, _: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    fn close(&self, _: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {}
+}
+
+const GRAPH: GraphId = GraphId(7);
+
+const ALLOC: AllocId = AllocId(1);
+
+const MODULE: ModuleId = ModuleId(1);
+
+struct Test {
+    engine: Arc<Engine>,
+    backend: Arc<Slow>,
+    last: [u64; 3],
+}
+
+impl Test {
+    /// A session with the streams 1 and 2.
+    fn new() -> Self {
+        let backend = Arc::new(Slow {
+            info: DeviceInfo::new("slow", "prepares graphs late"),
+            capabilities: Capabilities::local(1 << 20),
+            submitted: Mutex::default(),
+            hosts: Mutex::default(),
+            preparing: Mutex::default(),
+            loading: Mutex::default(),
+            created: Mutex::default(),
+        });
+        let limits = Limits {
+            submissions_in_flight: 64,
+            host_bytes_in_flight: 1 << 20,
+            memory: 1 << 20,
+            streams: 4,
+            module_bytes: 1 << 20,
+        };
+        let reports = Reports::new(channel().0);
+        let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
+        let test = Self { engine, backend, last: [0; 3] };
+        for id in [1, 2] {
+            test.command(Command::CreateStream { id: StreamId(id), priority: 0 });
+        }
+        test
+    }
+
+    fn command(&self, command: Command<'_>) {
+        self.engine.command(command).unwrap();
+    }
+
+    fn next(&mut self, stream: u64) -> Ticket {
+        self.last[stream as usize] += 1;
+        Ticket { stream: StreamId(stream), number: self.last[stream as usize] }
+    }
+
+    fn submit(&mut self, stream: u64, after: &[Ticket], step: Step<'_>) -> Ticket {
+        let ticket = self.next(stream);
+        self.command(Command::Submit { ticket, after: after.to_vec(), step });
+        ticket
+    }
+
+    fn allocate(&mut self, stream: u64) {
+        let at = self.next(stream);
+        self.command(Command::Allocate { id: ALLOC, bytes: 64, at });
+    }
+
+    fn create(&self) {
+        let content = content();
+        self.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    }
+
+    fn launch(&mut self, changes: Content<'_>) -> Ticket {
+        self.submit(1, &[], Step::Graph { graph: GRAPH, changes })
+    }
+
+    /// The backend has prepared the graphs.
+    fn prepared(&self) {
+        let answers = std::mem::take(&mut *self.backend.preparing.lock());
+        answers.into_iter().for_each(|it| it.give(Ok(Reply::GraphReady)));
+    }
+
+    /// Announces a module, and brings its code.
+    fn load(&self) {
+        let kind = ImageKind::Ptx;
+        self.command(Command::LoadModule { id: MODULE, kind, hash: [0; 32], bytes: 1 });
+        self.engine.blob([0; 32], 1, b" ");
+    }
+
+    /// The backend has loaded the modules.
+    fn loaded(&self) {
+        let answers = std::mem::take(&mut *self.backend.loading.lock());
+        let reply =
+            Reply::Loaded { max_threads: Vec::new(), log: String::new(), entries: Vec::new() };
+        answers.into_iter().for_each(|it| it.give(Ok(reply.clone())));
+    }
+
+    /// The bytes of a transfer arrive.
+    fn arrive(&self, transfer: u64, bytes: &[u8]) {
+        assert_eq!(self.engine.expected(TransferId(transfer)), Some((0, bytes.len() as u64)));
+        let mut piece = self.engine.staging().take(bytes.len()).unwrap().unwrap();
+        assert!(piece.fill(0, bytes));
+        self.engine.piece(TransferId(transfer), piece, bytes.len()).unwrap();
+    }
+
+    /// The submissions that the backend has, by stream: `g` for a graph, `j` for a join, `l` for a launch.
+    fn submitted(&self) -> Vec<(u64, char)> {
+        let kind = |work: &Work<'_>| match work {
+            Work::Graph(_) => 'g',
+            Work::Join => 'j',
+            Work::Launch(_) => 'l',
+            _ => '?',
+        };
+        self.backend.submitted.lock().iter().map(|(it, work)| (it.0, kind(work))).collect()
+    }
+
+    /// Everything that a stream has taken is complete.
+    fn complete(&self, stream: u64) {
+        let complete = self.engine.reports.backlog(StreamId(stream)).1;
+        let sink = Sink(self.engine.reports.clone());
+        let notice = Notice::Progress { stream: StreamId(stream), accepted: complete, complete };
+        // SAFETY: submissions have no effect.
+        unsafe { sink.notice(notice) };
+    }
+}
+
+fn kernel() -> Step<'static> {
+    Step::Launch(Launch {
+        function: FunctionId { module: MODULE, entry: 0 },
+        config: LaunchConfig::new(1, 1),
+        params: Default::default(),
+        relocations: Default::default(),
+        variables: Default::default(),
+    })
+}
+
+fn write(bytes: &[u8]) -> Step<'_> {
+    Step::Write { to: Region { alloc: ALLOC, offset: 0 }, bytes }
+}
+
+/// The content of a graph that uploads four bytes and fills.
+fn content() -> Vec<u8> {
+    let fill =
+        Step::Fill { to: Region { alloc: ALLOC, offset: 0 }, pattern: Pattern::Word(1), count: 1 };
+    let node = |step| Node { work: NodeWork::Step(step), after: Vec::new(), name: None };
+    let mut content = Vec::new();
+    encode_nodes(&[node(write(&[1; 4])), node(fill)], &mut content);
+    content
+}
+
+fn change(bytes: &[u8]) -> Vec<u8> {
+    let mut content = Vec::new();
+    encode_changes(&[Change { node: 0, step: write(bytes) }], &mut content);
+    content
+}
+
+#[test]
+fn launch_waits_until_the_backend_has_loaded_its_module() {
+    let mut test = Test::new();
+    test.load();
+    test.submit(1, &[], kernel());
+    test.submit(2, &[], Step::Join);
+    assert_eq!(test.submitted(), [(2, 'j')]);
+    test.loaded();
+    assert_eq!(test.submitted(), [(2, 'j'), (1, 'l')]);
+    test.submit(1, &[], kernel());
+    assert_eq!(test.submitted().len(), 3);
+}
+
+#[test]
+fn launch_of_a_module_that_is_unloaded_while_it_is_loading_is_not_held() {
+    let mut test = Test::new();
+    test.load();
+    test.submit(1, &[], kernel());
+    assert_eq!(test.submitted(), []);
+    test.command(Command::UnloadModule { id: MODULE });
+    assert_eq!(test.submitted(), [(1, 'l')]);
+    test.loaded();
+}
+
+/// Nothing else is held, and no command follows.
+#[test]
+fn graph_is_created_when_the_backend_has_loaded_its_modules() {
+    let test = Test::new();
+    test.load();
+    let node = Node { work: NodeWork::Step(kernel()), after: Vec::new(), name: None };
+    let mut content = Vec::new();
+    encode_nodes(&[node], &mut content);
+    test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    assert_eq!(*test.backend.created.lock(), []);
+    test.loaded();
+    assert_eq!(*test.backend.created.lock(), [GRAPH]);
+}
+
+#[test]
+fn launch_waits_for_the_preparation_and_other_streams_go_on() {
+    let mut test = Test::new();
+    test.allocate(1);
+    test.create();
+    let launch = test.launch(Content::NO_CHANGES);
+    test.submit(1, &[], Step::Join);
+    test.submit(2, &[], Step::Join);
+    assert_eq!(test.submitted(), [(2, 'j')]);
+    test.submit(2, &[launch], Step::Join);
+    assert_eq!(test.submitted(), [(2, 'j')]);
+    test.prepared();
+    let mut submitted = test.submitted();
+    submitted.sort_unstable();
+    assert_eq!(submitted, [(1, 'g'), (1, 'j'), (2, 'j'), (2, 'j')]);
+}
+
+#[test]
+fn graph_waits_for_memory_whose_allocation_is_held() {
+    let mut test = Test::new();
+    // Another graph, whose preparation holds the allocation.
+    let other = Content::Inline(&[0; 4]);
+    test.command(Command::CreateGraph { id: GraphId(8), nodes: other });
+    test.submit(1, &[], Step::Graph { graph: GraphId(8), changes: Content::NO_CHANGES });
+    test.allocate(1);
+    test.create();
+    assert_eq!(*test.backend.created.lock(), [GraphId(8)]);
+    test.prepared();
+    assert_eq!(*test.backend.created.lock(), [GraphId(8), GRAPH]);
+}
+
+#[test]
+fn content_on_the_bulk_lane_holds_the_graph_and_its_launches() {
+    let mut test = Test::new();
+    test.allocate(1);
+    let (nodes, changes) = (content(), change(&[2; 4]));
+    let bulk = |transfer, bytes: &[u8]| Content::Bulk {
+        transfer: TransferId(transfer),
+        bytes: bytes.len() as u64,
+    };
+    test.command(Command::CreateGraph { id: GRAPH, nodes: bulk(1, &nodes) });
+    test.launch(bulk(2, &changes));
+    assert_eq!(*test.backend.created.lock(), []);
+    test.arrive(1, &nodes);
+    test.prepared();
+    assert_eq!(test.submitted(), []);
+    test.arrive(2, &changes);
+    assert_eq!(test.submitted(), [(1, 'g')]);
+    let work = test.backend.submitted.lock()[0].1.clone();
+    let Work::Graph(launch) = &work else { panic!("{work:?}") };
+    assert_eq!((launch.changes.len(), launch.changes[0].node), (1, 0));
+}
+
+/// The content of a graph that is dropped meanwhile is discarded, and does not become that of a later graph.
+#[test]
+fn content_of_a_dropped_graph_is_discarded() {
+    let test = Test::new();
+    let nodes = content();
+    let place = Content::Bulk { transfer: TransferId(1), bytes: nodes.len() as u64 };
+    test.command(Command::CreateGraph { id: GRAPH, nodes: place });
+    test.command(Command::DropGraph { id: GRAPH });
+    let place = Content::Bulk { transfer: TransferId(2), bytes: 4 };
+    test.command(Command::CreateGraph { id: GRAPH, nodes: place });
+    test.arrive(1, &nodes);
+    assert_eq!(*test.backend.created.lock(), []);
+    test.arrive(2, &[0; 4]);
+    assert_eq!(*test.backend.created.lock(), [GRAPH]);
+}
+
+/// A change replaces the host memory of a node. Launches in flight still read the memory before it.
+#[test]
+fn launches_in_flight_keep_host_memory_that_a_change_replaces() {
+    let mut test = Test::new();
+    test.allocate(1);
+    test.create();
+    test.prepared();
+    for value in [2, 3] {
+        test.launch(Content::Inline(&change(&[value; 4])));
+    }
+    let blocks: Vec<_> = test.backend.hosts.lock().iter().flatten().cloned().collect();
+    let is_alive = || [0, 1].map(|it: usize| blocks[it].strong_count() > 0);
+    assert_eq!((blocks.len(), is_alive()), (2, [true, true]));
+    test.complete(1);
+    assert_eq!(is_alive(), [false, true]);
+    test.command(Command::DropGraph { id: GRAPH });
+    assert_eq!(is_alive(), [false, false]);
+    assert_eq!(test.engine.state.lock().graphs.quota.limit_and_used().1, 0);
+}
+
+/// A launch that reads lost contents does not run. Its changes hold for the next one.
+#[test]
+fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
+    let mut test = Test::new();
+    test.allocate(1);
+    let node = |step| Node { work: NodeWork::Step(step), after: Vec::new(), name: None };
+    let lost = AllocId(9);
+    test.engine.state.lock().objects.announce(lost).unwrap();
+    test.engine.state.lock().objects.made(lost, 64);
+    let copy = Step::Copy {
+        from: Region { alloc: lost, offset: 0 },
+        to: Region { alloc: ALLOC, offset: 8 },
+        bytes: 8,
+    };
+    let mut content = Vec::new();
+    encode_nodes(&[node(write(&[1; 4])), node(copy)], &mut content);
+    test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
+    test.prepared();
+    let error = cuda_core::Error::OutOfHostMemory { requested: 1 };
+    test.engine.state.lock().objects.spread_over(lost, &error);
+    test.launch(Content::Inline(&change(&[2; 4])));
+    assert_eq!(test.submitted(), []);
+    test.engine.state.lock().objects.remove(lost);
+    test.launch(Content::NO_CHANGES);
+    test.launch(Content::NO_CHANGES);
+    let changes = |at: usize| match &test.backend.submitted.lock()[at].1 {
+        Work::Graph(launch) => launch.changes.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([changes(0), changes(1)], [1, 0]);
+}

@@ -1,0 +1,280 @@
+//! Creates, drops and launches graphs.
+//!
+//! A graph reaches the backend when its content is complete and its modules and memory exist. A launch is held until
+//! the backend has prepared the graph, as a launch of a kernel is held until its module is loaded.
+
+use std::{borrow::Cow, sync::Arc};
+
+use cuda_core::{
+    Error, Ticket,
+    protocol::{Answer, Control, GraphId, GraphLaunch, Request, Work},
+};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Content, Event, TransferId, decode_changes, decode_nodes},
+};
+
+use super::{Engine, state::State, step::BackendStep};
+use crate::worker::{
+    graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
+    held::Changes,
+    ready::Ready,
+    reports::Keep,
+    staging::Staged,
+};
+
+impl Engine {
+    pub(super) fn create_graph(
+        &self,
+        state: &mut State,
+        id: GraphId,
+        nodes: Content<'_>,
+    ) -> Result<(), SessionError> {
+        match nodes {
+            Content::Inline(content) => {
+                state.graphs.announce(id, None)?;
+                self.prepare_graph(state, id, content)
+            }
+            Content::Bulk { transfer, bytes } => {
+                state.graphs.announce(id, Some(transfer))?;
+                self.announce_content(state, transfer, bytes, Some(id))
+            }
+        }
+    }
+
+    pub(super) fn drop_graph(&self, state: &mut State, id: GraphId) {
+        let (is_created, transfer) = state.graphs.remove(id);
+        if let Some(transfer) = transfer {
+            state.contents.discard(transfer);
+        }
+        if is_created {
+            self.control(Control::DropGraph { id });
+        }
+        self.answer_graph_queries(state);
+    }
+
+    /// Prepares a graph whose content is complete.
+    ///
+    /// # Errors
+    /// The content is malformed.
+    fn prepare_graph(
+        &self,
+        state: &mut State,
+        id: GraphId,
+        content: &[u8],
+    ) -> Result<(), SessionError> {
+        let nodes = decode_nodes(content)?;
+        let prepared = prepare(&nodes, &*self.backend, &state.graphs.quota);
+        state.graphs.prepared(id, prepared);
+        self.answer_graph_queries(state);
+        Ok(())
+    }
+
+    fn announce_content(
+        &self,
+        state: &mut State,
+        transfer: TransferId,
+        bytes: u64,
+        graph: Option<GraphId>,
+    ) -> Result<(), SessionError> {
+        state.contents.announce(transfer, bytes, graph, &state.graphs.quota)?;
+        self.announced.notify_all();
+        Ok(())
+    }
+
+    /// Takes the next `bytes` bytes of the content of a graph command.
+    ///
+    /// # Errors
+    /// The content is complete and malformed.
+    pub(super) fn content(
+        &self,
+        state: &mut State,
+        transfer: TransferId,
+        piece: &Staged,
+        bytes: usize,
+    ) -> Result<(), SessionError> {
+        // SAFETY: no submission names the block, and nothing writes to it.
+        let part = unsafe { piece.block().shared_bytes() };
+        match state.contents.add(transfer, &part[..bytes]) {
+            None => return Ok(()),
+            Some(Arrived::Nodes(id, content)) if state.graphs.expects(id, transfer) => {
+                match content {
+                    Ok(content) => self.prepare_graph(state, id, &content)?,
+                    Err(bytes) => {
+                        let error = self.over_graph_quota(state, bytes);
+                        state.graphs.refuse(id, error, None);
+                        self.answer_graph_queries(state);
+                    }
+                }
+            }
+            Some(Arrived::Nodes(..)) => {}
+            Some(Arrived::Changes) => {
+                if let Some(content) = state.contents.bytes(transfer) {
+                    decode_changes(content)?;
+                }
+            }
+        }
+        self.advance(state);
+        Ok(())
+    }
+
+    /// Creates the graphs whose modules and memory exist now. Returns whether there were any.
+    pub(super) fn create_due_graphs(&self, state: &mut State) -> bool {
+        let State { graphs, modules, objects, .. } = state;
+        let is_due = |it: &Prepared| {
+            it.modules.iter().all(|it| modules.can_launch(*it))
+                && !it.allocations().any(|it| objects.is_pending(it))
+        };
+        let due = graphs.take_due(is_due);
+        let has_created = !due.is_empty();
+        for (id, Prepared { graph, record, .. }) in due {
+            // SAFETY: the control gives nothing up, and nothing writes to the host memory of the graph.
+            match unsafe { self.backend.control(Control::CreateGraph { id, graph }) } {
+                Ok(()) => {
+                    let ready = graphs.created(id, record);
+                    self.await_ready(Request::GraphReady { graph: id }, &ready);
+                }
+                Err(error) => graphs.refuse(id, self.reports.cause(error), Some(record)),
+            }
+        }
+        if has_created {
+            self.answer_graph_queries(state);
+        }
+        has_created
+    }
+
+    /// Requests the end of the preparation of a graph or a module. The end advances launches that are held.
+    pub(super) fn await_ready(&self, request: Request, ready: &Arc<Ready>) {
+        let (reports, ended) = (self.reports.clone(), ready.clone());
+        let answer = Answer::new(move |_| ended.end(|| reports.after_progress()));
+        self.backend.request(request, answer);
+        ready.wait();
+    }
+
+    pub(super) fn answer_graph_queries(&self, state: &mut State) {
+        for answerable in state.graphs.answerable() {
+            match answerable {
+                Answerable::ByBackend(graph, id) => {
+                    self.backend.request(Request::GraphReady { graph }, self.answer(id));
+                }
+                Answerable::Refused(id, error) => {
+                    self.reports.outbox.push(&Event::Reply { id, reply: Err(error) });
+                }
+            }
+        }
+    }
+
+    /// Takes the changes of a launch that has arrived.
+    ///
+    /// # Errors
+    /// They are malformed.
+    pub(super) fn changes(
+        &self,
+        state: &mut State,
+        changes: Content<'_>,
+    ) -> Result<Changes, SessionError> {
+        let content = match changes {
+            Content::Inline(content) => content,
+            Content::Bulk { transfer, bytes } => {
+                self.announce_content(state, transfer, bytes, None)?;
+                return Ok(Changes::Arriving(transfer));
+            }
+        };
+        if decode_changes(content)?.is_empty() {
+            return Ok(Changes::None);
+        }
+        let bytes = content.len() as u64;
+        Ok(match state.graphs.quota.charge(bytes) {
+            Ok(charge) => Changes::Here { content: content.to_vec(), _charge: charge },
+            Err(_) => Changes::Refused(self.over_graph_quota(state, bytes)),
+        })
+    }
+
+    /// Launches a graph that [can be launched](can_launch).
+    pub(super) fn launch_graph(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: &[Ticket],
+        graph: GraphId,
+        changes: &Changes,
+    ) {
+        if let Err(error) = self.change_graph(state, graph, changes) {
+            state.graphs.fail(graph, error);
+        }
+        let (error, uses) = match state.graphs.record(graph) {
+            Ok(record) => match state.objects.check_nodes(record.nodes()) {
+                None => {
+                    let (uses, kept) = (record.uses().clone(), record.kept().clone());
+                    let (changes, host) = record.untaken();
+                    let work = GraphLaunch { graph, uses: Cow::Borrowed(&uses), changes };
+                    let (work, keep) = (Work::Graph(work), Keep::Graph(kept));
+                    let step = BackendStep {
+                        ticket,
+                        after,
+                        work: &work,
+                        host: &host,
+                        is_last: true,
+                        keep,
+                    };
+                    let taken = self.pass_on(state, step);
+                    if taken && let Ok(record) = state.graphs.record(graph) {
+                        record.taken();
+                    }
+                    return;
+                }
+                Some(error) => (error, Some(record.uses().clone())),
+            },
+            Err((error, record)) => (error, record.map(|it| it.uses().clone())),
+        };
+        self.skip(state, ticket, uses.as_deref().unwrap_or_default(), error);
+    }
+
+    /// Records the changes of a launch.
+    ///
+    /// # Errors
+    /// They were refused.
+    fn change_graph(
+        &self,
+        state: &mut State,
+        graph: GraphId,
+        changes: &Changes,
+    ) -> Result<(), Error> {
+        let arrived;
+        let content = match changes {
+            Changes::None => return Ok(()),
+            Changes::Refused(error) => return Err(error.clone()),
+            Changes::Here { content, .. } => &content[..],
+            Changes::Arriving(transfer) => match state.contents.take(*transfer) {
+                Some(Ok(content)) => {
+                    arrived = content;
+                    &arrived[..]
+                }
+                Some(Err(bytes)) => return Err(self.over_graph_quota(state, bytes)),
+                None => return Ok(()),
+            },
+        };
+        // They could be decoded when they arrived.
+        let changes = decode_changes(content).unwrap_or_default();
+        let quota = state.graphs.quota.clone();
+        match state.graphs.record(graph) {
+            Ok(record) => change(record, graph, &changes, &*self.backend, &quota),
+            // The launch fails with the error of the graph.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn over_graph_quota(&self, state: &State, bytes: u64) -> Error {
+        let (limit, used) = state.graphs.quota.limit_and_used();
+        over_quota(&*self.backend, bytes, limit.saturating_sub(used), limit)
+    }
+}
+
+/// Whether a launch of a graph can be carried out, or fails, without waiting.
+pub(super) fn can_launch(state: &State, graph: GraphId, changes: &Changes) -> bool {
+    let has_changes = match changes {
+        Changes::Arriving(transfer) => state.contents.is_complete(*transfer),
+        Changes::None | Changes::Here { .. } | Changes::Refused(_) => true,
+    };
+    has_changes && state.graphs.can_launch(graph)
+}

@@ -1,0 +1,296 @@
+//! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
+//!
+//! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies`
+//! cuts copies in pieces, `graphs` creates and launches graphs, and `work` passes everything to the backend. `queries`
+//! answers queries of the client. `state`, `step` and `objects` are the data.
+
+mod copies;
+#[cfg(test)]
+mod graph_tests;
+mod graphs;
+mod hold;
+mod module_commands;
+mod objects;
+mod pool_commands;
+mod pools;
+mod queries;
+mod state;
+mod step;
+#[cfg(test)]
+mod tests;
+mod work;
+
+use std::sync::{
+    Arc, Weak,
+    atomic::{AtomicBool, Ordering},
+};
+
+use cuda_core::{
+    Backend, Ticket,
+    protocol::{AllocId, Control, PoolId, StreamId, Work},
+};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Command, Limits, Step},
+};
+use parking_lot::{Condvar, Mutex};
+
+use self::{
+    graphs::can_launch,
+    state::{State, Stream, has_module, violation},
+    step::BackendStep,
+};
+use super::{
+    held::{Download, Task, Upload},
+    quota::Quota,
+    reports::{AfterProgress, Reports},
+    staging::Staging,
+};
+
+/// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as
+/// much ordinary memory again (see `staging`).
+const STAGING: usize = 64 << 20;
+
+/// The maximum number of retired streams whose work is not complete.
+const RETIRED_LIMIT: usize = 1024;
+
+pub(super) struct Engine {
+    backend: Arc<dyn Backend>,
+    reports: Arc<Reports>,
+    limits: Limits,
+    quota: Arc<Quota>,
+    /// The maximum number of submissions of a stream that the backend has at a time.
+    backlog: u64,
+    /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
+    inline: Arc<Staging>,
+    uploads: Arc<Staging>,
+    downloads: Arc<Staging>,
+    state: Mutex<State>,
+    /// An upload was announced, or the session ended.
+    announced: Condvar,
+    /// Whether commands are held. Readable without the lock.
+    is_holding: AtomicBool,
+}
+
+impl Engine {
+    pub(super) fn new(
+        backend: Arc<dyn Backend>,
+        reports: Arc<Reports>,
+        limits: Limits,
+        quota: Arc<Quota>,
+    ) -> Arc<Self> {
+        quota.set_limit(limits.memory);
+        let engine = Arc::new(Self {
+            backlog: backend.capabilities().submissions_in_flight.max(1),
+            inline: Staging::new(backend.clone(), STAGING),
+            uploads: Staging::new(backend.clone(), STAGING),
+            downloads: Staging::new(backend.clone(), STAGING),
+            backend,
+            reports: reports.clone(),
+            limits,
+            quota,
+            state: Mutex::default(),
+            announced: Condvar::new(),
+            is_holding: AtomicBool::new(false),
+        });
+        let after_progress: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&engine);
+        reports.attach(after_progress);
+        engine
+    }
+
+    /// A batch of commands has arrived.
+    pub(super) fn begin_batch(&self) {
+        self.state.lock().sampler.begin();
+    }
+
+    /// Takes the next command of the client.
+    ///
+    /// # Errors
+    /// The client broke the protocol.
+    pub(super) fn command(&self, command: Command<'_>) -> Result<(), SessionError> {
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
+        match command {
+            Command::Submit { ticket, after, step } => {
+                state.expect(ticket)?;
+                state.check(&after, ticket.stream)?;
+                self.submit(state, ticket, after, step)?;
+            }
+            Command::Sync { ticket } => self.want(state, ticket),
+            Command::Allocate { id, bytes, at } => {
+                state.expect(at)?;
+                self.announce(state, PoolId::DEFAULT, id, bytes, at)?;
+            }
+            Command::AllocateIn { pool, id, bytes, at } => {
+                state.expect(at)?;
+                self.announce(state, pool, id, bytes, at)?;
+            }
+            Command::CreatePool { id, spec } => self.create_pool(state, id, spec)?,
+            Command::ChangePool { id, change } => self.change_pool(state, id, change)?,
+            Command::DropPool { id } => self.drop_pool(state, id)?,
+            Command::Free { id, stream, after } => {
+                state.stream(stream)?;
+                state.check(&after, stream)?;
+                self.put(state, stream, after, Task::Free { id })?;
+            }
+            Command::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
+            Command::RetireStream { id } => {
+                state.stream(id)?.is_retired = true;
+                self.put(state, id, Vec::new(), Task::Retire)?;
+            }
+            Command::LoadModule { id, kind, hash, bytes } => {
+                self.load_module(state, id, kind, hash, bytes)?;
+            }
+            Command::UnloadModule { id } => self.unload_module(state, id),
+            Command::NameVariable { id, module, name, bytes } => {
+                self.name_variable(state, id, module, name, bytes)?;
+            }
+            Command::CreateGraph { id, nodes } => self.create_graph(state, id, nodes)?,
+            Command::DropGraph { id } => self.drop_graph(state, id),
+            Command::Query { id, query } => self.query(state, id, query)?,
+        }
+        if state.graphs.has_waiting() {
+            self.create_due_graphs(state);
+        }
+        self.settle(state);
+        Ok(())
+    }
+
+    /// The staging memory of uploads.
+    pub(super) fn staging(&self) -> &Arc<Staging> {
+        &self.uploads
+    }
+
+    /// Ends all waits: no more commands come.
+    pub(super) fn close(&self) {
+        self.state.lock().is_closed = true;
+        self.announced.notify_all();
+        self.uploads.close();
+    }
+
+    fn submit(
+        &self,
+        state: &mut State,
+        ticket: Ticket,
+        after: Vec<Ticket>,
+        step: Step<'_>,
+    ) -> Result<(), SessionError> {
+        let number = ticket.number;
+        let task = match step {
+            Step::WriteBulk { to, transfer, bytes } => {
+                if bytes > 0 && state.uploads.insert(transfer, ticket.stream).is_some() {
+                    return Err(violation(format!(
+                        "the id of upload {} is already in use",
+                        transfer.0
+                    )));
+                }
+                self.announced.notify_all();
+                Task::Upload(Upload::new(number, to, Some(transfer), bytes))
+            }
+            Step::Write { to, bytes } => {
+                return self.write(state, ticket, after, to, bytes);
+            }
+            Step::Read { from, transfer, bytes } => {
+                Task::Download(Download { number, from, transfer, bytes, submitted: 0 })
+            }
+            Step::Graph { graph, changes } => {
+                let changes = self.changes(state, changes)?;
+                if self.can_run(state, ticket.stream, &after)
+                    && can_launch(state, graph, &changes)
+                    && self.has_credit_for_one(state, ticket.stream)
+                {
+                    self.launch_graph(state, ticket, &after, graph, &changes);
+                    return Ok(());
+                }
+                Task::Graph { number, graph, changes }
+            }
+            other => {
+                let work = plain(other)?;
+                // The usual case, without a copy of the work.
+                if self.can_run(state, ticket.stream, &after)
+                    && has_module(state, &work)
+                    && self.has_credit_for_one(state, ticket.stream)
+                {
+                    self.run(state, BackendStep::whole(ticket, &after, &work));
+                    return Ok(());
+                }
+                Task::Work { number, work: work.into_owned() }
+            }
+        };
+        self.put(state, ticket.stream, after, task)
+    }
+
+    /// Takes an allocation, which may have to wait.
+    fn announce(
+        &self,
+        state: &mut State,
+        pool: PoolId,
+        id: AllocId,
+        bytes: u64,
+        at: Ticket,
+    ) -> Result<(), SessionError> {
+        state.objects.announce(id)?;
+        state.pools.announce(pool, id)?;
+        let task = Task::Allocate { number: at.number, pool, id, bytes };
+        self.put(state, at.stream, Vec::new(), task)
+    }
+
+    fn create_stream(
+        &self,
+        state: &mut State,
+        id: StreamId,
+        priority: i32,
+    ) -> Result<(), SessionError> {
+        if state.streams.len() as u64 >= u64::from(self.limits.streams) {
+            return Err(violation(format!("more than {} streams exist", self.limits.streams)));
+        }
+        // A removed stream has completed its submissions, so a later stream cannot have its id.
+        if let Some(newest) = state.newest_stream
+            && id <= newest
+        {
+            return Err(violation(format!(
+                "stream {} is not larger than the newest stream, {}; ids of streams must rise",
+                id.0, newest.0
+            )));
+        }
+        if self.reports.streams() >= self.limits.streams as usize + RETIRED_LIMIT {
+            return Err(violation(format!(
+                "at least {RETIRED_LIMIT} retired streams still have work in flight, which is the limit; wait for it \
+                 before creating a stream"
+            )));
+        }
+        state.newest_stream = Some(id);
+        state.streams.insert(id, Stream::default());
+        self.reports.create(id);
+        self.control(Control::CreateStream { id, priority });
+        Ok(())
+    }
+
+    /// Passes a control on. One that fails shows in the submissions that need it.
+    fn control(&self, control: Control) {
+        // SAFETY: commands are carried out in the client's order, and the rules of the module apply to what it frees.
+        _ = unsafe { self.backend.control(control) };
+    }
+}
+
+impl AfterProgress for Engine {
+    fn after_progress(&self) {
+        if self.is_holding.load(Ordering::SeqCst) {
+            self.advance(&mut self.state.lock());
+        }
+    }
+}
+
+/// The work of a step that has no host bytes.
+fn plain(step: Step<'_>) -> Result<Work<'_>, SessionError> {
+    Ok(match step {
+        Step::Join => Work::Join,
+        Step::Copy { from, to, bytes } => Work::Copy { from, to, bytes },
+        Step::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
+        Step::Timestamp { to } => Work::Timestamp { to },
+        Step::Launch(launch) => Work::Launch(launch),
+        Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } | Step::Graph { .. } => {
+            return Err(violation("a step with host bytes reached the path for device-only steps"));
+        }
+    })
+}

@@ -1,0 +1,175 @@
+//! Answers queries, and requests the progress that the client waits for.
+
+use cuda_core::{
+    MemoryInfo, Ticket,
+    protocol::{Answer, Control, Reply, Request, StreamId},
+};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Event, Query, QueryReply},
+};
+
+use super::{
+    Engine,
+    state::{State, Stream, unknown_reply, violation},
+};
+use crate::worker::{messages::Drained, numbers::Stage};
+
+/// The maximum number of queries that wait for an answer.
+const QUERY_LIMIT: usize = 4096;
+
+impl Engine {
+    pub(super) fn want(&self, state: &mut State, ticket: Ticket) {
+        match self.reports.stage(ticket) {
+            Stage::Complete | Stage::Submitted(0) => self.reports.report(ticket.stream),
+            Stage::Submitted(number) => {
+                self.want_number(state, Ticket { number, ..ticket });
+            }
+            Stage::Held => {
+                if let Some(stream) = state.streams.get_mut(&ticket.stream) {
+                    stream.wanted = stream.wanted.max(ticket.number.min(stream.last));
+                }
+            }
+        }
+    }
+
+    /// A submission that was held is submitted now.
+    pub(super) fn want_held(&self, state: &mut State, ticket: Ticket) {
+        let wanted = state.streams.get(&ticket.stream).map_or(0, |it| it.wanted);
+        if ticket.number <= wanted
+            && let Stage::Submitted(number) = self.reports.stage(ticket)
+        {
+            self.want_number(state, Ticket { number, ..ticket });
+        }
+    }
+
+    /// Requests the progress of everything that a stream has taken.
+    pub(super) fn want_all(&self, state: &mut State, stream: StreamId) {
+        let (backlog, number) = self.reports.backlog(stream);
+        if backlog > 0 {
+            self.want_number(state, Ticket { stream, number });
+        }
+    }
+
+    /// Requests the progress up to a number of the backend, and times that submission if its completion shows in time.
+    fn want_number(&self, state: &mut State, ticket: Ticket) {
+        let now = state.sampler.now;
+        if !self.reports.time(ticket, now, false)
+            && state.streams.contains_key(&ticket.stream)
+            && state.sampler.may_peek()
+        {
+            // SAFETY: the stream exists, and is retired only under the lock of the state, which is held.
+            let complete = unsafe { self.backend.peek(ticket.stream) };
+            let is_running = complete.is_ok_and(|complete| complete < ticket.number);
+            self.reports.time(ticket, now, is_running);
+        }
+        self.control(Control::Want { ticket });
+    }
+
+    /// Answers a query, or holds it.
+    ///
+    /// # Errors
+    /// Too many queries wait.
+    pub(super) fn query(
+        &self,
+        state: &mut State,
+        id: u64,
+        query: Query,
+    ) -> Result<(), SessionError> {
+        let waiting = state.modules.waiting_queries()
+            + state.graphs.waiting_queries()
+            + state.waiting_resets.len();
+        if waiting >= QUERY_LIMIT {
+            return Err(violation(format!(
+                "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
+            )));
+        }
+        match query {
+            Query::Memory => {
+                let (total, used) = self.quota.limit_and_used();
+                let info = MemoryInfo { used, free: total - used.min(total), total };
+                self.reports.outbox.push(&Event::Reply { id, reply: Ok(QueryReply::Memory(info)) });
+            }
+            Query::PoolMemory(pool) => {
+                self.query_pool(state, id, pool, Request::PoolMemory { pool })?;
+            }
+            Query::TrimPool(pool, keep) => {
+                self.query_pool(state, id, pool, Request::TrimPool { pool, keep })?;
+            }
+            Query::Loaded(module) => {
+                state.modules.ask(module, id);
+                self.answer_loaded(state);
+            }
+            Query::GraphReady(graph) => {
+                state.graphs.ask(graph, id);
+                self.answer_graph_queries(state);
+            }
+            Query::Occupancy { function, config } => {
+                // The backend refuses a module that it does not have, or not yet.
+                self.backend.request(Request::Occupancy { function, config }, self.answer(id));
+            }
+            Query::Reset => {
+                state.resets += 1;
+                state.waiting_resets.push_back(id);
+                self.advance(state);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn answer_loaded(&self, state: &mut State) {
+        for (module, id) in state.modules.answerable() {
+            self.backend.request(Request::Loaded { module }, self.answer(id));
+        }
+    }
+
+    /// Requests the next reset if every command before it was submitted. Returns whether it did.
+    pub(super) fn reset_if_due(&self, state: &mut State) -> bool {
+        let done = state.resets - state.waiting_resets.len() as u64;
+        let is_behind = |it: &Stream| it.held.front().is_none_or(|item| item.resets > done);
+        if state.waiting_resets.is_empty() || !state.streams.values().all(is_behind) {
+            return false;
+        }
+        if let Some(id) = state.waiting_resets.pop_front() {
+            self.reports.reset();
+            self.backend.request(Request::Reset, self.answer(id));
+        }
+        true
+    }
+
+    pub(super) fn answer(&self, id: u64) -> Answer {
+        let reports = self.reports.clone();
+        Answer::new(move |reply| {
+            let reply = reply.and_then(|reply| match reply {
+                Reply::Loaded { max_threads, log, entries } => {
+                    Ok(QueryReply::Loaded { max_threads, log, entries })
+                }
+                Reply::GraphReady => Ok(QueryReply::GraphReady),
+                Reply::Memory(info) => Ok(QueryReply::Memory(info)),
+                Reply::Occupancy(occupancy) => Ok(QueryReply::Occupancy(occupancy)),
+                Reply::Reset { lost } => Ok(QueryReply::Reset { lost }),
+                _ => Err(unknown_reply()),
+            });
+            reports.outbox.push(&Event::Reply { id, reply });
+        })
+    }
+
+    /// Requests a report when all work is complete.
+    pub(in crate::worker) fn drain(&self, request: u64) {
+        let mut state = self.state.lock();
+        state.drain = Some(request);
+        self.settle(&mut state);
+    }
+
+    /// Sends the report that all work is complete, or requests the progress that shows it.
+    pub(super) fn report_drained(&self, state: &mut State) {
+        let Some(request) = state.drain else { return };
+        let busy = self.reports.busy_streams();
+        busy.iter().for_each(|stream| self.want_all(state, *stream));
+        if busy.is_empty() && state.held == 0 {
+            state.drain = None;
+            let drained = Drained { request };
+            self.reports.outbox.push_frame(Drained::OPCODE, |out| drained.encode(out));
+        }
+    }
+}

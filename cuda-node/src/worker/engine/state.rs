@@ -1,0 +1,123 @@
+//! The state of the engine: what exists, and which commands wait.
+
+use std::collections::VecDeque;
+
+use cuda_core::{
+    Error, Ticket,
+    protocol::{StreamId, Work},
+};
+use cuda_lease::{session::SessionError, wire::TransferId};
+use rustc_hash::FxHashMap;
+
+use super::{objects::Objects, pools::Pools};
+use crate::worker::{
+    graphs::{Contents, Graphs},
+    held::{Item, Task, Upload},
+    modules::Modules,
+    telemetry::Sampler,
+};
+
+#[derive(Default)]
+pub(super) struct State {
+    pub(super) streams: FxHashMap<StreamId, Stream>,
+    pub(super) newest_stream: Option<StreamId>,
+    pub(super) modules: Modules,
+    /// The streams of uploads whose bytes have not all arrived.
+    pub(super) uploads: FxHashMap<TransferId, StreamId>,
+    pub(super) objects: Objects,
+    pub(super) pools: Pools,
+    pub(super) graphs: Graphs,
+    pub(super) contents: Contents,
+    pub(super) held: usize,
+    /// Resets that were requested, and the queries of those that wait for earlier commands.
+    pub(super) resets: u64,
+    pub(super) waiting_resets: VecDeque<u64>,
+    /// The latest request for a report that all work is complete.
+    pub(super) drain: Option<u64>,
+    pub(super) sampler: Sampler,
+    pub(super) is_closed: bool,
+}
+
+#[derive(Default)]
+pub(super) struct Stream {
+    /// The number of the last submission that arrived.
+    pub(super) last: u64,
+    pub(super) held: VecDeque<Item>,
+    /// Whether its retirement has arrived. It may be held, behind other commands.
+    pub(super) is_retired: bool,
+    /// The largest number that the client waits for and that is held.
+    pub(super) wanted: u64,
+    /// The submissions that the backend takes before the backlog is read again.
+    pub(super) credit: u64,
+    /// The last number of the backend whose progress was requested for credit.
+    pub(super) requested: u64,
+}
+
+impl State {
+    /// The upload whose bytes are arriving.
+    pub(super) fn upload(&mut self, transfer: TransferId) -> Option<&mut Upload> {
+        let stream = self.streams.get_mut(self.uploads.get(&transfer)?)?;
+        stream.held.iter_mut().find_map(|item| match &mut item.task {
+            Task::Upload(upload) if upload.brings(transfer) => Some(upload),
+            _ => None,
+        })
+    }
+
+    /// The stream of a new command.
+    ///
+    /// # Errors
+    /// It does not exist, or it is retired.
+    pub(super) fn stream(&mut self, id: StreamId) -> Result<&mut Stream, SessionError> {
+        self.streams
+            .get_mut(&id)
+            .filter(|it| !it.is_retired)
+            .ok_or_else(|| violation(format!("stream {} does not exist", id.0)))
+    }
+
+    /// Checks and counts the next number of a stream.
+    pub(super) fn expect(&mut self, ticket: Ticket) -> Result<(), SessionError> {
+        let stream = self.stream(ticket.stream)?;
+        if ticket.number != stream.last + 1 {
+            let (got, expected) = (ticket.number, stream.last + 1);
+            return Err(violation(format!(
+                "submission {got} of stream {} is out of order; the next one is {expected}",
+                ticket.stream.0
+            )));
+        }
+        stream.last = ticket.number;
+        Ok(())
+    }
+
+    /// Checks that tickets name submissions that have arrived. A removed stream has completed its submissions.
+    pub(super) fn check(&self, after: &[Ticket], own: StreamId) -> Result<(), SessionError> {
+        let has_arrived = |it: &Ticket| match self.streams.get(&it.stream) {
+            Some(stream) => it.number <= stream.last,
+            None => self.newest_stream.is_some_and(|newest| it.stream <= newest),
+        };
+        let future = after.iter().find(|it| it.stream == own || !has_arrived(it));
+        future.map_or(Ok(()), |it| {
+            let (number, stream) = (it.number, it.stream.0);
+            Err(violation(format!(
+                "`after` names submission {number} of stream {stream}; it may only name earlier submissions of other \
+                 streams"
+            )))
+        })
+    }
+}
+
+/// Whether the backend takes work without waiting for a module.
+pub(super) fn has_module(state: &State, work: &Work<'_>) -> bool {
+    match work {
+        Work::Launch(launch) => state.modules.can_launch(launch.function.module),
+        _ => true,
+    }
+}
+
+/// The error for a reply of a backend that the wire protocol does not have.
+pub(super) fn unknown_reply() -> Error {
+    Error::unsupported("this reply of a device", "the node")
+}
+
+pub(super) fn violation(message: impl Into<String>) -> SessionError {
+    SessionError::Command(message.into())
+}

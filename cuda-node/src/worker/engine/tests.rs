@@ -1,0 +1,227 @@
+//! Tests of protocol violations, and of progress that is reported during the request for it.
+
+use std::{
+    any::Any,
+    sync::{OnceLock, mpsc::channel},
+    thread,
+};
+
+use cuda_core::{
+    DeviceInfo, Error, NoticeSink, Result,
+    protocol::{
+        AllocId, Answer, Capabilities, Foreign, FunctionId, HostBlock, Launch, LaunchConfig,
+        ModuleId, Notice, Region, Request, Submission,
+    },
+};
+use cuda_lease::wire::{ImageKind, Query, TransferId};
+
+use super::*;
+use crate::worker::reports::Sink;
+
+/// The most submissions that the backend has at a time.
+const BACKLOG: u64 = 4;
+
+/// A backend that reports progress on another thread before the request for it returns.
+struct Prompt {
+    info: DeviceInfo,
+    capabilities: Capabilities,
+    reports: Arc<Reports>,
+    engine: OnceLock<Weak<Engine>>,
+}
+
+// SAFETY: submissions have no effect, so they are complete when they are taken, and touch no memory.
+unsafe impl Backend for Prompt {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn capabilities(&self) -> &Capabilities {
+        &self.capabilities
+    }
+
+    unsafe fn submit(&self, _: &Submission<'_>, _: &[Arc<HostBlock>]) -> Result<()> {
+        Ok(())
+    }
+
+    unsafe fn control(&self, control: Control) -> Result<()> {
+        let Control::Want { ticket: Ticket { stream, number } } = control else { return Ok(()) };
+        let engine = self.engine.get().and_then(Weak::upgrade).unwrap();
+        let sink = Sink(self.reports.clone());
+        let notice = Notice::Progress { stream, accepted: number, complete: number };
+        // SAFETY: every submission is complete.
+        let reported = thread::spawn(move || unsafe { sink.notice(notice) });
+        // With commands held, the thread waits for the lock that the caller has.
+        if !engine.is_holding.load(Ordering::Acquire) {
+            reported.join().unwrap();
+        }
+        Ok(())
+    }
+
+    fn request(&self, _: Request, answer: Answer) {
+        answer.give(Err(Error::unsupported("a request", "a test")));
+    }
+
+    unsafe fn peek(&self, _: StreamId) -> Result<u64> {
+        Ok(u64::MAX)
+    }
+
+    unsafe fn block_until(&self, _: Ticket) -> Result<()> {
+        Ok(())
+    }
+
+    fn foreign(&self) -> Option<&dyn Foreign> {
+        None
+    }
+
+    fn close(&self, _: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {}
+}
+
+fn engine() -> Arc<Engine> {
+    let reports = Reports::new(channel().0);
+    let mut capabilities = Capabilities::local(1 << 20);
+    capabilities.submissions_in_flight = BACKLOG;
+    let info = DeviceInfo::new("prompt", "reports progress at once");
+    let engine = OnceLock::new();
+    let backend = Arc::new(Prompt { info, capabilities, reports: reports.clone(), engine });
+    let limits = Limits {
+        submissions_in_flight: 64,
+        host_bytes_in_flight: 1 << 20,
+        memory: 1 << 20,
+        streams: 4,
+        module_bytes: 1 << 20,
+    };
+    let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
+    backend.engine.set(Arc::downgrade(&engine)).unwrap();
+    engine.command(Command::CreateStream { id: STREAM, priority: 0 }).unwrap();
+    engine
+}
+
+const STREAM: StreamId = StreamId(1);
+
+fn join(number: u64) -> Command<'static> {
+    let ticket = Ticket { stream: STREAM, number };
+    Command::Submit { ticket, after: Vec::new(), step: Step::Join }
+}
+
+#[test]
+fn no_command_is_held_while_progress_comes_in_time() {
+    let engine = engine();
+    for number in 1..=10 * BACKLOG {
+        engine.command(join(number)).unwrap();
+        assert!(!engine.is_holding.load(Ordering::Acquire), "command {number}");
+    }
+    assert!(engine.reports.backlog(STREAM).0 <= BACKLOG / 2);
+}
+
+#[test]
+fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
+    let engine = engine();
+    engine.command(join(1)).unwrap();
+    engine.drain(7);
+    // A request that is lost makes this wait endlessly.
+    while engine.is_holding.load(Ordering::Acquire) {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn waiting_queries_are_limited() {
+    let engine = engine();
+    let module = ModuleId(1);
+    let kind = ImageKind::Ptx;
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    let ask = |id| engine.command(Command::Query { id, query: Query::Loaded(module) });
+    let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
+    assert!(refused.to_string().contains("queries wait"), "{refused}");
+}
+
+#[test]
+fn query_for_a_module_without_code_is_answered_when_the_module_is_unloaded() {
+    let engine = engine();
+    let (module, kind) = (ModuleId(1), ImageKind::Ptx);
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    let query = Query::Loaded(module);
+    engine.command(Command::Query { id: 1, query }).unwrap();
+    assert_eq!(engine.state.lock().modules.waiting_queries(), 1);
+    engine.command(Command::UnloadModule { id: module }).unwrap();
+    assert_eq!(engine.state.lock().modules.waiting_queries(), 0);
+}
+
+#[test]
+fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
+    let engine = engine();
+    let create = |id| engine.command(Command::CreateStream { id: StreamId(id), priority: 0 });
+    create(9).unwrap();
+    engine.command(Command::RetireStream { id: StreamId(9) }).unwrap();
+    for used in [9, STREAM.0, 0] {
+        assert!(
+            create(used).unwrap_err().to_string().contains("ids of streams must rise"),
+            "{used}"
+        );
+    }
+    let after = |stream, number| vec![Ticket { stream: StreamId(stream), number }];
+    let join = |number, after| {
+        let ticket = Ticket { stream: STREAM, number };
+        engine.command(Command::Submit { ticket, after, step: Step::Join })
+    };
+    // Streams that were removed or skipped have completed everything.
+    join(1, after(9, 5)).unwrap();
+    join(2, after(4, 5)).unwrap();
+    let refused = join(3, after(10, 1)).unwrap_err().to_string();
+    assert!(refused.contains("may only name earlier submissions"), "{refused}");
+}
+
+#[test]
+fn no_command_follows_the_retirement_of_its_stream() {
+    let engine = engine();
+    let upload = Step::WriteBulk {
+        to: Region { alloc: AllocId(1), offset: 0 },
+        transfer: TransferId(1),
+        bytes: 8,
+    };
+    let ticket = Ticket { stream: STREAM, number: 1 };
+    // The bytes do not come, so the retirement is held behind the upload.
+    engine.command(Command::Submit { ticket, after: Vec::new(), step: upload }).unwrap();
+    engine.command(Command::RetireStream { id: STREAM }).unwrap();
+    let late = [
+        join(2),
+        Command::Free { id: AllocId(1), stream: STREAM, after: Vec::new() },
+        Command::RetireStream { id: STREAM },
+    ];
+    for command in late {
+        assert!(engine.command(command).unwrap_err().to_string().contains("does not exist"));
+    }
+}
+
+#[test]
+fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
+    let engine = engine();
+    let module = ModuleId(1);
+    let kind = ImageKind::Ptx;
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    let to = Region { alloc: AllocId(1), offset: 0 };
+    let submit = |number, step| {
+        let ticket = Ticket { stream: STREAM, number };
+        engine.command(Command::Submit { ticket, after: Vec::new(), step }).unwrap();
+    };
+    // The code does not come, so everything behind the launch is held.
+    submit(1, Step::Launch(launch(module)));
+    submit(2, Step::Write { to, bytes: &[1; 4] });
+    // A client may use 0, and may use the id of an upload again whose bytes have arrived.
+    for bytes in [8, 16] {
+        submit(bytes / 8 + 2, Step::WriteBulk { to, transfer: TransferId(0), bytes });
+        assert_eq!(engine.expected(TransferId(0)), Some((0, bytes)));
+        let piece = engine.staging().take(bytes as usize).unwrap().unwrap();
+        engine.piece(TransferId(0), piece, bytes as usize).unwrap();
+    }
+}
+
+fn launch(module: ModuleId) -> Launch<'static> {
+    Launch {
+        function: FunctionId { module, entry: 0 },
+        config: LaunchConfig::new(1, 1),
+        params: Default::default(),
+        relocations: Default::default(),
+        variables: Default::default(),
+    }
+}

@@ -1,0 +1,123 @@
+//! Passes work, allocations and frees to the backend.
+
+use std::sync::Arc;
+
+use cuda_core::{
+    Backend, Error, Ticket,
+    order::uses_of,
+    protocol::{AllocId, Control, PoolId, Status, StreamId, Submission, Use},
+};
+
+use super::{Engine, state::State, step::BackendStep};
+use crate::worker::{numbers::Stage, reports::Keep};
+
+impl Engine {
+    /// Submits a step, or a part of it. Returns whether the backend took it.
+    pub(super) fn run(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+        if let Some(error) = state.objects.check(step.work) {
+            let BackendStep { ticket, work, keep, .. } = step;
+            drop(keep);
+            self.skip(state, ticket, &uses_of(work), error);
+            return false;
+        }
+        self.pass_on(state, step)
+    }
+
+    /// As [`run`](Self::run), for work that was checked.
+    pub(super) fn pass_on(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+        let BackendStep { ticket, after, work, host, is_last, keep } = step;
+        let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
+        let after = self.translate(after);
+        let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
+        // SAFETY: the blocks in `host` are staging memory of this submission alone, or memory of the graph that it
+        // launches. `reports` keeps them until the backend has reported it complete. The rules about device memory
+        // concern only the memory of this lease (see the rules of the module). Streams are
+        // retired, graphs dropped and modules unloaded under the lock that is held.
+        match unsafe { self.backend.submit(&submission, host) } {
+            Ok(()) => {
+                if is_last && let Some(time) = state.sampler.submitted() {
+                    self.reports.telemetry.queue(time, &self.reports.outbox);
+                }
+                true
+            }
+            Err(error) => {
+                let error = self.reports.cause(error);
+                state.objects.spread(&uses_of(work), &error);
+                self.reports.refuse(ticket, error);
+                false
+            }
+        }
+    }
+
+    /// A submission failed before it reached the backend: the contents that it should have written are lost.
+    pub(super) fn skip(&self, state: &State, ticket: Ticket, uses: &[Use], error: Error) {
+        state.objects.spread(uses, &error);
+        self.reports.skip(ticket, error);
+    }
+
+    /// The tickets of the backend for tickets of the client.
+    pub(super) fn translate(&self, after: &[Ticket]) -> Vec<Ticket> {
+        let ticket = |it: &Ticket| match self.reports.stage(*it) {
+            Stage::Submitted(number) if number > 0 => Some(Ticket { number, ..*it }),
+            _ => None,
+        };
+        after.iter().filter_map(ticket).collect()
+    }
+
+    pub(super) fn allocate(
+        &self,
+        state: &mut State,
+        at: Ticket,
+        pool: PoolId,
+        id: AllocId,
+        bytes: u64,
+    ) {
+        if let Err((limit, free)) = self.quota.take(bytes) {
+            let error = over_quota(&self.backend, bytes, free, limit);
+            state.objects.refused(id, &error);
+            return self.reports.skip(at, error);
+        }
+        // Before the allocation: the pools together must not reserve more than the quota.
+        self.trim(state.pools.made(pool, bytes, self.quota.limit_and_used().0));
+        let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
+        let at_backend = Ticket { number, ..at };
+        let control = match pool {
+            PoolId::DEFAULT => Control::Allocate { id, bytes, at: at_backend },
+            pool => Control::AllocateIn { pool, id, bytes, at: at_backend },
+        };
+        // SAFETY: gives nothing up.
+        match unsafe { self.backend.control(control) } {
+            Ok(()) => {
+                state.objects.made(id, bytes);
+                self.reports.telemetry.changed(&self.reports.outbox);
+            }
+            Err(error) => {
+                self.quota.give_back(bytes);
+                state.pools.not_made(pool, bytes);
+                let error = self.reports.cause(error);
+                state.objects.refused(id, &error);
+                self.reports.refuse(at, error);
+            }
+        }
+    }
+
+    pub(super) fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
+        let bytes = state.objects.remove(id);
+        let dropped_pool = state.pools.freed(id, bytes);
+        if bytes > 0 {
+            self.quota.give_back(bytes);
+            self.reports.telemetry.changed(&self.reports.outbox);
+        }
+        let after = self.translate(after);
+        self.control(Control::Free { id, stream, after });
+        if let Some(id) = dropped_pool {
+            self.control(Control::DropPool { id });
+        }
+    }
+}
+
+fn over_quota(backend: &Arc<dyn Backend>, bytes: u64, free: u64, quota: u64) -> Error {
+    let address = backend.info().address.clone();
+    let detail = format!("{bytes} bytes requested, {free} of the lease's {quota} bytes are free");
+    Error::Remote { address, status: Status::of_shortage(bytes, quota), detail }
+}

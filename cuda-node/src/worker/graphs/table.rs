@@ -1,0 +1,213 @@
+//! The graphs of a session and their states.
+
+use std::{mem, sync::Arc};
+
+use cuda_core::{Error, protocol::GraphId};
+use cuda_lease::{session::SessionError, wire::TransferId};
+use rustc_hash::FxHashMap;
+
+use super::{GRAPH_LIMIT, GRAPH_MEMORY, record::Record, work::Prepared};
+use crate::worker::{quota::Quota, ready::Ready};
+
+/// The maximum number of graphs that a session has, with those that were refused.
+const KNOWN_LIMIT: usize = 4 * GRAPH_LIMIT;
+
+/// The graphs of a session.
+pub(in crate::worker) struct Graphs {
+    states: FxHashMap<GraphId, State>,
+    /// The graphs whose nodes are there and that the backend does not have.
+    waiting: Vec<GraphId>,
+    /// Queries that wait until the backend has a graph.
+    queries: Vec<(GraphId, u64)>,
+    pub(in crate::worker) quota: Arc<Quota>,
+}
+
+enum State {
+    /// Its content is incomplete, and comes with a transfer or with the command.
+    Arriving(Option<TransferId>),
+    /// It waits for its memory and its modules.
+    Waiting(Box<Prepared>),
+    /// The backend has it.
+    Created { record: Box<Record>, ready: Arc<Ready> },
+    /// The graph, or a change of it, was refused. The backend may have it.
+    Refused { error: Error, record: Option<Box<Record>>, is_created: bool },
+}
+
+/// A query that can be answered.
+pub(in crate::worker) enum Answerable {
+    /// The backend answers it.
+    ByBackend(GraphId, u64),
+    /// The graph was refused.
+    Refused(u64, Error),
+}
+
+impl Default for Graphs {
+    fn default() -> Self {
+        let quota = Arc::new(Quota::default());
+        quota.set_limit(GRAPH_MEMORY);
+        Self { states: FxHashMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
+    }
+}
+
+impl Graphs {
+    /// Adds a graph whose content comes with a transfer. Without one, the caller has the content.
+    ///
+    /// # Errors
+    /// The id is in use, or there are too many graphs, with those that were refused.
+    pub(in crate::worker) fn announce(
+        &mut self,
+        id: GraphId,
+        transfer: Option<TransferId>,
+    ) -> Result<(), SessionError> {
+        if self.states.len() >= KNOWN_LIMIT {
+            return Err(SessionError::Command(format!(
+                "more than {KNOWN_LIMIT} graphs exist; drop those that were refused too"
+            )));
+        }
+        match self.states.insert(id, State::Arriving(transfer)) {
+            None => Ok(()),
+            Some(_) => {
+                Err(SessionError::Command(format!("the id of graph {} is already in use", id.0)))
+            }
+        }
+    }
+
+    /// Whether the content of a transfer creates a graph that was not dropped meanwhile.
+    pub(in crate::worker) fn expects(&self, id: GraphId, transfer: TransferId) -> bool {
+        let expected = |it: &State| matches!(it, State::Arriving(it) if *it == Some(transfer));
+        self.states.get(&id).is_some_and(expected)
+    }
+
+    /// Stores the nodes of a graph, or the error if it was refused.
+    pub(in crate::worker) fn prepared(&mut self, id: GraphId, prepared: Result<Prepared, Error>) {
+        match prepared {
+            Err(error) => self.refuse(id, error, None),
+            Ok(prepared) => {
+                self.waiting.push(id);
+                self.states.insert(id, State::Waiting(Box::new(prepared)));
+            }
+        }
+    }
+
+    /// Whether a graph waits for its memory or its modules.
+    pub(in crate::worker) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes the graphs that the backend can create, according to `is_due`.
+    pub(in crate::worker) fn take_due(
+        &mut self,
+        is_due: impl Fn(&Prepared) -> bool,
+    ) -> Vec<(GraphId, Prepared)> {
+        let mut due = Vec::new();
+        self.waiting.retain(|id| match self.states.remove(id) {
+            Some(State::Waiting(prepared)) if is_due(&prepared) => {
+                due.push((*id, *prepared));
+                false
+            }
+            Some(State::Waiting(prepared)) => {
+                self.states.insert(*id, State::Waiting(prepared));
+                true
+            }
+            // The graph was dropped, and perhaps created again.
+            other => {
+                self.states.extend(other.map(|it| (*id, it)));
+                false
+            }
+        });
+        due
+    }
+
+    /// Records that the backend has taken a graph. Returns the state of its preparation.
+    pub(in crate::worker) fn created(&mut self, id: GraphId, record: Record) -> Arc<Ready> {
+        let ready = Arc::<Ready>::default();
+        let state = State::Created { record: Box::new(record), ready: ready.clone() };
+        self.states.insert(id, state);
+        ready
+    }
+
+    /// Records that a graph was refused. Later launches fail with the same error.
+    pub(in crate::worker) fn refuse(&mut self, id: GraphId, error: Error, record: Option<Record>) {
+        let record = record.map(Box::new);
+        self.states.insert(id, State::Refused { error, record, is_created: false });
+    }
+
+    /// Fails a graph, because the changes of a launch were refused. The backend keeps the graph, and later launches
+    /// fail with the same error.
+    pub(in crate::worker) fn fail(&mut self, id: GraphId, error: Error) {
+        match self.states.remove(&id) {
+            Some(State::Created { record, .. }) => {
+                let failed = State::Refused { error, record: Some(record), is_created: true };
+                self.states.insert(id, failed);
+            }
+            other => self.states.extend(other.map(|it| (id, it))),
+        }
+    }
+
+    /// Whether a launch of a graph can be carried out without waiting, or fails.
+    pub(in crate::worker) fn can_launch(&self, id: GraphId) -> bool {
+        match self.states.get(&id) {
+            Some(State::Arriving(_) | State::Waiting(_)) => false,
+            Some(State::Created { ready, .. }) => ready.has_ended(),
+            Some(State::Refused { .. }) | None => true,
+        }
+    }
+
+    /// The record of a graph that [can be launched](Self::can_launch).
+    ///
+    /// # Errors
+    /// The error of a graph that was refused, with its record, or of one that does not exist.
+    pub(in crate::worker) fn record(
+        &mut self,
+        id: GraphId,
+    ) -> Result<&mut Record, (Error, Option<&Record>)> {
+        match self.states.get_mut(&id) {
+            Some(State::Created { record, .. }) => Ok(record),
+            Some(State::Refused { error, record, .. }) => Err((error.clone(), record.as_deref())),
+            _ => Err((unknown(id), None)),
+        }
+    }
+
+    /// Removes a graph. Returns whether the backend has it, and the transfer that brings its content.
+    pub(in crate::worker) fn remove(&mut self, id: GraphId) -> (bool, Option<TransferId>) {
+        match self.states.remove(&id) {
+            Some(State::Created { .. } | State::Refused { is_created: true, .. }) => (true, None),
+            Some(State::Arriving(transfer)) => (false, transfer),
+            _ => (false, None),
+        }
+    }
+
+    /// The number of queries that wait.
+    pub(in crate::worker) fn waiting_queries(&self) -> usize {
+        self.queries.len()
+    }
+
+    /// Stores a query until it can be answered.
+    pub(in crate::worker) fn ask(&mut self, graph: GraphId, query: u64) {
+        self.queries.push((graph, query));
+    }
+
+    /// Takes the queries that can be answered.
+    pub(in crate::worker) fn answerable(&mut self) -> Vec<Answerable> {
+        let mut answerable = Vec::new();
+        for (graph, query) in mem::take(&mut self.queries) {
+            match self.states.get(&graph) {
+                Some(State::Arriving(_) | State::Waiting(_)) => self.queries.push((graph, query)),
+                Some(State::Refused { error, .. }) => {
+                    answerable.push(Answerable::Refused(query, error.clone()));
+                }
+                Some(State::Created { .. }) | None => {
+                    answerable.push(Answerable::ByBackend(graph, query));
+                }
+            }
+        }
+        answerable
+    }
+}
+
+fn unknown(id: GraphId) -> Error {
+    Error::OutOfRange {
+        what: format!("graph {}", id.0).into(),
+        detail: "the lease has no such graph; create it first".into(),
+    }
+}

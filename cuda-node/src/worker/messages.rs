@@ -1,0 +1,62 @@
+//! Messages between supervisor and worker. They never travel over a network.
+
+use bytes::Bytes;
+use cuda_core::DeviceInfo;
+use cuda_lease::{
+    internals::message,
+    wire::{Hash, Limits, TraceContext},
+};
+
+use crate::metrics::Histogram;
+
+message! {
+    /// The first frame to a worker: the limits of its lease.
+    Assign = 0x0700; {
+        /// The limits.
+        limits: Limits,
+        /// The lease, for the worker's log.
+        lease: u64,
+        /// The trace of the lease, for the worker's log.
+        trace: Option<TraceContext>,
+    }
+
+    /// A part of the bytes of a blob. The parts of a blob follow each other.
+    WorkerBlob = 0x0701; {
+        /// The hash of the blob.
+        hash: Hash,
+        /// The number of bytes of the blob.
+        total: u64,
+        /// The bytes of this part.
+        part: Bytes,
+    }
+
+    /// Requests a [`Drained`] when all work is complete.
+    Drain = 0x0702; {
+        /// The number of the request.
+        request: u64,
+    }
+
+    /// All work that arrived before the latest [`Drain`] is complete.
+    Drained = 0x0781; {
+        /// The number of the request.
+        request: u64,
+    }
+
+    /// Times of the session since the last such frame, for metrics. A worker sends at most ten a second.
+    Measured = 0x0782; {
+        /// From the arrival of an operation in the worker to its submission on the device.
+        queue: Histogram,
+        /// From the submission to the completion.
+        device: Histogram,
+        /// The device memory in use, in bytes.
+        memory: u64,
+    }
+
+    /// The first frame of a worker: its device is open.
+    Ready = 0x0780; {
+        /// The description of the device.
+        device: DeviceInfo,
+        /// The features of the device, as in [`features`](cuda_lease::wire::features).
+        features: u64,
+    }
+}

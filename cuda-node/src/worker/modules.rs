@@ -1,0 +1,135 @@
+//! Modules of a session: those that wait for their code, and those of the backend.
+//!
+//! A launch of a module is held until the backend has loaded it, because the backend may block the launch until then.
+
+use std::{mem, sync::Arc};
+
+use cuda_core::protocol::{ModuleId, ModuleImage};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Hash, ImageKind},
+};
+use rustc_hash::FxHashMap;
+
+use super::ready::Ready;
+
+/// The modules of a session.
+#[derive(Default)]
+pub(super) struct Modules {
+    states: FxHashMap<ModuleId, State>,
+    /// The blob whose parts are arriving.
+    arriving: Option<(Hash, Vec<u8>)>,
+    /// Queries that wait for a module's code.
+    queries: Vec<(ModuleId, u64)>,
+}
+
+enum State {
+    Waiting {
+        hash: Hash,
+        kind: ImageKind,
+    },
+    /// The backend loads it, or has loaded it.
+    Sent(Arc<Ready>),
+}
+
+/// A module that the backend can load.
+pub(super) struct Load {
+    pub(super) id: ModuleId,
+    pub(super) image: ModuleImage,
+    pub(super) ready: Arc<Ready>,
+}
+
+impl Modules {
+    /// Adds a module whose code will arrive.
+    ///
+    /// # Errors
+    /// The id is in use.
+    pub(super) fn announce(
+        &mut self,
+        id: ModuleId,
+        hash: Hash,
+        kind: ImageKind,
+    ) -> Result<(), SessionError> {
+        match self.states.insert(id, State::Waiting { hash, kind }) {
+            None => Ok(()),
+            Some(_) => {
+                Err(SessionError::Command(format!("the id of module {} is already in use", id.0)))
+            }
+        }
+    }
+
+    /// The number of modules.
+    pub(super) fn len(&self) -> usize {
+        self.states.len()
+    }
+
+    /// The number of queries that wait.
+    pub(super) fn waiting_queries(&self) -> usize {
+        self.queries.len()
+    }
+
+    /// Adds a part of a blob. Returns the modules to load if that completes it.
+    pub(super) fn arrived(&mut self, hash: Hash, total: u64, part: &[u8]) -> Vec<Load> {
+        let (_, bytes) = match &mut self.arriving {
+            Some(arriving) if arriving.0 == hash => arriving,
+            other => other.insert((hash, Vec::new())),
+        };
+        bytes.extend_from_slice(part);
+        if (bytes.len() as u64) < total {
+            return Vec::new();
+        }
+        let bytes = mem::take(bytes);
+        self.arriving = None;
+        let mut loads = Vec::new();
+        for (id, state) in &mut self.states {
+            if let State::Waiting { hash: wanted, kind } = state
+                && *wanted == hash
+            {
+                let ready = Arc::<Ready>::default();
+                loads.push(Load { id: *id, image: image(*kind, &bytes), ready: ready.clone() });
+                *state = State::Sent(ready);
+            }
+        }
+        loads
+    }
+
+    /// Whether a module's code has arrived, or there is no such module.
+    fn has_arrived(&self, id: ModuleId) -> bool {
+        !matches!(self.states.get(&id), Some(State::Waiting { .. }))
+    }
+
+    /// Whether a launch of a module can be carried out without waiting, or fails.
+    pub(super) fn can_launch(&self, id: ModuleId) -> bool {
+        match self.states.get(&id) {
+            Some(State::Waiting { .. }) => false,
+            Some(State::Sent(ready)) => ready.has_ended(),
+            None => true,
+        }
+    }
+
+    /// Removes a module. Returns whether the backend has it.
+    pub(super) fn remove(&mut self, id: ModuleId) -> bool {
+        matches!(self.states.remove(&id), Some(State::Sent(_)))
+    }
+
+    /// Remembers a query for a module whose code has not arrived.
+    pub(super) fn ask(&mut self, module: ModuleId, query: u64) {
+        self.queries.push((module, query));
+    }
+
+    /// Takes the queries whose modules have arrived or were removed.
+    pub(super) fn answerable(&mut self) -> Vec<(ModuleId, u64)> {
+        let (ready, waiting) =
+            mem::take(&mut self.queries).into_iter().partition(|(id, _)| self.has_arrived(*id));
+        self.queries = waiting;
+        ready
+    }
+}
+
+/// Bytes of PTX that are not UTF-8 reach the compiler as replacement characters, and it refuses them.
+fn image(kind: ImageKind, bytes: &[u8]) -> ModuleImage {
+    match kind {
+        ImageKind::Ptx => ModuleImage::Ptx(String::from_utf8_lossy(bytes).into_owned()),
+        ImageKind::Cubin => ModuleImage::Cubin(bytes.to_vec()),
+    }
+}

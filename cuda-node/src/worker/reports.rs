@@ -1,0 +1,303 @@
+//! Turns notices of the backend into events for the client, in the client's numbers.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, OnceLock, Weak, mpsc::Sender},
+    time::Instant,
+};
+
+use cuda_core::{
+    Error, NoticeSink, Ticket,
+    protocol::{Notice, StreamId},
+};
+use cuda_lease::wire::{Chunk, Event, TransferId};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{
+    graphs::Kept,
+    numbers::{Numbers, Stage},
+    outbox::Outbox,
+    staging::Staged,
+    telemetry::Telemetry,
+};
+
+/// Downloads up to this number of bytes travel with the events. Longer ones travel on the bulk lane.
+pub(super) const SMALL: u64 = 16 << 10;
+
+/// The bytes of a download, in staging memory.
+pub(super) struct Landing {
+    pub(super) transfer: TransferId,
+    pub(super) offset: u64,
+    pub(super) bytes: usize,
+    pub(super) block: Staged,
+    /// Whether the bytes travel with the events.
+    pub(super) is_small: bool,
+}
+
+/// The reports of all streams. Locked after the state of the engine, and never while the backend is called.
+pub(super) struct Reports {
+    streams: Mutex<FxHashMap<StreamId, Stream>>,
+    /// The latest fault. Submissions that a lost device refuses fail with it, as those do that it skips.
+    fault: Mutex<Option<Error>>,
+    pub(super) outbox: Outbox,
+    pub(super) telemetry: Telemetry,
+    bulk: Sender<Landing>,
+    engine: OnceLock<Weak<dyn AfterProgress>>,
+}
+
+#[derive(Default)]
+struct Stream {
+    numbers: Numbers,
+    /// Downloads in flight, with the backend's numbers.
+    landings: VecDeque<(u64, Landing)>,
+    /// Blocks that uploads in flight read.
+    uploads: VecDeque<(u64, Staged)>,
+    /// Host memory that launches of graphs in flight read.
+    graphs: VecDeque<(u64, Arc<Kept>)>,
+    /// The last submission of the client that was reported as failed.
+    failed: u64,
+    /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
+    submitted_at: Option<Instant>,
+    /// The submission that is timed, with the backend's number.
+    timed: Option<(u64, Instant)>,
+    is_retired: bool,
+}
+
+/// Callback for progress of the backend.
+pub(super) trait AfterProgress: Send + Sync {
+    /// Carries out commands that waited for progress.
+    fn after_progress(&self);
+}
+
+/// Memory that a submission uses.
+pub(super) enum Keep {
+    Nothing,
+    Upload(Staged),
+    Download(Landing),
+    Graph(Arc<Kept>),
+}
+
+impl Reports {
+    pub(super) fn new(bulk: Sender<Landing>) -> Arc<Self> {
+        let (streams, fault, outbox, telemetry, engine) = Default::default();
+        Arc::new(Self { streams, fault, outbox, telemetry, bulk, engine })
+    }
+
+    /// Sets the engine that acts on progress.
+    pub(super) fn attach(&self, engine: Weak<dyn AfterProgress>) {
+        _ = self.engine.set(engine);
+    }
+
+    pub(super) fn create(&self, stream: StreamId) {
+        self.streams.lock().insert(stream, Stream::default());
+    }
+
+    /// The number of streams that exist, or are retired and have work that is not complete.
+    pub(super) fn streams(&self) -> usize {
+        self.streams.lock().len()
+    }
+
+    /// Retires a stream: it is removed when it has completed everything. Returns the number of the backend to wait for.
+    pub(super) fn retire(&self, id: StreamId) -> Option<u64> {
+        let mut streams = self.streams.lock();
+        let stream = streams.get_mut(&id)?;
+        stream.is_retired = true;
+        let (backlog, taken) = (stream.numbers.backlog(), stream.numbers.taken());
+        if backlog == 0 {
+            streams.remove(&id);
+            return None;
+        }
+        Some(taken)
+    }
+
+    /// Carries out commands that waited for progress of the backend or of the client.
+    pub(super) fn after_progress(&self) {
+        if let Some(engine) = self.engine.get().and_then(Weak::upgrade) {
+            engine.after_progress();
+        }
+    }
+
+    /// Begins a submission, or a part of it. Returns the backend's number.
+    pub(super) fn begin(&self, client: Ticket, is_last: bool, keep: Keep, now: Instant) -> u64 {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        let number = stream.numbers.begin(client.number, is_last);
+        stream.submitted_at = Some(now);
+        match keep {
+            Keep::Nothing => {}
+            Keep::Upload(block) => stream.uploads.push_back((number, block)),
+            Keep::Download(landing) => stream.landings.push_back((number, landing)),
+            Keep::Graph(kept) => stream.graphs.push_back((number, kept)),
+        }
+        number
+    }
+
+    /// Times the last submission of a stream, whose progress is requested now, unless another one is timed. Does nothing
+    /// for a submission that may have completed unnoticed: one of an earlier batch, unless `is_running`. Returns `false`
+    /// for such a submission. The caller then asks the backend whether it runs, and calls again with `is_running`.
+    pub(super) fn time(&self, of: Ticket, now: Instant, is_running: bool) -> bool {
+        let mut streams = self.streams.lock();
+        let Some(stream) = streams.get_mut(&of.stream) else { return true };
+        let Some(at) = stream.submitted_at else { return true };
+        if stream.timed.is_some() || stream.numbers.taken() != of.number {
+            return true;
+        }
+        if at != now && !is_running {
+            return false;
+        }
+        stream.timed = Some((of.number, at));
+        true
+    }
+
+    /// Withdraws the submission that [`begin`](Self::begin) began, because the backend refused it.
+    pub(super) fn refuse(&self, client: Ticket, error: Error) {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        let number = stream.numbers.taken();
+        stream.timed.take_if(|(at, _)| *at == number);
+        stream.landings.retain(|(at, _)| *at != number);
+        stream.uploads.retain(|(at, _)| *at != number);
+        stream.graphs.retain(|(at, _)| *at != number);
+        let complete = stream.numbers.refuse();
+        self.fail(client, error, stream);
+        self.completed(client.stream, complete, stream);
+    }
+
+    /// A submission failed before it reached the backend.
+    pub(super) fn skip(&self, client: Ticket, error: Error) {
+        let mut streams = self.streams.lock();
+        let stream = streams.entry(client.stream).or_default();
+        let complete = stream.numbers.skip(client.number);
+        self.fail(client, error, stream);
+        self.completed(client.stream, complete, stream);
+    }
+
+    fn fail(&self, client: Ticket, error: Error, stream: &mut Stream) {
+        if stream.failed < client.number {
+            stream.failed = client.number;
+            self.outbox.push(&Event::Failed { ticket: client, error });
+        }
+    }
+
+    fn completed(&self, id: StreamId, more: bool, stream: &Stream) {
+        if more {
+            self.outbox.progress(id, stream.numbers.client_completed());
+        }
+    }
+
+    /// The position of a client's submission.
+    pub(super) fn stage(&self, client: Ticket) -> Stage {
+        let streams = self.streams.lock();
+        // A stream that was retired has completed everything.
+        streams.get(&client.stream).map_or(Stage::Complete, |it| it.numbers.backend(client.number))
+    }
+
+    /// Reports the progress that is known.
+    pub(super) fn report(&self, id: StreamId) {
+        let streams = self.streams.lock();
+        if let Some(stream) = streams.get(&id) {
+            self.completed(id, true, stream);
+        }
+    }
+
+    /// The number of submissions that the backend has taken and not completed, and the last one.
+    pub(super) fn backlog(&self, id: StreamId) -> (u64, u64) {
+        let streams = self.streams.lock();
+        streams.get(&id).map_or((0, 0), |it| (it.numbers.backlog(), it.numbers.taken()))
+    }
+
+    /// The streams that have not completed everything that the backend has taken.
+    pub(super) fn busy_streams(&self) -> Vec<StreamId> {
+        let streams = self.streams.lock();
+        streams.iter().filter(|(_, it)| it.numbers.backlog() > 0).map(|(id, _)| *id).collect()
+    }
+
+    /// Returns the root cause of a refusal.
+    pub(super) fn cause(&self, error: Error) -> Error {
+        match error {
+            Error::DeviceLost { .. } => self.fault.lock().clone().unwrap_or(error),
+            error => error,
+        }
+    }
+
+    /// The device was reset.
+    pub(super) fn reset(&self) {
+        *self.fault.lock() = None;
+    }
+
+    fn progress(&self, id: StreamId, complete: u64) {
+        let mut streams = self.streams.lock();
+        let Some(stream) = streams.get_mut(&id) else { return };
+        while stream.uploads.front().is_some_and(|(number, _)| *number <= complete) {
+            stream.uploads.pop_front();
+        }
+        let launched = stream.graphs.partition_point(|(number, _)| *number <= complete);
+        let launched: Vec<_> = stream.graphs.drain(..launched).collect();
+        while stream.landings.front().is_some_and(|(number, _)| *number <= complete) {
+            if let Some((_, landing)) = stream.landings.pop_front() {
+                self.land(landing);
+            }
+        }
+        if let Some((_, at)) = stream.timed.take_if(|(number, _)| *number <= complete) {
+            self.telemetry.device(at.elapsed(), &self.outbox);
+        }
+        let more = stream.numbers.complete(complete).is_some();
+        self.completed(id, more, stream);
+        if stream.is_retired && stream.numbers.backlog() == 0 {
+            streams.remove(&id);
+        }
+        drop(streams);
+        // The last use of host memory gives it back to the backend, so no lock is held.
+        drop(launched);
+    }
+
+    fn land(&self, landing: Landing) {
+        if !landing.is_small {
+            // At the end of the session there is no receiver, and the bytes are not needed.
+            _ = self.bulk.send(landing);
+            return;
+        }
+        let (transfer, offset) = (landing.transfer, landing.offset);
+        // SAFETY: the download is complete, and no other submission names the block.
+        let bytes = unsafe { landing.block.block().shared_bytes() };
+        self.outbox.push_chunk(&Chunk { transfer, offset, bytes: &bytes[..landing.bytes] });
+    }
+
+    fn failed(&self, ticket: Ticket, error: Error) {
+        if matches!(error, Error::Fault(_)) {
+            *self.fault.lock() = Some(error.clone());
+        }
+        let mut streams = self.streams.lock();
+        let Some(stream) = streams.get_mut(&ticket.stream) else { return };
+        // The client expects no bytes of a download that failed.
+        stream.landings.retain(|(number, _)| *number != ticket.number);
+        if let Some(number) = stream.numbers.client(ticket.number) {
+            self.fail(Ticket { number, ..ticket }, error, stream);
+        }
+    }
+}
+
+/// Passes the notices of the backend to the reports.
+pub(super) struct Sink(pub(super) Arc<Reports>);
+
+// SAFETY: this sink forwards no notices.
+unsafe impl NoticeSink for Sink {
+    unsafe fn notice(&self, notice: Notice) {
+        let reports = &*self.0;
+        match notice {
+            Notice::Progress { stream, complete, .. } => {
+                reports.progress(stream, complete);
+                reports.after_progress();
+            }
+            Notice::Failed { ticket, error } => reports.failed(ticket, error),
+            Notice::Faulted { error } => {
+                *reports.fault.lock() = Some(error.clone());
+                reports.outbox.push(&Event::Faulted { error });
+            }
+            Notice::Output { text } => reports.outbox.push_output(&text),
+            Notice::Lost { error } => reports.outbox.push(&Event::Lost { error }),
+            _ => {}
+        }
+    }
+}

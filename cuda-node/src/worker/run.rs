@@ -1,0 +1,323 @@
+//! The threads of a worker.
+
+use std::{
+    io::{self, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::{
+        Arc,
+        mpsc::{Receiver, Sender, channel},
+    },
+    thread,
+};
+
+use cuda_core::{Backend, Error, Provider, protocol::Status};
+use cuda_lease::{
+    session::SessionError,
+    wire::{Chunk, Command, Event, Frame, TransferId, features, put_frame},
+};
+use parking_lot::Mutex;
+use tracing::{
+    Span,
+    field::{Empty, display},
+    info_span,
+};
+
+use super::{
+    engine::Engine,
+    jobs::JobServer,
+    messages::{Assign, Drain, Measured, Ready, WorkerBlob},
+    quota::Quota,
+    reports::{AfterProgress, Landing, Reports, Sink},
+    sockets::{ReadError, read_batches, read_frames},
+    staging::{PIECE, Staged},
+    warm,
+};
+
+/// A worker whose device is open, and that has no lease yet.
+pub struct Worker {
+    backend: Arc<dyn Backend>,
+    reports: Arc<Reports>,
+    landed: Receiver<Landing>,
+    quota: Arc<Quota>,
+}
+
+impl Worker {
+    /// Opens the device. On a GPU it uses the device once too: that takes a quarter of a second, so a node keeps spare
+    /// workers.
+    ///
+    /// # Errors
+    /// The error of the provider.
+    pub fn open(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<Self> {
+        let (bulk, landed): (Sender<Landing>, _) = channel();
+        let reports = Reports::new(bulk);
+        let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
+        if backend.info().driver.is_some() {
+            warm::up(provider, ordinal)?;
+        }
+        Ok(Self { backend, reports, landed, quota: Arc::default() })
+    }
+
+    /// Returns the server of the stateless submits of the same lease. It opens a device of its own when the first one
+    /// arrives, so it costs nothing before.
+    pub fn jobs(&self, provider: Arc<dyn Provider>, ordinal: u32) -> JobServer {
+        JobServer::new(provider, ordinal, self.quota.clone())
+    }
+
+    /// Serves one session, until the supervisor closes the sockets.
+    ///
+    /// # Errors
+    /// An error if a thread cannot be started or a socket fails.
+    pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
+        let Self { backend, reports, landed, quota } = self;
+        let device = backend.info().address.clone();
+        let ready = Ready {
+            device: backend.info().clone(),
+            features: features::of_device(backend.capabilities()),
+        };
+        reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
+        reports.outbox.set_commands(commands.try_clone()?);
+        let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
+
+        let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
+        let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
+        let (downloads, pumped) = (bulk.try_clone()?, engine.clone());
+        let bulk_writer =
+            spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?;
+
+        let mut uploads = None;
+        // Entered on this thread once the worker has a lease.
+        let mut span = None;
+        let begin = || {
+            if let Some(engine) = &*engine.lock() {
+                engine.begin_batch();
+            }
+        };
+        let mut current: Option<Arc<Engine>> = None;
+        // This thread submits almost everything.
+        let entered = backend.enter();
+        let ended = read_batches(&commands, begin, |frame| {
+            let Some(current) = &current else {
+                let assigned = assign(&frame, &backend, &reports, &quota);
+                let Some((made, of)) = assigned else { return false };
+                span = Some(of.entered());
+                tracing::info!("the worker has a session");
+                *engine.lock() = Some(made.clone());
+                current = Some(made.clone());
+                uploads = start_uploads(&bulk, &commands, made, &reports).ok();
+                return uploads.is_some();
+            };
+            match take(current, &frame) {
+                Ok(()) => true,
+                Err(error) => {
+                    reports.outbox.push(&Event::Lost { error: broken(&device, &error) });
+                    false
+                }
+            }
+        });
+        if let Err(error) = ended {
+            tracing::debug!(%error, "the commands of the session ended");
+        }
+        drop(entered);
+        let engine = engine.lock().take();
+        if let Some(engine) = engine {
+            engine.close();
+        }
+        reports.outbox.close();
+        _ = writer.join();
+        _ = bulk.shutdown(Shutdown::Both);
+        _ = commands.shutdown(Shutdown::Both);
+        if let Some(uploads) = uploads {
+            _ = uploads.join();
+        }
+        drop(bulk_writer);
+        drop(span);
+        Ok(())
+    }
+}
+
+/// Opens the device and serves one session.
+///
+/// # Errors
+/// The error of the provider, or of a socket.
+pub fn run(
+    provider: &dyn Provider,
+    ordinal: u32,
+    commands: UnixStream,
+    bulk: UnixStream,
+) -> cuda_core::Result<()> {
+    let served = Worker::open(provider, ordinal)?.serve(commands, bulk);
+    served.map_err(|error| Error::host("failed to serve a session", &error))
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(run)
+}
+
+fn assign(
+    frame: &Frame<'_>,
+    backend: &Arc<dyn Backend>,
+    reports: &Arc<Reports>,
+    quota: &Arc<Quota>,
+) -> Option<(Arc<Engine>, Span)> {
+    let assign =
+        Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
+    let span = info_span!("worker", trace_id = Empty, lease = assign.lease);
+    if let Some(trace) = &assign.trace {
+        span.record("trace_id", display(trace.trace_id()));
+    }
+    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone());
+    Some((engine, span))
+}
+
+/// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.
+fn start_uploads(
+    bulk: &UnixStream,
+    commands: &UnixStream,
+    engine: Arc<Engine>,
+    reports: &Arc<Reports>,
+) -> io::Result<thread::JoinHandle<()>> {
+    let (bulk, commands, reports) = (bulk.try_clone()?, commands.try_clone()?, reports.clone());
+    let broke = move |error: SessionError| {
+        reports.outbox.push(&Event::Lost { error: broken("the lease", &error) });
+        // The thread that reads commands ends, and with it the worker.
+        _ = commands.shutdown(Shutdown::Read);
+    };
+    spawn("lease-uploads", move || read_uploads(&bulk, &engine, broke))
+}
+
+fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
+    if frame.header.opcode == WorkerBlob::OPCODE {
+        let blob = WorkerBlob::decode(frame.body)?;
+        engine.blob(blob.hash, blob.total, &blob.part);
+        return Ok(());
+    }
+    if frame.header.opcode == Drain::OPCODE {
+        engine.drain(Drain::decode(frame.body)?.request);
+        return Ok(());
+    }
+    engine.command(Command::decode(frame.header.opcode, frame.body)?)
+}
+
+fn broken(device: &str, error: &SessionError) -> Error {
+    Error::Remote {
+        address: device.to_owned(),
+        status: Status::BadRequest,
+        detail: format!("the client broke the protocol: {error}"),
+    }
+}
+
+fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
+    let mut out = Vec::new();
+    loop {
+        let wake = reports.outbox.wait(&mut out);
+        if wake.is_report_due {
+            let measured = reports.telemetry.report(|| quota.limit_and_used().1);
+            put_frame(&mut out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
+        }
+        if socket.write_all(&out).is_err() || !wake.is_open {
+            return;
+        }
+        if reports.outbox.written(&wake) {
+            reports.after_progress();
+        }
+    }
+}
+
+/// Sends the bytes of large downloads.
+fn write_downloads(
+    mut socket: &UnixStream,
+    landed: &Receiver<Landing>,
+    engine: &Mutex<Option<Arc<Engine>>>,
+) {
+    let mut out = Vec::new();
+    for landing in landed {
+        out.clear();
+        // SAFETY: the download is complete, and no other submission names the block.
+        let bytes = unsafe { landing.block.block().shared_bytes() };
+        for (index, bytes) in bytes[..landing.bytes].chunks(Chunk::LIMIT).enumerate() {
+            let offset = landing.offset + (index * Chunk::LIMIT) as u64;
+            let chunk = Chunk { transfer: landing.transfer, offset, bytes };
+            put_frame(&mut out, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+        }
+        drop(landing);
+        // A download that waits for staging memory can go on.
+        let engine = engine.lock().clone();
+        if let Some(engine) = engine {
+            engine.after_progress();
+        }
+        if socket.write_all(&out).is_err() {
+            return;
+        }
+    }
+}
+
+/// Collects the bytes of large uploads in pieces.
+fn read_uploads(socket: &UnixStream, engine: &Engine, broke: impl FnOnce(SessionError)) {
+    let mut filling = None;
+    let mut broken = None;
+    let ended = read_frames(socket, |frame| {
+        let added = Chunk::decode(frame.body).map_err(SessionError::from);
+        match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
+            Ok(goes_on) => goes_on,
+            Err(error) => {
+                broken = Some(error);
+                false
+            }
+        }
+    });
+    match (broken, ended) {
+        (Some(error), _) => broke(error),
+        (None, Err(ReadError::Wire(error))) => broke(error.into()),
+        (None, Err(error)) => tracing::debug!(%error, "the uploads of the session ended"),
+        (None, Ok(())) => {}
+    }
+}
+
+/// A piece of an upload, and the bytes in it.
+struct Filling {
+    transfer: TransferId,
+    piece: Staged,
+    filled: usize,
+}
+
+/// Adds a chunk to the piece that is filled. Returns `false` at the end of the session.
+///
+/// # Errors
+/// The chunk is not the one that comes next.
+fn add(
+    engine: &Engine,
+    chunk: &Chunk<'_>,
+    filling: &mut Option<Filling>,
+) -> Result<bool, SessionError> {
+    let mut bytes = chunk.bytes;
+    while !bytes.is_empty() {
+        let Some((arrived, left)) = engine.expected(chunk.transfer) else { return Ok(false) };
+        let wanted = left.min(PIECE as u64) as usize;
+        let mut current = match filling.take() {
+            Some(current) => current,
+            None => match engine.staging().take(wanted) {
+                None => return Ok(false),
+                Some(Err(error)) => return Err(SessionError::Command(error.to_string())),
+                Some(Ok(piece)) => Filling { transfer: chunk.transfer, piece, filled: 0 },
+            },
+        };
+        let offset = chunk.offset + (chunk.bytes.len() - bytes.len()) as u64;
+        if current.transfer != chunk.transfer || arrived + current.filled as u64 != offset {
+            let transfer = chunk.transfer.0;
+            return Err(SessionError::Command(format!(
+                "bytes of upload {transfer} came out of order"
+            )));
+        }
+        let count = bytes.len().min(wanted - current.filled);
+        current.piece.fill(current.filled, &bytes[..count]);
+        current.filled += count;
+        bytes = &bytes[count..];
+        if current.filled == wanted {
+            engine.piece(current.transfer, current.piece, current.filled)?;
+        } else {
+            *filling = Some(current);
+        }
+    }
+    Ok(true)
+}

@@ -1,0 +1,56 @@
+//! Reading frames from a socket, on a thread of its own.
+
+use std::{
+    io::{self, Read},
+    os::unix::net::UnixStream,
+};
+
+use cuda_lease::wire::{FRAME_LIMIT, Frame, HEADER_BYTES, WireError, complete_frames, frames_in};
+
+/// The bytes that a read can take behind an incomplete frame.
+const READ: usize = 256 << 10;
+
+/// The end of a reader.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// Reads frames until the socket ends, or `take` returns `false`.
+pub(super) fn read_frames(
+    socket: &UnixStream,
+    take: impl FnMut(Frame<'_>) -> bool,
+) -> Result<(), ReadError> {
+    read_batches(socket, || {}, take)
+}
+
+/// As [`read_frames`], and calls `begin` before the frames of each read.
+pub(super) fn read_batches(
+    mut socket: &UnixStream,
+    mut begin: impl FnMut(),
+    mut take: impl FnMut(Frame<'_>) -> bool,
+) -> Result<(), ReadError> {
+    // A frame is handled where it was read. Only an incomplete one moves.
+    let mut buffer = vec![0; HEADER_BYTES + FRAME_LIMIT as usize + READ];
+    let mut filled = 0;
+    loop {
+        match socket.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        }
+        begin();
+        let complete = complete_frames(&buffer[..filled], usize::MAX)?;
+        for frame in frames_in(&buffer[..complete]) {
+            if !take(frame) {
+                return Ok(());
+            }
+        }
+        buffer.copy_within(complete..filled, 0);
+        filled -= complete;
+    }
+}

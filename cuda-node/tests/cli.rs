@@ -1,0 +1,143 @@
+//! The program `cuda-node`: its options, its log, and the commands of the operator.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs::File,
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Output, Stdio},
+    time::{Duration, Instant},
+};
+
+use cuda_lease::{DetachedLease, LeaseBuilder, NodeClient, authority::ClientTls};
+use rustix::process::{Pid, Signal, kill_process};
+use tempfile::TempDir;
+
+/// The longest wait for a state. A test that waits longer has found a bug.
+const LONG: Duration = Duration::from_secs(60);
+
+fn command(line: &str, folder: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cuda-node"));
+    command.args(line.split_whitespace()).current_dir(folder);
+    command
+}
+
+/// Runs the program until it ends. Returns its exit status, stdout and stderr.
+fn run(line: &str, folder: &Path) -> (Option<i32>, String, String) {
+    let Output { status, stdout, stderr } = command(line, folder).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (status.code(), text(stdout), text(stderr))
+}
+
+/// A node in a process of its own, with one CPU device. Its log is the file `log` of its folder.
+struct Node {
+    child: Child,
+    address: String,
+    folder: TempDir,
+}
+
+impl Node {
+    fn start(options: &str) -> Self {
+        let folder = TempDir::new().unwrap();
+        let line = format!("--insecure --device cpu --listen 127.0.0.1:0 {options}");
+        let log = File::create(folder.path().join("log")).unwrap();
+        let mut command = command(&line, folder.path());
+        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let first = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
+        let address = first.strip_prefix("listening on ").unwrap().to_owned();
+        Self { child, address, folder }
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.child), signal).unwrap();
+    }
+
+    fn client(&self) -> NodeClient {
+        NodeClient::connect(&self.address, ClientTls::loopback()).unwrap()
+    }
+
+    /// A lease that outlives its connection.
+    fn allocate(&self) -> DetachedLease {
+        self.client().allocate(&LeaseBuilder::new(&self.address)).unwrap()
+    }
+
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.folder.path().join("log")).unwrap()
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        _ = self.child.kill();
+        _ = self.child.wait();
+    }
+}
+
+#[test]
+fn wrong_options_are_refused_by_their_names() {
+    let folder = TempDir::new().unwrap();
+    let cpu = "--insecure --listen 127.0.0.1:0 --device cpu";
+    for (line, words) in [
+        (
+            "--device gpu0",
+            &["--device", "cpu, cuda, cuda:N, GPU-IDENTIFIER and MIG-IDENTIFIER"][..],
+        ),
+        ("--device cuda:x", &["--device", "cuda:N"]),
+        (&format!("{cpu} --device cpu"), &["--device", "twice"]),
+        (&format!("{cpu} --submissions 0"), &["--submissions"]),
+        (&format!("{cpu} --max-leases 0"), &["--max-leases"]),
+        (&format!("{cpu} --max-lease-secs 0"), &["--max-lease-secs"]),
+        (&format!("{cpu} --spares 17"), &["--spares", "--max-leases, which is 16"]),
+        (&format!("{cpu} --capacity 0"), &["--capacity", "at least 1 byte"]),
+        (&format!("{cpu} --capacity 900TiB"), &["989560464998400 bytes", "memory of device cpu"]),
+        (&format!("{cpu} --metrics 6110"), &["--metrics", "write IP:PORT"]),
+        ("--device cpu --listen localhost:6120", &["--listen", "write IP:PORT"]),
+        (&format!("{cpu} --jit-cache /proc/x"), &["cache of kernels /proc/x"]),
+        (&format!("{cpu} --operator-socket no/op"), &["no/op; create its folder first"]),
+    ] {
+        let (status, stdout, stderr) = run(line, folder.path());
+        assert_eq!((status, &*stdout), (Some(2), ""), "{line}: {stderr}");
+        assert!(words.iter().all(|it| stderr.contains(it)), "{line}: {stderr}");
+    }
+    let (_, version, _) = run("--version", folder.path());
+    assert_eq!(version, concat!("cuda-node ", env!("CARGO_PKG_VERSION"), "\n"));
+}
+
+#[test]
+fn operator_reads_what_a_command_did() {
+    let node = Node::start("--operator-socket op");
+    let folder = node.folder.path();
+    let lease = node.allocate().id;
+    let (status, stdout, stderr) =
+        run(&format!("revoke {lease} --notice-secs 60 --socket op"), folder);
+    assert_eq!((status, &*stderr), (Some(0), ""));
+    assert_eq!(stdout, format!("lease {lease} is revoked, and ends in 60 s\n"));
+    // The end is announced.
+    let leases = node.client().leases().unwrap();
+    assert!(leases[0].ending, "{leases:?}");
+    let (status, _, stderr) = run("revoke 4711 --socket op", folder);
+    assert_eq!(status, Some(2));
+    assert!(stderr.contains("lease 4711") && !stderr.contains("request a new lease"), "{stderr}");
+    let (status, stdout, _) = run("unfence cpu --socket op", folder);
+    assert_eq!((status, &*stdout), (Some(0), "device cpu was not fenced\n"));
+}
+
+#[test]
+fn log_in_a_file_has_no_colours_and_tells_of_reloads_and_the_end() {
+    let mut node = Node::start("--quotas /dev/null");
+    node.signal(Signal::HUP);
+    let started = Instant::now();
+    while !node.log().contains("the quotas were read again") {
+        assert!(started.elapsed() < LONG, "the quotas were not read again: {}", node.log());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    node.allocate();
+    node.signal(Signal::TERM);
+    assert!(node.child.wait().unwrap().success());
+    let log = node.log();
+    assert!(
+        log.contains("INFO") && log.contains("the node stops, and its leases end leases=1"),
+        "{log}"
+    );
+    assert!(!log.contains('\u{1b}'), "{log}");
+}

@@ -1,0 +1,453 @@
+//! A session of a worker on a CPU device, with a client that keeps no rule.
+
+use std::{
+    collections::HashMap,
+    io::{Read, Write},
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::mpsc,
+    thread,
+};
+
+use cuda_core::{
+    Access, LaunchConfig, Ticket,
+    protocol::{
+        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolId, Region, Relocation,
+        StreamId, Use,
+    },
+};
+use cuda_cpu::{CpuOptions, CpuProvider};
+use cuda_lease::wire::{
+    Change, Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Node, NodeWork,
+    Query, Step, TransferId, encode_changes, encode_nodes, opcode, put_frame,
+};
+use cuda_node::worker::{self, Assign, Drain, Drained, WorkerBlob};
+
+use super::input::Input;
+
+const IOTA: &str = include_str!("../../../kernels/iota.ptx");
+const FAULTS: &str = include_str!("../../../kernels/faults.ptx");
+
+/// Device memory of the lease.
+const MEMORY: u64 = 4 << 20;
+
+/// The request of the last [`Drain`].
+const DRAIN: u64 = 77;
+
+/// Lengths around the limits of staging memory, of small downloads and of the lease.
+const LENGTHS: [u64; 12] = [
+    0,
+    1,
+    4,
+    1000,
+    16 << 10,
+    (16 << 10) + 1,
+    300_000,
+    1 << 20,
+    (1 << 20) + 1,
+    MEMORY,
+    MEMORY + 1,
+    u64::MAX,
+];
+
+/// Each byte is a command, with operands behind it. In the end the worker has carried out all commands, or has refused one
+/// and ended the session.
+pub fn session(bytes: &[u8]) {
+    let mut options = CpuOptions::default().budget(1 << 14);
+    (options.memory, options.workers) = (Some(MEMORY), Some(1));
+    let provider = CpuProvider::new(options);
+    let (commands, worker_commands) = UnixStream::pair().unwrap();
+    let (bulk, worker_bulk) = UnixStream::pair().unwrap();
+    let client = Client::default().run(bytes);
+
+    thread::scope(|scope| {
+        let worker = scope.spawn(|| worker::run(&provider, 0, worker_commands, worker_bulk));
+        let (ended, end) = mpsc::channel();
+        scope.spawn(|| read_events(&commands, &client.last, ended));
+        scope.spawn(|| read_frames(&bulk, |frame| _ = Chunk::decode(frame.body).unwrap()));
+        // Uploads wait for their commands, so each lane has a thread of its own. A worker that ends stops both.
+        let sender = scope.spawn(|| (&commands).write_all(&client.commands));
+        let uploader = scope.spawn(|| (&bulk).write_all(&client.chunks));
+        end.recv().expect("the worker ended without a report");
+        _ = sender.join().unwrap();
+        _ = commands.shutdown(Shutdown::Write);
+        worker.join().unwrap().unwrap();
+        _ = uploader.join().unwrap();
+    });
+}
+
+/// Reads events until the worker ends. Reports when it has completed everything, or has told the client that the session is
+/// lost.
+fn read_events(socket: &UnixStream, last: &HashMap<u64, u64>, ended: mpsc::Sender<()>) {
+    let (mut complete, mut is_drained) = (HashMap::new(), false);
+    read_frames(socket, |frame| {
+        if frame.header.opcode == Drained::OPCODE {
+            assert_eq!(Drained::decode(frame.body).unwrap().request, DRAIN);
+            is_drained = true;
+        }
+        match Event::decode(frame.header.opcode, frame.body) {
+            Ok(Event::Progress { stream, complete: now, .. }) => _ = complete.insert(stream.0, now),
+            Ok(Event::Lost { .. }) => _ = ended.send(()),
+            _ => {}
+        }
+        // A number that the client made up may be the right one, so more may be complete than it counts.
+        let is_complete = |(stream, number)| complete.get(stream).is_some_and(|now| now >= number);
+        if is_drained && last.iter().all(is_complete) {
+            _ = ended.send(());
+        }
+    });
+}
+
+fn read_frames(mut socket: &UnixStream, mut take: impl FnMut(&Frame<'_>)) {
+    let (mut buffer, mut part) = (FrameBuffer::default(), vec![0; 64 << 10]);
+    while let Ok(count @ 1..) = socket.read(&mut part) {
+        buffer.extend(&part[..count]);
+        buffer.take().unwrap().iter().for_each(|frame| take(&frame));
+    }
+}
+
+/// A client: the bytes that it sends, and its idea of the session.
+struct Client {
+    commands: Vec<u8>,
+    chunks: Vec<u8>,
+    /// The last number of each stream that exists.
+    last: HashMap<u64, u64>,
+    /// The streams that commands name.
+    streams: [StreamId; 5],
+    next_stream: u64,
+    next_blob: u64,
+}
+
+impl Default for Client {
+    fn default() -> Self {
+        let (commands, chunks, last, next_blob) = Default::default();
+        let streams = [StreamId(0); 5];
+        Self { commands, chunks, last, streams, next_stream: 1, next_blob }
+    }
+}
+
+impl Client {
+    fn run(mut self, bytes: &[u8]) -> Self {
+        self.begin();
+        let mut input = Input::new(bytes);
+        while !input.is_empty() {
+            self.step(&mut input);
+        }
+        self.end();
+        self
+    }
+
+    /// The frames that the supervisor sends first: the limits, and the code of two modules.
+    fn begin(&mut self) {
+        let limits = Limits {
+            submissions_in_flight: 64,
+            host_bytes_in_flight: 1 << 20,
+            memory: MEMORY,
+            streams: 4,
+            module_bytes: 1 << 20,
+        };
+        let assign = Assign { limits, lease: 1, trace: None };
+        put_frame(&mut self.commands, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+        for (id, code) in [(0, IOTA), (1, FAULTS)] {
+            let (id, hash) = (ModuleId(id), hash(code));
+            self.command(&Command::LoadModule {
+                id,
+                kind: ImageKind::Ptx,
+                hash,
+                bytes: code.len() as u64,
+            });
+            self.blob(code);
+        }
+    }
+
+    /// Waits for everything.
+    fn end(&mut self) {
+        for (stream, number) in self.last.clone() {
+            if number > 0 {
+                let ticket = Ticket { stream: StreamId(stream), number };
+                self.command(&Command::Sync { ticket });
+            }
+        }
+        self.last.retain(|_, number| *number > 0);
+        let drain = Drain { request: DRAIN };
+        put_frame(&mut self.commands, Drain::OPCODE, 0, 0, |out| drain.encode(out));
+    }
+
+    fn command(&mut self, command: &Command<'_>) {
+        put_frame(&mut self.commands, command.opcode(), 0, 0, |out| command.encode(out));
+    }
+
+    fn blob(&mut self, code: &str) {
+        let part = code.as_bytes().to_vec().into();
+        let blob = WorkerBlob { hash: hash(code), total: code.len() as u64, part };
+        put_frame(&mut self.commands, WorkerBlob::OPCODE, 0, 0, |out| blob.encode(out));
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let slot = usize::from(input.byte() % 5);
+        let stream = self.streams[slot];
+        let command = match input.byte() % 16 {
+            0 => {
+                // A new id, or rarely one that was used.
+                let priority = input.byte();
+                let id = if priority == 255 { stream } else { StreamId(self.next_stream) };
+                self.next_stream = self.next_stream.max(id.0 + 1);
+                self.streams[slot] = id;
+                self.last.insert(id.0, 0);
+                Command::CreateStream { id, priority: i32::from(priority) - 128 }
+            }
+            1 => {
+                self.last.remove(&stream.0);
+                Command::RetireStream { id: stream }
+            }
+            2 => {
+                let (id, bytes) = (alloc(input), input.one_of(&LENGTHS));
+                Command::Allocate { id, bytes, at: self.ticket(stream, input) }
+            }
+            3 => Command::Free { id: alloc(input), stream, after: self.after(stream, input) },
+            4 => Command::Sync { ticket: self.known(input) },
+            5 => {
+                let id = ModuleId(u64::from(input.byte() % 4));
+                let code = input.one_of(&[IOTA, FAULTS, "no PTX"]);
+                let (kind, hash) =
+                    (input.one_of(&[ImageKind::Ptx, ImageKind::Ptx, ImageKind::Cubin]), hash(code));
+                let bytes = input.one_of(&[code.len() as u64, 0, 1 << 21]);
+                self.command(&Command::LoadModule { id, kind, hash, bytes });
+                return self.blob(code);
+            }
+            6 => Command::UnloadModule { id: ModuleId(u64::from(input.byte() % 4)) },
+            7 => {
+                let module = ModuleId(u64::from(input.byte() % 4));
+                let name = input.one_of(&["__unnamed_1", "$str", "none"]).to_owned();
+                Command::NameVariable { id: alloc(input), module, name, bytes: 13 }
+            }
+            8 => {
+                let module = ModuleId(u64::from(input.byte() % 4));
+                let query = input.one_of(&[
+                    Query::Memory,
+                    Query::Reset,
+                    Query::Loaded(module),
+                    Query::PoolMemory(PoolId(0)),
+                    Query::TrimPool(PoolId(0), 0),
+                ]);
+                Command::Query { id: u64::from(input.byte()), query }
+            }
+            9 => {
+                // Any bytes, as any command. Not as a graph, which could have an endless loop.
+                let (opcode, length) = (0x0600 + u16::from(input.byte() % 0x19), input.byte());
+                let opcode =
+                    if opcode == opcode::GRAPH_CREATE { opcode::GRAPH_LAUNCH } else { opcode };
+                let body = input.bytes(usize::from(length));
+                put_frame(&mut self.commands, opcode, 0, 0, |out| out.extend_from_slice(body));
+                return;
+            }
+            10 => return self.graph(stream, input),
+            _ => {
+                let (ticket, after) = (self.ticket(stream, input), self.after(stream, input));
+                let step = self.work(input);
+                Command::Submit { ticket, after, step }
+            }
+        };
+        self.command(&command);
+    }
+
+    /// The next ticket of a stream, or rarely another one.
+    fn ticket(&mut self, stream: StreamId, input: &mut Input<'_>) -> Ticket {
+        if input.byte() == 255 {
+            return Ticket { stream, number: u64::from(input.byte()) };
+        }
+        let last = self.last.entry(stream.0).or_default();
+        *last += 1;
+        Ticket { stream, number: *last }
+    }
+
+    /// A ticket that exists, or rarely not.
+    fn known(&self, input: &mut Input<'_>) -> Ticket {
+        let stream = self.streams[usize::from(input.byte() % 5)];
+        let last = self.last.get(&stream.0).copied().unwrap_or(0);
+        let back = u64::from(input.byte());
+        let number = if back == 255 { last + 1 } else { last.saturating_sub(back % 8) };
+        Ticket { stream, number }
+    }
+
+    fn after(&self, own: StreamId, input: &mut Input<'_>) -> Vec<Ticket> {
+        let count = usize::from(input.byte() % 4);
+        let tickets = std::iter::repeat_with(|| self.known(input)).take(count);
+        tickets.filter(|it| it.stream != own).collect()
+    }
+
+    fn work<'a>(&mut self, input: &mut Input<'a>) -> Step<'a> {
+        match input.byte() % 8 {
+            0 => Step::Join,
+            1 => {
+                let (to, count) = (region(input), input.byte());
+                Step::Write { to, bytes: input.bytes(usize::from(count)) }
+            }
+            2 => {
+                let (to, bytes) = (region(input), input.one_of(&LENGTHS[..9]));
+                self.next_blob += 1;
+                let transfer = TransferId(self.next_blob);
+                self.upload(transfer, bytes, input);
+                Step::WriteBulk { to, transfer, bytes }
+            }
+            3 => {
+                let (from, bytes) = (region(input), input.one_of(&LENGTHS));
+                Step::Read { from, transfer: TransferId(u64::from(input.byte())), bytes }
+            }
+            4 => {
+                let (from, to) = (region(input), region(input));
+                Step::Copy { from, to, bytes: input.one_of(&LENGTHS) }
+            }
+            5 => {
+                let to = region(input);
+                let pattern = input.one_of(&[Pattern::Byte(1), Pattern::Half(2), Pattern::Word(3)]);
+                Step::Fill { to, pattern, count: input.one_of(&LENGTHS) }
+            }
+            6 => Step::Timestamp { to: region(input) },
+            _ => Step::Launch(launch(input)),
+        }
+    }
+
+    /// A command of a graph.
+    fn graph(&mut self, stream: StreamId, input: &mut Input<'_>) {
+        let (kind, id) = (input.byte() % 6, GraphId(u64::from(input.byte() % 3)));
+        match kind {
+            0 | 1 => {
+                let mut content = Vec::new();
+                encode_nodes(&nodes(input, 2), &mut content);
+                let nodes = self.place(&content, kind == 1);
+                self.command(&Command::CreateGraph { id, nodes });
+            }
+            2 => self.command(&Command::DropGraph { id }),
+            3 => {
+                let query = Query::GraphReady(id);
+                self.command(&Command::Query { id: u64::from(input.byte()), query });
+            }
+            _ => {
+                let mut content = Vec::new();
+                let count = input.byte() % 3;
+                let change =
+                    |_| Change { node: u32::from(input.byte() % 4), step: node_step(input) };
+                let changes: Vec<_> = (0..count).map(change).collect();
+                encode_changes(&changes, &mut content);
+                let (ticket, after) = (self.ticket(stream, input), self.after(stream, input));
+                let step = Step::Graph { graph: id, changes: self.place(&content, kind == 5) };
+                self.command(&Command::Submit { ticket, after, step });
+            }
+        }
+    }
+
+    /// Content in the command, or on the bulk lane.
+    fn place<'a>(&mut self, content: &'a [u8], is_bulk: bool) -> Content<'a> {
+        if !is_bulk {
+            return Content::Inline(content);
+        }
+        self.next_blob += 1;
+        let transfer = TransferId(self.next_blob);
+        let chunk = Chunk { transfer, offset: 0, bytes: content };
+        put_frame(&mut self.chunks, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+        Content::Bulk { transfer, bytes: content.len() as u64 }
+    }
+
+    /// Sends the bytes of an upload in its chunks, with a fault in rare cases.
+    fn upload(&mut self, transfer: TransferId, bytes: u64, input: &mut Input<'_>) {
+        let step = input.one_of(&[Chunk::LIMIT, 100_000, 1 << 16]);
+        let shift = u64::from(input.byte() == 255);
+        let data = vec![transfer.0 as u8; bytes as usize];
+        for (index, bytes) in data.chunks(step).enumerate() {
+            let chunk = Chunk { transfer, offset: (index * step) as u64 + shift, bytes };
+            put_frame(&mut self.chunks, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+        }
+    }
+}
+
+fn alloc(input: &mut Input<'_>) -> AllocId {
+    AllocId(u64::from(input.byte() % 8))
+}
+
+fn region(input: &mut Input<'_>) -> Region {
+    Region { alloc: alloc(input), offset: input.one_of(&[0, 0, 0, 1, 4096, u64::MAX]) }
+}
+
+/// Nodes of a graph, with loops up to a depth.
+fn nodes<'a>(input: &mut Input<'a>, depth: u32) -> Vec<Node<'a>> {
+    let count = u32::from(input.byte() % 6);
+    (0..count).map(|index| graph_node(input, index, depth)).collect()
+}
+
+/// A node that comes after an earlier one, or rarely after itself.
+fn graph_node<'a>(input: &mut Input<'a>, index: u32, depth: u32) -> Node<'a> {
+    let work = match input.byte() % 8 {
+        0 if depth > 0 => {
+            let condition = region(input);
+            let mut body = nodes(input, depth - 1);
+            // The last node of a pass ends the loop.
+            let step = Step::Fill { to: condition, pattern: Pattern::Word(0), count: 1 };
+            body.push(Node { work: NodeWork::Step(step), after: Vec::new(), name: None });
+            NodeWork::Repeat { condition, body }
+        }
+        _ => NodeWork::Step(node_step(input)),
+    };
+    let after = match input.byte() {
+        255 => vec![index],
+        byte if index > 0 && byte % 2 == 1 => vec![u32::from(byte) % index],
+        _ => Vec::new(),
+    };
+    let name = (input.byte() % 4 == 1).then(|| "node".into());
+    Node { work, after, name }
+}
+
+fn node_step<'a>(input: &mut Input<'a>) -> Step<'a> {
+    match input.byte() % 8 {
+        0 => Step::Join,
+        1 | 2 => {
+            let (to, count) = (region(input), input.byte());
+            Step::Write { to, bytes: input.bytes(usize::from(count)) }
+        }
+        3 => {
+            let (from, to) = (region(input), region(input));
+            Step::Copy { from, to, bytes: input.one_of(&LENGTHS) }
+        }
+        4 => {
+            let to = region(input);
+            let pattern = input.one_of(&[Pattern::Byte(1), Pattern::Half(2), Pattern::Word(3)]);
+            Step::Fill { to, pattern, count: input.one_of(&LENGTHS) }
+        }
+        5 => Step::Timestamp { to: region(input) },
+        _ => Step::Launch(launch(input)),
+    }
+}
+
+fn launch(input: &mut Input<'_>) -> Launch<'static> {
+    let (module, entry) = (u64::from(input.byte() % 4), u32::from(input.byte() % 8));
+    let count = u32::from(input.byte());
+    let relocations: Vec<_> = (0..input.byte() % 3)
+        .map(|index| Relocation {
+            at: u32::from(index) * input.one_of(&[0, 8, 4, u32::MAX]),
+            region: region(input),
+            bytes: input.one_of(&LENGTHS),
+            access: input.one_of(&[Access::Read, Access::Write]),
+        })
+        .collect();
+    let variables: Vec<_> = (0..input.byte() % 2)
+        .map(|_| Use { base: alloc(input), range: 0..input.one_of(&LENGTHS), access: Access::Read })
+        .collect();
+    let length = input.one_of(&[12, 12, 12, 20, 0, 8]);
+    let mut params = [&[0; 8][..], &count.to_le_bytes(), &[0; 8]].concat();
+    params.truncate(length);
+    let (blocks, threads) = (u32::from(input.byte() % 4), input.one_of(&[32, 1, 0, 1025]));
+    Launch {
+        function: FunctionId { module: ModuleId(module), entry },
+        config: LaunchConfig::new(blocks, threads),
+        params: params.into(),
+        relocations: relocations.into(),
+        variables: variables.into(),
+    }
+}
+
+fn hash(code: &str) -> [u8; 32] {
+    let mut hash = [0; 32];
+    let bytes = (code.len() as u64).to_le_bytes();
+    hash[..8].copy_from_slice(&bytes);
+    hash
+}

@@ -1,0 +1,163 @@
+//! `Library`: a library that is opened once for each key, such as a GPU, on a thread of its own.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
+
+use cuda_core::{
+    Device, Error, Result,
+    internals::sync::{Receiver, one_shot},
+};
+use futures_util::{FutureExt, future::Shared};
+use parking_lot::Mutex;
+
+use crate::{
+    context::ExecutionContext,
+    op::{Live, Op, Submit},
+};
+
+/// The maximum number of keys. Nothing is opened for further keys.
+const MAX_KEYS: usize = 256;
+
+/// A library. Opening it may take a second, so a separate thread opens it, with the GPU's context.
+pub(crate) struct Library<K, T> {
+    name: &'static str,
+    /// The operation that opens it, for errors.
+    opened_by: &'static str,
+    is_present: fn() -> bool,
+    open: fn(&K) -> Result<T>,
+    opened: Mutex<Vec<(K, Shared<Opening<T>>)>>,
+}
+
+impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K, T> {
+    /// Creates a library that is opened by `open`, on a thread that has the GPU's context.
+    pub(crate) const fn new(
+        name: &'static str,
+        opened_by: &'static str,
+        is_present: fn() -> bool,
+        open: fn(&K) -> Result<T>,
+    ) -> Self {
+        Self { name, opened_by, is_present, open, opened: Mutex::new(Vec::new()) }
+    }
+
+    /// Gives the value that the library opened for `key(gpu)` on the operation's device. Gives `None` on a device that is not a
+    /// GPU of this process, if the library is missing, or if it has too many keys.
+    pub(crate) fn of<F>(&'static self, key: F) -> Op<Opened<K, T, F>>
+    where
+        F: FnOnce(u32) -> K + Send,
+    {
+        Op::new(Opened { library: self, state: Live::new(State::Idle(key)) })
+    }
+
+    /// Returns the opening for a key. The first call for a key, and the first one after a failure, starts it.
+    fn opening(&'static self, gpu: u32, key: K) -> Result<Option<Shared<Opening<T>>>> {
+        let mut opened = self.opened.lock();
+        let found = opened.iter().position(|(other, _)| *other == key);
+        if let Some(at) = found {
+            if !matches!(opened[at].1.peek(), Some(Err(_))) {
+                return Ok(Some(opened[at].1.clone()));
+            }
+            drop(opened.swap_remove(at));
+        }
+        if opened.len() >= MAX_KEYS {
+            return Ok(None);
+        }
+        let (sender, receiver) = one_shot();
+        let (open, of_key) = (self.open, key.clone());
+        let job = move || sender.send(bind(gpu).and_then(|()| open(&of_key)).map(Arc::new));
+        let thread = std::thread::Builder::new().name("cuda-library".into()).spawn(job);
+        thread.map_err(|error| {
+            Error::host("failed to start the thread that opens a library", &error)
+        })?;
+        let opening = Opening { receiver, name: self.name }.shared();
+        opened.push((key, opening.clone()));
+        Ok(Some(opening))
+    }
+}
+
+/// Makes the context of a GPU current on this thread.
+fn bind(gpu: u32) -> Result<()> {
+    let bound = cudarc::driver::CudaContext::new(gpu as usize).and_then(|it| it.bind_to_thread());
+    bound.map_err(|error| {
+        super::error::failed("the driver", "cuCtxSetCurrent")(format!("{:?}", error.0))
+    })
+}
+
+/// Returns the number of the GPU, if the device is a GPU of this process.
+fn gpu(device: &Device) -> Option<u32> {
+    device.info().address.strip_prefix("cuda:")?.parse().ok()
+}
+
+/// A library that is being opened.
+pub(crate) struct Opening<T> {
+    receiver: Receiver<Result<Arc<T>>>,
+    name: &'static str,
+}
+
+impl<T> Future for Opening<T> {
+    type Output = Result<Arc<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
+        let opened = ready!(self.receiver.poll(task));
+        Poll::Ready(opened.unwrap_or_else(|| {
+            let what = format!("the thread that opens {}", self.name);
+            Err(Error::Panicked { what: what.into() })
+        }))
+    }
+}
+
+/// The steps of [`Library::of`].
+pub(crate) struct Opened<K: 'static, T: 'static, F> {
+    library: &'static Library<K, T>,
+    state: Live<State<F, T>>,
+}
+
+enum State<F, T> {
+    Idle(F),
+    Opening(Shared<Opening<T>>),
+}
+
+impl<K, T, F> Submit for Opened<K, T, F>
+where
+    K: PartialEq + Clone + Send + 'static,
+    T: Send + Sync + 'static,
+    F: FnOnce(u32) -> K + Send,
+{
+    type Output = Option<Arc<T>>;
+
+    fn poll_submit(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<Self::Output>> {
+        let mut opening = match self.state.take()? {
+            State::Opening(opening) => opening,
+            State::Idle(key) => {
+                let Some(gpu) = gpu(cx.device()).filter(|_| (self.library.is_present)()) else {
+                    return Poll::Ready(Ok(None));
+                };
+                let Some(opening) = self.library.opening(gpu, key(gpu))? else {
+                    return Poll::Ready(Ok(None));
+                };
+                opening
+            }
+        };
+        if let Some(opened) = opening.peek() {
+            return Poll::Ready(opened.clone().map(Some));
+        }
+        cx.wait_by_wakers(self.library.name, task).map_err(|error| match error {
+            Error::NeedsHostData { .. } => Error::NotLoaded { by: self.library.opened_by.into() },
+            error => error,
+        })?;
+        match Pin::new(&mut opening).poll(task) {
+            Poll::Ready(opened) => Poll::Ready(opened.map(Some)),
+            Poll::Pending => {
+                self.state.set(State::Opening(opening));
+                Poll::Pending
+            }
+        }
+    }
+}
