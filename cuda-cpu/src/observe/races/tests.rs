@@ -125,7 +125,7 @@ fn trace(seed: u64) -> bool {
                 let kind = kinds[random.below(3) as usize];
                 let modifiers = ["relaxed", "acquire", "release", "acq_rel"];
                 let order = Order::from_modifier(modifiers[random.below(4) as usize]);
-                // Words that are mainly used for synchronisation.
+                // Words that are mainly used for synchronization.
                 let word = random.below(2);
                 let own = Access { order, ..Access::new(kind, SpaceKind::Shared, 4, Slot::NONE) };
                 let found = access(&mut races, t, 1 << lane(t), word, 15, &own);
