@@ -6,7 +6,7 @@ use benches::{Effort, Way, done, medians};
 use cuda_async::{
     Device,
     collective::{Communicator, Reduction},
-    devices, open,
+    devices, open_blocking,
     prelude::*,
     tensor::Tensor,
 };
@@ -27,7 +27,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         println!("\ncollectives were not measured: the machine has {} GPU", gpus.len());
         return Ok(());
     }
-    let gpus = gpus.iter().map(|it| open(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
+    let gpus =
+        gpus.iter().map(|it| open_blocking(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
     let raw = Raw::new(gpus.len())?;
     let group = Communicator::new(&gpus)?;
     assert!(group.uses_nccl(), "NCCL was not found");

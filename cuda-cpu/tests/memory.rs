@@ -42,7 +42,7 @@ fn copy_to_its_own_address_changes_nothing() {
 }
 
 #[test]
-fn small_memory_shows_that_it_was_not_initialised() {
+fn small_memory_shows_that_it_was_not_initialized() {
     let memory = Memory::new(1 << 20);
     for bytes in [0, 1, 255, 4096, Contents::MARKED] {
         let at = memory.alloc(bytes, 1).unwrap();

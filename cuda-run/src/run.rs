@@ -29,7 +29,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
     let options = DeviceOptions::new(cli);
     let device = options.device(cli)?;
-    let module = match device.load_ptx(&ptx).map_err(Failure::from) {
+    let module = match device.load_ptx_blocking(&ptx).map_err(Failure::from) {
         Ok(module) => module,
         Err(failure) => {
             if cli.list && failure.is_of_module() {

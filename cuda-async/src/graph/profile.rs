@@ -221,7 +221,7 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
 fn begin(plan: &Plan, cx: &ExecutionContext) -> Result<DeviceBuffer<u64>> {
     let measured = plan.nodes().iter().filter(|node| *node.work() != PlanWork::Join).count();
     cx.enqueue(|stream| {
-        let mut times = DeviceBuffer::uninitialised(stream, measured + 1)?;
+        let mut times = DeviceBuffer::uninitialized(stream, measured + 1)?;
         times.as_slice_mut().timestamp(stream)?;
         Ok(times)
     })

@@ -31,10 +31,10 @@ pub struct LaunchOp<A> {
 /// The number, the sizes and the kinds of the arguments are checked against the kernel's parameters at submission.
 ///
 /// ```standalone_crate
-/// use cuda_async::{launch, open, prelude::*};
+/// use cuda_async::{launch, open_blocking, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
-/// let device = open("cpu")?;
-/// let vecadd = device.load_ptx(PTX)?.function("vecadd")?;
+/// let device = open_blocking("cpu")?;
+/// let vecadd = device.load_ptx_blocking(PTX)?.function("vecadd")?;
 /// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros::<f32>(100)).then(move |(a, b, c)| {
 ///     // SAFETY: `vecadd(a, b, c, n)` reads a and b and writes c, all below n.
 ///     unsafe { launch(&vecadd, LaunchConfig::for_num_elems(100), (a, b, c, 100u32)) }

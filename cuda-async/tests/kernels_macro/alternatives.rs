@@ -1,7 +1,7 @@
 //! Conditions with `||`, launch shapes of partitions, names that are also those of traits, and images, on the CPU device.
 
 use cuda_async::{
-    Error, open,
+    Error, open_blocking,
     prelude::*,
     tensor::{Tensor, TensorOps},
 };
@@ -45,7 +45,7 @@ cuda_async::kernels! {
 
 #[test]
 fn one_alternative_has_to_hold() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let run = |n: u32, len: usize| {
@@ -66,7 +66,7 @@ fn one_alternative_has_to_hold() {
 
 #[test]
 fn launch_has_a_block_for_each_tile() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let tensor = |value: f32| Tensor::full(value, 100).sync_on(&stream).unwrap();
@@ -86,7 +86,7 @@ fn launch_has_a_block_for_each_tile() {
 
 #[test]
 fn tiles_have_the_declared_shape() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let run = |shape: [usize; 2], tile: [usize; 2]| {
@@ -115,7 +115,7 @@ fn tiles_have_the_declared_shape() {
 
 #[test]
 fn argument_may_have_the_name_of_the_trait() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let y = either.axpy(h2d(vec![1.0f64; 3]), zeros(3), 2.0).then(|(_, y)| to_host(y));
@@ -124,7 +124,7 @@ fn argument_may_have_the_name_of_the_trait() {
 
 #[test]
 fn ptx_is_loaded_where_no_image_fits() {
-    let devices = [open("cpu").unwrap()];
+    let devices = [open_blocking("cpu").unwrap()];
     Filter::warm_up(&devices).unwrap();
     let stream = devices[0].new_stream().unwrap();
     for filter in [Filter::load(&devices[0]).unwrap(), Filter::for_device(&devices[0]).unwrap()] {

@@ -6,7 +6,7 @@ use cuda_async::{
     Error, LaunchConfig,
     cuda_core::{ArgumentKind, Arguments},
     kernel::{ByValue, KernelParam},
-    launch, open,
+    launch, open_blocking,
     prelude::*,
 };
 
@@ -77,7 +77,7 @@ fn expected() -> [u64; 3] {
 
 #[test]
 fn padding_arrives_as_zeros() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
     let op = padded.bytes_of_struct(step(), zeros(3)).then(to_host);
     assert_eq!(op.sync_on(&stream)?, expected());
@@ -86,7 +86,7 @@ fn padding_arrives_as_zeros() -> Result<(), Error> {
 
 #[test]
 fn launch_takes_the_struct_itself() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
     let config = LaunchConfig::new(1, 1);
     let out = zeros::<u64>(3).sync_on(&stream)?;

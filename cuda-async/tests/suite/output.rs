@@ -23,7 +23,7 @@ fn collect(device: &Device) -> Arc<Mutex<Vec<String>>> {
 
 fn text_arrives_before_the_launch_is_complete(device: &Device) {
     let printed = collect(device);
-    let function = device.load_ptx(PTX).unwrap().function("print_values").unwrap();
+    let function = device.load_ptx_blocking(PTX).unwrap().function("print_values").unwrap();
     let stream = device.new_stream().unwrap();
     let x = h2d([0.5f32, 1.5, 2.5]).sync_on(&stream).unwrap();
     // SAFETY: reads three elements of x.
@@ -51,7 +51,7 @@ fn text_arrives_over_a_link_before_the_launch_is_complete() {
 fn panic_of_the_output_function_is_contained() {
     let device = Device::open(&CpuProvider::default(), 0).unwrap();
     device.set_output(|_| panic!("on purpose"));
-    let function = device.load_ptx(PTX).unwrap().function("print_hello").unwrap();
+    let function = device.load_ptx_blocking(PTX).unwrap().function("print_hello").unwrap();
     let stream = device.new_stream().unwrap();
     for _ in 0..2 {
         // SAFETY: uses no memory.

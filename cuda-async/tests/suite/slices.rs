@@ -200,9 +200,9 @@ fn shared_slices_of_one_buffer_run_at_the_same_time(device: &Device) {
     });
 }
 
-/// An empty part shares its place in the allocation with its neighbour, which another thread may use at the same time.
+/// An empty part shares its place in the allocation with its neighbor, which another thread may use at the same time.
 #[test]
-fn empty_part_does_not_displace_uses_of_its_neighbour() {
+fn empty_part_does_not_displace_uses_of_its_neighbor() {
     let provider = WrapperProvider::new(CpuProvider::default());
     let device = provider.open_device();
     let meet = Meet::load(&device);

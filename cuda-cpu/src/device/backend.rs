@@ -85,7 +85,7 @@ impl CpuBackend {
         let pumps = Pumps::new(if workers > 1 { MAX_PUMPS } else { 1 });
         let pumps = pumps.map_err(|error| Error::host(what, &error))?;
         let memory = Memory::new(info.memory);
-        let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
+        let memory = if options.checks.uninitialized { memory.tracking() } else { memory };
         let launch_options = options.for_launches(info.multiprocessors);
         let device = DeviceState::new(memory, pool, launch_options, notices);
         let shared = Arc::new(Shared::new(device, pumps));
@@ -162,7 +162,8 @@ impl CpuBackend {
             }
             Asked::Launch(launch) => {
                 let module = self.shared.device.modules.find(launch.function.module)?;
-                let kernel = names.kernel(launch, module)?;
+                let lists_operands = self.shared.device.launch_options.checks.read_only;
+                let kernel = names.kernel(launch, module, lists_operands)?;
                 kernel.check(&self.shared.device)?;
                 Work::Launch(kernel)
             }

@@ -97,7 +97,7 @@ impl Accounting {
         self.leaving = self.leaving.saturating_sub(bytes);
     }
 
-    /// Releases bytes in use, and fulfils the waiting promises that fit then.
+    /// Releases bytes in use, and fulfills the waiting promises that fit then.
     pub(super) fn release(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
         while let Some((_, next)) = self.waiting.front().copied()

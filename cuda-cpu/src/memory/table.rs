@@ -71,7 +71,7 @@ impl Memory {
         Self { contents, tracks: false, frees_by_kernels, table }
     }
 
-    /// Records for each byte whether it was written, as [`Checks::uninitialised`](crate::Checks::uninitialised)
+    /// Records for each byte whether it was written, as [`Checks::uninitialized`](crate::Checks::uninitialized)
     /// requires. This takes an eighth more host memory.
     pub fn tracking(self) -> Self {
         Self { tracks: true, ..self }
@@ -142,7 +142,7 @@ impl Memory {
     }
 
     /// Reserves an address for `bytes` that fit now or after all announced frees. The memory exists only after
-    /// [`Memory::fulfil`].
+    /// [`Memory::fulfill`].
     pub(crate) fn promise(&self, bytes: u64) -> Result<u64, OutOfMemory> {
         let mut table = self.table.write();
         if !table.accounting.fits_later(bytes) {
@@ -165,7 +165,7 @@ impl Memory {
     }
 
     /// Allocates promised memory, which must be available.
-    pub(crate) fn fulfil(&self, promised: u64, bytes: u64) -> Result<(), OutOfMemory> {
+    pub(crate) fn fulfill(&self, promised: u64, bytes: u64) -> Result<(), OutOfMemory> {
         let made = Allocation::new(bytes, self.contents, self.tracks);
         let mut table = self.table.write();
         let Some(made) = made else {

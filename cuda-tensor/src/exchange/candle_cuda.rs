@@ -24,7 +24,7 @@ use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCa
 use crate::{
     DeviceOp, ExecutionContext, IntoDeviceOp, defer,
     interop::{self, into_slice_ordered},
-    memory::uninitialised,
+    memory::uninitialized,
     ops::Either,
     tensor::{
         element::dtype::Number,
@@ -207,7 +207,7 @@ fn in_place<T: Number + WithDType + CudaDType>(
     }
     let layout = Layout::strided(theirs.dims(), theirs.stride())?;
     if layout.is_empty() {
-        let none = uninitialised(0).map(|buffer| Tensor::of(Arc::new(buffer), layout));
+        let none = uninitialized(0).map(|buffer| Tensor::of(Arc::new(buffer), layout));
         return Ok(Either::Left(none));
     }
     let slice = storage.as_cuda_slice::<T>().map_err(Error::other)?;

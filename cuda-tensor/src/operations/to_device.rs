@@ -16,8 +16,8 @@ use crate::{
 /// operation may run on any device.
 ///
 /// ```
-/// use cuda_async::{cuda_cpu::CpuProvider, open, prelude::*, tensor::{self, Tensor, TensorOps}};
-/// let (first, second) = (open("cpu")?, Device::open(&CpuProvider::default(), 0)?);
+/// use cuda_async::{cuda_cpu::CpuProvider, open_blocking, prelude::*, tensor::{self, Tensor, TensorOps}};
+/// let (first, second) = (open_blocking("cpu")?, Device::open(&CpuProvider::default(), 0)?);
 /// let x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]).on(&first).sync()?;
 /// let there = tensor::to_device(x.transpose(0, 1)?, &second).sync()?;
 /// assert!(*there.device() == second);

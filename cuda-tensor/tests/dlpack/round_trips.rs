@@ -1,7 +1,7 @@
 //! Import and export keep elements, shapes and strides.
 
 use cuda_async::{
-    Device, open,
+    Device, open_blocking,
     prelude::*,
     tensor::{
         DType, Number, Tensor, TensorOps, bf16,
@@ -17,7 +17,7 @@ use proptest::prelude::*;
 use crate::producer::Foreign;
 
 fn cpu() -> Device {
-    open("cpu").unwrap()
+    open_blocking("cpu").unwrap()
 }
 
 /// Exports a tensor and imports it again.

@@ -69,7 +69,7 @@ pub(crate) fn expand(
             /// take 100 ms on a GPU.
             ///
             /// # Errors
-            /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
+            /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx_blocking).
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
                 Self::of_module(&::cuda_async::kernel::ModuleCache::load(Self::modules(), #device)?)
             }

@@ -6,7 +6,7 @@ use cuda_core::{Arguments, Element};
 ///
 /// Every [`Element`] is one, so a struct that derives `bytemuck::Pod` is one too. `Pod` checks at compile time that the
 /// struct is `#[repr(C)]`, has no padding, and that each field is `Pod`. It refuses structs with padding, because padding
-/// is uninitialised memory.
+/// is uninitialized memory.
 ///
 /// The derive of `KernelParam` also takes structs with padding, and passes zeros as the padding:
 ///

@@ -140,7 +140,7 @@ impl Module {
     /// use cuda_core::{Device, DeviceBuffer};
     /// # fn example(device: &Device) -> cuda_core::Result<()> {
     /// let ptx = ".version 7.0\n.target sm_50\n.visible .const .align 4 .b8 taps[20];\n.entry k() { ret; }";
-    /// let module = device.load_ptx(ptx)?;
+    /// let module = device.load_ptx_blocking(ptx)?;
     /// let taps: DeviceBuffer<f32> = module.variable("taps")?;
     /// assert_eq!(taps.len(), 5);
     /// # Ok(())

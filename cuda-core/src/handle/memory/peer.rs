@@ -24,12 +24,29 @@ static NEXT_TRANSFER: AtomicU64 = AtomicU64::new(1);
 impl Device {
     /// Returns whether this device can copy to the memory of `other` (peer access). `None` before the reply of
     /// [`reach`](Device::reach). Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let other = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// assert_eq!(device.known_to_reach(&other), None); // `reach` was not called yet
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn known_to_reach(&self, other: &Device) -> Option<bool> {
         self.core().peers.known(&other.info().address)
     }
 
     /// Enables copies from this device to the memory of `other` (peer access). The reply is false if that is not
     /// possible. The first call for a pair of GPUs may take some milliseconds.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let other = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let has_peer_access = device.reach(&other).wait()?; // two GPUs may have it
+    /// assert!(!has_peer_access);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn reach(&self, other: &Device) -> Pending<bool> {
         if let Some(known) = self.known_to_reach(other) {
             return Pending::ready(Ok(known));

@@ -15,6 +15,15 @@ impl Stream {
     /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
     /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let allocation = stream.allocate(4096)?; // bytes; `DeviceBuffer` has a type
+    /// assert_eq!(allocation.bytes(), 4096);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {

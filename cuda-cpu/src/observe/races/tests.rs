@@ -125,7 +125,7 @@ fn trace(seed: u64) -> bool {
                 let kind = kinds[random.below(3) as usize];
                 let mut order = [Order::RELAXED, Order::ACQUIRE][random.below(2) as usize];
                 order.releases = random.below(2) == 0;
-                // Words that are mainly used for synchronisation.
+                // Words that are mainly used for synchronization.
                 let word = random.below(2);
                 let own = Access { order, ..Access::new(kind, SpaceKind::Shared, 4, Slot::NONE) };
                 let found = access(&mut races, t, 1 << lane(t), word, 15, &own);

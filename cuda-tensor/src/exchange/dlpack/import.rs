@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     DeviceOp, ExecutionContext, IntoDeviceOp,
-    memory::{CopyJob, HostSource, h2d, is_large, uninitialised},
+    memory::{CopyJob, HostSource, h2d, is_large, uninitialized},
     op::{Live, Op, Submit},
     ops::Either,
     tensor::{
@@ -96,7 +96,7 @@ fn import<T: DType>(
         return Err(Error::WrongDevice { what, lives_on, used_on });
     }
     if source.len == 0 {
-        let none = uninitialised(0).map(|buffer| Tensor::of(buffer, layout));
+        let none = uninitialized(0).map(|buffer| Tensor::of(buffer, layout));
         return Ok(Either::Left(none));
     }
     Ok(Either::Right(if on_gpu {

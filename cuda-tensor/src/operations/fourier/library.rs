@@ -10,7 +10,7 @@ use crate::{
         cufft::{CUFFT, Plan, Shape},
         is_enabled,
     },
-    memory::uninitialised,
+    memory::uninitialized,
     ops::Either,
     tensor::{
         element::dtype::FftFloat,
@@ -46,7 +46,7 @@ impl<I: TensorInput<Element: FftFloat>> Transform<I> {
     /// aligned.
     fn with(self, plan: Arc<Plan>) -> impl DeviceOp<Output = Tensor<I::Element>> {
         let inverse = self.direction == Direction::Inverse;
-        uninitialised::<u8>(plan.workspace()).then(move |scratch| {
+        uninitialized::<u8>(plan.workspace()).then(move |scratch| {
             with_context(move |cx| {
                 let mut is_done = true;
                 cx.enqueue(|stream| -> Result<()> {

@@ -11,7 +11,7 @@ use crate::{
         cublaslt::{self, BlasLt, CUBLASLT, Function},
         is_enabled,
     },
-    memory::uninitialised,
+    memory::uninitialized,
     ops::Either,
     tensor::{
         element::dtype::{DType, Float},
@@ -83,7 +83,7 @@ where
 
     /// Calls the library. The kernels of this crate compute the products if it has no algorithm for them.
     fn call(self, library: Library, gemm: Gemm) -> impl DeviceOp<Output = Tensor<A::Element>> {
-        uninitialised::<u8>(WORKSPACE_BYTES).then(move |scratch| {
+        uninitialized::<u8>(WORKSPACE_BYTES).then(move |scratch| {
             with_context(move |cx| {
                 let Self { a, b, epilogue, result, .. } = &self;
                 let submitted = cx.enqueue(|stream| -> Result<bool> {

@@ -7,7 +7,7 @@ use cuda_async::{
 };
 
 fn stream() -> cuda_async::Stream {
-    let device: Device = cuda_async::open("cpu").unwrap();
+    let device: Device = cuda_async::open_blocking("cpu").unwrap();
     device.new_stream().unwrap()
 }
 
