@@ -29,12 +29,12 @@ pub fn measure(raw: Option<&Raw>, ours: &Ours, sizes: &Sizes) -> Result<(), Box<
         let nothing = Duration::from_nanos(u64::from(sizes.beside_nanos)) * sizes.beside as u32;
         beside(what, "no device work", pulse, async { tokio::time::sleep(nothing).await });
         if let Some(lane) = &lane {
-            let how = "raw driver, one after the other, each synchronised";
+            let how = "raw driver, one after the other, each synchronized";
             beside(
                 what,
                 how,
                 pulse,
-                baseline::synchronising(lane, sizes.beside_nanos, sizes.beside),
+                baseline::synchronizing(lane, sizes.beside_nanos, sizes.beside),
             );
         }
         let buffer = || ours.words(WORDS);

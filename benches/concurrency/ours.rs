@@ -30,7 +30,7 @@ impl Ours {
     /// Makes `device` the default device.
     pub fn new(device: &Device) -> Result<Self> {
         set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
-        let load = |ptx, entry| device.load_ptx(ptx)?.function(entry);
+        let load = |ptx, entry| device.load_ptx_blocking(ptx)?.function(entry);
         Ok(Self {
             stream: device.new_stream()?,
             spin: max_spin(),

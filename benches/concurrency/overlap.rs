@@ -121,7 +121,7 @@ impl Chunks<'_> {
 
     /// Uploads from pinned memory that was used before, as in a program that reads files into it.
     fn upload(&self) -> impl DeviceOp<Output = Words> {
-        empty(|| self.ours.device.pinned_uninitialised::<u64>(self.sizes.chunk).map(h2d))
+        empty(|| self.ours.device.pinned_uninitialized::<u64>(self.sizes.chunk).map(h2d))
     }
 
     fn kernels(&self, x: Words) -> impl DeviceOp<Output = Words> {

@@ -13,13 +13,13 @@ pub struct Machine {
 
 impl Machine {
     pub fn new() -> Result<Self> {
-        let device = cuda_async::open("cpu")?;
+        let device = cuda_async::open_blocking("cpu")?;
         let stream = device.new_stream()?;
         Ok(Self { name: device.info().name.clone(), device, stream })
     }
 
     pub fn kernel(&self, ptx: &str, name: &str) -> Result<Function> {
-        self.device.load_ptx(ptx)?.function(name)
+        self.device.load_ptx_blocking(ptx)?.function(name)
     }
 
     pub fn upload<T: Element>(&self, values: &[T]) -> Result<DeviceBuffer<T>> {

@@ -26,14 +26,14 @@ pub fn histogram(x: &[u8], counts: &mut [u32]) {
     }
 }
 
-pub fn stencil5(u: &[f32], out: &mut [f32], width: usize, centre: f32, side: f32) {
+pub fn stencil5(u: &[f32], out: &mut [f32], width: usize, center: f32, side: f32) {
     let height = u.len() / width;
     out.copy_from_slice(u);
     for y in 1..height - 1 {
         for x in 1..width - 1 {
             let here = y * width + x;
             let sides = u[here - width] + u[here + width] + u[here - 1] + u[here + 1];
-            out[here] = centre * u[here] + side * sides;
+            out[here] = center * u[here] + side * sides;
         }
     }
 }

@@ -1,9 +1,9 @@
 //! Shows on a GPU that a node enforces leases, and that tenants do not disturb each other.
 //!
 //! `cargo bench -p benches --bench enforcement -- HOST:PORT GRACE_MS`, with the address and the grace of a `cuda-node` for
-//! `cuda:0`. Beside the neighbours on the node, it measures two plain processes that share the GPU.
+//! `cuda:0`. Beside the neighbors on the node, it measures two plain processes that share the GPU.
 
-mod neighbour;
+mod neighbor;
 mod plain;
 mod tenants;
 
@@ -18,7 +18,7 @@ use cuda_core::{Error, protocol::Status};
 use cuda_lease::{Exclusivity, LeaseBuilder};
 use cuda_node::gpu::{GpuInfo, GpuMonitor, NvmlMonitor};
 
-use crate::neighbour::Neighbour;
+use crate::neighbor::Neighbor;
 
 type Failure = Box<dyn std::error::Error>;
 
@@ -57,14 +57,14 @@ fn enforcement(node: &str, grace: Duration) -> Result<(), Failure> {
         format!("{plain_beside:.0} pipelines/s"),
     );
 
-    let held = lease(node).acquire()?;
-    let neighbour = Neighbour::start(held.device())?;
-    let alone = neighbour.rate(MEASURE);
+    let held = lease(node).acquire_blocking()?;
+    let neighbor = Neighbor::start(held.device())?;
+    let alone = neighbor.rate(MEASURE);
     row("lease alone", format!("{alone:.0} pipelines/s"));
 
-    endless(node, grace, &gpu, &neighbour, (alone, plain_alone, plain_beside))?;
-    faults(node, &gpu, &neighbour, alone)?;
-    row("pipelines of the neighbour with other bits", neighbour.stop()?.to_string());
+    endless(node, grace, &gpu, &neighbor, (alone, plain_alone, plain_beside))?;
+    faults(node, &gpu, &neighbor, alone)?;
+    row("pipelines of the neighbor with other bits", neighbor.stop()?.to_string());
     drop(held);
 
     device_exclusive(node)?;
@@ -78,15 +78,16 @@ fn endless(
     node: &str,
     grace: Duration,
     gpu: &Gpu,
-    neighbour: &Neighbour,
+    neighbor: &Neighbor,
     (alone, plain_alone, plain_beside): (f64, f64, f64),
 ) -> Result<(), Failure> {
     let before = gpu.used();
-    let tenant = lease(node).min_vram(MEMORY).lease_secs(LEASE_SECS).without_renewal().acquire()?;
+    let tenant =
+        lease(node).min_vram(MEMORY).lease_secs(LEASE_SECS).without_renewal().acquire_blocking()?;
     let ends = Instant::now() + tenant.expires_in() + grace;
     let endless = tenants::start_endless(tenant.device(), MEMORY)?;
     thread::sleep(Duration::from_millis(300));
-    let beside = neighbour.rate(MEASURE);
+    let beside = neighbor.rate(MEASURE);
     row("lease beside a lease with an endless kernel", format!("{beside:.0} pipelines/s"));
     row(
         "slowdown beside an endless kernel: leased, plain, leased to plain",
@@ -106,17 +107,17 @@ fn endless(
     };
     row("the error of the expired tenant", error.to_string());
     thread::sleep((ends + Duration::from_secs(1)).saturating_duration_since(Instant::now()));
-    let after = neighbour.rate(MEASURE);
+    let after = neighbor.rate(MEASURE);
     row("lease 1 s after the kill, to alone", format!("{:.3}", after / alone));
     Ok(())
 }
 
 /// Tenants fault, one after the other.
-fn faults(node: &str, gpu: &Gpu, neighbour: &Neighbour, alone: f64) -> Result<(), Failure> {
+fn faults(node: &str, gpu: &Gpu, neighbor: &Neighbor, alone: f64) -> Result<(), Failure> {
     let mut longest = Duration::ZERO;
     for _ in 0..3 {
         let before = gpu.used();
-        let tenant = lease(node).min_vram(MEMORY).acquire()?;
+        let tenant = lease(node).min_vram(MEMORY).acquire_blocking()?;
         let error = done(tenants::fault(tenant.device(), MEMORY).err().ok_or("no fault"));
         if !matches!(error, Error::Fault(_)) {
             return Err(error.into());
@@ -128,25 +129,28 @@ fn faults(node: &str, gpu: &Gpu, neighbour: &Neighbour, alone: f64) -> Result<()
     }
     row("memory back after the drop of a lease that faulted, longest of 3", format!("{longest:?}"));
     thread::sleep(Duration::from_secs(1));
-    let after = neighbour.rate(MEASURE);
+    let after = neighbor.rate(MEASURE);
     row("lease 1 s after faults of others, to alone", format!("{:.3}", after / alone));
     Ok(())
 }
 
 /// No other lease gets on the device of a device-exclusive one.
 fn device_exclusive(node: &str) -> Result<(), Failure> {
-    let held = lease(node).exclusive(Exclusivity::Device).wait(Duration::from_secs(5)).acquire()?;
-    let neighbour = Neighbour::start(held.device())?;
-    let alone = neighbour.rate(MEASURE);
-    let refused = lease(node).acquire().map(drop);
+    let held = lease(node)
+        .exclusive(Exclusivity::Device)
+        .wait(Duration::from_secs(5))
+        .acquire_blocking()?;
+    let neighbor = Neighbor::start(held.device())?;
+    let alone = neighbor.rate(MEASURE);
+    let refused = lease(node).acquire_blocking().map(drop);
     let waiting = thread::spawn({
         let node = node.to_owned();
-        move || lease(&node).wait(Duration::from_secs(30)).acquire().map(drop)
+        move || lease(&node).wait(Duration::from_secs(30)).acquire_blocking().map(drop)
     });
-    let beside = neighbour.rate(MEASURE);
+    let beside = neighbor.rate(MEASURE);
     row("device-exclusive lease while others wait, to alone", format!("{:.3}", beside / alone));
     row("a request meanwhile", refused.err().map_or("granted".into(), |it| it.to_string()));
-    row("pipelines of the device-exclusive lease with other bits", neighbour.stop()?.to_string());
+    row("pipelines of the device-exclusive lease with other bits", neighbor.stop()?.to_string());
     drop(held);
     let later = waiting.join().map_err(|_| "the thread that waits panicked")?;
     row(
@@ -158,11 +162,11 @@ fn device_exclusive(node: &str) -> Result<(), Failure> {
 
 /// A tenant requests more memory than it has.
 fn quota(node: &str) -> Result<(), Failure> {
-    let tenant = lease(node).acquire()?;
+    let tenant = lease(node).acquire_blocking()?;
     let stream = tenant.device().new_stream()?;
     let error = zeros::<u8>(2 << 30).sync_on(&stream).err().ok_or("2 GiB of 1 GiB were granted")?;
     row("allocation of 2 GiB in a lease of 1 GiB", error.to_string());
-    let module = tenant.device().load_ptx(tenants::LARGE_VARIABLE);
+    let module = tenant.device().load_ptx_blocking(tenants::LARGE_VARIABLE);
     row(
         "a module with a variable of 4 GiB",
         match module {
@@ -170,7 +174,7 @@ fn quota(node: &str) -> Result<(), Failure> {
             Err(error) => error.to_string(),
         },
     );
-    let free = lease(node).min_vram(1 << 50).acquire().err().ok_or("1 PiB was granted")?;
+    let free = lease(node).min_vram(1 << 50).acquire_blocking().err().ok_or("1 PiB was granted")?;
     let is_refused = matches!(&free, Error::Remote { status: Status::TooLarge, .. });
     row("a lease of 1 PiB", if is_refused { "too large".into() } else { free.to_string() });
     Ok(())
@@ -179,11 +183,12 @@ fn quota(node: &str) -> Result<(), Failure> {
 /// A tenant looks for what an earlier one left.
 fn freed_memory(node: &str) -> Result<(), Failure> {
     const BYTES: u64 = 48 << 30;
-    let first = lease(node).min_vram(BYTES + (1 << 30)).acquire()?;
+    let first = lease(node).min_vram(BYTES + (1 << 30)).acquire_blocking()?;
     tenants::fill(first.device(), BYTES)?;
     let own = tenants::count(first.device(), BYTES, true)?;
     drop(first);
-    let second = lease(node).min_vram(BYTES + (1 << 30)).wait(Duration::from_secs(10)).acquire()?;
+    let second =
+        lease(node).min_vram(BYTES + (1 << 30)).wait(Duration::from_secs(10)).acquire_blocking()?;
     let found = tenants::count(second.device(), BYTES, false)?;
     row("words of a pattern that a tenant wrote to 48 GiB and found", own.to_string());
     row("of these, found by the next tenant", found.to_string());

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{Failure, MEMORY, neighbour::Pipeline, tenants};
+use super::{Failure, MEMORY, neighbor::Pipeline, tenants};
 
 /// A process of this program in another role. Dropping it kills the process.
 struct Process(Child);
@@ -35,7 +35,7 @@ impl Drop for Process {
 
 /// The role of a process that runs pipelines: prints their number each time that a line arrives.
 pub fn work() -> Result<(), Failure> {
-    let device = cuda_async::open("cuda:0")?;
+    let device = cuda_async::open_blocking("cuda:0")?;
     let pipeline = Pipeline::new(&device)?;
     let expected = pipeline.run()?;
     let (sender, lines) = std::sync::mpsc::channel();
@@ -59,7 +59,7 @@ pub fn work() -> Result<(), Failure> {
 
 /// The role of a process with an endless kernel.
 pub fn endless() -> Result<(), Failure> {
-    let device = cuda_async::open("cuda:0")?;
+    let device = cuda_async::open_blocking("cuda:0")?;
     let endless = tenants::start_endless(&device, MEMORY)?;
     println!("ready");
     Err(match endless.join() {

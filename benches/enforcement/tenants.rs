@@ -7,7 +7,7 @@ use std::{
 
 use cuda_async::{
     Device, DeviceBuffer, Error, LaunchConfig, Result, launch,
-    memory::{fill as fill_with, uninitialised},
+    memory::{fill as fill_with, uninitialized},
     prelude::*,
 };
 use cuda_lease::Lease;
@@ -71,7 +71,7 @@ pub const LARGE_VARIABLE: &str = "
 
 /// Allocates memory and starts a kernel that never ends. The thread waits for it.
 pub fn start_endless(device: &Device, bytes: u64) -> Result<JoinHandle<Result<()>>> {
-    let run = device.load_ptx(FAULTS)?.function("run_forever")?;
+    let run = device.load_ptx_blocking(FAULTS)?.function("run_forever")?;
     let stream = device.new_stream()?;
     let held = zeros::<u8>(bytes as usize - (1 << 20)).sync_on(&stream)?;
     let out = zeros::<u32>(32).sync_on(&stream)?;
@@ -86,7 +86,7 @@ pub fn start_endless(device: &Device, bytes: u64) -> Result<JoinHandle<Result<()
 
 /// Allocates memory and runs a kernel that faults.
 pub fn fault(device: &Device, bytes: u64) -> Result<()> {
-    let store = device.load_ptx(FAULTS)?.function("null_store")?;
+    let store = device.load_ptx_blocking(FAULTS)?.function("null_store")?;
     let stream = device.new_stream()?;
     let _held = zeros::<u8>(bytes as usize - (1 << 20)).sync_on(&stream)?;
     // SAFETY: takes no argument. It writes to address 0, which the device refuses.
@@ -107,18 +107,18 @@ pub fn end_of(lease: &Lease) -> Result<Error, &'static str> {
 /// Fills memory with the pattern, and leaves it there.
 pub fn fill(device: &Device, bytes: u64) -> Result<()> {
     let stream = device.new_stream()?;
-    uninitialised((bytes / 4) as usize).then(|it| fill_with(it, PATTERN)).sync_on(&stream).map(drop)
+    uninitialized((bytes / 4) as usize).then(|it| fill_with(it, PATTERN)).sync_on(&stream).map(drop)
 }
 
 /// Counts the words of the pattern in memory that was not written to, or was filled with the pattern.
 pub fn count(device: &Device, bytes: u64, is_filled: bool) -> Result<u64> {
     let stream = device.new_stream()?;
-    let count = device.load_ptx(COUNT)?.function("count_equal")?;
+    let count = device.load_ptx_blocking(COUNT)?.function("count_equal")?;
     let words = bytes / 4;
     let memory: DeviceBuffer<u32> = if is_filled {
-        uninitialised(words as usize).then(|it| fill_with(it, PATTERN)).sync_on(&stream)?
+        uninitialized(words as usize).then(|it| fill_with(it, PATTERN)).sync_on(&stream)?
     } else {
-        uninitialised(words as usize).sync_on(&stream)?
+        uninitialized(words as usize).sync_on(&stream)?
     };
     let counter = zeros::<u64>(1).sync_on(&stream)?;
     let config = LaunchConfig::new(2048, 256);

@@ -29,7 +29,7 @@ const BLOCKS: [(&str, Block); 5] = [
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let device = match asked.first() {
-        Some(address) => cuda_async::open(address)?,
+        Some(address) => cuda_async::open_blocking(address)?,
         None => cuda_async::default_device()?,
     };
     let info = device.info();

@@ -47,7 +47,7 @@ impl Ours {
     /// Makes `device` the default device.
     pub fn new(device: &Device) -> Result<Self> {
         set_default_policy(Arc::new(StreamPoolRoundRobin::new(device)?));
-        let load = |ptx, entry| device.load_ptx(ptx)?.function(entry);
+        let load = |ptx, entry| device.load_ptx_blocking(ptx)?.function(entry);
         let stream = device.new_stream()?;
         Ok(Self {
             scale: load(include_str!("../../kernels/basic.ptx"), "scale")?,
@@ -83,7 +83,7 @@ impl Ours {
 
     /// The address of a buffer.
     pub fn address(&self, x: &Floats) -> Result<Address> {
-        let address = self.device.load_ptx(ADDRESS)?.function("address")?;
+        let address = self.device.load_ptx_blocking(ADDRESS)?.function("address")?;
         let out = zeros::<u64>(1).sync_on(&self.stream)?;
         // SAFETY: the kernel writes the element of `out`, and does not access `x`.
         let stored = unsafe { launch(&address, LaunchConfig::new(1, 1), (x, out)) };

@@ -122,7 +122,7 @@ fn blocking(lane: &mut Lane<'_>, buffers: &[Address], pipelines: usize) {
 }
 
 /// A task that blocks its thread in the driver for each kernel and its download.
-pub async fn synchronising(lane: &Lane<'_>, nanos: u32, kernels: usize) {
+pub async fn synchronizing(lane: &Lane<'_>, nanos: u32, kernels: usize) {
     for _ in 0..kernels {
         lane.timed(nanos);
         lane.download();

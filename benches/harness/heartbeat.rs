@@ -20,7 +20,7 @@ use crate::{
 pub const PULSES: [(&str, Pulse); 2] =
     [("lateness of a 1 ms tick", Pulse::Ticks), ("gap between turns, at any moment", Pulse::Turns)];
 
-/// The behaviour of the task that measures the delay.
+/// The behavior of the task that measures the delay.
 #[derive(Clone, Copy)]
 pub enum Pulse {
     /// Waits for ticks, one each millisecond, and records the lateness of each. The resolution of tokio's clock is a

@@ -258,7 +258,7 @@ impl Lane<'_> {
     /// Copies ordinary memory to the device and waits.
     pub fn upload_from(&self, host: &[u8]) {
         let bytes = host.len().min(self.bytes);
-        // SAFETY: both have that many bytes, and `host` lives until the stream is synchronised.
+        // SAFETY: both have that many bytes, and `host` lives until the stream is synchronized.
         check(unsafe {
             sys::cuMemcpyHtoDAsync_v2(self.x, host.as_ptr().cast(), bytes, self.stream)
         });
@@ -273,7 +273,7 @@ impl Lane<'_> {
         self.synchronize();
     }
 
-    /// Synchronises the stream.
+    /// Synchronizes the stream.
     pub fn synchronize(&self) {
         // SAFETY: the lane's stream is alive (see `on`).
         check(unsafe { sys::cuStreamSynchronize(self.stream) });

@@ -3,7 +3,7 @@
 use std::{error::Error, ffi::c_void, sync::Arc};
 
 use benches::{Effort, Way, done, medians};
-use cuda_async::{Device, devices, open, prelude::*};
+use cuda_async::{Device, devices, open_blocking, prelude::*};
 use cuda_tensor::{
     Tensor,
     collective::{Communicator, Reduction},
@@ -25,7 +25,8 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         println!("\ncollectives were not measured: the machine has {} GPU", gpus.len());
         return Ok(());
     }
-    let gpus = gpus.iter().map(|it| open(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
+    let gpus =
+        gpus.iter().map(|it| open_blocking(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
     let raw = Raw::new(gpus.len())?;
     let group = Communicator::new(&gpus)?;
     assert!(group.uses_nccl(), "NCCL was not found");

@@ -32,7 +32,7 @@ pub fn run(device: &Device) -> Result<(), Box<dyn Error>> {
                 done(theirs.synchronize());
             }),
             Way::new("", || {
-                let from = done(device.pinned_uninitialised::<u8>(BYTES));
+                let from = done(device.pinned_uninitialized::<u8>(BYTES));
                 buffer = buffer.take().map(|to| done(upload_into(to, from).sync_on(&stream)));
             }),
         ],

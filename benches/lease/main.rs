@@ -60,7 +60,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let mut asked = std::env::args().skip(1).filter(|arg| !arg.starts_with('-'));
     let address = asked.next().unwrap_or_else(|| "cuda".to_owned());
     let external = asked.next();
-    let local = cuda_async::open(&address)?;
+    let local = cuda_async::open_blocking(&address)?;
     println!("# {} ({}), driver {:?}", local.info().name, address, local.info().driver);
     let (node, _in_process) = match external {
         Some(address) => (address, None),
@@ -137,7 +137,7 @@ fn start(address: &str) -> Result<Node> {
 }
 
 fn acquire(node: &str) -> Result<Lease> {
-    LeaseBuilder::new(node).min_vram(2 << 30).acquire()
+    LeaseBuilder::new(node).min_vram(2 << 30).acquire_blocking()
 }
 
 fn both<'a>(local: &'a Side, leased: &'a Side, run: impl Fn(&Side) + Copy + 'a) -> Vec<Way<'a>> {
@@ -155,7 +155,8 @@ struct Side {
 impl Side {
     fn new(device: &Device) -> Result<Self> {
         let stream = device.new_stream()?;
-        let scale = device.load_ptx(include_str!("../../kernels/basic.ptx"))?.function("scale")?;
+        let scale =
+            device.load_ptx_blocking(include_str!("../../kernels/basic.ptx"))?.function("scale")?;
         let data = vec![1.0; LEN];
         let x = Place::new(h2d(&*data).sync_on(&stream)?);
         Ok(Self { stream, scale, x, data })

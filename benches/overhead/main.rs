@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
-    let device = asked.map_or_else(cuda_async::default_device, cuda_async::open)?;
+    let device = asked.map_or_else(cuda_async::default_device, cuda_async::open_blocking)?;
     let info = device.info();
     let driver = if info.address.starts_with("cuda") { Some(Raw::new()?) } else { None };
     heading(&format!("{} ({}), driver {:?}", info.name, info.address, info.driver));

@@ -37,8 +37,8 @@ impl Ours {
         let stream = device.new_stream()?;
         let default = Arc::new(StreamPoolRoundRobin::new(device)?);
         set_default_policy(default.clone());
-        let basic = device.load_ptx(include_str!("../../kernels/basic.ptx"))?;
-        let vectors = device.load_ptx(include_str!("../../kernels/vecadd.ptx"))?;
+        let basic = device.load_ptx_blocking(include_str!("../../kernels/basic.ptx"))?;
+        let vectors = device.load_ptx_blocking(include_str!("../../kernels/vecadd.ptx"))?;
         let input = || h2d(vec![1.0f32; LEN]).sync_on(&stream);
         let inputs = [input()?, input()?, input()?];
         Ok(Self {

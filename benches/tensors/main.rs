@@ -18,7 +18,7 @@ const EFFORT: Effort = Effort { rounds: 5, in_a_row: 5 };
 fn main() -> Result<(), Box<dyn Error>> {
     let asked: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
     let device = match asked.first() {
-        Some(address) => cuda_async::open(address)?,
+        Some(address) => cuda_async::open_blocking(address)?,
         None => cuda_async::default_device()?,
     };
     let mib: usize = asked.get(1).map_or(Ok(256), |mib| mib.parse())?;

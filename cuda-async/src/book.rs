@@ -66,6 +66,10 @@ struct Performance;
 struct Leases;
 
 #[cfg(feature = "lease")]
+#[doc = include_str!("../../book/src/lease-security.md")]
+struct LeaseSecurity;
+
+#[cfg(feature = "lease")]
 #[doc = include_str!("../../book/src/remote-functions.md")]
 struct RemoteFunctions;
 

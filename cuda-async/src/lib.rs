@@ -15,7 +15,7 @@
 //!
 //! | to | use |
 //! |---|---|
-//! | move data | [`h2d`], [`to_host`], [`to_host_into`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialised`], [`PinnedBuffer`] |
+//! | move data | [`h2d`], [`to_host`], [`to_host_into`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialized`], [`PinnedBuffer`] |
 //! | use memory again, or parts of it | [`memory::upload_into`], [`memory::fill`], [`memory::copy`], [`memory::read_back`], [`DeviceBuffer::slice`], [`DeviceBuffer::split_at_mut`] |
 //! | compute with tensors | the crate `cuda-tensor` |
 //! | run kernels | [`kernels!`], [`kernel::compile()`], [`launch`], [`cuda_launch!`], [`cuda_launch_async!`], [`kernel::KernelArg`], [`kernel::KernelParam`] |
@@ -27,7 +27,7 @@
 //! | wait for memory | [`DeviceOp::wait_for_memory`] |
 //! | handle errors | [`DeviceOp::or_else`], [`DeviceOp::map_err`], [`DeviceOp::settled`], [`DeviceOp::timeout`], [`retry`] |
 //! | record an operation and launch it many times | [`graph::GraphExt::graph`], [`graph::CudaGraph`] |
-//! | choose the device or the stream | [`open`], [`devices`], [`DeviceOp::on`], [`policy`] |
+//! | choose the device or the stream | [`open`], [`open_blocking`], [`devices`], [`DeviceOp::on`], [`policy`] |
 //! | measure an operation, find its fastest form | [`DeviceOp::timed`], [`kernel::Autotuner`], [`Function::occupancy`] |
 //! | set process-wide defaults | [`set_default_device`], [`runtime`] |
 //! | write an operation by hand | [`with_context`], [`Stream`], [`op::Submit`] |
@@ -72,7 +72,7 @@ pub use cuda_driver;
 #[cfg(feature = "macros")]
 pub use kernel::kernels;
 pub use kernel::launch;
-pub use memory::{h2d, to_device, to_host, to_host_into, to_pinned, uninitialised, zeros};
+pub use memory::{h2d, to_device, to_host, to_host_into, to_pinned, uninitialized, zeros};
 pub use op::{IntoDeviceOp, Op};
 #[doc(inline)]
 pub use ops::{
@@ -81,7 +81,7 @@ pub use ops::{
 };
 pub use policy::SchedulingPolicy;
 pub use run::DeviceFuture;
-pub use runtime::{default_device, devices, open, set_default_device};
+pub use runtime::{default_device, devices, open, open_blocking, set_default_device};
 
 /// The README's program and the book's run as doctests.
 #[cfg(doctest)]

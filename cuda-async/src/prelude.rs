@@ -10,5 +10,5 @@ pub use crate::{
     h2d, launch,
     memory::BufferSource,
     run::OpStreamExt,
-    script, to_device, to_host, uninitialised, value, zeros, zip,
+    script, to_device, to_host, uninitialized, value, zeros, zip,
 };

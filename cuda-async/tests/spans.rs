@@ -62,7 +62,7 @@ fn traced(run: impl FnOnce()) -> Vec<String> {
 fn runs_named_operations_and_submissions_are_traced() {
     let _alone = alone();
     let device = Device::open(&CpuProvider::default(), 0).unwrap();
-    let kernels = device.load_ptx(include_str!("../../kernels/basic.ptx")).unwrap();
+    let kernels = device.load_ptx_blocking(include_str!("../../kernels/basic.ptx")).unwrap();
     let scale = kernels.function("scale").unwrap();
     let policy = SingleStream::new(&device).unwrap();
     let op = || {
@@ -94,7 +94,7 @@ fn runs_named_operations_and_submissions_are_traced() {
 fn replays_are_traced_and_recorded_launches_are_not() {
     let _alone = alone();
     let device = Device::open(&CpuProvider::default(), 0).unwrap();
-    let kernels = device.load_ptx(include_str!("../../kernels/basic.ptx")).unwrap();
+    let kernels = device.load_ptx_blocking(include_str!("../../kernels/basic.ptx")).unwrap();
     let (scale, stream) = (kernels.function("scale").unwrap(), device.new_stream().unwrap());
     let x = zeros::<f32>(2).sync_on(&stream).unwrap();
     // SAFETY: reads and writes x, of two elements.

@@ -94,8 +94,8 @@ fn floats(memory: &Memory, count: u64) -> Result<u64, Box<dyn std::error::Error>
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let asked = std::env::args().nth(1);
     let none = Checks::none();
-    let kinds = [none.uninitialised(), none.races(), Checks::all()];
-    println!("{:<14} {:>9} {:>14} {:>6} {:>5}", "", "none, ms", "uninitialised", "races", "all");
+    let kinds = [none.uninitialized(), none.races(), Checks::all()];
+    println!("{:<14} {:>9} {:>14} {:>6} {:>5}", "", "none, ms", "uninitialized", "races", "all");
     let mut logs = [0.0; 3];
     let mut count = 0;
     for case in CASES.iter().filter(|case| asked.as_ref().is_none_or(|asked| asked == case.kernel))

@@ -44,4 +44,4 @@ pub use launch::{
     Entry, EntryParam, Invalid, Launch, LaunchDims, LaunchError, Limits, Program, Resources,
 };
 pub use memory::{AccessError, Contents, FreeError, Memory, Nearest, OutOfMemory, Usage};
-pub use observe::{Checks, KernelProfile, KindCount, Profile, Schedule};
+pub use observe::{Checks, KernelProfile, KindCount, Operand, Profile, Schedule};

@@ -42,7 +42,7 @@ fn copy_to_its_own_address_changes_nothing() {
 }
 
 #[test]
-fn small_memory_shows_that_it_was_not_initialised() {
+fn small_memory_shows_that_it_was_not_initialized() {
     let memory = Memory::new(1 << 20);
     for bytes in [0, 1, 255, 4096, Contents::MARKED] {
         let at = memory.alloc(bytes, 1).unwrap();
@@ -58,6 +58,15 @@ fn small_memory_shows_that_it_was_not_initialised() {
 #[test]
 fn memory_that_the_host_does_not_have_is_not_counted() {
     let memory = Memory::new(u64::MAX);
-    assert!(memory.alloc(1 << 62, 1).is_err());
-    assert_eq!(memory.usage().used, 0);
+    // More than all addresses together.
+    for _ in 0..10 {
+        let error = memory.alloc(1 << 62, 1).unwrap_err();
+        assert!(error.refused_by_host, "{error}");
+        assert_eq!(
+            error.to_string(),
+            "the host has no memory for an allocation of 4611686018427387904 bytes"
+        );
+    }
+    assert_eq!((memory.usage().used, memory.usage().peak), (0, 0));
+    memory.write(memory.alloc(16, 1).unwrap(), &[7; 16]).unwrap();
 }

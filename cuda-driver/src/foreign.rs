@@ -58,8 +58,9 @@ unsafe impl Foreign for CudaBackend {
         self.primary.alive()?;
         let here = &self.primary.info.address;
         if raw.stream == STREAM_PER_THREAD {
-            let what = "the stream of a thread (`CU_STREAM_PER_THREAD`), which is another one on each thread; use a stream of its own";
-            return Err(Error::unsupported(what, here));
+            let what = "the stream of a thread (`CU_STREAM_PER_THREAD`)".into();
+            let detail = "it is another one on each thread; use a stream of its own".into();
+            return Err(Error::Misuse { what, detail });
         }
         if raw.context != self.primary.context.0 {
             let lives_on = "another CUDA context than the primary one of this GPU".into();

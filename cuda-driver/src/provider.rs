@@ -92,7 +92,9 @@ mod tests {
         let provider = CudaProvider::new();
         match provider.devices() {
             Ok(devices) => {
-                let beyond = provider.open(devices.len() as u32, Arc::new(Ignored)).err();
+                let beyond = provider
+                    .open(u32::try_from(devices.len()).unwrap_or(u32::MAX), Arc::new(Ignored))
+                    .err();
                 match beyond.unwrap() {
                     Error::NoDriver { .. } => assert!(devices.is_empty()),
                     Error::NoDevice { address, .. } => {

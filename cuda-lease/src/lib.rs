@@ -4,7 +4,7 @@
 //!
 //! A *stateless submit* runs one kernel, with its input in and its output back in one round trip:
 //!
-//! - [`Lease::map_slice`] runs a kernel as a function of a slice.
+//! - [`Lease::map_slice`] and [`Lease::map_slice_blocking`] run a kernel as a function of a slice.
 //! - [`Lease::submit`] and [`Lease::submit_job`] run a [`Job`]: a kernel, its launch shape, arguments and input.
 //! - [`burst`] runs a job once for each of many inputs, on several leases.
 //!

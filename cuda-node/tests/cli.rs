@@ -123,7 +123,7 @@ fn operator_reads_what_a_command_did() {
 }
 
 #[test]
-fn log_in_a_file_has_no_colours_and_tells_of_reloads_and_the_end() {
+fn log_in_a_file_has_no_colors_and_tells_of_reloads_and_the_end() {
     let mut node = Node::start("--quotas /dev/null");
     node.signal(Signal::HUP);
     let started = Instant::now();

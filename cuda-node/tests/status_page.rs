@@ -32,7 +32,8 @@ fn page_follows_a_lease_from_grant_to_end() {
     let mut page = browser.open(&format!("http://{}/", node.metrics_address().unwrap()));
     page.wait_until("document.querySelector('#none').hidden === false");
 
-    let (first, second) = (lease().acquire().unwrap(), lease().acquire().unwrap());
+    let (first, second) =
+        (lease().acquire_blocking().unwrap(), lease().acquire_blocking().unwrap());
     let row = |id: u64| format!("document.querySelector('tr[data-lease=\"{id}\"]')");
     page.wait_until(&format!("{} !== null && {} !== null", row(first.id()), row(second.id())));
     let text = page.text(&format!("{}.innerText", row(first.id())));
@@ -40,7 +41,7 @@ fn page_follows_a_lease_from_grant_to_end() {
         assert!(text.contains(part), "no {part:?} in {text:?}");
     }
     let stream = first.device().new_stream().unwrap();
-    let memory = cuda_async::DeviceBuffer::<u8>::uninitialised(&stream, 700 << 20).unwrap();
+    let memory = cuda_async::DeviceBuffer::<u8>::uninitialized(&stream, 700 << 20).unwrap();
     let bar = format!("{}.querySelector('.bar > span').style.width", row(first.id()));
     page.wait_until(&format!("parseFloat({bar}) > 60"));
     page.wait_until("document.querySelector('#devices tbody').innerText.includes('2 of 8')");

@@ -99,7 +99,7 @@ fn spans_of_client_and_node_join() {
 
     // A lease in a trace of its own.
     let program = tracing::info_span!("program");
-    let lease = program.in_scope(|| LeaseBuilder::new(&address).acquire()).unwrap();
+    let lease = program.in_scope(|| LeaseBuilder::new(&address).acquire_blocking()).unwrap();
     let trace = lease.trace().unwrap().trace_id().to_string();
     let client = spans.wait("cuda_lease::client", "lease", &trace);
     assert_eq!(
@@ -119,7 +119,7 @@ fn spans_of_client_and_node_join() {
     );
 
     // A stateless submit is a span of its own in the trace of its lease.
-    lease.submit("iota", KERNEL).block(4).arg(&4u32).max_output(16).launch().unwrap();
+    lease.submit("iota", KERNEL).block(4).arg(&4u32).max_output(16).launch_blocking().unwrap();
     let client = spans.wait("cuda_lease::client", "submit", &trace);
     let on_node = spans.wait("cuda_node::supervisor", "submit", &trace);
     assert_eq!(on_node.fields["parent_span_id"], client.fields["span_id"]);
@@ -127,7 +127,7 @@ fn spans_of_client_and_node_join() {
     // A lease in a trace of the program.
     let text = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0b9902b7-01";
     let parent = TraceContext::parse(text).unwrap();
-    let lease = LeaseBuilder::new(&address).trace_parent(parent).acquire().unwrap();
+    let lease = LeaseBuilder::new(&address).trace_parent(parent).acquire_blocking().unwrap();
     let trace = parent.trace_id().to_string();
     assert_eq!(lease.trace().unwrap().trace_id(), parent.trace_id());
     let client = spans.wait("cuda_lease::client", "lease", &trace);
@@ -142,7 +142,7 @@ fn spans_of_client_and_node_join() {
     spans.wait("cuda_node::supervisor", "lease", &"01".repeat(16));
     let submit = client.submit(detached.id, detached.token, cuda_lease::Job::new("iota", KERNEL));
     let own = TraceContext::from_random([3; 16], [4; 8]);
-    submit.trace_parent(own).block(4).arg(&4u32).max_output(16).launch().unwrap();
+    submit.trace_parent(own).block(4).arg(&4u32).max_output(16).launch_blocking().unwrap();
     let sent = spans.wait("cuda_lease::client", "submit", &"03".repeat(16));
     let on_node = spans.wait("cuda_node::supervisor", "submit", &"03".repeat(16));
     assert_eq!(on_node.fields["parent_span_id"], sent.fields["span_id"]);
@@ -161,7 +161,7 @@ fn logs_of_node_and_worker_processes_have_the_trace_id() {
     let mut first = String::new();
     BufReader::new(node.stdout.take().unwrap()).read_line(&mut first).unwrap();
     let address = first.trim().strip_prefix("listening on ").unwrap();
-    let lease = LeaseBuilder::new(address).acquire().unwrap();
+    let lease = LeaseBuilder::new(address).acquire_blocking().unwrap();
     let trace = format!("trace_id={}", lease.trace().unwrap().trace_id());
     let lines: Arc<Mutex<Vec<String>>> = Arc::default();
     let (all, log) = (lines.clone(), BufReader::new(node.stderr.take().unwrap()));

@@ -66,12 +66,12 @@ impl Api {
     /// The message of the loader.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         for builtins in find::builtins(path) {
-            // SAFETY: NVIDIA's own library, whose initialisers are sound. It is opened first because NVRTC opens it by name.
+            // SAFETY: NVIDIA's own library, whose initializers are sound. It is opened first because NVRTC opens it by name.
             if let Ok(library) = unsafe { Library::new(builtins) } {
                 std::mem::forget(library);
             }
         }
-        // SAFETY: a library of this name is NVRTC, or was named by the user; its initialisers are sound.
+        // SAFETY: a library of this name is NVRTC, or was named by the user; its initializers are sound.
         let library = unsafe { Library::new(path) }.map_err(|error| reason(&error))?;
         // SAFETY: rules 1 and 2; the library is kept below.
         let api = unsafe { Self::look_up(&library) }.map_err(|error| reason(&error))?;

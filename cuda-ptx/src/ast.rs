@@ -110,9 +110,12 @@ pub struct Param {
     pub size: u32,
     /// Byte offset in the parameter block. Each parameter follows the previous one at its own alignment.
     pub offset: u32,
+    /// The number of elements of a vector, 1 otherwise.
+    pub lanes: u32,
     /// Whether the parameter has a `.ptr` attribute, which is only informative.
     pub pointer: bool,
-    /// The register of a `.reg` parameter of a `.func`; `None` for `.param`. Numbered through returns and parameters.
+    /// The register of a `.reg` parameter of a `.func`, the first of a vector; `None` for `.param`. Numbered through returns
+    /// and parameters.
     pub register: Option<RegId>,
 }
 

@@ -1,5 +1,9 @@
 //! Instructions and their operands.
 
+use crate::modifier::Modifier;
+use crate::opcode::Opcode;
+use crate::special::Special;
+
 /// Index into [`Body::registers`](crate::Body::registers).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RegId(pub u32);
@@ -28,11 +32,10 @@ pub enum Symbol {
 pub struct Instruction {
     /// The guard: `@p` or `@!p`.
     pub guard: Option<Guard>,
-    /// The part before the first dot: `ld`.
-    pub opcode: String,
-    /// The parts after the opcode, without the dots: `["global", "v4", "f32"]`. A `::` does not separate parts
-    /// (`"shared::cta"`).
-    pub modifiers: Vec<String>,
+    /// The opcode, or the name of an instruction with a word that this crate does not know.
+    pub opcode: Result<Opcode, Box<str>>,
+    /// The modifiers in order. Empty if the instruction has a word that this crate does not know.
+    pub modifiers: Vec<Modifier>,
     /// The operands in order.
     pub operands: Vec<Operand>,
     /// Line in the PTX text, from 1.
@@ -57,6 +60,8 @@ pub enum Operand {
     Reg(RegId),
     /// A negated predicate: `!%p1`.
     NotReg(RegId),
+    /// A register plus a constant: `%r1+4`.
+    RegPlus(RegId, i64),
     /// A part of a register, or its negative, in video instructions: `%r1.b0`, `%r1.h10`, `-%r1.h0`, `-%r1`.
     Part(RegPart),
     /// Two destinations: `%p1|%p2`.
@@ -67,8 +72,8 @@ pub enum Operand {
     F32(u32),
     /// The bits of an f64: `0d3FF0000000000000` or a decimal.
     F64(u64),
-    /// A special register, without the `%`: `tid.x`, `laneid`, `clock64`; or `WARP_SZ`.
-    Special(String),
+    /// A special register: `%tid.x`, `%laneid`, `%clock64`.
+    Special(Special),
     /// The address of a variable, parameter or function, plus an offset: `x+8`.
     Symbol(Symbol, i64),
     /// A label, as a branch target.
@@ -115,6 +120,15 @@ pub enum AddressBase {
     Reg(RegId),
     /// A variable or parameter.
     Symbol(Symbol),
+    /// An element of a variable: `x[%r1]`.
+    Element {
+        /// The variable.
+        symbol: Symbol,
+        /// The register with the index.
+        index: RegId,
+        /// The size of an element in bytes.
+        size: u32,
+    },
     /// No base: the offset is the address.
     Absolute,
 }

@@ -111,6 +111,10 @@ impl<'a> Lexer<'a> {
                     self.at += self.rest().find('\n').unwrap_or(self.rest().len());
                 }
                 b'/' if self.byte(1) == b'*' => self.skip_comment()?,
+                // A line marker of the preprocessor: `# 12 "file"`.
+                b'#' if self.starts_line() => {
+                    self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+                }
                 _ => return Ok(()),
             }
         }
@@ -142,6 +146,7 @@ impl<'a> Lexer<'a> {
         let start = self.at;
         let kind = match self.byte(0) {
             _ if start >= self.text.len() => return Ok(here),
+            b'.' if self.byte(1).is_ascii_digit() && !self.follows_name() => self.number(),
             b'.' if is_name(self.byte(1)) => self.dot(),
             b'%' if !is_name(self.byte(1)) => self.punct(),
             b'%' | b'$' | b'_' | b'a'..=b'z' | b'A'..=b'Z' => {
@@ -154,6 +159,18 @@ impl<'a> Lexer<'a> {
             _ => self.punct(),
         };
         Ok(Token { kind, text: self.text.get(start..self.at).unwrap_or_default(), ..here })
+    }
+
+    /// Whether a name or modifier ends here, so that a dot continues it: `.v2.5` is not a number.
+    fn follows_name(&self) -> bool {
+        self.at
+            .checked_sub(1)
+            .is_some_and(|before| self.text.as_bytes().get(before).is_some_and(|b| is_name(*b)))
+    }
+
+    /// Whether only white space precedes this place in its line.
+    fn starts_line(&self) -> bool {
+        self.text.get(self.line_start..self.at).is_some_and(|before| before.trim().is_empty())
     }
 
     fn name(&mut self) {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::ast::{Function, Module, Variable};
 use crate::instruction::Instruction;
+use crate::modifier::{Modifier, Word};
 
 impl Module {
     /// Returns the kernel with this name, if the module defines it.
@@ -47,8 +48,8 @@ impl Instruction {
     }
 
     /// Returns whether the instruction has this modifier.
-    pub fn has(&self, modifier: &str) -> bool {
-        self.modifiers.iter().any(|own| own == modifier)
+    pub fn has(&self, word: Word) -> bool {
+        self.modifiers.contains(&Modifier::Word(word))
     }
 }
 
@@ -58,7 +59,10 @@ pub struct InstructionName<'a>(&'a Instruction);
 
 impl fmt::Display for InstructionName<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.opcode)?;
+        match &self.0.opcode {
+            Ok(opcode) => f.write_str(opcode.name())?,
+            Err(name) => f.write_str(name)?,
+        }
         self.0.modifiers.iter().try_for_each(|modifier| write!(f, ".{modifier}"))
     }
 }

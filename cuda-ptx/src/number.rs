@@ -61,6 +61,7 @@ fn exact(digits: &str, count: usize) -> Result<u64, &'static str> {
 }
 
 fn decimal_float(text: &str) -> Result<Constant, &'static str> {
+    // Rust's grammar of numbers allows a leading dot.
     let value: f64 = text.parse().map_err(|_| "not a decimal float")?;
     Ok(Constant::F64(value.to_bits()))
 }

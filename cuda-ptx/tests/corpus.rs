@@ -186,13 +186,14 @@ fn functions_are_called_directly_and_through_pointers() {
     assert_eq!(names, [(0, "_Z5twicei"), (8, "_Z6squarei")]);
 
     let fib = body(&module, "_Z3fibi");
-    let call = fib.instructions.iter().find(|i| i.opcode == "call").unwrap();
+    let call = fib.instructions.iter().find(|i| i.opcode == Ok(cuda_ptx::Opcode::Call)).unwrap();
     let this = module.functions.iter().position(|f| f.name == "_Z3fibi").unwrap() as u32;
     assert_eq!(call.operands[1], Operand::Symbol(Symbol::Function(this), 0));
     assert!(matches!(&call.operands[0], Operand::List(list) if list.len() == 1));
 
     let indirect = body(&module, "indirect");
-    let call = indirect.instructions.iter().find(|i| i.opcode == "call").unwrap();
+    let call =
+        indirect.instructions.iter().find(|i| i.opcode == Ok(cuda_ptx::Opcode::Call)).unwrap();
     assert!(matches!(call.operands[1], Operand::Reg(_)));
     assert_eq!(call.operands[3], Operand::Prototype(0));
     let prototype = &indirect.prototypes[0];
@@ -209,10 +210,10 @@ fn inlined_assembly_has_its_own_scopes() {
         body.instructions.iter().filter(|i| i.name().to_string() == "bra").collect();
     assert_ne!(loops[0].operands, loops[1].operands);
     assert_eq!(body.registers.iter().filter(|register| register.name == "t0").count(), 2);
-    let atom = body.instructions.iter().find(|i| i.opcode == "atom").unwrap();
-    assert_eq!(atom.operands[2], Operand::Special("WARP_SZ".to_owned()));
+    let atom = body.instructions.iter().find(|i| i.opcode == Ok(cuda_ptx::Opcode::Atom)).unwrap();
+    assert_eq!(atom.operands[2], Operand::Int(32));
     assert!(matches!(&atom.operands[1], Operand::Address(address) if address.offset == -8));
-    let elect = body.instructions.iter().find(|i| i.opcode == "elect").unwrap();
+    let elect = body.instructions.iter().find(|i| i.opcode == Ok(cuda_ptx::Opcode::Elect)).unwrap();
     assert!(matches!(&elect.operands[0], Operand::Pair(first, _) if **first == Operand::Discard));
 }
 

@@ -78,6 +78,12 @@ pub(crate) struct Cli {
     /// Dynamic shared memory per block, in bytes.
     #[arg(long, value_name = "BYTES", default_value_t = 0, hide_default_value = true)]
     pub(crate) shared: u32,
+    /// Runs all blocks of the grid at the same time, so that they can wait for each other.
+    #[arg(long, conflicts_with = "list")]
+    pub(crate) cooperative: bool,
+    /// The size of a cluster in blocks. The grid is a multiple of it.
+    #[arg(long, value_name = "X[,Y[,Z]]", value_parser = dimensions, conflicts_with = "list")]
+    pub(crate) cluster: Option<Dimensions>,
     /// Launches the kernel N times.
     #[arg(long, value_name = "N", default_value_t = 1)]
     #[arg(value_parser = clap::value_parser!(u64).range(1..=MAX_REPEAT))]

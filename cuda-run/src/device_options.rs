@@ -6,7 +6,7 @@ use command_line::{Failure, stdout};
 use cuda_async::{
     Device,
     cuda_cpu::{Checks, CpuOptions, CpuProvider, Profile, Schedule},
-    default_device, open,
+    default_device, open_blocking,
 };
 
 use crate::cli::Cli;
@@ -38,8 +38,8 @@ impl DeviceOptions {
             None | Some("cpu" | "cpu:0") => {
                 Ok(Device::open(&CpuProvider::new(self.options(cli)), 0)?)
             }
-            // `open` returns the error for an unknown CPU device.
-            Some(other) if other.starts_with("cpu:") => Ok(open(other)?),
+            // `open_blocking` returns the error for an unknown CPU device.
+            Some(other) if other.starts_with("cpu:") => Ok(open_blocking(other)?),
             Some(other) => Err(Failure::bad_input(format_args!(
                 "{option} requires the CPU device, the device is `{other}`; use --device cpu or omit --device"
             ))),
@@ -49,10 +49,10 @@ impl DeviceOptions {
     fn open(&self, address: &str) -> cuda_async::Result<Device> {
         #[cfg(feature = "lease")]
         if address.starts_with("lease:") {
-            let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire()?;
+            let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire_blocking()?;
             return Ok(self.lease.get_or_init(|| lease).device().clone());
         }
-        open(address)
+        open_blocking(address)
     }
 
     fn options(&self, cli: &Cli) -> CpuOptions {

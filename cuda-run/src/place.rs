@@ -3,7 +3,7 @@
 use std::{fs::File, io::Read, path::Path};
 
 use command_line::{ArrayType, Failure, npy, parameter};
-use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, uninitialised, zeros};
+use cuda_async::{DeviceBuffer, DeviceOp, Stream, h2d, uninitialized, zeros};
 use cuda_core::{Access, Arguments, EntryInfo, ParamInfo};
 
 use crate::arg::{Arg, Value};
@@ -107,7 +107,7 @@ impl Ready {
                 Placed::Array(array, buffer)
             }
             Ready::Uninit(array) => {
-                let buffer = uninitialised::<u8>(array.bytes()).sync_on(stream)?;
+                let buffer = uninitialized::<u8>(array.bytes()).sync_on(stream)?;
                 Placed::Array(array, buffer)
             }
         })

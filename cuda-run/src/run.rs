@@ -29,7 +29,7 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
     let ptx = read_ptx(&cli.file).map_err(|failure| failure.at(cli.file.display()))?;
     let options = DeviceOptions::new(cli);
     let device = options.device(cli)?;
-    let module = match device.load_ptx(&ptx).map_err(Failure::from) {
+    let module = match device.load_ptx_blocking(&ptx).map_err(Failure::from) {
         Ok(module) => module,
         Err(failure) => {
             if cli.list && failure.is_of_module() {
@@ -95,7 +95,9 @@ fn config(cli: &Cli) -> LaunchConfig {
     let grid = cli.grid.unwrap_or([1; 3]);
     let block = cli.block.unwrap_or([1; 3]);
     let ([gx, gy, gz], [x, y, z]) = (grid, block);
-    LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(cli.shared)
+    let config = LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(cli.shared);
+    let config = cli.cluster.map_or(config, |[x, y, z]| config.cluster(x, y, z));
+    if cli.cooperative { config.cooperative() } else { config }
 }
 
 fn output_path(arg: &Arg) -> Option<&Path> {

@@ -8,7 +8,7 @@
 //!
 //! let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]);
 //! let doubled = x.mul_scalar(2.0).to_host_vec();
-//! # let device = cuda_async::open("cpu")?;
+//! # let device = cuda_async::open_blocking("cpu")?;
 //! assert_eq!(doubled.on(&device).sync()?, [2.0, 4.0, 6.0, 8.0]);
 //! # Ok::<(), cuda_async::Error>(())
 //! ```

@@ -2,7 +2,7 @@
 
 /// Operations on two numbers: on two tensors, in place, and on a tensor and a scalar.
 macro_rules! binary {
-    ($($name:ident, $scalar:ident, $assign:ident: $operation:ident, $doc:literal, $of_scalar:literal, $in_place:literal;)*) => {$(
+    ($(fn $name:ident, fn $scalar:ident, fn $assign:ident: $operation:ident, $doc:literal, $of_scalar:literal, $in_place:literal;)*) => {$(
         #[doc = $doc]
         fn $name<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
         where
@@ -36,7 +36,7 @@ macro_rules! binary {
 
 /// Operations on one number.
 macro_rules! unary {
-    ($($name:ident: $bound:ident, $map:ident, $function:ident::$operation:ident, $doc:literal;)*) => {$(
+    ($(fn $name:ident: $bound:ident, $map:ident, $function:ident::$operation:ident, $doc:literal;)*) => {$(
         #[doc = $doc]
         fn $name(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
         where

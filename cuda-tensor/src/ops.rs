@@ -215,10 +215,10 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     binary! {
-        add, add_scalar, add_assign: Add, "Adds the elements of another tensor.", "Adds a number to each element.", "Adds the elements of another tensor to those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
-        sub, sub_scalar, sub_assign: Sub, "Subtracts the elements of another tensor.", "Subtracts a number from each element.", "Subtracts the elements of another tensor from those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
-        mul, mul_scalar, mul_assign: Mul, "Multiplies by the elements of another tensor.", "Multiplies each element by a number.", "Multiplies the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
-        div, div_scalar, div_assign: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].", "Divides the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        fn add, fn add_scalar, fn add_assign: Add, "Adds the elements of another tensor.", "Adds a number to each element.", "Adds the elements of another tensor to those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        fn sub, fn sub_scalar, fn sub_assign: Sub, "Subtracts the elements of another tensor.", "Subtracts a number from each element.", "Subtracts the elements of another tensor from those of this tensor, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        fn mul, fn mul_scalar, fn mul_assign: Mul, "Multiplies by the elements of another tensor.", "Multiplies each element by a number.", "Multiplies the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
+        fn div, fn div_scalar, fn div_assign: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].", "Divides the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
     }
 
     /// Gives `low` for each element below `low`, `high` for each element above `high`, and the other elements as they are. If
@@ -243,15 +243,15 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     unary! {
-        neg: Signed, map1, Unary::Neg, "Negates each element.";
-        abs: Signed, map1, Unary::Abs, "Gives the absolute value of each element.";
-        relu: Signed, map1, Unary::Relu, "Gives each element, or 0 if it is negative.";
-        exp: Float, map_float, FloatUnary::Exp, "Gives `e` to the power of each element.";
-        ln: Float, map_float, FloatUnary::Ln, "Gives the natural logarithm of each element.";
-        sqrt: Float, map_float, FloatUnary::Sqrt, "Gives the square root of each element.";
-        tanh: Float, map_float, FloatUnary::Tanh, "Gives the hyperbolic tangent of each element.";
-        sigmoid: Float, map_float, FloatUnary::Sigmoid, "Gives `1 / (1 + exp(-x))` of each element.";
-        gelu: Float, map_float, FloatUnary::Gelu, "Gives the GELU of each element; see [`FloatUnary::Gelu`].";
+        fn neg: Signed, map1, Unary::Neg, "Negates each element.";
+        fn abs: Signed, map1, Unary::Abs, "Gives the absolute value of each element.";
+        fn relu: Signed, map1, Unary::Relu, "Gives each element, or 0 if it is negative.";
+        fn exp: Float, map_float, FloatUnary::Exp, "Gives `e` to the power of each element.";
+        fn ln: Float, map_float, FloatUnary::Ln, "Gives the natural logarithm of each element.";
+        fn sqrt: Float, map_float, FloatUnary::Sqrt, "Gives the square root of each element.";
+        fn tanh: Float, map_float, FloatUnary::Tanh, "Gives the hyperbolic tangent of each element.";
+        fn sigmoid: Float, map_float, FloatUnary::Sigmoid, "Gives `1 / (1 + exp(-x))` of each element.";
+        fn gelu: Float, map_float, FloatUnary::Gelu, "Gives the GELU of each element; see [`FloatUnary::Gelu`].";
     }
 
     /// Compares pairs of elements. An element of the result is `true` where the comparison holds.

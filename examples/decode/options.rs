@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroUsize, path::PathBuf};
 
-use cuda_async::{Device, default_device, open};
+use cuda_async::{Device, default_device, open_blocking};
 use examples::decode::{Error, MAX_BATCH, Mode, Symbols, prompts};
 
 /// Continues texts with a small transformer, on a GPU or on the CPU.
@@ -40,7 +40,7 @@ pub(crate) struct Options {
 impl Options {
     /// Opens the requested device.
     pub(crate) fn device(&self) -> cuda_async::Result<Device> {
-        self.device.as_deref().map_or_else(default_device, open)
+        self.device.as_deref().map_or_else(default_device, open_blocking)
     }
 
     /// The requested modes.

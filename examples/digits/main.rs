@@ -120,7 +120,7 @@ mod tests {
 
     #[tokio::test]
     async fn reads_the_digits() -> Result<(), Box<dyn Error>> {
-        let device = cuda_async::open("cpu")?;
+        let device = cuda_async::open_blocking("cpu")?;
         set_default_device(&device)?;
         let digits = Digits::load()?;
         let model = Model::upload(&device, &Weights::load()?)?.await?;

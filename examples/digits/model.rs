@@ -89,7 +89,7 @@ impl Model {
 
 impl Kernels {
     fn load(device: &Device) -> cuda_async::Result<Self> {
-        let module = device.load_ptx(PTX)?;
+        let module = device.load_ptx_blocking(PTX)?;
         Ok(Self {
             normalize: module.function("normalize")?,
             dense_relu: module.function("dense_relu")?,

@@ -2,7 +2,7 @@
 
 use std::{num::NonZeroU64, path::PathBuf};
 
-use cuda_async::{Device, default_device, open};
+use cuda_async::{Device, default_device, open_blocking};
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Classifies handwritten digits with a small neural network, on a GPU or on the CPU.
@@ -24,7 +24,7 @@ pub(crate) struct Options {
 impl Options {
     /// Opens the requested device.
     pub(crate) fn device(&self) -> cuda_async::Result<Device> {
-        self.device.as_deref().map_or_else(default_device, open)
+        self.device.as_deref().map_or_else(default_device, open_blocking)
     }
 }
 

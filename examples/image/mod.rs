@@ -1,4 +1,4 @@
-//! Edge detection in a grey picture, strip by strip. The program is in `main.rs`.
+//! Edge detection in a gray picture, strip by strip. The program is in `main.rs`.
 
 use std::{fs::File, io::BufWriter, path::Path};
 
@@ -31,7 +31,7 @@ cuda_async::kernels! {
 fn strip(filter: Filter, pixels: Vec<u8>, width: usize) -> impl DeviceOp<Output = Vec<u8>> {
     let rows = (pixels.len() / width).saturating_sub(2);
     let config = LaunchConfig::for_plane(width as u32, rows as u32);
-    zip!(h2d(pixels), uninitialised(rows * width))
+    zip!(h2d(pixels), uninitialized(rows * width))
         .then(move |(pixels, out)| {
             // SAFETY: `pixels` has `rows + 2` rows, and `out` has `rows`. The kernel writes all of `out`.
             unsafe { filter.edges(config, pixels, out, width as u32, rows as u32) }
@@ -56,7 +56,7 @@ pub async fn edges(
     }
     let strips = (0..picture.nrows())
         .step_by(STRIP)
-        .map(|first| strip(filter.clone(), with_neighbours(picture, first), picture.ncols()));
+        .map(|first| strip(filter.clone(), with_neighbors(picture, first), picture.ncols()));
     // A strip is copied from the picture when its operation starts, so at most four copies exist.
     let mut results = stream::iter(strips).run_buffered(IN_FLIGHT);
     for mut rows in edges.axis_chunks_iter_mut(Axis(0), STRIP) {
@@ -70,7 +70,7 @@ pub async fn edges(
 
 /// Returns the pixels of the strip that starts at row `first`, with the row above and the row below it. Outside the
 /// picture, the row at its edge is repeated.
-fn with_neighbours(picture: ArrayView2<'_, u8>, first: usize) -> Vec<u8> {
+fn with_neighbors(picture: ArrayView2<'_, u8>, first: usize) -> Vec<u8> {
     let (last, end) = (picture.nrows() - 1, (first + STRIP).min(picture.nrows()));
     let row = |below: usize| picture.row(below.saturating_sub(1).min(last));
     (first..end + 2).flat_map(row).copied().collect()
@@ -95,7 +95,7 @@ pub fn example(width: usize, height: usize) -> Array2<u8> {
     picture
 }
 
-/// Writes `picture` as a grey PNG. Creates the folder if it does not exist.
+/// Writes `picture` as a gray PNG. Creates the folder if it does not exist.
 ///
 /// # Errors
 /// Returns the error of the file system or of the encoder.

@@ -15,7 +15,7 @@ use cuda_async::{
     cuda_cpu::CpuProvider,
     devices,
     interop::{self, cudarc::driver::CudaContext},
-    join_all, open,
+    join_all, open_blocking,
     prelude::*,
 };
 
@@ -64,7 +64,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// The GPUs of this machine, or two CPU devices.
 fn all_devices() -> cuda_async::Result<Vec<Device>> {
     let gpus = devices().into_iter().filter(|it| it.address.starts_with("cuda:"));
-    let gpus = gpus.map(|it| open(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
+    let gpus = gpus.map(|it| open_blocking(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
     if !gpus.is_empty() {
         return Ok(gpus);
     }

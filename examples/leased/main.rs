@@ -12,7 +12,7 @@
 
 use std::time::{Duration, Instant};
 
-use cuda_async::{Device, DeviceOp, Result, open};
+use cuda_async::{Device, DeviceOp, Result, open_blocking};
 use cuda_lease::LeaseBuilder;
 use leased_example::{Kernels, balances, start_node};
 
@@ -41,11 +41,11 @@ fn timed<T>(work: impl FnOnce() -> Result<T>) -> Result<(T, Duration)> {
 fn main() -> Result<()> {
     let node = start_node()?;
     let node = node.address().to_string();
-    let lease = LeaseBuilder::new(node).min_vram(64 << 20).lease_secs(60).acquire()?;
+    let lease = LeaseBuilder::new(node).min_vram(64 << 20).lease_secs(60).acquire_blocking()?;
     println!("lease {} for {:.0?}\n", lease.id(), lease.expires_in());
 
     let accounts: Vec<f32> = (0..ACCOUNTS).map(|i| 1000.0 + i as f32 / 7.0).collect();
-    let local = run("local", &open("cpu")?, &accounts)?;
+    let local = run("local", &open_blocking("cpu")?, &accounts)?;
     let leased = run("leased", &lease, &accounts)?;
     let bits = |values: &[f32]| values.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&local), bits(&leased));
@@ -53,7 +53,7 @@ fn main() -> Result<()> {
 
     let iota = include_str!("../../kernels/iota.ptx"); // iota(f32* region, u32 n): region[i] = i + 1
     let submit = lease.submit("iota", iota).grid(1).block(256).arg(&256u32).max_output(1024);
-    let (done, took) = timed(|| submit.launch())?;
+    let (done, took) = timed(|| submit.launch_blocking())?;
     let values: Vec<f32> = done.output_as()?;
     println!("submit  iota: {:?} .. {:?} in {took:.1?}", values[0], values[255]);
     assert!(values.iter().zip(1..).all(|(value, number)| *value == number as f32));

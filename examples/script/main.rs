@@ -4,8 +4,8 @@
 //! cargo run --release --example script
 //! ```
 //!
-//! In equilibrium, every point has the mean temperature of its four neighbours. A kernel replaces each point by that
-//! mean until the plate no longer changes. The program prints the plate and the temperature of its centre, which must
+//! In equilibrium, every point has the mean temperature of its four neighbors. A kernel replaces each point by that
+//! mean until the plate no longer changes. The program prints the plate and the temperature of its center, which must
 //! be 25 degrees: four such plates, rotated so that each edge is hot once, add up to a plate of 100 degrees.
 //!
 //! The example shows a script without an executor. The whole computation is one lazy operation, with a loop that
@@ -18,7 +18,7 @@ use std::{
 
 use cuda_async::{Function, default_device, iterate, launch, prelude::*};
 
-/// The number of points in each direction. It is odd, so that one point is at the centre.
+/// The number of points in each direction. It is odd, so that one point is at the center.
 const SIDE: usize = 33;
 
 /// The number of steps between two checks of the plate.
@@ -37,7 +37,7 @@ fn cold_plate() -> Vec<f32> {
     plate
 }
 
-/// Returns an operation that computes a plate whose inner points are the means of their neighbours on `plate`.
+/// Returns an operation that computes a plate whose inner points are the means of their neighbors on `plate`.
 fn step(stencil: Function, plate: Plate) -> impl DeviceOp<Output = Plate> {
     zeros(SIDE * SIDE)
         .then(move |next| {
@@ -93,12 +93,12 @@ fn drawn(plate: &[f32]) -> String {
 
 fn main() -> cuda_async::Result<()> {
     let device = default_device()?;
-    let module = device.load_ptx(include_str!("../../kernels/stencil.ptx"))?;
+    let module = device.load_ptx_blocking(include_str!("../../kernels/stencil.ptx"))?;
     let (plate, steps) = settle(module.function("stencil5")?).sync()?;
 
     println!("{}", drawn(&plate));
     println!("settled after {steps} steps on {}", device.info().address);
-    println!("centre {:.2} degrees, should be 25", plate[SIDE * SIDE / 2]);
+    println!("center {:.2} degrees, should be 25", plate[SIDE * SIDE / 2]);
     Ok(())
 }
 
@@ -107,9 +107,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_centre_ends_at_a_quarter() -> cuda_async::Result<()> {
-        let device = cuda_async::open("cpu")?;
-        let module = device.load_ptx(include_str!("../../kernels/stencil.ptx"))?;
+    fn the_center_ends_at_a_quarter() -> cuda_async::Result<()> {
+        let device = cuda_async::open_blocking("cpu")?;
+        let module = device.load_ptx_blocking(include_str!("../../kernels/stencil.ptx"))?;
         let op = settle(module.function("stencil5")?);
         let (plate, _) = op.sync_on(&device.new_stream()?)?;
         assert!((plate[SIDE * SIDE / 2] - 25.0).abs() < 0.01);

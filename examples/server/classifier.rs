@@ -25,7 +25,7 @@ impl Classifier {
     pub async fn open(address: Option<String>) -> Result<Self> {
         // Opening a device blocks.
         let open = move || match address {
-            Some(address) => cuda_async::open(&address),
+            Some(address) => cuda_async::open_blocking(&address),
             None => cuda_async::default_device(),
         };
         Self::load(tokio::task::spawn_blocking(open).await.map_err(Error::other)??).await

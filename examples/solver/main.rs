@@ -14,7 +14,7 @@ use examples::solver::{Kernels, solve};
 /// The number of points in each direction.
 const SIDE: u32 = 64;
 
-/// The exact temperature at the centre of a plate of size 1 by 1 with heat 1.
+/// The exact temperature at the center of a plate of size 1 by 1 with heat 1.
 const EXACT: f64 = 0.073_671;
 
 fn main() -> cuda_async::Result<()> {

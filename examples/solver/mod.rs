@@ -112,8 +112,8 @@ impl State {
             let detail = format!("{} elements for {side} x {side} points", b.len());
             return Err(cuda_async::Error::OutOfRange { what: "b".into(), detail });
         }
-        let vectors = zip!(zeros(n), h2d(b.clone()), h2d(b), uninitialised(n));
-        let scalars = zip!(uninitialised(1), uninitialised(1), uninitialised(1));
+        let vectors = zip!(zeros(n), h2d(b.clone()), h2d(b), uninitialized(n));
+        let scalars = zip!(uninitialized(1), uninitialized(1), uninitialized(1));
         let ((x, r, p, q), (rr, next_rr, pq)) = cx.run(zip!(vectors, scalars)).await?;
         let mut state = Self { side, x, r, p, q, rr, next_rr, pq };
         // SAFETY: as in `step`.

@@ -42,7 +42,9 @@ impl Fixture {
 
 /// Opens the first GPU. Prints a message if there is none.
 fn cuda() -> Option<Device> {
-    cuda_async::open("cuda").inspect_err(|error| println!("not run on a GPU here: {error}")).ok()
+    cuda_async::open_blocking("cuda")
+        .inspect_err(|error| println!("not run on a GPU here: {error}"))
+        .ok()
 }
 
 /// Runs each test on the CPU device, and on the first GPU if there is one.
@@ -51,7 +53,7 @@ macro_rules! on_each_device {
         mod cpu {$(
             #[test]
             fn $test() -> super::Result {
-                super::$test(&cuda_async::open("cpu")?)
+                super::$test(&cuda_async::open_blocking("cpu")?)
             }
         )*}
 
@@ -169,7 +171,8 @@ fn no_tokens_give_the_prompts(device: &Device) -> Result {
 #[test]
 fn every_schedule_gives_the_same_symbols_without_races() -> Result {
     let prompts = some_prompts(5)?;
-    let expected = Fixture::new(&cuda_async::open("cpu")?)?.generate(&prompts, Mode::Direct, 3)?;
+    let expected =
+        Fixture::new(&cuda_async::open_blocking("cpu")?)?.generate(&prompts, Mode::Direct, 3)?;
     for seed in 0..2 {
         let options =
             CpuOptions::default().checks(Checks::all()).schedule(Schedule::Shuffled { seed });
@@ -183,7 +186,7 @@ fn every_schedule_gives_the_same_symbols_without_races() -> Result {
 fn cpu_and_gpu_compute_the_same_bits() -> Result {
     let Some(gpu) = cuda() else { return Ok(()) };
     let (prompts, mut computed) = (some_prompts(3)?, Vec::new());
-    for device in [cuda_async::open("cpu")?, gpu] {
+    for device in [cuda_async::open_blocking("cpu")?, gpu] {
         let fixture = Fixture::new(&device)?;
         let mut session = fixture.session(&prompts)?;
         let texts = generate(&mut session, None, 40)?.sync_on(&fixture.stream)?;
@@ -211,7 +214,7 @@ fn held_out_text_is_predicted_well() -> Result {
 
 #[test]
 fn prompts_that_do_not_fit_are_errors() -> Result {
-    let fixture = Fixture::new(&cuda_async::open("cpu")?)?;
+    let fixture = Fixture::new(&cuda_async::open_blocking("cpu")?)?;
     let (empty, short) = (Symbols::encode("")?, Symbols::encode("The")?);
     let long = Symbols::encode(&"a".repeat(CONTEXT + 1))?;
     let message = |prompts: &[Symbols]| match Session::new(&fixture.model, prompts) {

@@ -11,7 +11,9 @@ type Result<T = ()> = std::result::Result<T, Box<dyn Error>>;
 
 /// Opens the first GPU. Prints a message if there is none.
 fn cuda() -> Option<Device> {
-    cuda_async::open("cuda").inspect_err(|error| println!("not run on a GPU here: {error}")).ok()
+    cuda_async::open_blocking("cuda")
+        .inspect_err(|error| println!("not run on a GPU here: {error}"))
+        .ok()
 }
 
 /// Returns the logits, labels and probabilities of all images in `digits`.
@@ -64,7 +66,7 @@ fn reads_nearly_all(device: &Device) -> Result {
 
 #[test]
 fn logits_on_cpu() -> Result {
-    logits_match_bit_for_bit(&cuda_async::open("cpu")?)
+    logits_match_bit_for_bit(&cuda_async::open_blocking("cpu")?)
 }
 
 #[test]
@@ -74,7 +76,7 @@ fn logits_on_cuda() -> Result {
 
 #[test]
 fn accuracy_on_cpu() -> Result {
-    reads_nearly_all(&cuda_async::open("cpu")?)
+    reads_nearly_all(&cuda_async::open_blocking("cpu")?)
 }
 
 #[test]

@@ -82,11 +82,11 @@ def histogram():
 def stencil():
     n = SMALL["stencil"]
     u = floats(n * n).reshape(n, n)
-    centre, side = F(0.5), F(0.125)
+    center, side = F(0.5), F(0.125)
     want = u.copy()
     sides = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:]
-    want[1:-1, 1:-1] = centre * u[1:-1, 1:-1] + side * sides
-    args = [u, np.zeros_like(u), centre, side]
+    want[1:-1, 1:-1] = center * u[1:-1, 1:-1] + side * sides
+    args = [u, np.zeros_like(u), center, side]
     return Case(f"{n} x {n}", kernels.stencil, (n // 16, n // 16), (16, 16), args, 1, want, 1e-6)
 
 

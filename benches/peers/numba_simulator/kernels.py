@@ -128,7 +128,7 @@ def histogram(x, counts, n):
 
 
 @cuda.jit
-def stencil(u, out, centre, side):
+def stencil(u, out, center, side):
     x, y = cuda.grid(2)
     height, width = u.shape
     if x >= width or y >= height:
@@ -137,7 +137,7 @@ def stencil(u, out, centre, side):
         out[y, x] = u[y, x]
         return
     sides = u[y - 1, x] + u[y + 1, x] + u[y, x - 1] + u[y, x + 1]
-    out[y, x] = centre * u[y, x] + side * sides
+    out[y, x] = center * u[y, x] + side * sides
 
 
 @cuda.jit

@@ -1,4 +1,4 @@
-//! Programs that must not compile: misuse that would break soundness, forgotten operations, and mistakes in `kernels!`.
+//! Programs that must not compile: misuse that would break soundness, forgotten operations, mistakes in `kernels!`, and hints.
 //!
 //! `TRYBUILD=overwrite cargo test -p cuda-async-compile-fail` overwrites the expected messages with
 //! those of the compiler.
@@ -37,4 +37,5 @@ fn programs_are_rejected_with_the_expected_messages() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("cases/kernels_macro/*.rs");
     cases.compile_fail("cases/soundness/*.rs");
+    cases.compile_fail("cases/hints/*.rs");
 }

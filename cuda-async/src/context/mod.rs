@@ -1,4 +1,26 @@
 //! The context in which an operation runs: its streams, and its waits for the device.
+//!
+//! A closure of [`with_context`](crate::with_context) or [`then_with_context`](crate::DeviceOp::then_with_context), and an
+//! operation of your own ([`Submit`](crate::op::Submit)), get an [`ExecutionContext`]. It gives them the device and the
+//! stream of the run:
+//!
+//! ```
+//! use cuda_async::prelude::*;
+//! let doubled = h2d(vec![1u8, 2]).then_with_context(|cx, x| {
+//!     assert!(cx.device().info().memory > 0);
+//!     cx.enqueue(|stream| {
+//!         let mut both = DeviceBuffer::uninitialized(stream, 2 * x.len())?;
+//!         both.slice_mut(..2)?.copy_from(stream, x.as_slice())?;
+//!         both.slice_mut(2..)?.copy_from(stream, x.as_slice())?;
+//!         Ok(both)
+//!     })
+//!     .map(to_host)
+//! });
+//! assert_eq!(doubled.sync()?, [1, 2, 1, 2]);
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
+//!
+//! [`Credit`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
 
 // Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps, and
 // `nesting` limits nested polls of boxes. This folder uses `wake` and `cuda-core`. Every folder above it names

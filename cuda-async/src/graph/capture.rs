@@ -79,6 +79,18 @@ pub fn begin_capture_with_pool(stream: &Stream, pool: &Arc<CapturePool>) -> Resu
 
 /// Ends a capture. Nothing of it has run yet.
 ///
+/// ```
+/// use cuda_async::{graph::{begin_capture, end_capture}, memory::fill, prelude::*};
+/// let stream = cuda_async::default_device()?.new_stream()?;
+/// let mut x = zeros::<u32>(4).sync_on(&stream)?;
+/// let capture = begin_capture(&stream)?;
+/// capture.record(fill(&mut x, 7))?; // does not run
+/// let graph = end_capture(capture)?;
+/// graph.launch().sync_on(&stream)?;
+/// assert_eq!(to_host(x).sync_on(&stream)?, [7; 4]);
+/// # Ok::<(), cuda_async::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a recording.
 pub fn end_capture(capture: Capture) -> Result<CapturedGraph> {

@@ -58,6 +58,14 @@ pub trait GraphExt: DeviceOp {
 
     /// Records this operation as a graph of the device of `stream`; see [`graph`](Self::graph).
     ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let stream = cuda_async::open_blocking("cpu")?.new_stream()?;
+    /// let filled = zeros::<u32>(4).then(|x| fill(x, 7)).graph_on(&stream)?;
+    /// assert_eq!(filled.launch().then(to_host).sync_on(&stream)?, [7; 4]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`graph`](Self::graph).
     fn graph_on(self, stream: &Stream) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
@@ -95,6 +103,15 @@ impl<T> CudaGraph<T> {
     /// The first launch waits until the device has prepared the graph, which takes up to milliseconds. No executor
     /// thread waits for it. From then on a launch is one submission.
     ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let filled = zeros::<u32>(4).then(|x| fill(x, 7)).graph()?;
+    /// for _ in 0..3 {
+    ///     assert_eq!(filled.launch().then(to_host).sync()?, [7; 4]); // or `.await`
+    /// }
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::WrongDevice`] on a stream of another device. [`Error::Misuse`] inside a graph, and in
     /// [`async_on`](DeviceOp::async_on) for a graph with a loop or with foreign work that is not prepared. The device's
@@ -109,6 +126,16 @@ impl<T> CudaGraph<T> {
     /// Submits an operation to the stream of the graph, without waiting for the device. Later launches see the memory
     /// that the operation writes.
     ///
+    /// ```
+    /// use cuda_async::{memory::{copy, upload_into}, prelude::*};
+    /// let stream = cuda_async::default_device()?.new_stream()?;
+    /// let mut input = zeros::<u32>(2).sync_on(&stream)?;
+    /// let copied = zeros::<u32>(2).then(|y| copy(&input, y)).map(|(_, y)| y).graph_on(&stream)?;
+    /// copied.update(upload_into(&mut input, vec![1, 2]))?; // later launches see it
+    /// assert_eq!(copied.launch().then(to_host).sync_on(&stream)?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Busy`] if the stream has as much in flight as its device allows. [`Error::NeedsHostData`] if a step has
     /// to wait. Otherwise the error of a step.
@@ -117,6 +144,15 @@ impl<T> CudaGraph<T> {
     }
 
     /// Returns the output. Device memory in it holds the values of the last launch.
+    ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let filled = zeros::<u32>(4).then(|x| fill(x, 7)).graph()?;
+    /// assert!(filled.take_output().is_err()); // not launched yet
+    /// filled.launch().sync()?;
+    /// assert_eq!(to_host(filled.take_output()?).sync()?, [7; 4]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Misuse`] before the first launch, when the memory has no values.
@@ -131,6 +167,16 @@ impl<T> CudaGraph<T> {
     /// Returns the slot of a buffer that the graph uses: other buffers may replace it, without another recording. The
     /// buffer in the output stays the recorded one.
     ///
+    /// ```
+    /// use cuda_async::{memory::copy, prelude::*};
+    /// let input = h2d(vec![1u32, 2]).sync()?;
+    /// let copied = zeros::<u32>(2).then(|y| copy(&input, y)).map(|(_, y)| y).graph()?;
+    /// let slot = copied.slot(&input)?;
+    /// slot.replace(h2d(vec![3, 4]).sync()?)?; // later launches read this buffer
+    /// assert_eq!(copied.launch().then(to_host).sync()?, [3, 4]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Misuse`] if the graph does not use the buffer, or if it is a part of a larger one or a variable of a
     /// module.
@@ -140,6 +186,14 @@ impl<T> CudaGraph<T> {
 
     /// Prepares the graph on its device, so that the first launch does not wait. Blocks for up to milliseconds.
     ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// let filled = zeros::<u32>(4).then(|x| fill(x, 7)).graph()?;
+    /// filled.upload()?; // now, and not at the first launch
+    /// filled.launch().sync()?;
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error that lost the device. The device's error if it refuses a graph with a loop or with foreign work. It
     /// may refuse any other graph too: its launches then submit the nodes one by one.
@@ -148,11 +202,23 @@ impl<T> CudaGraph<T> {
     }
 
     /// Returns the number of nodes, including those that only join branches.
+    ///
+    /// ```
+    /// use cuda_async::{memory::fill, prelude::*};
+    /// assert_eq!(zeros::<u32>(4).then(|x| fill(x, 7)).graph()?.len(), 2);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.0.recording.len()
     }
 
     /// Returns whether the graph has no nodes.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// assert!(value(1).graph()?.is_empty());
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.0.recording.is_empty()
     }
@@ -162,6 +228,13 @@ impl<T> CudaGraph<T> {
     }
 
     /// Returns the device of the graph.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let device = cuda_async::default_device()?;
+    /// assert_eq!(zeros::<u32>(4).graph()?.device(), &device);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         self.0.recording.device()
     }

@@ -126,7 +126,7 @@ impl<T> CudaGraph<T> {
     /// # Errors
     /// [`Error::WrongDevice`] on a stream of another device. [`Error::NeedsHostData`] in
     /// [`async_on`](crate::DeviceOp::async_on) and inside a recording. [`Error::Unsupported`] on a device without a
-    /// clock, or for loops on a device that repeats work only in graphs.
+    /// clock. [`Error::Misuse`] if the graph has a loop or foreign work.
     pub fn profile(&self) -> Op<ProfileGraph<T>>
     where
         T: Send + Sync,
@@ -174,6 +174,9 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
             match self.state.get()? {
                 State::Idle { plan, credit } => {
                     cx.may_wait("profile")?;
+                    if self.graph.recording().needs_executable() {
+                        return Poll::Ready(Err(runs_as_a_whole()));
+                    }
                     ready!(cx.poll_credit(credit, task))?;
                     let (plan, credit) = (std::mem::take(plan), std::mem::take(credit));
                     let times = begin(&plan, cx)?;
@@ -218,7 +221,7 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
 fn begin(plan: &Plan, cx: &ExecutionContext) -> Result<DeviceBuffer<u64>> {
     let measured = plan.nodes().iter().filter(|node| *node.work() != PlanWork::Join).count();
     cx.enqueue(|stream| {
-        let mut times = DeviceBuffer::uninitialised(stream, measured + 1)?;
+        let mut times = DeviceBuffer::uninitialized(stream, measured + 1)?;
         times.as_slice_mut().timestamp(stream)?;
         Ok(times)
     })
@@ -244,6 +247,12 @@ fn times_of(plan: &Plan, stamps: &PinnedBuffer<u64>) -> Vec<Duration> {
         _ => Duration::from_nanos(between.next().unwrap_or(0)),
     };
     plan.nodes().iter().map(time).collect()
+}
+
+#[cold]
+fn runs_as_a_whole() -> Error {
+    let detail = "it has a loop or foreign work, which runs only with the whole graph, and a profile runs the nodes one by one; profile a graph of the other work, or time the launch with `timed`";
+    Error::Misuse { what: "a profile of a graph".into(), detail: detail.into() }
 }
 
 fn ended<T>() -> Poll<Result<T>> {

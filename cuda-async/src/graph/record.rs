@@ -18,8 +18,8 @@ use crate::{op::IntoDeviceOp, run::blocking};
 /// Pins host memory for uploads if there is none that is idle, so it may block for as long as the driver pins memory.
 ///
 /// ```
-/// use cuda_async::{graph::record, memory::fill, open, prelude::*};
-/// let device = open("cpu")?;
+/// use cuda_async::{graph::record, memory::fill, open_blocking, prelude::*};
+/// let device = open_blocking("cpu")?;
 /// let stream = device.new_stream()?;
 /// let mut x = zeros::<u32>(4).sync_on(&stream)?;
 /// let (_, recording) = record(fill(&mut x, 7), &device)?.into_parts();

@@ -24,7 +24,7 @@ use crate::{
 /// use cuda_async::{graph::{DeviceScalar, repeat_while}, prelude::*};
 /// let go = DeviceScalar::new(1u32).sync()?;
 /// let ptx = include_str!("../../../kernels/loops.ptx");
-/// let count_down = cuda_async::default_device()?.load_ptx(ptx)?.function("count_down")?;
+/// let count_down = cuda_async::default_device()?.load_ptx_blocking(ptx)?.function("count_down")?;
 /// let x = h2d([5u32]).sync()?;
 /// let op = repeat_while(&go, x, |x| {
 ///     // SAFETY: count_down(go, x) decrements x, of one element, and writes the new value to go.

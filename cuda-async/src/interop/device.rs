@@ -5,14 +5,14 @@ use std::sync::Arc;
 use cuda_core::{Device, Error, RawStream, Result};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUstreamCaptureStatus};
 
-use crate::open;
+use crate::open_blocking;
 
-/// Returns the device of this process that is the GPU of a context of cudarc: the one of `open("cuda:N")`.
+/// Returns the device of this process that is the GPU of a context of cudarc: the one of `open_blocking("cuda:N")`.
 ///
 /// # Errors
 /// As [`open`], and [`Error::WrongDevice`] if the context is not the primary one of the GPU.
 pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
-    let device = open(&format!("cuda:{}", context.ordinal()))?;
+    let device = open_blocking(&format!("cuda:{}", context.ordinal()))?;
     if context.is_primary() {
         return Ok(device);
     }

@@ -46,9 +46,9 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
     ) -> Poll<Result<Buffers<A>>> {
         let (function, config, args) = self.0.take()?;
         if config.attributes != LaunchAttributes::default() {
-            let what =
-                "a launch with attributes of a kernel of cudarc; load the kernel with `load_ptx`";
-            return Poll::Ready(Err(Error::unsupported(what, &cx.device().info().address)));
+            let what = "a launch with attributes of a kernel of cudarc".into();
+            let detail = "cudarc launches without attributes; load the kernel with `load_ptx`";
+            return Poll::Ready(Err(Error::Misuse { what, detail: detail.into() }));
         }
         let enqueued = cx.enqueue(|stream| {
             let mut arguments = Arguments::new();

@@ -21,11 +21,11 @@ use crate::{op::IntoDeviceOp, ops::DeviceOp, policy::SingleStream};
 /// fail are left out.
 ///
 /// ```standalone_crate
-/// use cuda_async::{Device, LaunchConfig, kernel::Autotuner, launch, open, prelude::*};
+/// use cuda_async::{Device, LaunchConfig, kernel::Autotuner, launch, open_blocking, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/basic.ptx");
-/// # let device = open("cpu")?;
+/// # let device = open_blocking("cpu")?;
 /// let (stream, n) = (device.new_stream()?, 1000u32);
-/// let scale = device.load_ptx(PTX)?.function("scale")?;
+/// let scale = device.load_ptx_blocking(PTX)?.function("scale")?;
 /// let tuner = Autotuner::new();
 /// let best = tuner.best("scale 1000", &stream, &[64, 128, 256], |block| {
 ///     let (scale, config) = (scale.clone(), LaunchConfig::new(n.div_ceil(block), block));

@@ -7,10 +7,10 @@ use super::arguments::argument::KernelArgs;
 /// Launches a kernel of a module on a stream at once, and returns when the launch is enqueued.
 ///
 /// ```standalone_crate
-/// use cuda_async::{cuda_launch, open, prelude::*};
+/// use cuda_async::{cuda_launch, open_blocking, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
-/// let device = open("cpu")?;
-/// let (module, stream) = (device.load_ptx(PTX)?, device.new_stream()?);
+/// let device = open_blocking("cpu")?;
+/// let (module, stream) = (device.load_ptx_blocking(PTX)?, device.new_stream()?);
 /// let a = h2d(vec![1.0f32; 100]).sync_on(&stream)?;
 /// let b = h2d(vec![2.0f32; 100]).sync_on(&stream)?;
 /// let mut c = zeros::<f32>(100).sync_on(&stream)?;
@@ -74,10 +74,10 @@ macro_rules! cuda_launch {
 /// nothing happens until the operation runs.
 ///
 /// ```standalone_crate
-/// use cuda_async::{cuda_launch_async, open, prelude::*};
+/// use cuda_async::{cuda_launch_async, open_blocking, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
-/// # let device = open("cpu")?;
-/// let module = device.load_ptx(PTX)?;
+/// # let device = open_blocking("cpu")?;
+/// let module = device.load_ptx_blocking(PTX)?;
 /// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros::<f32>(100)).then(move |(a, b, c)| {
 ///     // SAFETY: `vecadd(a, b, c, n)` reads a and b and writes c, all below n.
 ///     unsafe {

@@ -4,7 +4,7 @@
 /// each kernel. The declaration is checked against the PTX **at compile time**.
 ///
 /// ```
-/// use cuda_async::{open, prelude::*};
+/// use cuda_async::{open_blocking, prelude::*};
 ///
 /// cuda_async::kernels! {
 ///     /// Kernels on vectors.
@@ -17,7 +17,7 @@
 ///     where x.len() == y.len();
 /// }
 ///
-/// let device = open("cpu")?;
+/// let device = open_blocking("cpu")?;
 /// let vectors = Vectors::load(&device)?;
 /// let (_x, y) = vectors.saxpy(h2d(vec![1.0; 100]), zeros(100), 3.0).sync_on(&device.new_stream()?)?;
 /// # assert_eq!(to_host(y).sync_on(&device.new_stream()?)?, [3.0; 100]);
@@ -28,7 +28,7 @@
 /// condition. A kernel whose caller passes everything looks as follows:
 ///
 /// ```
-/// use cuda_async::{LaunchConfig, open, prelude::*};
+/// use cuda_async::{LaunchConfig, open_blocking, prelude::*};
 ///
 /// cuda_async::kernels! {
 ///     #[ptx = "../kernels/vecadd.ptx"]
@@ -41,7 +41,7 @@
 ///     unsafe fn vecadd(a: &[f32], b: &[f32], c: &mut [f32], n: u32);
 /// }
 ///
-/// let device = open("cpu")?;
+/// let device = open_blocking("cpu")?;
 /// let sums = Sums::load(&device)?;
 /// // SAFETY: each has 100 elements.
 /// let op = unsafe {
@@ -153,7 +153,7 @@
 ///     safe fn axpy<T: f32 | f64>(x: &[T], y: &mut [T], a: T, n: u32 = y.len())
 ///     where x.len() == y.len();
 /// }
-/// # let device = cuda_async::open("cpu")?;
+/// # let device = cuda_async::open_blocking("cpu")?;
 /// # let vectors = Vectors::load(&device)?;
 /// let single = vectors.axpy(h2d(vec![1.0f32; 4]), zeros(4), 3.0);
 /// let double = vectors.axpy(h2d(vec![1.0f64; 4]), zeros(4), 3.0);
@@ -183,7 +183,7 @@
 ///     #[elements(n)]
 ///     safe fn filter(out: &mut [f32], input: &[f32], n: u32 = out.len()) where input.len() == n + 4;
 /// }
-/// # let device = cuda_async::open("cpu")?;
+/// # let device = cuda_async::open_blocking("cpu")?;
 /// # let stream = device.new_stream()?;
 /// let filter = Filter::load(&device)?;
 /// let taps: DeviceBuffer<f32> = filter.taps()?;
@@ -212,7 +212,7 @@
 ///
 ///     safe fn empty();
 /// }
-/// let device = cuda_async::open("cpu")?;
+/// let device = cuda_async::open_blocking("cpu")?;
 /// Basic::load(&device)?.empty(LaunchConfig::new(1, 32)).sync_on(&device.new_stream()?)?;
 /// # Ok::<(), cuda_async::Error>(())
 /// ```

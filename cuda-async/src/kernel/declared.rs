@@ -4,6 +4,12 @@ use cuda_core::{Error, Result, protocol};
 use cuda_nvrtc::signature;
 pub use cuda_nvrtc::signature::{Declared, NumberKind, Scalar};
 
+/// Returns the size of a value for [`Declared::Value`]. A larger size than any parameter has is `u32::MAX`.
+pub const fn size_of_value<T>() -> Option<u32> {
+    let size = size_of::<T>();
+    Some(if size > u32::MAX as usize { u32::MAX } else { size as u32 })
+}
+
 /// An entry that a program declares.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {

@@ -20,6 +20,9 @@ pub struct LaunchOp<A> {
     config: LaunchConfig,
     args: Option<A>,
     credit: Credit,
+    /// Whether the kernel is declared. Then the launch is refused if an argument has another name that the kernel may
+    /// write through.
+    is_declared: bool,
 }
 
 /// Runs a kernel. The output is the buffers among the arguments, each in the form in which it was given: a tuple, the buffer
@@ -28,10 +31,10 @@ pub struct LaunchOp<A> {
 /// The number, the sizes and the kinds of the arguments are checked against the kernel's parameters at submission.
 ///
 /// ```standalone_crate
-/// use cuda_async::{launch, open, prelude::*};
+/// use cuda_async::{launch, open_blocking, prelude::*};
 /// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
-/// let device = open("cpu")?;
-/// let vecadd = device.load_ptx(PTX)?.function("vecadd")?;
+/// let device = open_blocking("cpu")?;
+/// let vecadd = device.load_ptx_blocking(PTX)?.function("vecadd")?;
 /// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros::<f32>(100)).then(move |(a, b, c)| {
 ///     // SAFETY: `vecadd(a, b, c, n)` reads a and b and writes c, all below n.
 ///     unsafe { launch(&vecadd, LaunchConfig::for_num_elems(100), (a, b, c, 100u32)) }
@@ -57,7 +60,7 @@ pub unsafe fn launch<A: KernelArgs>(
     args: A,
 ) -> Op<LaunchOp<A>> {
     // SAFETY: the caller promises it.
-    Op::new(unsafe { LaunchOp::new(function.clone(), config, args) })
+    Op::new(unsafe { LaunchOp::new(function.clone(), config, args, false) })
 }
 
 impl<A> LaunchOp<A> {
@@ -66,8 +69,13 @@ impl<A> LaunchOp<A> {
     /// # Safety
     /// As for [`launch`].
     #[inline]
-    pub(super) unsafe fn new(function: Function, config: LaunchConfig, args: A) -> Self {
-        Self { function, config, args: Some(args), credit: Credit::new() }
+    pub(super) unsafe fn new(
+        function: Function,
+        config: LaunchConfig,
+        args: A,
+        is_declared: bool,
+    ) -> Self {
+        Self { function, config, args: Some(args), credit: Credit::new(), is_declared }
     }
 }
 
@@ -80,10 +88,14 @@ unsafe fn enqueue<A: KernelArgs>(
     function: &Function,
     config: LaunchConfig,
     args: &A,
+    is_declared: bool,
     cx: &ExecutionContext,
 ) -> Result<()> {
     cx.enqueue(|stream| {
         let mut arguments = Arguments::new();
+        if is_declared {
+            arguments.require_unaliased();
+        }
         args.push_all(&mut arguments);
         // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued. A buffer that is
         // dropped afterwards is freed behind the launch.
@@ -110,19 +122,20 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let args = self.args.take().ok_or(Error::AlreadyEnded)?;
         // SAFETY: the caller of `launch` promised it.
-        let enqueued = unsafe { enqueue(&self.function, self.config, &args, cx) };
+        let enqueued = unsafe { enqueue(&self.function, self.config, &args, self.is_declared, cx) };
         Poll::Ready(enqueued.map(|()| buffers(args)))
     }
 
     #[inline(always)] // so the operation is destructured where it was made, and never moved
     fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let Self { function, config, args, credit } = self;
+        let Self { function, config, args, credit, is_declared } = self;
         let Some(args) = args else { return Ok(Err(Error::AlreadyEnded)) };
         if !cx.has_credit() {
-            return poll_once(Self { function, config, args: Some(args), credit }, task, cx);
+            let args = Some(args);
+            return poll_once(Self { function, config, args, credit, is_declared }, task, cx);
         }
         // SAFETY: the caller of `launch` promised it.
-        match unsafe { enqueue(&function, config, &args, cx) } {
+        match unsafe { enqueue(&function, config, &args, is_declared, cx) } {
             Ok(()) => Ok(Ok(buffers(args))),
             Err(error) => Ok(Err(error)),
         }

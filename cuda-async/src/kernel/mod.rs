@@ -1,4 +1,27 @@
 //! Kernels: their arguments, launches, and the `kernels!` declaration.
+//!
+//! | to | use |
+//! |---|---|
+//! | declare the kernels of a PTX or CUDA file as Rust functions | [`kernels!`](crate::kernels) |
+//! | launch a kernel that was loaded by its name | [`launch`], [`cuda_launch!`](crate::cuda_launch) |
+//! | compile CUDA C at run time | [`compile()`], [`compile_blocking`] |
+//! | load PTX | [`load_ptx`], or [`Device::load_ptx_blocking`](crate::Device::load_ptx_blocking), which blocks |
+//! | load a module once for each device | [`ModuleCache`]; [`ModuleStore`] for texts that are known at run time only |
+//! | pass a buffer | any [`KernelArg`]: its form states whether the kernel writes it |
+//! | pass a struct by value | [`KernelParam`], [`ByValue`] |
+//! | choose the fastest of several launch shapes | [`Autotuner`], [`Function::occupancy`] |
+//!
+//! ```standalone_crate
+//! use cuda_async::{kernel::load_ptx, prelude::*};
+//! # const PTX: &str = include_str!("../../../kernels/saxpy.ptx");
+//! let op = zip!(load_ptx(PTX), h2d(vec![1.0f32; 8]), h2d(vec![2.0f32; 8])).then(|(module, x, y)| {
+//!     let saxpy = module.function("saxpy")?;
+//!     // SAFETY: `saxpy(x, y, a, n)` adds `a * x` to `y`, of `n` elements each.
+//!     Ok(unsafe { launch(&saxpy, LaunchConfig::for_num_elems(8), (x, y, 3.0f32, 8u32)) })
+//! });
+//! assert_eq!(op.then(|(_x, y)| to_host(y)).sync()?, [5.0; 8]);
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
 
 // This folder uses `op` and `context`. Programs call it directly or through `kernels!`. A typical
 // call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
@@ -21,8 +44,7 @@ pub use arguments::buffer_form::KernelBuffer;
 pub use arguments::given_back::BufferTuple;
 pub use arguments::param::{KernelParam, push_param, put_field};
 pub use arguments::typed_args::{
-    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, Writes, aligned, aligned_at,
-    writes,
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
 };
 pub use autotuner::Autotuner;
 pub use cuda_core::{

@@ -24,7 +24,8 @@ enum State<A> {
     Empty(Option<A>),
 }
 
-/// Runs a kernel as [`launch`](crate::launch) does, and takes the function by value.
+/// Runs a declared kernel as [`launch`](crate::launch) does, and takes the function by value. The launch is refused if an
+/// argument has another name that the kernel may write through.
 ///
 /// # Safety
 /// As for [`launch`](crate::launch).
@@ -35,10 +36,10 @@ pub unsafe fn launch_given<A: KernelArgs>(
     args: A,
 ) -> Op<LaunchOp<A>> {
     // SAFETY: the caller promises it.
-    Op::new(unsafe { LaunchOp::new(function, config, args) })
+    Op::new(unsafe { LaunchOp::new(function, config, args, true) })
 }
 
-/// Runs a kernel as [`launch`](crate::launch) does. If `config` is `None`, there are no elements: nothing is launched, and
+/// Runs a declared kernel as [`launch_given`] does. If `config` is `None`, there are no elements: nothing is launched, and
 /// the output is the buffers.
 ///
 /// # Safety
@@ -51,7 +52,7 @@ pub unsafe fn launch_unless_empty<A: KernelArgs>(
 ) -> Op<Prepared<A>> {
     Op::new(Prepared(match config {
         // SAFETY: the caller promises it.
-        Some(config) => State::Launch(unsafe { LaunchOp::new(function, config, args) }),
+        Some(config) => State::Launch(unsafe { LaunchOp::new(function, config, args, true) }),
         None => State::Empty(Some(args)),
     }))
 }

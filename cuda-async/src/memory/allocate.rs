@@ -1,4 +1,4 @@
-//! `zeros`, `uninitialised`: allocate device memory.
+//! `zeros`, `uninitialized`: allocate device memory.
 
 use std::task::{Context, Poll, ready};
 
@@ -9,7 +9,7 @@ use crate::{
     op::{Live, Op, Submit},
 };
 
-/// The steps of [`zeros`] and [`uninitialised`].
+/// The steps of [`zeros`] and [`uninitialized`].
 pub struct Allocate<T> {
     len: Live<usize>,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
@@ -48,15 +48,15 @@ pub const fn zeros<T: Element>(len: usize) -> Op<Allocate<T>> {
 /// saves the fill of [`zeros`].
 ///
 /// ```
-/// use cuda_async::{prelude::*, uninitialised};
-/// assert_eq!(uninitialised::<f32>(5).then(to_host).sync()?.len(), 5);
+/// use cuda_async::{prelude::*, uninitialized};
+/// assert_eq!(uninitialized::<f32>(5).then(to_host).sync()?.len(), 5);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
 /// # Errors
 /// [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of the device.
-pub const fn uninitialised<T: Element>(len: usize) -> Op<Allocate<T>> {
-    Op::new(Allocate::new(len, DeviceBuffer::uninitialised))
+pub const fn uninitialized<T: Element>(len: usize) -> Op<Allocate<T>> {
+    Op::new(Allocate::new(len, DeviceBuffer::uninitialized))
 }
 
 impl<T: Element> Submit for Allocate<T> {

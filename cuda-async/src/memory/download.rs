@@ -25,6 +25,8 @@ use crate::{
 /// Device memory that can be read: a buffer, an `Arc` or a borrow of one, or a slice.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not device memory to read",
+    label = "not device memory",
+    note = "an operation runs first and passes its output on: `h2d(v).then(to_host)`, not `to_host(h2d(v))`",
     note = "`DeviceBuffer<T>`, `&DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&Arc<DeviceBuffer<T>>`, `Slice<T>`, `SharedSlice<T>`, `SliceMut<T>` and `DeviceScalar<T>` are",
     note = "for a tensor: `x.to_host_vec()` downloads its elements, and `cuda_launch!` takes it as `&x` or `&mut x`"
 )]

@@ -6,7 +6,7 @@ use cuda_core::{Device, DeviceBuffer, Element, HostValues, PinnedBuffer, Result}
 
 use crate::{
     context::{Credit, ExecutionContext},
-    memory::{allocate::uninitialised, target::BufferTarget},
+    memory::{allocate::uninitialized, target::BufferTarget},
     op::{Live, Op, Submit},
     ops::DeviceOp,
 };
@@ -63,7 +63,7 @@ impl<T: Element> HostSlot<T> {
     /// As [`h2d`](crate::h2d). [`Error::WrongDevice`](crate::Error::WrongDevice) on another device.
     pub fn upload(&self) -> impl DeviceOp<Output = DeviceBuffer<T>> + use<T> {
         let slot = self.clone();
-        uninitialised(slot.len()).then(move |buffer| slot.upload_into(buffer))
+        uninitialized(slot.len()).then(move |buffer| slot.upload_into(buffer))
     }
 
     /// Uploads the values into existing device memory of the same length, and gives the memory back.

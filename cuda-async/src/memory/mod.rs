@@ -1,4 +1,24 @@
 //! Operations on memory: allocate, upload, download, and copies between devices.
+//!
+//! | to | use |
+//! |---|---|
+//! | allocate | [`zeros`], [`uninitialized`], [`GrowableBuffer`] |
+//! | upload | [`h2d`], [`upload_into`], [`HostSlot`] for values of a graph that change |
+//! | download | [`to_host`], [`to_host_into`], [`to_pinned`], [`read_back`], which gives the buffer back |
+//! | write existing memory | [`fill`], [`copy`], [`upload_into`] |
+//! | use a part of a buffer | [`Slice`], [`SliceMut`], [`SharedSlice`] |
+//! | keep one number on the device | [`DeviceScalar`] |
+//! | copy to another device | [`to_device`] |
+//! | limit and watch the memory of a part of a program | [`MemoryPool`] |
+//!
+//! Lengths are counted in elements, as `usize`. Device memory is counted in bytes, as `u64`.
+//!
+//! ```
+//! use cuda_async::{memory::{fill, read_back}, prelude::*};
+//! let (values, buffer) = zeros::<u32>(4).then(|x| fill(x, 7)).then(read_back).sync()?;
+//! assert_eq!((values, buffer.len()), (vec![7; 4], 4));
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
 
 // This folder uses `op`, `context` and `ops`. Programs call it directly. A typical call goes from `h2d` to
 // `ExecutionContext::enqueue`, and from there to a stream of `cuda-core`.
@@ -18,7 +38,7 @@ mod to_device;
 mod transfer;
 mod upload;
 
-pub use allocate::{Allocate, uninitialised, zeros};
+pub use allocate::{Allocate, uninitialized, zeros};
 pub use chunk::{COPY_BYTES, COPY_CHUNK};
 pub use cuda_core::{
     GrowableBuffer, MemoryPool, PoolOptions, PoolStatistics, SharedSlice, Slice, SliceMut,

@@ -180,7 +180,7 @@ impl<T: Element> Submit for NewScalar<T> {
     ) -> Poll<Result<DeviceScalar<T>>> {
         if let State::Allocating(value, credit, wait) = self.0.get()? {
             ready!(cx.poll_credit(credit, task))?;
-            let scalar = ready!(cx.poll_allocation(wait, task, ScalarMemory::uninitialised))?;
+            let scalar = ready!(cx.poll_allocation(wait, task, ScalarMemory::uninitialized))?;
             let scalar = DeviceScalar(scalar);
             let set = SetScalar::new(scalar.clone(), *value);
             self.0.set(State::Setting(scalar, set));

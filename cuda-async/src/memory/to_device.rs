@@ -7,7 +7,7 @@ use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Pending, Result,
 use crate::{
     context::ExecutionContext,
     memory::{
-        allocate::{Allocate, uninitialised},
+        allocate::{Allocate, uninitialized},
         download::{BufferSource, to_host},
         upload::h2d,
     },
@@ -21,8 +21,8 @@ use crate::{
 /// through the host. Later steps start when the copy has arrived. The host waits for it without blocking a thread.
 ///
 /// ```
-/// use cuda_async::{cuda_cpu::CpuProvider, open, prelude::*};
-/// let first = open("cpu")?;
+/// use cuda_async::{cuda_cpu::CpuProvider, open_blocking, prelude::*};
+/// let first = open_blocking("cpu")?;
 /// let second = Device::open(&CpuProvider::default(), 0)?; // a device of its own
 /// let op = h2d(vec![1, 2]).on(&first).then(|x| to_device(x, &second));
 /// let there = op.inspect(|x| assert!(*x.device() == second)); // the buffer stays there, so later steps use `on`
@@ -82,7 +82,7 @@ fn across<'a, B: BufferSource + 'a>(
     let (from, len) = (from.clone(), buffer.as_slice().len());
     let cross =
         |place| Op::new(Cross { begins: Some((buffer, place)), crossing: None, waiter: None });
-    let place = Destination { allocate: uninitialised(len).into_steps(), allocated: None };
+    let place = Destination { allocate: uninitialized(len).into_steps(), allocated: None };
     Op::new(place).on(to).then(move |place| cross(place).on(&from))
 }
 
@@ -127,7 +127,7 @@ fn duplicate<'a, B: BufferSource + 'a>(
     buffer: B,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
     let len = buffer.as_slice().len();
-    uninitialised::<B::Element>(len)
+    uninitialized::<B::Element>(len)
         .then(move |place| Op::new(Duplicate(Live::new((buffer, place)))))
 }
 

@@ -47,7 +47,7 @@ impl<S: HostSource> Submit for Upload<S> {
         if let State::Idle(source, credit, wait) = self.0.get()? {
             ready!(cx.poll_credit(credit, task))?;
             let len = source.elements()?.len();
-            let allocate = |stream: &Stream| DeviceBuffer::uninitialised(stream, len);
+            let allocate = |stream: &Stream| DeviceBuffer::uninitialized(stream, len);
             let allocated = ready!(cx.poll_allocation(wait, task, allocate));
             let State::Idle(source, ..) = self.0.take()? else {
                 return Poll::Ready(Err(Error::AlreadyEnded));

@@ -20,6 +20,59 @@ pub type Submitted<S> = Result<Result<<S as Submit>::Output>, S>;
 ///
 /// Steps drop their inputs before they return ready, and return [`Error::AlreadyEnded`](cuda_core::Error) when
 /// they are polled after that. They never block.
+///
+/// ```
+/// use std::task::{Context, Poll, ready};
+/// use cuda_async::{Error, ExecutionContext, context::Credit, op::Submit, prelude::*};
+///
+/// /// Runs other steps, and copies the buffer that they give.
+/// struct Duplicate<S> {
+///     steps: S,
+///     /// The output of `steps`, while this waits for credit.
+///     buffer: Option<DeviceBuffer<u32>>,
+///     credit: Credit,
+/// }
+///
+/// impl<S: Submit<Output = DeviceBuffer<u32>>> Submit for Duplicate<S> {
+///     type Output = (DeviceBuffer<u32>, DeviceBuffer<u32>);
+///
+///     fn poll_submit(
+///         &mut self,
+///         task: &mut Context<'_>,
+///         cx: &ExecutionContext,
+///     ) -> Poll<Result<Self::Output, Error>> {
+///         if self.buffer.is_none() {
+///             // Steps that have ended return `Error::AlreadyEnded`, and so does this.
+///             self.buffer = Some(ready!(self.steps.poll_submit(task, cx))?);
+///         }
+///         // The stream may have too much in flight. Then this is pending, and wakes the task when some of it is complete.
+///         ready!(cx.poll_credit(&mut self.credit, task))?;
+///         let buffer = self.buffer.take().ok_or(Error::AlreadyEnded)?;
+///         let copy = cx.enqueue(|stream| {
+///             let mut copy = DeviceBuffer::uninitialized(stream, buffer.len())?;
+///             copy.copy_from(stream, buffer.as_slice())?;
+///             Ok(copy)
+///         })?;
+///         Poll::Ready(Ok((buffer, copy)))
+///     }
+///
+///     fn nested_boxes(&self) -> usize {
+///         self.steps.nested_boxes()
+///     }
+/// }
+///
+/// fn duplicated(
+///     op: impl DeviceOp<Output = DeviceBuffer<u32>>,
+/// ) -> impl DeviceOp<Output = (DeviceBuffer<u32>, DeviceBuffer<u32>)> {
+///     Op::new(Duplicate { steps: op.into_steps(), buffer: None, credit: Credit::new() })
+/// }
+///
+/// # fn main() -> Result<(), Error> {
+/// let (x, copy) = duplicated(h2d(vec![1u32, 2, 3])).sync()?;
+/// assert_eq!((to_host(x).sync()?, to_host(copy).sync()?), (vec![1, 2, 3], vec![1, 2, 3]));
+/// # Ok(())
+/// # }
+/// ```
 pub trait Submit: Send {
     /// The output of the operation.
     type Output: Send;

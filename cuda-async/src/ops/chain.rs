@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn then_with_context_passes_the_device() -> crate::Result<()> {
-        let device = crate::open("cpu")?;
+        let device = crate::open_blocking("cpu")?;
         let op = value(7).then_with_context(|cx, x| value((cx.device().info().address.clone(), x)));
         assert_eq!(op.sync_on(&device.new_stream()?)?, ("cpu".to_owned(), 7));
         Ok(())

@@ -64,6 +64,13 @@ pub trait DeviceOp:
     type Steps: Submit<Output = <Self as DeviceOp>::Output>;
 
     /// Returns the steps, for combinators.
+    ///
+    /// ```
+    /// use cuda_async::{Op, prelude::*};
+    /// let steps = value(7).into_steps();
+    /// assert_eq!(Op::new(steps).sync()?, 7);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     fn into_steps(self) -> <Self as DeviceOp>::Steps;
 
     /// Passes the output to `f` and runs the operation that `f` returns, on the same stream and after this one.
@@ -71,6 +78,13 @@ pub trait DeviceOp:
     /// The closure runs when this operation is submitted. The device may still be writing buffers in the output, but
     /// host data in the output is complete. A closure that can fail returns a `Result` of an operation; for errors of
     /// your own see [`Error::other`].
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u32, 2]).then(|buffer| to_host(buffer)); // or `.then(to_host)`
+    /// assert_eq!(op.sync()?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     #[inline]
     fn then<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, Plain<F>>>
     where
@@ -81,6 +95,12 @@ pub trait DeviceOp:
     }
 
     /// Does the same as [`then`](DeviceOp::then).
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// assert_eq!(h2d(vec![1u32, 2]).and_then(to_host).sync()?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     fn and_then<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, Plain<F>>>
     where
         F: FnOnce(<Self as DeviceOp>::Output) -> O + Send,
@@ -90,6 +110,16 @@ pub trait DeviceOp:
     }
 
     /// Does the same as [`then`](DeviceOp::then), for closures that use the device or the stream.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u32, 2]).then_with_context(|cx, buffer| {
+    ///     println!("on {}", cx.device().info().name);
+    ///     to_host(buffer)
+    /// });
+    /// assert_eq!(op.sync()?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     #[inline]
     fn then_with_context<F, O>(self, f: F) -> Op<Chain<<Self as DeviceOp>::Steps, WithContext<F>>>
     where
@@ -100,6 +130,13 @@ pub trait DeviceOp:
     }
 
     /// Applies `f` to the output on the host, when this operation is submitted.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let sum = h2d(vec![1u32, 2]).then(to_host).map(|values| values.iter().sum::<u32>());
+    /// assert_eq!(sum.sync()?, 3);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     #[inline]
     fn map<F, U>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, MapOutput<F>>>
     where
@@ -136,6 +173,13 @@ pub trait DeviceOp:
     }
 
     /// Calls `f` with a reference to the output, when this operation is submitted.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let op = h2d(vec![1u32, 2]).inspect(|buffer| println!("{} elements", buffer.len())).then(to_host);
+    /// assert_eq!(op.sync()?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     #[inline]
     fn inspect<F>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, InspectOutput<F>>>
     where
@@ -148,6 +192,14 @@ pub trait DeviceOp:
     ///
     /// An error that the device meets after the submission does not pass through `f`. To include such errors, use
     /// `op.settled().map_err(f)`.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// use cuda_async::Error;
+    /// let op = value(1).try_map(|n| u32::try_from(-n).map_err(Error::other)).map_err(|_| Error::other("no such row"));
+    /// assert_eq!(op.sync().unwrap_err().to_string(), "no such row");
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     #[inline]
     fn map_err<F>(self, f: F) -> Op<Mapped<<Self as DeviceOp>::Steps, MapError<F>>>
     where
@@ -160,8 +212,8 @@ pub trait DeviceOp:
     /// until this operation is [`settled`](DeviceOp::settled). A panic is not an error: a later poll does not call `f`.
     ///
     /// ```
-    /// use cuda_async::{Error, prelude::*, uninitialised};
-    /// let op = uninitialised::<u8>(1 << 60).or_else(|error| {
+    /// use cuda_async::{Error, prelude::*, uninitialized};
+    /// let op = uninitialized::<u8>(1 << 60).or_else(|error| {
     ///     assert!(matches!(error, Error::OutOfMemory { .. }));
     ///     zeros(16)
     /// });
@@ -348,6 +400,14 @@ pub trait DeviceOp:
     /// Shares one run of this operation among all its clones. The operation runs in the first clone that is run. Every
     /// clone gives the same `Arc`, or the same error.
     ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let table = h2d(vec![1u32, 4, 9]).shared(); // one upload
+    /// let (first, all) = (table.clone().then(to_host).map(|v| v[0]), table.then(to_host));
+    /// assert_eq!(zip!(first, all).sync()?, (1, vec![1, 4, 9]));
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of the operation. [`Error::Misuse`](crate::Error::Misuse) if the operation waits for its own result,
     /// directly or through other shared operations of the same run.
@@ -360,6 +420,16 @@ pub trait DeviceOp:
 
     /// Boxes the operation and hides its type. Operations of different types then fit in one `Vec` or in the arms of an
     /// `if`.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// use cuda_async::BoxedOp;
+    /// fn values(on_device: bool) -> BoxedOp<'static, Vec<u32>> {
+    ///     if on_device { zeros(2).then(to_host).boxed() } else { value(vec![0, 0]).boxed() }
+    /// }
+    /// assert_eq!((values(true).sync()?, values(false).sync()?), (vec![0, 0], vec![0, 0]));
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) when the operation runs, if it has more than
@@ -377,7 +447,14 @@ pub trait DeviceOp:
     /// executor.
     ///
     /// In an async function use `.await`. There, this call stops the other tasks of its executor thread, and if the
-    /// operation waits for one of them, as a [`script`](crate::script) can, it never returns.
+    /// operation waits for one of them, as a [`script`](crate::script) can, it never returns. A debug build logs a warning
+    /// with `tracing`, once in the process, if the thread runs tasks of tokio.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// assert_eq!(h2d(vec![1u32, 2]).then(to_host).sync()?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// The error of a step, or the error of the device. [`Error::Misuse`](crate::Error::Misuse) if a step needs wakers
@@ -388,6 +465,14 @@ pub trait DeviceOp:
 
     /// Runs the operation on `stream` and blocks the calling thread until it is complete.
     ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let stream = cuda_async::default_device()?.new_stream()?;
+    /// let buffer = h2d(vec![1u32, 2]).sync_on(&stream)?;
+    /// assert_eq!(to_host(buffer).sync_on(&stream)?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The same as for [`sync`](DeviceOp::sync).
     #[inline]
@@ -397,6 +482,15 @@ pub trait DeviceOp:
 
     /// Starts the operation immediately on a stream that `policy` chooses. The future waits for completion and returns
     /// all errors, also those of the start. Steps that wait for host data continue when the future is polled.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// use cuda_async::policy::SingleStream;
+    /// let policy = SingleStream::new(&cuda_async::default_device()?)?;
+    /// let future = h2d(vec![1u32, 2]).then(to_host).schedule(&policy); // has started
+    /// assert_eq!(futures::executor::block_on(future)?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     #[inline]
     fn schedule<P>(self, policy: &P) -> DeviceFuture<<Self as DeviceOp>::Steps>
     where
@@ -411,6 +505,15 @@ pub trait DeviceOp:
     /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits, and
     /// the streams of its forks are not checked. A refused operation is dropped with everything that it owns: to try
     /// again, lend it buffers as `&mut`, or share them.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// let stream = cuda_async::default_device()?.new_stream()?;
+    /// // SAFETY: only further operations use the buffer.
+    /// let buffer = unsafe { h2d(vec![1u32, 2]).async_on(&stream) }?; // submitted, perhaps not complete
+    /// assert_eq!(to_host(buffer).sync_on(&stream)?, [1, 2]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Busy`](crate::Error::Busy) if the stream has as much in flight as its device allows; nothing is submitted

@@ -1,4 +1,22 @@
 //! The combinators, and [`DeviceOp`], the trait whose methods build them.
+//!
+//! | to | use |
+//! |---|---|
+//! | start from a value or a closure | [`value`], [`defer`], [`with_context`] |
+//! | continue with the output | [`then`](DeviceOp::then), [`map`](DeviceOp::map), [`try_map`](DeviceOp::try_map) |
+//! | run operations at the same time | [`zip!`](crate::zip), [`join_all`], [`race()`], [`shared`](DeviceOp::shared) |
+//! | repeat | [`iterate`], [`in_order`], [`script`], [`retry`] |
+//! | choose one of two operations without a box | [`Either`] |
+//! | handle errors | [`or_else`](DeviceOp::or_else), [`map_err`](DeviceOp::map_err), [`timeout`](DeviceOp::timeout) |
+//!
+//! The other types of this module are the steps of these combinators. They appear in types only.
+//!
+//! ```
+//! use cuda_async::{join_all, prelude::*};
+//! let squares = (1..=3u32).map(|n| h2d(vec![n]).then(to_host).map(|v| v[0] * v[0]));
+//! assert_eq!(join_all(squares).map(|all| all.iter().sum::<u32>()).sync()?, 14);
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
 
 // A combinator uses `op` and `context`. Some also use `wake` (for time), `runtime` (for other devices) or `misuse`
 // (for errors). Only `device_op` names all combinators, `policy` and `run`. `memory` uses this folder, and programs

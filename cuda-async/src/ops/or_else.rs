@@ -7,7 +7,7 @@ use cuda_core::{Error, Result};
 use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Live, Submit},
-    ops::settled::{Settled, has_panicked},
+    ops::settled::Settled,
 };
 
 /// The steps of [`DeviceOp::or_else`](crate::ops::DeviceOp::or_else).
@@ -44,12 +44,13 @@ where
                 return Poll::Ready(Err(error));
             }
             let settled = ready!(first.poll_submit(task, cx));
+            let has_panicked = first.has_panicked();
             let State::First(_, f) = self.0.take()? else {
                 return Poll::Ready(Err(Error::AlreadyEnded));
             };
             match settled {
                 Ok(output) => return Poll::Ready(Ok(output)),
-                Err(error) if has_panicked(&error) => return Poll::Ready(Err(error)),
+                Err(error) if has_panicked => return Poll::Ready(Err(error)),
                 Err(error) => self.0.set(State::Second(f(error).into_op().into_steps())),
             };
         }

@@ -10,7 +10,7 @@ use cuda_core::{Error, Result};
 use crate::{
     context::ExecutionContext,
     op::{IntoDeviceOp, Live, Op, Submit},
-    ops::settled::{Settled, has_panicked},
+    ops::settled::Settled,
     wake::timer::Sleep,
 };
 
@@ -134,9 +134,12 @@ where
                 }
                 Attempt::Running(steps) => {
                     let settled = ready!(steps.poll_submit(task, cx));
+                    let has_panicked = steps.has_panicked();
                     self.attempt.end();
                     match settled {
-                        Err(error) if self.again_after(&error) => self.pause(task, cx)?,
+                        Err(error) if !has_panicked && self.again_after(&error) => {
+                            self.pause(task, cx)?;
+                        }
                         settled => return Poll::Ready(settled),
                     }
                 }
@@ -153,7 +156,7 @@ where
 
 impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
     fn again_after(&mut self, error: &Error) -> bool {
-        if has_panicked(error) || self.retry.left == 0 || !(self.retry.when)(error) {
+        if self.retry.left == 0 || !(self.retry.when)(error) {
             return false;
         }
         self.retry.left -= 1;

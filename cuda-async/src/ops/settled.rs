@@ -10,7 +10,11 @@ use crate::{
 };
 
 /// The steps of [`DeviceOp::settled`](crate::ops::DeviceOp::settled).
-pub struct Settled<S: Submit>(Live<State<S, S::Output>>);
+pub struct Settled<S: Submit> {
+    state: Live<State<S, S::Output>>,
+    /// Whether a poll of the inner steps has begun and not returned.
+    is_polling: bool,
+}
 
 enum State<S, T> {
     Idle(S),
@@ -28,7 +32,13 @@ struct Executing<T> {
 
 impl<S: Submit> Settled<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(Live::new(State::Idle(steps)))
+        Self { state: Live::new(State::Idle(steps)), is_polling: false }
+    }
+
+    /// Whether the inner steps panicked in an earlier poll. Their error then says nothing about the operation, so
+    /// `or_else` and `retry` do not recover from it.
+    pub(super) const fn has_panicked(&self) -> bool {
+        self.is_polling
     }
 
     /// Polls the steps. Goes on to `Executing`, or is ready with their result if they have submitted nothing.
@@ -37,14 +47,21 @@ impl<S: Submit> Settled<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Option<Result<S::Output>>> {
-        let Ok(State::Submitting(steps, before)) = self.0.get() else { return Poll::Ready(None) };
-        let submitted = ready!(steps.poll_submit(task, cx));
+        let Ok(State::Submitting(steps, before)) = self.state.get() else {
+            return Poll::Ready(None);
+        };
+        if std::mem::replace(&mut self.is_polling, true) {
+            return Poll::Ready(Some(Err(Error::AlreadyEnded)));
+        }
+        let submitted = steps.poll_submit(task, cx);
+        self.is_polling = false;
+        let submitted = ready!(submitted);
         let last = cx.last().filter(|number| Some(*number) > *before);
-        self.0.end(); // drops the inputs of the steps
+        self.state.end(); // drops the inputs of the steps
         Poll::Ready(match last {
             None => Some(submitted),
             Some(number) => {
-                self.0.set(State::Executing(Executing { submitted, number, waiter: None }));
+                self.state.set(State::Executing(Executing { submitted, number, waiter: None }));
                 None
             }
         })
@@ -59,35 +76,29 @@ impl<S: Submit> Submit for Settled<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<S::Output>> {
-        if let State::Idle(_) = self.0.get()?
-            && let State::Idle(steps) = self.0.take()?
+        if let State::Idle(_) = self.state.get()?
+            && let State::Idle(steps) = self.state.take()?
         {
             cx.may_wait("settled")?;
-            self.0.set(State::Submitting(steps, cx.last()));
+            self.state.set(State::Submitting(steps, cx.last()));
         }
         if let Some(submitted) = ready!(self.poll_steps(task, cx)) {
             return Poll::Ready(submitted);
         }
-        let State::Executing(executing) = self.0.get()? else {
+        let State::Executing(executing) = self.state.get()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         let completed = ready!(cx.poll_submission(executing.number, &mut executing.waiter, task));
-        let State::Executing(executing) = self.0.take()? else {
+        let State::Executing(executing) = self.state.take()? else {
             return Poll::Ready(Err(Error::AlreadyEnded));
         };
         Poll::Ready(executing.submitted.and_then(|output| completed.map(|()| output)))
     }
 
     fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
+        match self.state.peek() {
             Some(State::Idle(steps) | State::Submitting(steps, _)) => steps.nested_boxes(),
             Some(State::Executing(_)) | None => 0,
         }
     }
-}
-
-/// Returns whether this error of an operation says only that it panicked in an earlier poll. The operation did not fail, so
-/// `or_else` and `retry` do not recover from it.
-pub(super) fn has_panicked(error: &Error) -> bool {
-    *error.root() == Error::AlreadyEnded
 }

@@ -81,7 +81,7 @@ impl<S: Submit> Submit for Timed<S> {
 
 /// Makes room for two times, and writes the first.
 fn begin(stream: &Stream) -> Result<DeviceBuffer<u64>> {
-    let mut times = DeviceBuffer::uninitialised(stream, 2)?;
+    let mut times = DeviceBuffer::uninitialized(stream, 2)?;
     times.as_slice_mut().timestamp(stream)?;
     Ok(times)
 }

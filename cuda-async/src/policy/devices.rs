@@ -13,8 +13,8 @@ use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPoli
 /// and its input buffers must live there.
 ///
 /// ```
-/// use cuda_async::{Device, cuda_cpu::CpuProvider, open, policy::Devices, prelude::*};
-/// let (first, second) = (open("cpu")?, Device::open(&CpuProvider::default(), 0)?);
+/// use cuda_async::{Device, cuda_cpu::CpuProvider, open_blocking, policy::Devices, prelude::*};
+/// let (first, second) = (open_blocking("cpu")?, Device::open(&CpuProvider::default(), 0)?);
 /// let both = Devices::in_turn([first, second])?;
 /// assert_eq!(futures::executor::block_on(h2d([1u8]).then(to_host).schedule(&both))?, [1]);
 /// # Ok::<(), cuda_async::Error>(())

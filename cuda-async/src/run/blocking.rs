@@ -7,7 +7,7 @@ use cuda_core::{Error, Result, Stream};
 use crate::{
     context::{ExecutionContext, RunMode},
     op::{OpSpan, Submit},
-    run::parker::Parker,
+    run::{blocked_task, parker::Parker},
     runtime::defaults,
 };
 
@@ -17,6 +17,7 @@ pub(crate) fn sync<S: Submit>(steps: S) -> Result<S::Output> {
 
 #[inline]
 pub(crate) fn sync_on<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
+    blocked_task::report();
     let cx = ExecutionContext::root(stream, RunMode::Blocking);
     OpSpan::of_run(&cx).in_scope(|| run(steps, &cx))
 }

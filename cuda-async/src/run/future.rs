@@ -13,7 +13,7 @@ use crate::{
     misuse,
     op::{Live, Op, OpSpan, Submit},
     policy::SchedulingPolicy,
-    run::parker::Parker,
+    run::{blocked_task, parker::Parker},
     runtime::defaults,
     wake::timer::is_timer_thread,
 };
@@ -86,29 +86,30 @@ impl<S: Submit> DeviceFuture<S> {
     ///
     /// # Errors
     /// The same as those of `.await`. [`Error::Misuse`] if this is called inside a waker, on the library's timer thread or
-    /// on the device's completion thread.
+    /// on the device's completion thread, or inside the output function of the device.
     pub fn wait(mut self) -> Result<S::Output> {
+        blocked_task::report();
         let parker = Parker::new();
         loop {
             match Pin::new(&mut self).poll(&mut parker.task()) {
                 Poll::Ready(ended) => return ended,
-                Poll::Pending if self.is_woken_by_this_thread() => {
-                    return Err(misuse::blocks_in_waker());
+                Poll::Pending => {
+                    self.check_may_park()?;
+                    parker.park();
                 }
-                Poll::Pending => parker.park(),
             }
         }
     }
 
-    /// Whether the calling thread is the one that has to call the wakers of this future.
-    fn is_woken_by_this_thread(&self) -> bool {
-        let delivers = match self.0.peek() {
-            Some(State::Submitting(_, run) | State::Executing(_, run)) => {
-                run.cx.device().delivers_here()
-            }
-            Some(State::Idle(_) | State::Failed(_)) | None => false,
-        };
-        delivers || is_timer_thread()
+    /// Checks that another thread calls the wakers of this future.
+    fn check_may_park(&self) -> Result<()> {
+        let mut is_own = is_timer_thread();
+        if let Some(State::Submitting(_, run) | State::Executing(_, run)) = self.0.peek() {
+            let device = run.cx.device();
+            device.check_may_wait()?;
+            is_own |= device.delivers_here();
+        }
+        if is_own { Err(misuse::blocks_in_waker()) } else { Ok(()) }
     }
 }
 
@@ -145,6 +146,34 @@ impl<S: Submit> IntoFuture for Op<S> {
     #[inline]
     fn into_future(self) -> DeviceFuture<S> {
         DeviceFuture::idle(self.into_steps())
+    }
+}
+
+/// Never implemented: it carries the compiler's message where an operation is used as a future.
+#[doc(hidden)]
+#[diagnostic::on_unimplemented(
+    message = "a device operation is not a future",
+    label = "`.into_future()` converts the operation into a future",
+    note = "write `tokio::spawn(op.into_future())`; `.await`, `join!` and `select!` take the operation itself",
+    note = "a stream of operations runs with `run_buffered(n)`, not with `buffered(n)`"
+)]
+pub trait IsFuture {}
+
+/// The type that does not implement [`IsFuture`]. The lifetime defers the check to the uses of an operation.
+#[doc(hidden)]
+#[derive(Debug)]
+pub struct Operation<'a>(std::marker::PhantomData<&'a ()>);
+
+/// Holds for no operation. The compiler then names [`IsFuture`], whose message says what to write.
+#[doc(hidden)]
+impl<S: Submit> Future for Op<S>
+where
+    for<'a> Operation<'a>: IsFuture,
+{
+    type Output = Result<S::Output>;
+
+    fn poll(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Self::Output> {
+        Poll::Ready(Err(Error::AlreadyEnded))
     }
 }
 

@@ -15,7 +15,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::{
     policy::{SchedulingPolicy, StreamPoolRoundRobin},
-    runtime::devices::open,
+    runtime::devices::open_blocking,
 };
 
 type Policy = Arc<dyn SchedulingPolicy>;
@@ -83,9 +83,9 @@ pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
 /// ```
 ///
 /// # Errors
-/// The error of [`open`](crate::open). The default is then as before.
+/// The error of [`open_blocking`](crate::open_blocking). The default is then as before.
 pub fn require(address: &str) -> Result<Device> {
-    let device = open(address)?;
+    let device = open_blocking(address)?;
     set_default_device(&device)?;
     Ok(device)
 }
@@ -188,7 +188,7 @@ fn opened(policy: Result<Policy>) {
 
 /// The first GPU, or the CPU device.
 fn first_device() -> Result<Device> {
-    let (device, fallback) = gpu_or(open("cuda"), || open("cpu"))?;
+    let (device, fallback) = gpu_or(open_blocking("cuda"), || open_blocking("cpu"))?;
     if let Some(error) = fallback {
         tracing::warn!(%error, "the first GPU cannot be opened: the CPU device is the default device");
         _ = FALLBACK.set(error);

@@ -40,8 +40,8 @@ struct State {
 /// device open until another policy is set.
 ///
 /// ```
-/// use cuda_async::{open, policy::{LeastLoaded, SingleStream}, runtime::set_device_policy};
-/// let device = open("cpu")?;
+/// use cuda_async::{open_blocking, policy::{LeastLoaded, SingleStream}, runtime::set_device_policy};
+/// let device = open_blocking("cpu")?;
 /// set_device_policy(&device, LeastLoaded::new);
 /// set_device_policy(&device, |device| LeastLoaded::with_streams(device, 8));
 /// # Ok::<(), cuda_async::Error>(())

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use cuda_core::{Device, DeviceInfo, Error, Provider, Result};
 use parking_lot::Mutex;
 
+use crate::wake::OnThread;
+
 /// The place of the device at an address. Its lock is held while the device is opened, so opening one device does not delay
 /// the others.
 type Slot = Arc<Mutex<Option<Device>>>;
@@ -51,11 +53,31 @@ fn providers() -> Vec<Box<dyn Provider>> {
 }
 
 /// Opens the device at `address`: `cpu`, `cuda` (the first GPU), `cuda:1`, or with the feature `lease` a device of another
-/// machine, `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The same address gives the same device every time. Blocks: the
-/// first use of a GPU takes a quarter of a second.
+/// machine, `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The same address gives the same device every time.
+///
+/// No executor thread waits: the first use of a GPU takes a quarter of a second, on a thread of its own. That thread opens
+/// the device to the end also if the future is dropped. [`open_blocking`] is the blocking form.
 ///
 /// ```
-/// let device = cuda_async::open("cpu")?;
+/// # fn main() -> Result<(), cuda_async::Error> { futures::executor::block_on(async {
+/// let device = cuda_async::open_blocking("cpu").await?;
+/// assert_eq!(device.info().address, "cpu");
+/// assert_eq!(cuda_async::open_blocking("cpu:0").await?, device);
+/// # Ok(()) }) }
+/// ```
+///
+/// # Errors
+/// The errors of [`open_blocking`]. [`Error::Host`] if the thread cannot be started.
+pub async fn open(address: &str) -> Result<Device> {
+    let address = address.to_owned();
+    let what = format!("opening the device `{address}`");
+    OnThread::start("cuda-open", what, move || open_blocking(&address))?.await
+}
+
+/// Opens the device at `address` as [`open`] does, and blocks the calling thread meanwhile.
+///
+/// ```
+/// let device = cuda_async::open_blocking("cpu")?;
 /// assert_eq!(device.info().address, "cpu");
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
@@ -65,7 +87,7 @@ fn providers() -> Vec<Box<dyn Provider>> {
 ///
 /// # Errors
 /// [`Error::NoDevice`] with a list of the available devices, [`Error::NoDriver`], or the error of the device.
-pub fn open(address: &str) -> Result<Device> {
+pub fn open_blocking(address: &str) -> Result<Device> {
     #[cfg(feature = "lease")]
     if address.starts_with("lease:") {
         return open_lease(address);
@@ -90,7 +112,7 @@ fn open_lease(address: &str) -> Result<Device> {
     // A lost lease refuses new streams. Unlike a wait for its work, this does not block.
     let is_usable = |device: &Device| !device.new_stream().is_err_and(|error| error.is_sticky());
     open_once(address, is_usable, || {
-        let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire()?;
+        let lease = cuda_lease::LeaseBuilder::parse(address)?.acquire_blocking()?;
         Ok(lease.device().clone())
     })
 }

@@ -129,7 +129,7 @@ fn wrong_parts_are_errors() {
         let error = from(address, len).unwrap_err();
         assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
     }
-    let cpu = cuda_async::open("cpu").unwrap().new_stream().unwrap();
+    let cpu = cuda_async::open_blocking("cpu").unwrap().new_stream().unwrap();
     let buffer = zeros::<u32>(4).sync_on(&cpu).unwrap();
     let theirs = context.new_stream().unwrap();
     let error = interop::into_slice(buffer, &theirs).unwrap_err();

@@ -8,7 +8,7 @@ use std::{
 use cuda_async::{
     Error, LaunchConfig,
     kernel::{Reads, Returned},
-    launch, open,
+    launch, open_blocking,
     prelude::*,
 };
 
@@ -50,7 +50,7 @@ fn fewest(mut call: impl FnMut()) -> u64 {
 
 #[test]
 fn launchers_allocate_no_more_than_launch() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, vectors) = (device.new_stream()?, Vectors::load(&device)?);
     let x = h2d(vec![1.0f32; 4]).sync_on(&stream)?;
     let mut y = zeros::<f32>(4).sync_on(&stream)?;
@@ -58,7 +58,7 @@ fn launchers_allocate_no_more_than_launch() -> Result<(), Error> {
     assert_eq!(fewest(|| drop(vectors.saxpy(zeros(4), &mut y, 1.0))), 0);
 
     let config = LaunchConfig::for_num_elems(4);
-    let saxpy = device.load_ptx(Vectors::PTX)?.function("saxpy")?;
+    let saxpy = device.load_ptx_blocking(Vectors::PTX)?.function("saxpy")?;
     let direct = fewest(|| {
         let args = (Reads::<f32, _>::new(&x), Returned(&mut y), 1.0f32, 4u32);
         // SAFETY: both have four elements.

@@ -2,7 +2,7 @@
 
 use cuda_tensor::{Tensor, TensorOps};
 
-use cuda_async::{Error, open, prelude::*};
+use cuda_async::{Error, open_blocking, prelude::*};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]
@@ -43,7 +43,7 @@ cuda_async::kernels! {
 
 #[test]
 fn one_alternative_has_to_hold() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let run = |n: u32, len: usize| {
@@ -64,7 +64,7 @@ fn one_alternative_has_to_hold() {
 
 #[test]
 fn launch_has_a_block_for_each_tile() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let tensor = |value: f32| Tensor::full(value, 100).sync_on(&stream).unwrap();
@@ -84,7 +84,7 @@ fn launch_has_a_block_for_each_tile() {
 
 #[test]
 fn tiles_have_the_declared_shape() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let run = |shape: [usize; 2], tile: [usize; 2]| {
@@ -113,7 +113,7 @@ fn tiles_have_the_declared_shape() {
 
 #[test]
 fn argument_may_have_the_name_of_the_trait() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let either = Either::load(&device).unwrap();
     let y = either.axpy(h2d(vec![1.0f64; 3]), zeros(3), 2.0).then(|(_, y)| to_host(y));
@@ -122,7 +122,7 @@ fn argument_may_have_the_name_of_the_trait() {
 
 #[test]
 fn ptx_is_loaded_where_no_image_fits() {
-    let devices = [open("cpu").unwrap()];
+    let devices = [open_blocking("cpu").unwrap()];
     Filter::warm_up(&devices).unwrap();
     let stream = devices[0].new_stream().unwrap();
     for filter in [Filter::load(&devices[0]).unwrap(), Filter::for_device(&devices[0]).unwrap()] {

@@ -1,6 +1,6 @@
 //! Derived values, launch shapes and conditions of declared kernels, on the CPU device.
 
-use cuda_async::{Device, Error, LaunchConfig, Stream, open, prelude::*};
+use cuda_async::{Device, Error, LaunchConfig, Stream, open_blocking, prelude::*};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/saxpy.ptx"]
@@ -51,7 +51,7 @@ cuda_async::kernels! {
 }
 
 fn stream() -> Result<(Device, Stream), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let stream = device.new_stream()?;
     Ok((device, stream))
 }

@@ -1,6 +1,6 @@
 //! CUDA C in `kernels!`: compiled by NVRTC where it is installed, else the PTX beside the source.
 
-use cuda_async::{open, prelude::*};
+use cuda_async::{open_blocking, prelude::*};
 
 cuda_async::kernels! {
     #[cuda = "tests/kernels_macro/cuda/typed.cu"]
@@ -22,7 +22,7 @@ cuda_async::kernels! {
 
 #[test]
 fn kernels_of_a_source_run() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let typed = Typed::load(&device).unwrap();
     let (_, y) = typed.axpy(h2d(vec![1.0; 5]), h2d(vec![2.0; 5]), 3.0).sync_on(&stream).unwrap();
@@ -35,7 +35,7 @@ fn kernels_of_a_source_run() {
 
 #[test]
 fn loads_of_one_device_share_the_module() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let loaded = Typed::loaded().sync_on(&stream).unwrap();
     let again = Typed::for_device(&device).unwrap();

@@ -1,6 +1,6 @@
 //! Declared kernels with launch attributes.
 
-use cuda_async::{Error, LaunchConfig, open, prelude::*};
+use cuda_async::{Error, LaunchConfig, open_blocking, prelude::*};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/sm_90/launches.ptx"]
@@ -23,7 +23,7 @@ cuda_async::kernels! {
 
 #[test]
 fn attributes_reach_the_launch() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let stream = device.new_stream()?;
     let launches = Launches::load(&device)?;
     // Without `#[cooperative]`, `grid.sync()` traps.
@@ -39,7 +39,7 @@ fn attributes_reach_the_launch() -> Result<(), Error> {
 
 #[test]
 fn grid_that_is_no_multiple_of_the_cluster_is_refused() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let launches = Launches::load(&device)?;
     let op = launches.cluster_sum(zeros(64), zeros(64));
     let refused = op.sync_on(&device.new_stream()?).map(drop).unwrap_err();

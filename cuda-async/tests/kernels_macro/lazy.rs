@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    BoxedOp, Device, DeviceBuffer, Element, Error, Stream, kernel::KernelOutput, open, prelude::*,
+    BoxedOp, Device, DeviceBuffer, Element, Error, Stream, kernel::KernelOutput, open_blocking,
+    prelude::*,
 };
 
 cuda_async::kernels! {
@@ -20,7 +21,7 @@ cuda_async::kernels! {
 }
 
 fn stream() -> Result<(Device, Stream, Vectors), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, vectors) = (device.new_stream()?, Vectors::for_device(&device)?);
     Ok((device, stream, vectors))
 }

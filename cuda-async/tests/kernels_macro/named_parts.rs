@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use cuda_async::{
     Device, DeviceBuffer, Error, LaunchConfig, Module, Stream, cuda_launch, cuda_launch_async,
-    open, prelude::*,
+    open_blocking, prelude::*,
 };
 
 fn loaded() -> Result<(Device, Stream, Module), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let stream = device.new_stream()?;
-    let module = device.load_ptx(include_str!("../../../kernels/vecadd.ptx"))?;
+    let module = device.load_ptx_blocking(include_str!("../../../kernels/vecadd.ptx"))?;
     Ok((device, stream, module))
 }
 
@@ -97,7 +97,7 @@ fn lazy_launch_gives_back_the_forms_of_its_buffers() -> Result<(), Error> {
 #[test]
 fn arguments_may_be_many() -> Result<(), Error> {
     let (device, stream, _) = loaded()?;
-    let module = device.load_ptx(include_str!("many.ptx"))?;
+    let module = device.load_ptx_blocking(include_str!("many.ptx"))?;
     let mut out = zeros::<u32>(18).sync_on(&stream)?;
     // SAFETY: `out` has eighteen elements.
     unsafe {

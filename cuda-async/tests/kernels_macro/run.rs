@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytemuck::{Pod, Zeroable};
-use cuda_async::{Device, Error, LaunchConfig, Stream, open, prelude::*};
+use cuda_async::{Device, Error, LaunchConfig, Stream, open_blocking, prelude::*};
 
 #[derive(Debug, Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
@@ -45,7 +45,7 @@ cuda_async::kernels! {
 }
 
 fn cpu() -> Result<(Device, Stream), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let stream = device.new_stream()?;
     Ok((device, stream))
 }

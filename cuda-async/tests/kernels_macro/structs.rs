@@ -4,8 +4,9 @@ use std::mem::MaybeUninit;
 
 use cuda_async::{
     Error, LaunchConfig,
+    cuda_core::{ArgumentKind, Arguments},
     kernel::{ByValue, KernelParam},
-    launch, open,
+    launch, open_blocking,
     prelude::*,
 };
 
@@ -38,6 +39,24 @@ cuda_async::kernels! {
     safe fn bytes_of_struct(p: Step, out: &mut [u64]) where out.len() >= 3;
 }
 
+/// A value that passes 2^32 bytes too many. The launcher finds the right size of its type.
+#[derive(Clone, Copy)]
+struct Long([u64; 3]);
+
+impl KernelParam for Long {
+    fn with_bytes<R>(&self, pass: impl FnOnce(&[u8]) -> R) -> R {
+        pass(&vec![0; (1 << 32) + size_of_val(&self.0)])
+    }
+}
+
+cuda_async::kernels! {
+    #[ptx = "tests/kernels_macro/padded.ptx"]
+    unsafe struct Lying; // SAFETY: `bytes_of_struct` writes three words.
+
+    #[config(grid = 1, block = 1)]
+    safe fn bytes_of_struct(p: Long, out: &mut [u64]) where out.len() >= 3;
+}
+
 /// A step whose padding has other bytes than zero.
 fn step() -> Step {
     let mut memory = MaybeUninit::<Step>::uninit();
@@ -58,7 +77,7 @@ fn expected() -> [u64; 3] {
 
 #[test]
 fn padding_arrives_as_zeros() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
     let op = padded.bytes_of_struct(step(), zeros(3)).then(to_host);
     assert_eq!(op.sync_on(&stream)?, expected());
@@ -67,7 +86,7 @@ fn padding_arrives_as_zeros() -> Result<(), Error> {
 
 #[test]
 fn launch_takes_the_struct_itself() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
     let config = LaunchConfig::new(1, 1);
     let out = zeros::<u64>(3).sync_on(&stream)?;
@@ -85,4 +104,30 @@ fn packed_structs_have_the_bytes_of_their_fields() {
     let bytes = packed.with_bytes(<[u8]>::to_vec);
     assert_eq!(bytes[0], 7);
     assert_eq!(bytes[1..], 1.5f64.to_ne_bytes());
+}
+
+#[test]
+fn value_of_another_length_than_its_type_is_refused() -> Result<(), Error> {
+    let device = open("cpu")?;
+    let (stream, lying) = (device.new_stream()?, Lying::load(&device)?);
+    let error = lying.bytes_of_struct(Long([1; 3]), zeros(3)).sync_on(&stream).unwrap_err();
+    assert!(matches!(error, Error::Arguments { .. }), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "wrong arguments for kernel `bytes_of_struct`: argument 0 has 4294967320 bytes behind 0 bytes of other arguments, and the limit of all is 65536; pass large data in a buffer"
+    );
+    Ok(())
+}
+
+#[test]
+fn arguments_have_a_limit() -> Result<(), Error> {
+    let device = open("cpu")?;
+    let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
+    let mut arguments = Arguments::new();
+    (0..10_000).for_each(|at: u64| _ = arguments.number(&at, ArgumentKind::Integer));
+    let config = LaunchConfig::new(1, 1);
+    // SAFETY: the launch is refused.
+    let error = unsafe { padded.bytes_of_struct.launch(&stream, config, &arguments) }.unwrap_err();
+    assert!(error.to_string().contains("argument 8192 has 8 bytes behind 65536 bytes"), "{error}");
+    Ok(())
 }

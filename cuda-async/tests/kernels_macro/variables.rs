@@ -1,6 +1,6 @@
 //! Declared variables of a module, on the CPU device.
 
-use cuda_async::{DeviceBuffer, Error, memory::upload_into, open, prelude::*};
+use cuda_async::{DeviceBuffer, Error, memory::upload_into, open_blocking, prelude::*};
 
 cuda_async::kernels! {
     #[ptx = "../kernels/filter.ptx"]
@@ -18,7 +18,7 @@ cuda_async::kernels! {
 
 #[test]
 fn variables_are_typed_buffers() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, filter) = (device.new_stream()?, Filter::load(&device)?);
     let taps: DeviceBuffer<f32> = filter.taps()?;
     assert_eq!(taps.len(), 5);

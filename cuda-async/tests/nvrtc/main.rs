@@ -9,7 +9,7 @@ use cuda_async::{
         declared::{Declared, Kernel, NumberKind, Scalar},
         load_ptx, nvrtc,
     },
-    open,
+    open_blocking,
     prelude::*,
 };
 
@@ -35,7 +35,7 @@ cuda_async::kernels! {
 
 #[test]
 fn declared_source_runs() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let expected = std::env::var("COMPILED_WITH_THE_TESTS").map(|value| value == "yes");
     if let Ok(expected) = expected {
@@ -56,7 +56,7 @@ const ZERO: &str = "extern \"C\" __global__ void zero(float *x) { x[threadIdx.x]
 #[test]
 fn compile_gives_ptx() {
     let source = Source::from_text("zero.cu", ZERO);
-    let module = compile(source.clone(), Options::new()).then(load_ptx).sync().unwrap();
+    let module = compile(&source, &Options::new()).then(load_ptx).sync().unwrap();
     assert_eq!(module.entries()[0].name, "zero");
     assert!(compile_blocking(&source, &Options::new()).unwrap().contains(".entry zero"));
 }
@@ -64,7 +64,7 @@ fn compile_gives_ptx() {
 #[test]
 fn mistakes_come_with_lines() {
     let source = Source::from_text("bad.cu", "\n__global__ void k() { y = 1; }");
-    let error = compile(source, Options::new()).sync().unwrap_err();
+    let error = compile(&source, &Options::new()).sync().unwrap_err();
     let cause = error.downcast_ref::<nvrtc::Error>();
     assert!(matches!(cause, Some(nvrtc::Error::Compile { .. })), "{error}");
     assert!(error.to_string().contains("bad.cu(2): error"), "{error}");
@@ -82,7 +82,7 @@ fn source_without_ptx_is_checked_when_it_is_loaded() {
     );
     static WRONG_MODULES: ModuleCache = ModuleCache::of_source(WRONG);
     static MODULES: ModuleCache = ModuleCache::of_source(CudaSource::new("zero.cu", ZERO));
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     let error = WRONG_MODULES.module().sync_on(&stream).unwrap_err();
     assert!(matches!(&error, Error::Arguments { kernel, .. } if kernel == "zero"), "{error}");

@@ -23,6 +23,7 @@ on_every_device! {
     capture_survives_a_panic
     scope_gives_its_output
     pool_that_is_sealed_is_an_error
+    memory_that_another_recording_uses_is_not_temporary
 }
 
 const LEN: usize = 16;
@@ -115,6 +116,26 @@ fn pool_that_is_sealed_is_an_error(device: &Device) {
     end_capture(capture).unwrap().launch().sync_on(&stream).unwrap();
     pool.unseal();
     begin_capture_with_pool(&stream, &pool).unwrap().record(zeros::<u32>(LEN)).unwrap();
+}
+
+/// Another recording reads the buffer, and no handle of it is left when its own capture ends.
+fn memory_that_another_recording_uses_is_not_temporary(device: &Device) {
+    let (stream, pool) = (device.new_stream().unwrap(), CapturePool::new());
+    let first = begin_capture_with_pool(&stream, &pool).unwrap();
+    first.record(zeros::<u32>(LEN)).map(drop).unwrap();
+    let _first = end_capture(first).unwrap();
+    assert_eq!(pool.idle_bytes(), (LEN * size_of::<u32>()) as u64);
+    let writer = begin_capture_with_pool(&stream, &pool).unwrap();
+    let y = writer.record(zeros::<u32>(LEN).then(|y| fill(y, 7))).unwrap();
+    let reader = begin_capture(&stream).unwrap();
+    let z = zeros::<u32>(LEN).sync_on(&stream).unwrap();
+    let (y, z) = reader.record(copy(y, z)).unwrap();
+    let reader = end_capture(reader).unwrap();
+    drop(y);
+    let writer = end_capture(writer).unwrap();
+    writer.launch().sync_on(&stream).unwrap();
+    reader.launch().sync_on(&stream).unwrap();
+    assert_eq!(to_host(&z).sync_on(&stream).unwrap(), [7; LEN]);
 }
 
 /// Graphs of one pool share the memory of their temporary buffers, and give the right results.

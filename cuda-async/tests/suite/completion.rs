@@ -76,7 +76,7 @@ fn future_does_not_report_failures_of_other_work_on_its_stream() {
     for device in own_devices() {
         let policy = SingleStream::new(&device).unwrap();
         let stream = policy.place().unwrap();
-        let trap = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
+        let trap = device.load_ptx_blocking(include_str!("../../../kernels/faults.ptx")).unwrap();
         let trap = trap.function("trap_at").unwrap();
         let lost = zeros::<u32>(64).sync_on(&stream).unwrap();
         // Work that needs no new host memory is submitted at once.
@@ -120,7 +120,7 @@ fn many_failures_on_a_stream_are_not_reported_by_an_earlier_operation() {
     let device = Device::open(&CpuProvider::default(), 0).unwrap();
     let policy = SingleStream::new(&device).unwrap();
     let stream = policy.place().unwrap();
-    let trap = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
+    let trap = device.load_ptx_blocking(include_str!("../../../kernels/faults.ptx")).unwrap();
     let trap = trap.function("trap_at").unwrap();
     let lost = zeros::<u32>(64).sync_on(&stream).unwrap();
     // SAFETY: writes `lost`, of 64 elements, or traps.

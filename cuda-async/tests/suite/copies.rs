@@ -179,9 +179,9 @@ fn zeros_are_zero(device: &Device) {
 fn device_to_device(device: &Device) {
     let stream = device.new_stream().unwrap();
     let source = h2d(vec![1.5f64; 300]).sync_on(&stream).unwrap();
-    let mut copy = DeviceBuffer::<f64>::uninitialised(&stream, 300).unwrap();
+    let mut copy = DeviceBuffer::<f64>::uninitialized(&stream, 300).unwrap();
     copy.copy_from(&stream, source.as_slice()).unwrap();
     assert_eq!(to_host(copy).sync_on(&stream).unwrap(), [1.5; 300]);
-    let mut shorter = DeviceBuffer::<f64>::uninitialised(&stream, 299).unwrap();
+    let mut shorter = DeviceBuffer::<f64>::uninitialized(&stream, 299).unwrap();
     assert!(matches!(shorter.copy_from(&stream, source.as_slice()), Err(Error::OutOfRange { .. })));
 }

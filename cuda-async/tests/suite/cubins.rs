@@ -83,6 +83,6 @@ fn images_of_other_kinds_are_refused(device: &Device) {
         assert!(error.contains(advice), "{error}");
     }
     let ptx = std::str::from_utf8(&CUBIN[..4]).unwrap();
-    let error = device.load_ptx(ptx).unwrap_err().to_string();
+    let error = device.load_ptx_blocking(ptx).unwrap_err().to_string();
     assert!(error.contains("it is a cubin; load it with `load_cubin`"), "{error}");
 }

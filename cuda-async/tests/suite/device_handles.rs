@@ -56,8 +56,8 @@ fn lease_of_a_node_that_stopped_is_opened_again() {
     let node = ports.find_map(|port| start(([127, 0, 0, 1], port).into()).ok()).unwrap();
     let address = node.address();
     let url = format!("lease://{address}?min_vram=1MiB");
-    let first = cuda_async::open(&url).unwrap();
-    assert_eq!(cuda_async::open(&url).unwrap(), first);
+    let first = cuda_async::open_blocking(&url).unwrap();
+    assert_eq!(cuda_async::open_blocking(&url).unwrap(), first);
     node.stop();
     let node = start(address).unwrap();
     while first.new_stream().is_ok() {
@@ -65,7 +65,7 @@ fn lease_of_a_node_that_stopped_is_opened_again() {
     }
     let lost = first.new_stream().unwrap_err();
     assert!(lost.to_string().contains("the node stops"), "{lost}");
-    let second = cuda_async::open(&url).unwrap();
+    let second = cuda_async::open_blocking(&url).unwrap();
     assert!(second != first && second.new_stream().is_ok());
     drop(node);
 }
@@ -76,10 +76,10 @@ fn lease_of_a_node_that_stopped_is_opened_again() {
 fn unreachable_lease_delays_no_other_device() {
     let silent = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let url = format!("lease://{}", silent.local_addr().unwrap());
-    let opening = std::thread::spawn(move || cuda_async::open(&url));
+    let opening = std::thread::spawn(move || cuda_async::open_blocking(&url));
     // The first packet of the attempt has arrived, so it is under way.
     silent.peek(&mut [0; 1]).unwrap();
-    cuda_async::open("cpu").unwrap();
+    cuda_async::open_blocking("cpu").unwrap();
     assert!(!opening.is_finished());
     let error = opening.join().unwrap().unwrap_err();
     assert!(matches!(error, Error::Unreachable { .. }) && error.is_retryable(), "{error}");

@@ -14,7 +14,7 @@ use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
 use crate::link::LinkProvider;
 
 pub fn cpu() -> Option<Device> {
-    Some(cuda_async::open("cpu").unwrap())
+    Some(cuda_async::open_blocking("cpu").unwrap())
 }
 
 /// A CPU device behind a link of 2 ms.
@@ -34,7 +34,7 @@ pub fn lease() -> Option<Device> {
 /// A leased device that no other test uses. It is a device of `provider` if the node is in this process.
 pub fn own_lease(provider: CpuProvider) -> Device {
     let address = std::env::var("LEASE_NODE").unwrap_or_else(|_| start_node(provider));
-    let lease = LeaseBuilder::new(address).min_vram(4 << 30).acquire().unwrap();
+    let lease = LeaseBuilder::new(address).min_vram(4 << 30).acquire_blocking().unwrap();
     lease.device().clone()
 }
 
@@ -71,7 +71,7 @@ fn open_cuda() -> Option<Device> {
         // Not `eprintln!`, which the harness captures for tests that pass.
         SAID.call_once(|| _ = writeln!(std::io::stderr(), "`cuda` tests not run here: {error}"));
     };
-    cuda_async::open("cuda").map_err(say).ok()
+    cuda_async::open_blocking("cuda").map_err(say).ok()
 }
 
 /// The first GPU as a device that no other test uses, so that no other test's thread delivers its notices.

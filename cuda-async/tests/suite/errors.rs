@@ -106,11 +106,11 @@ fn buffer_of_another_device_is_an_error(device: &Device) {
 #[test]
 fn unknown_address_error_lists_the_devices() {
     for address in ["tpu", "cpu:7", "cuda:99", "cpu:x", "", ":", "cuda:-1"] {
-        let error = cuda_async::open(address).unwrap_err();
+        let error = cuda_async::open_blocking(address).unwrap_err();
         assert!(
             matches!(error, Error::NoDevice { .. } | Error::NoDriver { .. }),
             "{address}: {error:?}"
         );
     }
-    assert!(cuda_async::open("tpu").unwrap_err().to_string().contains("`cpu`"));
+    assert!(cuda_async::open_blocking("tpu").unwrap_err().to_string().contains("`cpu`"));
 }

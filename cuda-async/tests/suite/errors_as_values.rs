@@ -189,7 +189,7 @@ fn trap(kernel: &Function) -> impl DeviceOp<Output = DeviceBuffer<u32>> + use<> 
 #[test]
 fn or_else_handles_later_device_errors() {
     for device in own_devices() {
-        let module = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
+        let module = device.load_ptx_blocking(include_str!("../../../kernels/faults.ptx")).unwrap();
         let kernel = module.function("trap_at").unwrap();
         let stream = device.new_stream().unwrap();
         let saved = || {

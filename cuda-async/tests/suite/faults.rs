@@ -10,6 +10,8 @@ use cuda_async::{
 };
 use cuda_cpu::CpuProvider;
 
+use crate::{devices::own_lease, polling::own_devices};
+
 const FAULTS: &str = include_str!("../../../kernels/faults.ptx");
 
 fn device() -> Device {
@@ -26,7 +28,7 @@ fn fault_of(error: Error) -> cuda_async::cuda_core::Fault {
 #[test]
 fn write_past_the_end_names_the_thread() {
     let device = device();
-    let kernel = device.load_ptx(FAULTS).unwrap().function("off_by_one").unwrap();
+    let kernel = device.load_ptx_blocking(FAULTS).unwrap().function("off_by_one").unwrap();
     let stream = device.new_stream().unwrap();
     let op = zeros::<f32>(32).then(|x| {
         // SAFETY: on the CPU device, a write out of bounds is caught.
@@ -40,10 +42,44 @@ fn write_past_the_end_names_the_thread() {
     assert!(site.address.is_some() && site.ptx_line.is_some() && site.nearest.is_some());
 }
 
+/// An empty buffer has an address, and no byte there.
+#[test]
+fn byte_of_an_empty_buffer_is_a_fault() {
+    const PTX: &str = ".version 7.0\n.target sm_70\n.address_size 64
+.visible .entry write_byte(.param .u64 to) {
+    .reg .b64 %d;
+    ld.param.u64 %d, [to];
+    st.global.u8 [%d], 1;
+    ret;
+}
+.visible .entry read_byte(.param .u64 from) {
+    .reg .b16 %h;
+    .reg .b64 %d;
+    ld.param.u64 %d, [from];
+    ld.global.u8 %h, [%d];
+    ret;
+}";
+    for kernel in ["write_byte", "read_byte"] {
+        let [cpu, link] = own_devices();
+        for device in [cpu, link, own_lease(CpuProvider::default())] {
+            let kernel = device.load_ptx(PTX).unwrap().function(kernel).unwrap();
+            let stream = device.new_stream().unwrap();
+            let op = zeros::<u8>(0).then(|x| {
+                // SAFETY: these devices check every access.
+                unsafe { launch(&kernel, LaunchConfig::new(1, 1), (x,)) }
+            });
+            let fault = fault_of(op.sync_on(&stream).map(drop).unwrap_err());
+            assert_eq!(fault.kind, FaultKind::IllegalAddress);
+            let nearest = fault.site.unwrap().nearest.unwrap();
+            assert!(nearest.contains("allocation of 0 bytes"), "{nearest}");
+        }
+    }
+}
+
 #[test]
 fn every_waiter_gets_the_fault_and_the_device_can_be_reset() {
     let device = device();
-    let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
+    let trap = device.load_ptx_blocking(FAULTS).unwrap().function("trap_at").unwrap();
     let policy = SingleStream::new(&device).unwrap();
     let faulting = zeros::<u32>(64).then(|x| {
         // SAFETY: writes x, of 64 elements, or traps.
@@ -74,7 +110,7 @@ fn every_waiter_gets_the_fault_and_the_device_can_be_reset() {
 #[test]
 fn faulting_operation_gets_the_fault() {
     let device = device();
-    let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
+    let trap = device.load_ptx_blocking(FAULTS).unwrap().function("trap_at").unwrap();
     let stream = device.new_stream().unwrap();
     let trapping = || {
         let trap = trap.clone();
@@ -132,8 +168,8 @@ fn faulting_operation_gets_the_fault() {
 fn run_waits_for_steps_in_other_contexts() {
     let device = device();
     let (stream, policy) = (device.new_stream().unwrap(), SingleStream::new(&device).unwrap());
-    let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
-    let spin = device.load_ptx(include_str!("../../../kernels/spin.ptx")).unwrap();
+    let trap = device.load_ptx_blocking(FAULTS).unwrap().function("trap_at").unwrap();
+    let spin = device.load_ptx_blocking(include_str!("../../../kernels/spin.ptx")).unwrap();
     let spin = spin.function("spin").unwrap();
     let trapping = || {
         let trap = trap.clone();
@@ -173,7 +209,7 @@ fn run_waits_for_steps_in_other_contexts() {
 #[test]
 fn asserts_and_misaligned_accesses_are_named() {
     let device = device();
-    let module = device.load_ptx(FAULTS).unwrap();
+    let module = device.load_ptx_blocking(FAULTS).unwrap();
     let stream = device.new_stream().unwrap();
     let (below, misaligned) =
         (module.function("assert_below").unwrap(), module.function("misaligned_store").unwrap());
@@ -197,7 +233,7 @@ fn asserts_and_misaligned_accesses_are_named() {
 fn work_lost_to_a_reset_gives_no_output() {
     let attempt = || {
         let device = device();
-        let trap = device.load_ptx(FAULTS).unwrap().function("trap_at").unwrap();
+        let trap = device.load_ptx_blocking(FAULTS).unwrap().function("trap_at").unwrap();
         let stream = device.new_stream().unwrap();
         let source = h2d(vec![7u32; 1000]).sync_on(&stream).unwrap();
         // SAFETY: writes its buffer, of 64 elements, or traps; the output is dropped.
@@ -208,7 +244,7 @@ fn work_lost_to_a_reset_gives_no_output() {
         };
         drop(launched);
         let landing = device
-            .pinned_uninitialised(1000)
+            .pinned_uninitialized(1000)
             .and_then(|place| source.download(&stream, 0..1000, place));
         let accepted =
             landing.inspect_err(|refused| assert!(refused.is_sticky())).is_ok_and(|landing| {
@@ -253,8 +289,8 @@ fn checked_device_finds_more_faults_and_can_be_reset() {
         };
     }
     let planted = [
-        (ptx!("unwritten"), "unwritten_shared", 64, 50u32, FaultKind::Uninitialised),
-        (ptx!("unwritten"), "unwritten_local", 32, 5, FaultKind::Uninitialised),
+        (ptx!("unwritten"), "unwritten_shared", 64, 50u32, FaultKind::Uninitialized),
+        (ptx!("unwritten"), "unwritten_local", 32, 5, FaultKind::Uninitialized),
         (ptx!("races"), "race_block", 64, 3, FaultKind::Race),
         (ptx!("races"), "race_warp", 64, 3, FaultKind::Race),
         (ptx!("waiting"), "divergent_barriers", 32, 16, FaultKind::BarrierDivergence),
@@ -269,7 +305,7 @@ fn checked_device_finds_more_faults_and_can_be_reset() {
         let device = Device::open(&CpuProvider::new(options), 0).unwrap();
         let stream = device.new_stream().unwrap();
         for (ptx, kernel, threads, n, kind) in planted {
-            let module = device.load_ptx(ptx).unwrap();
+            let module = device.load_ptx_blocking(ptx).unwrap();
             let run = |name: &str| {
                 let kernel = module.function(name).unwrap();
                 let op = h2d((0..64).collect::<Vec<u32>>()).then(move |x| {
@@ -290,21 +326,51 @@ fn checked_device_finds_more_faults_and_can_be_reset() {
     }
 }
 
-/// Memory that the host has not written counts as uninitialised.
+/// `vecadd(a, b, c, n)` writes `c`, which the launch passes by shared reference.
+#[test]
+fn write_through_an_argument_that_is_only_read_is_a_fault_that_names_it() {
+    let launched = |checks| {
+        let options = CpuOptions::default().checks(checks);
+        let device = Device::open(&CpuProvider::new(options), 0).unwrap();
+        let stream = device.new_stream().unwrap();
+        let module = device.load_ptx_blocking(include_str!("../../../kernels/vecadd.ptx")).unwrap();
+        let vecadd = module.function("vecadd").unwrap();
+        let (a, c) = zip!(h2d(vec![1.0f32; 32]), zeros::<f32>(32)).sync_on(&stream).unwrap();
+        let config = LaunchConfig::new(1, 32);
+        // SAFETY: the CPU device makes the write a fault, or nothing else uses `c` meanwhile.
+        let shared = unsafe { launch(&vecadd, config, (&a, &a, &c, 32u32)) };
+        let shared = shared.sync_on(&stream).map(drop);
+        if shared.is_err() {
+            device.reset().unwrap();
+        }
+        // SAFETY: reads `a` and writes `c`, of 32 elements each.
+        let owned = unsafe { launch(&vecadd, config, (&a, &a, c, 32u32)) };
+        assert_eq!(owned.then(|(_, _, c)| to_host(c)).sync_on(&stream).unwrap(), [2.0; 32]);
+        shared
+    };
+    let fault = fault_of(launched(Checks::all()).unwrap_err());
+    assert_eq!(fault.kind, FaultKind::ReadOnlyArgument);
+    assert!(fault.what.contains("parameter 2 (`vecadd_param_2`)"), "{fault}");
+    assert!(fault.what.contains("as `&mut`"), "{fault}");
+    launched(Checks::none()).unwrap();
+}
+
+/// Memory that the host has not written counts as uninitialized.
 #[test]
 fn read_of_unwritten_memory_is_a_fault() {
-    let options = CpuOptions::default().checks(Checks::none().uninitialised());
+    let options = CpuOptions::default().checks(Checks::none().uninitialized());
     let device = Device::open(&CpuProvider::new(options), 0).unwrap();
     let stream = device.new_stream().unwrap();
-    let module = device.load_ptx(include_str!("../../../kernels/bugs/control.ptx")).unwrap();
+    let module =
+        device.load_ptx_blocking(include_str!("../../../kernels/bugs/control.ptx")).unwrap();
     let kernel = module.function("asserted_mended").unwrap();
     let run = |x: cuda_async::DeviceBuffer<u32>| {
         // SAFETY: reads and writes x, of 64 elements.
         let op = unsafe { launch(&kernel, LaunchConfig::new(1, 64), (x, 5u32)) };
         op.sync_on(&stream).map(drop)
     };
-    let unwritten = cuda_async::uninitialised::<u32>(64).sync_on(&stream).unwrap();
-    assert_eq!(fault_of(run(unwritten).unwrap_err()).kind, FaultKind::Uninitialised);
+    let unwritten = cuda_async::uninitialized::<u32>(64).sync_on(&stream).unwrap();
+    assert_eq!(fault_of(run(unwritten).unwrap_err()).kind, FaultKind::Uninitialized);
     device.reset().unwrap();
     run(zeros(64).sync_on(&stream).unwrap()).unwrap();
     run(h2d(vec![1; 64]).sync_on(&stream).unwrap()).unwrap();

@@ -90,7 +90,7 @@ fn child() {
     }
     lost_device_stays_lost(&device);
     drop(device);
-    let cpu = cuda_async::open("cpu").unwrap();
+    let cpu = cuda_async::open_blocking("cpu").unwrap();
     let still = h2d(vec![7]).then(to_host).sync_on(&cpu.new_stream().unwrap());
     assert_eq!(still.unwrap(), [7], "the process goes on with other devices");
     ended.store(true, Ordering::Relaxed);
@@ -112,7 +112,7 @@ fn faulting(
     fault: &str,
 ) -> impl DeviceOp<Output = DeviceBuffer<u32>> + use<> + 'static {
     let ptx = include_str!("../../../kernels/faults.ptx");
-    let kernel: Function = device.load_ptx(ptx).unwrap().function(fault).unwrap();
+    let kernel: Function = device.load_ptx_blocking(ptx).unwrap().function(fault).unwrap();
     let fault = fault.to_owned();
     h2d(vec![100u32; 64]).then(move |x| {
         let one = LaunchConfig::new(1, 1);
@@ -239,8 +239,10 @@ fn lost_device_stays_lost(device: &Device) {
     };
     use_it(Ok(device.clone()));
     // It was opened before, or not.
-    use_it(cuda_async::open("cuda"));
-    lost(device.load_ptx(include_str!("../../../kernels/basic.ptx")).map(drop).unwrap_err());
+    use_it(cuda_async::open_blocking("cuda"));
+    lost(
+        device.load_ptx_blocking(include_str!("../../../kernels/basic.ptx")).map(drop).unwrap_err(),
+    );
     assert!(matches!(device.reset(), Err(Error::Unsupported { .. })));
     assert!(start.elapsed() < Duration::from_millis(500), "{:?}", start.elapsed());
 }

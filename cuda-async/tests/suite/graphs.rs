@@ -216,7 +216,7 @@ fn resident_bytes() -> Option<u64> {
 fn fault_of_a_node_fails_the_launch() {
     for device in own_devices() {
         let (kernels, stream) = (Kernels::load(&device), device.new_stream().unwrap());
-        let trap = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
+        let trap = device.load_ptx_blocking(include_str!("../../../kernels/faults.ptx")).unwrap();
         let trap = trap.function("trap_at").unwrap();
         let zeroed = zeros::<u32>(LEN).then(move |x| {
             // SAFETY: writes the buffer, of 64 elements, or traps.

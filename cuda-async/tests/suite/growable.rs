@@ -16,6 +16,7 @@ on_every_device! {
     memory_is_charged_as_it_grows_and_freed
     kernels_and_graphs_use_slices
     wrong_lengths_are_errors
+    refused_reservation_leaves_the_device_usable
 }
 
 /// A buffer, unless the device has none of this kind and says so.
@@ -78,6 +79,26 @@ fn growth_beyond_the_memory_is_refused_and_changes_nothing() {
     assert_eq!(device.memory().unwrap().used, 0);
 }
 
+/// A reservation that the device refuses leaves nothing behind.
+fn refused_reservation_leaves_the_device_usable(device: &Device) {
+    if growable::<u8>(device, 1).is_none() {
+        return;
+    }
+    let stream = device.new_stream().unwrap();
+    for max_len in [usize::MAX, usize::MAX - (1 << 40), 1 << 63, 1 << 62, 1 << 62, 1 << 62, 1 << 62]
+    {
+        let error = GrowableBuffer::<u8>::new(device, max_len).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            !matches!(error, Error::OutOfMemory { free, total, .. } if free == total),
+            "{text}"
+        );
+    }
+    assert_eq!(h2d([5u8]).then(to_host).sync_on(&stream).unwrap(), [5]);
+    let mut list = growable::<u8>(device, 1 << 20).unwrap();
+    list.grow(1 << 20).unwrap();
+}
+
 fn memory_is_charged_as_it_grows_and_freed(device: &Device) {
     let Some(mut list) = growable::<u64>(device, 1 << 30) else { return };
     let stream = device.new_stream().unwrap();
@@ -117,10 +138,8 @@ fn wrong_lengths_are_errors(device: &Device) {
     assert!(list.slice(..1).is_err() && list.slice_mut(0..1).is_err());
     list.grow(100).unwrap();
     assert_eq!((list.len(), list.slice(..100).unwrap().len()), (100, 100));
-    assert!(matches!(
-        GrowableBuffer::<u64>::new(device, usize::MAX),
-        Err(Error::OutOfMemory { .. })
-    ));
+    let error = GrowableBuffer::<u64>::new(device, usize::MAX).unwrap_err();
+    assert!(matches!(error, Error::OutOfRange { .. }), "{error}");
     let mut empty = growable::<u8>(device, 0).unwrap();
     assert!(empty.grow(0).is_ok() && empty.grow(1).is_err());
 }

@@ -20,7 +20,7 @@ fn providers() -> [WrapperProvider; 2] {
 
 fn four_uploads(device: &Device, bytes: usize) -> impl DeviceOp<Output = [usize; 4]> + use<> {
     let upload = || {
-        let pinned: PinnedBuffer<u8> = device.pinned_uninitialised(bytes).unwrap();
+        let pinned: PinnedBuffer<u8> = device.pinned_uninitialized(bytes).unwrap();
         h2d(pinned)
     };
     zip!(upload(), upload(), upload(), upload())
@@ -127,7 +127,7 @@ fn host_block_that_is_too_short_is_an_error() {
         provider.watched.short_blocks.store(true, Ordering::SeqCst);
         let refused = |error: Error| matches!(error, Error::Host { .. });
         assert!(device.pinned::<u8>(4097).is_err_and(refused));
-        assert!(device.pinned_uninitialised::<u64>(513).is_err_and(refused));
+        assert!(device.pinned_uninitialized::<u64>(513).is_err_and(refused));
         assert!(h2d(vec![1u8; 8192]).sync_on(&stream).is_err_and(refused));
         let policy = StreamPoolRoundRobin::new(&device).unwrap();
         let x = zeros::<u8>(8192).sync_on(&stream).unwrap();

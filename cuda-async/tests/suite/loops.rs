@@ -2,7 +2,7 @@
 
 use cuda_async::{
     Device, Error, Function, LaunchConfig, Result, Stream,
-    graph::{DeviceScalar, HostSlot, repeat_while},
+    graph::{CudaGraph, DeviceScalar, HostSlot, repeat_while},
     launch,
     memory::{copy, fill},
     prelude::*,
@@ -20,6 +20,7 @@ on_every_device! {
     loops_of_graphs_agree_with_host_loops
     loops_nest
     loop_that_gives_other_memory_back_is_an_error
+    profile_of_a_loop_is_refused_for_its_own_reason
 }
 
 const LEN: usize = 40;
@@ -256,4 +257,24 @@ fn slots_inside_loops_are_replaced() {
             assert_eq!(to_host(x).sync_on(&stream).unwrap(), [10 + count]);
         }
     }
+}
+
+/// A profile runs the nodes one by one, which a loop cannot do. Preparing the graph does not change that.
+fn profile_of_a_loop_is_refused_for_its_own_reason(device: &Device) {
+    let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
+    let go = condition(0, &stream);
+    let graph = kernels.counted(&go, words(7, &stream), words(5, &stream)).graph_on(&stream);
+    if !has_loops(&graph) {
+        return;
+    }
+    let graph = graph.unwrap();
+    let before = profile_error(&graph, &stream);
+    assert!(before.contains("a profile") && !before.contains("upload"), "{before}");
+    let graph = prepared(graph);
+    graph.launch().sync_on(&stream).unwrap();
+    assert_eq!(profile_error(&graph, &stream), before);
+}
+
+fn profile_error<T: Send + Sync>(graph: &CudaGraph<T>, stream: &Stream) -> String {
+    graph.profile().sync_on(stream).map(drop).unwrap_err().to_string()
 }

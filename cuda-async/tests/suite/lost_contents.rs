@@ -26,7 +26,7 @@ const LEN: usize = 64;
 
 /// A buffer that a faulted launch was writing, and one whose upload was skipped.
 fn lost(device: &Device, stream: &Stream) -> [cuda_async::DeviceBuffer<u32>; 2] {
-    let trap = device.load_ptx(include_str!("../../../kernels/faults.ptx")).unwrap();
+    let trap = device.load_ptx_blocking(include_str!("../../../kernels/faults.ptx")).unwrap();
     let trap = trap.function("trap_at").unwrap();
     let (kernels, long) =
         (Kernels::load(device), iterations_for(device, Duration::from_millis(100)));

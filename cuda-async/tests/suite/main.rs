@@ -44,6 +44,7 @@ mod policies;
 mod polling;
 mod pools;
 mod race_and_retry;
+mod random_captures;
 mod random_programs;
 mod recordings;
 mod refusals_and_resets;

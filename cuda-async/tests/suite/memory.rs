@@ -1,23 +1,30 @@
 //! `wait_for_memory`, on devices with little memory.
 
 use std::{
-    sync::Arc,
+    sync::{
+        Arc, Mutex,
+        mpsc::{Sender, channel},
+    },
     time::{Duration, Instant},
 };
 
 use cuda_async::{
-    Device, Error,
+    Device, Error, LaunchConfig, Stream,
     cuda_cpu::{CpuOptions, CpuProvider},
+    launch,
+    memory::uninitialized,
     policy::SingleStream,
     prelude::*,
     script, value,
 };
+use cuda_core::{Ticket, protocol::StreamId};
 use futures::executor::block_on;
 
 use crate::{
     kernels::Kernels,
     polling::{dropped_at_every_poll, memory_is_freed, polled_again},
     script::nap,
+    wrapper::{Watched, WrapperProvider},
 };
 
 const MIB: usize = 1 << 20;
@@ -28,6 +35,81 @@ fn small_device() -> Device {
     let mut options = CpuOptions::default();
     options.memory = Some(2 * MIB as u64);
     Device::open(&CpuProvider::new(options), 0).unwrap()
+}
+
+/// A device whose stream `held` waits for the sender.
+fn with_held_stream() -> (Device, Arc<Watched>, Stream, Sender<()>) {
+    const PRINT: &str = include_str!("../../../kernels/print.ptx");
+    let provider = WrapperProvider::new(CpuProvider::default());
+    let device = provider.open_device();
+    let held = device.new_stream().unwrap();
+    let (open, gate) = channel();
+    let gate = Mutex::new(gate);
+    device.set_output(move |_| _ = gate.lock().unwrap().recv());
+    let print = device.load_ptx(PRINT).unwrap().function("print_hello").unwrap();
+    // SAFETY: uses no memory.
+    unsafe { launch(&print, LaunchConfig::new(1, 1), ()).async_on(&held) }.unwrap();
+    (device, provider.watched, held, open)
+}
+
+/// The last free comes after the work on `stream`.
+fn frees_come_after(watched: &Watched, stream: &Stream, count: usize) -> bool {
+    let frees = watched.frees();
+    let is_behind = |(on, after): &(StreamId, Vec<Ticket>)| {
+        *on == stream.id() || after.iter().any(|ticket| ticket.stream == stream.id())
+    };
+    frees.len() >= count && frees[frees.len() - count..].iter().all(is_behind)
+}
+
+#[test]
+fn free_of_an_empty_buffer_comes_after_its_last_use() {
+    let (device, watched, held, open) = with_held_stream();
+    let (kernels, stream) = (Kernels::load(&device), device.new_stream().unwrap());
+    let empty = zeros::<u32>(0).sync_on(&stream).unwrap();
+    // SAFETY: the output is dropped.
+    unsafe { kernels.spin(empty, 1).map(drop).async_on(&held) }.unwrap();
+    drop(zeros::<u8>(9).sync_on(&stream).unwrap());
+    assert!(frees_come_after(&watched, &held, 1), "{:?}", watched.frees());
+    open.send(()).unwrap();
+}
+
+/// The memory of a graph is freed after its launches.
+#[test]
+fn free_of_an_empty_buffer_of_a_graph_comes_after_its_launches() {
+    let (device, watched, held, open) = with_held_stream();
+    let (kernels, stream) = (Kernels::load(&device), device.new_stream().unwrap());
+    for prepares in [false, true] {
+        let op = zeros::<u32>(0).then(|x| kernels.spin(x, 1)).map(drop);
+        let graph = op.graph_on(&stream).unwrap();
+        if prepares {
+            graph.upload().unwrap();
+        }
+        // SAFETY: the graph has no output.
+        unsafe { graph.launch().map(drop).async_on(&held) }.unwrap();
+        drop(graph);
+        drop(zeros::<u8>(9).sync_on(&stream).unwrap());
+        assert!(frees_come_after(&watched, &held, 1), "{:?}", watched.frees());
+    }
+    open.send(()).unwrap();
+}
+
+/// The memory of an empty buffer and that of one byte are never taken for each other.
+#[test]
+fn empty_buffer_and_byte_reuse_no_memory_of_each_other() {
+    let provider = WrapperProvider::new(CpuProvider::default());
+    let mut capabilities = Device::open(&CpuProvider::default(), 0).unwrap().capabilities().clone();
+    capabilities.reuses_memory = true;
+    provider.watched.capabilities.set(capabilities).unwrap();
+    let device = provider.open_device();
+    let stream = device.new_stream().unwrap();
+    let of = |len| {
+        let buffer = uninitialized::<u8>(len).sync_on(&stream).unwrap();
+        buffer.as_slice().region().alloc
+    };
+    assert_ne!(of(1), of(0));
+    assert_ne!(of(0), of(1));
+    assert_eq!(of(7), of(7));
+    assert_eq!(device.memory().unwrap().used, 0);
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn message<O: DeviceOp>(mistake: impl FnOnce(&Device) -> O) -> String {
 }
 
 fn launched(device: &Device, kernel: &str, config: LaunchConfig) -> impl DeviceOp + use<> {
-    let kernel = device.load_ptx(BASIC).unwrap().function(kernel).unwrap();
+    let kernel = device.load_ptx_blocking(BASIC).unwrap().function(kernel).unwrap();
     // SAFETY: refused before anything runs.
     unsafe { launch(&kernel, config, ()) }
 }
@@ -37,7 +37,7 @@ fn scaled<A: cuda_async::kernel::KernelArgs + 'static>(
     device: &Device,
     args: A,
 ) -> impl DeviceOp + use<A> {
-    let kernel = device.load_ptx(BASIC).unwrap().function("scale").unwrap();
+    let kernel = device.load_ptx_blocking(BASIC).unwrap().function("scale").unwrap();
     // SAFETY: refused before anything runs.
     unsafe { launch(&kernel, LaunchConfig::new(1, 32), args) }
 }
@@ -46,7 +46,7 @@ fn load(ptx: &'static str) -> String {
     message(|device| {
         value(()).try_map({
             let device = device.clone();
-            move |()| device.load_ptx(ptx)
+            move |()| device.load_ptx_blocking(ptx)
         })
     })
 }
@@ -79,7 +79,9 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         ),
         (
             "an unknown kernel",
-            message(|it| value(it.load_ptx(BASIC).unwrap()).try_map(|it| it.function("scael"))),
+            message(|it| {
+                value(it.load_ptx_blocking(BASIC).unwrap()).try_map(|it| it.function("scael"))
+            }),
             "it has",
         ),
         (
@@ -144,7 +146,11 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
             message(|_| (0..200).fold(value(1).boxed(), |op, _| op.map(|x| x).boxed())),
             "use `iterate`",
         ),
-        ("an unknown device", cuda_async::open("gpu").unwrap_err().to_string(), "available: "),
+        (
+            "an unknown device",
+            cuda_async::open_blocking("gpu").unwrap_err().to_string(),
+            "available: ",
+        ),
         (
             "a wait in `async_on`",
             {

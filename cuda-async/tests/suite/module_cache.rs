@@ -43,7 +43,7 @@ fn module_is_loaded_once_for_each_device_and_stays_loaded() {
         assert_eq!(doubled(&device, &module), [8.0]);
         drop(module);
         device.synchronize().unwrap();
-        drop(device.load_ptx(PTX)); // unloads the modules that are not used any more
+        drop(device.load_ptx_blocking(PTX)); // unloads the modules that are not used any more
         let [loads, unloads] = [&provider.watched.loads, &provider.watched.unloads];
         assert_eq!(loads.load(Ordering::SeqCst) - 1, 1);
         assert_eq!(unloads.load(Ordering::SeqCst), 0);

@@ -46,7 +46,7 @@ fn least_recently_used_module_is_evicted() {
     store.get(&device, &b).unwrap();
     assert_eq!(loads(), 4, "b was evicted");
     device.synchronize().unwrap();
-    drop(device.load_ptx(&a)); // unloads the modules that are not used any more
+    drop(device.load_ptx_blocking(&a)); // unloads the modules that are not used any more
     assert!(provider.watched.unloads.load(Ordering::SeqCst) >= 2);
     store.clear();
     assert!(store.is_empty());

@@ -25,7 +25,7 @@ thread_local! {
 
 /// Loads PTX, as [`load`] loads any module.
 pub fn load_ptx(device: &Device, ptx: &str) -> Result<Module, Error> {
-    load(device, || device.load_ptx(ptx))
+    load(device, || device.load_ptx_blocking(ptx))
 }
 
 /// Loads a module. On a GPU, first waits until the threads that called [`hold_off_module_loads`] have ended, and keeps
@@ -48,7 +48,7 @@ pub fn load(
 /// other threads.
 pub fn open_beside(first: &Device, address: &str) -> Result<Device, Error> {
     alone(|| {
-        let second = cuda_async::open(address)?;
+        let second = cuda_async::open_blocking(address)?;
         let there = h2d([1u8]).then(|x| to_device(x, &second)).sync_on(&first.new_stream()?)?;
         to_device(there, first).sync_on(&second.new_stream()?)?;
         Ok(second)

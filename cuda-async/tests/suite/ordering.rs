@@ -39,7 +39,7 @@ fn cross_stream_write_waits_for_readers(device: &Device) {
         let mut x = h2d(vec![1u32; 1000]).sync_on(&a).unwrap();
         // The stream is busy, so the download behind it reads late.
         drop(submit(zeros::<u32>(64).then(|out| kernels.spin(out, SLOW)), &a));
-        let place = device.pinned_uninitialised(1000).unwrap();
+        let place = device.pinned_uninitialized(1000).unwrap();
         let landing = x.download(&a, 0..1000, place).unwrap();
         let twos = PinnedBuffer::copied_from(device, &[2u32; 1000]).unwrap();
         x.upload(&b, 0, twos).unwrap();

@@ -131,7 +131,7 @@ fn graph_with_a_fork() -> Plan {
 fn step_of_a_decoder() -> Plan {
     let stream = device().new_stream().unwrap();
     let ptx = include_str!("../../../examples/decode/kernels/decode.ptx");
-    let module = stream.device().load_ptx(ptx).unwrap();
+    let module = stream.device().load_ptx_blocking(ptx).unwrap();
     let [embed, project_logits, choose] =
         ["embed", "project_logits", "choose"].map(|it| module.function(it).unwrap());
     let halves = |n| zeros::<half::f16>(n).sync_on(&stream).unwrap();
@@ -301,7 +301,7 @@ fn implied_edges_are_left_out_of_pictures() {
 }
 
 /// A chain of named steps, and as many branches: 10,000 nodes each. The limit of 20 s allows for a busy machine and a
-/// build without optimisation, which took 1 to 4 s.
+/// build without optimization, which took 1 to 4 s.
 #[test]
 fn drawings_of_ten_thousand_nodes_take_bounded_time() {
     const NODES: usize = 10_000;

@@ -239,7 +239,7 @@ fn profile_measures_every_node(device: &Device) {
     // The fast kernel, too, runs for longer than a tick of the device's clock.
     let spin = |iterations| {
         let kernels = kernels.clone();
-        cuda_async::uninitialised::<u32>(LEN).then(move |x| kernels.spin(x, iterations))
+        cuda_async::uninitialized::<u32>(LEN).then(move |x| kernels.spin(x, iterations))
     };
     let op = zip!(spin(30_000).named("fast"), spin(300_000).named("slow"));
     let graph = op.graph_on(&stream).unwrap();

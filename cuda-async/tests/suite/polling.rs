@@ -98,7 +98,7 @@ pub fn own_devices() -> [Device; 2] {
 
 /// Has the device keep this many idle blocks of host memory, so that the next copies need not wait for new ones.
 pub fn idle_blocks(device: &Device, count: usize, bytes: usize) {
-    let block = |_| device.pinned_uninitialised::<u8>(bytes).unwrap();
+    let block = |_| device.pinned_uninitialized::<u8>(bytes).unwrap();
     drop((0..count).map(block).collect::<Vec<_>>());
 }
 

@@ -15,7 +15,7 @@ use cuda_async::{
     in_order, join_all,
     memory::{DeviceScalar, MemoryPool, PoolOptions, copy, fill},
     prelude::*,
-    uninitialised,
+    uninitialized,
 };
 use futures::executor::block_on;
 
@@ -82,9 +82,9 @@ fn managed_memory_may_exceed_gpu_memory(device: &Device) {
     let Some(pool) = managed(device) else { return };
     let stream = device.new_stream().unwrap();
     let len = device.memory().unwrap().total as usize / 8 * 9;
-    let ordinary = uninitialised::<u8>(len).sync_on(&stream);
+    let ordinary = uninitialized::<u8>(len).sync_on(&stream);
     assert!(matches!(ordinary, Err(Error::OutOfMemory { .. })));
-    let large = uninitialised::<u8>(len).in_pool(&pool).sync_on(&stream).unwrap();
+    let large = uninitialized::<u8>(len).in_pool(&pool).sync_on(&stream).unwrap();
     for at in [0, len / 2, len - KIB] {
         let part = large.slice(at..at + KIB).unwrap();
         assert_eq!(to_host(part).sync_on(&stream).unwrap().len(), KIB);
@@ -117,7 +117,7 @@ fn operations_take_all_memory_from_their_pool(device: &Device) {
     let x = h2d(vec![1f32; 1000]).in_pool(&pool).sync_on(&stream).unwrap();
     assert_eq!(used(&pool), 4000);
     let y = zeros::<f32>(500).in_pool(&pool).sync_on(&stream).unwrap();
-    let z = uninitialised::<u8>(10).in_pool(&pool).sync_on(&stream).unwrap();
+    let z = uninitialized::<u8>(10).in_pool(&pool).sync_on(&stream).unwrap();
     assert_eq!(used(&pool), 6010);
     drop((y, z));
     // The sum is allocated inside.
@@ -129,7 +129,7 @@ fn operations_take_all_memory_from_their_pool(device: &Device) {
     assert_eq!(used(&pool), 8000 + 256 + 8);
     drop((x, sum, tensor, scalar));
     used_after(&pool, 0);
-    let buffer = DeviceBuffer::<u16>::uninitialised_in(&stream, &pool, 3).unwrap();
+    let buffer = DeviceBuffer::<u16>::uninitialized_in(&stream, &pool, 3).unwrap();
     let allocation = stream.allocate_in(&pool, 5).unwrap();
     assert_eq!(used(&pool), 11);
     // Other operations of the stream do not use it.
@@ -145,7 +145,7 @@ fn branches_and_closures_inherit_the_pool(device: &Device) {
     let filled = |value: u8| h2d(vec![value; KIB]);
     let op = zip!(filled(1), filled(2), filled(3))
         .then(|(a, b, c)| join_all([a, b, c].map(|it| zeros(KIB).then(move |to| copy(it, to)))))
-        .then(move |copies| defer(move || Ok(zip!(value(copies), uninitialised::<u8>(KIB)))));
+        .then(move |copies| defer(move || Ok(zip!(value(copies), uninitialized::<u8>(KIB)))));
     let shared = filled(4).shared();
     let op = zip!(op, shared.clone(), filled(5).boxed(), in_order([filled(6), filled(7)]));
     let op = op.in_pool(&pool);
@@ -280,7 +280,7 @@ fn trim_keeps_memory_in_use(device: &Device) {
     let (stream, pool) = (device.new_stream().unwrap(), pool(device));
     let (big, bytes) = (64 << 20, 64 << 20u64);
     let kept = h2d(vec![5u8; 100]).in_pool(&pool).sync_on(&stream).unwrap();
-    let dropped = uninitialised::<u8>(big).in_pool(&pool).sync_on(&stream).unwrap();
+    let dropped = uninitialized::<u8>(big).in_pool(&pool).sync_on(&stream).unwrap();
     drop(dropped);
     stream.synchronize().unwrap();
     let idle = pool.statistics().unwrap();
@@ -306,7 +306,7 @@ fn pool_of_another_device_is_refused(device: &Device) {
     refused(of_default.sync_on(&stream).map(drop), "the default memory pool");
     wrong(stream.in_pool(&pool).map(drop));
     wrong(stream.allocate_in(&pool, 1).map(drop));
-    wrong(DeviceBuffer::<u8>::uninitialised_in(&stream, &pool, 1).map(drop));
+    wrong(DeviceBuffer::<u8>::uninitialized_in(&stream, &pool, 1).map(drop));
     // A part on another device may run, and may not allocate.
     let own = MemoryPool::new(device, PoolOptions::new()).unwrap();
     let elsewhere = zeros::<u8>(1).on(&other).in_pool(&own);
@@ -403,7 +403,7 @@ fn copied(
     buffer: &Arc<DeviceBuffer<u8>>,
     stream: &cuda_async::Stream,
 ) -> Result<DeviceBuffer<u8>, Error> {
-    let mut small = DeviceBuffer::uninitialised(stream, 4)?;
+    let mut small = DeviceBuffer::uninitialized(stream, 4)?;
     small.copy_from(stream, buffer.slice(..4)?)?;
     Ok(small)
 }
@@ -417,7 +417,7 @@ fn pools_of_a_lease_share_its_quota() {
     let (stream, bytes) = (device.new_stream().unwrap(), 3usize << 30);
     let pools = [pool(&device), pool(&device), device.default_pool()];
     for pool in pools.iter().cycle().take(6) {
-        let mut buffer = uninitialised::<u8>(bytes).in_pool(pool).sync_on(&stream).unwrap();
+        let mut buffer = uninitialized::<u8>(bytes).in_pool(pool).sync_on(&stream).unwrap();
         let slice = buffer.slice_mut(bytes - 100..).unwrap();
         fill(slice, 5).sync_on(&stream).unwrap();
         assert_eq!(
@@ -426,7 +426,7 @@ fn pools_of_a_lease_share_its_quota() {
         );
         let reserved = pools.iter().map(|it| it.statistics().unwrap().reserved);
         assert!(reserved.sum::<u64>() <= 4 << 30);
-        let refused = uninitialised::<u8>(bytes).in_pool(&pools[0]).sync_on(&stream).map(drop);
+        let refused = uninitialized::<u8>(bytes).in_pool(&pools[0]).sync_on(&stream).map(drop);
         assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");
     }
 }

@@ -38,6 +38,7 @@ on_every_device! {
     race_and_retry_are_refused_by_async_on
     race_and_retry_end_once
     panics_end_race_and_retry
+    already_ended_of_the_program_is_an_error_like_others
 }
 
 const LONG: Duration = Duration::from_millis(300);
@@ -243,6 +244,22 @@ fn retry_does_not_hide_a_panic() {
     let mut op = retry(quickly(3).when(|_| true), panics_in_second_poll).into_future();
     assert!(catch_unwind(AssertUnwindSafe(|| block_on(&mut op))).is_err());
     assert_eq!(block_on(&mut op), Err(Error::AlreadyEnded));
+}
+
+/// The error is public: a closure may return it.
+fn already_ended_of_the_program_is_an_error_like_others(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let ended = || value(()).then(|()| Err::<Op<Value<u32>>, _>(Error::AlreadyEnded));
+    assert_eq!(ended().or_else(|_| value(7)).sync_on(&stream), Ok(7));
+    assert_eq!(ended().named("first").or_else(|_| value(7)).sync_on(&stream), Ok(7));
+    let waits = || zeros::<u32>(4).then(to_host).then(|_| ended());
+    assert_eq!(block_on(waits().or_else(|_| value(8)).into_future()), Ok(8));
+    let mut attempts = 0;
+    let op = retry(quickly(3).when(|error| *error == Error::AlreadyEnded), || {
+        attempts += 1;
+        if attempts == 3 { value(9).boxed() } else { ended().boxed() }
+    });
+    assert_eq!(op.sync_on(&stream), Ok(9));
 }
 
 fn panics_end_race_and_retry(device: &Device) {

@@ -33,7 +33,7 @@ fn own() -> Device {
 }
 
 fn kernel(device: &Device, ptx: &str, name: &str) -> Function {
-    device.load_ptx(ptx).unwrap().function(name).unwrap()
+    device.load_ptx_blocking(ptx).unwrap().function(name).unwrap()
 }
 
 /// Enqueues a slow kernel and a download of `x` on one stream. On another stream, which is dropped, enqueues a launch with
@@ -47,7 +47,7 @@ fn refused_behind_a_download(
         (Kernels::load(device), iterations_for(device, Duration::from_millis(60)));
     // SAFETY: the output is dropped.
     drop(unsafe { zeros::<u32>(1).then(|out| kernels.spin(out, long)).async_on(reader) }.unwrap());
-    let landing = x.download(reader, 0..64, device.pinned_uninitialised(64).unwrap()).unwrap();
+    let landing = x.download(reader, 0..64, device.pinned_uninitialized(64).unwrap()).unwrap();
     let large = kernel(device, LARGE, "large");
     let config = LaunchConfig::new(1, 1).shared_bytes(device.info().max_shared_bytes);
     // SAFETY: the kernel uses nothing of x.
@@ -130,7 +130,7 @@ fn query_during_a_reset_does_not_hide_lost_work() {
         });
         for _ in 0..15 {
             let sevens = h2d(vec![7u8; 64]).sync_on(&stream).unwrap();
-            let mut place = device.pinned_uninitialised::<u8>(64).unwrap();
+            let mut place = device.pinned_uninitialized::<u8>(64).unwrap();
             place.fill(0xEE);
             fault(&device, &stream);
             let landing = sevens.download(&stream, 0..64, place);

@@ -122,7 +122,7 @@ fn sync_on_uses_the_given_stream(device: &Device) {
 async fn await_runs_on_the_default_device() {
     assert_eq!(h2d(vec![1u8, 2]).then(to_host).await.unwrap(), [1, 2]);
     let device = cuda_async::default_device().unwrap();
-    let gpu = cuda_async::open("cuda").is_ok();
+    let gpu = cuda_async::open_blocking("cuda").is_ok();
     assert_eq!(device.info().address, if gpu { "cuda:0" } else { "cpu" });
     assert_eq!(h2d(vec![3u8]).then(to_host).sync().unwrap(), [3]);
 }

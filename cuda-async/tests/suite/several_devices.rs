@@ -10,7 +10,7 @@ use cuda_async::{
     cuda_core::{Crossing, protocol::Capabilities},
     memory::fill,
     prelude::*,
-    script, to_device, uninitialised, value, zip,
+    script, to_device, uninitialized, value, zip,
 };
 use cuda_cpu::CpuProvider;
 use futures::executor::block_on;
@@ -166,9 +166,9 @@ fn copy_to_peer_checks_its_requirements(first: &Device, second: &Device) {
     let (here, there) = (first.new_stream().unwrap(), second.new_stream().unwrap());
     let x = h2d(numbers(LEN)).sync_on(&here).unwrap();
     let wrong = |crossing: Result<Crossing<f32>, Error>| crossing.map(drop).unwrap_err();
-    let short: DeviceBuffer<f32> = uninitialised(LEN - 1).sync_on(&there).unwrap();
+    let short: DeviceBuffer<f32> = uninitialized(LEN - 1).sync_on(&there).unwrap();
     assert!(matches!(wrong(x.as_slice().copy_to_peer(&here, short)), Error::OutOfRange { .. }));
-    let place = || value(()).then(|()| uninitialised::<f32>(LEN)).sync_on(&there).unwrap();
+    let place = || value(()).then(|()| uninitialized::<f32>(LEN)).sync_on(&there).unwrap();
     if first.reach(second).wait().unwrap() {
         let mut crossing = x.as_slice().copy_to_peer(&here, place()).unwrap();
         here.synchronize().unwrap();

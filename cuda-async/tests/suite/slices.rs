@@ -32,6 +32,7 @@ on_every_device! {
     two_uses_of_one_half_run_in_order
     shared_slices_of_one_buffer_run_at_the_same_time
     ranges_of_every_form_name_their_elements
+    refused_split_adds_no_boundaries
 }
 
 /// Looks of a kernel that the other one is expected to end: seconds on every device.
@@ -46,6 +47,18 @@ struct Meet {
     /// The same kernel with one more buffer, which it is given to read.
     reading: Function,
     flags: AtomicU32,
+}
+
+/// A buffer has at most 4096 pieces. A split beyond that changes nothing.
+fn refused_split_adds_no_boundaries(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let mut x = zeros::<u32>(5000).sync_on(&stream).unwrap();
+    let error = x.chunks_mut(1).map(drop).unwrap_err();
+    assert!(error.to_string().contains("4096 pieces"), "{error}");
+    let mut chunks = x.chunks_mut(2).unwrap();
+    fill(chunks.pop().unwrap(), 3).sync_on(&stream).unwrap();
+    drop(chunks);
+    assert_eq!(to_host(x).sync_on(&stream).unwrap()[4998..], [3, 3]);
 }
 
 fn shared_slices_take_every_form_of_range(device: &Device) {
@@ -187,9 +200,9 @@ fn shared_slices_of_one_buffer_run_at_the_same_time(device: &Device) {
     });
 }
 
-/// An empty part shares its place in the allocation with its neighbour, which another thread may use at the same time.
+/// An empty part shares its place in the allocation with its neighbor, which another thread may use at the same time.
 #[test]
-fn empty_part_does_not_displace_uses_of_its_neighbour() {
+fn empty_part_does_not_displace_uses_of_its_neighbor() {
     let provider = WrapperProvider::new(CpuProvider::default());
     let device = provider.open_device();
     let meet = Meet::load(&device);

@@ -187,7 +187,7 @@ fn memory_outlives_timed_out_work_and_is_freed() {
 
 #[tokio::test]
 async fn aborted_task_removes_its_timer() {
-    let device = cuda_async::open("cpu").unwrap();
+    let device = cuda_async::open_blocking("cpu").unwrap();
     let (kernels, long) = (Kernels::load(&device), iterations_for(&device, LONG));
     let policy = SingleStream::new(&device).unwrap();
     let op = zeros::<u32>(32).then(move |out| kernels.spin(out, long)).timeout(LONG * 9);

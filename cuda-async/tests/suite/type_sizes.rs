@@ -91,7 +91,7 @@ fn types_of_combinators_grow_linearly() {
 
 #[test]
 fn types_of_declared_kernels_grow_linearly() -> cuda_async::Result<()> {
-    let kernels = Basic::loaded().sync_on(&cuda_async::open("cpu")?.new_stream()?)?;
+    let kernels = Basic::loaded().sync_on(&cuda_async::open_blocking("cpu")?.new_stream()?)?;
     assert_linear!(zeros::<f32>(2), |op| kernels.scale(op, 2.0));
     Ok(())
 }

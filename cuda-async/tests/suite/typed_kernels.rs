@@ -62,6 +62,18 @@ struct Step {
     count: u16,
 }
 
+cuda_async::kernels! {
+    #[ptx = "tests/suite/variables.ptx"]
+    unsafe struct Adder; // SAFETY: `add` reads and writes the first element of each buffer, and writes the counter.
+
+    static taps: [u32; 3];
+    static mut counter: u32;
+    static mut hidden: [u32; 2];
+
+    #[config(grid = 1, block = 1)]
+    safe fn add(to: &mut [u32], from: &[u32]) where to.len() > 0, from.len() > 0;
+}
+
 fn vectors(device: &Device) -> Vectors {
     Vectors::of_module(&load_ptx(device, Vectors::PTX).unwrap()).unwrap()
 }
@@ -187,6 +199,7 @@ on_every_device! {
     declared_kernel_writes_the_condition_of_a_loop
     scalars_are_outputs_in_every_form
     scalar_is_not_two_arguments
+    input_is_no_variable_that_the_kernel_writes
 }
 
 fn loops(device: &Device) -> Loops {
@@ -279,4 +292,35 @@ fn scalar_is_not_two_arguments(device: &Device) {
     assert!(recorded.unwrap_err().to_string().contains("is the same scalar"));
     assert_eq!(go.read().sync_on(&stream).unwrap(), 7);
     assert_eq!(x.read().sync_on(&stream).unwrap(), 1.0);
+}
+
+/// Every call of a getter gives another handle of the same memory, so safe code can pass a variable that the kernel
+/// writes.
+fn input_is_no_variable_that_the_kernel_writes(device: &Device) {
+    let adder = || Adder::of_module(&load_ptx(device, Adder::PTX).unwrap()).unwrap();
+    let (adder, other, stream) = (adder(), adder(), device.new_stream().unwrap());
+    let mut counter = adder.counter().unwrap();
+    let shared = Arc::new(adder.counter().unwrap());
+    let expected = "wrong arguments for kernel `add`: parameter 1 (`from`) is the variable `counter`, which the kernel may write; copy the variable into a buffer, and pass that";
+    for refused in [
+        adder.add(zeros(1), &counter).sync_on(&stream).map(drop),
+        adder.add(zeros(1), shared.clone()).sync_on(&stream).map(drop),
+        adder.add(zeros(1), shared.share(..).unwrap()).sync_on(&stream).map(drop),
+        adder.add(zeros(1), counter.as_slice()).sync_on(&stream).map(drop),
+        adder.add(zeros(1), counter.as_slice_mut()).sync_on(&stream).map(drop),
+        adder.add(zeros(1), value(()).map(|()| shared.clone())).sync_on(&stream).map(drop),
+        adder.add(zeros(1), &counter).graph_on(&stream).map(drop),
+        adder.add(zeros(1), counter).sync_on(&stream).map(drop),
+    ] {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, Error::Arguments { .. }), "{error:?}");
+        assert_eq!(error.to_string(), expected);
+    }
+    // A constant, a variable that the kernel does not use, and one of another module are read only.
+    upload_into(adder.taps().unwrap(), vec![4u32; 3]).sync_on(&stream).unwrap();
+    let add = |from| adder.add(zeros(1), from).then(|(to, _)| to_host(to)).sync_on(&stream);
+    assert_eq!(add(adder.taps().unwrap()).unwrap(), [4]);
+    assert_eq!(add(adder.hidden().unwrap()).unwrap(), [7]);
+    assert_eq!(add(other.counter().unwrap()).unwrap(), [5]);
+    assert_eq!(to_host(&*shared).sync_on(&stream).unwrap(), [5]);
 }

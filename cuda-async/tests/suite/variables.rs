@@ -41,7 +41,7 @@ fn set_by(kernel: &str, module: &Module, stream: &Stream, value: u32, turns: u32
 
 /// Enqueues a kernel that reads the counter, the first tap and the second hidden word.
 fn look(module: &Module, stream: &Stream, turns: u32) -> DeviceBuffer<u32> {
-    let to = DeviceBuffer::uninitialised(stream, 3).unwrap();
+    let to = DeviceBuffer::uninitialized(stream, 3).unwrap();
     let mut arguments = Arguments::new();
     arguments.buffer(&to, Access::Write).number(&turns, ArgumentKind::Integer);
     // SAFETY: the kernel writes three words, and otherwise uses the variables.
@@ -127,7 +127,7 @@ fn variable_keeps_its_module_loaded(device: &Device) {
 
 fn copied(from: &DeviceBuffer<u32>) -> DeviceBuffer<u32> {
     let stream = from.device().lend_stream(0).unwrap();
-    let mut copy = DeviceBuffer::uninitialised(&stream, from.len()).unwrap();
+    let mut copy = DeviceBuffer::uninitialized(&stream, from.len()).unwrap();
     copy.copy_from(&stream, from.as_slice()).unwrap();
     copy
 }

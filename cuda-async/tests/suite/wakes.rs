@@ -63,7 +63,7 @@ fn many_parts_of_one_script_wait_for_credit() {
     const PARTS: usize = 1200;
     let parts = in_time(|| {
         let device = slow(Duration::from_millis(1));
-        let basic = device.load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+        let basic = device.load_ptx_blocking(include_str!("../../../kernels/basic.ptx")).unwrap();
         let empty = basic.function("empty").unwrap();
         let op = script(async move |cx| {
             // SAFETY: `empty` has no parameters and accesses nothing.

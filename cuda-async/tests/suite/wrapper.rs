@@ -40,6 +40,8 @@ pub struct Watched {
     on_submit: Mutex<Option<OnSubmit>>,
     /// The tickets that were submitted and asked for, in order.
     log: Mutex<Vec<Logged>>,
+    /// The streams and the tickets that frees came after, in order.
+    frees: Mutex<Vec<(StreamId, Vec<Ticket>)>>,
 }
 
 /// A call of the device.
@@ -70,6 +72,11 @@ impl Watched {
     /// The submissions and the wants so far.
     pub fn log(&self) -> Vec<Logged> {
         self.log.lock().unwrap().clone()
+    }
+
+    /// The streams whose order the frees followed, and the tickets that they came after.
+    pub fn frees(&self) -> Vec<(StreamId, Vec<Ticket>)> {
+        self.frees.lock().unwrap().clone()
     }
 
     /// Waits until no host block is live, and returns the time that it took.
@@ -160,7 +167,10 @@ unsafe impl Backend for Wrapper {
         if let Control::Want { ticket } = control {
             self.watched.log.lock().unwrap().push(Logged::Wanted(ticket));
         }
-        match control {
+        match &control {
+            Control::Free { stream, after, .. } => {
+                self.watched.frees.lock().unwrap().push((*stream, after.clone()));
+            }
             Control::LoadModule { .. } => _ = self.watched.loads.fetch_add(1, Ordering::SeqCst),
             Control::Allocate { .. } | Control::AllocateIn { .. } => {
                 self.watched.allocations.fetch_add(1, Ordering::SeqCst);

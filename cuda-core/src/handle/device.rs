@@ -23,6 +23,14 @@ impl Device {
     /// same address. Objects of one cannot be used with another ([`Error::WrongDevice`]). `cuda_async::open` returns
     /// the same device for the same address.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// use cuda_cpu::CpuProvider;
+    /// let (first, second) = (Device::open(&CpuProvider::default(), 0)?, Device::open(&CpuProvider::default(), 0)?);
+    /// assert!(first != second); // each has its own memory and streams
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of [`Provider::open`].
     pub fn open(provider: &dyn Provider, ordinal: u32) -> Result<Self> {
@@ -30,12 +38,32 @@ impl Device {
     }
 
     /// Returns the description of this device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let info = device.info();
+    /// println!("{} has {} MiB and {} multiprocessors", info.name, info.memory >> 20, info.multiprocessors);
+    /// assert_eq!(info.address, "cpu");
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn info(&self) -> &DeviceInfo {
         self.0.backend.info()
     }
 
     /// Returns the value that a layer above stores in this device. The first call creates it with `T::default()`. A
     /// device holds one such value: returns `None` if it has another type than `T`.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    /// let count = device.attachment::<AtomicU32>().expect("it is the first");
+    /// count.fetch_add(1, Ordering::Relaxed);
+    /// assert_eq!(device.attachment::<AtomicU32>().map(|count| count.load(Ordering::Relaxed)), Some(1));
+    /// assert!(device.attachment::<String>().is_none()); // the device holds a value of another type
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn attachment<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
         self.0.attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
@@ -44,6 +72,17 @@ impl Device {
     ///
     /// Frees of dropped buffers are submitted first. On the CPU device such memory counts as free at once. On a GPU it
     /// may count as used until its stream reaches the free. Waits up to 1 s for frees that other threads are making.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let buffer = DeviceBuffer::<f32>::zeroed(&stream, 1024)?;
+    /// assert!(device.memory()?.used >= 4096);
+    /// drop(buffer);
+    /// assert_eq!(device.memory()?.used, 0);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// An error of the backend.
@@ -59,6 +98,17 @@ impl Device {
 
     /// Blocks until everything that was submitted to this device before the call is complete.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let (one, other) = (device.new_stream()?, device.new_stream()?);
+    /// let a = DeviceBuffer::<u32>::zeroed(&one, 8)?;
+    /// let b = DeviceBuffer::<u32>::zeroed(&other, 8)?;
+    /// device.synchronize()?; // the work of both streams is complete
+    /// assert!(one.is_known_idle() && other.is_known_idle());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error that lost the device. Failed submissions are no error here; the stream handle that made them reports
     /// them.
@@ -70,9 +120,24 @@ impl Device {
     /// Resets the device after a fault. Blocks until the running kernels have ended. In async code use
     /// [`start_reset`](Device::start_reset).
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let trap = device.load_ptx_blocking(".version 7.0 .target sm_70 .address_size 64 .visible .entry fails() { trap; }")?.function("fails")?;
+    /// # // SAFETY: the kernel takes no memory.
+    /// # unsafe { trap.launch(&stream, LaunchConfig::new(1, 1), &Arguments::new()) }?;
+    /// assert!(stream.synchronize().is_err()); // a kernel has faulted
+    /// assert!(DeviceBuffer::<u8>::zeroed(&stream, 1).is_err()); // the device is lost
+    /// device.reset()?;
+    /// assert!(DeviceBuffer::<u8>::zeroed(&stream, 1).is_ok());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: after a fault the process cannot use it any more and has to be restarted.
     pub fn reset(&self) -> Result<()> {
+        self.check_may_wait()?;
         let reset = self.start_reset().wait();
         self.0.reclaim_all();
         reset
@@ -84,6 +149,20 @@ impl Device {
     /// Memory and modules are kept. Work that had not begun is skipped, and its futures fail with the fault. Buffers
     /// that this work or the faulted kernel would have written have lost their contents: a read is
     /// [`Error::ContentsLost`] until the buffer is overwritten as a whole.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let trap = device.load_ptx_blocking(".version 7.0 .target sm_70 .address_size 64 .visible .entry fails() { trap; }")?.function("fails")?;
+    /// # // SAFETY: the kernel takes no memory.
+    /// # unsafe { trap.launch(&stream, LaunchConfig::new(1, 1), &Arguments::new()) }?;
+    /// assert!(stream.synchronize().is_err()); // a kernel has faulted
+    /// let reset = device.start_reset(); // `poll` in a task, or `wait`
+    /// reset.wait()?;
+    /// assert!(DeviceBuffer::<u8>::zeroed(&stream, 1).is_ok());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn start_reset(&self) -> Pending<()> {
         self.0.request(Request::Reset, |reply| match reply {
             Reply::Reset { .. } => Ok(()),
@@ -93,14 +172,41 @@ impl Device {
 
     /// Returns whether the calling thread is delivering this device's notices, as it is inside a waker. Such a thread
     /// must not wait for a notice of this device: no other thread delivers it.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// assert!(!device.delivers_here()); // true inside a waker that this device calls
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn delivers_here(&self) -> bool {
         self.0.streams.delivers_here()
     }
 
+    /// Checks that the calling thread may wait for this device.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] inside the [output function](Device::set_output), which the kernel that prints waits for.
+    pub fn check_may_wait(&self) -> Result<()> {
+        self.0.streams.output.check_may_wait()
+    }
+
     /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that arrives
-    /// from now on. `print` runs on a thread of the device, or on several at a time, and must not wait for the device.
+    /// from now on. `print` runs on a thread of the device, or on several at a time. A wait for this device inside it is
+    /// [`Error::Misuse`], because the kernel that prints ends only after `print`.
     ///
     /// A GPU's driver writes such text to standard output itself: there `print` is never called.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// use std::sync::{Arc, Mutex};
+    /// let printed = Arc::new(Mutex::new(String::new()));
+    /// let log = printed.clone();
+    /// device.set_output(move |text| log.lock().unwrap().push_str(text)); // from now on
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn set_output(&self, print: impl Fn(&str) + Send + Sync + 'static) {
         self.0.streams.output.set(Arc::new(print));
     }
@@ -109,22 +215,55 @@ impl Device {
     /// that repeats as a graph, which takes a fraction of the time of separate launches. The cache learns the work that
     /// an operation submits in one poll or in one blocking call. When the same work comes again, the cache holds up to
     /// 64 submissions and launches them together. It holds them until the poll or the call ends, at the latest.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let cache = device.graph_cache();
+    /// println!("{cache:?}"); // all counts are 0 on the CPU device, which has no such cache
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn graph_cache(&self) -> GraphCacheInfo {
         self.core().backend.graph_cache()
     }
 
     /// Turns the graph cache on or off, for later work. It is on where the device has one.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// device.set_graph_cache(false); // every launch is one call of the driver from now on
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn set_graph_cache(&self, on: bool) {
         let has_cache = self.core().capabilities.graph_cache;
         self.core().graph_cache.store(on && has_cache, Ordering::Relaxed);
     }
 
     /// Returns the limits and properties of this device's backend.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let limits = device.capabilities();
+    /// assert!(limits.submissions_in_flight > 0);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn capabilities(&self) -> &Capabilities {
         &self.0.capabilities
     }
 
     /// Returns a handle that does not keep the device open.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let weak = device.downgrade();
+    /// assert!(!weak.is_closed());
+    /// drop(device); // the last handle
+    /// assert!(weak.is_closed());
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn downgrade(&self) -> WeakDevice {
         WeakDevice(Arc::downgrade(&self.0))
     }

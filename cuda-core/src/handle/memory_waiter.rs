@@ -12,6 +12,16 @@ pub struct MemoryWaiter {
 
 impl Device {
     /// Creates a waiter that is woken when memory of this device may have become free.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// use std::task::{Context, Waker};
+    /// let mut waiter = device.memory_waiter();
+    /// // In a task: register the waker, try to allocate once more, and return pending if that fails.
+    /// waiter.register(&Context::from_waker(Waker::noop()));
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn memory_waiter(&self) -> MemoryWaiter {
         MemoryWaiter { device: self.clone(), key: None }
     }

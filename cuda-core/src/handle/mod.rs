@@ -16,7 +16,7 @@
 //! | `memory_waiter` | `memory_waiter` |
 //! | `recording` | `start_recording`, `start_plan` |
 //! | `stream/lending` | `new_stream`, `new_stream_with_priority`, `lend_stream`, `lend_idle_stream` |
-//! | `memory/pinned` | `pinned`, `pinned_uninitialised`, `idle_pinned` |
+//! | `memory/pinned` | `pinned`, `pinned_uninitialized`, `idle_pinned` |
 //! | `memory/pinning` | `start_pinning` |
 //! | `memory/peer` | `reach`, `known_to_reach` |
 //! | `memory/pool` | `default_pool` |

@@ -141,7 +141,7 @@ impl Accesses {
     /// Adds boundaries, as [`Pieces::split`]. The caller has exclusive access to the bytes on both sides of each,
     /// except for replays, which take the lock too.
     pub(crate) fn split(&self, at: impl IntoIterator<Item = u64>) -> Result<()> {
-        self.with_pieces(|pieces| at.into_iter().try_for_each(|at| pieces.split(at)))
+        self.with_pieces(|pieces| pieces.split(at))
     }
 
     /// As [`Pieces::last_uses`]. The caller has exclusive access to the memory or to its part of it.

@@ -132,6 +132,14 @@ impl History {
     }
 }
 
+#[cold]
+fn too_many_pieces() -> Error {
+    let detail = format!(
+        "it would have more than {MAX_PIECES} pieces, which is the limit; write the whole buffer at once to join them"
+    );
+    Error::OutOfRange { what: "splitting a buffer".into(), detail }
+}
+
 /// Adds a position to a list that has at most one per queue.
 fn keep_latest<A: smallvec::Array<Item: Position>>(list: &mut SmallVec<A>, at: A::Item) {
     match list.iter_mut().find(|known| known.is_same_queue(at)) {
@@ -193,29 +201,34 @@ impl<P: Position> Pieces<P> {
         });
     }
 
-    /// Adds a boundary at byte `at`, unless there is one.
+    /// Adds boundaries at these bytes, except where there is one.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there are [`MAX_PIECES`] pieces.
-    pub(crate) fn split(&mut self, at: u64) -> Result<()> {
-        let Err(place) = self.rest.binary_search_by_key(&at, |(start, _)| *start) else {
-            return Ok(());
-        };
-        if at == 0 {
-            return Ok(());
+    /// [`Error::OutOfRange`] if there would be more than [`MAX_PIECES`] pieces. No boundary is added then.
+    pub(crate) fn split(&mut self, at: impl IntoIterator<Item = u64>) -> Result<()> {
+        let mut new = SmallVec::<[u64; 4]>::new();
+        for at in at.into_iter().filter(|at| *at != 0) {
+            if self.place_of(at).is_err() && new.last() != Some(&at) {
+                if self.rest.len() + 1 + new.len() >= MAX_PIECES {
+                    return Err(too_many_pieces());
+                }
+                new.push(at);
+            }
         }
-        if self.rest.len() + 1 >= MAX_PIECES {
-            let detail = format!(
-                "it has {MAX_PIECES} pieces, which is the limit; write the whole buffer at once to join them"
-            );
-            return Err(Error::OutOfRange { what: "splitting a buffer".into(), detail });
+        for at in new {
+            let Err(place) = self.place_of(at) else { continue };
+            let history = match place {
+                0 => self.first.clone(),
+                _ => self.rest[place - 1].1.clone(),
+            };
+            self.rest.insert(place, (at, history));
         }
-        let history = match place {
-            0 => self.first.clone(),
-            _ => self.rest[place - 1].1.clone(),
-        };
-        self.rest.insert(place, (at, history));
         Ok(())
+    }
+
+    /// The index in `rest` of the piece that begins at this byte, or as the error that of the piece behind it.
+    fn place_of(&self, at: u64) -> Result<usize, usize> {
+        self.rest.binary_search_by_key(&at, |(start, _)| *start)
     }
 
     /// Every position that has to be complete before the memory can be freed: the latest per queue.

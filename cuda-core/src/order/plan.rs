@@ -107,6 +107,7 @@ impl Branch {
 impl Plan {
     /// The index of the next node.
     pub(crate) fn next(&self) -> u32 {
+        // At most `MAX_NODES`.
         self.nodes.len() as u32
     }
 
@@ -213,7 +214,7 @@ impl Plan {
             let pieces = self.histories.entry(*base).or_default();
             for boundary in [range.start, range.end] {
                 // At the limit the pieces stay larger than the range.
-                _ = pieces.split(boundary);
+                _ = pieces.split([boundary]);
             }
             self.accesses += pieces.count_in(range);
             if self.accesses > MAX_ACCESSES {

@@ -1,7 +1,7 @@
 //! Progress of a stream, and the tasks that wait for it.
 //!
 //! # Which thread may touch which field
-//! `completed` only grows. The thread that reports progress (a completion thread, or a thread that synchronised) raises
+//! `completed` only grows. The thread that reports progress (a completion thread, or a thread that synchronized) raises
 //! `completed` *before* it loads `waiters`. A waiter increments `waiters` *before* it loads `completed` again. These
 //! four accesses are sequentially consistent: either the reporting thread sees the waiter, or the waiter sees the
 //! progress. So no wake is lost. Wakers are stored under the lock; they are cloned, dropped and woken without it. A

@@ -37,7 +37,7 @@ pub struct Capabilities {
     /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
     pub growable: bool,
     /// Whether a client may make a new allocation of dropped memory without a free. The backend does not see that the
-    /// allocation is new. So it must not track initialised bytes or lost contents of single allocations.
+    /// allocation is new. So it must not track initialized bytes or lost contents of single allocations.
     pub reuses_memory: bool,
 }
 

@@ -31,7 +31,7 @@ pub enum Control {
     Allocate {
         /// The new allocation.
         id: AllocId,
-        /// Its size, at least 1.
+        /// Its size. An allocation of 0 bytes has an address, at which no work may use a byte.
         bytes: u64,
         /// The ticket that the allocation takes on its stream.
         at: Ticket,
@@ -42,7 +42,7 @@ pub enum Control {
         pool: PoolId,
         /// The new allocation.
         id: AllocId,
-        /// Its size, at least 1.
+        /// Its size.
         bytes: u64,
         /// The ticket that the allocation takes on its stream.
         at: Ticket,

@@ -116,12 +116,13 @@ impl DeviceCore {
     /// Blocks until submission `number` of a stream is complete. The caller holds the stream.
     ///
     /// # Errors
-    /// The error that lost the device. Failed submissions are no error here.
+    /// The error that lost the device. Failed submissions are no error here. [`Error::Misuse`] inside the output function.
     #[inline]
     pub(crate) fn synchronize(&self, timeline: &Timeline, number: u64) -> Result<()> {
         if timeline.progress.completed() >= number {
             return Ok(());
         }
+        self.streams.output.check_may_wait()?;
         // SAFETY: the caller holds a handle of the stream, so it is not retired.
         let done = unsafe { self.backend.block_until(Ticket { stream: timeline.id, number }) };
         if let Err(error) = done {
@@ -181,8 +182,7 @@ impl DeviceCore {
         request: Request,
         convert: impl FnOnce(Reply) -> Result<T> + Send + 'static,
     ) -> Pending<T> {
-        let address = self.backend.info().address.clone();
-        let (pending, answer) = Pending::new(address, convert);
+        let (pending, answer) = Pending::new(self.backend.info(), &self.streams, convert);
         self.backend.request(request, answer);
         pending
     }

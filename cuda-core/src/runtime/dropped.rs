@@ -40,7 +40,7 @@ impl Dropped {
 /// An allocation that was dropped.
 pub(crate) struct Freed {
     pub(crate) id: AllocId,
-    /// The bytes that it was charged with.
+    /// Its size, and the bytes that it was charged with.
     pub(crate) bytes: u64,
     /// The last use per stream.
     pub(crate) last_uses: SmallVec<[Ticket; 4]>,

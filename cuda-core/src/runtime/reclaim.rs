@@ -1,8 +1,8 @@
 //! Reclaiming: gives dropped resources back to the device. `Drop` only pushes them to the queues in `dropped`.
 //!
-//! A free is a control on the stream of the last use. The next submission, synchronisation or notice sends it, but a
-//! synchronisation keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that used
-//! it is known to be complete. Synchronisations, module loads, new streams and notices check for that.
+//! A free is a control on the stream of the last use. The next submission, synchronization or notice sends it, but a
+//! synchronization keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that used
+//! it is known to be complete. Synchronizations, module loads, new streams and notices check for that.
 
 use std::{
     any::Any,

@@ -3,11 +3,13 @@
 use std::{
     future::Future,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
+use super::streams::Streams;
 use crate::{
-    protocol::{Answer, Error, Reply, Result},
+    protocol::{Answer, DeviceInfo, Error, Reply, Result},
     sync::{Receiver, one_shot},
 };
 
@@ -17,22 +19,30 @@ pub struct Pending<T>(State<T>);
 
 enum State<T> {
     Known(Result<T>),
-    /// The address is that of the device, for the error if no reply comes.
-    Asked(Receiver<Result<Reply>>, Convert<T>, String),
+    Asked(Receiver<Result<Reply>>, Convert<T>, Asked),
     Taken,
+}
+
+/// The device that will reply.
+struct Asked {
+    /// Its address, for the error if no reply comes.
+    address: String,
+    streams: Arc<Streams>,
 }
 
 /// Takes the value out of a reply of the right kind.
 type Convert<T> = Box<dyn FnOnce(Reply) -> Result<T> + Send>;
 
 impl<T> Pending<T> {
-    /// A reply of the device at `address`, and the answer that will bring it.
+    /// A reply of a device, and the answer that will bring it.
     pub(crate) fn new(
-        address: String,
+        device: &DeviceInfo,
+        streams: &Arc<Streams>,
         convert: impl FnOnce(Reply) -> Result<T> + Send + 'static,
     ) -> (Self, Answer) {
         let (sender, receiver) = one_shot();
-        let pending = Self(State::Asked(receiver, Box::new(convert), address));
+        let asked = Asked { address: device.address.clone(), streams: streams.clone() };
+        let pending = Self(State::Asked(receiver, Box::new(convert), asked));
         (pending, Answer::new(move |reply| sender.send(reply)))
     }
 
@@ -53,9 +63,11 @@ impl<T> Pending<T> {
     /// Blocks the calling thread until the reply arrives.
     ///
     /// # Errors
-    /// As [`poll`](Pending::poll).
+    /// As [`poll`](Pending::poll). [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the device,
+    /// where the reply might never arrive.
     pub fn wait(mut self) -> Result<T> {
-        let State::Asked(receiver, ..) = &mut self.0 else { return self.take(None) };
+        let State::Asked(receiver, _, asked) = &mut self.0 else { return self.take(None) };
+        asked.streams.output.check_may_wait()?;
         let reply = receiver.wait();
         self.take(reply)
     }
@@ -63,8 +75,8 @@ impl<T> Pending<T> {
     fn take(&mut self, reply: Option<Result<Reply>>) -> Result<T> {
         match std::mem::replace(&mut self.0, State::Taken) {
             State::Known(value) => value,
-            State::Asked(_, convert, address) => {
-                reply.unwrap_or_else(|| Err(no_reply(address))).and_then(convert)
+            State::Asked(_, convert, asked) => {
+                reply.unwrap_or_else(|| Err(no_reply(asked.address))).and_then(convert)
             }
             State::Taken => Err(Error::AlreadyEnded),
         }

@@ -1,19 +1,16 @@
 //! `shfl`, `vote`, `match`, `redux`, `activemask`, `bar.warp.sync`, and the barriers of the block.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use super::{
     build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
     sync::cluster,
 };
+use crate::decode::form::Form;
 use crate::{
     exec::{
         collective as run,
-        collective::{
-            PRED_NOT, REDUX, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, SHFL_MODES, VOTE_MODES,
-            active_mask,
-        },
-        form::Form,
+        collective::{PRED_NOT, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, active_mask},
         number::lane::Kind,
     },
     isa::{
@@ -26,9 +23,8 @@ use crate::{
     machine::code::{Collective, Control, Op},
 };
 
-fn position(names: &[&str], name: &str) -> u64 {
-    names.iter().position(|&n| n == name).unwrap_or(0) as u64
-}
+/// Operations of `redux`, by the mode of the handler.
+const REDUX: [W; 6] = [W::Add, W::Min, W::Max, W::And, W::Or, W::Xor];
 
 /// Emits a meeting of the whole warp. The next op accesses the registers of all lanes.
 pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
@@ -77,17 +73,17 @@ fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, P
 
 /// `shfl.sync.bfly.b32 d|p, a, b, c, members;`
 pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let sync = form.take("sync");
-    let mode = form.take_one(&SHFL_MODES).ok_or(UNKNOWN)?;
+    let sync = form.take(W::Sync);
+    let mode = form.take_code(&[W::Up, W::Down, W::Bfly, W::Idx]).ok_or(UNKNOWN)?;
     let ty = form.ty();
-    if ty != Some(T::B32) || !form.is_spent() {
+    if ty != Some(T::B32) {
         return Err(UNKNOWN);
     }
     let [dest, a, lane, clamp, given @ ..] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
     let mut op = Op::new(run::collective);
-    op.imm = position(&SHFL_MODES, mode);
+    op.imm = mode;
     op.a = b.source(a, Kind::W32)?;
     op.b = b.source(lane, Kind::W32)?;
     op.c = b.source(clamp, Kind::W32)?;
@@ -106,7 +102,7 @@ pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let [dest @ Operand::Pair(..), members] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
-    if !form.take("sync") || !form.is_spent() {
+    if !form.take(W::Sync) {
         return Err(UNKNOWN);
     }
     let mut op = Op::new(run::collective);
@@ -120,10 +116,11 @@ pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
 
 /// `vote.sync.ballot.b32 d, p, members;`
 pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let sync = form.take("sync");
-    let mode = form.take_one(&VOTE_MODES).ok_or(UNKNOWN)?;
-    let wanted = if mode == "ballot" { T::B32 } else { T::Pred };
-    if form.ty() != Some(wanted) || !form.is_spent() {
+    let sync = form.take(W::Sync);
+    let ballot = form.has(W::Ballot);
+    let mode = form.take_code(&[W::All, W::Any, W::Uni, W::Ballot]).ok_or(UNKNOWN)?;
+    let wanted = if ballot { T::B32 } else { T::Pred };
+    if form.ty() != Some(wanted) {
         return Err(UNKNOWN);
     }
     let [dest, p, given @ ..] = form.instruction().operands.as_slice() else {
@@ -132,9 +129,9 @@ pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let mut op = Op::new(run::collective);
     let not;
     (op.a, not) = b.pred(p)?;
-    op.imm = position(&VOTE_MODES, mode) | if not { PRED_NOT } else { 0 };
+    op.imm = mode | if not { PRED_NOT } else { 0 };
     let members = members(b, sync, given)?;
-    let kind = if mode == "ballot" { Kind::W32 } else { Kind::Pred };
+    let kind = if ballot { Kind::W32 } else { Kind::Pred };
     op.d = b.dest(dest, kind, false)?;
     let (deposit, complete) = (run::deposit_pred as _, run::complete_vote as _);
     emit(b, op, Collective { members, deposit, complete })
@@ -142,8 +139,8 @@ pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `match.any.sync.b32 d, a, members;`
 pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let mode = form.take_one(&["any", "all"]).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
-    let kind = match form.ty().filter(|_| form.is_spent()) {
+    let mode = form.take_one(&[W::Any, W::All]).filter(|_| form.take(W::Sync)).ok_or(UNKNOWN)?;
+    let kind = match form.ty() {
         Some(T::B32) => Kind::W32,
         Some(T::B64) => Kind::W64,
         _ => return Err(UNKNOWN),
@@ -157,24 +154,24 @@ pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<()
     op.cache = pred.0;
     let deposit = if kind == Kind::W32 { run::deposit_32 as _ } else { run::deposit_64 as _ };
     let complete =
-        if mode == "any" { run::complete_match_any as _ } else { run::complete_match_all as _ };
+        if mode == W::Any { run::complete_match_any as _ } else { run::complete_match_all as _ };
     emit(b, op, Collective { members, deposit, complete })
 }
 
 /// `redux.sync.add.s32 d, a, members;`
 pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let name = form.take_one(&REDUX).filter(|_| form.take("sync")).ok_or(UNKNOWN)?;
-    if form.has("f32") {
+    let name = form.take_one(&REDUX).filter(|_| form.take(W::Sync)).ok_or(UNKNOWN)?;
+    if form.has_ty(T::F32) {
         return redux_float(b, form, name);
     }
-    let signed = match (form.ty().filter(|_| form.is_spent()), name) {
-        (Some(T::S32), "add" | "min" | "max") => REDUX_SIGNED,
-        (Some(T::U32), "add" | "min" | "max") | (Some(T::B32), "and" | "or" | "xor") => 0,
+    let signed = match (form.ty(), name) {
+        (Some(T::S32), W::Add | W::Min | W::Max) => REDUX_SIGNED,
+        (Some(T::U32), W::Add | W::Min | W::Max) | (Some(T::B32), W::And | W::Or | W::Xor) => 0,
         _ => return Err(UNKNOWN),
     };
     let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(run::collective);
-    op.imm = position(&REDUX, name) | signed;
+    op.imm = REDUX.iter().position(|word| *word == name).unwrap_or(0) as u64 | signed;
     op.a = b.source(a, Kind::W32)?;
     let members = b.source(members, Kind::W32)?;
     op.d = b.dest(dest, Kind::W32, false)?;
@@ -183,15 +180,15 @@ pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
 }
 
 /// `redux.sync.min.abs.NaN.f32 d, a, members;`
-fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: &str) -> Result<(), Problem> {
+fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: W) -> Result<(), Problem> {
     let bit = |set: bool, bit| if set { bit } else { 0 };
-    let imm = bit(form.take("abs"), REDUX_ABS) | bit(form.take("NaN"), REDUX_NAN);
+    let imm = bit(form.take(W::Abs), REDUX_ABS) | bit(form.take(W::PropagateNan), REDUX_NAN);
     let maximum = match name {
-        "min" => 0,
-        "max" => REDUX_MAX,
+        W::Min => 0,
+        W::Max => REDUX_MAX,
         _ => return Err(UNKNOWN),
     };
-    if form.ty() != Some(T::F32) || !form.is_spent() {
+    if form.ty() != Some(T::F32) {
         return Err(UNKNOWN);
     }
     let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
@@ -208,7 +205,7 @@ fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: &str) -> Result<(
 pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let ty = form.ty();
     let [dest] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if ty != Some(T::B32) || !form.is_spent() {
+    if ty != Some(T::B32) {
         return Err(UNKNOWN);
     }
     let mut op = Op::new(active_mask);
@@ -216,19 +213,23 @@ pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(),
     b.emit(op)
 }
 
-/// Decodes `bar` and `barrier` in all forms.
-pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.has("cluster") {
+/// Decodes `bar`, which is always aligned, and `barrier`.
+pub(crate) fn barrier(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    aligned: bool,
+) -> Result<(), Problem> {
+    if form.has(W::Cluster) {
         return cluster::barrier(b, form);
     }
-    form.take("cta");
-    let aligned = form.take("aligned") || form.opcode() == "bar";
-    if form.take("warp") {
+    form.take(W::Cta);
+    let aligned = form.take(W::Aligned) || aligned;
+    if form.take(W::Warp) {
         return warp_barrier(b, form);
     }
-    let what = form.take_one(&["sync", "arrive", "red"]).ok_or(UNKNOWN)?;
+    let what = form.take_one(&[W::Sync, W::Arrive, W::Red]).ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
-    if what == "red" {
+    if what == W::Red {
         return reducing_barrier(b, form, aligned);
     }
     let (id, threads) = match operands {
@@ -236,10 +237,7 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         [id, threads] => (id, Some(threads)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    let kind = if what == "sync" { BarrierKind::Sync } else { BarrierKind::Arrive };
+    let kind = if what == W::Sync { BarrierKind::Sync } else { BarrierKind::Arrive };
     emit_barrier(b, id, threads, kind, aligned)
 }
 
@@ -266,12 +264,12 @@ fn reducing_barrier(
     form: &mut Form<'_>,
     aligned: bool,
 ) -> Result<(), Problem> {
-    let how = form.take_one(&["popc", "and", "or"]).ok_or(UNKNOWN)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let how = form.take_one(&[W::Popc, W::And, W::Or]).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let (how, kind) = match (how, ty) {
-        ("popc", T::U32) => (Reduce::Popc, Kind::W32),
-        ("and", T::Pred) => (Reduce::And, Kind::Pred),
-        ("or", T::Pred) => (Reduce::Or, Kind::Pred),
+        (W::Popc, T::U32) => (Reduce::Popc, Kind::W32),
+        (W::And, T::Pred) => (Reduce::And, Kind::Pred),
+        (W::Or, T::Pred) => (Reduce::Or, Kind::Pred),
         _ => return Err(UNKNOWN),
     };
     let (dest, id, threads, p) = match form.instruction().operands.as_slice() {
@@ -287,7 +285,7 @@ fn reducing_barrier(
 
 fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let [members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.take("sync") || !form.is_spent() {
+    if !form.take(W::Sync) {
         return Err(UNKNOWN);
     }
     let members = b.source(members, Kind::W32)?;

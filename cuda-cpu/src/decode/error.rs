@@ -1,5 +1,6 @@
 //! Errors of loading a module.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use rustc_hash::FxHashMap;
@@ -37,7 +38,7 @@ pub struct LoadProblem {
     /// Column in the line.
     pub column: u32,
     /// The reason.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     /// Number of occurrences.
     pub occurrences: usize,
 }
@@ -48,7 +49,7 @@ pub(crate) struct Problems {
     all: Vec<LoadProblem>,
     count: usize,
     /// Index of each problem, by instruction and reason.
-    known: FxHashMap<(String, &'static str), usize>,
+    known: FxHashMap<(String, Cow<'static, str>), usize>,
 }
 
 impl Problems {
@@ -56,7 +57,7 @@ impl Problems {
         self.count += 1;
         // Without a limit, a thousand problems could each repeat a name as long as the PTX.
         [&mut problem.function, &mut problem.instruction].into_iter().for_each(shorten);
-        let key = (problem.instruction.clone(), problem.reason);
+        let key = (problem.instruction.clone(), problem.reason.clone());
         if let Some(&index) = self.known.get(&key) {
             self.all[index].occurrences += 1;
         } else if self.all.len() < KEPT {
@@ -121,7 +122,7 @@ mod tests {
 
     fn problem(instruction: &str, line: u32) -> LoadProblem {
         let (function, instruction) = ("k".to_owned(), instruction.to_owned());
-        LoadProblem { function, instruction, line, column: 5, reason: "why", occurrences: 1 }
+        LoadProblem { function, instruction, line, column: 5, reason: "why".into(), occurrences: 1 }
     }
 
     #[test]

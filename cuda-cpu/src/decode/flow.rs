@@ -1,10 +1,10 @@
 //! `bra`, `brx.idx`, `call`, `ret`, `exit`, `trap` and `nanosleep`.
 
-use cuda_ptx::{Function, LabelId, Operand, Param, Space, Symbol};
+use cuda_ptx::{Function, LabelId, Operand, Param, ScalarType as T, Space, Symbol, Word as W};
 
 use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::control;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::isa::call::{Builtin, Call, Callee, Passed};
 use crate::isa::slot::Class;
@@ -12,13 +12,10 @@ use crate::machine::code::{Control, Op};
 
 /// Decodes `bra`. The target is filled in when the function is complete.
 pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("uni");
+    form.take(W::Uni);
     let [Operand::Label(LabelId(label))] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let guarded = form.instruction().guard.is_some();
     let mut op = Op::new(if guarded { control::branch } else { control::jump });
     op.imm = u64::from(*label);
@@ -29,12 +26,12 @@ pub(crate) fn bra(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
 
 /// `brx.idx index, targets;`
 pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let indexed = form.take("idx");
-    form.take("uni");
+    let indexed = form.take(W::Idx);
+    form.take(W::Uni);
     let [index, Operand::Targets(list)] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
-    if !indexed || !form.is_spent() {
+    if !indexed {
         return Err(UNKNOWN);
     }
     let table = b.jump_table(*list)?;
@@ -42,33 +39,21 @@ pub(crate) fn brx(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     b.control(Control::Indexed { index, table })
 }
 
-/// Decodes `ret` and `exit`.
-pub(crate) fn leave(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("uni");
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    let returns = form.opcode() == "ret" && !b.function.is_entry;
-    b.control(if returns { Control::Return } else { Control::Exit })
+/// Decodes `ret`.
+pub(crate) fn ret(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take(W::Uni);
+    b.control(if b.function.is_entry { Control::Exit } else { Control::Return })
 }
 
-/// Decodes `nanosleep` and similar hints.
+/// Decodes `nanosleep`.
 pub(crate) fn pause(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.ty();
-    if form.is_spent() { b.control(Control::Pause) } else { Err(UNKNOWN) }
-}
-
-/// Decodes `trap` and `brkpt`.
-pub(crate) fn trap(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.is_spent() { b.emit(Op::new(control::trap)) } else { Err(UNKNOWN) }
+    form.take_ty(T::U32);
+    b.control(Control::Pause)
 }
 
 /// `call (results), callee, (arguments), prototype;`
 pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("uni");
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
+    form.take(W::Uni);
     let mut operands = form.instruction().operands.as_slice();
     let take_list = |operands: &mut &[Operand]| match *operands {
         [Operand::List(list), rest @ ..] => {
@@ -90,9 +75,17 @@ pub(crate) fn call(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     if let Callee::Direct(index) = callee {
         fits(b, &arguments, &results, &b.module.functions[index as usize])?;
     }
-    let arguments = arguments.iter().map(|a| passed(b, a)).collect::<Result<_, _>>()?;
-    let results = results.iter().map(|r| passed(b, r)).collect::<Result<_, _>>()?;
+    let arguments = elements(&arguments).map(|a| passed(b, a)).collect::<Result<_, _>>()?;
+    let results = elements(&results).map(|r| passed(b, r)).collect::<Result<_, _>>()?;
     b.control(Control::Call(Call { callee, arguments, results }))
+}
+
+/// Returns the operands, and the elements of vectors, which are passed one by one.
+fn elements(operands: &[Operand]) -> impl Iterator<Item = &Operand> {
+    operands.iter().flat_map(|operand| match operand {
+        Operand::Vector(parts) => parts.as_slice(),
+        operand => std::slice::from_ref(operand),
+    })
 }
 
 /// Checks that the arguments and results of a direct call match the function's declaration.
@@ -105,7 +98,8 @@ fn fits(
     let one = |(operand, param): (&Operand, &Param)| match operand {
         Operand::Reg(id) => (b.class_of(*id) == Class::W64) == (param.size > 4),
         Operand::Symbol(..) => place(b, operand).is_ok_and(|(_, bytes)| bytes == param.size),
-        _ => true,
+        Operand::Vector(parts) => parts.len() == param.lanes as usize,
+        _ => param.lanes == 1,
     };
     let same = |operands: &[Operand], params: &[Param]| {
         operands.len() == params.len() && operands.iter().zip(params).all(one)

@@ -2,74 +2,73 @@
 //!
 //! Except for `createpolicy`, they have no effect here, but their modifiers and operands are checked.
 
-use cuda_ptx::Operand;
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::control;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::isa::preset::PresetValue;
 use crate::machine::code::Op;
 
-/// Returns whether the opcode is a hint instruction.
-pub(crate) fn is_hint(opcode: &str) -> bool {
-    let names = ["prefetch", "prefetchu", "discard", "applypriority", "pmevent"];
-    names.contains(&opcode) || ["createpolicy", "griddepcontrol", "setmaxnreg"].contains(&opcode)
+/// Emits an instruction without effect, if its form is valid.
+fn hint(b: &mut Builder<'_>, is_valid: bool) -> Result<(), Problem> {
+    if is_valid { b.emit(Op::new(control::nothing)) } else { Err(UNKNOWN) }
 }
 
-/// Decodes a hint instruction.
-pub(crate) fn hint(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let operands = form.instruction().operands.as_slice();
-    let fits = match form.opcode() {
-        "prefetch" => prefetch(form) && matches!(operands, [Operand::Address(_)]),
-        "prefetchu" => form.take("L1") && matches!(operands, [Operand::Address(_)]),
-        "discard" => {
-            form.take("global");
-            form.take("L2") && matches!(operands, [Operand::Address(_), Operand::Int(128)])
-        }
-        "applypriority" => {
-            form.take("global");
-            form.take("L2::evict_normal")
-                && matches!(operands, [Operand::Address(_), Operand::Int(128)])
-        }
-        "pmevent" => {
-            form.take("mask");
-            matches!(operands, [Operand::Int(_)])
-        }
-        // Grids run one after the other.
-        "griddepcontrol" => {
-            form.take_one(&["launch_dependents", "wait"]).is_some() && operands.is_empty()
-        }
-        // The number of registers is not limited.
-        "setmaxnreg" => {
-            let known = form.take_one(&["inc", "dec"]).is_some() && form.take("sync");
-            let known = known && form.take("aligned") && form.take("u32");
-            known && matches!(operands, [Operand::Int(n)] if (24..=256).contains(n) && n % 8 == 0)
-        }
-        _ => return policy(b, form),
+pub(crate) fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = if form.take(W::Tensormap) {
+        form.take_one(&[W::Const, W::Param]);
+        true
+    } else {
+        form.take_one(&[W::Global, W::Local]);
+        form.take_one(&[W::L1, W::L2, W::L2EvictLast, W::L2EvictNormal]).is_some()
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    if fits { b.emit(Op::new(control::nothing)) } else { Err(OPERANDS) }
+    hint(b, known && matches!(operands(form), [Operand::Address(_)]))
 }
 
-fn prefetch(form: &mut Form<'_>) -> bool {
-    if form.take("tensormap") {
-        form.take_one(&["const", "param"]);
-        return true;
-    }
-    form.take_one(&["global", "local"]);
-    form.take_one(&["L1", "L2", "L2::evict_last", "L2::evict_normal"]).is_some()
+pub(crate) fn prefetchu(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take(W::L1);
+    hint(b, known && matches!(operands(form), [Operand::Address(_)]))
+}
+
+/// Decodes `discard` or `applypriority`, which have this modifier.
+pub(crate) fn line(b: &mut Builder<'_>, form: &mut Form<'_>, word: W) -> Result<(), Problem> {
+    form.take(W::Global);
+    let known = form.take(word);
+    hint(b, known && matches!(operands(form), [Operand::Address(_), Operand::Int(128)]))
+}
+
+pub(crate) fn event(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    form.take(W::Mask);
+    hint(b, matches!(operands(form), [Operand::Int(_)]))
+}
+
+/// Decodes `griddepcontrol`. Grids run one after the other.
+pub(crate) fn dependent_grids(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take_one(&[W::LaunchDependents, W::Wait]).is_some();
+    hint(b, known && operands(form).is_empty())
+}
+
+/// Decodes `setmaxnreg`. The number of registers is not limited.
+pub(crate) fn max_registers(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let known = form.take_one(&[W::Inc, W::Dec]).is_some() && form.take(W::Sync);
+    let known = known && form.take(W::Aligned) && form.take_ty(T::U32);
+    let fits = |n: &u64| (24..=256).contains(n) && n.is_multiple_of(8);
+    hint(b, known && matches!(operands(form), [Operand::Int(n)] if fits(n)))
+}
+
+fn operands<'a>(form: &Form<'a>) -> &'a [Operand] {
+    &form.instruction().operands
 }
 
 /// Decodes `createpolicy`. Policies have no effect here, but programs may store and pass them. Fractional policies have
 /// the same bits as on an H200.
-fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let what = form.take_one(&["fractional", "range", "cvt"]).ok_or(UNKNOWN)?;
-    if what == "cvt" {
-        let known = form.take("L2") && form.take("b64") && form.is_spent();
+pub(crate) fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+    let what = form.take_one(&[W::Fractional, W::Range, W::Cvt]).ok_or(UNKNOWN)?;
+    if what == W::Cvt {
+        let known = form.take(W::L2) && form.take_ty(T::B64);
         let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
         let mut op = Op::new(select::copy::<u64>);
         op.a = b.source(a, Kind::W64)?;
@@ -79,11 +78,11 @@ fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let primary = take_priority(form).ok_or(UNKNOWN)?;
     // Only `evict_first` has a nonzero secondary code.
     let secondary = if take_priority(form) == Some(EVICT_FIRST) { 1 } else { 0 };
-    let is_range = what == "range";
+    let is_range = what == W::Range;
     if is_range {
-        form.take("global");
+        form.take(W::Global);
     }
-    if !form.take("b64") || !form.is_spent() {
+    if !form.take_ty(T::B64) {
         return Err(UNKNOWN);
     }
     let (d, fraction) = match form.instruction().operands.as_slice() {
@@ -107,15 +106,10 @@ fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
 const EVICT_FIRST: u64 = 2;
 
 fn take_priority(form: &mut Form<'_>) -> Option<u64> {
-    let names = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
-    // Takes the modifier that is written first.
-    let first =
-        form.instruction().modifiers.iter().find(|m| form.has(m) && names.contains(&m.as_str()))?;
-    form.take(first);
-    Some(match first.as_str() {
-        "L2::evict_last" => 4,
-        "L2::evict_normal" => 6,
-        "L2::evict_first" => EVICT_FIRST,
-        _ => 0,
-    })
+    form.take_from(&[
+        (W::L2EvictLast, 4),
+        (W::L2EvictNormal, 6),
+        (W::L2EvictFirst, EVICT_FIRST),
+        (W::L2EvictUnchanged, 0),
+    ])
 }

@@ -2,16 +2,18 @@
 //!
 //! This folder uses the handlers in `exec`, the operands and effects in `isa`, and the parser's module. `launch` calls
 //! it: [`Layout::place`] assigns addresses to variables, then [`decode`] processes the reachable functions, each with a
-//! [`Builder`].
+//! [`Builder`]. [`decoder`] maps each opcode to a function, which takes the modifiers from a [`Form`] and emits ops.
 //!
-//! Layers, lowest first: `error`, `layout` and `variables`; `build` (the builder and its parts); the families of
-//! instructions: `memory`, `sync`, `flow`, `hints`; `alu`, `collective`; `tensor`.
+//! Layers, lowest first: `error`, `form`, `layout` and `variables`; `build` (the builder and its parts); the families of
+//! instructions: `memory`, `sync`, `flow`, `hints`; `alu`, `convert`, `collective`; `tensor`.
 
 mod alu;
 mod build;
 mod collective;
+mod convert;
 mod error;
 mod flow;
+mod form;
 mod hints;
 mod layout;
 mod memory;
@@ -19,19 +21,30 @@ mod sync;
 mod tensor;
 mod variables;
 
-use cuda_ptx::{Function, InitValue, Instruction, Module, ScalarType, Symbol};
+use std::borrow::Cow;
+
+use cuda_ptx::{
+    Checker, Function, InitValue, Instruction, Module, Opcode as O, RegId, Symbol, Word as W,
+};
 use rustc_hash::FxHashSet;
 
-use self::alu::{compare, lanewise, moves, select, video};
+use self::alu::lanewise::lanewise;
+use self::alu::video::video;
+use self::alu::{approximate, arithmetic, bits, compare, float, integer, moves, select};
 use self::build::builder::{Builder, Problem, UNKNOWN};
+use self::convert::cvt;
+use self::form::Form;
 use self::memory::{atomic, load_store, stack};
 use self::sync::{async_bulk, async_copy, cluster, fence, mbarrier};
 use self::tensor::{matrix, mma, wmma};
 use crate::{
     exec::{
-        alu::video::Video,
-        control::{control, join},
-        form::Form,
+        alu::{
+            carry::{CARRY_IN, MULTIPLY, SUBTRACT},
+            select::Logic,
+            video::Video,
+        },
+        control::{control, join, trap},
     },
     isa::call::Passed,
     machine::{
@@ -103,6 +116,7 @@ fn decode_function(
     into.entry = Some(b.pc());
     b.code.sources.begin_function(b.pc());
     stack::begin(&mut b);
+    let checker = Checker::new(module, body);
     let mut locations = body.locations.iter().peekable();
     let mut leaders = vec![false; body.instructions.len() + 1];
     for label in &body.labels {
@@ -122,8 +136,7 @@ fn decode_function(
             b.emit_plain(Op::new(join));
         }
         pcs.push(b.pc());
-        let mut form = Form::new(ins);
-        if let Err(reason) = decode_instruction(&mut b, &mut form) {
+        if let Err(reason) = decode_instruction(&mut b, &checker, ins) {
             problems.add(problem(function, ins, reason));
         }
     }
@@ -155,9 +168,11 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     if !function.is_entry {
         let params = function.params.iter().zip(b.locals.params.clone());
         let returns = function.returns.iter().zip(b.locals.returns.clone());
-        into.params = params.filter_map(|(p, at)| own(b, p, at)).collect();
-        into.returns = returns.filter_map(|(p, at)| own(b, p, at)).collect();
-        if into.params.len() != function.params.len() {
+        let params = params.map(|(p, at)| own(b, p, at)).collect::<Option<Vec<_>>>();
+        let returns = returns.map(|(p, at)| own(b, p, at)).collect::<Option<Vec<_>>>();
+        if let (Some(params), Some(returns)) = (params, returns) {
+            (into.params, into.returns) = (params.concat(), returns.concat());
+        } else {
             problems.add(of_function(function, "a register parameter it does not have"));
         }
     }
@@ -175,18 +190,24 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     into.frame_bytes = b.frame.size();
 }
 
-/// Returns the location of a parameter on the function's own side.
-fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Passed> {
-    match param.register {
-        None => Some(Passed::Local(at, param.size)),
-        Some(id) => {
-            let class = b.class_of(id);
-            Some(Passed::Register(b.register(id, class).ok()?, class))
-        }
-    }
+/// Returns the locations of a parameter on the function's own side: one, or one for each element of a vector of registers.
+/// `None` if the function has no such registers.
+fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Vec<Passed>> {
+    let Some(RegId(first)) = param.register else {
+        return Some(vec![Passed::Local(at, param.size)]);
+    };
+    let register = |id| {
+        let class = b.class_of(RegId(id));
+        Some(Passed::Register(b.register(RegId(id), class).ok()?, class))
+    };
+    (first..first + param.lanes).map(register).collect()
 }
 
-fn problem(function: &Function, ins: &Instruction, reason: Problem) -> error::LoadProblem {
+fn problem(
+    function: &Function,
+    ins: &Instruction,
+    reason: Cow<'static, str>,
+) -> error::LoadProblem {
     error::LoadProblem {
         function: function.name.clone(),
         instruction: ins.name().to_string(),
@@ -204,63 +225,195 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
         instruction: name(),
         line: function.line,
         column: 1,
-        reason,
+        reason: reason.into(),
         occurrences: 1,
     }
 }
 
-fn decode_instruction(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    match form.opcode() {
-        "mov" => moves::mov(b, form),
-        "ld" | "ldu" => load_store::load(b, form),
-        "st" | "red" if form.has("async") => async_bulk::store(b, form),
-        "st" => load_store::store(b, form),
-        "setp" => compare::setp(b, form),
-        "set" => compare::set(b, form),
-        "selp" => select::selp(b, form),
-        "slct" => select::slct(b, form),
-        "testp" => compare::testp(b, form),
-        "and" | "or" | "xor" | "not" if form.peek_ty() == Some(ScalarType::Pred) => {
-            compare::logic(b, form)
+/// Compares an instruction with the table of PTX, then decodes it. All of its modifiers must be taken, so none is ignored
+/// by mistake.
+fn decode_instruction<'a>(
+    b: &mut Builder<'a>,
+    checker: &Checker<'_>,
+    ins: &'a Instruction,
+) -> Result<(), Cow<'static, str>> {
+    let opcode = ins.opcode.as_ref().copied().map_err(|name| of_unknown(name))?;
+    let decode = decoder(opcode)?;
+    let checked = checker.check(ins).map_err(|mismatch| mismatch.to_string())?;
+    b.check(checked);
+    let form = &mut Form::new(ins);
+    decode(b, form)?;
+    if form.is_spent() { Ok(()) } else { Err(UNKNOWN.into()) }
+}
+
+/// Returns the reason why an instruction with an unknown word cannot be decoded.
+fn of_unknown(name: &str) -> Problem {
+    let opcode = name.split('.').next().and_then(O::from_name);
+    match opcode.map(decoder) {
+        Some(Err(reason)) => reason,
+        Some(Ok(_)) if name.starts_with("cp.") && name.contains(".tensor") => {
+            async_copy::TENSOR_MAPS
         }
-        "bra" => flow::bra(b, form),
-        "brx" => flow::brx(b, form),
-        "call" => flow::call(b, form),
-        "ret" | "exit" => flow::leave(b, form),
-        "trap" | "brkpt" => flow::trap(b, form),
-        "nanosleep" => flow::pause(b, form),
-        "cvta" => moves::cvta(b, form),
-        "isspacep" => moves::isspacep(b, form),
-        "atom" | "red" => atomic::atomic(b, form),
-        "membar" | "fence" => fence::fence(b, form),
-        name if hints::is_hint(name) => hints::hint(b, form),
-        "shfl" => collective::shfl(b, form),
-        "vote" => collective::vote(b, form),
-        "match" => collective::match_lanes(b, form),
-        "redux" => collective::redux(b, form),
-        "activemask" => collective::activemask(b, form),
-        "bar" | "barrier" => collective::barrier(b, form),
-        "mma" => mma::mma(b, form),
-        "wmma" => wmma::wmma(b, form),
-        "ldmatrix" => matrix::load(b, form),
-        "stmatrix" => matrix::store(b, form),
-        "alloca" => stack::alloca(b, form),
-        "stacksave" => stack::save(b, form),
-        "stackrestore" => stack::restore(b, form),
-        "cp" => async_copy::cp(b, form),
-        "mbarrier" => mbarrier::mbarrier(b, form),
-        "elect" => collective::elect(b, form),
-        "mapa" => cluster::map_address(b, form),
-        "getctarank" => cluster::rank(b, form),
-        "movmatrix" => matrix::transpose(b, form),
-        "wgmma" | "tcgen05" => Err(
-            "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`",
-        ),
-        "tex" | "tld4" | "txq" | "suld" | "sust" | "sured" | "suq" | "istypep" => {
-            Err("the CPU device does not support textures and surfaces")
-        }
-        "" => Err(UNKNOWN),
-        name if Video::of_opcode(name).is_some() => video::decode(b, form),
-        _ => lanewise::decode(b, form),
+        _ => UNKNOWN,
     }
+}
+
+/// A function that decodes an instruction.
+type Decoder = fn(&mut Builder<'_>, &mut Form<'_>) -> Result<(), Problem>;
+
+const WARP_GROUPS: Problem =
+    "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`";
+const TEXTURES: Problem = "the CPU device does not support textures and surfaces";
+const MULTICAST: Problem = "the CPU device does not support multicast memory";
+
+/// Returns the decoder of the instructions with this opcode, or the reason why the CPU device runs none of them.
+fn decoder(opcode: O) -> Result<Decoder, Problem> {
+    Ok(match opcode {
+        // Arithmetic.
+        O::Add => arithmetic::add,
+        O::Sub => arithmetic::subtract,
+        O::Mul => arithmetic::multiply,
+        O::Mad => arithmetic::multiply_add,
+        O::Fma => |b, f| lanewise(arithmetic::fma(f), b, f),
+        O::Neg => |b, f| lanewise(arithmetic::negate(f), b, f),
+        O::Abs => |b, f| lanewise(arithmetic::magnitude(f), b, f),
+        O::Min => |b, f| lanewise(arithmetic::extreme(f, false), b, f),
+        O::Max => |b, f| lanewise(arithmetic::extreme(f, true), b, f),
+        O::Copysign => |b, f| lanewise(float::copysign(f), b, f),
+        O::Addc => |b, f| integer::with_carry(b, f, CARRY_IN),
+        O::Subc => |b, f| integer::with_carry(b, f, CARRY_IN | SUBTRACT),
+        O::Madc => |b, f| integer::with_carry(b, f, CARRY_IN | MULTIPLY),
+        O::Mul24 => |b, f| lanewise(integer::multiply_24(f), b, f),
+        O::Mad24 => |b, f| lanewise(integer::multiply_add_24(f), b, f),
+        O::Rem => |b, f| lanewise(integer::remainder(f), b, f),
+        O::Sad => |b, f| lanewise(integer::sad(f), b, f),
+        O::Dp4a => |b, f| lanewise(integer::dot_of_bytes(f), b, f),
+        O::Dp2a => |b, f| lanewise(integer::dot_of_halves(f), b, f),
+        O::Div => |b, f| lanewise(approximate::divide(f), b, f),
+        O::Rcp => |b, f| lanewise(approximate::reciprocal(f), b, f),
+        O::Sqrt => |b, f| lanewise(approximate::root(f), b, f),
+        O::Rsqrt => |b, f| lanewise(approximate::reciprocal_root(f), b, f),
+        O::Ex2 => |b, f| lanewise(approximate::exponential(f), b, f),
+        O::Lg2 => |b, f| lanewise(approximate::logarithm(f), b, f),
+        O::Sin => |b, f| lanewise(approximate::sine(f), b, f),
+        O::Cos => |b, f| lanewise(approximate::cosine(f), b, f),
+        O::Tanh => |b, f| lanewise(approximate::tanh(f), b, f),
+        // Bits.
+        O::And => |b, f| bits::logic(b, f, Logic::And),
+        O::Or => |b, f| bits::logic(b, f, Logic::Or),
+        O::Xor => |b, f| bits::logic(b, f, Logic::Xor),
+        O::Not => bits::not,
+        O::Cnot => |b, f| lanewise(bits::cnot(f), b, f),
+        O::Shl => |b, f| lanewise(bits::shift_left(f), b, f),
+        O::Shr => |b, f| lanewise(bits::shift_right(f), b, f),
+        O::Shf => |b, f| lanewise(bits::funnel_shift(f), b, f),
+        O::Prmt => |b, f| lanewise(bits::permute(f), b, f),
+        O::Popc => |b, f| lanewise(bits::count_ones(f), b, f),
+        O::Clz => |b, f| lanewise(bits::leading_zeros(f), b, f),
+        O::Brev => |b, f| lanewise(bits::reverse(f), b, f),
+        O::Bfind => |b, f| lanewise(bits::find_first(f), b, f),
+        O::Bfe => |b, f| lanewise(bits::extract(f), b, f),
+        O::Bfi => bits::insert,
+        O::Bmsk => |b, f| lanewise(bits::mask(f), b, f),
+        O::Szext => |b, f| lanewise(bits::extend(f), b, f),
+        O::Fns => |b, f| lanewise(bits::find_nth(f), b, f),
+        O::Lop3 => bits::table,
+        // Comparisons, moves, conversions.
+        O::Setp => compare::setp,
+        O::Set => compare::set,
+        O::Testp => compare::testp,
+        O::Selp => select::selp,
+        O::Slct => select::slct,
+        O::Mov => moves::mov,
+        O::Cvta => moves::cvta,
+        O::Isspacep => moves::isspacep,
+        O::Cvt => |b, f| lanewise(cvt::convert(f), b, f),
+        // Video instructions.
+        O::Vadd => |b, f| video(b, f, Video::Add, 1),
+        O::Vsub => |b, f| video(b, f, Video::Sub, 1),
+        O::Vabsdiff => |b, f| video(b, f, Video::AbsDiff, 1),
+        O::Vmin => |b, f| video(b, f, Video::Min, 1),
+        O::Vmax => |b, f| video(b, f, Video::Max, 1),
+        O::Vshl => |b, f| video(b, f, Video::ShiftLeft, 1),
+        O::Vshr => |b, f| video(b, f, Video::ShiftRight, 1),
+        O::Vmad => |b, f| video(b, f, Video::MultiplyAdd, 1),
+        O::Vset => |b, f| video(b, f, Video::Set, 1),
+        O::Vadd2 => |b, f| video(b, f, Video::Add, 2),
+        O::Vsub2 => |b, f| video(b, f, Video::Sub, 2),
+        O::Vavrg2 => |b, f| video(b, f, Video::Average, 2),
+        O::Vabsdiff2 => |b, f| video(b, f, Video::AbsDiff, 2),
+        O::Vmin2 => |b, f| video(b, f, Video::Min, 2),
+        O::Vmax2 => |b, f| video(b, f, Video::Max, 2),
+        O::Vset2 => |b, f| video(b, f, Video::Set, 2),
+        O::Vadd4 => |b, f| video(b, f, Video::Add, 4),
+        O::Vsub4 => |b, f| video(b, f, Video::Sub, 4),
+        O::Vavrg4 => |b, f| video(b, f, Video::Average, 4),
+        O::Vabsdiff4 => |b, f| video(b, f, Video::AbsDiff, 4),
+        O::Vmin4 => |b, f| video(b, f, Video::Min, 4),
+        O::Vmax4 => |b, f| video(b, f, Video::Max, 4),
+        O::Vset4 => |b, f| video(b, f, Video::Set, 4),
+        // Memory.
+        O::Ld | O::Ldu => load_store::load,
+        O::St => |b, f| match f.has(W::Async) {
+            true => async_bulk::store(b, f, false),
+            false => load_store::store(b, f),
+        },
+        O::Red => |b, f| match f.has(W::Async) {
+            true => async_bulk::store(b, f, true),
+            false => atomic::atomic(b, f, false),
+        },
+        O::Atom => |b, f| atomic::atomic(b, f, true),
+        O::Alloca => stack::alloca,
+        O::Stacksave => stack::save,
+        O::Stackrestore => stack::restore,
+        O::Cp => async_copy::cp,
+        O::Prefetch => hints::prefetch,
+        O::Prefetchu => hints::prefetchu,
+        O::Discard => |b, f| hints::line(b, f, W::L2),
+        O::Applypriority => |b, f| hints::line(b, f, W::L2EvictNormal),
+        O::Createpolicy => hints::policy,
+        // Control flow.
+        O::Bra => flow::bra,
+        O::Brx => flow::brx,
+        O::Call => flow::call,
+        O::Ret => flow::ret,
+        O::Exit => |b, f| {
+            f.take(W::Uni);
+            b.control(Control::Exit)
+        },
+        O::Trap | O::Brkpt => |b, _| b.emit(Op::new(trap)),
+        O::Nanosleep => flow::pause,
+        O::Pmevent => hints::event,
+        O::Griddepcontrol => hints::dependent_grids,
+        O::Setmaxnreg => hints::max_registers,
+        // Warps, blocks and clusters.
+        O::Shfl => collective::shfl,
+        O::Vote => collective::vote,
+        O::Match => collective::match_lanes,
+        O::Redux => collective::redux,
+        O::Activemask => collective::activemask,
+        O::Elect => collective::elect,
+        O::Bar => |b, f| collective::barrier(b, f, true),
+        O::Barrier => |b, f| collective::barrier(b, f, false),
+        O::Membar => fence::membar,
+        O::Fence => fence::fence,
+        O::Mbarrier => mbarrier::mbarrier,
+        O::Mapa => cluster::map_address,
+        O::Getctarank => cluster::rank,
+        // Matrices.
+        O::Mma => mma::mma,
+        O::Wmma => wmma::wmma,
+        O::Ldmatrix => matrix::load,
+        O::Stmatrix => matrix::store,
+        O::Movmatrix => matrix::transpose,
+        O::Wgmma | O::Tcgen05 => return Err(WARP_GROUPS),
+        O::Tex | O::Tld4 | O::Txq | O::Suld | O::Sust | O::Sured | O::Suq | O::Istypep => {
+            return Err(TEXTURES);
+        }
+        O::Tensormap => return Err(async_copy::TENSOR_MAPS),
+        O::Multimem => return Err(MULTICAST),
+        O::Clusterlaunchcontrol => {
+            return Err("the CPU device does not support the cancellation of clusters");
+        }
+    })
 }

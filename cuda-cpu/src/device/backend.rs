@@ -85,7 +85,7 @@ impl CpuBackend {
         let pumps = Pumps::new(if workers > 1 { MAX_PUMPS } else { 1 });
         let pumps = pumps.map_err(|error| Error::host(what, &error))?;
         let memory = Memory::new(info.memory);
-        let memory = if options.checks.uninitialised { memory.tracking() } else { memory };
+        let memory = if options.checks.uninitialized { memory.tracking() } else { memory };
         let launch_options = options.for_launches(info.multiprocessors);
         let device = DeviceState::new(memory, pool, launch_options, notices);
         let shared = Arc::new(Shared::new(device, pumps));
@@ -162,7 +162,8 @@ impl CpuBackend {
             }
             Asked::Launch(launch) => {
                 let module = self.shared.device.modules.find(launch.function.module)?;
-                let kernel = names.kernel(launch, module)?;
+                let lists_operands = self.shared.device.launch_options.checks.read_only;
+                let kernel = names.kernel(launch, module, lists_operands)?;
                 kernel.check(&self.shared.device)?;
                 Work::Launch(kernel)
             }
@@ -226,12 +227,9 @@ impl CpuBackend {
         let memory = &self.shared.device.memory;
         self.make_room(&mut pools, pool, bytes)?;
         let make = || -> Result<(u64, bool), OutOfMemory> {
-            let address = memory.promise(bytes)?;
-            let now = self.timing == Timing::AsFastAsPossible && memory.has_room_for(address);
-            if now {
-                memory.fulfil(address, bytes)?;
-            }
-            Ok((address, now))
+            let may_be_now = self.timing == Timing::AsFastAsPossible;
+            let now = if may_be_now { memory.alloc_if_free(bytes)? } else { None };
+            now.map_or_else(|| Ok((memory.promise(bytes)?, false)), |address| Ok((address, true)))
         };
         let (address, now) = make().map_err(errors::out_of_memory)?;
         pools.take(pool, bytes);

@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use cuda_core::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
-use super::{CpuBackend, CpuOptions};
+use super::{CpuBackend, CpuOptions, build_profile};
 use crate::MAX_SHARED_BYTES;
 
 /// The provider of the CPU device. Every machine has one, with the address `cpu`.
+///
+/// A device of a build without optimization is many times slower. Its name ends in `unoptimized build`, and the first one
+/// that is opened logs a warning with `tracing`, which names the lines to add to `Cargo.toml`.
 #[derive(Debug, Clone, Default)]
 pub struct CpuProvider {
     options: CpuOptions,
@@ -29,9 +32,10 @@ impl CpuProvider {
 
     fn info(&self) -> DeviceInfo {
         let workers = self.workers();
-        let mut info = DeviceInfo::new("cpu", format!("CPU device, {workers} threads"));
+        let build = if build_profile::IS_UNOPTIMIZED { ", unoptimized build" } else { "" };
+        let mut info = DeviceInfo::new("cpu", format!("CPU device, {workers} threads{build}"));
         info.memory = self.options.memory.unwrap_or_else(three_quarters_of_memory);
-        info.multiprocessors = workers as u32;
+        info.multiprocessors = u32::try_from(workers).unwrap_or(u32::MAX);
         info.compute_capability = (9, 0);
         info.max_shared_bytes = MAX_SHARED_BYTES;
         info
@@ -53,6 +57,7 @@ unsafe impl Provider for CpuProvider {
             let address = format!("cpu:{ordinal}");
             return Err(Error::NoDevice { address, available: "`cpu`".into() });
         }
+        build_profile::report();
         Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), &self.options, notices)?))
     }
 }
@@ -73,6 +78,12 @@ fn total_kib(meminfo: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn profile_of_this_workspace_optimizes_the_cpu_device() {
+        let info = CpuProvider::default().info();
+        assert!(info.name.ends_with("threads"), "{}: see `profile.dev.package`", info.name);
+    }
 
     #[test]
     fn reads_the_memory_of_a_linux_machine() {

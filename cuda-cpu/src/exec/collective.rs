@@ -76,10 +76,7 @@ pub(crate) fn deposit_pred(ctx: &mut Ctx<'_>, op: &Op) {
 /// The `imm` bit of a negated predicate.
 pub(crate) const PRED_NOT: u64 = 0x100;
 
-/// Modes of `shfl`, by `imm`.
-pub(crate) const SHFL_MODES: [&str; 4] = ["up", "down", "bfly", "idx"];
-
-/// Completes `shfl`. `b` is the lane operand, `c` contains clamp and segment mask, and `Op::cache` is the predicate
+/// Completes `shfl`. `imm` is the index of its mode among `up`, `down`, `bfly` and `idx`. `b` is the lane operand, `c` contains clamp and segment mask, and `Op::cache` is the predicate
 /// register or `Slot::NONE`.
 pub(crate) fn complete_shfl(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let (b, c) = (ctx.read::<u32>(op.b), ctx.read::<u32>(op.c));
@@ -135,9 +132,7 @@ pub(crate) fn shuffle_sources(
     (sources, absent)
 }
 
-/// Modes of `vote`, by the low bits of `imm`.
-pub(crate) const VOTE_MODES: [&str; 4] = ["all", "any", "uni", "ballot"];
-
+/// Completes `vote`. The low bits of `imm` are the index of its mode among `all`, `any`, `uni` and `ballot`.
 pub(crate) fn complete_vote(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let votes = lanes_of(participants)
         .fold(0u32, |votes, lane| votes | (ctx.exchange[lane] as u32 & 1) << lane);
@@ -174,11 +169,11 @@ pub(crate) fn complete_match_all(ctx: &mut Ctx<'_>, op: &Op, participants: u32) 
     }
 }
 
-/// Operations of `redux`, by `imm`.
-pub(crate) const REDUX: [&str; 6] = ["add", "min", "max", "and", "or", "xor"];
 /// The `imm` bit of a signed type.
 pub(crate) const REDUX_SIGNED: u64 = 0x10;
 
+/// Completes `redux` of integers. The low bits of `imm` are the index of the operation among `add`, `min`, `max`, `and`,
+/// `or` and `xor`.
 pub(crate) fn complete_redux(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let signed = op.imm & REDUX_SIGNED != 0;
     let values = lanes_of(participants).map(|lane| ctx.exchange[lane] as u32);

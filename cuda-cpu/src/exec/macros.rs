@@ -1,4 +1,4 @@
-//! Macros that define operations and select one by type.
+//! Macros that define operations.
 
 /// Defines unary operations: `unary! { Neg<T: Int>: T => T, |a| a.neg(); }`.
 macro_rules! unary {
@@ -60,30 +60,4 @@ macro_rules! top {
     };
 }
 
-/// Selects a handler by type, as in `by_type!(ty, binary, Add, [U32: u32, S32: i32])`. Returns `None` for other types.
-macro_rules! by_type {
-    ($ty:expr, $make:ident, $op:ident, [$($name:ident: $t:ty),* $(,)?]) => {
-        match $ty {
-            $(cuda_ptx::ScalarType::$name => Some($crate::exec::map::$make::<$op<$t>>()),)*
-            _ => None,
-        }
-    };
-    ($ty:expr, $make:ident, $op:ident, int) => {
-        $crate::exec::macros::by_type!($ty, $make, $op,
-            [U16: u16, S16: i16, U32: u32, S32: i32, U64: u64, S64: i64])
-    };
-    // The signed types of 32 and 64 bits share the handlers of the unsigned ones.
-    ($ty:expr, $make:ident, $op:ident, wrapping) => {
-        match $ty {
-            cuda_ptx::ScalarType::S32 => Some($crate::exec::map::$make::<$op<u32>>().signed()),
-            cuda_ptx::ScalarType::S64 => Some($crate::exec::map::$make::<$op<u64>>().signed()),
-            ty => $crate::exec::macros::by_type!(ty, $make, $op,
-                [U16: u16, S16: i16, U32: u32, U64: u64]),
-        }
-    };
-    ($ty:expr, $make:ident, $op:ident, bits) => {
-        $crate::exec::macros::by_type!($ty, $make, $op, [B16: u16, B32: u32, B64: u64])
-    };
-}
-
-pub(crate) use {binary, by_type, ternary, top, unary};
+pub(crate) use {binary, ternary, top, unary};

@@ -1,10 +1,9 @@
 //! Handlers: the functions that execute decoded instructions for the lanes of a warp.
 //!
-//! A handler gets the context (`machine::ctx`) and an op. `decode` selects the handlers: most files of `alu` and `convert`
-//! have a `pick` function that takes the modifiers of an instruction (`form`) and returns its handler. The dispatch loop in
+//! A handler gets the context (`machine::ctx`) and an op. `decode` selects the handlers. The dispatch loop in
 //! `schedule` calls them.
 //!
-//! Layers, lowest first: `number` (the types of values) and `form`; `map` and `macros` (loops over all lanes), `memory`
+//! Layers, lowest first: `number` (the types of values); `map` and `macros` (loops over all lanes), `memory`
 //! (loads, stores and atomics); `convert`, `sync` (mbarriers and asynchronous copies), `tensor` (matrices); `alu`. The files
 //! `control`, `collective`, `special` and `stack` are small families of their own.
 
@@ -12,7 +11,6 @@ pub(crate) mod alu;
 pub(crate) mod collective;
 pub(crate) mod control;
 pub(crate) mod convert;
-pub(crate) mod form;
 pub(crate) mod macros;
 pub(crate) mod map;
 pub(crate) mod memory;

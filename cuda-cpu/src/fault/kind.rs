@@ -66,9 +66,9 @@ pub enum FaultKind {
         /// The lanes that wait elsewhere.
         elsewhere: Waiting,
     },
-    /// A read of memory that was never written. Detected if [`Checks::uninitialised`](crate::Checks::uninitialised) is
+    /// A read of memory that was never written. Detected if [`Checks::uninitialized`](crate::Checks::uninitialized) is
     /// on.
-    Uninitialised {
+    Uninitialized {
         /// The memory of the access.
         space: FaultSpace,
         /// First byte of the access. It is an offset in spaces other than global memory.
@@ -89,6 +89,18 @@ pub enum FaultKind {
         atomic: bool,
         /// The other access.
         other: Box<Racing>,
+    },
+    /// A write through an argument that the launch only reads. Detected if [`Checks::read_only`](crate::Checks::read_only)
+    /// is on.
+    ReadOnlyArgument {
+        /// First byte of the access.
+        address: u64,
+        /// Size of the access in bytes.
+        bytes: u32,
+        /// The index of the parameter.
+        parameter: u32,
+        /// The name of the parameter in the PTX.
+        name: Box<str>,
     },
     /// A kernel's `free` of an address that is not an active allocation of its `malloc`.
     BadFree {
@@ -130,7 +142,7 @@ pub enum FaultKind {
         members: u32,
     },
     /// A result depends on a value that a shuffle took from an absent lane. Such a lane has exited or is not in the
-    /// member mask. Detected if [`Checks::uninitialised`](crate::Checks::uninitialised) is on.
+    /// member mask. Detected if [`Checks::uninitialized`](crate::Checks::uninitialized) is on.
     AbsentLane {
         /// The source lane of the shuffle.
         lane: u32,
@@ -224,8 +236,11 @@ impl FaultKind {
         match *self {
             Self::OutOfBounds { space, address, bytes, .. }
             | Self::Misaligned { space, address, bytes, .. }
-            | Self::Uninitialised { space, address, bytes } => Some((space, address, bytes)),
-            Self::UseAfterFree { address, bytes, .. } => Some((FaultSpace::Global, address, bytes)),
+            | Self::Uninitialized { space, address, bytes } => Some((space, address, bytes)),
+            Self::UseAfterFree { address, bytes, .. }
+            | Self::ReadOnlyArgument { address, bytes, .. } => {
+                Some((FaultSpace::Global, address, bytes))
+            }
             Self::Race { address, bytes, .. } => Some((FaultSpace::Shared, address, bytes)),
             Self::BadFree { address, .. } => Some((FaultSpace::Global, address, 1)),
             _ => None,

@@ -3,8 +3,8 @@
 /// An invalid use of an mbarrier.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MbarrierMisuse {
-    /// The mbarrier was not initialised, or has been invalidated.
-    NotInitialised,
+    /// The mbarrier was not initialized, or has been invalidated.
+    NotInitialized,
     /// The count is 0, or above 2^20 - 1.
     Count(u32),
     /// The arrivals exceed those that are pending in this phase.

@@ -31,7 +31,7 @@ impl fmt::Display for FaultKind {
                 f,
                 "barrier divergence: all lanes of a warp must reach the same barrier, but {at}; {elsewhere}"
             ),
-            Self::Uninitialised { space, address, bytes } => write!(
+            Self::Uninitialized { space, address, bytes } => write!(
                 f,
                 "read of {bytes} bytes of {space} memory at {address:#x} that was never written"
             ),
@@ -39,6 +39,11 @@ impl fmt::Display for FaultKind {
                 let how = Racing::how(*write, *atomic);
                 write!(f, "race: {how} of {bytes} bytes of shared memory at {address:#x}; {other}")
             }
+            Self::ReadOnlyArgument { bytes, parameter, name, .. } => write!(
+                f,
+                "write of {bytes} bytes through parameter {parameter} (`{name}`), whose argument the launch only reads; \
+                 pass memory that the kernel may write: by value, as `&mut` or as `SliceMut`"
+            ),
             Self::BadFree { address, freed: true } => {
                 write!(f, "free of {address:#x}, which was freed already")
             }

@@ -89,14 +89,8 @@ impl Order {
     pub(crate) const WEAK: Self = Self { strong: false, acquires: false, releases: false };
     pub(crate) const RELAXED: Self = Self { strong: true, acquires: false, releases: false };
 
-    /// Returns the order of a modifier. `volatile` and `relaxed` alone order nothing.
-    pub(crate) fn from_modifier(modifier: &str) -> Self {
-        Self {
-            strong: true,
-            acquires: matches!(modifier, "acquire" | "acq_rel"),
-            releases: matches!(modifier, "release" | "acq_rel"),
-        }
-    }
+    pub(crate) const ACQUIRE: Self = Self { strong: true, acquires: true, releases: false };
+    pub(crate) const RELEASE: Self = Self { strong: true, acquires: false, releases: true };
 }
 
 /// The registers with the written values.

@@ -56,10 +56,7 @@ pub(crate) enum Rule {
     Load,
     Store,
     /// An action depends on all sources.
-    Uses {
-        /// Whether the first operand is a result.
-        results: bool,
-    },
+    Uses,
 }
 
 impl Table {

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use crate::fault::Fault;
 use crate::isa::sizes::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS};
-use crate::observe::{Checks, Profile, Schedule};
+use crate::observe::{Checks, Operand, Profile, Schedule};
 
 /// Maximum values of `gridDim` and `blockDim`.
 const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
@@ -51,6 +51,8 @@ pub struct Launch<'a> {
     pub dims: LaunchDims,
     /// The parameter block: each parameter at its offset.
     pub params: &'a [u8],
+    /// The memory that the launch names, for [`Checks::read_only`]. Other launches need not state it.
+    pub operands: &'a [Operand],
     /// The limits that end the launch early.
     pub limits: Limits<'a>,
     /// The pool over which the blocks are distributed, together with the calling thread. Without a pool, or if the
@@ -80,6 +82,7 @@ impl<'a> Launch<'a> {
         Self {
             dims,
             params,
+            operands: &[],
             limits,
             pool,
             schedule,
@@ -164,7 +167,7 @@ pub enum Invalid {
         /// The maximum.
         most: u64,
     },
-    /// The parameter block is too short.
+    /// The parameter block has another length than the parameters.
     Params {
         /// The given length in bytes.
         given: usize,

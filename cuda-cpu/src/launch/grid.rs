@@ -20,7 +20,7 @@ use crate::machine::code::Code;
 use crate::machine::ctx::{BlockFault, Ctx, LaneFault};
 use crate::machine::place::Place;
 use crate::memory::{Memory, View};
-use crate::observe::{BlockOrder, InstructionBudget, Wanted, Watch};
+use crate::observe::{BlockOrder, InstructionBudget, ReadOnly, Wanted, Watch};
 use crate::schedule::block::{Block, BlockSize, Turn};
 use crate::schedule::cluster::Cluster;
 use crate::schedule::runner::Runner;
@@ -42,6 +42,7 @@ pub(crate) struct Grid<'a> {
     place: Place,
     budget: Budget,
     spares: &'a Spares,
+    read_only: Option<ReadOnly>,
     instructions: Option<InstructionBudget>,
     next: AtomicU64,
     iterations: AtomicU64,
@@ -56,6 +57,7 @@ impl<'a> Grid<'a> {
         launch: &'a Launch<'a>,
         place: Place,
         (budget, spares): (Budget, &'a Spares),
+        read_only: Option<ReadOnly>,
     ) -> Self {
         Self {
             code,
@@ -66,6 +68,7 @@ impl<'a> Grid<'a> {
             place,
             budget,
             spares,
+            read_only,
             instructions: launch.limits.instructions.map(InstructionBudget::new),
             next: AtomicU64::new(0),
             iterations: AtomicU64::new(0),
@@ -125,7 +128,8 @@ impl<'a> Grid<'a> {
             ctx.clock = Clock::Counted(0);
         }
         let instructions = self.instructions.as_ref();
-        let wanted = Wanted { checks, schedule, instructions, profile };
+        let read_only = self.read_only.as_ref();
+        let wanted = Wanted { checks, schedule, instructions, profile, read_only };
         let watch = Watch::new(wanted, self.code, workers == 1);
         Runner { ctx, code: self.code, watch }
     }

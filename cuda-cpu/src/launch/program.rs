@@ -14,7 +14,7 @@ use crate::machine::budget::Budget;
 use crate::machine::code::Code;
 use crate::machine::place::Place;
 use crate::memory::Memory;
-use crate::observe::Checks;
+use crate::observe::{Checks, Input, ReadOnly};
 use crate::schedule::block::BlockSize;
 
 /// A decoded PTX module. Its variables are stored in the memory it was loaded with. [`Program::unload`] frees them.
@@ -51,8 +51,10 @@ pub struct Entry {
 }
 
 /// A parameter of an [`Entry`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EntryParam {
+    /// Its name in the PTX.
+    pub name: String,
     /// Size in bytes.
     pub size: u32,
     /// Alignment in bytes.
@@ -81,7 +83,12 @@ impl Program {
                 params: f
                     .params
                     .iter()
-                    .map(|p| EntryParam { size: p.size, align: p.align, offset: p.offset })
+                    .map(|p| EntryParam {
+                        name: p.name.clone(),
+                        size: p.size,
+                        align: p.align,
+                        offset: p.offset,
+                    })
                     .collect(),
                 param_bytes: f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0),
                 static_shared: layout.shared_bytes(index as u32),
@@ -170,7 +177,8 @@ impl Program {
         };
         let room = (budget, &self.spares);
         if !launch.cooperative {
-            let grid = Grid::new(&self.code, memory, block, launch, place, room);
+            let read_only = kernel.read_only(launch, block.checks);
+            let grid = Grid::new(&self.code, memory, block, launch, place, room, read_only);
             return grid.run().map_err(LaunchError::Fault);
         }
         let (blocks, most) = (count_in(launch.dims.grid), room.0.limit / bytes.max(1));
@@ -180,7 +188,8 @@ impl Program {
         let workspace = memory.alloc_zeroed(WORKSPACE_BYTES, WORKSPACE_BYTES);
         let no_memory = Invalid::Memory { bytes: WORKSPACE_BYTES, most: 0 };
         place.workspace = workspace.map_err(|_| no_memory)?;
-        let ran = Grid::new(&self.code, memory, block, launch, place, room).run();
+        let read_only = kernel.read_only(launch, block.checks);
+        let ran = Grid::new(&self.code, memory, block, launch, place, room, read_only).run();
         // The kernel itself may have freed it.
         _ = memory.free(place.workspace);
         ran.map_err(LaunchError::Fault)
@@ -271,6 +280,24 @@ impl Entry {
         BlockSize { function: self.function, threads, shared, checks }
     }
 
+    /// Returns the memory that [`Checks::read_only`] protects, if the check is on.
+    fn read_only(&self, launch: &Launch<'_>, checks: Checks) -> Option<ReadOnly> {
+        if !checks.read_only {
+            return None;
+        }
+        let inputs = launch.operands.iter().filter(|operand| !operand.writes);
+        let inputs = inputs.filter_map(|operand| {
+            let at = operand.at?;
+            // The address may be a part of a struct.
+            let index = self.params.iter().rposition(|param| param.offset <= at)?;
+            let name = self.params[index].name.as_str().into();
+            Some(Input { range: operand.range.clone(), parameter: index as u32, name })
+        });
+        let outputs = launch.operands.iter().filter(|operand| operand.writes);
+        let outputs = outputs.map(|operand| operand.range.clone());
+        Some(ReadOnly::new(inputs.collect(), outputs.collect()))
+    }
+
     fn check(&self, launch: &Launch<'_>) -> Result<(), Invalid> {
         let dims = launch.dims;
         dims.check()?;
@@ -287,7 +314,7 @@ impl Entry {
         }
         self.check_cluster(launch)?;
         let (given, needed) = (launch.params.len(), self.param_bytes as usize);
-        if given < needed {
+        if given != needed {
             return Err(Invalid::Params { given, needed });
         }
         Ok(())

@@ -258,7 +258,7 @@ impl<'a> Ctx<'a> {
         write: bool,
     ) -> Flow {
         let what = self.view.memory().explain(address, bytes);
-        let bytes = bytes as u32;
+        let bytes = u32::try_from(bytes).unwrap_or(u32::MAX);
         let kind = if what.freed {
             FaultKind::UseAfterFree { address, bytes, write }
         } else {

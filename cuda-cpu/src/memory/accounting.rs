@@ -47,7 +47,12 @@ impl Accounting {
     /// Returns the error for an allocation that does not fit.
     pub(super) fn out_of_memory(&self, requested: u64) -> OutOfMemory {
         let free = self.capacity.saturating_sub(self.used());
-        OutOfMemory { requested, free, total: self.capacity }
+        OutOfMemory { requested, free, total: self.capacity, refused_by_host: false }
+    }
+
+    /// Returns the error for an allocation that fits, and for which the host has no memory or no addresses.
+    pub(super) fn no_host_memory(&self, requested: u64) -> OutOfMemory {
+        OutOfMemory { refused_by_host: true, ..self.out_of_memory(requested) }
     }
 
     /// Whether `bytes` fit now, in addition to all waiting promises.
@@ -92,7 +97,7 @@ impl Accounting {
         self.leaving = self.leaving.saturating_sub(bytes);
     }
 
-    /// Releases bytes in use, and fulfils the waiting promises that fit then.
+    /// Releases bytes in use, and fulfills the waiting promises that fit then.
     pub(super) fn release(&mut self, bytes: u64) {
         self.used = self.used.saturating_sub(bytes);
         while let Some((_, next)) = self.waiting.front().copied()

@@ -4,7 +4,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
     /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zeros after them. A small buffer without
-    /// initialisation is detected in its whole length, and a large buffer takes no host memory until it is accessed.
+    /// initialization is detected in its whole length, and a large buffer takes no host memory until it is accessed.
     Byte(u8),
 }
 

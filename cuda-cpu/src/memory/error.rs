@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The error for an allocation that exceeds the free device memory.
+/// The error for an allocation that exceeds the free device memory, or for which the host has no memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OutOfMemory {
     /// The size of the allocation in bytes.
@@ -11,15 +11,17 @@ pub struct OutOfMemory {
     pub free: u64,
     /// The capacity in bytes.
     pub total: u64,
+    /// Whether the bytes fit the capacity, but the host has too little memory for them.
+    pub refused_by_host: bool,
 }
 
 impl fmt::Display for OutOfMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "out of device memory: {} bytes requested, {} of {} bytes free",
-            self.requested, self.free, self.total
-        )
+        let Self { requested, free, total, refused_by_host } = self;
+        if *refused_by_host {
+            return write!(f, "the host has no memory for an allocation of {requested} bytes");
+        }
+        write!(f, "out of device memory: {requested} bytes requested, {free} of {total} bytes free")
     }
 }
 

@@ -23,7 +23,7 @@
 //!    [`access`] are `unsafe` only for this reason.
 //!
 //! [`Contents`] defines the initial contents of memory. By default, the first 64 KiB are `0xFF`, which reads as NaN or -1 and
-//! makes missing initialisation reproducible, and the rest is zero. A memory with [`Memory::tracking`] records for each byte
+//! makes missing initialization reproducible, and the rest is zero. A memory with [`Memory::tracking`] records for each byte
 //! whether it was written ([`written`]). The table is not locked while the host's allocator runs.
 
 pub(crate) mod access;

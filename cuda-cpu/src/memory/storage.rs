@@ -45,8 +45,8 @@ unsafe impl Send for Allocation {}
 unsafe impl Sync for Allocation {}
 
 impl Allocation {
-    /// Allocates host memory. Returns `None` if the host is out of memory.
-    pub(super) fn new(base: u64, size: u64, contents: Contents, track: bool) -> Option<Self> {
+    /// Allocates host memory, without an address yet. Returns `None` if the host is out of memory.
+    pub(super) fn new(size: u64, contents: Contents, track: bool) -> Option<Self> {
         let written = if track { Some(Arc::new(Written::new(size)?)) } else { None };
         let len = usize::try_from(size).ok()?;
         let layout = Layout::from_size_align(len.checked_add(ALIGN as usize)?, ASKED_ALIGN).ok()?;
@@ -61,7 +61,12 @@ impl Allocation {
             // SAFETY: `host` is a new block of `len` bytes that is not shared yet, and `marked` is at most `len`.
             unsafe { host.as_ptr().write_bytes(byte, marked) };
         }
-        Some(Self { base, size, host, block: Arc::new(Block { start, layout }), written })
+        Some(Self { base: 0, size, host, block: Arc::new(Block { start, layout }), written })
+    }
+
+    /// The same memory at an address.
+    pub(super) fn at(self, base: u64) -> Self {
+        Self { base, ..self }
     }
 
     /// The same memory, of which the first `size` bytes may be used. The host memory of all bytes with which the first

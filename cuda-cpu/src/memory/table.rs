@@ -22,6 +22,9 @@ const GUARD: u64 = 64 << 10;
 /// The number of freed ranges that are kept to distinguish use after free from out of bounds.
 const REMEMBERED_FREES: usize = 1 << 16;
 
+/// The maximum size of an allocation: no host has more addresses.
+const MAX_BYTES: u64 = 1 << 48;
+
 /// The maximum number of live allocations by kernels. Small allocations take more memory of the host than of the device. The
 /// 8 MiB heap of a GPU holds about as many.
 const MAX_BY_KERNELS: usize = 1 << 18;
@@ -68,7 +71,7 @@ impl Memory {
         Self { contents, tracks: false, frees_by_kernels, table }
     }
 
-    /// Records for each byte whether it was written, as [`Checks::uninitialised`](crate::Checks::uninitialised)
+    /// Records for each byte whether it was written, as [`Checks::uninitialized`](crate::Checks::uninitialized)
     /// requires. This takes an eighth more host memory.
     pub fn tracking(self) -> Self {
         Self { tracks: true, ..self }
@@ -82,6 +85,11 @@ impl Memory {
     /// [`OutOfMemory`] if the device or the host is out of memory.
     pub fn alloc(&self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
         self.alloc_holding(self.contents, bytes, align)
+    }
+
+    /// Allocates memory that fits now, as [`Memory::alloc`] does. Returns `None` if it does not fit.
+    pub(crate) fn alloc_if_free(&self, bytes: u64) -> Result<Option<u64>, OutOfMemory> {
+        self.try_alloc(self.contents, bytes, ALIGN)
     }
 
     /// Allocates as [`Memory::alloc`] does. The memory is zero and counts as written.
@@ -102,25 +110,46 @@ impl Memory {
         align: u64,
     ) -> Result<u64, OutOfMemory> {
         let align = align.max(ALIGN).checked_next_power_of_two().unwrap_or(1 << 63);
-        let mut table = self.table.write();
-        if !table.accounting.fits_now(bytes) {
-            return Err(table.accounting.out_of_memory(bytes));
+        let allocated = self.try_alloc(contents, bytes, align)?;
+        allocated.ok_or_else(|| self.table.read().accounting.out_of_memory(bytes))
+    }
+
+    /// Allocates host memory before it takes an address and counts the bytes, so an error changes nothing. The table is
+    /// not locked meanwhile, because running kernels read it.
+    fn try_alloc(
+        &self,
+        contents: Contents,
+        bytes: u64,
+        align: u64,
+    ) -> Result<Option<u64>, OutOfMemory> {
+        if !self.table.read().accounting.fits_now(bytes) {
+            return Ok(None);
         }
-        let base = table.place(bytes, align)?;
+        let refused = || self.table.read().accounting.no_host_memory(bytes);
+        let made = Allocation::new(bytes, contents, self.tracks).ok_or_else(refused)?;
+        let mut table = self.table.write();
+        // Another thread may have taken the bytes.
+        let fits = table.accounting.fits_now(bytes);
+        let base = if fits { table.place(bytes, align) } else { None };
+        let Some(base) = base else {
+            let error = table.accounting.no_host_memory(bytes);
+            drop(table);
+            return if fits { Err(error) } else { Ok(None) };
+        };
         table.accounting.take(bytes);
-        drop(table);
-        self.make(base, bytes, contents)?;
-        Ok(base)
+        table.live.insert(base, Arc::new(made.at(base)));
+        Ok(Some(base))
     }
 
     /// Reserves an address for `bytes` that fit now or after all announced frees. The memory exists only after
-    /// [`Memory::fulfil`].
+    /// [`Memory::fulfill`].
     pub(crate) fn promise(&self, bytes: u64) -> Result<u64, OutOfMemory> {
         let mut table = self.table.write();
         if !table.accounting.fits_later(bytes) {
             return Err(table.accounting.out_of_memory(bytes));
         }
-        let base = table.place(bytes, ALIGN)?;
+        let base = if bytes <= MAX_BYTES { table.place(bytes, ALIGN) } else { None };
+        let base = base.ok_or_else(|| table.accounting.no_host_memory(bytes))?;
         table.accounting.take_when_free(base, bytes);
         Ok(base)
     }
@@ -136,8 +165,15 @@ impl Memory {
     }
 
     /// Allocates promised memory, which must be available.
-    pub(crate) fn fulfil(&self, promised: u64, bytes: u64) -> Result<(), OutOfMemory> {
-        self.make(promised, bytes, self.contents)
+    pub(crate) fn fulfill(&self, promised: u64, bytes: u64) -> Result<(), OutOfMemory> {
+        let made = Allocation::new(bytes, self.contents, self.tracks);
+        let mut table = self.table.write();
+        let Some(made) = made else {
+            table.accounting.release(bytes);
+            return Err(table.accounting.no_host_memory(bytes));
+        };
+        table.live.insert(promised, Arc::new(made.at(promised)));
+        Ok(())
     }
 
     /// Announces a free of this size. The memory counts as free from now on.
@@ -155,27 +191,16 @@ impl Memory {
         drop(gone);
     }
 
-    /// Allocates host memory for a reserved range. The table is not locked, because running kernels read it.
-    fn make(&self, base: u64, bytes: u64, contents: Contents) -> Result<(), OutOfMemory> {
-        let allocation = Allocation::new(base, bytes, contents, self.tracks);
-        let mut table = self.table.write();
-        let Some(allocation) = allocation else {
-            table.accounting.release(bytes);
-            return Err(table.accounting.out_of_memory(bytes));
-        };
-        table.live.insert(base, Arc::new(allocation));
-        Ok(())
-    }
-
     /// Reserves addresses for an allocation that grows up to `most` bytes. None of them may be used yet, and no device
     /// memory is taken.
     pub(crate) fn reserve(&self, most: u64) -> Result<u64, OutOfMemory> {
-        let base = self.table.write().place(most, ALIGN)?;
-        let allocation = Allocation::new(base, most, self.contents, self.tracks);
-        let empty = allocation.and_then(|it| it.grown(0));
+        // The host memory comes first: an address that was taken is never given back.
+        let made = Allocation::new(most, self.contents, self.tracks);
+        let empty = made.and_then(|memory| memory.grown(0));
         let mut table = self.table.write();
-        let empty = empty.ok_or_else(|| table.accounting.out_of_memory(most))?;
-        table.live.insert(base, Arc::new(empty));
+        let placed = empty.and_then(|empty| Some((table.place(most, ALIGN)?, empty)));
+        let (base, empty) = placed.ok_or_else(|| table.accounting.no_host_memory(most))?;
+        table.live.insert(base, Arc::new(empty.at(base)));
         Ok(base)
     }
 
@@ -193,7 +218,7 @@ impl Memory {
         if !table.accounting.fits_later(more) {
             return Err(full);
         }
-        let token = table.place(0, ALIGN)?;
+        let token = table.place(0, ALIGN).ok_or(full)?;
         table.accounting.take_when_free(token, more);
         Ok(token)
     }
@@ -304,12 +329,12 @@ impl Table {
         Ok(allocation)
     }
 
-    /// Reserves the next address, which is above all earlier ones.
-    fn place(&mut self, bytes: u64, align: u64) -> Result<u64, OutOfMemory> {
-        let full = self.accounting.out_of_memory(bytes);
-        let base = self.next.checked_next_multiple_of(align).ok_or(full)?;
-        self.next = base.checked_add(bytes).and_then(|end| end.checked_add(GUARD)).ok_or(full)?;
-        Ok(base)
+    /// Takes the next address, which is above all earlier ones and is never given back. Returns `None`, and takes
+    /// nothing, if there are too few addresses.
+    fn place(&mut self, bytes: u64, align: u64) -> Option<u64> {
+        let base = self.next.checked_next_multiple_of(align)?;
+        self.next = base.checked_add(bytes)?.checked_add(GUARD)?;
+        Some(base)
     }
 
     fn explain(&self, address: u64, bytes: u64) -> AccessError {

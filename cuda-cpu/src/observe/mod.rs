@@ -37,6 +37,8 @@
 //!    Accesses that are out of bounds or misaligned are skipped here, because the handler reports them.
 //! 4. Accesses to shared memory are compared with those of other threads (`races`).
 //!
+//! Writes through arguments that the launch only reads (`read_only`) are checked before the third step.
+//!
 //! A fault found here is a fault of the lane, as if the handler had found it.
 
 mod bits;
@@ -45,21 +47,24 @@ mod options;
 mod places;
 mod profile;
 mod races;
+mod read_only;
 mod registers;
 mod shadow;
 mod shuffle;
 mod trail;
 mod undefined;
-mod uninitialised;
+mod uninitialized;
 mod watch;
 mod written;
 
 pub(crate) use meter::InstructionBudget;
 pub use options::{Checks, Schedule};
 pub use profile::{KernelProfile, KindCount, Profile};
+pub use read_only::Operand;
+pub(crate) use read_only::{Input, ReadOnly};
 pub(crate) use shadow::{Shadow, Size};
 pub(crate) use shuffle::BlockOrder;
-pub(crate) use uninitialised::At;
+pub(crate) use uninitialized::At;
 pub(crate) use watch::{Wanted, Watch};
 
 use crate::machine::code::{Code, Flow};

@@ -6,33 +6,35 @@
 /// ```
 /// use cuda_cpu::Checks;
 ///
-/// assert_eq!(Checks::all(), Checks::none().uninitialised().races());
+/// assert_eq!(Checks::all(), Checks::none().uninitialized().races().read_only());
 /// assert!(!Checks::default().any());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub struct Checks {
     /// Whether a read of memory that was never written is a fault. The memory is global, shared or local. See
-    /// [`Checks::uninitialised`].
-    pub uninitialised: bool,
+    /// [`Checks::uninitialized`].
+    pub uninitialized: bool,
     /// Whether unordered accesses of a block's threads to the same shared memory are a fault. See [`Checks::races`].
     pub races: bool,
+    /// Whether a write through an argument that the launch only reads is a fault. See [`Checks::read_only`].
+    pub read_only: bool,
 }
 
 impl Checks {
     /// Selects no additional checks. This is the default.
     pub const fn none() -> Self {
-        Self { uninitialised: false, races: false }
+        Self { uninitialized: false, races: false, read_only: false }
     }
 
     /// Selects all checks.
     pub const fn all() -> Self {
-        Self::none().uninitialised().races()
+        Self::none().uninitialized().races().read_only()
     }
 
     /// Adds the check for reads of memory that was never written.
     ///
-    /// Global memory is written by the host (copies and fills), by initialisers of the module, and by kernels. A copy
+    /// Global memory is written by the host (copies and fills), by initializers of the module, and by kernels. A copy
     /// on the device also copies which bytes are written. Allocations are tracked from their creation, so the
     /// [`Memory`](crate::Memory) must be created for this check ([`Memory::tracking`](crate::Memory::tracking)). A
     /// device with this check does so. Shared memory is unwritten at the start of a block, and local memory at the
@@ -42,8 +44,8 @@ impl Checks {
     /// may be passed on, as compilers do with the padding of structs. It is a fault of the load if an address, a
     /// branch, a store to global memory or an atomic depends on the value. An atomic reads its operand in memory, but
     /// an exchange does not count as a read.
-    pub const fn uninitialised(self) -> Self {
-        Self { uninitialised: true, ..self }
+    pub const fn uninitialized(self) -> Self {
+        Self { uninitialized: true, ..self }
     }
 
     /// Adds the check for races of a block's threads on its shared memory.
@@ -54,7 +56,7 @@ impl Checks {
     /// warp are not ordered by running together. Threads that write the same value do not race, nor does one of
     /// them that then reads it.
     ///
-    /// The check depends on synchronisation and not on timing. It finds every race of the accesses in this launch, in
+    /// The check depends on synchronization and not on timing. It finds every race of the accesses in this launch, in
     /// either order of the two accesses. A launch in another order may have other races. The check does not find:
     ///
     /// - races on global memory, and between blocks;
@@ -66,9 +68,18 @@ impl Checks {
         Self { races: true, ..self }
     }
 
+    /// Adds the check for writes through arguments that the launch only reads. The fault names the parameter.
+    ///
+    /// The check covers the memory of the launch's [`operands`](crate::Launch::operands). A device states them: an argument
+    /// by shared reference, `Arc` or read-only slice is only read. Memory that another argument of the launch may write is
+    /// not checked. Nor is memory that the kernel reaches through a pointer in other memory.
+    pub const fn read_only(self) -> Self {
+        Self { read_only: true, ..self }
+    }
+
     /// Returns whether any check is on.
     pub const fn any(self) -> bool {
-        self.uninitialised || self.races
+        self.uninitialized || self.races || self.read_only
     }
 }
 

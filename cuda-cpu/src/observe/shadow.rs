@@ -3,7 +3,7 @@
 use super::options::Checks;
 use super::places::Places;
 use super::races::Races;
-use super::uninitialised::{At, Found, Uninitialised};
+use super::uninitialized::{At, Found, Uninitialized};
 use crate::exec::collective::all_here;
 use crate::fault::{FaultKind, FaultSpace};
 use crate::isa::call::Passed;
@@ -16,7 +16,7 @@ use crate::machine::ctx::{Ctx, LaneFault};
 
 /// The check data of a block.
 pub(crate) struct Shadow {
-    uninitialised: Option<Uninitialised>,
+    uninitialized: Option<Uninitialized>,
     races: Option<Races>,
     /// The first use of an unwritten value. A read of shared memory may be one half of a race, because the writing
     /// thread may be late. The fault is then reported only if no race is found before the next barrier of the block, or
@@ -48,10 +48,10 @@ impl Shadow {
     /// Returns `None` if the host has no memory.
     pub(crate) fn new(checks: Checks, size: Size) -> Option<Self> {
         let Size { warps, shared, local } = size;
-        let uninitialised = checks.uninitialised.then(|| Uninitialised::new(warps, shared, local));
+        let uninitialized = checks.uninitialized.then(|| Uninitialized::new(warps, shared, local));
         let races = checks.races.then(|| Races::new(warps, shared));
         Some(Self {
-            uninitialised: uninitialised.map_or(Some(None), |new| new.map(Some))?,
+            uninitialized: uninitialized.map_or(Some(None), |new| new.map(Some))?,
             races: races.map_or(Some(None), |new| new.map(Some))?,
             found: None,
             certain: false,
@@ -62,21 +62,21 @@ impl Shadow {
     /// Returns the host memory that a new shadow takes, in bytes.
     pub(crate) fn needed(checks: Checks, size: Size) -> u64 {
         let Size { warps, shared, local } = size;
-        let uninitialised = match checks.uninitialised {
-            true => Uninitialised::needed(warps, shared, local),
+        let uninitialized = match checks.uninitialized {
+            true => Uninitialized::needed(warps, shared, local),
             false => 0,
         };
-        uninitialised + races_need(checks, size)
+        uninitialized + races_need(checks, size)
     }
 
     /// Returns the host memory that the shadow takes, in bytes.
     pub(crate) fn taken(&self) -> u64 {
-        self.fixed + self.uninitialised.as_ref().map_or(0, Uninitialised::taken)
+        self.fixed + self.uninitialized.as_ref().map_or(0, Uninitialized::taken)
     }
 
     /// Resets the records for a new block.
     pub(crate) fn restart(&mut self) {
-        self.uninitialised.iter_mut().for_each(Uninitialised::restart);
+        self.uninitialized.iter_mut().for_each(Uninitialized::restart);
         self.races.iter_mut().for_each(Races::restart);
         (self.found, self.certain) = (None, false);
     }
@@ -95,7 +95,7 @@ impl Shadow {
         if let Some(races) = &mut self.races {
             races.run(at.warp, ctx.mask);
         }
-        if let Some(found) = self.uninitialised.as_mut().and_then(|own| own.step(ctx, at))
+        if let Some(found) = self.uninitialized.as_mut().and_then(|own| own.step(ctx, at))
             && let Some(flow) = self.report(found)
         {
             return Some(flow);
@@ -152,9 +152,9 @@ impl Shadow {
         }
     }
 
-    /// See [`Uninitialised::show`].
+    /// See [`Uninitialized::show`].
     pub(crate) fn show(&mut self, ctx: &Ctx<'_>, at: At, lanes: u32, first: bool) {
-        self.uninitialised.iter_mut().for_each(|own| own.show(ctx, at, lanes, first));
+        self.uninitialized.iter_mut().for_each(|own| own.show(ctx, at, lanes, first));
     }
 
     /// Reports the completion of a shuffle for the `active` lanes of a fragment, with all `participants`.
@@ -166,14 +166,14 @@ impl Shadow {
         active: u32,
         participants: u32,
     ) {
-        if let Some(own) = &mut self.uninitialised {
+        if let Some(own) = &mut self.uninitialized {
             own.shuffle(ctx, at, members, active, participants);
         }
     }
 
     fn access(&mut self, ctx: &mut Ctx<'_>, at: At, active: u32, access: &Access) -> Option<Flow> {
         let places = Places::new(ctx, access, active);
-        let found = self.uninitialised.as_mut();
+        let found = self.uninitialized.as_mut();
         let found = found.and_then(|own| own.access(ctx, at, access, &places));
         if let Some(flow) = found.and_then(|found| self.report(found)) {
             return Some(flow);
@@ -184,7 +184,7 @@ impl Shadow {
     /// Handles a read of unwritten memory. It is reported at once, unless it may turn out to be a race.
     fn report(&mut self, found: Found) -> Option<Flow> {
         let shared =
-            matches!(found.0.kind, FaultKind::Uninitialised { space: FaultSpace::Shared, .. });
+            matches!(found.0.kind, FaultKind::Uninitialized { space: FaultSpace::Shared, .. });
         self.found.get_or_insert(found);
         self.certain |= !shared || self.races.is_none();
         self.certain.then_some(Flow::Fault)
@@ -204,7 +204,7 @@ impl Shadow {
         self.certain |= whole_block && self.found.is_some();
     }
 
-    /// Reports the start of a call. See [`Uninitialised::enter_call`].
+    /// Reports the start of a call. See [`Uninitialized::enter_call`].
     #[must_use]
     pub(crate) fn enter_call(
         &mut self,
@@ -213,7 +213,7 @@ impl Shadow {
         registers: (u32, u32),
         budget: &Budget,
     ) -> bool {
-        let own = self.uninitialised.as_mut();
+        let own = self.uninitialized.as_mut();
         own.is_none_or(|own| own.enter_call(warp, lanes, local, registers, budget))
     }
 
@@ -225,7 +225,7 @@ impl Shadow {
         local: (u32, u32),
         budget: &Budget,
     ) -> bool {
-        let own = self.uninitialised.as_mut();
+        let own = self.uninitialized.as_mut();
         own.is_none_or(|own| own.give_local(warp, lanes, local, budget))
     }
 
@@ -236,12 +236,12 @@ impl Shadow {
         from: (u32, &[Passed]),
         to: (u32, &[Passed]),
     ) {
-        self.uninitialised.iter_mut().for_each(|own| own.pass(warp, lanes, from, to));
+        self.uninitialized.iter_mut().for_each(|own| own.pass(warp, lanes, from, to));
     }
 
     /// Reports that a builtin function has written its results.
     pub(crate) fn returned(&mut self, (warp, lanes): (u32, u32), base: u32, results: &[Passed]) {
-        self.uninitialised.iter_mut().for_each(|own| own.returned(warp, lanes, base, results));
+        self.uninitialized.iter_mut().for_each(|own| own.returned(warp, lanes, base, results));
     }
 }
 

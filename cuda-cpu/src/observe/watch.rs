@@ -5,7 +5,7 @@ use super::options::Schedule;
 use super::profile::Counts;
 use super::shadow::Shadow;
 use super::shuffle::Shuffle;
-use super::{At, Checks, Observer, Profile};
+use super::{At, Checks, Observer, Profile, ReadOnly};
 use crate::fault::FaultKind;
 use crate::machine::code::{Code, Flow};
 use crate::machine::ctx::Ctx;
@@ -17,6 +17,7 @@ pub(crate) struct Wanted<'a> {
     pub(crate) schedule: Schedule,
     pub(crate) instructions: Option<&'a InstructionBudget>,
     pub(crate) profile: Option<&'a Profile>,
+    pub(crate) read_only: Option<&'a ReadOnly>,
 }
 
 /// The observer state of a worker.
@@ -27,6 +28,7 @@ pub(crate) struct Watch<'a> {
     /// Whether clocks count instructions.
     ticks: bool,
     shuffle: Option<Shuffle>,
+    read_only: Option<&'a ReadOnly>,
     /// The shadow of the running block.
     shadow: Option<Box<Shadow>>,
     /// The running warp, and the start of the running function's frame in its register file.
@@ -37,7 +39,7 @@ pub(crate) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Returns `None` if nothing is to be observed.
     pub(crate) fn new(wanted: Wanted<'a>, code: &Code, alone: bool) -> Option<Box<Self>> {
-        let Wanted { checks, schedule, instructions, profile } = wanted;
+        let Wanted { checks, schedule, instructions, profile, read_only } = wanted;
         let ticks = schedule.is_deterministic();
         if !(checks.any() || ticks || instructions.is_some() || profile.is_some()) {
             return None;
@@ -52,6 +54,7 @@ impl<'a> Watch<'a> {
             counts: profile.map(|profile| (Counts::new(code.table.names().len()), profile)),
             ticks,
             shuffle,
+            read_only,
             shadow: None,
             warp: 0,
             frame: 0,
@@ -111,6 +114,9 @@ impl Observer for Watch<'_> {
         if let Some(kind) = code.table.kind(pc)
             && let Some(flow) = self.count(ctx, code, pc, kind)
         {
+            return Some(flow);
+        }
+        if let Some(flow) = self.read_only.and_then(|read_only| read_only.before(ctx, pc)) {
             return Some(flow);
         }
         let shadow = self.shadow.as_mut()?;

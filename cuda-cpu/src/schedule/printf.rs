@@ -1,5 +1,7 @@
 //! Formats the output of `printf`.
 
+use std::cell::Cell;
+
 /// Type of the next argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Argument {
@@ -32,8 +34,19 @@ const MAX_WIDTH: usize = 4096;
 /// Maximum output in bytes, the size of a GPU's `printf` buffer. The rest is left out.
 const MAX_OUTPUT: usize = 1 << 20;
 
+/// Maximum number of arguments, as in CUDA. Conversions behind it are printed as they are written.
+const MAX_ARGUMENTS: usize = 32;
+
+/// The conversions that take an argument.
+const CONVERSIONS: &str = "diuxXopcsfFeEgGaA";
+
 /// Formats a string. `next` returns the bits of the next argument, and its text if it is a string.
 pub(crate) fn format(format: &str, mut next: impl FnMut(Argument) -> (u64, String)) -> String {
+    let taken = Cell::new(0);
+    let mut next = |kind| {
+        taken.set(taken.get() + 1);
+        if taken.get() <= MAX_ARGUMENTS { next(kind) } else { (0, String::new()) }
+    };
     let mut out = String::with_capacity(format.len());
     let mut rest = format;
     while let Some(at) = rest.find('%') {
@@ -45,6 +58,10 @@ pub(crate) fn format(format: &str, mut next: impl FnMut(Argument) -> (u64, Strin
         let (conversion, kind, after) = parse(rest, &mut next);
         match kind {
             Some('%') => out.push('%'),
+            Some(kind) if CONVERSIONS.contains(kind) && taken.get() >= MAX_ARGUMENTS => {
+                out.push('%');
+                out.push_str(&rest[..rest.len() - after.len()]);
+            }
             Some(kind) => convert(&mut out, &conversion, kind, &mut next),
             None => out.push('%'),
         }

@@ -8,6 +8,7 @@ mod clean;
 mod orders;
 mod planted;
 mod profile;
+mod read_only;
 mod unwritten;
 
 #[path = "../engine/barriers.rs"]

@@ -105,7 +105,7 @@ fn use_after_host_free() {
 fn unwritten() {
     let source = source!("unwritten");
     let (fault, _) = source.find(&bug("unwritten_global", (32, 8), 0, "sum += own[i];", "ld.u32"));
-    let FaultKind::Uninitialised { space: FaultSpace::Global, bytes: 4, address } = fault.kind
+    let FaultKind::Uninitialized { space: FaultSpace::Global, bytes: 4, address } = fault.kind
     else {
         panic!("{fault}")
     };
@@ -113,7 +113,7 @@ fn unwritten() {
 
     let (fault, _) =
         source.find(&bug("unwritten_shared", (64, 50), 0, "u32 sum = tile", "ld.shared.u32"));
-    let expected = FaultKind::Uninitialised { space: FaultSpace::Shared, address: 252, bytes: 4 };
+    let expected = FaultKind::Uninitialized { space: FaultSpace::Shared, address: 252, bytes: 4 };
     assert_eq!(fault.kind, expected);
     assert!(
         fault.to_string().contains("that was never written, at byte 252 of `tile` (256 bytes"),
@@ -123,7 +123,7 @@ fn unwritten() {
     let (fault, _) =
         source.find(&bug("unwritten_local", (32, 5), 0, "sum += digits[i];", "ld.local"));
     // One access to words 4 to 7.
-    let expected = FaultKind::Uninitialised { space: FaultSpace::Local, address: 16, bytes: 16 };
+    let expected = FaultKind::Uninitialized { space: FaultSpace::Local, address: 16, bytes: 16 };
     assert_eq!(fault.kind, expected);
 }
 
@@ -138,7 +138,7 @@ fn unwritten_by_the_host() {
     let unwritten = |result: Result<(), LaunchError>, at: u64| match result {
         Err(LaunchError::Fault(fault)) => {
             let space = FaultSpace::Global;
-            assert_eq!(fault.kind, FaultKind::Uninitialised { space, address: at, bytes: 4 });
+            assert_eq!(fault.kind, FaultKind::Uninitialized { space, address: at, bytes: 4 });
         }
         other => panic!("{other:?}"),
     };

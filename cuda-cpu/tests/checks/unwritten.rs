@@ -22,7 +22,7 @@ fn unwritten_values_may_be_passed_on() {
     let run = |load: &str, rest: &str| {
         let text = kernel.replace("LOAD", load).replace("REST", rest);
         let mut host = Host::new(&format!("{header}{text}"));
-        host.checks = Checks::none().uninitialised();
+        host.checks = Checks::none().uninitialized();
         host.launch("k", 1, 32, args![host.zeros::<u32>(64)])
     };
     let shared = "shared.u32 %r2, [word+4]";
@@ -62,7 +62,7 @@ fn unwritten_values_may_be_passed_on() {
         {
             let error = run(load, used).expect_err(used);
             let LaunchError::Fault(fault) = error else { panic!("{error}") };
-            let FaultKind::Uninitialised { space: found, .. } = fault.kind else {
+            let FaultKind::Uninitialized { space: found, .. } = fault.kind else {
                 panic!("{used}: {fault}")
             };
             // The fault is at the first load, or at the copy.
@@ -107,7 +107,7 @@ fn unwritten_read_is_reported_if_it_is_no_race() {
         let error = host.launch("k", 1, 64, args![host.zeros::<u32>(1)]).unwrap_err();
         let LaunchError::Fault(fault) = error else { panic!("{error}") };
         let space = FaultSpace::Shared;
-        assert_eq!(fault.kind, FaultKind::Uninitialised { space, address: 4, bytes: 4 }, "{after}");
+        assert_eq!(fault.kind, FaultKind::Uninitialized { space, address: 4, bytes: 4 }, "{after}");
         assert_eq!((fault.line, fault.thread), (6, [0; 3]), "{after}");
     }
 }
@@ -126,7 +126,7 @@ fn with_an_undefined_lane(rest: &str, threads: u32) -> Result<(), LaunchError> {
         ret; }}"
     );
     let mut host = Host::new(&text);
-    host.checks = Checks::none().uninitialised();
+    host.checks = Checks::none().uninitialized();
     host.launch("k", 1, threads, args![host.zeros::<u32>(64)])
 }
 
@@ -191,11 +191,11 @@ fn fault_names_the_first_load() {
         ret; }";
     for pass in ["", "st.param.b32 [i], %r1; call (o), twice, (i); ld.param.b32 %r1, [o];"] {
         let mut host = Host::new(&text.replace("PASS", pass));
-        host.checks = Checks::none().uninitialised();
+        host.checks = Checks::none().uninitialized();
         let error = host.launch("k", 1, 64, args![host.zeros::<u32>(64)]).unwrap_err();
         let LaunchError::Fault(fault) = error else { panic!("{error}") };
         let space = FaultSpace::Shared;
-        let first = FaultKind::Uninitialised { space, address: 148, bytes: 4 };
+        let first = FaultKind::Uninitialized { space, address: 148, bytes: 4 };
         assert_eq!(
             (fault.kind.clone(), fault.thread, fault.line),
             (first, [37, 0, 0], 11),

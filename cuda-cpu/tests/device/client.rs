@@ -148,7 +148,7 @@ impl Client {
         self.counted(stream, |ticket| {
             let submission = Submission { ticket, after, work: &work };
             // SAFETY: the tests touch no block that work names before it is complete, and this device only races,
-            // without undefined behaviour, where streams share memory.
+            // without undefined behavior, where streams share memory.
             unsafe { self.backend.submit(&submission, host) }
         })
     }

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use cuda_cpu::{
-    Checks, Launch, LaunchDims, LaunchError, Limits, Memory, Profile, Program, Schedule,
+    Checks, Launch, LaunchDims, LaunchError, Limits, Memory, Operand, Profile, Program, Schedule,
 };
 
 /// A loaded module and memory to run it with.
@@ -16,6 +16,8 @@ pub(crate) struct Host {
     pub(crate) schedule: Schedule,
     pub(crate) checks: Checks,
     pub(crate) profile: Option<Arc<Profile>>,
+    /// The memory that launches state, for the check of arguments that are only read.
+    pub(crate) operands: Vec<Operand>,
     pub(crate) cluster: Option<[u32; 3]>,
     /// The multiprocessors of a cooperative launch.
     pub(crate) cooperative: Option<u32>,
@@ -73,6 +75,7 @@ impl Host {
             schedule,
             checks,
             profile,
+            operands: Vec::new(),
             cluster,
             cooperative,
         })
@@ -134,6 +137,7 @@ impl Host {
             schedule: self.schedule,
             checks: self.checks,
             profile: self.profile.as_deref(),
+            operands: &self.operands,
             cluster: self.cluster,
             cooperative: self.cooperative.is_some(),
             multiprocessors: self.cooperative.unwrap_or(1),

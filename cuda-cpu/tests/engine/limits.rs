@@ -1,6 +1,6 @@
 //! Unchecked sizes in the PTX cause errors and do not exhaust the host's memory.
 
-use cuda_cpu::{FaultKind, Invalid, LaunchError, LoadError, Memory, Program};
+use cuda_cpu::{FaultKind, Invalid, Launch, LaunchDims, LaunchError, LoadError, Memory, Program};
 
 use crate::args;
 use crate::host::Host;
@@ -126,6 +126,19 @@ fn blocks_of_a_launch_share_the_budget() {
     };
     let deep = fault(h.launch("k", 1, 32, args![9u32]));
     assert!(matches!(deep, FaultKind::CallDepth { .. }), "{deep}");
+}
+
+#[test]
+fn parameter_block_has_the_length_of_the_parameters() {
+    let h =
+        Host::new(&format!("{HEADER}.visible .entry k(.param .u32 a, .param .u64 b) {{ ret; }}"));
+    let dims = LaunchDims { grid: [1; 3], block: [1; 3], dynamic_shared: 0 };
+    let check =
+        |bytes: usize| h.program.check(0, &Launch::new(dims, &vec![0; bytes], &|_| ())).map(drop);
+    assert_eq!(check(16), Ok(()));
+    for given in [0, 12, 15, 17, 24] {
+        assert_eq!(check(given), Err(Invalid::Params { given, needed: 16 }));
+    }
 }
 
 const HEADER: &str = ".version 7.0\n.target sm_70\n.address_size 64\n";

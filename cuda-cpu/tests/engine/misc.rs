@@ -17,6 +17,48 @@ fn printf() {
     assert_eq!(*h.printed.lock().unwrap(), want);
 }
 
+/// CUDA passes at most 32 arguments, and prints the conversions behind them as they are written.
+#[test]
+fn printf_takes_32_arguments() {
+    let text: String = (0..40).map(|at| if at < 35 { "%d " } else { "%%%s" }).collect();
+    let format: Vec<_> = text.bytes().chain([0]).map(|byte| byte.to_string()).collect();
+    let (bytes, format) = (format.len(), format.join(", "));
+    let stores: String =
+        (0..40).map(|at| format!("    st.local.u32 [values+{}], {at};\n", 4 * at)).collect();
+    let h = Host::new(&format!(
+        ".version 7.0\n.target sm_70\n.address_size 64
+.extern .func (.param .b32 r) vprintf(.param .b64 format, .param .b64 values);
+.global .align 1 .b8 format[{bytes}] = {{{format}}};
+.visible .entry k(.param .u64 out) {{
+    .local .align 8 .b8 values[160];
+    .reg .b32 %r;
+    .reg .b64 %d<5>;
+{stores}
+    mov.u64 %d1, format;
+    cvta.global.u64 %d2, %d1;
+    mov.u64 %d3, values;
+    cvta.local.u64 %d3, %d3;
+    {{
+    .param .b64 f;
+    .param .b64 v;
+    .param .b32 r;
+    st.param.b64 [f], %d2;
+    st.param.b64 [v], %d3;
+    call.uni (r), vprintf, (f, v);
+    ld.param.b32 %r, [r];
+    }}
+    ld.param.u64 %d4, [out];
+    st.global.u32 [%d4], %r;
+    ret;
+}}"
+    ));
+    let out = h.zeros::<u32>(1);
+    h.run("k", 1, 1, args![out]);
+    let numbers: String = (0..32).map(|at| format!("{at} ")).collect();
+    assert_eq!(*h.printed.lock().unwrap(), format!("{numbers}%d %d %d %%s%%s%%s%%s%%s"));
+    assert_eq!(h.download::<u32>(out, 1), [32]);
+}
+
 #[test]
 fn parameters() {
     let h = Host::new(include_str!("../../../kernels/params.ptx"));

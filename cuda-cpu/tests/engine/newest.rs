@@ -101,6 +101,42 @@ fn mixed_sums_of_halves_and_f32() {
     }
 }
 
+/// Two directed roundings in the same direction equal one, so the results are those of f32, rounded again.
+#[test]
+fn directed_fma_of_bf16() {
+    for (round, relu, oob) in ["rz", "rm", "rp"].iter().flat_map(|round| {
+        [("", ""), (".relu", ""), ("", ".oob"), (".relu", ".oob")].map(|(a, b)| (round, a, b))
+    }) {
+        let form = format!("fma.{round}{oob}{relu}");
+        let clamp = if relu.is_empty() { "" } else { "max.NaN.f32 F0, F0, 0f00000000;" };
+        let mut body = String::from(
+            ".reg .b16 X<8>; .reg .b32 F<4>;
+            mov.b64 {a, b}, A; mov.b64 {c, d}, B; mov.b64 {e, f}, C;
+            and.b32 g, m, 7; setp.eq.u32 p, g, 1; @p or.b32 a, a, 0xFFFF;
+            setp.eq.u32 p, g, 2; @p or.b32 c, c, 0xFFFF0000;
+            mov.b32 {X0, X1}, a; mov.b32 {X2, X3}, c; mov.b32 {X4, X5}, e;",
+        );
+        for (a, b, c, d) in [("X0", "X2", "X4", "X6"), ("X1", "X3", "X5", "X7")] {
+            body += &format!(
+                "cvt.f32.bf16 F0, {a}; cvt.f32.bf16 F1, {b}; cvt.f32.bf16 F2, {c};
+                fma.{round}.f32 F0, F0, F1, F2; {clamp} cvt.{round}.bf16.f32 {d}, F0;"
+            );
+            if !oob.is_empty() {
+                body += &format!(
+                    "setp.eq.u16 p, {a}, 0xFFFF; @p mov.b16 {d}, 0;
+                    setp.eq.u16 p, {b}, 0xFFFF; @p mov.b16 {d}, 0;"
+                );
+            }
+        }
+        body += &format!(
+            "mov.b64 E, {{X6, X7, X6, X7}}; {form}.bf16x2 d, a, c, e;
+            {form}.bf16 X0, X0, X2, X4; {form}.bf16 X1, X1, X3, X5; mov.b32 f, {{X0, X1}};
+            mov.b64 D, {{d, f}};"
+        );
+        assert_same(&body);
+    }
+}
+
 #[test]
 fn redux_of_f32() {
     let values: Vec<f32> =
@@ -189,7 +225,16 @@ fn invalid_forms_are_rejected() {
         "ld.global.v2.b128 {u, v}, [A];",
         "ld.global.b128 A, [B];",
         "st.global.b64 [A], u;",
-        "mov.b128 u, {a, b, c, d};",
+        "mov.b128 u, {a, b, c};",
+        "mov.v2.u32 {a, b}, %tid;",
+        "mov.v4.u32 {a, b, c, d}, %laneid;",
+        "mov.v4.pred {p, p, p, p}, %tid;",
+        "mov.u16x2 a, b;",
+        "selp.u16x2 a, b, c, p;",
+        "fma.rz.f16 x, x, y, y;",
+        "fma.rz.ftz.bf16 x, x, y, y;",
+        "fma.rz.sat.bf16x2 a, b, c, d;",
+        "add.rz.bf16 x, x, y;",
         "mov.b128 u, A;",
         "mov.b64 A, u;",
         "vadd.s32.s32.s32.min d, a, b;",

@@ -215,13 +215,13 @@ fn reused_memory_is_unwritten() {
         stackrestore.u64 a; alloca.u64 d1, 64; READ st.global.u64 [o], d0;";
     let host = |read| {
         let mut h = kernel(&body.replace("READ", read), "").unwrap();
-        h.checks = Checks::none().uninitialised();
+        h.checks = Checks::none().uninitialized();
         h
     };
     results(&host("st.local.u64 [d1+8], d0; ld.local.u64 d0, [d1+8];"));
     let h = host("setp.eq.u32 p, t, 3; @p ld.local.u64 d0, [d1+8];");
     let fault = fault(&h);
-    let FaultKind::Uninitialised { space: FaultSpace::Local, bytes: 8, .. } = fault.kind else {
+    let FaultKind::Uninitialized { space: FaultSpace::Local, bytes: 8, .. } = fault.kind else {
         panic!("{fault}")
     };
     assert_eq!(fault.thread, [3, 0, 0]);

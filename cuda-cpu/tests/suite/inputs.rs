@@ -8,7 +8,7 @@
 //! | `unit`, `pos` | random in (-1, 1), in (0, 1) |
 //! | `lin:A:B` | evenly from A to B |
 //! | `wide` | random floats of all magnitudes from 2^-20 to 2^20 |
-//! | `special` | zeros, infinities, NaNs, extremes and neighbours of integers, then random bits |
+//! | `special` | zeros, infinities, NaNs, extremes and neighbors of integers, then random bits |
 //! | `perm` | a random permutation of 0 .. COUNT - 1 |
 //! | `sorted:N` | `below:N`, ascending |
 //! | `rows:K` | row offsets of a sparse matrix with 0 to K entries a row |

@@ -64,7 +64,7 @@ fn matches_plain_loops() {
     );
 }
 
-/// Cases with known reports. `structs` unoptimised copies the padding of a struct to global memory. A reader of
+/// Cases with known reports. `structs` unoptimized copies the padding of a struct to global memory. A reader of
 /// `message_passing`'s flag may find that the flag has changed once more.
 const KNOWN_REPORTS: [&str; 2] = ["control.clang22-sm_80-G:structs", ":message_passing"];
 

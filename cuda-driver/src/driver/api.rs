@@ -4,7 +4,7 @@
 //! a newer driver may have.
 //!
 //! The table is not `cudarc`'s. Its status type is a closed enum, so a status that a newer driver adds would be
-//! undefined behaviour. Its lazy loader panics where a library or a function is missing. Here a status is an integer,
+//! undefined behavior. Its lazy loader panics where a library or a function is missing. Here a status is an integer,
 //! and a missing function is an error.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};

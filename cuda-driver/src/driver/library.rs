@@ -19,7 +19,7 @@ const OLDEST: c_int = 12_000;
 /// The driver's library. A toolkit's `libcuda.so` is a stub to link against, so its name is not tried.
 const LIBRARY: &str = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
 
-/// The driver, initialised.
+/// The driver, initialized.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Driver {
     pub(crate) api: &'static Api,
@@ -40,7 +40,7 @@ pub(crate) struct Limits {
 }
 
 impl Driver {
-    /// Loads and initialises the driver.
+    /// Loads and initializes the driver.
     ///
     /// Only success is cached: a driver that cannot be used now may be usable later.
     ///
@@ -191,13 +191,13 @@ fn load(name: &str) -> Result<Api> {
 #[cfg(windows)]
 fn open_library(name: &str) -> Result<Library, libloading::Error> {
     use libloading::os::windows::{LOAD_LIBRARY_SEARCH_SYSTEM32, Library as Windows};
-    // SAFETY: the driver's own library, from the system's own folder; its initialisers are sound.
+    // SAFETY: the driver's own library, from the system's own folder; its initializers are sound.
     unsafe { Windows::load_with_flags(name, LOAD_LIBRARY_SEARCH_SYSTEM32) }.map(Library::from)
 }
 
 #[cfg(not(windows))]
 fn open_library(name: &str) -> Result<Library, libloading::Error> {
-    // SAFETY: the driver's own library; its initialisers are sound.
+    // SAFETY: the driver's own library; its initializers are sound.
     unsafe { Library::new(name) }
 }
 

@@ -39,7 +39,7 @@ pub(crate) fn host_block(
     };
     // SAFETY: the driver gave `reserved` bytes from here, to no other owner.
     unsafe { pointer.write_bytes(0, reserved) };
-    // SAFETY: `bytes` initialised, aligned bytes, which no other code uses until the block is dropped.
+    // SAFETY: `bytes` initialized, aligned bytes, which no other code uses until the block is dropped.
     Ok(unsafe { HostBlock::from_raw(pointer, bytes, move |_| give_back()) })
 }
 

@@ -76,7 +76,12 @@ fn params_of(primary: &Primary, function: FunctionHandle, _: &Bound) -> Result<V
         let Some((offset, size)) = info.map_err(|failed| primary.error(failed))? else {
             return Ok(params);
         };
-        let (offset, size) = (offset as u32, size as u32);
+        let (Ok(offset), Ok(size)) = (u32::try_from(offset), u32::try_from(size)) else {
+            let log = format!(
+                "the driver states {size} bytes at byte {offset} for parameter {index} of a kernel"
+            );
+            return Err(Error::LoadFailed { log });
+        };
         let ty = ParamType::Array { element: ScalarType::B8, count: size };
         params.push(ParamInfo { name: format!("p{index}"), ty, offset, size, align: 1 });
     }

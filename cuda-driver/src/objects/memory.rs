@@ -72,11 +72,8 @@ impl Memory {
         stream: &DriverStream,
         bound: &Bound,
     ) -> Result<()> {
-        if bytes == 0 {
-            let detail = "0 bytes cannot be allocated".into();
-            return Err(Error::OutOfRange { what: "an allocation".into(), detail });
-        }
-        let address = self.request(bytes, pool, stream.raw, scarce, bound);
+        // The driver allocates at least one byte, which no work may use.
+        let address = self.request(bytes.max(1), pool, stream.raw, scarce, bound);
         let address = address.map_err(|failed| self.out_of_memory(bytes, failed, bound))?;
         let range = AddressRange { address, bytes };
         let counted = if pool.is_some_and(MemoryPool::is_managed) { 0 } else { bytes };

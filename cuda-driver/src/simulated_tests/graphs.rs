@@ -10,7 +10,7 @@ use super::*;
 /// Records a fill with the value `gate`, which runs once that gate is open, and prepares the recording.
 fn recorded(device: &Device, gate: u32) -> Recording {
     let stream = device.start_recording().unwrap();
-    let mut memory = DeviceBuffer::<u32>::uninitialised(&stream, 1).unwrap();
+    let mut memory = DeviceBuffer::<u32>::uninitialized(&stream, 1).unwrap();
     memory.fill(&stream, gate).unwrap();
     let recording = stream.end_recording().unwrap();
     recording.prepare().wait().unwrap();
@@ -57,7 +57,7 @@ impl Retain for Resource {}
 
 /// A launch that ends when the gate is opened.
 fn launch(stream: &Stream, gate: u32) -> Ticket {
-    let mut memory = DeviceBuffer::<u32>::uninitialised(stream, 1).unwrap();
+    let mut memory = DeviceBuffer::<u32>::uninitialized(stream, 1).unwrap();
     memory.fill(stream, gate).unwrap()
 }
 

@@ -18,13 +18,13 @@ fn open() -> (Device, [Stream; 2]) {
 
 /// Allocates memory, fills it once the gate opens, and drops it. Returns its id.
 fn drop_in_use_until(gate: u32, stream: &Stream, len: usize) -> AllocId {
-    let mut memory = DeviceBuffer::<u32>::uninitialised(stream, len).unwrap();
+    let mut memory = DeviceBuffer::<u32>::uninitialized(stream, len).unwrap();
     memory.fill(stream, gate).unwrap();
     allocation_id(memory.allocation())
 }
 
 fn allocate(stream: &Stream, len: usize) -> DeviceBuffer<u32> {
-    DeviceBuffer::uninitialised(stream, len).unwrap()
+    DeviceBuffer::uninitialized(stream, len).unwrap()
 }
 
 #[test]
@@ -160,7 +160,7 @@ fn dropped_memory_is_never_missing_for_the_next_allocation() {
     driver::open(opened);
     for round in 0..20_000 {
         // Two sizes, so that each allocation needs the free of the one before.
-        let memory = DeviceBuffer::<u32>::uninitialised(&stream, 7 + round % 2);
+        let memory = DeviceBuffer::<u32>::uninitialized(&stream, 7 + round % 2);
         let mut memory = memory.unwrap_or_else(|error| panic!("round {round}: {error}"));
         let ticket = memory.fill(&stream, opened).unwrap();
         want(&device, ticket);
@@ -280,7 +280,7 @@ fn managed_memory_is_not_charged_to_the_device() {
     let pool = MemoryPool::new(&device, PoolOptions::new().managed()).unwrap();
     let managed = stream.in_pool(&pool).unwrap();
     let allocate =
-        |stream: &Stream, bytes: u64| DeviceBuffer::<u8>::uninitialised(stream, bytes as usize);
+        |stream: &Stream, bytes: u64| DeviceBuffer::<u8>::uninitialized(stream, bytes as usize);
     for _ in 0..2 {
         let beyond = allocate(&managed, 2 * quota).unwrap();
         let all = allocate(&stream, quota).unwrap();

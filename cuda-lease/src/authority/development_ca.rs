@@ -1,7 +1,7 @@
 //! Certificates for development and tests: an authority, a node and clients, as PEM files in one directory.
 //!
 //! The authority's key stays in the directory, so that more clients can be added. A production installation uses the
-//! authority of its organisation instead.
+//! authority of its organization instead.
 
 use std::collections::BTreeSet;
 use std::fs::{self, OpenOptions};

@@ -32,12 +32,12 @@ const DEFAULT_SECS: u32 = 60;
 /// ```no_run
 /// use cuda_lease::LeaseBuilder;
 ///
-/// let lease = LeaseBuilder::new("gpu-node:5701").min_vram(1 << 30).lease_secs(60).acquire()?;
+/// let lease = LeaseBuilder::new("gpu-node:5701").min_vram(1 << 30).lease_secs(60).acquire_blocking()?;
 /// println!("{}", lease.device().info().name);
 /// # Ok::<(), cuda_core::Error>(())
 /// ```
 #[derive(Debug, Clone)]
-#[must_use = "a request does nothing until `acquire`"]
+#[must_use = "a request does nothing until `acquire` or `acquire_blocking`"]
 pub struct LeaseBuilder {
     node: String,
     min_vram: u64,
@@ -175,12 +175,12 @@ impl LeaseBuilder {
         self
     }
 
-    /// Requests the lease and opens its device. Blocks until the node has granted it.
+    /// Requests the lease and opens its device. Blocks the calling thread until the node has granted it.
     ///
     /// # Errors
     /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or [`Error::Unreachable`]
     /// if no node answers within 5 seconds.
-    pub fn acquire(self) -> Result<Lease> {
+    pub fn acquire_blocking(self) -> Result<Lease> {
         let provider = LeaseProvider::new(self.terms()?);
         let device = Device::open(&provider, 0)?;
         let opened = provider.take();
@@ -189,14 +189,14 @@ impl LeaseBuilder {
         })
     }
 
-    /// Requests the lease without blocking the calling thread: a new thread waits for the node.
+    /// Requests the lease and opens its device, without blocking the calling thread: a new thread waits for the node.
     ///
     /// # Errors
-    /// As [`acquire`](Self::acquire).
-    pub async fn acquire_async(self) -> Result<Lease> {
+    /// The errors of [`acquire_blocking`](Self::acquire_blocking).
+    pub async fn acquire(self) -> Result<Lease> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let span = tracing::Span::current();
-        let acquire = move || _ = sender.send(span.in_scope(|| self.acquire()));
+        let acquire = move || _ = sender.send(span.in_scope(|| self.acquire_blocking()));
         std::thread::Builder::new()
             .name("cuda-lease-acquire".into())
             .spawn(acquire)

@@ -21,7 +21,7 @@ const IN_FLIGHT: usize = 2;
 /// input. Blocks the calling thread until every input has a result.
 ///
 /// # Errors
-/// The result of an input has the errors of [`Submit::launch`](crate::Submit::launch). When no lease is left, the
+/// The result of an input has the errors of [`Submit::launch_blocking`](crate::Submit::launch_blocking). When no lease is left, the
 /// remaining inputs get the error of the last lease. Without leases every result is [`Error::Misuse`].
 ///
 /// ```standalone_crate
@@ -32,7 +32,7 @@ const IN_FLIGHT: usize = 2;
 /// let device = DeviceOptions::in_process(CpuProvider::default());
 /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
 /// let request = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20);
-/// let (first, second) = (request.clone().acquire()?, request.acquire()?);
+/// let (first, second) = (request.clone().acquire_blocking()?, request.acquire_blocking()?);
 ///
 /// # let ptx = include_str!("../../../kernels/basic.ptx");
 /// // scale(x, f32 a, u32 n): x *= a
@@ -54,7 +54,7 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
         while let Some(index) = queue.take() {
             let bytes = bytemuck::cast_slice(inputs[index].as_ref());
             let job = job.clone().input_bytes(Bytes::copy_from_slice(bytes));
-            let result = lease.submit_job(job).launch();
+            let result = lease.submit_job(job).launch_blocking();
             if !queue.finish(index, result) {
                 return;
             }

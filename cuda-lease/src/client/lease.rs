@@ -28,31 +28,101 @@ impl Lease {
     }
 
     /// Returns the leased device. Every operation of `cuda-async` runs on it.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// let stream = lease.device().new_stream()?; // as of a local device
+    /// assert_eq!(lease.device().info().memory, 1 << 20);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn device(&self) -> &Device {
         &self.device
     }
 
     /// Returns the id of the lease at its node.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// println!("lease {} of {}", lease.id(), lease.device().info().address);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn id(&self) -> u64 {
         self.connection.grant.lease
     }
 
     /// Returns the token that gives access to the lease, for another program of the same client.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// let token = lease.token(); // `NodeClient::submit` takes it, in another program of this client
+    /// assert!(!token.is_empty());
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn token(&self) -> Bytes {
         self.connection.grant.token()
     }
 
     /// Returns the trace of the lease. Its id is in the fields of the spans of the lease, here and on the node.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// assert!(lease.trace().is_some()); // search the logs of the node for its id
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn trace(&self) -> Option<TraceContext> {
         self.connection.trace
     }
 
     /// Returns the generation of the lease: 1, and one more with each renewal.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// assert_eq!(lease.generation(), 1);
+    /// lease.renew_blocking(60)?;
+    /// assert_eq!(lease.generation(), 2);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn generation(&self) -> u32 {
         self.connection.grant.generation()
     }
 
     /// Returns the time until the lease expires.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// assert!(lease.expires_in().as_secs() <= 60);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn expires_in(&self) -> Duration {
         self.connection.grant.expires_in()
     }
@@ -60,19 +130,47 @@ impl Lease {
     /// Renews the lease: it expires `lease_secs` seconds from now. Work in flight is not disturbed. Blocks until the node
     /// replies.
     ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// lease.renew_blocking(120)?;
+    /// assert!(lease.expires_in().as_secs() > 60);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, or the error that ended the lease.
-    pub fn renew(&self, lease_secs: u32) -> Result<()> {
+    pub fn renew_blocking(&self, lease_secs: u32) -> Result<()> {
         let connection = &self.connection;
         let reply = connection.request_renewal(lease_secs)?;
         self.renewed(reply.blocking_recv().map_err(|_| connection.ended())?)
     }
 
-    /// As [`renew`](Self::renew), without blocking the calling thread.
+    /// Renews the lease without blocking the calling thread: it expires `lease_secs` seconds from now.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(cuda_core::Error::other)?;
+    /// # runtime.block_on(async {
+    /// lease.renew(120).await?;
+    /// assert!(lease.expires_in().as_secs() > 60);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// # })?;
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`renew`](Self::renew).
-    pub async fn renew_async(&self, lease_secs: u32) -> Result<()> {
+    /// The errors of [`renew_blocking`](Self::renew_blocking).
+    pub async fn renew(&self, lease_secs: u32) -> Result<()> {
         let connection = &self.connection;
         let reply = connection.request_renewal(lease_secs)?;
         self.renewed(reply.await.map_err(|_| connection.ended())?)
@@ -97,11 +195,11 @@ impl Lease {
     ///
     /// let device = DeviceOptions::in_process(CpuProvider::default());
     /// let node = Node::start(NodeOptions::loopback(vec![device]))?;
-    /// let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
+    /// let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
     ///
     /// # let ptx = include_str!("../../../kernels/iota.ptx");
     /// // iota(f32* region, u32 n): region[i] = i + 1
-    /// let done = lease.submit("iota", ptx).grid(1).block(256).arg(&256u32).max_output(1024).launch()?;
+    /// let done = lease.submit("iota", ptx).grid(1).block(256).arg(&256u32).max_output(1024).launch_blocking()?;
     /// let values: Vec<f32> = done.output_as()?;
     /// assert_eq!((values[0], values[255]), (1.0, 256.0));
     /// # Ok::<(), cuda_core::Error>(())
@@ -111,6 +209,21 @@ impl Lease {
     }
 
     /// Creates a stateless submit of a job.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// use cuda_lease::Job;
+    /// # let ptx = ".version 7.0 .target sm_70 .address_size 64 .visible .entry nothing(.param .u64 region) { ret; }";
+    /// let job = Job::new("nothing", ptx).grid(1).block(32); // for several leases
+    /// lease.submit_job(job.clone()).launch_blocking()?;
+    /// lease.submit_job(job).launch_blocking()?;
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn submit_job(&self, job: Job) -> Submit<'_> {
         let trace = self.connection.trace;
         let target = Target { lease: self.id(), token: self.token(), trace };
@@ -127,17 +240,17 @@ impl Lease {
     /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
     /// # let device = DeviceOptions::in_process(CpuProvider::default());
     /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
-    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
     /// # let ptx = include_str!("../../../kernels/iota.ptx");
     /// // square(f32* values, u32 n): values[i] = values[i] * values[i]
-    /// let squares = lease.map_slice("square", ptx, &[1f32, 2.0, 3.0])?;
+    /// let squares = lease.map_slice_blocking("square", ptx, &[1f32, 2.0, 3.0])?;
     /// assert_eq!(squares, [1.0, 4.0, 9.0]);
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Submit::launch`]. A slice has at most 64 MiB.
-    pub fn map_slice<T: Element>(
+    /// The errors of [`Submit::launch_blocking`]. A slice has at most 64 MiB.
+    pub fn map_slice_blocking<T: Element>(
         &self,
         kernel: impl Into<String>,
         ptx: impl Into<String>,
@@ -146,14 +259,32 @@ impl Lease {
         if values.is_empty() {
             return Ok(Vec::new());
         }
-        self.mapping(kernel.into(), ptx.into(), values).launch()?.output_as()
+        self.mapping(kernel.into(), ptx.into(), values).launch_blocking()?.output_as()
     }
 
-    /// As [`map_slice`](Self::map_slice), without blocking the calling thread, on any executor.
+    /// Runs a kernel as a function of a slice, as [`map_slice_blocking`](Self::map_slice_blocking) does, on any executor and
+    /// without blocking the calling thread.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// # let ptx = ".version 7.0 .target sm_70 .address_size 64 .visible .entry same(.param .u64 values, .param .u32 n) { ret; }";
+    /// # let runtime = tokio::runtime::Builder::new_current_thread().build().map_err(cuda_core::Error::other)?;
+    /// # runtime.block_on(async {
+    /// let values = lease.map_slice("same", ptx, &[1f32, 2.0]).await?; // a kernel that changes nothing
+    /// assert_eq!(values, [1.0, 2.0]);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// # })?;
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     ///
     /// # Errors
-    /// As [`map_slice`](Self::map_slice).
-    pub async fn map_slice_async<T: Element>(
+    /// The errors of [`map_slice_blocking`](Self::map_slice_blocking).
+    pub async fn map_slice<T: Element>(
         &self,
         kernel: impl Into<String>,
         ptx: impl Into<String>,
@@ -162,12 +293,12 @@ impl Lease {
         if values.is_empty() {
             return Ok(Vec::new());
         }
-        self.mapping(kernel.into(), ptx.into(), values).launch_async().await?.output_as()
+        self.mapping(kernel.into(), ptx.into(), values).launch().await?.output_as()
     }
 
     fn mapping<T: Element>(&self, kernel: String, ptx: String, values: &[T]) -> Submit<'_> {
-        // A slice with more values than a `u32` is beyond the limit of an input, which the launch checks.
-        let length = values.len() as u32;
+        // More values than a `u32` are beyond the limit of an input, which the launch checks.
+        let length = u32::try_from(values.len()).unwrap_or(u32::MAX);
         let bytes = size_of_val(values) as u64;
         let config = LaunchConfig::for_num_elems(values.len());
         self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)
@@ -175,11 +306,35 @@ impl Lease {
 
     /// Returns the number of flights of commands so far. A flight is everything that is sent before the next bytes
     /// arrive from the node, so a pipeline that is sent in one flight takes one round trip.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// let before = lease.flights();
+    /// lease.new_stream()?; // a command without a reply
+    /// assert!(lease.flights() >= before);
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn flights(&self) -> u64 {
         self.link.flights()
     }
 
     /// Ends the lease now. Work in flight is lost, and its futures fail.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// lease.free(); // the node gets the memory back soon
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn free(self) {
         self.connection.free();
     }
@@ -187,6 +342,17 @@ impl Lease {
     /// As [`free`](Self::free), then blocks the calling thread until the node has ended the lease: at most one second,
     /// or about five if the connection is lost. Call it in a program that exits right after its last operation.
     /// Otherwise the node keeps the lease for up to 15 seconds.
+    ///
+    /// ```
+    /// # use cuda_cpu::CpuProvider;
+    /// # use cuda_lease::LeaseBuilder;
+    /// # use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
+    /// # let device = DeviceOptions::in_process(CpuProvider::default());
+    /// # let node = Node::start(NodeOptions::loopback(vec![device]))?;
+    /// # let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
+    /// lease.close(); // returns when the node has the memory back
+    /// # Ok::<(), cuda_core::Error>(())
+    /// ```
     pub fn close(self) {
         self.connection.close();
     }

@@ -57,7 +57,7 @@ pub struct DetachedLease {
 /// let lease = client.allocate(&LeaseBuilder::new(&address).min_vram(1 << 20).lease_secs(60))?;
 /// # let ptx = include_str!("../../../kernels/iota.ptx");
 /// let job = Job::new("iota", ptx).block(4).arg(&4u32).max_output(16);
-/// let done = client.submit(lease.id, lease.token.clone(), job).launch()?;
+/// let done = client.submit(lease.id, lease.token.clone(), job).launch_blocking()?;
 /// assert_eq!(done.output_as::<f32>()?, [1.0, 2.0, 3.0, 4.0]);
 /// client.free(lease.id, lease.token)?;
 /// # Ok::<(), cuda_core::Error>(())

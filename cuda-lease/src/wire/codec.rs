@@ -115,7 +115,7 @@ impl<'a> Writer<'a> {
 
     /// Writes bytes with their length.
     pub fn put_bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.put(bytes.len() as u32);
+        self.put(length(bytes.len()));
         self.out.extend_from_slice(bytes);
         self
     }
@@ -141,7 +141,7 @@ impl<'a> Writer<'a> {
         self.put(0u32);
         let start = self.out.len();
         put(self);
-        let length = (self.out.len() - start) as u32;
+        let length = length(self.out.len() - start);
         self.out[start - 4..start].copy_from_slice(&length.to_le_bytes());
         self
     }
@@ -153,10 +153,15 @@ impl<'a> Writer<'a> {
 
     /// Writes a list: its count, then its items.
     pub fn put_list<T>(&mut self, items: &[T], put: impl Fn(&mut Self, &T)) -> &mut Self {
-        self.put(items.len() as u32);
+        self.put(length(items.len()));
         items.iter().for_each(|item| put(self, item));
         self
     }
+}
+
+/// A length as it is written. A length beyond 32 bits is written as the largest one, which every reader refuses.
+pub(super) fn length(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 /// Reads fields from the body of a message.

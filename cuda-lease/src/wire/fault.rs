@@ -8,7 +8,7 @@ use super::{Field, Reader, WireError, Writer};
 const INLINED: usize = 16;
 
 /// The kinds, each at the index that is its number on the wire.
-const KINDS: [FaultKind; 10] = [
+const KINDS: [FaultKind; 11] = [
     FaultKind::Other,
     FaultKind::IllegalAddress,
     FaultKind::Misaligned,
@@ -16,9 +16,10 @@ const KINDS: [FaultKind; 10] = [
     FaultKind::Trap,
     FaultKind::Deadlock,
     FaultKind::BarrierDivergence,
-    FaultKind::Uninitialised,
+    FaultKind::Uninitialized,
     FaultKind::Race,
     FaultKind::Budget,
+    FaultKind::ReadOnlyArgument,
 ];
 
 pub(super) fn put_fault(w: &mut Writer<'_>, fault: &Fault) {

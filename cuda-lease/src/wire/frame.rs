@@ -11,7 +11,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Reader, WireError, Writer};
+use super::{Reader, WireError, Writer, codec::length};
 
 /// The length of a header in bytes.
 pub const HEADER_BYTES: usize = 20;
@@ -70,7 +70,7 @@ pub fn put_frame(
     let start = out.len();
     Writer::new(out).put(0u32).put(opcode).put(0u16).put(epoch).put(sequence);
     body(out);
-    let length = (out.len() - start - HEADER_BYTES) as u32;
+    let length = length(out.len() - start - HEADER_BYTES);
     out[start..start + 4].copy_from_slice(&length.to_le_bytes());
 }
 

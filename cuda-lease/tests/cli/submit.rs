@@ -98,11 +98,11 @@ fn large_input_shows_no_progress_without_a_terminal() {
 #[test]
 fn progress_of_an_input_ends_at_its_length() {
     let place = Place::new();
-    let lease = LeaseBuilder::new(place.address()).min_vram(16 << 20).acquire().unwrap();
+    let lease = LeaseBuilder::new(place.address()).min_vram(16 << 20).acquire_blocking().unwrap();
     let ptx = include_str!("../../../kernels/iota.ptx");
     let (sender, sent) = std::sync::mpsc::channel();
     let submit = lease.submit("square", ptx).arg(&0u32).input_bytes(vec![0; 1_000_000]);
-    submit.on_sent(move |bytes| sender.send(bytes).unwrap()).launch().unwrap();
+    submit.on_sent(move |bytes| sender.send(bytes).unwrap()).launch_blocking().unwrap();
     let sent: Vec<u64> = sent.try_iter().collect();
     // The node does not have the module at first, so the input travels twice, or is refused early the first time.
     let last = sent.iter().rposition(|bytes| *bytes == 0).unwrap();

@@ -9,7 +9,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// NVML cannot be loaded or initialised.
+    /// NVML cannot be loaded or initialized.
     #[error(
         "NVML cannot be used: {detail}; install NVIDIA's driver, which contains libnvidia-ml.so.1"
     )]

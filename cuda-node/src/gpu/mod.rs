@@ -1,6 +1,6 @@
 //! The GPUs of a node and their memory, without CUDA.
 //!
-//! The supervisor never initialises CUDA, so it asks NVML. [`GpuMonitor`] is the interface. [`NvmlMonitor`] implements
+//! The supervisor never initializes CUDA, so it asks NVML. [`GpuMonitor`] is the interface. [`NvmlMonitor`] implements
 //! it, and [`ScriptedMonitor`] stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker
 //! is free. A slot whose memory is not free is fenced until the operator unfences it.
 //!

@@ -29,7 +29,7 @@ pub struct NvmlMonitor {
 }
 
 impl NvmlMonitor {
-    /// Loads and initialises NVML.
+    /// Loads and initializes NVML.
     ///
     /// # Errors
     /// [`Error::NoNvml`] on a machine without NVIDIA's driver.

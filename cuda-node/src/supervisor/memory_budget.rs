@@ -24,7 +24,7 @@ impl MemoryBudget {
 
     /// Waits until `bytes` bytes are free, and takes them. A request for more than the whole budget takes the whole.
     pub(super) async fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        let units = bytes.min(self.total).div_ceil(UNIT) as u32;
+        let units = u32::try_from(bytes.min(self.total).div_ceil(UNIT)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
         self.units.clone().acquire_many_owned(units).await.ok()
     }

@@ -30,14 +30,14 @@ const PTX: &str = "
 pub(super) fn up(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<()> {
     let device = Device::open(provider, ordinal)?;
     let stream = device.new_stream()?;
-    let mut memory = DeviceBuffer::<u8>::uninitialised(&stream, PIECE)?;
-    memory.upload(&stream, 0, device.pinned_uninitialised(PIECE)?)?;
-    let touch = device.load_ptx(PTX)?.function("touch")?;
+    let mut memory = DeviceBuffer::<u8>::uninitialized(&stream, PIECE)?;
+    memory.upload(&stream, 0, device.pinned_uninitialized(PIECE)?)?;
+    let touch = device.load_ptx_blocking(PTX)?.function("touch")?;
     let mut arguments = Arguments::new();
     arguments.buffer(&memory, Access::Write);
     // SAFETY: writes the first byte of `memory`.
     unsafe { touch.launch(&stream, LaunchConfig::new(1, 1), &arguments) }?;
-    let host: PinnedBuffer<u8> = device.pinned_uninitialised(1)?;
+    let host: PinnedBuffer<u8> = device.pinned_uninitialized(1)?;
     memory.download(&stream, 0..1, host)?.wait().map(drop)
 }
 

@@ -52,7 +52,7 @@ const SCRIPT: [Step; 11] = [
 
 impl Script {
     fn acquire(node: LeaseBuilder) -> Result<Self> {
-        let lease = node.resume_within(Duration::from_millis(100)).acquire()?;
+        let lease = node.resume_within(Duration::from_millis(100)).acquire_blocking()?;
         let device = Some(lease.device().clone());
         Ok(Self { lease: Some(lease), device, ..Self::default() })
     }
@@ -73,7 +73,8 @@ impl Script {
 
     fn load(&mut self) -> Result<()> {
         let basic = include_str!("../../../kernels/basic.ptx");
-        self.kernel = Some(self.device.as_ref().unwrap().load_ptx(basic)?.function("scale")?);
+        self.kernel =
+            Some(self.device.as_ref().unwrap().load_ptx_blocking(basic)?.function("scale")?);
         Ok(())
     }
 
@@ -103,11 +104,11 @@ impl Script {
     fn submit(&mut self) -> Result<()> {
         let iota = include_str!("../../../kernels/iota.ptx");
         let submit = self.lease.as_ref().unwrap().submit("iota", iota);
-        submit.grid(1).block(32).arg(&32u32).max_output(128).launch().map(drop)
+        submit.grid(1).block(32).arg(&32u32).max_output(128).launch_blocking().map(drop)
     }
 
     fn renew(&mut self) -> Result<()> {
-        self.lease.as_ref().unwrap().renew(30)
+        self.lease.as_ref().unwrap().renew_blocking(30)
     }
 
     fn free_buffer(&mut self) -> Result<()> {
@@ -143,7 +144,7 @@ fn fails(mut script: Script, from: usize) {
 #[test]
 fn client_is_killed_after_each_step() {
     let node = Node::start(&["--spares", "0"]);
-    let neighbour = node.lease().acquire().unwrap();
+    let neighbor = node.lease().acquire_blocking().unwrap();
     for steps in 0..=SCRIPT.len() {
         let mut client = Command::new(std::env::current_exe().unwrap())
             .args(["chaos::client_of_another_process", "--exact", "--ignored", "--nocapture"])
@@ -159,10 +160,10 @@ fn client_is_killed_after_each_step() {
         );
         client.kill().unwrap();
         client.wait().unwrap();
-        check(&neighbour);
+        check(&neighbor);
     }
-    wait_until("only the neighbour is left", || node.workers().len() == 1);
-    check(&neighbour);
+    wait_until("only the neighbor is left", || node.workers().len() == 1);
+    check(&neighbor);
 }
 
 /// The client that [`client_is_killed_after_each_step`] kills.
@@ -180,7 +181,7 @@ fn client_of_another_process() {
 #[test]
 fn worker_is_killed_after_each_step() {
     let node = Node::start(&["--spares", "0"]);
-    let neighbour = node.lease().acquire().unwrap();
+    let neighbor = node.lease().acquire_blocking().unwrap();
     let others = node.workers();
     for steps in 0..=SCRIPT.len() {
         let mut script = Script::acquire(node.lease()).unwrap();
@@ -188,7 +189,7 @@ fn worker_is_killed_after_each_step() {
         let worker = *node.workers().iter().find(|pid| !others.contains(pid)).unwrap();
         assert!(Command::new("kill").args(["-9", &worker.to_string()]).status().unwrap().success());
         fails(script, steps);
-        check(&neighbour);
+        check(&neighbor);
         wait_until("the worker is gone", || node.workers() == others);
     }
 }
@@ -211,11 +212,11 @@ fn node_is_killed_after_each_step() {
 fn renewal_or_free_at_the_moment_of_expiry_has_one_outcome() {
     let node = Node::start(&["--spares", "1", "--grace-ms", "0"]);
     for round in 0..8u64 {
-        let lease = node.lease().lease_secs(1).without_renewal().acquire().unwrap();
+        let lease = node.lease().lease_secs(1).without_renewal().acquire_blocking().unwrap();
         let left = lease.expires_in().saturating_sub(Duration::from_millis(3));
         std::thread::sleep(left + Duration::from_millis(round));
         match round % 2 {
-            0 => match lease.renew(5) {
+            0 => match lease.renew_blocking(5) {
                 Ok(()) => check(&lease),
                 Err(error) => {
                     let expired = error.status() == Some(Status::LeaseExpired);

@@ -24,7 +24,7 @@ fn cycles_of_leases_leave_nothing_behind() {
     let cycles = std::env::var("LEASE_CYCLES").map_or(CYCLES, |count| count.parse().unwrap());
     let node = Node::start(&["--spares", "1", "--max-leases", "6"]);
     // Every path once, so that what it keeps is counted before.
-    (0..20).for_each(|_| check(&node.lease().acquire().unwrap()));
+    (0..20).for_each(|_| check(&node.lease().acquire_blocking().unwrap()));
     wait_until("only the spare worker is left", || node.workers().len() == 1);
     let before = (descriptors(node.pid()), descriptors(std::process::id()), resident(node.pid()));
     std::thread::scope(|scope| {
@@ -32,7 +32,7 @@ fn cycles_of_leases_leave_nothing_behind() {
             let node = &node;
             scope.spawn(move || {
                 for cycle in 0..cycles / THREADS {
-                    let lease = match node.lease().acquire() {
+                    let lease = match node.lease().acquire_blocking() {
                         Ok(lease) => lease,
                         // Workers of earlier leases are still ending.
                         Err(refused) => {
@@ -42,7 +42,7 @@ fn cycles_of_leases_leave_nothing_behind() {
                     };
                     match (cycle + thread) % 4 {
                         0 => check(&lease),
-                        1 => lease.renew(5).unwrap(),
+                        1 => lease.renew_blocking(5).unwrap(),
                         2 => return_unused(lease),
                         _ => lease.free(),
                     }

@@ -10,35 +10,35 @@ use crate::harness::{Kernels, Node, check, wait_until};
 #[test]
 fn expiry_ends_a_lease_during_an_endless_kernel() {
     let node = Node::start(&["--spares", "0", "--grace-ms", "100"]);
-    let neighbour = node.lease().acquire().unwrap();
-    let lease = node.lease().lease_secs(1).without_renewal().acquire().unwrap();
+    let neighbor = node.lease().acquire_blocking().unwrap();
+    let lease = node.lease().lease_secs(1).without_renewal().acquire_blocking().unwrap();
     let error = Kernels::new(&lease).unwrap().run_forever().unwrap_err();
     assert_eq!(error.status(), Some(Status::LeaseExpired), "{error}");
     wait_until("the worker is gone", || node.workers().len() == 1);
-    check(&neighbour);
+    check(&neighbor);
     // Everything later fails at once, with the same cause.
-    let later = zeros::<u8>(1).sync_on(&neighbour.device().new_stream().unwrap());
+    let later = zeros::<u8>(1).sync_on(&neighbor.device().new_stream().unwrap());
     assert!(later.is_ok());
     let error = lease.device().new_stream().map(drop).unwrap_err();
     assert_eq!(error.status(), Some(Status::LeaseExpired), "{error}");
-    check(&node.lease().acquire().unwrap());
+    check(&node.lease().acquire_blocking().unwrap());
 }
 
 #[test]
 fn killed_worker_ends_its_lease_and_no_other() {
     let node = Node::start(&["--spares", "0"]);
-    let neighbour = node.lease().acquire().unwrap();
+    let neighbor = node.lease().acquire_blocking().unwrap();
     let others = node.workers();
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let kernels = Kernels::new(&lease).unwrap();
     let worker = *node.workers().iter().find(|pid| !others.contains(pid)).unwrap();
     let error = kernels.run_until(|| kill(worker)).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
     let error = lease.device().new_stream().map(drop).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
-    check(&neighbour);
+    check(&neighbor);
     drop((lease, kernels));
-    wait_until("only the neighbour is left", || node.workers() == others);
+    wait_until("only the neighbor is left", || node.workers() == others);
 }
 
 #[test]
@@ -47,13 +47,13 @@ fn lease_gets_no_spare_worker_that_has_ended() {
     wait_until("a spare worker runs", || node.workers().len() == 1);
     kill(node.workers()[0]);
     wait_until("the spare worker has ended", || node.workers().is_empty());
-    check(&node.lease().acquire().unwrap());
+    check(&node.lease().acquire_blocking().unwrap());
 }
 
 #[test]
 fn killed_node_ends_its_workers_and_disconnects_its_clients() {
     let mut node = Node::start(&["--spares", "1"]);
-    let lease = node.lease().resume_within(Duration::from_millis(200)).acquire().unwrap();
+    let lease = node.lease().resume_within(Duration::from_millis(200)).acquire_blocking().unwrap();
     let kernels = Kernels::new(&lease).unwrap();
     wait_until("all workers run", || node.workers().len() == 2);
     let workers = node.workers();
@@ -67,12 +67,12 @@ fn killed_node_ends_its_workers_and_disconnects_its_clients() {
 fn stopped_node_tells_its_clients() {
     let node = Node::start(&["--spares", "0"]);
     // A client that tried to reconnect would not notice the end.
-    let lease = node.lease().resume_within(Duration::MAX).acquire().unwrap();
+    let lease = node.lease().resume_within(Duration::MAX).acquire_blocking().unwrap();
     signal(node.pid(), "-TERM");
     wait_until("the client knows the end", || lease.device().new_stream().is_err());
     let error = lease.device().new_stream().map(drop).unwrap_err();
     assert!(error.to_string().contains("the node stops"), "{error}");
-    let error = lease.submit("k", "").launch().unwrap_err();
+    let error = lease.submit("k", "").launch_blocking().unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
     assert!(error.to_string().contains("the node stops"), "{error}");
 }
@@ -80,24 +80,25 @@ fn stopped_node_tells_its_clients() {
 #[test]
 fn fault_of_a_tenant_disturbs_no_other() {
     let node = Node::start(&[]);
-    let (faulty, neighbour) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());
+    let (faulty, neighbor) =
+        (node.lease().acquire_blocking().unwrap(), node.lease().acquire_blocking().unwrap());
     let faults = include_str!("../../../kernels/faults.ptx");
-    let store = faulty.device().load_ptx(faults).unwrap().function("null_store").unwrap();
+    let store = faulty.device().load_ptx_blocking(faults).unwrap().function("null_store").unwrap();
     let config = cuda_async::LaunchConfig::new(1, 1);
     // SAFETY: takes no argument. It writes to address 0, which the device refuses.
     let launch = unsafe { cuda_async::launch(&store, config, ()) };
     let error = launch.sync_on(&faulty.device().new_stream().unwrap()).unwrap_err();
     assert!(matches!(error, Error::Fault(_)), "{error}");
-    check(&neighbour);
+    check(&neighbor);
 }
 
 #[test]
 fn fault_of_a_submit_states_the_size_of_its_region() {
     let node = Node::start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let iota = include_str!("../../../kernels/iota.ptx");
     // The kernel writes an output that was not requested.
-    let error = lease.submit("iota", iota).block(4).arg(&4u32).launch().unwrap_err();
+    let error = lease.submit("iota", iota).block(4).arg(&4u32).launch_blocking().unwrap_err();
     assert_eq!(error.status(), Some(Status::LaunchFailed));
     assert!(error.to_string().contains("region for input and output has 1 byte"), "{error}");
 }
@@ -105,7 +106,7 @@ fn fault_of_a_submit_states_the_size_of_its_region() {
 #[test]
 fn tenant_cannot_allocate_more_than_its_quota() {
     let node = Node::start(&[]);
-    let lease = node.lease().min_vram(1 << 20).acquire().unwrap();
+    let lease = node.lease().min_vram(1 << 20).acquire_blocking().unwrap();
     let stream = lease.device().new_stream().unwrap();
     let half = zeros::<u8>(1 << 19).sync_on(&stream).unwrap();
     let error = zeros::<u8>(1 << 20).sync_on(&stream).map(drop).unwrap_err();

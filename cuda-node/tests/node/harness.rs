@@ -152,7 +152,7 @@ pub struct Kernels {
 impl Kernels {
     pub fn new(lease: &Lease) -> Result<Self> {
         let device = lease.device().clone();
-        let load = |text: &str| device.load_ptx(text);
+        let load = |text: &str| device.load_ptx_blocking(text);
         let scale = load(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
         let faults = load(include_str!("../../../kernels/faults.ptx"))?;
         Ok(Self { device, scale, run_forever: faults.function("run_forever")? })

@@ -22,10 +22,10 @@ use crate::{
 pub fn attack(attack: impl AsyncFnOnce(&Node)) {
     // A spare worker that starts meanwhile would count as memory.
     let node = Node::start(&["--spares", "0"]);
-    let neighbour: Lease = node.lease().acquire().unwrap();
+    let neighbor: Lease = node.lease().acquire_blocking().unwrap();
     block_on(attack(&node));
-    check(&neighbour);
-    check(&node.lease().acquire().unwrap());
+    check(&neighbor);
+    check(&node.lease().acquire_blocking().unwrap());
 }
 
 /// The resident memory of a node and its workers, in bytes.

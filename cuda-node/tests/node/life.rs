@@ -10,7 +10,8 @@ use crate::harness::{Node, check, wait_until};
 #[test]
 fn lease_has_a_worker_of_its_own_until_it_is_dropped() {
     let node = Node::start(&["--spares", "0"]);
-    let (one, two) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());
+    let (one, two) =
+        (node.lease().acquire_blocking().unwrap(), node.lease().acquire_blocking().unwrap());
     assert_eq!(node.workers().len(), 2);
     check(&one);
     check(&two);
@@ -28,7 +29,7 @@ fn spare_worker_serves_the_next_lease() {
     let node = Node::start(&["--spares", "1"]);
     wait_until("the spare worker runs", || node.workers().len() == 1);
     let spare = node.workers();
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     assert!(node.workers().contains(&spare[0]));
     wait_until("there is another spare worker", || node.workers().len() == 2);
     lease.free();
@@ -38,23 +39,23 @@ fn spare_worker_serves_the_next_lease() {
 #[test]
 fn renewal_extends_a_lease_and_begins_a_generation() {
     let node = Node::start(&[]);
-    let lease = node.lease().lease_secs(30).without_renewal().acquire().unwrap();
+    let lease = node.lease().lease_secs(30).without_renewal().acquire_blocking().unwrap();
     let first = lease.token();
     assert!(lease.generation() <= 1 && lease.expires_in() <= Duration::from_secs(30));
     let generation = lease.generation();
-    lease.renew(100).unwrap();
+    lease.renew_blocking(100).unwrap();
     assert_eq!(lease.generation(), generation + 1);
     assert!(lease.expires_in() > Duration::from_secs(30));
     assert_ne!(lease.token(), first);
     check(&lease);
-    let refused = lease.renew(1_000_000).unwrap_err();
+    let refused = lease.renew_blocking(1_000_000).unwrap_err();
     assert_eq!(refused.status(), Some(Status::BadRequest), "{refused}");
 }
 
 #[test]
 fn lease_is_renewed_while_its_device_is_in_use() {
     let node = Node::start(&[]);
-    let lease = node.lease().lease_secs(1).acquire().unwrap();
+    let lease = node.lease().lease_secs(1).acquire_blocking().unwrap();
     let generation = lease.generation();
     wait_until("the lease was renewed three times", || lease.generation() >= generation + 3);
     check(&lease);
@@ -63,12 +64,12 @@ fn lease_is_renewed_while_its_device_is_in_use() {
 #[test]
 fn full_node_refuses_a_request_or_queues_it() {
     let node = Node::start(&["--max-leases", "1"]);
-    let first = node.lease().acquire().unwrap();
-    let refused = node.lease().acquire().unwrap_err();
+    let first = node.lease().acquire_blocking().unwrap();
+    let refused = node.lease().acquire_blocking().unwrap_err();
     assert_eq!(refused.status(), Some(Status::CapacityExceeded), "{refused}");
     assert!(refused.is_retryable());
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| node.lease().wait(Duration::from_secs(60)).acquire());
+        let waiting = scope.spawn(|| node.lease().wait(Duration::from_secs(60)).acquire_blocking());
         check(&first);
         drop(first);
         check(&waiting.join().unwrap().unwrap());
@@ -78,8 +79,8 @@ fn full_node_refuses_a_request_or_queues_it() {
 #[test]
 fn device_lease_is_alone_on_its_device() {
     let node = Node::start(&[]);
-    let lease = node.lease().exclusive(Exclusivity::Device).acquire().unwrap();
-    let refused = node.lease().acquire().unwrap_err();
+    let lease = node.lease().exclusive(Exclusivity::Device).acquire_blocking().unwrap();
+    let refused = node.lease().acquire_blocking().unwrap_err();
     assert_eq!(refused.status(), Some(Status::CapacityExceeded), "{refused}");
     check(&lease);
 }
@@ -87,20 +88,20 @@ fn device_lease_is_alone_on_its_device() {
 #[test]
 fn request_that_no_device_can_serve_is_refused() {
     let node = Node::start(&["--capacity", "1GiB"]);
-    let refused = node.lease().min_vram(2 << 30).wait(Duration::from_secs(60)).acquire();
+    let refused = node.lease().min_vram(2 << 30).wait(Duration::from_secs(60)).acquire_blocking();
     let refused = refused.unwrap_err();
     assert_eq!(refused.status(), Some(Status::TooLarge), "{refused}");
     assert!(!refused.is_retryable());
-    let refused = node.lease().on_device("cuda:7").acquire().unwrap_err();
+    let refused = node.lease().on_device("cuda:7").acquire_blocking().unwrap_err();
     assert_eq!(refused.status(), Some(Status::NotFound), "{refused}");
 }
 
 #[test]
 fn session_leases_take_turns_on_their_device() {
     let node = Node::start(&[]);
-    let acquire = || node.lease().exclusive(Exclusivity::Session).acquire().unwrap();
+    let acquire = || node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
     let leases = [acquire(), acquire(), acquire()];
-    let refused = node.lease().acquire().unwrap_err();
+    let refused = node.lease().acquire_blocking().unwrap_err();
     assert_eq!(refused.status(), Some(Status::CapacityExceeded), "{refused}");
     std::thread::scope(|scope| {
         for lease in &leases {

@@ -22,7 +22,7 @@ fn through(node: &Node, options: RelayOptions) -> (Relay, LeaseBuilder) {
 /// Adds one to a counter many times: an operation that is lost or carried out twice changes the result.
 fn count(lease: &Lease, launches: u32) -> Result<Vec<f32>, Error> {
     let (device, stream) = (lease.device(), lease.device().new_stream()?);
-    let basic = device.load_ptx(include_str!("../../../kernels/basic.ptx"))?;
+    let basic = device.load_ptx_blocking(include_str!("../../../kernels/basic.ptx"))?;
     let add = basic.function("add_scalar")?;
     let mut x = zeros::<f32>(64).sync_on(&stream)?;
     for _ in 0..launches {
@@ -37,7 +37,7 @@ fn count(lease: &Lease, launches: u32) -> Result<Vec<f32>, Error> {
 fn interrupted_connection_resumes_and_each_operation_runs_once() {
     let node = Node::start(&[]);
     let (relay, lease) = through(&node, RelayOptions::default());
-    let lease = lease.acquire().unwrap();
+    let lease = lease.acquire_blocking().unwrap();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let work = scope.spawn(|| {
@@ -65,7 +65,7 @@ fn interrupted_connection_resumes_and_each_operation_runs_once() {
 fn session_survives_an_address_change_of_the_client() {
     let node = Node::start(&[]);
     let (relay, lease) = through(&node, RelayOptions::default());
-    let lease = lease.acquire().unwrap();
+    let lease = lease.acquire_blocking().unwrap();
     check(&lease);
     relay.rebind().unwrap();
     check(&lease);
@@ -82,7 +82,7 @@ fn loss_and_reordering_change_no_result() {
         it.reorder_delay = Duration::from_millis(2);
     });
     let (_relay, lease) = through(&node, options);
-    let lease = lease.acquire().unwrap();
+    let lease = lease.acquire_blocking().unwrap();
     assert_eq!(count(&lease, 100).unwrap(), [100.0; 64]);
     let large: Vec<f32> = (0..1u32 << 20).map(|x| (x % 4093) as f32).collect();
     let doubled: Vec<f32> = large.iter().map(|x| x * 2.0).collect();
@@ -93,7 +93,7 @@ fn loss_and_reordering_change_no_result() {
 fn lasting_partition_ends_the_lease_on_both_sides() {
     let node = Node::start(&["--spares", "0"]);
     let (relay, lease) = through(&node, RelayOptions::default());
-    let lease = lease.resume_within(Duration::from_millis(100)).acquire().unwrap();
+    let lease = lease.resume_within(Duration::from_millis(100)).acquire_blocking().unwrap();
     let kernels = Kernels::new(&lease).unwrap();
     let error = kernels.run_until(|| relay.partition(true).unwrap()).unwrap_err();
     assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
@@ -106,9 +106,10 @@ fn pipeline_costs_one_round_trip() {
     let node = Node::start(&[]);
     for delay in [1, 20].map(Duration::from_millis) {
         let (_relay, lease) = through(&node, RelayOptions::with_delay(delay));
-        let lease = lease.acquire().unwrap();
+        let lease = lease.acquire_blocking().unwrap();
         let stream = lease.device().new_stream().unwrap();
-        let basic = lease.device().load_ptx(include_str!("../../../kernels/basic.ptx")).unwrap();
+        let basic =
+            lease.device().load_ptx_blocking(include_str!("../../../kernels/basic.ptx")).unwrap();
         let add = basic.function("add_scalar").unwrap();
         let pipeline = || {
             let launches = |x| {

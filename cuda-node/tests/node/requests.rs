@@ -30,7 +30,7 @@ fn block_on<T>(future: impl Future<Output = T>) -> T {
 #[test]
 fn repeated_request_that_waits_gets_the_same_lease() {
     let node = start(1);
-    let holder = node.lease().acquire().unwrap();
+    let holder = node.lease().acquire_blocking().unwrap();
     block_on(async {
         let mut first = RawClient::connect(&node.address).await;
         let mut second = RawClient::connect(&node.address).await;
@@ -46,7 +46,7 @@ fn repeated_request_that_waits_gets_the_same_lease() {
 #[test]
 fn client_that_reconnects_while_its_request_waits_gets_the_lease() {
     let node = start(1);
-    let holder = node.lease().acquire().unwrap();
+    let holder = node.lease().acquire_blocking().unwrap();
     block_on(async {
         let mut first = RawClient::connect(&node.address).await;
         let request = waiting();
@@ -68,7 +68,7 @@ fn client_that_reconnects_while_its_request_waits_gets_the_lease() {
 fn no_lease_is_left_of_clients_that_stop_waiting() {
     const CLIENTS: usize = 16;
     let node = start(CLIENTS);
-    let holders: Vec<_> = (0..CLIENTS).map(|_| node.lease().acquire().unwrap()).collect();
+    let holders: Vec<_> = (0..CLIENTS).map(|_| node.lease().acquire_blocking().unwrap()).collect();
     block_on(async {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
@@ -86,5 +86,5 @@ fn no_lease_is_left_of_clients_that_stop_waiting() {
     let name = node.json()["devices"][0]["name"].as_str().unwrap().to_owned();
     let leases = format!("cuda_node_leases{{device=\"{name}\"}}");
     wait_until("no lease is left", || node.metric(&leases) == 0.0);
-    check(&node.lease().acquire().unwrap());
+    check(&node.lease().acquire_blocking().unwrap());
 }

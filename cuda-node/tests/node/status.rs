@@ -30,8 +30,8 @@ fn counters_follow_leases_from_grant_to_end() {
     device("leases", 0.0);
     device("spare_workers", 1.0);
 
-    let lease = node.lease().acquire().unwrap();
-    assert!(node.lease().acquire().is_err());
+    let lease = node.lease().acquire_blocking().unwrap();
+    assert!(node.lease().acquire_blocking().is_err());
     expect(&node, "cuda_node_leases_acquired_total", 1.0);
     let refused = "cuda_node_leases_refused_total{status=\"capacity_exceeded\"}";
     expect(&node, refused, 1.0);
@@ -44,7 +44,7 @@ fn counters_follow_leases_from_grant_to_end() {
     expect(&node, "cuda_node_connections", 1.0);
 
     std::thread::scope(|scope| {
-        let waiting = scope.spawn(|| node.lease().wait(Duration::from_secs(60)).acquire());
+        let waiting = scope.spawn(|| node.lease().wait(Duration::from_secs(60)).acquire_blocking());
         expect(&node, "cuda_node_leases_waiting", 1.0);
         lease.free();
         drop(waiting.join().unwrap().unwrap());
@@ -53,7 +53,7 @@ fn counters_follow_leases_from_grant_to_end() {
     device("leases", 0.0);
     device("vram_allocated_bytes", 0.0);
 
-    let short = node.lease().lease_secs(1).without_renewal().acquire().unwrap();
+    let short = node.lease().lease_secs(1).without_renewal().acquire_blocking().unwrap();
     expect(&node, "cuda_node_leases_ended_total{reason=\"expired\"}", 1.0);
     drop(short);
 }
@@ -61,7 +61,7 @@ fn counters_follow_leases_from_grant_to_end() {
 #[test]
 fn data_path_counts_operations_bytes_and_times() {
     let node = start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     // 1000 values of 4 bytes in and out.
     check(&lease);
     let operations = |kind| node.metric(&format!("cuda_node_operations_total{{kind=\"{kind}\"}}"));
@@ -97,11 +97,11 @@ fn data_path_counts_operations_bytes_and_times() {
 #[test]
 fn submits_count_by_status() {
     let node = start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let ptx = include_str!("../../../kernels/iota.ptx");
     let job = Job::new("iota", ptx).block(4).arg(&4u32).max_output(16);
-    lease.submit_job(job.clone()).launch().unwrap();
-    lease.submit("missing", ptx).launch().unwrap_err();
+    lease.submit_job(job.clone()).launch_blocking().unwrap();
+    lease.submit("missing", ptx).launch_blocking().unwrap_err();
     expect(&node, "cuda_node_submits_total{status=\"launch_failed\"}", 1.0);
     expect(&node, "cuda_node_submits_total{status=\"ok\"}", 1.0);
     assert_eq!(node.metric("cuda_node_submits_total{status=\"not_found\"}"), 0.0);
@@ -115,9 +115,9 @@ fn submits_count_by_status() {
 #[test]
 fn faults_and_failed_operations_are_counted() {
     let node = start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let faults = include_str!("../../../kernels/faults.ptx");
-    let store = lease.device().load_ptx(faults).unwrap().function("null_store").unwrap();
+    let store = lease.device().load_ptx_blocking(faults).unwrap().function("null_store").unwrap();
     // SAFETY: takes no argument. It writes to address 0, which the device refuses.
     let launch = unsafe { cuda_async::launch(&store, cuda_async::LaunchConfig::new(1, 1), ()) };
     launch.sync_on(&lease.device().new_stream().unwrap()).unwrap_err();
@@ -130,7 +130,8 @@ fn resumed_session_is_counted() {
     let node = start(&[]);
     let relay = Relay::start(node.address.parse().unwrap(), RelayOptions::default()).unwrap();
     let lease = cuda_lease::LeaseBuilder::new(relay.address().to_string());
-    let lease = lease.min_vram(64 << 20).resume_within(Duration::from_secs(60)).acquire().unwrap();
+    let lease =
+        lease.min_vram(64 << 20).resume_within(Duration::from_secs(60)).acquire_blocking().unwrap();
     check(&lease);
     expect(&node, "cuda_node_connections_resumed_total", 0.0);
     relay.partition(true).unwrap();
@@ -146,7 +147,7 @@ fn only_tenants_of_the_quotas_are_labels() {
     let mut quotas = tempfile::NamedTempFile::new().unwrap();
     quotas.write_all(b"[tenants.training]\nmax_leases = 2\n").unwrap();
     let node = start(&["--quotas", quotas.path().to_str().unwrap()]);
-    let _lease = node.lease().acquire().unwrap();
+    let _lease = node.lease().acquire_blocking().unwrap();
     expect(&node, "cuda_node_tenant_leases{tenant=\"\"}", 1.0);
     let (_, text) = node.status("/metrics");
     assert!(text.contains("{tenant=\"training\"} 0") && !text.contains("tenant=\"local\""));
@@ -155,7 +156,7 @@ fn only_tenants_of_the_quotas_are_labels() {
 #[test]
 fn replies_forbid_foreign_content_and_show_no_secret() {
     let node = start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let (header, page) = node.status("/");
     assert!(header.starts_with("http/1.1 200"), "{header}");
     assert!(header.contains("content-security-policy: default-src 'none';"), "{header}");

@@ -44,14 +44,14 @@ fn lease(node: &Node, tls: ClientTls) -> LeaseBuilder {
 fn client_with_a_certificate_has_a_lease() {
     let folder = certificates();
     let node = secured(folder.path(), &[]);
-    check(&lease(&node, client(folder.path(), "alice")).acquire().unwrap());
+    check(&lease(&node, client(folder.path(), "alice")).acquire_blocking().unwrap());
 }
 
 #[test]
 fn client_without_a_certificate_gets_an_error_that_names_the_option() {
     let folder = certificates();
     let node = secured(folder.path(), &[]);
-    let error = lease(&node, anonymous(folder.path())).acquire().unwrap_err();
+    let error = lease(&node, anonymous(folder.path())).acquire_blocking().unwrap_err();
     assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
     assert!(error.to_string().contains("requires a client certificate"), "{error}");
 }
@@ -63,10 +63,10 @@ fn client_and_node_of_different_authorities_refuse_each_other() {
     let file = |name: &str| other.path().join(name);
     let stranger =
         anonymous(folder.path()).client_certificate(file("alice.pem"), file("alice.key"));
-    let error = lease(&node, stranger).acquire().unwrap_err();
+    let error = lease(&node, stranger).acquire_blocking().unwrap_err();
     assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
     assert!(error.to_string().contains("certificate of this client"), "{error}");
-    let error = lease(&node, client(other.path(), "alice")).acquire().unwrap_err();
+    let error = lease(&node, client(other.path(), "alice")).acquire_blocking().unwrap_err();
     assert_eq!(error.status(), Some(Status::Unauthorized), "{error}");
     assert!(error.to_string().contains("certificate of the node is not trusted"), "{error}");
 }
@@ -95,7 +95,7 @@ fn quotas_of_tenants_are_read_again_on_a_signal() {
     let quotas = folder.path().join("quotas.toml");
     fs::write(&quotas, "[tenants.bob]\nmax_leases = 1\n").unwrap();
     let node = secured(folder.path(), &["--quotas", quotas.to_str().unwrap()]);
-    let acquire = |name: &str| lease(&node, client(folder.path(), name)).acquire();
+    let acquire = |name: &str| lease(&node, client(folder.path(), name)).acquire_blocking();
     let _alice = [acquire("alice").unwrap(), acquire("alice").unwrap()];
     let _first = acquire("bob").unwrap();
     let refused = acquire("bob").unwrap_err();
@@ -116,9 +116,9 @@ fn rate_of_submits_is_limited() {
     for limit in [0, 1] {
         fs::write(&quotas, format!("[defaults]\nsubmits_per_second = {limit}\n")).unwrap();
         let node = Node::start(&["--quotas", quotas.to_str().unwrap()]);
-        let lease = node.lease().acquire().unwrap();
+        let lease = node.lease().acquire_blocking().unwrap();
         let submit = lease.submit("iota", iota).grid(1).block(32).arg(&32u32);
-        let submitted = submit.max_output(128).launch();
+        let submitted = submit.max_output(128).launch_blocking();
         match submitted {
             Ok(_) => assert_eq!(limit, 1),
             Err(refused) => {
@@ -135,7 +135,8 @@ fn operator_revokes_a_lease_with_a_reason() {
     let socket = folder.path().join("operator");
     let socket = socket.to_str().unwrap();
     let node = Node::start(&["--operator-socket", socket, "--grace-ms", "50"]);
-    let (lease, neighbour) = (node.lease().acquire().unwrap(), node.lease().acquire().unwrap());
+    let (lease, neighbor) =
+        (node.lease().acquire_blocking().unwrap(), node.lease().acquire_blocking().unwrap());
     let operator = |arguments: &[&str]| {
         Command::new(program()).args(arguments).args(["--socket", socket]).output().unwrap()
     };
@@ -153,7 +154,7 @@ fn operator_revokes_a_lease_with_a_reason() {
     let error = error.unwrap();
     assert_eq!(error.status(), Some(Status::Revoked), "{error}");
     assert!(error.to_string().contains("maintenance"), "{error}");
-    check(&neighbour);
+    check(&neighbor);
     let unknown = operator(&["unfence", "cuda:7"]);
     let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(message.contains("the node has"), "{message}");
@@ -169,6 +170,6 @@ fn node_that_verifies_no_clients_listens_on_loopback_only() {
     let message = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(message.contains("loopback"), "{message}");
     // No client sends its work to a node that it cannot verify.
-    let error = LeaseBuilder::new("192.0.2.1:5701").acquire().unwrap_err();
+    let error = LeaseBuilder::new("192.0.2.1:5701").acquire_blocking().unwrap_err();
     assert!(matches!(error, Error::Misuse { .. }), "{error}");
 }

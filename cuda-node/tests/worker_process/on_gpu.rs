@@ -62,7 +62,7 @@ pub fn endless_kernel(mut ends: WorkerEnds) {
     let device = Device::open(&CudaProvider::new(), 0).unwrap();
     let stream = device.new_stream().unwrap();
     let flag = DeviceBuffer::<u32>::zeroed(&stream, MEMORY / 4).unwrap();
-    let module = device.load_ptx(ENDLESS).unwrap();
+    let module = device.load_ptx_blocking(ENDLESS).unwrap();
     let kernel = module.function("endless").unwrap();
     let mut arguments = Arguments::new();
     arguments.buffer(&flag, Access::Read);

@@ -1,6 +1,6 @@
 //! Parses the body of a function: blocks, declarations, labels and instructions.
 
-use crate::ast::{Body, Prototype, Register, TargetList};
+use crate::ast::{Body, Prototype, TargetList};
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::{LabelId, Symbol};
@@ -17,6 +17,43 @@ use crate::parser::variable::{DeclaredVariable, space, variables};
 use crate::scope::{Binding, RegisterType, Scopes, declared_registers};
 use crate::types::Space;
 
+/// A declaration of registers: one, a vector, or a range.
+pub(crate) struct DeclaredRegister<'a> {
+    name: Token<'a>,
+    ty: RegisterType,
+    /// The number of registers of a range such as `%r<10>`.
+    count: Option<u64>,
+}
+
+/// Parses `.reg .b32 %a, %r<10>;` after the directive.
+pub(crate) fn registers<'a>(cur: &mut Cursor<'a>) -> Result<Vec<DeclaredRegister<'a>>, Error> {
+    let start = cur.peek();
+    let DeclaredType { ty, lanes, .. } = declared_type(cur)?;
+    if lanes > MAX_REGISTER_LANES {
+        return Err(Error::expected("a vector of two or four", &start));
+    }
+    let ty = RegisterType { ty, lanes };
+    let mut list = Vec::new();
+    loop {
+        let name = cur.ident("the name of a register")?;
+        let mut count = None;
+        if cur.eat("<") {
+            let token = cur.peek();
+            let number = cur.integer("a number of registers")?;
+            if number > MAX_REGISTER_RANGE {
+                return Err(Error::limit("MAX_REGISTER_RANGE", MAX_REGISTER_RANGE, &token));
+            }
+            cur.expect(">", "`>`")?;
+            count = Some(number);
+        }
+        list.push(DeclaredRegister { name, ty, count });
+        if !cur.eat(",") {
+            cur.expect(";", "`;`, `,` or `<`")?;
+            return Ok(list);
+        }
+    }
+}
+
 /// Parses one body.
 pub(crate) struct BodyParser<'p, 'a> {
     pub(crate) cur: &'p mut Cursor<'a>,
@@ -31,12 +68,14 @@ impl<'p, 'a> BodyParser<'p, 'a> {
     pub(crate) fn parse(
         cur: &'p mut Cursor<'a>,
         globals: &'p Globals<'a>,
+        module_registers: &[DeclaredRegister<'a>],
         header: &Header<'a>,
     ) -> Result<Body, Error> {
         let labels = Labels::scan(cur)?;
         let (scopes, body) = (Scopes::default(), Body::default());
         let mut parser = Self { cur, globals, scopes, labels, body };
         parser.parameters(header)?;
+        module_registers.iter().try_for_each(|register| parser.declare(register))?;
         parser.statement()?;
         while parser.scopes.depth() > 1 {
             parser.statement()?;
@@ -62,9 +101,10 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         let NamedParam { token, param } = named;
         match param.register {
             None => self.scopes.declare(token, Binding::Symbol(symbol)),
-            Some(register) => {
-                self.body.registers.push(Register { name: param.name.clone(), ty: param.ty });
-                self.scopes.declare(token, Binding::Reg(register))
+            Some(_) => {
+                let ty = RegisterType { ty: param.ty, lanes: param.lanes };
+                let binding = declared_registers(token.text, ty, &mut self.body.registers);
+                self.scopes.declare(token, binding)
             }
         }
     }
@@ -94,7 +134,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         let external = self.cur.eat_dot(".extern");
         let token = self.cur.next();
         match token.text {
-            ".reg" => self.registers(),
+            ".reg" => registers(self.cur)?.iter().try_for_each(|register| self.declare(register)),
             ".loc" => {
                 let instruction = self.body.instructions.len() as u32;
                 let location = location(self.cur, instruction)?;
@@ -115,30 +155,13 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         }
     }
 
-    /// Parses `.reg .b32 %a, %r<10>;` after the directive.
-    fn registers(&mut self) -> Result<(), Error> {
-        let start = self.cur.peek();
-        let DeclaredType { ty, lanes, .. } = declared_type(self.cur)?;
-        if lanes > MAX_REGISTER_LANES {
-            return Err(Error::expected("a vector of two or four", &start));
-        }
-        let ty = RegisterType { ty, lanes };
-        loop {
-            let name = self.cur.ident("the name of a register")?;
-            if self.cur.eat("<") {
-                let token = self.cur.peek();
-                let count = self.cur.integer("a number of registers")?;
-                if count > MAX_REGISTER_RANGE {
-                    return Err(Error::limit("MAX_REGISTER_RANGE", MAX_REGISTER_RANGE, &token));
-                }
-                self.cur.expect(">", "`>`")?;
-                self.scopes.declare_range(&name, count, ty)?;
-            } else {
-                let binding = declared_registers(name.text, ty, &mut self.body.registers);
-                self.scopes.declare(&name, binding)?;
-            }
-            if !self.cur.eat(",") {
-                return self.cur.expect(";", "`;`, `,` or `<`");
+    fn declare(&mut self, register: &DeclaredRegister<'a>) -> Result<(), Error> {
+        let DeclaredRegister { name, ty, count } = register;
+        match count {
+            Some(count) => self.scopes.declare_range(name, *count, *ty),
+            None => {
+                let binding = declared_registers(name.text, *ty, &mut self.body.registers);
+                self.scopes.declare(name, binding)
             }
         }
     }

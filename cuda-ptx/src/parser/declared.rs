@@ -1,7 +1,7 @@
 //! Parses the common parts of variables and parameters: type, alignment and array dimensions.
 
 use crate::cursor::Cursor;
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::lexer::{Kind, Token};
 use crate::limits::{MAX_ALIGNMENT, MAX_DIMENSIONS, MAX_VARIABLE_BYTES};
 use crate::parser::expression::constant_integer;
@@ -14,6 +14,8 @@ pub(crate) struct DeclaredType {
     pub(crate) lanes: u32,
     /// The declared alignment.
     align: Option<u32>,
+    /// Whether it is a reference to a texture, sampler or surface, which takes no memory of the program.
+    opaque: bool,
     /// Whether `.ptr` is written.
     pub(crate) pointer: bool,
 }
@@ -28,7 +30,8 @@ impl DeclaredType {
 /// Parses the tokens between the state space and the name.
 pub(crate) fn declared_type(cur: &mut Cursor<'_>) -> Result<DeclaredType, Error> {
     let mut ty = None;
-    let mut declared = DeclaredType { ty: ScalarType::B8, lanes: 1, align: None, pointer: false };
+    let mut declared =
+        DeclaredType { ty: ScalarType::B8, lanes: 1, align: None, opaque: false, pointer: false };
     while cur.peek().kind == Kind::Dot {
         let token = cur.next();
         match token.text {
@@ -42,7 +45,11 @@ pub(crate) fn declared_type(cur: &mut Cursor<'_>) -> Result<DeclaredType, Error>
                 pointee(cur)?;
             }
             _ => {
-                let scalar = scalar_type(&token)?;
+                declared.opaque = matches!(token.text, ".texref" | ".samplerref" | ".surfref");
+                let scalar = match declared.opaque {
+                    true => ScalarType::B64,
+                    false => scalar_type(&token)?,
+                };
                 if ty.replace(scalar).is_some() {
                     return Err(Error::expected("a name", &token));
                 }
@@ -54,11 +61,9 @@ pub(crate) fn declared_type(cur: &mut Cursor<'_>) -> Result<DeclaredType, Error>
 }
 
 fn scalar_type(token: &Token<'_>) -> Result<ScalarType, Error> {
-    if matches!(token.text, ".texref" | ".samplerref" | ".surfref") {
-        return Err(Error::at(token, ErrorKind::Unsupported("texture and surface references")));
-    }
     let name = token.text.trim_start_matches('.');
-    ScalarType::from_name(name).ok_or_else(|| Error::expected("a type", token))
+    let ty = ScalarType::from_name(name).filter(|ty| ty.is_fundamental());
+    ty.ok_or_else(|| Error::expected("a type", token))
 }
 
 /// Skips the operands of `.ptr`: the space that it points into, and the alignment.
@@ -112,7 +117,7 @@ impl Dimensions {
 
     /// Returns the size of all known dimensions in bytes. An error points at `token`, the name of the variable.
     pub(crate) fn bytes(&self, ty: &DeclaredType, token: &Token<'_>) -> Result<u64, Error> {
-        let element = u64::from(ty.ty.size()) * u64::from(ty.lanes);
+        let element = if ty.opaque { 0 } else { u64::from(ty.ty.size()) * u64::from(ty.lanes) };
         let bytes = self.known.iter().try_fold(element, |size, n| size.checked_mul(*n));
         bytes
             .filter(|bytes| *bytes <= MAX_VARIABLE_BYTES)

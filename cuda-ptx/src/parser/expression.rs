@@ -7,9 +7,9 @@ use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_EXPRESSION_DEPTH;
 use crate::number::{Constant, literal};
-use crate::special::WARP_SIZE;
 
-/// The value of `WARP_SZ`, the number of lanes in a warp.
+/// The name of the constant that is the number of lanes in a warp.
+pub(crate) const WARP_SIZE: &str = "WARP_SZ";
 const LANES: i64 = 32;
 
 /// Whether a constant expression starts at `token`, not a name or a bracket.
@@ -17,6 +17,7 @@ pub(crate) fn starts_constant(token: &Token<'_>) -> bool {
     match token.kind {
         Kind::Number => true,
         Kind::Punct => matches!(token.text, "-" | "+" | "~" | "!" | "("),
+        Kind::Ident => token.text == WARP_SIZE,
         _ => false,
     }
 }
@@ -159,11 +160,14 @@ fn binding(operator: &Token<'_>) -> Option<u32> {
 fn integer(value: Constant, token: &Token<'_>) -> Result<(u64, bool), Error> {
     match value {
         Constant::Int { bits, unsigned } => Ok((bits, unsigned)),
-        _ => Err(Error::invalid("operators require integer constants", token)),
+        _ => Err(Error::invalid("the operator requires two integers or two decimal floats", token)),
     }
 }
 
 fn combine(left: Constant, operator: &Token<'_>, right: Constant) -> Result<Constant, Error> {
+    if let (Constant::F64(a), Constant::F64(b)) = (left, right) {
+        return combine_floats(f64::from_bits(a), operator, f64::from_bits(b));
+    }
     let (a, a_unsigned) = integer(left, operator)?;
     let (b, b_unsigned) = integer(right, operator)?;
     let unsigned = a_unsigned || b_unsigned;
@@ -192,6 +196,29 @@ fn combine(left: Constant, operator: &Token<'_>, right: Constant) -> Result<Cons
         _ => divide(a, operator, b, unsigned)?,
     };
     Ok(Constant::Int { bits, unsigned })
+}
+
+/// Combines two decimal floats. Exact floats, such as `0f3F800000`, have no operators.
+fn combine_floats(a: f64, operator: &Token<'_>, b: f64) -> Result<Constant, Error> {
+    let truth = |condition: bool| Ok(Constant::signed(i64::from(condition)));
+    let value = match operator.text {
+        "+" => a + b,
+        "-" => a - b,
+        "*" => a * b,
+        "/" if b == 0.0 => {
+            let by_zero = ErrorKind::Invalid("division by zero in a constant expression");
+            return Err(Error::at(operator, by_zero));
+        }
+        "/" => a / b,
+        "==" => return truth(a == b),
+        "!=" => return truth(a != b),
+        "<" => return truth(a < b),
+        ">" => return truth(a > b),
+        "<=" => return truth(a <= b),
+        ">=" => return truth(a >= b),
+        _ => return Err(Error::invalid("the operator requires integer constants", operator)),
+    };
+    Ok(Constant::F64(value.to_bits()))
 }
 
 fn divide(a: u64, operator: &Token<'_>, b: u64, unsigned: bool) -> Result<u64, Error> {
@@ -238,6 +265,8 @@ mod tests {
         }
         assert_eq!(eval("-1 < 1U"), Ok(Constant::signed(0)));
         assert_eq!(eval("-0f3F800000"), Ok(Constant::F32((-1.0_f32).to_bits())));
+        assert_eq!(eval("1.5 * 2.0 + .5"), Ok(Constant::F64(3.5_f64.to_bits())));
+        assert_eq!(eval("1.0 < 2.0"), Ok(Constant::signed(1)));
     }
 
     #[test]

@@ -5,11 +5,14 @@ use std::collections::HashMap;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::Symbol;
 use crate::lexer::Token;
+use crate::types::ScalarType;
 
 /// The symbols of module-scope names, with the lines of their first declarations.
 #[derive(Default)]
 pub(crate) struct Globals<'a> {
     names: HashMap<&'a str, (Symbol, u32)>,
+    /// The types of variables, by their indices.
+    types: HashMap<Symbol, ScalarType>,
 }
 
 impl<'a> Globals<'a> {
@@ -17,15 +20,26 @@ impl<'a> Globals<'a> {
         self.names.get(name).map(|(symbol, _)| *symbol)
     }
 
-    /// Declares a name.
+    /// Returns the type of a variable, or of its elements.
+    pub(crate) fn ty(&self, symbol: Symbol) -> Option<ScalarType> {
+        self.types.get(&symbol).copied()
+    }
+
+    /// Declares a name. `ty` is the type of a variable.
     ///
     /// # Errors
     /// If the name is declared already.
-    pub(crate) fn declare(&mut self, name: &Token<'a>, symbol: Symbol) -> Result<(), Error> {
+    pub(crate) fn declare(
+        &mut self,
+        name: &Token<'a>,
+        symbol: Symbol,
+        ty: Option<ScalarType>,
+    ) -> Result<(), Error> {
         if self.names.contains_key(name.text) {
             return Err(self.duplicate(name));
         }
         self.names.insert(name.text, (symbol, name.line));
+        self.types.extend(ty.map(|ty| (symbol, ty)));
         Ok(())
     }
 

@@ -4,6 +4,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
 use crate::parser::params::{NamedParam, param_list};
+use crate::parser::variable::space;
 
 /// The header of a kernel or function, `.entry name (params) .maxntid 256`, without linkage directives.
 pub(crate) struct Header<'a> {
@@ -53,16 +54,22 @@ impl<'a> Header<'a> {
             required_threads: None,
             required_cluster: None,
         };
-        while cur.peek().kind == Kind::Dot {
+        while cur.peek().kind == Kind::Dot && !starts_item(&cur.peek()) {
             header.tuning(cur, unknown)?;
         }
+        // Old compilers write no semicolon behind a prototype.
         let next = cur.peek();
-        match next.is_punct("{") || next.is_punct(";") {
+        match next.is_punct("{")
+            || next.is_punct(";")
+            || next.kind == Kind::End
+            || starts_item(&next)
+        {
             true => Ok(header),
             false => Err(Error::expected("`{`, `;` or a directive", &next)),
         }
     }
 
+    /// Skips a directive behind the parameters.
     fn tuning(&mut self, cur: &mut Cursor<'a>, unknown: Unknown) -> Result<(), Error> {
         let token = cur.next();
         match token.text {
@@ -83,6 +90,26 @@ impl<'a> Header<'a> {
         }
         Ok(())
     }
+}
+
+/// Whether a directive begins a new item of module scope.
+pub(crate) fn starts_item(token: &Token<'_>) -> bool {
+    const ITEMS: [&str; 9] =
+        [".entry", ".func", ".file", ".section", ".loc", ".alias", ".tex", ".reg", ".weak"];
+    token.kind == Kind::Dot
+        && (ITEMS.contains(&token.text) || LINKAGE.contains(&token.text) || space(token).is_some())
+}
+
+/// The directives of linkage.
+const LINKAGE: [&str; 6] = [".visible", ".weak", ".common", ".extern", ".hidden", ".internal"];
+
+/// Skips directives of linkage. Returns whether one of them is `.extern`.
+pub(crate) fn linkage(cur: &mut Cursor<'_>) -> bool {
+    let mut external = false;
+    while LINKAGE.contains(&cur.peek().text) {
+        external |= cur.next().text == ".extern";
+    }
+    external
 }
 
 /// Skips an attribute such as `.attribute(.unified(1, 2))` before a name.
@@ -164,7 +191,7 @@ mod tests {
             parse(".func (.param .b32 r) f (.param .b64 a) .noreturn;", Unknown::Refuse).is_ok()
         );
         assert!(parse(".func .attribute(.unified(0x1, 0x2)) f ();", Unknown::Refuse).is_ok());
-        for text in [".entry", ".func (", ".entry k", ".entry k ()", ".func .attribute f;"] {
+        for text in [".entry", ".func (", ".entry k 7", ".entry k () x", ".func .attribute f;"] {
             assert!(parse(text, Unknown::Skip).is_err(), "{text}");
         }
     }

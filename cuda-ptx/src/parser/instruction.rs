@@ -1,27 +1,28 @@
 //! Parses instructions: `@!p opcode.modifier.modifier operand, operand;`.
 
 use crate::error::Error;
-use crate::instruction::{Guard, Instruction};
-use crate::lexer::Kind;
+use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand};
+use crate::lexer::{Kind, Token};
 use crate::limits::MAX_MODIFIERS;
+use crate::modifier::Modifier;
+use crate::opcode::Opcode;
 use crate::parser::body::BodyParser;
 use crate::parser::operand::Parentheses;
 use crate::scope::Binding;
+
+/// Replaces `x[3]`, which stands for memory elsewhere, by the address of the element.
+fn as_value(operand: &mut Operand) {
+    if let Operand::Address(Address { base: AddressBase::Symbol(symbol), offset }) = *operand {
+        *operand = Operand::Symbol(symbol, offset);
+    }
+}
 
 impl BodyParser<'_, '_> {
     /// Parses an instruction and its semicolon.
     pub(crate) fn instruction(&mut self) -> Result<(), Error> {
         let guard = self.guard()?;
         let opcode = self.cur.ident("an instruction")?;
-        let mut modifiers = Vec::new();
-        while self.cur.peek().kind == Kind::Dot {
-            let token = self.cur.next();
-            if modifiers.len() as u64 >= MAX_MODIFIERS {
-                return Err(Error::limit("MAX_MODIFIERS", MAX_MODIFIERS, &token));
-            }
-            let modifier = token.text;
-            modifiers.push(modifier.strip_prefix('.').unwrap_or(modifier).to_owned());
-        }
+        let (known, modifiers) = self.words(&opcode)?;
         let parentheses = match opcode.text {
             "call" => Parentheses::List,
             _ => Parentheses::Constant,
@@ -37,15 +38,46 @@ impl BodyParser<'_, '_> {
             }
         }
         self.cur.expect(";", "`,` or `;`")?;
+        if matches!(known, Ok(Opcode::Mov | Opcode::Cvta)) {
+            operands.iter_mut().for_each(as_value);
+        }
         self.body.instructions.push(Instruction {
             guard,
-            opcode: opcode.text.to_owned(),
+            opcode: known,
             modifiers,
             operands,
             line: opcode.line,
             column: opcode.column,
         });
         Ok(())
+    }
+
+    /// Parses the modifiers behind an opcode. If a word is unknown, returns the whole name and no modifiers.
+    #[expect(clippy::type_complexity, reason = "the two fields of an instruction")]
+    fn words(
+        &mut self,
+        opcode: &Token<'_>,
+    ) -> Result<(Result<Opcode, Box<str>>, Vec<Modifier>), Error> {
+        let first = self.cur.position();
+        let mut modifiers = Vec::new();
+        let mut known = Opcode::from_name(opcode.text);
+        while self.cur.peek().kind == Kind::Dot {
+            let token = self.cur.next();
+            if (self.cur.position() - first) as u64 > MAX_MODIFIERS {
+                return Err(Error::limit("MAX_MODIFIERS", MAX_MODIFIERS, &token));
+            }
+            match Modifier::from_name(token.text.trim_start_matches('.')) {
+                Some(modifier) => modifiers.push(modifier),
+                None => known = None,
+            }
+        }
+        let Some(known) = known else {
+            let tokens = self.cur.tokens(first..self.cur.position());
+            let name: String =
+                std::iter::once(opcode.text).chain(tokens.iter().map(|token| token.text)).collect();
+            return Ok((Err(name.into()), Vec::new()));
+        };
+        Ok((Ok(known), modifiers))
     }
 
     /// Parses an optional guard: `@p` or `@!p`.

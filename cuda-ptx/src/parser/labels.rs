@@ -11,7 +11,7 @@ use crate::error::{Error, ErrorKind};
 use crate::instruction::LabelId;
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_NESTING;
-use crate::special::WARP_SIZE;
+use crate::parser::expression::WARP_SIZE;
 
 /// The statement after a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

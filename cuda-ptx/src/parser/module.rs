@@ -6,14 +6,15 @@ use crate::error::{Error, ErrorKind};
 use crate::instruction::Symbol;
 use crate::lexer::{Kind, Token};
 use crate::parser::alias::{Aliases, redirect};
-use crate::parser::body::BodyParser;
+use crate::parser::body::{BodyParser, DeclaredRegister, registers};
 use crate::parser::debug::{file, location, skip_section};
 use crate::parser::globals::Globals;
-use crate::parser::header::{Header, Unknown, pragma};
+use crate::parser::header::{Header, Unknown, linkage, pragma};
 use crate::parser::initialiser::RawInit;
 use crate::parser::params::NamedParam;
 use crate::parser::preamble::Preamble;
 use crate::parser::variable::{DeclaredVariable, space, variables};
+use crate::types::Space;
 
 /// Parses a PTX text.
 pub(crate) fn parse_module(text: &str) -> Result<Module, Error> {
@@ -22,8 +23,14 @@ pub(crate) fn parse_module(text: &str) -> Result<Module, Error> {
     let (variables, functions, files) = (Vec::new(), Vec::new(), Vec::new());
     let module = Module { version, target, address_size, variables, functions, files };
     let globals = Globals::default();
-    let mut parser =
-        ModuleParser { cur, module, globals, pending: Vec::new(), aliases: Aliases::new() };
+    let mut parser = ModuleParser {
+        cur,
+        module,
+        globals,
+        pending: Vec::new(),
+        aliases: Aliases::new(),
+        registers: Vec::new(),
+    };
     while !parser.cur.at_end() {
         parser.item()?;
     }
@@ -37,11 +44,13 @@ struct ModuleParser<'a> {
     /// Initialisers by variable. They are resolved last, because they can name later declarations.
     pending: Vec<(usize, Vec<RawInit<'a>>)>,
     aliases: Aliases,
+    /// Registers of module scope. Each function has its own.
+    registers: Vec<DeclaredRegister<'a>>,
 }
 
 impl<'a> ModuleParser<'a> {
     fn item(&mut self) -> Result<(), Error> {
-        let external = self.linkage();
+        let external = linkage(&mut self.cur);
         let token = self.cur.peek();
         if matches!(token.text, ".entry" | ".func") {
             return self.function();
@@ -53,29 +62,22 @@ impl<'a> ModuleParser<'a> {
             ".section" => skip_section(&mut self.cur)?,
             ".pragma" => _ = pragma(&mut self.cur)?,
             ".alias" => self.alias()?,
+            ".reg" => self.registers.extend(registers(&mut self.cur)?),
+            ".tex" => self.variables(Space::Global, external)?,
             ";" => {}
             ".param" => return Err(Error::expected("a directive of module scope", &token)),
-            _ => self.variables(&token, external)?,
+            _ => match space(&token) {
+                Some(space) => self.variables(space, external)?,
+                None if token.kind == Kind::Dot => {
+                    return Err(Error::at(&token, ErrorKind::UnknownDirective));
+                }
+                None => return Err(Error::expected("a directive of module scope", &token)),
+            },
         }
         Ok(())
     }
 
-    /// Skips linkage directives such as `.visible`. Returns whether one of them is `.extern`.
-    fn linkage(&mut self) -> bool {
-        let mut external = false;
-        while matches!(self.cur.peek().text, ".visible" | ".weak" | ".common" | ".extern") {
-            external |= self.cur.next().text == ".extern";
-        }
-        external
-    }
-
-    fn variables(&mut self, token: &Token<'a>, external: bool) -> Result<(), Error> {
-        let Some(space) = space(token) else {
-            return Err(match token.kind {
-                Kind::Dot => Error::at(token, ErrorKind::UnknownDirective),
-                _ => Error::expected("a directive of module scope", token),
-            });
-        };
+    fn variables(&mut self, space: Space, external: bool) -> Result<(), Error> {
         for declared in variables(&mut self.cur, space, external)? {
             self.variable(declared)?;
         }
@@ -87,7 +89,7 @@ impl<'a> ModuleParser<'a> {
         let index = match self.globals.find(token.text) {
             None => {
                 let index = self.module.variables.len();
-                self.globals.declare(&token, Symbol::Module(index as u32))?;
+                self.globals.declare(&token, Symbol::Module(index as u32), Some(variable.ty))?;
                 self.module.variables.push(variable);
                 index
             }
@@ -119,9 +121,11 @@ impl<'a> ModuleParser<'a> {
         let has_body = self.cur.peek().is_punct("{");
         let index = self.declare(&header, has_body)?;
         if !has_body {
-            return self.cur.semicolon();
+            // Old compilers write no semicolon.
+            self.cur.eat(";");
+            return Ok(());
         }
-        let body = BodyParser::parse(&mut self.cur, &self.globals, &header)?;
+        let body = BodyParser::parse(&mut self.cur, &self.globals, &self.registers, &header)?;
         if let Some(function) = self.module.functions.get_mut(index) {
             *function = Function { body: Some(body), ..bodiless(&header) };
         }
@@ -134,7 +138,7 @@ impl<'a> ModuleParser<'a> {
         match self.globals.find(name.text) {
             None => {
                 let index = self.module.functions.len();
-                self.globals.declare(name, Symbol::Function(index as u32))?;
+                self.globals.declare(name, Symbol::Function(index as u32), None)?;
                 self.module.functions.push(bodiless(header));
                 Ok(index)
             }

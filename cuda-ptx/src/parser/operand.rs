@@ -1,14 +1,14 @@
 //! Parses the operands of instructions. Operands contain no lists inside lists, so the recursion is shallow.
 
 use crate::error::{Error, ErrorKind};
-use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart};
+use crate::instruction::{Address, AddressBase, Operand, RegId, RegPart, Symbol};
 use crate::lexer::{Kind, Token};
 use crate::number::Constant;
 use crate::parser::body::BodyParser;
 use crate::parser::expression::{constant, constant_integer, offset, starts_constant};
 use crate::parser::labels::Labelled;
 use crate::scope::Binding;
-use crate::special::{is_vector, special};
+use crate::special::Special;
 
 /// The meaning of `(` at the start of an operand.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,7 +50,10 @@ impl<'a> BodyParser<'_, 'a> {
         loop {
             let token = self.cur.peek();
             match self.value()? {
-                Operand::Vector(_) => return Err(Error::expected("an element", &token)),
+                // Calls pass vectors; vectors have no vectors.
+                Operand::Vector(_) if close == "}" => {
+                    return Err(Error::expected("an element", &token));
+                }
                 element => list.push(element),
             }
             if !self.cur.eat(",") {
@@ -71,10 +74,12 @@ impl<'a> BodyParser<'_, 'a> {
 
     fn single(&mut self) -> Result<Operand, Error> {
         let token = self.cur.peek();
-        if token.kind == Kind::Ident {
+        if token.kind == Kind::Ident && !starts_constant(&token) {
             return self.named();
         }
-        if token.is_punct("!") && self.cur.peek_at(1).kind == Kind::Ident {
+        let named =
+            self.cur.peek_at(1).kind == Kind::Ident && !starts_constant(&self.cur.peek_at(1));
+        if token.is_punct("!") && named {
             self.cur.next();
             let name = self.cur.next();
             return match self.scopes.find(name.text, &mut self.body.registers) {
@@ -82,7 +87,7 @@ impl<'a> BodyParser<'_, 'a> {
                 _ => Err(Error::expected("a predicate register", &name)),
             };
         }
-        if token.is_punct("-") && self.cur.peek_at(1).kind == Kind::Ident {
+        if token.is_punct("-") && named {
             self.cur.next();
             let name = self.cur.next();
             return self.part(&name, true);
@@ -103,14 +108,16 @@ impl<'a> BodyParser<'_, 'a> {
         let found = self.find(&name)?;
         let next = self.cur.peek();
         match found {
+            Operand::Symbol(symbol, _) if self.cur.eat("[") => self.element(symbol, &name),
             Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, offset(self.cur)?)),
-            Operand::Special(special) if next.kind == Kind::Dot => {
-                let element = matches!(next.text, ".x" | ".y" | ".z" | ".w");
-                if !element || !is_vector(&special) {
-                    return Err(Error::expected("`,` or `;`", &next));
-                }
+            Operand::Reg(register) if next.is_punct("+") => {
+                Ok(Operand::RegPlus(register, offset(self.cur)?))
+            }
+            Operand::Special(Special::Named(vector)) if next.kind == Kind::Dot => {
+                let element = coordinate(next.text).filter(|_| vector.is_vector());
+                let element = element.ok_or_else(|| Error::expected("`,` or `;`", &next))?;
                 self.cur.next();
-                Ok(Operand::Special(special + next.text))
+                Ok(Operand::Special(Special::Element(vector, element)))
             }
             Operand::Reg(_) if next.kind == Kind::Dot && name.touches(&next) => {
                 self.part(&name, false)
@@ -123,6 +130,28 @@ impl<'a> BodyParser<'_, 'a> {
             }
             found => Ok(found),
         }
+    }
+
+    /// Parses the index of `x[3]`, `x[%r1]` or `x[%r1+3]` behind the bracket.
+    fn element(&mut self, symbol: Symbol, name: &Token<'a>) -> Result<Operand, Error> {
+        let ty = match symbol {
+            Symbol::Body(index) => self.body.variables.get(index as usize).map(|own| own.ty),
+            symbol => self.globals.ty(symbol),
+        };
+        let size = ty.ok_or_else(|| Error::expected("a variable", name))?.size();
+        let token = self.cur.peek();
+        let (index, constant) = match self.value()? {
+            Operand::Reg(index) => (Some(index), 0),
+            Operand::RegPlus(index, constant) => (Some(index), constant),
+            Operand::Int(bits) => (None, bits as i64),
+            _ => return Err(Error::expected("an index", &token)),
+        };
+        self.cur.expect("]", "`]`")?;
+        let base = match index {
+            Some(index) => AddressBase::Element { symbol, index, size },
+            None => AddressBase::Symbol(symbol),
+        };
+        Ok(Operand::Address(Address { base, offset: constant.wrapping_mul(size.into()) }))
     }
 
     /// Parses a register with an optional part: `%r1.h10`.
@@ -168,8 +197,8 @@ impl<'a> BodyParser<'_, 'a> {
         if let Some(symbol) = self.globals.find(name.text) {
             return Ok(Operand::Symbol(symbol, 0));
         }
-        if let Some(special) = special(name.text) {
-            return Ok(Operand::Special(special.to_owned()));
+        if let Some(special) = Special::from_name(name.text) {
+            return Ok(Operand::Special(special));
         }
         let register = name.text.starts_with('%');
         let undefined = ErrorKind::Undefined("label, variable or function");
@@ -210,6 +239,17 @@ impl<'a> BodyParser<'_, 'a> {
             Operand::Symbol(symbol, _) => Ok(AddressBase::Symbol(symbol)),
             _ => Err(Error::expected("a register, a variable or a number", &token)),
         }
+    }
+}
+
+/// Returns the index of an element of a special register.
+fn coordinate(text: &str) -> Option<u8> {
+    match text {
+        ".x" => Some(0),
+        ".y" => Some(1),
+        ".z" => Some(2),
+        ".w" => Some(3),
+        _ => None,
     }
 }
 

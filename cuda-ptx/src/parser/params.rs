@@ -8,6 +8,7 @@ use crate::lexer::Token;
 use crate::limits::MAX_PARAMETER_BYTES;
 use crate::param_type::ParamType;
 use crate::parser::declared::{DeclaredType, Dimensions, declared_type};
+use crate::parser::header::linkage;
 
 /// A parameter and the token that names it.
 pub(crate) struct NamedParam<'a> {
@@ -40,6 +41,7 @@ fn param<'a>(
     end_of_last: u32,
     registers: &mut u32,
 ) -> Result<NamedParam<'a>, Error> {
+    linkage(cur);
     let register = cur.eat_dot(".reg");
     if !register && !cur.eat_dot(".param") {
         return Err(Error::expected("`.param` or `.reg`", &cur.peek()));
@@ -59,10 +61,11 @@ fn param<'a>(
         align: ty.align(),
         size: bytes as u32,
         offset: offset as u32,
+        lanes: ty.lanes,
         pointer: ty.pointer,
         register: register.then_some(RegId(*registers)),
     };
-    *registers += u32::from(register);
+    *registers += if register { ty.lanes } else { 0 };
     Ok(NamedParam { token, param })
 }
 

@@ -7,6 +7,9 @@ use crate::lexer::{Kind, Token};
 /// The address size without an `.address_size` directive.
 const DEFAULT_ADDRESS_SIZE: u32 = 32;
 
+/// The first version of PTX with `.address_size`.
+const ADDRESS_SIZE_SINCE: (u32, u32) = (2, 3);
+
 /// The first lines of a module.
 pub(crate) struct Preamble {
     pub(crate) version: (u32, u32),
@@ -31,6 +34,10 @@ impl Preamble {
         let mut address_size = DEFAULT_ADDRESS_SIZE;
         if cur.eat_dot(".address_size") {
             let token = cur.peek();
+            if version < ADDRESS_SIZE_SINCE {
+                let why = "`.address_size` needs `.version 2.3`";
+                return Err(Error::invalid(why, &token));
+            }
             address_size = cur.integer32("32 or 64")?;
             if !matches!(address_size, 32 | 64) {
                 return Err(Error::expected("32 or 64", &token));

@@ -7,7 +7,78 @@ use crate::{
     support::{Folder, Run, has_gpu, kernels, words},
 };
 
-on_every_device! { list time repeat_keeps_array_contents kernel_output_goes_to_stdout three_dimensions }
+on_every_device! {
+    list time repeat_keeps_array_contents kernel_output_goes_to_stdout three_dimensions
+    blocks_of_a_cooperative_grid_wait_for_each_other size_of_a_cluster_is_that_of_the_option
+}
+
+/// Every block of `meet` waits until all blocks have come. `cluster` writes the blocks of a cluster in x, y and z.
+const ATTRIBUTES: &str = ".version 7.8
+.target sm_90
+.address_size 64
+.visible .entry meet(.param .u64 count, .param .u64 met) {
+    .reg .pred %p;
+    .reg .b32 %r<6>;
+    .reg .b64 %d<5>;
+    ld.param.u64 %d1, [count];
+    atom.global.add.u32 %r1, [%d1], 1;
+    mov.u32 %r2, %nctaid.x;
+again:
+    ld.volatile.global.u32 %r3, [%d1];
+    setp.lt.u32 %p, %r3, %r2;
+    @%p bra again;
+    ld.param.u64 %d2, [met];
+    mov.u32 %r4, %ctaid.x;
+    mul.wide.u32 %d3, %r4, 4;
+    add.u64 %d4, %d2, %d3;
+    st.global.u32 [%d4], %r3;
+    ret;
+}
+.visible .entry cluster(.param .u64 out) {
+    .reg .b32 %r<4>;
+    .reg .b64 %d;
+    ld.param.u64 %d, [out];
+    mov.u32 %r1, %cluster_nctaid.x;
+    mov.u32 %r2, %cluster_nctaid.y;
+    mov.u32 %r3, %cluster_nctaid.z;
+    st.global.u32 [%d], %r1;
+    st.global.u32 [%d+4], %r2;
+    st.global.u32 [%d+8], %r3;
+    ret;
+}
+";
+
+fn with_attributes(device: &'static str) -> Folder {
+    let folder = Folder::on(device);
+    std::fs::write(folder.path("k.ptx"), ATTRIBUTES).unwrap();
+    folder
+}
+
+fn blocks_of_a_cooperative_grid_wait_for_each_other(device: &'static str) {
+    let folder = with_attributes(device);
+    let meet = |blocks: u32| {
+        folder.run(&format!(
+            "k.ptx meet --cooperative --grid {blocks} --block 1 out=u32:1@count.npy out=u32:8@met.npy"
+        ))
+    };
+    meet(8).done();
+    assert_eq!(folder.load::<u32>("met.npy", "(8,)"), [8; 8]);
+    meet(1 << 20).failed(2, "1048576 blocks");
+}
+
+fn size_of_a_cluster_is_that_of_the_option(device: &'static str) {
+    let folder = with_attributes(device);
+    let run = |cluster: &str| {
+        folder.run(&format!("k.ptx cluster --grid 8,4,2 --block 1 {cluster} out=u32:3@out.npy"))
+    };
+    for (cluster, expected) in
+        [("", [1, 1, 1]), ("--cluster 2", [2, 1, 1]), ("--cluster 2,2,2", [2, 2, 2])]
+    {
+        run(cluster).done();
+        assert_eq!(folder.load::<u32>("out.npy", "(3,)"), expected);
+    }
+    run("--cluster 3").failed(2, "not a multiple of cluster [3, 1, 1]");
+}
 
 fn list(device: &'static str) {
     let listed = Folder::on(device).run("K/params.ptx --list").done();

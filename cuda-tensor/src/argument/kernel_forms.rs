@@ -83,13 +83,9 @@ unsafe impl<T: DType, B: BufferSource<Element = T::Stored> + Sync> ArcBuffer for
 
 macro_rules! outputs {
     ($([$($generics:tt)*] $form:ty, $stored:ty;)*) => {$(
-        // SAFETY: pushes the elements of the tensor, whose number it states. It is their only handle.
-        unsafe impl<$($generics)*> KernelOutput<$stored> for $form {
-            // `from_buffer` takes no variable.
-            fn is_variable(&self) -> bool {
-                false
-            }
-        }
+        // SAFETY: pushes the elements of the tensor, whose number it states. It is their only handle: `from_buffer` takes
+        // no variable.
+        unsafe impl<$($generics)*> KernelOutput<$stored> for $form {}
     )*};
 }
 

@@ -18,9 +18,9 @@ use crate::{
 /// ```standalone_crate
 /// use cuda_async::{launch, prelude::*};
 /// use cuda_tensor::{Tensor, TensorOps};
-/// # let device = cuda_async::open("cpu")?;
+/// # let device = cuda_async::open_blocking("cpu")?;
 /// # let stream = device.new_stream()?;
-/// # let scale = device.load_ptx(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
+/// # let scale = device.load_ptx_blocking(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
 /// let x = Tensor::<f32>::ones(1000).sync_on(&stream)?.partition(256)?;
 /// assert_eq!(x.tiles(), [4]);
 /// let config = x.launch_config(256);

@@ -4,7 +4,7 @@
 //! use cuda_tensor::{Tensor, TensorOps, collective::{Communicator, Reduction}};
 //! use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
 //!
-//! // Two devices of this machine; `open("cuda:0")?` and `open("cuda:1")?` where there are GPUs.
+//! // Two devices of this machine; `open_blocking("cuda:0")?` and `open_blocking("cuda:1")?` where there are GPUs.
 //! let devices = [Device::open(&CpuProvider::default(), 0)?, Device::open(&CpuProvider::default(), 0)?];
 //! let group = Communicator::new(&devices)?;
 //!

@@ -140,7 +140,7 @@ impl<T: Number> Call<T> {
             Some(shape) => {
                 let len = shape.iter().product();
                 let allocate = |stream| {
-                    let buffer = DeviceBuffer::<T::Stored>::uninitialised(stream, len)?;
+                    let buffer = DeviceBuffer::<T::Stored>::uninitialized(stream, len)?;
                     Tensor::from_buffer(buffer, &shape[..])
                 };
                 Some(streams.iter().map(allocate).collect::<Result<Vec<_>>>()?)

@@ -81,7 +81,7 @@ mod tests {
             shape in prop::collection::vec(0..4usize, 0..4),
             swap in (0..4usize, 0..4usize),
         ) {
-            let stream = cuda_async::open("cpu").unwrap().new_stream().unwrap();
+            let stream = cuda_async::open_blocking("cpu").unwrap().new_stream().unwrap();
             let len = shape.iter().product::<usize>();
             let elements: Vec<i64> = (0..len as i64).collect();
             let theirs = Theirs::from_vec(elements.clone(), &shape[..], &Device::Cpu).unwrap();
@@ -101,7 +101,7 @@ mod tests {
     }
 
     fn round_trip<T: Number + WithDType>(values: [T; 2]) -> cuda_async::Result<()> {
-        let stream = cuda_async::open("cpu")?.new_stream()?;
+        let stream = cuda_async::open_blocking("cpu")?.new_stream()?;
         let theirs = Tensor::from_host(values, 2).to_candle().sync_on(&stream)?;
         assert_eq!(theirs.dtype(), T::DTYPE);
         let back = Tensor::<T>::from_candle(theirs).to_host_vec().sync_on(&stream)?;

@@ -22,7 +22,7 @@ use cuda_async::{
     DeviceOp, ExecutionContext, IntoDeviceOp, defer,
     internals::into_slice_ordered,
     interop::{self},
-    memory::uninitialised,
+    memory::uninitialized,
     ops::Either,
     value, with_context,
 };
@@ -210,7 +210,7 @@ fn in_place<T: Number + WithDType + CudaDType>(
     }
     let layout = Layout::strided(theirs.dims(), theirs.stride())?;
     if layout.is_empty() {
-        let none = uninitialised(0).map(|buffer| Tensor::of(Arc::new(buffer), layout));
+        let none = uninitialized(0).map(|buffer| Tensor::of(Arc::new(buffer), layout));
         return Ok(Either::Left(none));
     }
     let slice = storage.as_cuda_slice::<T>().map_err(Error::other)?;

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn arrays_of_every_order_and_rank() {
-        let device = cuda_async::open("cpu").unwrap();
+        let device = cuda_async::open_blocking("cpu").unwrap();
         let stream = device.new_stream().unwrap();
         let matrix = array![[1i32, 2, 3], [4, 5, 6]];
         let columns = matrix.clone().reversed_axes();

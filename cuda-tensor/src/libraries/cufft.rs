@@ -43,7 +43,7 @@ impl Plan {
             if shape.double { sys::cufftType::CUFFT_Z2Z } else { sys::cufftType::CUFFT_C2C },
         );
         let null = std::ptr::null_mut();
-        // SAFETY: the plan is new. Without embeddings, the numbers of a transform are neighbours.
+        // SAFETY: the plan is new. Without embeddings, the numbers of a transform are neighbors.
         let planned = unsafe {
             result::set_auto_allocation(handle, false).and_then(|()| {
                 result::make_plan_many64(

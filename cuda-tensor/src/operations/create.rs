@@ -6,7 +6,7 @@ use cuda_async::{
     DeviceOp, defer, in_order,
     internals::module_loaded_by,
     kernel::{ByValue, launch},
-    memory::{HostSource, h2d, uninitialised, zeros},
+    memory::{HostSource, h2d, uninitialized, zeros},
 };
 use cuda_core::{Error, Result};
 
@@ -28,7 +28,7 @@ impl<T: DType> Tensor<T> {
     /// ```
     /// use cuda_async::prelude::*;
     /// use cuda_tensor::{Tensor, TensorOps};
-    /// let device = cuda_async::open("cpu")?;
+    /// let device = cuda_async::open_blocking("cpu")?;
     /// let stream = device.new_stream()?;
     /// Tensor::<f32>::warm_up().sync_on(&stream)?;
     /// let graph = Tensor::<f32>::ones([2, 3]).sum_dim(0).graph_on(&stream)?;
@@ -37,7 +37,7 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`Device::load_ptx`](cuda_async::Device::load_ptx).
+    /// As [`Device::load_ptx_blocking`](cuda_async::Device::load_ptx_blocking).
     pub fn warm_up() -> impl DeviceOp<Output = ()> {
         defer(|| in_order(T::all().into_iter().map(|cache| module_loaded_by(cache, T::WARM_UP))))
             .then(|_| {
@@ -64,7 +64,7 @@ impl<T: DType> Tensor<T> {
     ///
     /// # Errors
     /// As [`zeros`](Tensor::zeros).
-    pub fn uninitialised(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
+    pub fn uninitialized(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         defer(move || Ok(allocate(Layout::contiguous(shape)?)))
     }
 
@@ -80,7 +80,7 @@ impl<T: DType> Tensor<T> {
     /// # Errors
     /// As [`zeros`](Tensor::zeros).
     pub fn full(value: T, shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
-        Self::uninitialised(shape).then(move |x| {
+        Self::uninitialized(shape).then(move |x| {
             kernel::<T>(T::map(), "fill").then(move |fill| {
                 let n = x.len();
                 let args = (Written(x), n as u64, ByValue(value.store()));
@@ -192,7 +192,7 @@ impl<T: Number> Tensor<T> {
     /// # Errors
     /// As [`zeros`](Tensor::zeros).
     pub fn arange_by(start: T, step: T, len: usize) -> impl DeviceOp<Output = Self> {
-        Self::uninitialised(len).then(move |x| {
+        Self::uninitialized(len).then(move |x| {
             kernel::<T>(T::map(), "arange").then(move |arange| {
                 let args = (Written(x), len as u64, ByValue(start), ByValue(step));
                 // SAFETY: `arange(y, n, start, step)` writes y, all below n.
@@ -267,5 +267,5 @@ integer_ranges!(i8 u8 i16 u16 i32 u32 i64 u64);
 
 /// Allocates a tensor with unspecified values.
 pub(crate) fn allocate<T: DType>(layout: Layout) -> impl DeviceOp<Output = Tensor<T>> {
-    uninitialised(layout.len()).map(|buffer| Tensor::of(buffer, layout))
+    uninitialized(layout.len()).map(|buffer| Tensor::of(buffer, layout))
 }

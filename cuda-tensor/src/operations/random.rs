@@ -71,7 +71,7 @@ fn seeded<T: Float>(
         Distribution::Uniform => "uniform",
         Distribution::Normal => "normal",
     };
-    Tensor::uninitialised(shape).then(move |x| {
+    Tensor::uninitialized(shape).then(move |x| {
         kernel::<T>(T::random(), name).then(move |kernel| {
             let n = x.len();
             // SAFETY: writes x, all below n.
@@ -87,7 +87,7 @@ fn seeded<T: Float>(
 /// ```
 /// use cuda_async::prelude::*;
 /// use cuda_tensor::{Generator, Tensor, TensorOps};
-/// let device = cuda_async::open("cpu")?;
+/// let device = cuda_async::open_blocking("cpu")?;
 /// let stream = device.new_stream()?;
 /// let generator = Generator::new(7).sync_on(&stream)?;
 /// let first = generator.rand::<f32>(1000).to_host_vec().sync_on(&stream)?;
@@ -149,7 +149,7 @@ impl Generator {
             Distribution::Normal => "normal_from",
         };
         let state = self.state.writable();
-        Tensor::uninitialised(shape).then(move |x| {
+        Tensor::uninitialized(shape).then(move |x| {
             let (n, drawn) = (x.len(), blocks::<T>(x.len()));
             // Load the kernel first: if it is not loaded, the draw takes no numbers.
             kernel::<T>(T::random(), name).then(move |draw| {
@@ -169,7 +169,7 @@ fn take<T: Float>(
     state: ScalarMut<[u64; 2]>,
     blocks: usize,
 ) -> impl DeviceOp<Output = Tensor<u64>> {
-    Tensor::<u64>::uninitialised(2).then(move |taken| {
+    Tensor::<u64>::uninitialized(2).then(move |taken| {
         kernel::<T>(&COPY, "take").then(move |take| {
             let args = (state, Written(taken), blocks as u64);
             // SAFETY: reads and writes the two words of the state, and writes those of `taken`. Launches that use the state

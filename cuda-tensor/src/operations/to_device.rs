@@ -14,9 +14,9 @@ use crate::{
 /// operation may run on any device.
 ///
 /// ```
-/// use cuda_async::{open, cuda_cpu::CpuProvider, prelude::*};
+/// use cuda_async::{open_blocking, cuda_cpu::CpuProvider, prelude::*};
 /// use cuda_tensor::{Tensor, TensorOps};
-/// let (first, second) = (open("cpu")?, Device::open(&CpuProvider::default(), 0)?);
+/// let (first, second) = (open_blocking("cpu")?, Device::open(&CpuProvider::default(), 0)?);
 /// let x = Tensor::from_host(vec![1, 2, 3, 4], [2, 2]).on(&first).sync()?;
 /// let there = cuda_tensor::to_device(x.transpose(0, 1)?, &second).sync()?;
 /// assert!(*there.device() == second);

@@ -70,7 +70,7 @@ impl Layout {
         &self.shape
     }
 
-    /// Returns the strides: for each dimension, the distance between neighbouring elements, in elements.
+    /// Returns the strides: for each dimension, the distance between neighboring elements, in elements.
     pub fn strides(&self) -> &[usize] {
         &self.strides
     }
@@ -318,7 +318,7 @@ fn row_major(dims: &[usize]) -> Dims {
     strides
 }
 
-/// Returns the sizes and strides of operands of one shape, without dimensions of size 1. Neighbouring dimensions that are
+/// Returns the sizes and strides of operands of one shape, without dimensions of size 1. Neighboring dimensions that are
 /// contiguous with each other in every operand are merged into one.
 pub(crate) fn merge_dims<const N: usize>(
     shape: &[usize],

@@ -10,14 +10,14 @@ use cuda_async::{
     Device, DeviceBuffer, Stream,
     interop::cudarc::driver::{CudaSlice, CudaStream, DevicePtr},
     memory::copy,
-    open,
+    open_blocking,
     prelude::*,
 };
 
 /// The first GPU, once with each kind of candle device: per-thread default streams, and a stream of its own. Empty on a
 /// machine without a GPU, after a message.
 pub fn gpus() -> Vec<(Device, Stream, candle_core::Device)> {
-    match open("cuda:0") {
+    match open_blocking("cuda:0") {
         Ok(device) => {
             let kinds =
                 [candle_core::Device::new_cuda(0), candle_core::Device::new_cuda_with_stream(0)];

@@ -53,7 +53,7 @@ fn operation_runs_after_work_that_candle_enqueued_before() {
 
 /// Copies the elements into a new tensor. `async_on` enqueues the copy without a wait.
 fn to_first(tensor: SharedTensor<u8>) -> impl DeviceOp<Output = Tensor<u8>> {
-    let target = uninitialised::<u8>(LEN);
+    let target = uninitialized::<u8>(LEN);
     let copy = target.then(move |into| cuda_async::memory::copy(tensor.into_buffer(), into));
     copy.try_map(|(_, copy)| Tensor::from_buffer(copy, LEN))
 }

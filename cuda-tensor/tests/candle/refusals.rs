@@ -4,7 +4,7 @@ use candle_core::{DType, Storage, Tensor as Theirs, op::BackpropOp};
 use cuda_async::{
     Error,
     interop::cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode},
-    open,
+    open_blocking,
     prelude::*,
 };
 use cuda_tensor::{SharedTensor, Tensor, TensorOps};
@@ -38,7 +38,7 @@ fn other_element_type_is_refused() {
 
 #[test]
 fn operation_on_another_device_is_refused() {
-    let cpu = open("cpu").unwrap().new_stream().unwrap();
+    let cpu = open_blocking("cpu").unwrap().new_stream().unwrap();
     for (_, stream, device) in gpus() {
         let theirs = Theirs::zeros(4, DType::F32, &device).unwrap();
         let error = take(&theirs).sync_on(&cpu).unwrap_err().to_string();
@@ -49,7 +49,7 @@ fn operation_on_another_device_is_refused() {
         let x = Tensor::<f32>::zeros(4).sync_on(&cpu).unwrap();
         let error = x.into_shared().into_candle_cuda(&device).sync_on(&stream).unwrap_err();
         assert!(matches!(error, Error::WrongDevice { .. }), "{error}");
-        match open("cuda:1") {
+        match open_blocking("cuda:1") {
             Ok(second) => {
                 let other = second.new_stream().unwrap();
                 let error = take(&theirs).sync_on(&other).unwrap_err().to_string();

@@ -4,13 +4,13 @@ use std::thread::ThreadId;
 
 use cuda_tensor::{Tensor, TensorOps, dlpack::ManagedTensor};
 
-use cuda_async::{open, prelude::*};
+use cuda_async::{open_blocking, prelude::*};
 
 use crate::producer::Foreign;
 
 #[test]
 fn deleter_is_called_once_after_the_copy() {
-    let stream = open("cpu").unwrap().new_stream().unwrap();
+    let stream = open_blocking("cpu").unwrap().new_stream().unwrap();
     for shape in [&[4, 5][..], &[], &[1 << 12, 1 << 10]] {
         let (managed, deleted) = Foreign::counting(shape).managed();
         // SAFETY: no other code uses the memory.
@@ -22,7 +22,7 @@ fn deleter_is_called_once_after_the_copy() {
 
 #[test]
 fn deleter_is_called_once_if_the_tensor_is_dropped_during_an_operation() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
     for _ in 0..50 {
         let (managed, deleted) = Foreign::counting(&[256, 256]).managed();
@@ -48,7 +48,7 @@ fn deleter_is_called_once_without_a_run() {
 
 #[test]
 fn deleter_is_called_once_after_a_cancelled_run() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     for polls in 0..3 {
         let (managed, deleted) =
             Foreign::of(vec![1.0; 1 << 21], 0, &[2, 1 << 20], Some(&[1, 2])).managed();
@@ -66,7 +66,7 @@ fn deleter_is_called_once_after_a_cancelled_run() {
 
 #[test]
 fn deleter_of_an_exported_tensor_frees_it() {
-    let stream = open("cpu").unwrap().new_stream().unwrap();
+    let stream = open_blocking("cpu").unwrap().new_stream().unwrap();
     let managed = Tensor::<f32>::ones(8).then(|x| x.into_dlpack()).sync_on(&stream).unwrap();
     // SAFETY: the pointer is valid and is used once.
     unsafe {
@@ -87,7 +87,7 @@ impl Drop for Dropped {
 
 #[test]
 fn deleter_never_runs_on_the_thread_that_polls() {
-    let device = open("cpu").unwrap();
+    let device = open_blocking("cpu").unwrap();
     let (sender, threads) = std::sync::mpsc::channel();
     let foreign = |elements: Vec<f32>| {
         let mut foreign = Foreign::of(elements, 0, &[4], None);

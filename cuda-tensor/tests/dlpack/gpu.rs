@@ -10,13 +10,13 @@ use cuda_tensor::{
     },
 };
 
-use cuda_async::{Device, Error, h2d, memory::fill, open, prelude::*};
+use cuda_async::{Device, Error, h2d, memory::fill, open_blocking, prelude::*};
 
 use crate::producer::Foreign;
 
 /// Returns the first GPU. `None`, after a message, on a machine without a GPU.
 fn gpu() -> Option<Device> {
-    open("cuda:0").inspect_err(|error| println!("not run: {error}")).ok()
+    open_blocking("cuda:0").inspect_err(|error| println!("not run: {error}")).ok()
 }
 
 /// Returns a foreign tensor in the memory of a buffer on the GPU. The tensor keeps the buffer.
@@ -109,7 +109,7 @@ fn deleter_is_called_once_if_the_import_of_gpu_memory_is_refused() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
     let (managed, deleted) = on_gpu(vec![0.0; 4], &[2], None, &device).managed();
-    let cpu = open("cpu").unwrap().new_stream().unwrap();
+    let cpu = open_blocking("cpu").unwrap().new_stream().unwrap();
     // SAFETY: no other code uses the memory.
     let error = unsafe { Tensor::<f32>::from_dlpack(managed) }.sync_on(&cpu).unwrap_err();
     assert!(matches!(error, Error::WrongDevice { .. }), "{error}");

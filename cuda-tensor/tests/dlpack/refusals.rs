@@ -10,7 +10,7 @@ use cuda_tensor::{
     },
 };
 
-use cuda_async::{Error, open, prelude::*};
+use cuda_async::{Error, open_blocking, prelude::*};
 
 use crate::producer::Foreign;
 
@@ -25,7 +25,7 @@ fn refused_by_from_raw(foreign: Foreign) -> String {
 
 /// Returns the error of an import on the CPU device.
 fn refused<T: DType>(foreign: Foreign) -> Error {
-    let stream = open("cpu").unwrap().new_stream().unwrap();
+    let stream = open_blocking("cpu").unwrap().new_stream().unwrap();
     let (managed, deleted) = foreign.managed();
     // SAFETY: no other code uses the memory.
     let error = unsafe { Tensor::<T>::from_dlpack(managed) }.sync_on(&stream).unwrap_err();
@@ -162,7 +162,7 @@ fn read_only_memory_of_a_gpu_is_an_error() {
     assert!(matches!(error, Error::Misuse { .. }));
     assert!(error.to_string().contains("ask the producer for a copy"), "{error}");
     // A copy of host memory may be written.
-    let stream = open("cpu").unwrap().new_stream().unwrap();
+    let stream = open_blocking("cpu").unwrap().new_stream().unwrap();
     let (managed, _deleted) = read_only().managed();
     assert!(managed.is_read_only());
     // SAFETY: no other code uses the memory.

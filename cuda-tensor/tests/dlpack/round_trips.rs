@@ -9,13 +9,13 @@ use cuda_tensor::{
     f16,
 };
 
-use cuda_async::{Device, open, prelude::*};
+use cuda_async::{Device, open_blocking, prelude::*};
 use proptest::prelude::*;
 
 use crate::producer::Foreign;
 
 fn cpu() -> Device {
-    open("cpu").unwrap()
+    open_blocking("cpu").unwrap()
 }
 
 /// Exports a tensor and imports it again.

@@ -4,11 +4,11 @@
 
 use cuda_tensor::{Activation, Float, Tensor, TensorOps, bf16, f16, libraries::set_enabled};
 
-use cuda_async::{graph::GraphExt, open, prelude::*};
+use cuda_async::{graph::GraphExt, open_blocking, prelude::*};
 
 /// The first GPU. `None`, with a message, on a machine without one.
 fn gpu() -> Option<Device> {
-    open("cuda:0").inspect_err(|error| println!("not run: {error}")).ok()
+    open_blocking("cuda:0").inspect_err(|error| println!("not run: {error}")).ok()
 }
 
 /// Keeps the tests of this file apart: they turn the libraries off and on.

@@ -6,7 +6,7 @@ use cuda_tensor::{
 };
 
 use cuda_async::{
-    BoxedOp, Device, Error, cuda_cpu::CpuProvider, devices, join_all, open, prelude::*,
+    BoxedOp, Device, Error, cuda_cpu::CpuProvider, devices, join_all, open_blocking, prelude::*,
 };
 
 /// Groups of devices: one to three CPU devices, the GPUs of this machine, and a mixture.
@@ -15,7 +15,7 @@ fn groups() -> Vec<Communicator> {
     let gpus: Vec<_> = devices()
         .iter()
         .filter(|info| info.address.starts_with("cuda:"))
-        .map(|info| open(&info.address).unwrap())
+        .map(|info| open_blocking(&info.address).unwrap())
         .collect();
     let mut groups: Vec<Vec<_>> =
         (1..=3).map(|count| (0..count).map(|_| cpu()).collect()).collect();

@@ -2,7 +2,7 @@
 
 use std::{error::Error, sync::Arc};
 
-use cuda_async::{Device, DeviceOp, h2d, open, to_host, zip};
+use cuda_async::{Device, DeviceOp, h2d, open_blocking, to_host, zip};
 use cuda_lease::LeaseBuilder;
 use examples::digits::{Digits, Model, Weights};
 use leased_example::start_node;
@@ -22,9 +22,10 @@ fn read(device: &Device) -> Result<(Vec<u32>, Vec<u32>), Box<dyn Error>> {
 #[test]
 fn leased_device_reads_the_digits_as_a_local_one() -> Result<(), Box<dyn Error>> {
     let node = start_node()?;
-    let lease = LeaseBuilder::new(node.address().to_string()).min_vram(64 << 20).acquire()?;
+    let lease =
+        LeaseBuilder::new(node.address().to_string()).min_vram(64 << 20).acquire_blocking()?;
     let (labels, probabilities) = read(&lease)?;
     assert_eq!(labels.len(), 360);
-    assert!((labels, probabilities) == read(&open("cpu")?)?);
+    assert!((labels, probabilities) == read(&open_blocking("cpu")?)?);
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The pipeline gives the bits of plain Rust on a local and on a leased device.
 
-use cuda_async::{Device, DeviceOp, Result, open};
+use cuda_async::{Device, DeviceOp, Result, open_blocking};
 use cuda_lease::LeaseBuilder;
 use leased_example::{Kernels, balances, start_node};
 
@@ -18,12 +18,13 @@ fn assert_computes_balances(device: &Device) -> Result<()> {
 
 #[test]
 fn local_device_computes_balances() -> Result<()> {
-    assert_computes_balances(&open("cpu")?)
+    assert_computes_balances(&open_blocking("cpu")?)
 }
 
 #[test]
 fn leased_device_computes_balances() -> Result<()> {
     let node = start_node()?;
-    let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire()?;
+    let lease =
+        LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20).acquire_blocking()?;
     assert_computes_balances(&lease)
 }

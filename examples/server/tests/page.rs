@@ -159,7 +159,7 @@ fn page_reads_digits_and_reports_an_unreachable_server() -> Result {
     let mut browser = Browser::start();
     let mut page = browser.open(&server.url());
     shows(&mut page, "Nothing is drawn.");
-    // A small digit in a corner: the page centres and scales it.
+    // A small digit in a corner: the page centers and scales it.
     let small = vec![lines(&[(0.85, 0.7), (0.85, 0.9)])];
     for (name, strokes) in (0..).zip(digits()).chain([(1, small)]) {
         for stroke in &strokes {

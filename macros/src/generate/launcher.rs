@@ -285,12 +285,12 @@ impl Part<'_> {
         Some(quote!(let #name = #kernel.derived::<#ty>(#text, #side)?;))
     }
 
-    /// The value that the launch takes: `Reads::new(a)`.
+    /// The value that the launch takes: `Reads::new(a)` or `writes(a)`.
     fn passed(&self) -> TokenStream {
         let Argument { name, ty, passed, .. } = self.argument;
         let (value, of) = match passed {
             Passed::Input(_) => return quote!(::cuda_async::kernel::Reads::new(#name)),
-            Passed::Output(_) => return quote!(::cuda_async::kernel::Writes::new(#name)),
+            Passed::Output(_) => return quote!(::cuda_async::kernel::writes(#name)),
             Passed::Bool => (quote!(::core::primitive::u8::from(#name)), quote!(_)),
             Passed::Number(_) | Passed::Other => (quote!(#name), quote!(#ty)),
         };

@@ -69,7 +69,7 @@ pub(crate) fn expand(
             /// take 100 ms on a GPU.
             ///
             /// # Errors
-            /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx).
+            /// The errors of [`load_ptx`](::cuda_async::Device::load_ptx_blocking).
             pub fn load(#device: &::cuda_async::Device) -> ::cuda_async::Result<Self> {
                 Self::of_module(&::cuda_async::kernel::ModuleCache::load(Self::modules(), #device)?)
             }
@@ -202,7 +202,7 @@ fn declared(argument: &Argument) -> TokenStream {
         }
         Declared::Value(_) => {
             let ty = &argument.ty;
-            quote!(#module::Declared::Value(::core::option::Option::Some(::core::mem::size_of::<#ty>() as u32)))
+            quote!(#module::Declared::Value(#module::size_of_value::<#ty>()))
         }
     }
 }

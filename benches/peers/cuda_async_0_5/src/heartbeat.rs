@@ -37,8 +37,8 @@ pub fn measure(raw: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {
     for (what, pulse) in PULSES {
         let nothing = Duration::from_nanos(u64::from(NANOS)) * PIPELINES as u32;
         beside(what, "no device work", pulse, async { tokio::time::sleep(nothing).await });
-        let how = "raw driver, one after the other, each synchronised";
-        beside(what, how, pulse, baseline::synchronising(&lane, NANOS, PIPELINES));
+        let how = "raw driver, one after the other, each synchronized";
+        beside(what, how, pulse, baseline::synchronizing(&lane, NANOS, PIPELINES));
         for (how, way) in [
             (
                 "peer, `.await`, cutile's read-back, one after the other",

@@ -23,8 +23,8 @@ pub struct Chain {
 
 impl Ours {
     pub fn new() -> Result<Self> {
-        let device = ours::open("cuda:0")?;
-        let scale = device.load_ptx(include_str!("../../../../kernels/basic.ptx"))?.function("scale")?;
+        let device = ours::open_blocking("cuda:0")?;
+        let scale = device.load_ptx_blocking(include_str!("../../../../kernels/basic.ptx"))?.function("scale")?;
         Ok(Self { stream: device.new_stream()?, device, scale })
     }
 
@@ -59,7 +59,7 @@ impl Ours {
     }
 
     fn address(&self, x: &DeviceBuffer<f32>) -> Result<Address> {
-        let address = self.device.load_ptx(ADDRESS)?.function("address")?;
+        let address = self.device.load_ptx_blocking(ADDRESS)?.function("address")?;
         let out = zeros::<u64>(1).sync_on(&self.stream)?;
         // SAFETY: the kernel writes the element of `out`, and does not access `x`.
         let stored = unsafe { launch(&address, LaunchConfig::new(1, 1), (x, out)) };

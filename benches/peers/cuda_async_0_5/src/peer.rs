@@ -59,7 +59,7 @@ impl Peer {
 
     /// Zeroed memory that is never freed.
     pub fn buffer(&self, bytes: usize) -> Result<Address, DeviceError> {
-        // SAFETY: the memory has that many bytes, and the stream is synchronised before the address is known elsewhere.
+        // SAFETY: the memory has that many bytes, and the stream is synchronized before the address is known elsewhere.
         unsafe {
             let address = malloc_async(bytes, &self.stream)?;
             memset_d8_async(address, 0, bytes, &self.stream)?;
@@ -140,7 +140,7 @@ fn finalized(launch: AsyncKernelLaunchBuilder<'static>, grid: u32, block: u32) -
     unsafe { launch.finalize_unchecked(config) }
 }
 
-/// Reads `WORDS` elements into a `Vec` as cutile 0.4.0's `to_host_vec` does (`api.rs`): the stream is synchronised
+/// Reads `WORDS` elements into a `Vec` as cutile 0.4.0's `to_host_vec` does (`api.rs`): the stream is synchronized
 /// inside `poll`. cuda-async itself has no operation that reads back.
 pub fn to_host_vec(x: Address) -> impl DeviceOp<Output = Vec<u64>> {
     with_context(move |cx| {

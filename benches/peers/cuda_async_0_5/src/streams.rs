@@ -1,4 +1,4 @@
-//! One buffer on two streams: a write on stream A, then a read on stream B without synchronisation between them.
+//! One buffer on two streams: a write on stream A, then a read on stream B without synchronization between them.
 //!
 //! The peer records the accesses of a tracked buffer. It does not order them; it refuses the second access.
 

@@ -12,10 +12,6 @@ impl KernelInput<Large> for DeviceBuffer<u8> {
     fn push_read<'a>(&'a self, _: &mut Arguments<'a>) {}
 }
 
-impl KernelOutput<Large> for DeviceBuffer<u8> {
-    fn is_variable(&self) -> bool {
-        false
-    }
-}
+impl KernelOutput<Large> for DeviceBuffer<u8> {}
 
 fn main() {}

@@ -34,7 +34,7 @@ pub trait PlanExt: DeviceOp {
     ///
     /// ```
     /// use cuda_async::{graph::PlanExt, prelude::*};
-    /// let plan = zeros::<u8>(1 << 50).plan_on(&cuda_async::open("cpu")?)?; // the memory does not exist
+    /// let plan = zeros::<u8>(1 << 50).plan_on(&cuda_async::open_blocking("cpu")?)?; // the memory does not exist
     /// assert_eq!(plan.len(), 1);
     /// # Ok::<(), cuda_async::Error>(())
     /// ```

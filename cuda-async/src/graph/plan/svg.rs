@@ -124,7 +124,7 @@ impl Svg<'_> {
     fn node(&mut self, index: usize, node: &PlanNode, lines: &[String]) {
         let (x, y) = self.layout.nodes[index];
         let NodeSize { width, height } = self.size;
-        let (fill, stroke) = colours(node.work());
+        let (fill, stroke) = colors(node.work());
         self.line(format_args!("<g><title>{}</title>", escaped(&described(node, lines))));
         self.line(format_args!(
             "<rect x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"4\" fill=\"{fill}\" stroke=\"{stroke}\"/>"
@@ -151,7 +151,7 @@ fn described(node: &PlanNode, lines: &[String]) -> String {
 }
 
 /// The fill and the stroke of the box of a node.
-fn colours(work: &PlanWork) -> (&'static str, &'static str) {
+fn colors(work: &PlanWork) -> (&'static str, &'static str) {
     match work {
         PlanWork::Launch { .. } => ("#e7f0fc", "#3b6ea5"),
         PlanWork::Upload { .. } | PlanWork::Copy { .. } | PlanWork::Fill { .. } => {

@@ -6,7 +6,7 @@ use cuda_core::{Arguments, Element};
 ///
 /// Every [`Element`] is one, so a struct that derives `bytemuck::Pod` is one too. `Pod` checks at compile time that the
 /// struct is `#[repr(C)]`, has no padding, and that each field is `Pod`. It refuses structs with padding, because padding
-/// is uninitialised memory.
+/// is uninitialized memory.
 ///
 /// The derive of `KernelParam` also takes structs with padding, and passes zeros as the padding:
 ///
@@ -41,7 +41,8 @@ use cuda_core::{Arguments, Element};
     note = "numbers and arrays of them can; a struct derives `cuda_async::kernel::KernelParam` or `bytemuck::Pod`; write `u8` for `bool` in a struct"
 )]
 pub trait KernelParam: Copy + Send + Sync {
-    /// Calls `pass` with the bytes of the value. Padding is zero.
+    /// Calls `pass` with the bytes of the value. Padding is zero. A launch is refused if the number of bytes is not that of
+    /// the kernel's parameter.
     fn with_bytes<R>(&self, pass: impl FnOnce(&[u8]) -> R) -> R;
 }
 

@@ -40,23 +40,13 @@ pub unsafe trait KernelInput<T: Element>: KernelArg + KernelBuffer {
 ///
 /// # Safety
 /// [`push`](KernelArg::push) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`, for
-/// writing. No other argument has the same memory, unless [`is_variable`](Self::is_variable) or
-/// [`is_scalar`](Self::is_scalar) returns `true`.
+/// writing. No other argument has the same memory, unless it is a variable or a scalar, which the launch checks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",
     note = "a `&mut [T]` is given as `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`, `scalar.writable()`, or a tensor in one of these forms"
 )]
-pub unsafe trait KernelOutput<T: Element>: KernelArg + KernelBuffer {
-    /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
-    fn is_variable(&self) -> bool;
-
-    /// Returns whether the memory is a scalar. Other handles may have the same memory.
-    #[inline]
-    fn is_scalar(&self) -> bool {
-        false
-    }
-}
+pub unsafe trait KernelOutput<T: Element>: KernelArg + KernelBuffer {}
 
 // SAFETY: pushes its own memory of `T`, of which it states the length.
 unsafe impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
@@ -69,17 +59,9 @@ unsafe impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
 }
 
 // SAFETY: pushes its own memory of `T`, of which it states the length. Only variables and scalars have other handles.
-unsafe impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {
-    fn is_variable(&self) -> bool {
-        DeviceBuffer::is_variable(self)
-    }
-}
-// SAFETY: as above.
-unsafe impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {
-    fn is_variable(&self) -> bool {
-        DeviceBuffer::is_variable(self)
-    }
-}
+unsafe impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
+// SAFETY: pushes its own memory of `T`, of which it states the length. Only variables and scalars have other handles.
+unsafe impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
 
 // SAFETY: as for buffers.
 unsafe impl<T: Element> KernelInput<T> for Slice<'_, T> {}
@@ -93,19 +75,10 @@ unsafe impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
     }
 }
 
-// SAFETY: as above.
-unsafe impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {
-    fn is_variable(&self) -> bool {
-        SliceMut::is_variable(self)
-    }
+// SAFETY: pushes its own memory of `T`, of which it states the length. Only variables and scalars have other handles.
+unsafe impl<T: Element> KernelOutput<T> for SliceMut<'_, T> {}
 
-    #[inline]
-    fn is_scalar(&self) -> bool {
-        SliceMut::is_scalar(self)
-    }
-}
-
-// All handles of a scalar are the same memory. `Writes` refuses a launch that gets it twice.
+// All handles of a scalar are the same memory. The launch refuses to write it if it gets it twice.
 buffer_forms! {
     [T: Send + Sync] DeviceScalar<T>: |_this| 1;
     [T: Send + Sync] &DeviceScalar<T>: |_this| 1;
@@ -116,16 +89,8 @@ unsafe impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
 // SAFETY: as above.
 unsafe impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
 
-// SAFETY: as above.
-unsafe impl<T: Element> KernelOutput<T> for ScalarMut<T> {
-    fn is_variable(&self) -> bool {
-        false
-    }
-
-    fn is_scalar(&self) -> bool {
-        true
-    }
-}
+// SAFETY: pushes its own memory of `T`, of one element. It is a scalar.
+unsafe impl<T: Element> KernelOutput<T> for ScalarMut<T> {}
 
 /// A buffer that the kernel only reads, even if the launch owns it. The launch gives back the buffer itself.
 #[derive(Debug)]
@@ -155,54 +120,9 @@ impl<T: Element, B: KernelInput<T>> KernelArg for Reads<T, B> {
     }
 }
 
-/// A buffer that a declared kernel writes. The launch gives it back.
-///
-/// A variable of a module is refused: each call of its getter gives another handle of the same memory. So a safe launch could
-/// take it twice, or write it while the kernel reads it as a variable. A scalar is refused if another argument is the same
-/// scalar.
-#[derive(Debug)]
-pub struct Writes<T, B> {
-    buffer: B,
-    element: PhantomData<fn() -> T>,
-}
-
-impl<T: Element, B: KernelOutput<T>> Writes<T, B> {
-    /// Wraps a buffer that the kernel writes.
-    pub const fn new(buffer: B) -> Self {
-        Self { buffer, element: PhantomData }
-    }
-}
-
-impl<T: Element, B: KernelOutput<T>> KernelArg for Writes<T, B> {
-    type GivenBack<Rest: BufferTuple> = Rest::Prepend<B>;
-
-    #[inline]
-    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
-        if self.buffer.is_variable() {
-            refuse_variable(arguments);
-        }
-        if self.buffer.is_scalar() {
-            arguments.require_distinct_scalars();
-        }
-        self.buffer.push(arguments);
-    }
-
-    #[inline]
-    fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Rest::Prepend<B> {
-        rest.prepend(self.buffer)
-    }
-}
-
-/// Wraps an output of a kernel whose launch is `unsafe`.
+/// Wraps a buffer that the kernel writes. The launch gives it back.
 pub const fn writes<T: Element, B: KernelOutput<T>>(buffer: B) -> Returned<B> {
     Returned(buffer)
-}
-
-#[cold]
-fn refuse_variable(arguments: &mut Arguments<'_>) {
-    arguments.refuse(
-        "an output is a variable of a module, and other handles share its memory; pass a buffer, and copy it into the variable with `memory::copy`".into(),
-    );
 }
 
 /// A value for a kernel parameter with an alignment of `ALIGN` bytes. The alignment of `T` may differ.

@@ -76,7 +76,7 @@ pub fn size(buffer: &impl KernelBuffer, dimension: usize) -> Quantity {
 }
 
 macro_rules! operators {
-    ($($(#[$doc:meta])* $name:ident: $checked:ident;)*) => {$(
+    ($($(#[$doc:meta])* pub fn $name:ident: $checked:ident;)*) => {$(
         $(#[$doc])*
         ///
         /// # Errors
@@ -91,11 +91,11 @@ macro_rules! operators {
 
 operators! {
     /// Adds two values.
-    add: checked_add;
+    pub fn add: checked_add;
     /// Subtracts the second value from the first.
-    sub: checked_sub;
+    pub fn sub: checked_sub;
     /// Multiplies two values.
-    mul: checked_mul;
+    pub fn mul: checked_mul;
 }
 
 /// Divides the first value by the second, and rounds towards zero.

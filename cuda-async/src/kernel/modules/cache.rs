@@ -90,7 +90,7 @@ impl ModuleCache {
     /// # const CUBIN: &[u8] = include_bytes!("../../../tests/suite/filter_sm_90.cubin");
     /// // SAFETY: both files are `kernels/filter.cu`, compiled by NVIDIA's compiler.
     /// static FILTERS: ModuleCache = ModuleCache::new(PTX).with_images(&[unsafe { Image::cubin((9, 0), CUBIN) }]);
-    /// let module = FILTERS.get(&cuda_async::open("cpu")?)?;
+    /// let module = FILTERS.get(&cuda_async::open_blocking("cpu")?)?;
     /// assert!(module.function("filter").is_ok());
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
@@ -125,10 +125,10 @@ impl ModuleCache {
     }
 
     /// Returns the module on `device`. The first call for a device compiles and loads the text, and blocks as
-    /// [`Device::load_ptx`] does; concurrent calls wait for it. In async code use [`module`](ModuleCache::module).
+    /// [`Device::load_ptx_blocking`] does; concurrent calls wait for it. In async code use [`module`](ModuleCache::module).
     ///
     /// # Errors
-    /// As [`Device::load_ptx`]. The next call tries again.
+    /// As [`Device::load_ptx_blocking`]. The next call tries again.
     pub fn get(&self, device: &Device) -> Result<Module> {
         self.slot(device).get_or_load(|| self.load(device))
     }
@@ -145,7 +145,7 @@ impl ModuleCache {
     /// and loads the text on a thread of the device, so no executor thread waits.
     ///
     /// # Errors
-    /// As [`Device::load_ptx`]. If the module is loaded already, the operation does not wait, and is possible inside a graph
+    /// As [`Device::load_ptx_blocking`]. If the module is loaded already, the operation does not wait, and is possible inside a graph
     /// and in [`async_on`](crate::DeviceOp::async_on). Otherwise it gives [`Error::NotLoaded`] there.
     pub fn module(&self) -> Op<LoadCached<'_>> {
         self.module_loaded_by(self.loaded_by)

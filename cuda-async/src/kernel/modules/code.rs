@@ -9,9 +9,11 @@ use std::{
 
 use cuda_core::{Device, Error, Loading, Module, Result};
 
+#[cfg(feature = "nvrtc")]
+use super::cuda_source::CudaSource;
 use super::image::Image;
 #[cfg(feature = "nvrtc")]
-use super::{compile::OnThread, cuda_source::CudaSource};
+use crate::wake::OnThread;
 
 /// The code of a module.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +31,7 @@ impl Code {
         let ptx = self.ptx()?;
         match image_loading(device, &ptx, images).map(|loading| loading.and_then(Loading::wait)) {
             Some(loaded) if !is_refused(&loaded) => loaded,
-            _ => device.load_ptx(&ptx),
+            _ => device.load_ptx_blocking(&ptx),
         }
     }
 
@@ -42,7 +44,8 @@ impl Code {
                 Some(ptx) => ptx,
                 None => {
                     let source = *source;
-                    let compiling = OnThread::start(move || source.ptx())?;
+                    let compiling =
+                        OnThread::start("nvrtc", "compiling with NVRTC", move || source.ptx())?;
                     return Ok(LoadingCode::Compiling(compiling, device.clone()));
                 }
             },

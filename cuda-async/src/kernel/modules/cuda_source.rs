@@ -102,8 +102,8 @@ impl CudaSource {
     /// Compiles the source, if it is not compiled yet, and loads it on `device`. Blocks.
     ///
     /// # Errors
-    /// As [`ptx`](Self::ptx) and [`Device::load_ptx`].
+    /// As [`ptx`](Self::ptx) and [`Device::load_ptx_blocking`].
     pub fn load(&self, device: &Device) -> Result<Module> {
-        device.load_ptx(&self.ptx()?)
+        device.load_ptx_blocking(&self.ptx()?)
     }
 }

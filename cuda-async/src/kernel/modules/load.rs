@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Compiles and loads PTX on the operation's device. The compiler runs on a thread of the device, so no executor thread
-/// waits for it. [`Device::load_ptx`](cuda_core::Device::load_ptx) is the blocking form.
+/// waits for it. [`Device::load_ptx_blocking`](cuda_core::Device::load_ptx_blocking) is the blocking form.
 ///
 /// ```standalone_crate
 /// use cuda_async::{kernel::load_ptx, prelude::*};
@@ -24,7 +24,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// As [`Device::load_ptx`](cuda_core::Device::load_ptx); [`Error::NeedsHostData`] in
+/// As [`Device::load_ptx_blocking`](cuda_core::Device::load_ptx_blocking); [`Error::NeedsHostData`] in
 /// [`async_on`](crate::DeviceOp::async_on), where steps may not wait.
 pub fn load_ptx<'a>(ptx: impl Into<Cow<'a, str>>) -> Op<LoadPtx<'a>> {
     Op::new(LoadPtx(Live::new(State::Idle(ptx.into()))))

@@ -25,7 +25,7 @@ use crate::{
 ///
 /// static GENERATED: ModuleStore = ModuleStore::new(64, 16 << 20);
 ///
-/// let device = cuda_async::open("cpu")?;
+/// let device = cuda_async::open_blocking("cpu")?;
 /// let first = GENERATED.get(&device, PTX)?;
 /// let scale = GENERATED.module(PTX).sync_on(&device.new_stream()?)?.function("scale")?;
 /// assert_eq!((first.entries().len(), GENERATED.len()), (scale.module().entries().len(), 1));
@@ -60,12 +60,12 @@ impl ModuleStore {
     }
 
     /// Returns the module of `ptx` on `device`. The first call for a text and a device compiles and loads it, and blocks as
-    /// [`Device::load_ptx`] does; concurrent calls for it wait. In async code use [`module`](Self::module).
+    /// [`Device::load_ptx_blocking`] does; concurrent calls for it wait. In async code use [`module`](Self::module).
     ///
     /// # Errors
-    /// As [`Device::load_ptx`]. The next call tries again.
+    /// As [`Device::load_ptx_blocking`]. The next call tries again.
     pub fn get(&self, device: &Device, ptx: &str) -> Result<Module> {
-        self.slot(device, ptx).get_or_load(|| device.load_ptx(ptx))
+        self.slot(device, ptx).get_or_load(|| device.load_ptx_blocking(ptx))
     }
 
     /// Creates an operation whose output is the module of `ptx` on the operation's device. The first operation for a text and a

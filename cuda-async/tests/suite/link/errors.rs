@@ -64,7 +64,7 @@ const KINDS: [FaultKind; 10] = [
     FaultKind::Trap,
     FaultKind::Deadlock,
     FaultKind::BarrierDivergence,
-    FaultKind::Uninitialised,
+    FaultKind::Uninitialized,
     FaultKind::Race,
     FaultKind::Budget,
     FaultKind::Other,

@@ -16,7 +16,7 @@ use cuda_async::{
     op::Submit,
     ops,
     prelude::*,
-    script, uninitialised, value,
+    script, uninitialized, value,
 };
 use cuda_core::{Arguments, SharedSlice, Slice, SliceMut};
 
@@ -129,7 +129,7 @@ impl Kernels {
 
     pub fn add(&self, a: Held, b: Held) -> BoxedOp<'static, Buffer> {
         let k = self.add.clone();
-        uninitialised(LEN)
+        uninitialized(LEN)
             // SAFETY: reads a and b and writes c, all of `LEN` elements.
             .then(move |c: Buffer| unsafe { launch(&k, BLOCK, (a, b, c, N)) })
             .map(|(_, _, c)| c)
@@ -145,7 +145,7 @@ impl Kernels {
     pub fn own(&self, x: Held) -> BoxedOp<'static, Buffer> {
         match x.exclusive() {
             Ok(x) => value(x).boxed(),
-            Err(x) => uninitialised(LEN).then(move |new| copy(x, new)).map(|(_, new)| new).boxed(),
+            Err(x) => uninitialized(LEN).then(move |new| copy(x, new)).map(|(_, new)| new).boxed(),
         }
     }
 
@@ -208,7 +208,7 @@ impl Kernels {
     /// Fills the elements before `at`, and copies the others from a shared slice.
     fn tail(&self, x: Held, at: usize, v: u32) -> BoxedOp<'static, Buffer> {
         let tail = x.share(at..LEN);
-        uninitialised(LEN)
+        uninitialized(LEN)
             .then(move |mut new: Buffer| {
                 script(async move |cx| {
                     let (front, back) = new.split_at_mut(at)?;
@@ -224,7 +224,7 @@ impl Kernels {
         let split = move |x: Buffer| {
             script(async move |cx| {
                 let (first, second) = x.split_at(mid)?;
-                let mut new: Buffer = cx.run(uninitialised(LEN)).await?;
+                let mut new: Buffer = cx.run(uninitialized(LEN)).await?;
                 let (front, back) = new.split_at_mut(LEN - mid)?;
                 cx.run(zip!(copy(second, front), copy(first, back))).await?;
                 Ok(new)
@@ -248,7 +248,7 @@ impl Kernels {
 
     fn tape_get(&self, slot: u32) -> BoxedOp<'static, Held> {
         let k = self.tape_get.clone();
-        uninitialised(LEN)
+        uninitialized(LEN)
             // SAFETY: writes x, of `LEN` elements, and reads the tape, which `slot` is on.
             .then(move |x: Buffer| unsafe { launch(&k, BLOCK, (x, slot, N)) })
             .map(Held::new)
@@ -336,8 +336,8 @@ impl<'a> Builder<'a> {
         let (k, slot) = (self.kernels.clone(), self.slots[node]);
         match self.round.nodes[node].clone() {
             Node::Upload(x) => h2d(vec![x; LEN]).map(Held::new).boxed(),
-            Node::Uninitialised(x) => {
-                uninitialised(LEN).then(move |b| k.fill(b, x)).map(Held::new).boxed()
+            Node::Uninitialized(x) => {
+                uninitialized(LEN).then(move |b| k.fill(b, x)).map(Held::new).boxed()
             }
             Node::Register(register) => {
                 value(Held::Shared(self.registers[register].clone().unwrap())).boxed()

@@ -126,8 +126,8 @@ pub struct Round {
 #[derive(Debug, Clone)]
 pub enum Node {
     Upload(u32),
-    /// Allocated and not initialised, then written.
-    Uninitialised(u32),
+    /// Allocated and not initialized, then written.
+    Uninitialized(u32),
     Register(usize),
     Mad(usize, u32, u32),
     /// Runs two nodes concurrently and adds them.
@@ -190,7 +190,7 @@ pub enum How {
 impl Node {
     pub fn inputs(&self) -> Vec<usize> {
         match self {
-            Node::Upload(_) | Node::Uninitialised(_) | Node::Register(_) => Vec::new(),
+            Node::Upload(_) | Node::Uninitialized(_) | Node::Register(_) => Vec::new(),
             Node::Add(a, b) => vec![*a, *b],
             Node::Sum(parts) => parts.clone(),
             Node::Mad(of, ..)
@@ -298,7 +298,7 @@ impl Node {
     fn leaf(r: &mut Random) -> Self {
         match r.below(4) {
             0 => Node::Upload(r.word()),
-            1 => Node::Uninitialised(r.word()),
+            1 => Node::Uninitialized(r.word()),
             _ => Node::Register(r.below(REGISTERS)),
         }
     }

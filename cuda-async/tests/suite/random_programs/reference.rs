@@ -17,7 +17,7 @@ pub fn value(round: &Round, registers: &[Words], node: usize) -> Result<Words, F
     let sub = |node: &usize| value(round, registers, *node);
     match &round.nodes[node] {
         Node::Upload(x) => Ok(vec![*x; LEN]),
-        Node::Uninitialised(x) => Ok(counted(*x)),
+        Node::Uninitialized(x) => Ok(counted(*x)),
         Node::Register(register) => Ok(registers[*register].clone()),
         Node::Mad(of, a, b) => Ok(mad(&sub(of)?, *a, *b)),
         Node::Add(a, b) => Ok(added(&sub(a)?, &sub(b)?)),

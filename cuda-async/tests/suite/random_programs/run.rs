@@ -13,7 +13,7 @@ use cuda_async::{
     op::Submit,
     policy::{SingleStream, StreamPoolRoundRobin},
     prelude::*,
-    uninitialised,
+    uninitialized,
 };
 use futures::FutureExt;
 use tokio::task::JoinHandle;
@@ -118,7 +118,7 @@ impl<'w> Machine<'w> {
             }
             Step::Replace { register, value: v, allocated, written } => {
                 self.registers[register] = None;
-                let fresh = submit(uninitialised(LEN).boxed(), &streams[allocated])?;
+                let fresh = submit(uninitialized(LEN).boxed(), &streams[allocated])?;
                 self.set(register, submit(k.fill(fresh, v), &streams[written])?, counted(v));
             }
             Step::Double { from, into, stream } => {
@@ -186,7 +186,7 @@ impl<'w> Machine<'w> {
             parts[part] = Some(changed);
         }
         let streams = &self.world.streams;
-        let mut whole = submit(uninitialised(LEN).boxed(), &streams[gather[0]])?;
+        let mut whole = submit(uninitialized(LEN).boxed(), &streams[gather[0]])?;
         let places = slices(&mut whole, cut).map_err(wrong)?;
         for ((part, place), stream) in parts.into_iter().zip(places).zip(gather.iter().cycle()) {
             submit(copy(part.unwrap(), place), &streams[*stream])?;

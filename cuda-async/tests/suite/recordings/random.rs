@@ -14,7 +14,7 @@ use cuda_async::{
     launch,
     memory::{BufferTarget, copy, fill, upload_into},
     prelude::*,
-    script, uninitialised,
+    script, uninitialized,
 };
 use cuda_core::internals::Recording;
 
@@ -163,7 +163,7 @@ impl Kernels {
     /// `a + b`, in a temporary buffer.
     fn sum<'a>(&self, a: &'a Buffer, b: &'a Buffer) -> BoxedOp<'a, Buffer> {
         let vecadd = self.vecadd.clone();
-        uninitialised(LEN)
+        uninitialized(LEN)
             .then(move |c: Buffer| {
                 let config = LaunchConfig::for_num_elems(LEN as u32);
                 // SAFETY: reads a and b and writes c, all of `LEN` elements.

@@ -8,7 +8,7 @@ use cuda_async::{
     in_order, iterate, join_all, launch,
     memory::{COPY_BYTES, copy, fill, upload_into},
     prelude::*,
-    uninitialised,
+    uninitialized,
 };
 use cuda_core::Access;
 
@@ -223,7 +223,7 @@ fn recording_frees_its_memory() {
         let stream = device.new_stream().unwrap();
         let before = device.memory().unwrap().used;
         let input = Arc::new(h2d(vec![1u32; 1000]).sync_on(&stream).unwrap());
-        let op = uninitialised(1000).then(move |new| copy(input, new)).then(|(_, x)| fill(x, 1));
+        let op = uninitialized(1000).then(move |new| copy(input, new)).then(|(_, x)| fill(x, 1));
         let (output, recording) = record(op, &device).unwrap().into_parts();
         recording.replay(&stream).unwrap();
         drop(output);

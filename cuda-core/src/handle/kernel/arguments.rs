@@ -19,6 +19,9 @@ const INLINE_BYTES: usize = 128;
 /// No parameter is aligned to more.
 const MAX_ALIGN: usize = 256;
 
+/// The maximum number of bytes of the arguments of a launch. CUDA takes 32,764.
+const MAX_BYTES: usize = 1 << 16;
+
 /// The arguments of a launch, in the order of the kernel's parameters. Buffers are borrowed.
 pub struct Arguments<'a> {
     pub(super) bytes: List<u8, INLINE_BYTES>,
@@ -27,8 +30,8 @@ pub struct Arguments<'a> {
     pub(super) operands: List<Operand<'a>, 6>,
     /// The reason why the launch cannot take an argument.
     refusal: Option<Box<str>>,
-    /// Whether a scalar that the kernel writes must be no other argument.
-    distinct_scalars: bool,
+    /// Whether memory that safe code can name twice must not be written through one of its names.
+    unaliased: bool,
 }
 
 impl Default for Arguments<'_> {
@@ -40,7 +43,7 @@ impl Default for Arguments<'_> {
             relocations: List::new(),
             operands: List::new(),
             refusal: None,
-            distinct_scalars: false,
+            unaliased: false,
         }
     }
 }
@@ -55,7 +58,8 @@ impl<'a> Arguments<'a> {
     /// Adds a number.
     #[inline]
     pub fn number<T: Element>(&mut self, value: &T, kind: ArgumentKind) -> &mut Self {
-        self.push(bytemuck::bytes_of(value), align_of::<T>(), kind)
+        self.push(bytemuck::bytes_of(value), align_of::<T>(), kind);
+        self
     }
 
     /// Adds a struct, passed by value.
@@ -67,20 +71,36 @@ impl<'a> Arguments<'a> {
     /// Adds the bytes of a struct that is passed by value. `align` is its alignment in bytes, 256 at most.
     #[inline]
     pub fn raw(&mut self, bytes: &[u8], align: usize) -> &mut Self {
-        self.push(bytes, align, ArgumentKind::Bytes)
+        self.push(bytes, align, ArgumentKind::Bytes);
+        self
     }
 
+    /// Returns the offset of the argument, or refuses the launch if the arguments have more than [`MAX_BYTES`] bytes.
     #[inline(always)] // the size is known at every call, so this compiles to a few stores
-    fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> &mut Self {
+    fn push(&mut self, bytes: &[u8], align: usize, kind: ArgumentKind) -> Option<u32> {
         // `raw` may pass an alignment that is not a power of two. The check against the kernel then returns an error.
         let mask = align.clamp(1, MAX_ALIGN) - 1;
         let start = (self.bytes.len() + mask) & !mask;
+        if bytes.len() > MAX_BYTES || start > MAX_BYTES - bytes.len() {
+            self.refuse_bytes(start, bytes.len());
+            return None;
+        }
         while self.bytes.len() < start {
             self.bytes.push(0);
         }
         self.bytes.extend(bytes);
-        self.places.push(Place::new(start as u32, bytes.len() as u32, kind));
-        self
+        // Both are at most `MAX_BYTES`.
+        let (start, size) = (start as u32, bytes.len() as u32);
+        self.places.push(Place::new(start, size, kind));
+        Some(start)
+    }
+
+    #[cold]
+    fn refuse_bytes(&mut self, start: usize, size: usize) {
+        let count = self.places.len();
+        self.refuse(format!(
+            "argument {count} has {size} bytes behind {start} bytes of other arguments, and the limit of all is {MAX_BYTES}; pass large data in a buffer"
+        ));
     }
 
     /// Adds the address of a buffer.
@@ -116,18 +136,19 @@ impl<'a> Arguments<'a> {
         self
     }
 
-    /// Makes the launch fail with [`Error::Arguments`] if a scalar that the kernel writes is another argument too. Safe code
-    /// can pass one scalar twice, because all its handles are the same memory.
+    /// Makes the launch fail with [`Error::Arguments`] if the kernel may write memory of an argument through another name:
+    /// a scalar that it writes is another argument too, an argument that it writes is a variable of a module, or one that
+    /// it reads is a variable of its own module that it may write. Safe code can do that, because all handles of a scalar
+    /// are the same memory, and so are those of a variable.
     #[inline]
-    pub fn require_distinct_scalars(&mut self) -> &mut Self {
-        self.distinct_scalars = true;
+    pub fn require_unaliased(&mut self) -> &mut Self {
+        self.unaliased = true;
         self
     }
 
     #[inline]
     fn view(&mut self, view: View<'a>, access: Access) -> &mut Self {
-        self.push(&[0; 8], 8, ArgumentKind::Integer);
-        let at = (self.bytes.len() - 8) as u32;
+        let Some(at) = self.push(&[0; 8], 8, ArgumentKind::Integer) else { return self };
         self.relocations.push(Relocation { at, region: view.region(), bytes: view.bytes, access });
         self.operands.push(view.operand(access));
         self
@@ -159,28 +180,56 @@ impl<'a> Arguments<'a> {
         let slots = &function.shape().slots;
         let fit = slots.len() == self.places.len()
             && self.refusal.is_none()
-            && !(self.distinct_scalars && self.repeated_scalar().is_some())
+            && !(self.unaliased && self.has_marked() && self.alias(function).is_some())
             && slots.iter().zip(self.places.iter()).all(|(slot, place)| slot.takes(place));
         if fit { Ok(()) } else { Err(self.misfit(function)) }
     }
 
-    /// The positions of two arguments that are the same scalar, one of which the kernel writes.
+    /// Whether submissions with the memory of an argument take turns. Scalars and variables do from the start.
+    #[inline]
+    fn has_marked(&self) -> bool {
+        self.operands.iter().any(|operand| operand.allocation.takes_turns())
+    }
+
+    /// Finds memory of an argument that the kernel may write through another name. Returns the reason for the error.
     #[cold]
-    fn repeated_scalar(&self) -> Option<(usize, usize)> {
+    fn alias(&self, function: &Function) -> Option<String> {
         let operands = || self.operands.iter().enumerate();
-        let (written, other) = operands().find_map(|(at, it)| {
-            let is_output = it.access == Access::Write && it.allocation.is_scalar();
-            let same = |(other, operand): &(usize, &Operand<'_>)| {
-                *other != at && operand.allocation.id() == it.allocation.id()
-            };
-            operands().filter(|_| is_output).find(same).map(|(other, _)| (at, other))
-        })?;
-        // The argument of an operand is the one with its relocation.
-        let argument = |operand: usize| {
-            let at = self.relocations[operand].at as usize;
-            self.starts().position(|start| start == at)
-        };
-        argument(written).zip(argument(other))
+        operands().find_map(|(at, operand)| {
+            let memory = operand.allocation;
+            let name = self.parameter(function, at);
+            match operand.access {
+                Access::Write if memory.is_scalar() => {
+                    let is_other = |(other, of): &(usize, &Operand<'_>)| {
+                        *other != at && of.allocation.id() == memory.id()
+                    };
+                    let (other, _) = operands().find(is_other)?;
+                    let other = self.parameter(function, other);
+                    Some(format!(
+                        "the kernel writes {name}, and {other} is the same scalar; pass another scalar"
+                    ))
+                }
+                Access::Write => memory.is_variable().then(|| {
+                    format!(
+                        "the kernel writes {name}, which is a variable of a module, and other handles share its memory; pass a buffer, and copy it into the variable with `memory::copy`"
+                    )
+                }),
+                Access::Read => {
+                    let variable = function.writes_variable(memory.id())?;
+                    Some(format!(
+                        "{name} is the variable `{variable}`, which the kernel may write; copy the variable into a buffer, and pass that"
+                    ))
+                }
+            }
+        })
+    }
+
+    /// The parameter of an operand, in words. Its argument is the one with its relocation.
+    fn parameter(&self, function: &Function, operand: usize) -> String {
+        let at = self.relocations[operand].at as usize;
+        let index = self.places.iter().position(|place| place.start() == at).unwrap_or(operand);
+        let name = function.info().params.get(index).map_or("", |param| &param.name);
+        format!("parameter {index} (`{name}`)")
     }
 
     /// The error for arguments that do not fit. Names the first of them, and the reason.
@@ -193,7 +242,7 @@ impl<'a> Arguments<'a> {
         }
         let (want, have) = (params.len(), self.places.len());
         let pairs = params.iter().zip(self.places.iter()).enumerate();
-        let misfits = pairs.filter_map(|(index, (param, place))| {
+        let mut misfits = pairs.filter_map(|(index, (param, place))| {
             let why = place.misfit(param)?;
             Some(format!("parameter {index} (`{}`) {why}", param.name))
         });
@@ -201,15 +250,8 @@ impl<'a> Arguments<'a> {
             let types: Vec<_> = params.iter().map(|param| param.ty.to_string()).collect();
             format!("it takes {want} arguments ({}), the launch has {have}", types.join(", "))
         });
-        let repeated = self.repeated_scalar().filter(|_| self.distinct_scalars);
-        let repeated = repeated.map(|(written, other)| {
-            let name = |index: usize| params.get(index).map_or("", |param| &param.name);
-            format!(
-                "the kernel writes parameter {written} (`{}`), and parameter {other} (`{}`) is the same scalar; pass another scalar",
-                name(written),
-                name(other)
-            )
-        });
-        wrong(counts.into_iter().chain(misfits).chain(repeated).next().unwrap_or_default())
+        let aliased = || if self.unaliased { self.alias(function) } else { None };
+        let reason = counts.or_else(|| misfits.next()).or_else(aliased);
+        wrong(reason.unwrap_or_default())
     }
 }

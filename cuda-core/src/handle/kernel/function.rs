@@ -8,7 +8,7 @@ use crate::{
         device::Device,
         stream::{Allocation, Stream},
     },
-    protocol::{Access, EntryInfo, Error, FunctionId, Result},
+    protocol::{Access, AllocId, EntryInfo, Error, FunctionId, Result},
 };
 
 /// A kernel of a loaded module. Clones are the same kernel.
@@ -25,8 +25,9 @@ impl Module {
     /// [`Error::NoSuchKernel`], which names the mangled C++ functions of that name, or lists the kernels of the module.
     pub fn function(&self, name: &str) -> Result<Function> {
         let found = self.entries().iter().position(|entry| entry.name == name);
-        let entry = found.ok_or_else(|| self.no_such_kernel(name))?;
-        Ok(Function { module: self.clone(), entry: entry as u32 })
+        let entry = found.and_then(|at| u32::try_from(at).ok());
+        let entry = entry.ok_or_else(|| self.no_such_kernel(name))?;
+        Ok(Function { module: self.clone(), entry })
     }
 }
 
@@ -85,6 +86,15 @@ impl Function {
             }
         }
         Ok(claimed)
+    }
+
+    /// Returns the name of the variable with this id, if this kernel may write it.
+    pub(super) fn writes_variable(&self, id: AllocId) -> Option<&str> {
+        let variables = &self.module.0.parts.variables;
+        let index = variables.index_of(id)?;
+        let variable = variables.infos.get(index as usize)?;
+        let is_used = self.info().variables.contains(&index);
+        (is_used && !variable.is_constant).then_some(&variable.name)
     }
 
     #[inline]

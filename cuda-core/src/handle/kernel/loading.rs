@@ -42,13 +42,37 @@ impl Device {
     /// Load modules before the work that uses them begins. While a GPU's driver loads a module, it waits for every running
     /// kernel, and launches, copies and polls of other threads wait with it.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let ptx = ".version 7.0 .target sm_70 .address_size 64 .visible .entry nothing() { ret; }";
+    /// let module = device.load_ptx_blocking(ptx)?;
+    /// let nothing = module.function("nothing")?;
+    /// // SAFETY: the kernel uses no memory.
+    /// unsafe { nothing.launch(&stream, LaunchConfig::new(1, 32), &Arguments::new()) }?;
+    /// stream.synchronize()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.
-    pub fn load_ptx(&self, ptx: &str) -> Result<Module> {
+    pub fn load_ptx_blocking(&self, ptx: &str) -> Result<Module> {
         self.start_loading(ptx)?.wait()
     }
 
     /// Starts to compile and load PTX, without blocking. The compiler runs on a thread of the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let ptx = ".version 7.0 .target sm_70 .address_size 64 .visible .entry nothing() { ret; }";
+    /// let loading = device.start_loading(ptx)?; // a thread of the device compiles it
+    /// let module = loading.wait()?; // or `poll` it in a task
+    /// assert_eq!(module.entries()[0].name, "nothing");
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::InvalidPtx`], if the kernels of the text cannot be listed.
@@ -56,11 +80,22 @@ impl Device {
         Loading::new(self, module_info(ptx)?, ModuleImage::Ptx(ptx.to_owned()))
     }
 
-    /// Loads a cubin or a fatbin. Blocks, with the rules of [`load_ptx`](Self::load_ptx).
+    /// Loads a cubin or a fatbin. Blocks, with the rules of [`load_ptx_blocking`](Self::load_ptx_blocking).
     ///
     /// The driver compiles nothing, unless a fatbin has only PTX for this GPU. The types of parameters are unknown, so
     /// launches check the number and the sizes of arguments, not their kinds. [`Module::variables`] is empty, and
     /// launches are not ordered by the variables that they use.
+    ///
+    /// ```no_run
+    /// # use cuda_core::*;
+    /// # fn load(device: &Device) -> Result<()> {
+    /// let image = std::fs::read("kernels_sm_90.cubin").map_err(Error::other)?;
+    /// // SAFETY: NVIDIA's compiler made the file, of a source whose kernels this program knows.
+    /// let module = unsafe { device.load_cubin(&image) }?;
+    /// # let _ = module;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// - [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin, or has no code for this device. A CPU device
@@ -76,6 +111,17 @@ impl Device {
     }
 
     /// Starts to load a cubin or a fatbin, without blocking.
+    ///
+    /// ```no_run
+    /// # use cuda_core::*;
+    /// # fn load(device: &Device) -> Result<()> {
+    /// let image = std::fs::read("kernels_sm_90.cubin").map_err(Error::other)?;
+    /// // SAFETY: NVIDIA's compiler made the file, of a source whose kernels this program knows.
+    /// let module = unsafe { device.start_loading_cubin(&image) }?.wait()?;
+    /// # let _ = module;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin. Other errors of `load_cubin` come from the
@@ -94,6 +140,17 @@ impl Device {
     /// Starts to load a cubin or a fatbin that was made from the same source as the text `ptx`, without blocking. The text
     /// describes the module: so launches check the kinds of arguments and claim the variables that they use, as those of
     /// [`start_loading`](Self::start_loading) do. The device runs the image.
+    ///
+    /// ```no_run
+    /// # use cuda_core::*;
+    /// # fn load(device: &Device, ptx: &str, image: &[u8]) -> Result<()> {
+    /// // SAFETY: NVIDIA's compiler made `ptx` and `image` of the same source.
+    /// let loading = unsafe { device.start_loading_image(ptx, image) }?;
+    /// let module = loading.wait()?;
+    /// # let _ = module;
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`start_loading_cubin`](Self::start_loading_cubin) and [`start_loading`](Self::start_loading). The [`Loading`] fails
@@ -168,7 +225,7 @@ impl Loading {
     /// Polls for the loaded module.
     ///
     /// # Errors
-    /// As [`Device::load_ptx`].
+    /// As [`Device::load_ptx_blocking`].
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<Module>> {
         let reply = ready!(self.reply.poll(task));
         Poll::Ready(reply.and_then(|reply| self.take(reply)))
@@ -177,7 +234,7 @@ impl Loading {
     /// Blocks until the module is loaded.
     ///
     /// # Errors
-    /// As [`Device::load_ptx`].
+    /// As [`Device::load_ptx_blocking`].
     pub fn wait(mut self) -> Result<Module> {
         let taken = Pending::ready(Err(Error::AlreadyEnded));
         let reply = std::mem::replace(&mut self.reply, taken).wait()?;

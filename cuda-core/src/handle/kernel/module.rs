@@ -140,7 +140,7 @@ impl Module {
     /// use cuda_core::{Device, DeviceBuffer};
     /// # fn example(device: &Device) -> cuda_core::Result<()> {
     /// let ptx = ".version 7.0\n.target sm_50\n.visible .const .align 4 .b8 taps[20];\n.entry k() { ret; }";
-    /// let module = device.load_ptx(ptx)?;
+    /// let module = device.load_ptx_blocking(ptx)?;
     /// let taps: DeviceBuffer<f32> = module.variable("taps")?;
     /// assert_eq!(taps.len(), 5);
     /// # Ok(())
@@ -154,10 +154,11 @@ impl Module {
     /// - Or an error of the device.
     pub fn variable<T: Element>(&self, name: &str) -> Result<DeviceBuffer<T>> {
         let variables = &self.0.parts.variables;
-        let found = variables.infos.iter().position(|it| it.name == name);
-        let index = found.ok_or_else(|| self.no_such_variable(name))?;
-        let len = elements::<T>(&variables.infos[index])?;
-        Ok(DeviceBuffer::of_allocation(self.open_variable(index as u32)?, len))
+        let mut numbered = (0..).zip(&variables.infos);
+        let found = numbered.find(|(_, info)| info.name == name);
+        let (index, info) = found.ok_or_else(|| self.no_such_variable(name))?;
+        let len = elements::<T>(info)?;
+        Ok(DeviceBuffer::of_allocation(self.open_variable(index)?, len))
     }
 
     /// Returns the allocation of a variable, and keeps it in this handle.

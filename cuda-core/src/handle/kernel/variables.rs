@@ -58,6 +58,12 @@ impl Variables {
         self.slots.lock().get(index as usize).is_some_and(|slot| slot.id.is_some())
     }
 
+    /// Returns the index of the variable with this id on the device.
+    pub(super) fn index_of(&self, id: AllocId) -> Option<u32> {
+        let found = self.slots.lock().iter().position(|slot| slot.id == Some(id))?;
+        u32::try_from(found).ok()
+    }
+
     /// Returns the allocation of a variable. Names the variable on the device first, if it has no id.
     ///
     /// A new allocation needs a join of all streams. The join may call wakers, so no lock is held meanwhile.

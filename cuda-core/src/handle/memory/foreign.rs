@@ -50,8 +50,9 @@ impl<'a> ForeignCall<'a> {
     /// The recording has to be prepared before a replay.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is not a GPU of this process, or in a plan; [`Error::WrongDevice`] for memory of
-    /// another device; or the error of `submit`. In a recording, [`Error::Misuse`] if a command cannot be captured.
+    /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::Misuse`] in a plan; [`Error::WrongDevice`]
+    /// for memory of another device; or the error of `submit`. In a recording, [`Error::Misuse`] if a command cannot be
+    /// captured.
     ///
     /// # Safety
     /// - The commands use no other memory of this library, and stay inside the slices. They write only slices with

@@ -42,16 +42,20 @@ impl<T: Element> GrowableBuffer<T> {
     /// Reserves addresses for at most `max_len` elements. The buffer is empty, and takes no memory of the device.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device has no such buffers, [`Error::OutOfMemory`] if it has too few addresses, or
-    /// an error of the device.
+    /// [`Error::Unsupported`] if the device has no such buffers; [`Error::OutOfRange`] if the elements have more than
+    /// 2^64 bytes; [`Error::OutOfHostMemory`] if a CPU device has too little memory or too few addresses for them; or an
+    /// error of the device.
     pub fn new(device: &Device, max_len: usize) -> Result<Self> {
         let core = device.core();
         if !core.capabilities.growable {
             return Err(Error::unsupported("a buffer that grows", &device.info().address));
         }
         let bytes = bytes_of::<T>(max_len).ok_or_else(|| {
-            let total = device.info().memory;
-            Error::OutOfMemory { requested: u64::MAX, free: total, total, pool: None }
+            let detail = format!(
+                "{max_len} elements of {} bytes have more than 2^64 bytes; use a smaller maximum length",
+                size_of::<T>()
+            );
+            Error::OutOfRange { what: "a buffer that grows".into(), detail }
         })?;
         let (id, bytes) = (AllocId(core.next_id()), bytes.max(1));
         // SAFETY: the control frees, retires, drops and unloads nothing.
@@ -96,6 +100,8 @@ impl<T: Element> GrowableBuffer<T> {
     /// Charges and takes memory, so that the buffer can use `bytes` bytes.
     fn commit(&self, bytes: u64) -> Result<()> {
         let core = self.device().core();
+        // Before the request: the device would take the memory.
+        self.device().check_may_wait()?;
         let more = bytes - self.view().bytes;
         core.charge.charge_elsewhere(more)?;
         let request = Request::Commit { id: self.allocation.id(), bytes };

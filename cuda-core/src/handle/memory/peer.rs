@@ -11,7 +11,7 @@ use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
     handle::{
         device::Device,
-        stream::{Keep, Stream},
+        stream::{Keep, Stream, copy_to_peer},
     },
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
@@ -24,12 +24,29 @@ static NEXT_TRANSFER: AtomicU64 = AtomicU64::new(1);
 impl Device {
     /// Returns whether this device can copy to the memory of `other` (peer access). `None` before the reply of
     /// [`reach`](Device::reach). Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let other = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// assert_eq!(device.known_to_reach(&other), None); // `reach` was not called yet
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn known_to_reach(&self, other: &Device) -> Option<bool> {
         self.core().peers.known(&other.info().address)
     }
 
     /// Enables copies from this device to the memory of `other` (peer access). The reply is false if that is not
     /// possible. The first call for a pair of GPUs may take some milliseconds.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let other = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let has_peer_access = device.reach(&other).wait()?; // two GPUs may have it
+    /// assert!(!has_peer_access);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn reach(&self, other: &Device) -> Pending<bool> {
         if let Some(known) = self.known_to_reach(other) {
             return Pending::ready(Ok(known));
@@ -54,7 +71,7 @@ impl<T: Element> Slice<'_, T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ, if work that uses `to` is not known to be complete, or if a
-    /// recording uses `to`; [`Error::Unsupported`] inside a recording, or if this device does not
+    /// recording uses `to`; [`Error::Misuse`] inside a recording; [`Error::Unsupported`] if this device does not
     /// [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
     pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
         let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
@@ -69,8 +86,7 @@ impl<T: Element> Slice<'_, T> {
             return Err(wrong(format!("{detail}; wait for that first")));
         }
         if stream.is_recording() {
-            let what = "a copy to another device inside a recording";
-            return Err(Error::unsupported(what, &self.device().info().address));
+            return Err(copy_to_peer());
         }
         // A launch or a replay could use the destination while the other device writes it.
         if to.allocation().is_variable() {

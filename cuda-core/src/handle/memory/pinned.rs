@@ -29,6 +29,16 @@ impl Device {
     /// Allocates a zeroed host buffer of `len` elements, for copies at full speed. May block for as long as the driver
     /// pins memory: inside a poll use [`start_pinning`](Device::start_pinning).
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let mut host = device.pinned::<f32>(4)?; // zeroed
+    /// host[1] = 2.5;
+    /// let buffer = DeviceBuffer::uploaded(&stream, host)?; // one copy, by the device
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
     pub fn pinned<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
@@ -38,14 +48,33 @@ impl Device {
     /// Allocates a buffer as [`pinned`](Device::pinned) does, but does not zero it. The buffer holds bytes of an
     /// earlier copy. Use it as the target of a download.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let buffer = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let host = device.pinned_uninitialized(4)?; // the download writes all of it
+    /// assert_eq!(buffer.download(&stream, 0..4, host)?.wait()?[..], [0; 4]);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfHostMemory`].
-    pub fn pinned_uninitialised<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
-        PinnedBuffer::uninitialised(self, len)
+    pub fn pinned_uninitialized<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialized(self, len)
     }
 
-    /// Allocates a buffer as [`pinned_uninitialised`](Device::pinned_uninitialised) does, but only from idle memory
+    /// Allocates a buffer as [`pinned_uninitialized`](Device::pinned_uninitialized) does, but only from idle memory
     /// that is already pinned. `None` if there is none.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// assert!(device.idle_pinned::<u8>(100)?.is_none()); // nothing was pinned yet
+    /// drop(device.pinned::<u8>(100)?);
+    /// assert_eq!(device.idle_pinned::<u8>(100)?.map(|host| host.len()), Some(100));
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
@@ -58,13 +87,13 @@ impl Device {
 impl<T: Element> PinnedBuffer<T> {
     /// A zeroed buffer.
     pub(super) fn new(device: &Device, len: usize) -> Result<Self> {
-        let mut buffer = Self::uninitialised(device, len)?;
+        let mut buffer = Self::uninitialized(device, len)?;
         buffer.fill(T::zeroed());
         Ok(buffer)
     }
 
     /// A buffer with the bytes of the block's last use.
-    pub(super) fn uninitialised(device: &Device, len: usize) -> Result<Self> {
+    pub(super) fn uninitialized(device: &Device, len: usize) -> Result<Self> {
         let core = device.core();
         let lease = core.host.take(&*core.backend, bytes_of::<T>(len)?)?;
         Ok(Self::of_lease(lease, len))
@@ -80,7 +109,7 @@ impl<T: Element> PinnedBuffer<T> {
     /// # Errors
     /// [`Error::OutOfHostMemory`].
     pub fn copied_from(device: &Device, values: &[T]) -> Result<Self> {
-        let mut buffer = Self::uninitialised(device, values.len())?;
+        let mut buffer = Self::uninitialized(device, values.len())?;
         buffer.copy_from_slice(values);
         Ok(buffer)
     }
@@ -97,7 +126,7 @@ impl<T: Element> Deref for PinnedBuffer<T> {
     fn deref(&self) -> &[T] {
         // SAFETY: no submission in flight names the block while a `PinnedBuffer` has it (see the rules).
         let bytes = unsafe { self.lease.block().shared_bytes() };
-        // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialised;
+        // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialized;
         // an `Element` takes any bits.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
     }

@@ -26,8 +26,17 @@ pub struct Pinning<T> {
 }
 
 impl Device {
-    /// Starts to allocate a buffer as [`pinned_uninitialised`](Device::pinned_uninitialised) does, without blocking. If
+    /// Starts to allocate a buffer as [`pinned_uninitialized`](Device::pinned_uninitialized) does, without blocking. If
     /// a GPU has no idle block of that size, a helper thread pins a new one.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let mut pinning = device.start_pinning::<f32>(1 << 10); // a helper thread pins the memory of a GPU
+    /// let host = pinning.wait()?; // or `poll` it in a task
+    /// assert_eq!(host.len(), 1 << 10);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
         Pinning { device: self.clone(), len, job: None, taken: false, element: PhantomData }
     }
@@ -65,7 +74,7 @@ impl<T: Element> Pinning<T> {
     /// # Errors
     /// [`Error::OutOfHostMemory`].
     pub fn wait(&mut self) -> Result<PinnedBuffer<T>> {
-        PinnedBuffer::uninitialised(&self.device, self.len)
+        PinnedBuffer::uninitialized(&self.device, self.len)
     }
 
     #[cold]

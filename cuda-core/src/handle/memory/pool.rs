@@ -50,7 +50,7 @@ impl PoolOptions {
     }
 
     /// Sets the bytes that the pool keeps reserved from the system. Freed memory beyond them returns to the system, at
-    /// the latest at the next synchronisation after the free has run. The default keeps everything, which makes
+    /// the latest at the next synchronization after the free has run. The default keeps everything, which makes
     /// allocations fast.
     #[must_use]
     pub fn release_threshold(mut self, bytes: u64) -> Self {
@@ -59,7 +59,8 @@ impl PoolOptions {
     }
 
     /// Sets the maximum number of bytes that buffers of the pool use at a time. The default is the memory of the
-    /// device. A buffer counts until it is dropped and its free was submitted.
+    /// device. A buffer counts until it is dropped and its free was submitted. All sizes of device memory are `u64`, as those
+    /// of [`MemoryInfo`](crate::MemoryInfo) and [`PoolStatistics`].
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
@@ -106,7 +107,7 @@ pub struct PoolStatistics {
 /// let options = PoolOptions::new().named("activations").release_threshold(1 << 30).limit(4 << 30);
 /// let pool = MemoryPool::new(device, options)?;
 /// let stream = device.new_stream()?;
-/// let buffer = DeviceBuffer::<f32>::uninitialised_in(&stream, &pool, 1024)?;
+/// let buffer = DeviceBuffer::<f32>::uninitialized_in(&stream, &pool, 1024)?;
 /// assert_eq!(pool.statistics()?.used, 4096);
 /// drop(buffer);
 /// pool.trim(0)?;
@@ -229,6 +230,15 @@ impl MemoryPool {
 
 impl Device {
     /// Returns the default pool of this device, from which everything is allocated that names no other pool.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let buffer = DeviceBuffer::<u8>::zeroed(&stream, 100)?;
+    /// assert_eq!(device.default_pool().statistics()?.used, 100);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn default_pool(&self) -> MemoryPool {
         MemoryPool { device: self.clone(), pool: None }
     }
@@ -256,6 +266,17 @@ impl Stream {
     ///
     /// In a recording, the memory comes from the pool when it is recorded, and later replays use that memory.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let pool = MemoryPool::new(&device, PoolOptions::new().named("scratch"))?;
+    /// let pooled = stream.in_pool(&pool)?; // the same stream
+    /// let x = DeviceBuffer::<u8>::zeroed(&pooled, 100)?;
+    /// assert_eq!(pool.statistics()?.used, 100);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice).
     pub fn in_pool(&self, pool: &MemoryPool) -> Result<Stream> {
@@ -270,6 +291,16 @@ impl Stream {
     }
 
     /// Allocates memory from `pool` in the order of this stream. Otherwise as [`allocate`](Stream::allocate).
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let pool = MemoryPool::new(&device, PoolOptions::new().named("scratch"))?;
+    /// let allocation = stream.allocate_in(&pool, 100)?;
+    /// assert_eq!(pool.statistics()?.used, 100);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice), or as [`allocate`](Stream::allocate).

@@ -6,7 +6,7 @@
 //! every other use.
 //!
 //! Inside one launch nothing orders two arguments. So a declared kernel that writes a scalar must not have it as another
-//! argument: see `Arguments::require_distinct_scalars`.
+//! argument: see `Arguments::require_unaliased`.
 
 use std::sync::Arc;
 
@@ -31,9 +31,9 @@ impl<T: Element> ScalarMemory<T> {
     /// Allocates a scalar. Its value is unspecified (some earlier bytes of this device).
     ///
     /// # Errors
-    /// As [`DeviceBuffer::uninitialised`].
-    pub fn uninitialised(stream: &Stream) -> Result<Self> {
-        let buffer = DeviceBuffer::uninitialised(stream, 1)?;
+    /// As [`DeviceBuffer::uninitialized`].
+    pub fn uninitialized(stream: &Stream) -> Result<Self> {
+        let buffer = DeviceBuffer::uninitialized(stream, 1)?;
         buffer.allocation().become_scalar();
         Ok(Self(Arc::new(buffer)))
     }

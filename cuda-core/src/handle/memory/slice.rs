@@ -6,16 +6,12 @@
 //! separately. Forgetting a slice is sound.
 //!
 //! The memory of a scalar and of a variable is an exception: other handles may write it too. Its submissions take turns,
-//! and declared kernels check it ([`SliceMut::is_scalar`], [`SliceMut::is_variable`]). A scalar has one element, so it
-//! has no parts.
+//! and declared kernels check it ([`Arguments::require_unaliased`](crate::Arguments::require_unaliased)). A scalar has one
+//! element, so it has no parts.
 
 use std::{marker::PhantomData, ops::RangeBounds};
 
-use super::{
-    landing::Landing,
-    pinned::PinnedBuffer,
-    view::{View, no_size},
-};
+use super::{landing::Landing, pinned::PinnedBuffer, view::View};
 use crate::{
     handle::{device::Device, stream::Stream},
     protocol::{Element, Region, Result, Ticket},
@@ -93,17 +89,6 @@ impl<'a, T> SliceMut<'a, T> {
         self.view
     }
 
-    /// Returns whether the memory is a variable of a module. Other handles may have the same memory.
-    pub fn is_variable(&self) -> bool {
-        self.view.allocation.is_variable()
-    }
-
-    /// Returns whether the memory is a scalar. Other handles may have the same memory.
-    #[inline]
-    pub fn is_scalar(&self) -> bool {
-        self.view.allocation.is_scalar()
-    }
-
     /// Returns the number of elements.
     pub fn len(&self) -> usize {
         elements::<T>(self.view)
@@ -156,9 +141,7 @@ impl<'a, T> SliceMut<'a, T> {
         let second =
             View { start: first.start + first.bytes, bytes: view.bytes - first.bytes, ..view };
         // Adds boundaries at both ends too: a slice may begin or end inside a piece.
-        let ends = [view.start, second.start, view.start + view.bytes];
-        let inside = |at: &u64| *at < view.allocation.bytes();
-        view.allocation.split(ends.into_iter().filter(inside))?;
+        view.split([view.start, second.start, view.start + view.bytes])?;
         Ok((Self::new(first), Self::new(second)))
     }
 
@@ -167,18 +150,7 @@ impl<'a, T> SliceMut<'a, T> {
     /// # Errors
     /// As `DeviceBuffer::chunks_mut`.
     pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
-        if size == 0 {
-            return Err(no_size());
-        }
-        let mut chunks = Vec::with_capacity(self.len().div_ceil(size));
-        let mut rest = self;
-        while rest.len() > size {
-            let (chunk, behind) = rest.split_at(size)?;
-            chunks.push(chunk);
-            rest = behind;
-        }
-        chunks.push(rest);
-        Ok(chunks)
+        Ok(self.view.chunks::<T>(size)?.into_iter().map(Self::new).collect())
     }
 }
 

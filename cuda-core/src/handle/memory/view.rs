@@ -56,6 +56,36 @@ impl<'a> View<'a> {
         Ok(Self { start, bytes: range.len() as u64 * size, ..self })
     }
 
+    /// Adds boundaries to the allocation at these bytes of it, so that the parts on both sides are ordered separately.
+    /// The caller has the parts to itself.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] at the limit of pieces. No boundary is added then.
+    pub(super) fn split(self, at: impl IntoIterator<Item = u64>) -> Result<()> {
+        let end = self.allocation.bytes();
+        self.allocation.split(at.into_iter().filter(|at| *at < end))
+    }
+
+    /// Splits into views of `size` elements. The last one may be shorter. Adds boundaries at the ends too: a view may
+    /// begin or end inside a piece.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`] if `size` is 0, or as [`split`](Self::split).
+    pub(super) fn chunks<T>(self, size: usize) -> Result<Vec<Self>> {
+        let bytes = (size as u64).saturating_mul(size_of::<T>() as u64);
+        if bytes == 0 {
+            let detail = "a chunk of 0 elements; use a size of at least 1".into();
+            return Err(Error::OutOfRange { what: "splitting a buffer".into(), detail });
+        }
+        if self.bytes <= bytes {
+            return Ok(vec![self]);
+        }
+        let starts = || (0..self.bytes.div_ceil(bytes)).map(|chunk| chunk * bytes);
+        self.split(starts().chain([self.bytes]).map(|at| self.start + at))?;
+        let chunk = |at| View { start: self.start + at, bytes: bytes.min(self.bytes - at), ..self };
+        Ok(starts().map(chunk).collect())
+    }
+
     /// Copies all of `host` here.
     ///
     /// # Errors
@@ -121,17 +151,16 @@ impl<'a> View<'a> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
+    /// [`Error::OutOfRange`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
     pub(crate) fn fill<T: Element>(self, stream: &Stream, value: &T) -> Result<Ticket> {
         if self.bytes == 0 {
             return Ok(nothing_on(stream));
         }
         let Some(pattern) = pattern_of(bytemuck::bytes_of(value)) else {
-            let what = format!(
-                "filling with a {} that is not a repetition of four bytes (upload it instead)",
-                std::any::type_name::<T>()
-            );
-            return Err(Error::unsupported(what, &stream.device().info().address));
+            let what = format!("filling with a {}", std::any::type_name::<T>()).into();
+            let detail =
+                "the value is not a repetition of one, two or four bytes; upload it".into();
+            return Err(Error::OutOfRange { what, detail });
         };
         let work = Work::Fill { to: self.region(), pattern, count: self.bytes / pattern.bytes() };
         // SAFETY: the fill writes this view.
@@ -191,12 +220,6 @@ fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
         [a, b, c, d, ..] if repeats(4) => Some(Pattern::Word(u32::from_ne_bytes([*a, *b, *c, *d]))),
         _ => None,
     }
-}
-
-#[cold]
-pub(super) fn no_size() -> Error {
-    let detail = "a chunk of 0 elements; use a size of at least 1".into();
-    Error::OutOfRange { what: "splitting a buffer".into(), detail }
 }
 
 /// The ticket that a call returns if it has nothing to submit. Number 0 counts as complete.

@@ -1,10 +1,12 @@
 //! The access set of a replay: the memory that its nodes use.
 
+use std::sync::Arc;
+
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::{
-    handle::stream::{Allocation, Operand, RecordedMemory},
-    protocol::{AllocId, Error, Result, Use},
+    handle::stream::{Allocation, Operand},
+    protocol::{Access, AllocId, Error, Result, Use},
 };
 
 /// The memory that the nodes of a replay use, sorted by allocation. The lists have the same indices.
@@ -12,16 +14,18 @@ use crate::{
 pub(super) struct AccessSet {
     /// One use for each allocation, with its strongest access.
     uses: Vec<Use>,
-    memory: Vec<RecordedMemory>,
+    memory: Vec<Arc<Allocation>>,
     /// Whether there are bytes in the use that no node uses.
     gaps: Vec<bool>,
+    /// The allocations without bytes. They have no use, but are freed after the replay.
+    empty: Vec<Arc<Allocation>>,
 }
 
 impl AccessSet {
     /// `uses` and `named` are sorted by allocation. Allocations that no use names are left out.
     pub(super) fn new(
         uses: Vec<Use>,
-        named: &[RecordedMemory],
+        named: &[Arc<Allocation>],
         with_gaps: &FxHashSet<AllocId>,
     ) -> Result<Self> {
         let find = |used: &Use| {
@@ -31,19 +35,20 @@ impl AccessSet {
         };
         let memory = uses.iter().map(find).collect::<Result<_>>()?;
         let gaps = uses.iter().map(|used| with_gaps.contains(&used.base)).collect();
-        Ok(Self { uses, memory, gaps })
+        let empty = named.iter().filter(|memory| memory.bytes() == 0).cloned().collect();
+        Ok(Self { uses, memory, gaps, empty })
     }
 
     pub(super) fn uses(&self) -> &[Use] {
         &self.uses
     }
 
-    pub(super) fn memory(&self) -> &[RecordedMemory] {
+    pub(super) fn memory(&self) -> &[Arc<Allocation>] {
         &self.memory
     }
 
     /// The use of an allocation, and the allocation.
-    pub(super) fn find(&self, id: AllocId) -> Option<(&Use, &RecordedMemory)> {
+    pub(super) fn find(&self, id: AllocId) -> Option<(&Use, &Arc<Allocation>)> {
         let at = self.uses.binary_search_by_key(&id, |it| it.base).ok()?;
         Some((&self.uses[at], &self.memory[at]))
     }
@@ -51,7 +56,13 @@ impl AccessSet {
     /// One operand for each allocation.
     pub(super) fn operands(&self) -> impl Iterator<Item = Operand<'_>> {
         let all = self.uses.iter().zip(&self.memory).zip(&self.gaps);
-        all.map(|((used, memory), has_gaps)| operand(used, memory).with_gaps(*has_gaps))
+        let used = all.map(|((used, memory), gaps)| operand(used, memory).with_gaps(*gaps));
+        used.chain(self.empty())
+    }
+
+    /// One operand for each allocation without bytes.
+    pub(super) fn empty(&self) -> impl Iterator<Item = Operand<'_>> {
+        self.empty.iter().map(|memory| Operand::new(memory, 0..0, Access::Read))
     }
 
     /// The operand of a use by one node.
@@ -61,7 +72,7 @@ impl AccessSet {
     }
 
     /// The access set with other memory in the place of some allocations.
-    pub(super) fn replaced(&self, by: &FxHashMap<AllocId, RecordedMemory>) -> Self {
+    pub(super) fn replaced(&self, by: &FxHashMap<AllocId, Arc<Allocation>>) -> Self {
         let all = self.uses.iter().zip(&self.memory).zip(&self.gaps);
         let mut all: Vec<_> = all
             .map(|((used, memory), has_gaps)| {
@@ -72,11 +83,11 @@ impl AccessSet {
         // Sorted once: replacing one after the other would move the lists each time.
         all.sort_unstable_by_key(|(used, ..)| used.base);
         let (uses, memory, gaps) = all.into_iter().collect();
-        Self { uses, memory, gaps }
+        Self { uses, memory, gaps, empty: self.empty.clone() }
     }
 
     /// Puts other memory in the place of an allocation.
-    pub(super) fn replace(&mut self, from: AllocId, to: RecordedMemory) {
+    pub(super) fn replace(&mut self, from: AllocId, to: Arc<Allocation>) {
         let Ok(at) = self.uses.binary_search_by_key(&from, |it| it.base) else { return };
         self.memory.remove(at);
         let (used, has_gaps) = (self.uses.remove(at), self.gaps.remove(at));

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     handle::{
         device::Device,
-        stream::{RecordedMemory, Stream},
+        stream::{Allocation, Stream},
     },
     order::plan::Node,
     protocol::{AllocId, Error, Graph, GraphId, GraphNode, HostBlock, Result, Ticket, Work},
@@ -35,7 +35,7 @@ pub const MAX_INSTANCES: usize = 4;
 pub(super) struct Instance {
     pub(super) accesses: AccessSet,
     /// The instance's own temporary buffers, by the recorded ones.
-    own: FxHashMap<AllocId, RecordedMemory>,
+    own: FxHashMap<AllocId, Arc<Allocation>>,
     executable: Option<Result<Arc<Executable>>>,
     /// The preparation of the executable, if no caller waits for it.
     preparation: Option<Pending<()>>,
@@ -56,7 +56,7 @@ impl Instance {
         Self::with(accesses, FxHashMap::default())
     }
 
-    fn with(accesses: AccessSet, own: FxHashMap<AllocId, RecordedMemory>) -> Self {
+    fn with(accesses: AccessSet, own: FxHashMap<AllocId, Arc<Allocation>>) -> Self {
         let (executable, preparation, applied, rebuilds) = Default::default();
         let (resources, last) = (None, None);
         Self { accesses, own, executable, preparation, applied, rebuilds, resources, last }
@@ -69,7 +69,7 @@ impl Instance {
             let (_, memory) = self.accesses.find(*recorded)?;
             let allocated = stream.allocate_from(memory.pool(), memory.bytes()).ok()?;
             allocated.let_graphs_write();
-            own.insert(*recorded, RecordedMemory::new(allocated));
+            own.insert(*recorded, allocated);
         }
         Some(Self::with(self.accesses.replaced(&own), own))
     }

@@ -17,8 +17,7 @@ use crate::{
     handle::{
         device::Device,
         stream::{
-            CapturePool, Keep, Operand, RecordedMemory, Recorder, Stream, Turns, UploadSource,
-            trace,
+            Allocation, CapturePool, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace,
         },
     },
     order::{
@@ -52,7 +51,7 @@ pub struct Recording {
     /// Memory of the recording that no handle names.
     temporary: Vec<AllocId>,
     /// Everything that the nodes name. Some uses have no bytes, so the access set leaves them out.
-    pub(super) named: Vec<RecordedMemory>,
+    pub(super) named: Vec<Arc<Allocation>>,
 }
 
 /// The parts that replays change.
@@ -125,7 +124,7 @@ impl Stream {
         };
         let mut recorded = recorder.end()?;
         let mut nodes = recorded.plan.into_nodes();
-        let mut memory: Vec<_> = recorded.memory.into_values().map(RecordedMemory::new).collect();
+        let mut memory: Vec<_> = recorded.memory.into_values().collect();
         memory.sort_unstable_by_key(|it| it.id().0);
         let mut temporary = temporary::temporary(&memory, &recorded.allocated);
         if let Some(pool) = &recorded.pool {
@@ -168,7 +167,7 @@ impl Recording {
 
     /// The operands of the recorded work: one for each allocation, also for those of which no byte is used.
     pub(super) fn operands(&self) -> SmallVec<[Operand<'_>; 8]> {
-        let operand = |memory: &RecordedMemory| {
+        let operand = |memory: &Arc<Allocation>| {
             let used = self.accesses.binary_search_by_key(&memory.id(), |it| it.base);
             let used = used.map(|at| &self.accesses[at]);
             used.map_or((0..0, Access::Read), |it| (it.range.clone(), it.access))
@@ -406,13 +405,19 @@ impl Recording {
     /// [`after`](Self::after) gives other results. An index that is not a node is left out.
     ///
     /// # Errors
-    /// As [`replay`](Self::replay).
+    /// As [`replay`](Self::replay). [`Error::Misuse`] if the recording [needs an executable](Self::needs_executable).
     pub fn replay_in_order(
         &self,
         stream: &Stream,
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
         self.check_stream(stream)?;
+        if self.needs_executable() {
+            let detail =
+                "it has a loop or foreign work, which runs only with the whole graph; use `replay`"
+                    .into();
+            return Err(Error::Misuse { what: "a replay of single nodes".into(), detail });
+        }
         let mut state = self.state.lock();
         state.bindings.refresh(&self.nodes);
         self.submit_nodes(stream, &state, order)
@@ -464,8 +469,9 @@ fn submit_node(
     uses: &[Use],
     upload: Option<&UploadSource>,
 ) -> Result<Ticket> {
+    let used = uses.iter().map(|used| accesses.operand(used));
     let operands: SmallVec<[Operand<'_>; 6]> =
-        uses.iter().map(|used| accesses.operand(used)).collect::<Result<_>>()?;
+        used.chain(accesses.empty().map(Ok)).collect::<Result<_>>()?;
     let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
     let blocks = upload.map_or(&[][..], |it| std::slice::from_ref(&it.block));
     // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep` holds

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::recording::{Recording, State};
 use crate::{
-    handle::stream::{Allocation, RecordedMemory},
+    handle::stream::Allocation,
     protocol::{Access, Error, Result},
 };
 
@@ -70,9 +70,7 @@ impl Recording {
             memory.let_graphs_write();
         }
         memory.take_turns();
-        instances
-            .iter_mut()
-            .for_each(|it| it.accesses.replace(bound, RecordedMemory::new(memory.clone())));
+        instances.iter_mut().for_each(|it| it.accesses.replace(bound, memory.clone()));
         bindings.replace(&self.nodes, recorded.id(), memory.id());
         Ok(())
     }

@@ -1,23 +1,35 @@
-//! Temporary buffers of a recording: memory that was allocated in it, and of which no handle is left.
+//! Temporary buffers of a recording: memory that was allocated in it, and that nothing else owns.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{Ordering, fence},
+};
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::rebase::{rebase, rebased_use};
 use crate::{
-    handle::stream::{CapturePool, RecordedMemory},
+    handle::stream::{Allocation, CapturePool},
     order::plan::Node,
     protocol::AllocId,
 };
 
-/// The temporary buffers among the memory of a recording, sorted. Memory that live work has used is none, because its
-/// contents may matter.
-pub(super) fn temporary(memory: &[RecordedMemory], allocated: &[AllocId]) -> Vec<AllocId> {
+/// The temporary buffers among the memory of a recording, sorted. `memory` is the only place where the recording holds
+/// it. Memory with another owner is none: a handle or another recording may read it. Nor is memory that live work has
+/// used, because its contents may matter, nor memory without bytes.
+pub(super) fn temporary(memory: &[Arc<Allocation>], allocated: &[AllocId]) -> Vec<AllocId> {
     let allocated: FxHashSet<_> = allocated.iter().copied().collect();
-    let is_temporary =
-        |it: &&RecordedMemory| allocated.contains(&it.id()) && it.has_no_handle() && it.is_unused();
-    memory.iter().filter(is_temporary).map(|it| it.id()).collect()
+    let is_temporary = |memory: &&Arc<Allocation>| {
+        // The only owner stays the only one: a new owner needs an existing one.
+        let has_one_owner = Arc::strong_count(memory) == 1;
+        // Orders the last uses of the owners that are gone before the look at the uses.
+        fence(Ordering::Acquire);
+        memory.bytes() > 0
+            && allocated.contains(&memory.id())
+            && has_one_owner
+            && memory.is_unused()
+    };
+    memory.iter().filter(is_temporary).map(|memory| memory.id()).collect()
 }
 
 /// Puts idle memory of a pool in the place of temporary buffers, and leaves the memory of all of them in the pool for later
@@ -25,12 +37,12 @@ pub(super) fn temporary(memory: &[RecordedMemory], allocated: &[AllocId]) -> Vec
 pub(super) fn share(
     pool: &Arc<CapturePool>,
     nodes: &mut [Node],
-    memory: &mut [RecordedMemory],
+    memory: &mut [Arc<Allocation>],
     temporary: &mut [AllocId],
 ) {
-    let mut by = FxHashMap::<AllocId, RecordedMemory>::default();
+    let mut by = FxHashMap::<AllocId, Arc<Allocation>>::default();
     for it in memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok()) {
-        by.extend(pool.take_like(it).map(|idle| (it.id(), RecordedMemory::new(idle))));
+        by.extend(pool.take_like(it).map(|idle| (it.id(), idle)));
     }
     let to = |id| by.get(&id).map_or(id, |it| it.id());
     if !by.is_empty() {
@@ -48,5 +60,5 @@ pub(super) fn share(
         temporary.sort_unstable();
     }
     let shared = memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok());
-    pool.give(shared.map(RecordedMemory::share));
+    pool.give(shared.cloned());
 }

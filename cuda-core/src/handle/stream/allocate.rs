@@ -15,6 +15,15 @@ impl Stream {
     /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
     /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let allocation = stream.allocate(4096)?; // bytes; `DeviceBuffer` has a type
+    /// assert_eq!(allocation.bytes(), 4096);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the device.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
@@ -35,7 +44,7 @@ impl Stream {
             let id = AllocId(core.next_id());
             return Ok(Allocation::planned(self.device().clone(), id, bytes, self.last()));
         }
-        if let Some(id) = core.take_dropped(pool, bytes.max(1), self.id()) {
+        if let Some(id) = core.take_dropped(pool, bytes, self.id()) {
             return Ok(self.reuse(id, pool, bytes));
         }
         core.reclaim_memory();
@@ -67,20 +76,19 @@ impl Stream {
     fn try_to_allocate(&self, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Result<Arc<Allocation>> {
         let device = self.device().clone();
         let core = device.core();
-        let (id, charged) = (AllocId(core.next_id()), bytes.max(1));
+        let id = AllocId(core.next_id());
         let counted = pool.map(|pool| &**pool);
-        core.charge(counted, charged)?;
+        core.charge(counted, bytes)?;
         let allocate = |at: Ticket| {
             let control = match counted {
-                None => Control::Allocate { id, bytes: charged, at },
-                Some(pool) => Control::AllocateIn { pool: pool.id, id, bytes: charged, at },
+                None => Control::Allocate { id, bytes, at },
+                Some(pool) => Control::AllocateIn { pool: pool.id, id, bytes, at },
             };
             // SAFETY: the control frees, retires, drops and unloads nothing.
             unsafe { core.backend.control(control) }
         };
         // Made only once the backend took the allocation: dropping it frees.
-        let ticket =
-            self.submit_control(allocate).inspect_err(|_| core.refund(counted, charged))?;
+        let ticket = self.submit_control(allocate).inspect_err(|_| core.refund(counted, bytes))?;
         core.raise_peak(counted);
         Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
     }

@@ -35,32 +35,7 @@ pub struct Allocation {
     /// Whether it is a scalar, which every handle may write.
     is_scalar: AtomicBool,
     pub(super) turn: Mutex<()>,
-    pub(super) owners: RecordingOwners,
     this: Weak<Self>,
-}
-
-/// Counts the owners of an allocation that belong to recordings. Both numbers only grow, so two equal readings mean
-/// that nothing changed in between.
-#[derive(Default)]
-pub(super) struct RecordingOwners {
-    added: AtomicU64,
-    removed: AtomicU64,
-}
-
-impl RecordingOwners {
-    pub(super) fn add(&self) {
-        self.added.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(super) fn remove(&self) {
-        self.removed.fetch_add(1, Ordering::SeqCst);
-    }
-
-    /// The owners that were added, and those that were removed.
-    pub(super) fn counts(&self) -> (u64, u64) {
-        let removed = self.removed.load(Ordering::SeqCst);
-        (self.added.load(Ordering::SeqCst), removed)
-    }
 }
 
 /// The origin of memory, which decides how it is freed.
@@ -80,8 +55,7 @@ enum Source {
 }
 
 impl Allocation {
-    /// Memory from a pool of a device, the default one if `None`. `allocated` is the ticket of the allocation. At least
-    /// one byte was charged.
+    /// Memory from a pool of a device, the default one if `None`. `allocated` is the ticket of the allocation.
     pub(super) fn new(
         device: Device,
         id: AllocId,
@@ -145,7 +119,7 @@ impl Allocation {
     pub(super) fn forget(&mut self) -> Result<()> {
         let whose = match &self.source {
             Source::Pool(pool) => {
-                self.device.core().refund(pool.as_deref(), self.bytes.max(1));
+                self.device.core().refund(pool.as_deref(), self.bytes);
                 self.source = Source::GivenAway;
                 return Ok(());
             }
@@ -194,7 +168,6 @@ impl Allocation {
             graphs_may_write: AtomicBool::new(false),
             is_scalar: AtomicBool::new(false),
             turn,
-            owners: RecordingOwners::default(),
             this: this.clone(),
         })
     }
@@ -308,8 +281,8 @@ impl Retain for Allocation {}
 impl Drop for Allocation {
     fn drop(&mut self) {
         let (bytes, origin) = match std::mem::replace(&mut self.source, Source::GivenAway) {
-            Source::Pool(None) => (self.bytes.max(1), Origin::Default),
-            Source::Pool(Some(pool)) => (self.bytes.max(1), Origin::Pool(pool)),
+            Source::Pool(None) => (self.bytes, Origin::Default),
+            Source::Pool(Some(pool)) => (self.bytes, Origin::Pool(pool)),
             Source::Reserved { committed } => (committed.load(Ordering::Relaxed), Origin::NoPool),
             Source::Foreign(owner) => {
                 let last_uses = self.accesses.last_uses().to_vec();

@@ -78,7 +78,9 @@ impl Stream {
         let mut marks = self.timeline().order.lock();
         if let Some(recorder) = self.recorder() {
             if self.is_plan() {
-                return Err(Error::unsupported("foreign work in a plan", &device.info().address));
+                let detail = "a plan submits no work, and foreign work is known only once it is submitted; record a graph instead";
+                let what = "foreign work in a plan".into();
+                return Err(Error::Misuse { what, detail: detail.into() });
             }
             // SAFETY: the caller promises it.
             let captured = unsafe { foreign.capture(submit) }?;
@@ -195,7 +197,7 @@ impl Device {
     /// result is dropped and its work has run.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is not a GPU of this process, or for the stream of a thread
+    /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::Misuse`] for the stream of a thread
     /// (`CU_STREAM_PER_THREAD`). [`Error::WrongDevice`] if the stream belongs to another context than the primary one of
     /// this GPU. Otherwise an error of the device.
     ///

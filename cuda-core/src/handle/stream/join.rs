@@ -9,12 +9,33 @@ use crate::protocol::{Error, Result, Ticket, Work};
 
 impl Stream {
     /// Records an event at this point of the stream.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let zeroed = stream.record(); // a ticket: no call of the driver
+    /// other.wait_event(&zeroed)?; // later work on `other` comes after it
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn record(&self) -> Event {
         let ticket = Ticket { stream: self.id(), number: self.timeline().published() };
         Event::new(self.device().clone(), ticket)
     }
 
     /// Orders later work on this stream after `event`. The host does not wait.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// other.wait_event(&stream.record())?;
+    /// other.synchronize()?; // the work of `stream` is complete too
+    /// assert!(stream.query()?);
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::WrongDevice`], or an error of the device.
@@ -24,6 +45,15 @@ impl Stream {
     }
 
     /// Orders later work on this stream after `tickets` of other streams of the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// other.join(&[stream.last()])?; // later work on `other` comes after the last submission of `stream`
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// An error of the device.
@@ -35,6 +65,16 @@ impl Stream {
     /// Orders later work on this stream after all submissions of the handle `other`. This handle counts those
     /// submissions as its own, so it also reports their failures.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// other.join_stream(&stream)?;
+    /// other.synchronize()?; // also reports failures of the work that was submitted through `stream`
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::WrongDevice`], or an error of the device.
     pub fn join_stream(&self, other: &Stream) -> Result<Ticket> {
@@ -42,6 +82,17 @@ impl Stream {
     }
 
     /// Does the same as [`join_stream`](Stream::join_stream) for several handles, with one submission.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    /// let (a, b) = (DeviceBuffer::<u32>::zeroed(&stream, 4)?, DeviceBuffer::<u32>::zeroed(&other, 4)?);
+    /// let end = device.new_stream()?;
+    /// end.join_streams([&stream, &other])?;
+    /// end.synchronize()?; // both are complete
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`join_stream`](Stream::join_stream).
@@ -102,6 +153,17 @@ impl Stream {
 
     /// Returns a second handle of the stream. Unlike a clone, it counts the submissions of this handle up to now as its
     /// own.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let (snapshot, clone) = (stream.snapshot(), stream.clone());
+    /// assert_eq!(snapshot.last(), stream.last());
+    /// assert_eq!(clone.last().number, 0); // counts its own submissions only
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn snapshot(&self) -> Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);

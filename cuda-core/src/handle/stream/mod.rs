@@ -28,7 +28,6 @@ mod foreign;
 mod join;
 mod lending;
 mod naming;
-mod recorded_memory;
 mod recorder;
 mod sent;
 #[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
@@ -44,9 +43,8 @@ pub use capture_pool::CapturePool;
 pub use event::Event;
 #[doc(hidden)]
 pub use naming::RecordedName;
-pub(crate) use recorded_memory::RecordedMemory;
 pub use recorder::MAX_RECORDED_BYTES;
-pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};
+pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
 pub use stream::Stream;
 pub(crate) use submit::Keep;
 pub(crate) use turns::Turns;

@@ -140,8 +140,8 @@ impl Recorder {
     /// Records work of one stream, after everything that it depends on. Returns its number on that stream.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`] for a download, [`Error::Unsupported`] for a copy to another device,
-    /// [`Error::OutOfRange`] beyond the limits of a recording, [`Error::Misuse`] if it has ended.
+    /// [`Error::NeedsHostData`] for a download, [`Error::OutOfRange`] beyond the limits of a recording, [`Error::Misuse`]
+    /// for a copy to another device, or if the recording has ended.
     pub(super) fn append(
         &self,
         device: &Device,
@@ -154,10 +154,7 @@ impl Recorder {
         let recorded = recorded.as_mut().ok_or_else(ended)?;
         match work {
             Work::Download { .. } => return Err(Error::needs_host_data("to_host")),
-            Work::Send { .. } => {
-                let what = "a copy to another device inside a recording";
-                return Err(Error::unsupported(what, &device.info().address));
-            }
+            Work::Send { .. } => return Err(copy_to_peer()),
             _ => {}
         }
         let module = module_of(device, work)?;
@@ -213,11 +210,13 @@ impl Recorder {
     ) -> Result<u64> {
         let mut recorded = self.work.lock();
         let recorded = recorded.as_mut().ok_or_else(ended)?;
-        recorded.others.extend(kept);
         if operands.is_empty() {
-            return recorded.plan.append_between(stream, Work::Foreign(work));
+            let number = recorded.plan.append_between(stream, Work::Foreign(work))?;
+            recorded.others.extend(kept);
+            return Ok(number);
         }
         let number = recorded.push(stream, &Work::Foreign(work), operands, true, 0)?;
+        recorded.others.extend(kept);
         // The commands hold the addresses of their operands. With another owner the memory counts as no temporary
         // buffer, so every replay has it at the same address.
         for operand in operands {
@@ -303,6 +302,13 @@ fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let found = device.core().modules.find(function.module).ok_or_else(unloaded)?;
     let Found { held, has_variables, entries } = found;
     Ok(Some(LaunchModule { function, held, has_variables, entries }))
+}
+
+/// The error for a copy to another device inside a recording.
+#[cold]
+pub(crate) fn copy_to_peer() -> Error {
+    let detail = "no graph contains one; copy before or after the launch of the graph".into();
+    Error::Misuse { what: "a copy to another device inside a recording".into(), detail }
 }
 
 #[cold]

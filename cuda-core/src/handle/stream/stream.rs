@@ -157,41 +157,107 @@ impl Stream {
     }
 
     /// Returns the id of the stream on its device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
+    /// assert_ne!(stream.id(), other.id());
+    /// assert_eq!(stream.id(), stream.clone().id()); // a clone is the same stream
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn id(&self) -> StreamId {
         self.timeline().id
     }
 
     /// Returns the priority of the stream. Lower numbers run first where the device knows priorities.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert_eq!(stream.priority(), 0);
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn priority(&self) -> i32 {
         self.timeline().priority
     }
 
     /// Returns the device of the stream.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert_eq!(stream.device(), &device);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn device(&self) -> &Device {
         &self.shared.device
     }
 
     /// Returns the last submission that was made through this handle. Its number is 0 if there is none.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert_eq!(stream.last().number, 0);
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// assert!(stream.last().number > 0);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn last(&self) -> Ticket {
         Ticket { stream: self.id(), number: self.sent.last() }
     }
 
     /// Returns the number of submissions so far, through all handles.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let clone = stream.clone();
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// assert_eq!(clone.submitted(), stream.last().number); // all handles count here
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn submitted(&self) -> u64 {
         self.timeline().published()
     }
 
     /// Returns whether all submissions so far are known to be complete. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// stream.synchronize()?;
+    /// assert!(stream.is_known_idle());
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn is_known_idle(&self) -> bool {
         self.in_flight() == 0
     }
 
     /// Returns the number of submissions that are not known to be complete. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// assert!(stream.in_flight() <= stream.submitted());
+    /// stream.synchronize()?;
+    /// assert_eq!(stream.in_flight(), 0);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn in_flight(&self) -> u64 {
         self.timeline().in_flight()
@@ -199,12 +265,32 @@ impl Stream {
 
     /// Returns whether another thread is submitting to the stream at this moment. A submission now would wait for that
     /// thread.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert!(!stream.is_contended()); // no other thread has this stream
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn is_contended(&self) -> bool {
         self.timeline().order.is_locked()
     }
 
     /// Asks the device, without blocking, whether all submissions so far are complete.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// while !stream.query()? {
+    ///     std::hint::spin_loop(); // other work
+    /// }
+    /// assert!(stream.is_known_idle());
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// The error that lost the device.
@@ -219,6 +305,17 @@ impl Stream {
 
     /// Blocks the calling thread until all submissions so far, through any handle, are complete.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 4)?; // enqueued, perhaps not complete
+    /// x.fill(&stream, 7)?;
+    /// stream.synchronize()?; // complete, or the first failure
+    /// assert!(stream.is_known_idle());
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The first failure among the submissions of this handle, or the error that lost the device.
     pub fn synchronize(&self) -> Result<()> {
@@ -227,6 +324,17 @@ impl Stream {
     }
 
     /// Blocks the calling thread until submission `number` is complete.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let filled = x.fill(&stream, 7)?;
+    /// x.fill(&stream, 8)?;
+    /// stream.synchronize_to(filled.number)?; // the second fill may still run
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// As [`synchronize`](Stream::synchronize).
@@ -243,6 +351,18 @@ impl Stream {
     /// Returns a waiter for submission `number`, which blocks no thread. Asks the device for a report if the submission
     /// is not known to be complete.
     ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// use std::{future::poll_fn, pin::pin, task::{Context, Waker}};
+    /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let mut waiter = stream.waiter(x.fill(&stream, 7)?.number)?;
+    /// let mut complete = pin!(poll_fn(move |task| waiter.poll(task))); // a future, for any executor
+    /// # while complete.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending() {}
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The error of the backend if it refuses to report.
     pub fn waiter(&self, number: u64) -> Result<Waiter> {
@@ -253,6 +373,16 @@ impl Stream {
 
     /// Requests a report that covers submission `number`, unless that submission is known to be complete. A later wait
     /// for it then does not wait for later work.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// stream.request_report(stream.last().number)?; // a later wait for it does not wait for later work
+    /// stream.synchronize()?;
+    /// # Ok::<(), Error>(())
+    /// ```
     ///
     /// # Errors
     /// The error of the backend if it refuses to report.
@@ -269,12 +399,33 @@ impl Stream {
     ///
     /// A report covers everything that is submitted until it is requested. A request at the time of the wait would also
     /// cover the later work of other handles.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// stream.report_before_others(); // before the submissions that a task will wait for
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// stream.synchronize()?;
+    /// # Ok::<(), Error>(())
+    /// ```
     pub fn report_before_others(&self) {
         self.sent.set_awaited();
     }
 
     /// Returns the result of this handle's submissions up to `number`: `Ok`, or the first failure. `None` if that
     /// submission is not known to be complete. A failure is reported once. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// let last = stream.last().number;
+    /// stream.synchronize()?;
+    /// assert_eq!(stream.outcome(last), Some(Ok(()))); // `None` while it is in flight
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn outcome(&self, number: u64) -> Option<Result<()>> {
         self.sent.outcome(self, number)
@@ -288,6 +439,16 @@ impl Stream {
     /// Returns the error that affects the submissions of this handle, if there is one. It is the first failure of a
     /// submission of this handle, or else the error that lost the device. While submissions of this handle are in
     /// flight, it may also be the device's latest fault. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// stream.synchronize()?;
+    /// assert_eq!(stream.fault(), None);
+    /// # Ok::<(), Error>(())
+    /// ```
     #[cold]
     pub fn fault(&self) -> Option<Error> {
         if self.is_recording() {

@@ -17,7 +17,7 @@ use super::{
 };
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{Error, HostBlock, Repeat, Result, Submission, Ticket, Work},
+    protocol::{Access, Error, HostBlock, Repeat, Result, Submission, Ticket, Work},
 };
 
 /// Tickets that a submission comes after.
@@ -393,14 +393,17 @@ impl Claims {
         self.displaced.is_empty()
     }
 
-    /// Claims an operand. An operand without bytes claims nothing: its position may lie in a piece that another thread
-    /// uses.
+    /// Claims an operand. A part without bytes claims nothing: its position may lie in a piece that another thread uses. An
+    /// allocation without bytes is read, so that its free comes after the submission. Other threads may use it too.
     #[inline]
     fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket, locked: bool) {
+        let (mut whole, mut access) = (operand.is_whole(), operand.access);
         if operand.range.is_empty() {
-            return;
+            if operand.allocation.bytes() > 0 {
+                return;
+            }
+            (whole, access) = (false, Access::Read);
         }
-        let (whole, access) = (operand.is_whole(), operand.access);
         let (accesses, displaced) = (&operand.allocation.accesses, &mut self.displaced);
         if locked {
             accesses.claim_locked(ticket, access, &operand.range, whole, displaced);

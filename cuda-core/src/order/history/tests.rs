@@ -80,9 +80,9 @@ fn retracted_claim_leaves_the_earlier_use_of_its_stream() {
 #[test]
 fn pieces_are_ordered_separately_and_a_whole_write_joins_them() {
     let mut pieces = Pieces::of_stream(StreamId(1), 1, 0);
-    pieces.split(40).unwrap();
-    pieces.split(70).unwrap();
-    pieces.split(40).unwrap();
+    pieces.split([40]).unwrap();
+    pieces.split([70]).unwrap();
+    pieces.split([40]).unwrap();
     assert_eq!(claim_in(&mut pieces, ticket(2, 1), Access::Write, 0..40), [ticket(1, 1)]);
     assert_eq!(claim_in(&mut pieces, ticket(3, 1), Access::Write, 40..70), [ticket(1, 1)]);
     assert_eq!(claim_in(&mut pieces, ticket(4, 1), Access::Read, 10..20), [ticket(2, 1)]);
@@ -99,9 +99,9 @@ fn pieces_are_ordered_separately_and_a_whole_write_joins_them() {
 #[test]
 fn pieces_are_limited() {
     let mut pieces = Pieces::<Ticket>::default();
-    (1..MAX_PIECES as u64).for_each(|at| pieces.split(at).unwrap());
-    assert!(matches!(pieces.split(MAX_PIECES as u64), Err(Error::OutOfRange { .. })));
-    pieces.split(1).unwrap();
+    (1..MAX_PIECES as u64).for_each(|at| pieces.split([at]).unwrap());
+    assert!(matches!(pieces.split([MAX_PIECES as u64]), Err(Error::OutOfRange { .. })));
+    pieces.split([1]).unwrap();
 }
 
 /// An access, its position, and the tickets that it comes after.
@@ -163,7 +163,7 @@ impl Histories for Pieces {
     }
 
     fn cut(&mut self, at: u64) -> Result<()> {
-        self.split(at)
+        self.split([at])
     }
 
     fn uses(&self) -> Vec<Ticket> {

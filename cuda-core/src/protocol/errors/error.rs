@@ -19,7 +19,7 @@ pub enum Error {
         /// The message of the loader.
         detail: String,
     },
-    /// The CUDA driver library is too old, or could not be initialised.
+    /// The CUDA driver library is too old, or could not be initialized.
     #[error("the CUDA driver cannot be used: {detail}")]
     DriverUnusable {
         /// The cause, and what to do.
@@ -49,9 +49,7 @@ pub enum Error {
         pool: Option<Name>,
     },
     /// The host has too little memory, or too little that can be pinned.
-    #[error(
-        "out of host memory: {requested} bytes requested; free host memory or copy in smaller pieces"
-    )]
+    #[error("out of host memory: {requested} bytes requested; free host memory, or split the work")]
     OutOfHostMemory {
         /// The requested bytes.
         requested: u64,
@@ -293,11 +291,37 @@ pub enum Error {
     Other(OtherError),
 }
 
-/// Writes the same text as [`Display`](std::fmt::Display). A `main` that returns an error then prints a readable
-/// message.
+/// Implements `variant`.
+macro_rules! variants {
+    ($($variant:ident),*) => {
+        impl Error {
+            /// The name of the variant.
+            fn variant(&self) -> &'static str {
+                match self {
+                    $(Self::$variant { .. } => stringify!($variant),)*
+                }
+            }
+        }
+    };
+}
+
+variants! {
+    NoDriver, DriverUnusable, NoDevice, OutOfMemory, OutOfHostMemory, InvalidPtx, PtxTooNew,
+    LoadFailed, NoSuchKernel, NoSuchVariable, Arguments, InvalidLaunch, OutOfRange,
+    WrongDevice, Fault, DeviceLost, ContentsLost, Unsupported, NeedsHostData, NotLoaded,
+    InOperation, Busy, Misuse, AlreadyEnded, Panicked, TimedOut, OutsideScript, StillShared,
+    Host, Driver, Remote, Unreachable, Disconnected, Other
+}
+
+/// Writes the variant and the message: `OutOfHostMemory: out of host memory: ..`. [`Error::InOperation`] is followed by the
+/// variant of its root in parentheses. A `main` that returns an error prints this.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{self}")
+        f.write_str(self.variant())?;
+        if let Error::InOperation { .. } = self {
+            write!(f, "({})", self.root().variant())?;
+        }
+        write!(f, ": {self}")
     }
 }
 
@@ -419,6 +443,16 @@ impl Error {
 #[cfg(test)]
 mod tests {
     use crate::protocol::{FaultKind, *};
+
+    #[test]
+    fn debug_text_has_the_variant_and_the_message() {
+        let error = Error::OutOfHostMemory { requested: 8 };
+        assert_eq!(format!("{error:?}"), format!("OutOfHostMemory: {error}"));
+        let ended = Error::AlreadyEnded.in_operation("read");
+        assert_eq!(format!("{ended:?}"), format!("InOperation(AlreadyEnded): {ended}"));
+        let other = Error::other("no weights");
+        assert_eq!(format!("{other:?}"), "Other: no weights");
+    }
 
     #[test]
     fn recovery_advice_appears_once_in_the_message() {

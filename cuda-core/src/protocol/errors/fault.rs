@@ -69,9 +69,11 @@ pub enum FaultKind {
     /// Threads of a warp wait at different barriers, where all of them must execute the same one.
     BarrierDivergence,
     /// A read of memory that was never written.
-    Uninitialised,
+    Uninitialized,
     /// Two threads use the same memory, one of them writes, and nothing orders them.
     Race,
+    /// A write through an argument that the launch only reads.
+    ReadOnlyArgument,
     /// The launch executed more instructions than its budget allows.
     Budget,
     /// Any other fault.

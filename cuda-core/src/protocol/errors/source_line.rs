@@ -30,7 +30,7 @@ impl SourceLine {
 }
 
 impl fmt::Display for SourceLine {
-    /// Writes `file:line:column`, a form that editors and terminals recognise.
+    /// Writes `file:line:column`, a form that editors and terminals recognize.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.file, self.line)?;
         if self.column > 0 {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_ptx_is_recognised() {
+    fn text_that_is_no_ptx_is_recognized() {
         let message = |text| entries(text).unwrap_err().to_string();
         for (text, advice) in [
             ("", "it is empty"),

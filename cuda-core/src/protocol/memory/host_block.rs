@@ -14,7 +14,7 @@ use std::{
 
 use crate::protocol::{Error, HostId, Result};
 
-/// A block of host memory with an id that submissions name. Its bytes are always initialised.
+/// A block of host memory with an id that submissions name. Its bytes are always initialized.
 pub struct HostBlock {
     id: HostId,
     start: NonNull<u8>,
@@ -37,7 +37,7 @@ impl HostBlock {
     /// Wraps memory that a backend has allocated.
     ///
     /// # Safety
-    /// `start` points to `bytes` initialised bytes, aligned to [`HostBlock::ALIGN`], that stay valid
+    /// `start` points to `bytes` initialized bytes, aligned to [`HostBlock::ALIGN`], that stay valid
     /// and are not used otherwise until `free` is called with it, from any thread.
     pub unsafe fn from_raw(
         start: NonNull<u8>,
@@ -89,7 +89,7 @@ impl HostBlock {
 
     /// Returns the bytes of an owned block, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `start` is valid for `bytes` initialised bytes; `&mut self` means that no other
+        // SAFETY: `start` is valid for `bytes` initialized bytes; `&mut self` means that no other
         // owner holds the block; a submission that names it would hold a clone of its `Arc`.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
@@ -99,7 +99,7 @@ impl HostBlock {
     /// # Safety
     /// No submission that writes to the block is in flight, and none is made while the slice lives.
     pub unsafe fn shared_bytes(&self) -> &[u8] {
-        // SAFETY: valid and initialised as above; not written, as the caller promises.
+        // SAFETY: valid and initialized as above; not written, as the caller promises.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 

@@ -28,7 +28,7 @@ impl PoolSpec {
 #[non_exhaustive]
 pub enum PoolChange {
     /// Sets the bytes that the pool keeps reserved for later allocations. A backend returns freed memory beyond them to
-    /// the system, at the latest at the next synchronisation after the free has run.
+    /// the system, at the latest at the next synchronization after the free has run.
     ReleaseThreshold(u64),
     /// Sets the peak of the reserved bytes to the bytes that are reserved now.
     ResetPeak,

@@ -1,16 +1,23 @@
 //! `setp`, `set`, `testp`, and the logic of predicates.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
+use half::{bf16, f16};
 
 use crate::{
-    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    decode::{
+        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        form::Form,
+    },
     exec::{
         alu::{
-            compare, compare_packed, property,
+            compare::{
+                Cmp, CmpFtz, EQ, EQU, GE, GEU, GT, GTU, LE, LEU, LT, LTU, NAN, NE, NEU, NUM,
+            },
+            compare_packed::{CmpPart, PART_HIGH, SET_FTZ, SET_NOT, SET_ONES, SetTwo},
+            property::TestProperty,
             select::{self, Logic, NOT_A, NOT_B},
         },
-        form::Form,
-        map::Pick,
+        map::{self, NEGATED, Pick},
         number::lane::Kind,
     },
     isa::slot::{Class, Slot},
@@ -23,19 +30,120 @@ pub(crate) fn bits_kind(ty: T) -> Option<Kind> {
         T::Pred => Kind::Pred,
         T::F32 => Kind::F32,
         T::F64 => Kind::F64,
-        T::B128 | T::F32x2 => return None,
+        ty if ty == T::B128 || !ty.is_fundamental() => return None,
         ty if ty.size() == 8 => Kind::W64,
         _ => Kind::W32,
     })
 }
 
-fn take_logic(form: &mut Form<'_>) -> Option<Logic> {
-    Some(match form.take_one(&["and", "or", "xor"])? {
-        "and" => Logic::And,
-        "or" => Logic::Or,
-        _ => Logic::Xor,
-    })
+/// Names of the operators. The unsigned ones (`lo`, `ls`, `hi`, `hs`) are the same as the others, because the type is
+/// unsigned.
+const TESTS: [(W, u8); 18] = [
+    (W::Eq, EQ),
+    (W::Ne, NE),
+    (W::Lt, LT),
+    (W::Le, LE),
+    (W::Gt, GT),
+    (W::Ge, GE),
+    (W::Lo, LT),
+    (W::Ls, LE),
+    (W::Hi, GT),
+    (W::Hs, GE),
+    (W::Equ, EQU),
+    (W::Neu, NEU),
+    (W::Ltu, LTU),
+    (W::Leu, LEU),
+    (W::Gtu, GTU),
+    (W::Geu, GEU),
+    (W::Num, NUM),
+    (W::Nan, NAN),
+];
+
+/// Selects a comparison of integers. Half of the operators are the negations of others.
+macro_rules! int_tests {
+    ($test:expr, $ty:ty) => {
+        match $test {
+            EQ => Some(map::compare::<Cmp<$ty, EQ>>()),
+            NE => Some(negated(map::compare::<Cmp<$ty, EQ>>())),
+            LT => Some(map::compare::<Cmp<$ty, LT>>()),
+            GE => Some(negated(map::compare::<Cmp<$ty, LT>>())),
+            LE => Some(map::compare::<Cmp<$ty, LE>>()),
+            GT => Some(negated(map::compare::<Cmp<$ty, LE>>())),
+            _ => None,
+        }
+    };
 }
+
+/// Selects a comparison of floating-point numbers. The unordered operators are the negations of ordered ones.
+macro_rules! float_tests {
+    ($test:expr, $cmp:ident, $ty:ty) => {
+        match $test {
+            EQ => Some(map::compare::<$cmp<$ty, EQ>>()),
+            NE => Some(map::compare::<$cmp<$ty, NE>>()),
+            LT => Some(map::compare::<$cmp<$ty, LT>>()),
+            LE => Some(map::compare::<$cmp<$ty, LE>>()),
+            GT => Some(map::compare::<$cmp<$ty, GT>>()),
+            GE => Some(map::compare::<$cmp<$ty, GE>>()),
+            NUM => Some(map::compare::<$cmp<$ty, NUM>>()),
+            NEU => Some(negated(map::compare::<$cmp<$ty, EQ>>())),
+            EQU => Some(negated(map::compare::<$cmp<$ty, NE>>())),
+            GEU => Some(negated(map::compare::<$cmp<$ty, LT>>())),
+            GTU => Some(negated(map::compare::<$cmp<$ty, LE>>())),
+            LEU => Some(negated(map::compare::<$cmp<$ty, GT>>())),
+            LTU => Some(negated(map::compare::<$cmp<$ty, GE>>())),
+            NAN => Some(negated(map::compare::<$cmp<$ty, NUM>>())),
+            _ => None,
+        }
+    };
+}
+
+fn negated(pick: Pick) -> Pick {
+    pick.with(NEGATED)
+}
+
+/// Selects the comparison for this type.
+fn comparison(test: u8, ty: T, ftz: bool) -> Option<Pick> {
+    match ty {
+        T::F32 if ftz => float_tests!(test, CmpFtz, f32),
+        T::F16 if ftz => float_tests!(test, CmpFtz, f16),
+        _ if ftz => None,
+        T::B16 | T::U16 => int_tests!(test, u16),
+        T::S16 => int_tests!(test, i16),
+        T::B32 | T::U32 => int_tests!(test, u32),
+        T::S32 => int_tests!(test, i32),
+        T::B64 | T::U64 => int_tests!(test, u64),
+        T::S64 => int_tests!(test, i64),
+        T::F32 => float_tests!(test, Cmp, f32),
+        T::F64 => float_tests!(test, Cmp, f64),
+        T::F16 => float_tests!(test, Cmp, f16),
+        T::BF16 => float_tests!(test, Cmp, bf16),
+        _ => None,
+    }
+}
+
+/// Selects `set` of packed halves with packed results of type `to`.
+fn packed_set(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
+    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 };
+    match (to, from) {
+        (T::F16x2, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm)),
+        (T::BF16x2, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm)),
+        (T::U32 | T::S32, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm | SET_ONES)),
+        (T::U32 | T::S32, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm | SET_ONES)),
+        _ => None,
+    }
+}
+
+/// Selects `setp` of packed halves, for the comparison of one part.
+fn packed_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
+    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 } | if high { PART_HIGH } else { 0 };
+    match ty {
+        T::F16x2 => Some(map::compare::<CmpPart<f16>>().with(imm)),
+        T::BF16x2 => Some(map::compare::<CmpPart<bf16>>().with(imm)),
+        _ => None,
+    }
+}
+
+const LOGIC: [(W, Logic); 3] = [(W::And, Logic::And), (W::Or, Logic::Or), (W::Xor, Logic::Xor)];
 
 /// Emits a comparison into a new predicate register.
 fn emit_compare(
@@ -56,10 +164,10 @@ fn emit_compare(
 
 /// `setp.lt.and.f32 p|q, a, b, c;`
 pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let test = compare::take_test(form).ok_or(UNKNOWN)?;
-    let logic = take_logic(form);
-    let ftz = form.take("ftz");
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let test = form.take_from(&TESTS).ok_or(UNKNOWN)?;
+    let logic = form.take_from(&LOGIC);
+    let ftz = form.take(W::Ftz);
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
     let (dest, x, y, with) = match (operands, logic) {
         ([d, x, y], None) => (d, x, y, None),
@@ -70,13 +178,13 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         let Operand::Pair(p, q) = dest else { return Err(OPERANDS) };
         let with = keep_old(b, with)?;
         for (d, high) in [(p, false), (q, true)] {
-            let pick = compare_packed::pick_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
+            let pick = packed_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
             let result = emit_compare(b, &pick, x, y)?;
             finish_slot(b, d, result, false, with)?;
         }
         return Ok(());
     }
-    let pick = compare::pick(test, ty, ftz).ok_or(UNKNOWN)?;
+    let pick = comparison(test, ty, ftz).ok_or(UNKNOWN)?;
     if let (None, Operand::Reg(_)) = (with, dest) {
         let mut op = Op::new(pick.run);
         op.imm = pick.imm;
@@ -161,11 +269,11 @@ fn finish_slot(
 
 /// `set.lt.u32.f32 d, a, b;`
 pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let test = compare::take_test(form).ok_or(UNKNOWN)?;
-    let logic = take_logic(form);
-    let ftz = form.take("ftz");
-    let (to, from) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
-    if let Some(pick) = compare_packed::pick_set(test, to, from, ftz) {
+    let test = form.take_from(&TESTS).ok_or(UNKNOWN)?;
+    let logic = form.take_from(&LOGIC);
+    let ftz = form.take(W::Ftz);
+    let (to, from) = form.ty().zip(form.ty()).ok_or(UNKNOWN)?;
+    if let Some(pick) = packed_set(test, to, from, ftz) {
         let ones = match to {
             T::F16x2 => 0x3C00_3C00,
             T::BF16x2 => 0x3F80_3F80,
@@ -181,7 +289,7 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         T::BF16 => 0x3F80,
         _ => return Err(UNKNOWN),
     };
-    let pick = compare::pick(test, from, ftz).ok_or(UNKNOWN)?;
+    let pick = comparison(test, from, ftz).ok_or(UNKNOWN)?;
     let operands = form.instruction().operands.as_slice();
     let (dest, mut result, with) = match operands {
         [d, x, y] => (d, emit_compare(b, &pick, x, y)?, None),
@@ -235,52 +343,56 @@ fn set_two(
     (op.a, op.b) = match logic {
         Logic::And => (result, zero),
         Logic::Or => (b.source(&Operand::Int(ones), Kind::W32)?, result),
-        Logic::Xor => (compared(b, compare_packed::SET_NOT), result),
+        Logic::Xor => (compared(b, SET_NOT), result),
     };
     op.d = b.dest(d, Kind::W32, false)?;
     b.emit(op)
 }
 
+/// Selects the handler of `testp` by the property and the type.
+fn property(form: &mut Form<'_>) -> Option<Pick> {
+    // The handler's `imm` is the position.
+    const PROPERTIES: [W; 6] =
+        [W::Finite, W::Infinite, W::Number, W::Notanumber, W::Normal, W::Subnormal];
+    let imm = form.take_code(&PROPERTIES)?;
+    let mut pick = match form.ty()? {
+        T::F32 => map::compare::<TestProperty<f32>>(),
+        T::F64 => map::compare::<TestProperty<f64>>(),
+        _ => return None,
+    };
+    pick.sources[1] = None;
+    Some(pick.with(imm))
+}
+
 /// `testp.finite.f32 p, a;`
 pub(crate) fn testp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let pick = property::pick(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let pick = property(form).ok_or(UNKNOWN)?;
     let mut op = super::lanewise::operands(b, form, &pick)?;
     op.b = op.a;
     b.emit(op)
 }
 
-/// Decodes `and.pred`, `or.pred`, `xor.pred` and `not.pred`.
-pub(crate) fn logic(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
+/// Decodes `and.pred`, `or.pred` and `xor.pred`, or without an operation `not.pred`.
+pub(crate) fn predicates(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    logic: Option<Logic>,
+) -> Result<(), Problem> {
     form.ty();
-    let operands = form.instruction().operands.as_slice();
-    let (dest, x, y) = match operands {
-        [d, x] if form.opcode() == "not" => (d, x, None),
-        [d, x, y] if form.opcode() != "not" => (d, x, Some(y)),
+    let (dest, x, with) = match (form.instruction().operands.as_slice(), logic) {
+        ([d, x], None) => (d, x, None),
+        ([d, x, y], Some(logic)) => (d, x, Some((y, logic))),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let (a, not_a) = b.pred(x)?;
-    let mut op = match y {
-        None => {
-            let mut op = Op::new(select::copy_pred);
-            op.imm = u64::from(!not_a);
-            op
-        }
-        Some(y) => {
-            let mut op = Op::new(select::logic);
-            let not_b;
-            (op.b, not_b) = b.pred(y)?;
-            let logic = match form.opcode() {
-                "and" => Logic::And,
-                "or" => Logic::Or,
-                _ => Logic::Xor,
-            };
-            op.imm = logic as u64 | if not_a { NOT_A } else { 0 } | if not_b { NOT_B } else { 0 };
-            op
-        }
-    };
+    let mut op = Op::new(select::copy_pred);
+    op.imm = u64::from(!not_a);
+    if let Some((y, logic)) = with {
+        op.run = select::logic;
+        let not_b;
+        (op.b, not_b) = b.pred(y)?;
+        op.imm = logic as u64 | if not_a { NOT_A } else { 0 } | if not_b { NOT_B } else { 0 };
+    }
     op.a = a;
     op.d = b.dest(dest, Kind::Pred, false)?;
     b.emit(op)

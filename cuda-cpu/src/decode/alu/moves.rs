@@ -1,14 +1,14 @@
 //! `mov`, `cvta` and `isspacep`.
 
-use cuda_ptx::{Operand, Space};
+use cuda_ptx::{Operand, ScalarType as T, Space, Special, Word as W};
 
 use super::compare::bits_kind;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
 use crate::decode::build::special;
+use crate::decode::form::Form;
 use crate::decode::memory::load_store::GENERIC_SPACES;
 use crate::decode::memory::wide;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::exec::special::{CONSTANTS_AT, IN_CONSTANT, add_window, is_in_space};
 use crate::isa::address::{LOCAL_WINDOW, SHARED_WINDOW};
@@ -17,32 +17,34 @@ use crate::machine::code::{Handler, Op};
 
 /// Decodes `mov`: registers, constants, addresses, special registers, packing and unpacking.
 pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if form.has("b128") {
+    if form.has_ty(T::B128) {
         return wide::mov(b, form);
     }
-    let vector = form.take_one(&["v2", "v4"]);
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let count = form.take_from(&[(W::V2, 2), (W::V4, 4)]);
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if let Some(vector) = vector {
-        return elements(b, d, a, if vector == "v2" { 2 } else { 4 }, kind);
+    if let Some(count) = count {
+        return elements(b, d, a, count, kind);
     }
-    let (d, a) = (alone(d), alone(a));
-    match (d, a) {
-        (Operand::Vector(parts), _) => return unpack(b, parts, a, kind),
-        (_, Operand::Vector(parts)) => return pack(b, d, parts, kind),
-        (_, Operand::Special(name)) if special::mov_changing(b, d, name, kind)? => return Ok(()),
-        _ => {}
+    match (alone(d), alone(a)) {
+        (Operand::Vector(parts), a) => unpack(b, parts, a, ty, kind),
+        (d, Operand::Vector(parts)) => pack(b, d, parts, ty, kind),
+        (d, a) => one(b, d, a, kind),
+    }
+}
+
+/// Decodes a `mov` of one value.
+fn one(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> Result<(), Problem> {
+    if let Operand::Special(register) = a
+        && special::mov_changing(b, d, *register, kind)?
+    {
+        return Ok(());
     }
     if always(b, d, a, kind) {
         return Ok(());
     }
-    let run: Handler = match kind.class() {
-        Class::Pred => select::copy_pred,
-        Class::W32 => select::copy::<u32>,
-        Class::W64 => select::copy::<u64>,
-    };
-    let mut op = Op::new(run);
+    let mut op = Op::new(copy_of(kind));
     if kind == Kind::Pred && !matches!(a, Operand::Special(_)) {
         let not;
         (op.a, not) = b.pred(a)?;
@@ -54,13 +56,21 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     b.emit(op)
 }
 
+fn copy_of(kind: Kind) -> Handler {
+    match kind.class() {
+        Class::Pred => select::copy_pred,
+        Class::W32 => select::copy::<u32>,
+        Class::W64 => select::copy::<u64>,
+    }
+}
+
 /// Returns the element of a vector operand with one element, and other operands unchanged.
 fn alone(operand: &Operand) -> &Operand {
     let Operand::Vector(parts) = operand else { return operand };
     if let [part] = parts.as_slice() { part } else { operand }
 }
 
-/// `mov.v2.u64 d, {a, b};`: GCC's moves between vector registers, element by element.
+/// `mov.v2.u64 d, {a, b};` and `mov.v4.u32 d, %tid;`, element by element.
 fn elements(
     b: &mut Builder<'_>,
     d: &Operand,
@@ -68,29 +78,35 @@ fn elements(
     count: usize,
     kind: Kind,
 ) -> Result<(), Problem> {
-    let (Operand::Vector(dests), Operand::Vector(sources)) = (d, a) else { return Err(OPERANDS) };
-    if (dests.len(), sources.len()) != (count, count) {
+    let Operand::Vector(dests) = d else { return Err(OPERANDS) };
+    if dests.len() != count || kind == Kind::Pred {
         return Err(OPERANDS);
     }
-    let run: Handler = match kind.class() {
-        Class::Pred => return Err(OPERANDS),
-        Class::W32 => select::copy::<u32>,
-        Class::W64 => select::copy::<u64>,
-    };
-    // All sources are read before the first destination is written, as in `mov.v2.b32 {%a, %b}, {%b, %a};`.
-    let mut values = Vec::new();
-    for source in sources {
-        let mut op = Op::new(run);
-        (op.a, op.d) = (b.source(source, kind)?, b.frame.register(kind.class()));
-        b.emit_plain(op);
-        values.push(op.d);
+    let written = |d: &&Operand| **d != Operand::Discard;
+    match a {
+        Operand::Special(Special::Named(name)) if name.is_vector() && count == 4 => {
+            let elements = (0..).map(|i| Operand::Special(Special::Element(*name, i)));
+            let mut moves = dests.iter().zip(elements).filter(|(d, _)| written(d));
+            moves.try_for_each(|(d, element)| one(b, d, &element, kind))
+        }
+        Operand::Vector(sources) if sources.len() == count => {
+            // All sources are read before the first destination is written, as in `mov.v2.b32 {%a, %b}, {%b, %a};`.
+            let mut values = Vec::new();
+            for source in sources {
+                let mut op = Op::new(copy_of(kind));
+                (op.a, op.d) = (b.source(source, kind)?, b.frame.register(kind.class()));
+                b.emit_plain(op);
+                values.push(op.d);
+            }
+            for (dest, value) in dests.iter().zip(values).filter(|(d, _)| written(d)) {
+                let mut op = Op::new(copy_of(kind));
+                (op.a, op.d) = (value, b.dest(dest, kind, false)?);
+                b.emit(op)?;
+            }
+            Ok(())
+        }
+        _ => Err(OPERANDS),
     }
-    for (dest, value) in dests.iter().zip(values).filter(|(d, _)| **d != Operand::Discard) {
-        let mut op = Op::new(run);
-        (op.a, op.d) = (value, b.dest(dest, kind, false)?);
-        b.emit(op)?;
-    }
-    Ok(())
 }
 
 /// Makes the destination share the source's slot if both are constant. Returns false if an op is needed.
@@ -102,42 +118,59 @@ fn always(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> bool {
     }
 }
 
-/// `mov.b64 d, {a, b};`: the first part is the lowest.
-fn pack(b: &mut Builder<'_>, d: &Operand, parts: &[Operand], kind: Kind) -> Result<(), Problem> {
-    let wide = kind.class() == Class::W64;
-    let bits = if wide { 64 } else { 32 } / parts.len().max(1) as u64;
-    let mut slots = Vec::new();
-    for part in parts {
-        slots.push(b.source(part, Kind::W32)?);
+/// Returns the number of bits of each part of a value.
+fn bits_of_part(ty: T, parts: &[Operand]) -> Result<u64, Problem> {
+    match (ty.size(), parts.len()) {
+        (size @ (2 | 4 | 8), count @ 2) | (size @ (4 | 8), count @ 4) => {
+            Ok(u64::from(8 * size) / count as u64)
+        }
+        _ => Err(OPERANDS),
     }
-    let two = |b: &mut Builder<'_>, x: Slot, y: Slot, bits: u64| {
-        let mut op = Op::new(select::pack_32);
-        (op.a, op.b, op.imm) = (x, y, bits);
-        op.d = b.frame.register(Class::W32);
-        b.emit_plain(op);
-        op.d
-    };
+}
+
+/// `mov.b64 d, {a, b};`: the first part is the lowest.
+fn pack(
+    b: &mut Builder<'_>,
+    d: &Operand,
+    parts: &[Operand],
+    ty: T,
+    kind: Kind,
+) -> Result<(), Problem> {
+    let mut bits = bits_of_part(ty, parts)?;
+    let mut slots = parts.iter().map(|p| b.source(p, Kind::W32)).collect::<Result<Vec<_>, _>>()?;
     if let [x, y, z, w] = slots[..] {
-        slots = vec![two(b, x, y, bits), two(b, z, w, bits)];
+        let two = |(x, y)| {
+            let mut op = Op::new(select::pack_32);
+            (op.a, op.b, op.imm) = (x, y, bits);
+            op.d = b.frame.register(Class::W32);
+            b.emit_plain(op);
+            op.d
+        };
+        slots = [(x, y), (z, w)].map(two).to_vec();
+        bits *= 2;
     }
     let [x, y] = slots[..] else { return Err(OPERANDS) };
+    let wide = kind.class() == Class::W64;
     let mut op = Op::new(if wide { select::pack_64 } else { select::pack_32 });
-    (op.a, op.b, op.imm) = (x, y, 16);
+    (op.a, op.b, op.imm) = (x, y, bits);
     op.d = b.dest(d, kind, false)?;
     b.emit(op)
 }
 
 /// `mov.b64 {a, b}, d;`
-fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Result<(), Problem> {
+fn unpack(
+    b: &mut Builder<'_>,
+    parts: &[Operand],
+    a: &Operand,
+    ty: T,
+    kind: Kind,
+) -> Result<(), Problem> {
+    let bits = bits_of_part(ty, parts)?;
     let wide = kind.class() == Class::W64;
-    if !matches!(parts.len(), 2 | 4) {
-        return Err(OPERANDS);
-    }
-    let bits = if wide { 64 } else { 32 } / parts.len() as u64;
     let mut source = b.source(a, kind)?;
     // The source may be one of the destinations.
     if parts.contains(a) {
-        let mut op = Op::new(if wide { select::copy::<u64> } else { select::copy::<u32> });
+        let mut op = Op::new(copy_of(kind));
         (op.a, op.d) = (source, b.frame.register(kind.class()));
         b.emit_plain(op);
         source = op.d;
@@ -153,15 +186,15 @@ fn unpack(b: &mut Builder<'_>, parts: &[Operand], a: &Operand, kind: Kind) -> Re
 
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let to = form.take("to");
+    let to = form.take(W::To);
     let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
-    let kind = form.ty().filter(|_| form.is_spent()).and_then(bits_kind).ok_or(UNKNOWN)?;
+    let kind = form.ty().and_then(bits_kind).ok_or(UNKNOWN)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses are supported");
     }
     let window = match space {
-        "shared" | "shared::cta" | "shared::cluster" => SHARED_WINDOW,
-        "local" => LOCAL_WINDOW,
+        W::Shared | W::SharedCta | W::SharedCluster => SHARED_WINDOW,
+        W::Local => LOCAL_WINDOW,
         _ => 0,
     };
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
@@ -177,17 +210,17 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let space = form.take_one(&GENERIC_SPACES).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
-        "global" => 0,
-        "shared" | "shared::cta" | "shared::cluster" => 1,
-        "local" => 2,
-        "param" | "param::entry" => 3,
+        W::Global => 0,
+        W::Shared | W::SharedCta | W::SharedCluster => 1,
+        W::Local => 2,
+        W::Param | W::ParamEntry => 3,
         _ => IN_CONSTANT,
     };
-    if matches!(space, "global" | "const") {
+    if matches!(space, W::Global | W::Const) {
         let constants = constants(b);
         op.imm |= (constants.len() as u64) << CONSTANTS_AT;
         op.extra = b.extras(constants);

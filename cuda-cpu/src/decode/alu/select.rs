@@ -1,18 +1,20 @@
 //! `selp` and `slct`.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::compare::bits_kind;
+use super::lanewise::lanewise;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
+use crate::exec::map::Pick;
 use crate::exec::number::lane::Kind;
 use crate::isa::slot::Class;
 use crate::machine::code::{Handler, Op};
 
 /// `selp.b32 d, a, b, p;`
 pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
     let [d, x, y, p] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let run: Handler =
@@ -29,8 +31,8 @@ pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `slct.f32.s32 d, a, b, c;`
 pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("ftz");
-    let (ty, by) = form.ty().zip(form.ty()).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    form.take(W::Ftz);
+    let (ty, by) = form.ty().zip(form.ty()).ok_or(UNKNOWN)?;
     let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
     let wide = kind.class() == Class::W64;
     let (run, by): (Handler, Kind) = match (wide, by) {
@@ -40,7 +42,6 @@ pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         (true, T::F32) => (select::select_sign::<u64, f32>, Kind::F32),
         _ => return Err(UNKNOWN),
     };
-    let pick = select::pick(run, kind, [Some(kind), Some(kind), Some(by)]);
-    let op = super::lanewise::operands(b, form, &pick)?;
-    b.emit(op)
+    let sources = [Some(kind), Some(kind), Some(by)];
+    lanewise(Some(Pick { run, d: kind, signed: false, sources, imm: 0 }), b, form)
 }

@@ -2,27 +2,30 @@
 //!
 //! The scalar instructions behave as on an H200, which differs from the manual in places: see `exec::alu::video_scalar`.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::video::{
-    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE, COMPARE_AT, D_SIGNED, LARGER,
-    MASK_AT, NEGATE_C, NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Simd, Video, WRAP,
-    part_code,
+    A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE_AT, D_SIGNED, LARGER, MASK_AT,
+    NEGATE_C, NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Simd, Video, WRAP, part_code,
 };
 use crate::exec::alu::video_scalar::Scalar;
-use crate::exec::form::Form;
 use crate::exec::map::ternary;
 use crate::exec::number::lane::Kind;
 use crate::machine::code::Op;
 
-/// Decodes a video instruction.
-pub(crate) fn decode(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let (video, parts) = Video::of_opcode(form.opcode()).ok_or(UNKNOWN)?;
+/// Comparison operators, by their number in `imm`.
+const COMPARE: [W; 6] = [W::Eq, W::Ne, W::Lt, W::Le, W::Gt, W::Ge];
+
+/// Decodes a video instruction. A SIMD instruction has 2 or 4 parts, others have 1.
+pub(crate) fn video(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    video: Video,
+    parts: u32,
+) -> Result<(), Problem> {
     let modifiers = modifiers(form, video, parts > 1).ok_or(UNKNOWN)?;
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let operands = form.instruction().operands.as_slice();
     let merges = parts == 1 && operands.first().is_some_and(|d| !part(d).is_empty());
     let second = modifiers & (ACCUMULATE | SMALLER | LARGER) != 0;
@@ -70,33 +73,32 @@ fn modifiers(form: &mut Form<'_>, video: Video, simd: bool) -> Option<u64> {
     }
     match video {
         Video::Set => {
-            let compare = form.take_one(&COMPARE)?;
-            imm |= (COMPARE.iter().position(|&c| c == compare)? as u64) << COMPARE_AT;
+            imm |= form.take_code(&COMPARE)? << COMPARE_AT;
         }
         Video::ShiftLeft | Video::ShiftRight => {
             if imm & B_SIGNED != 0 {
                 return None;
             }
-            imm |= if form.take_one(&["clamp", "wrap"])? == "wrap" { WRAP } else { 0 };
+            imm |= if form.take_one(&[W::Clamp, W::Wrap])? == W::Wrap { WRAP } else { 0 };
         }
         _ => {}
     }
-    if video != Video::Set && form.take("sat") {
+    if video != Video::Set && form.take(W::Sat) {
         imm |= SATURATE;
     }
     if video == Video::MultiplyAdd {
-        let scale = match form.take_one(&["shr7", "shr15"]) {
-            Some("shr7") => 7,
+        let scale = match form.take_one(&[W::Shr7, W::Shr15]) {
+            Some(W::Shr7) => 7,
             Some(_) => 15,
             None => 0,
         };
-        let one = if form.take("po") { PLUS_ONE } else { 0 };
+        let one = if form.take(W::Po) { PLUS_ONE } else { 0 };
         return Some(imm | scale << SCALE_AT | one);
     }
-    let second: &[&str] = if simd { &["add"] } else { &["add", "min", "max"] };
+    let second: &[W] = if simd { &[W::Add] } else { &[W::Add, W::Min, W::Max] };
     imm |= match form.take_one(second) {
-        Some("add") => ACCUMULATE,
-        Some("min") => SMALLER,
+        Some(W::Add) => ACCUMULATE,
+        Some(W::Min) => SMALLER,
         Some(_) => LARGER,
         None => 0,
     };

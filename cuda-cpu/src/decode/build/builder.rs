@@ -1,6 +1,6 @@
 //! State for decoding one function, and the emission of ops. For operands see `operand`.
 
-use cuda_ptx::{Body, Function, Instruction, Module, RegId};
+use cuda_ptx::{Body, Checked, Function, Instruction, Module, RegId};
 use rustc_hash::FxHashMap;
 
 use super::frame::Frame;
@@ -47,6 +47,8 @@ pub(crate) struct Builder<'a> {
     /// Ops that follow the one being decoded, to widen its results.
     pub(super) after: Vec<Op>,
     pub(super) ins: Option<&'a Instruction>,
+    /// The uses of the instruction's operands.
+    checked: Option<Checked<'a>>,
     /// Whether an op has been emitted by which the instruction is counted.
     counted: bool,
     /// The memory effects of the next emitted op.
@@ -82,6 +84,7 @@ impl<'a> Builder<'a> {
             tables: FxHashMap::default(),
             after: Vec::new(),
             ins: None,
+            checked: None,
             counted: false,
             effects: Vec::new(),
             used_bytes: u64::MAX,
@@ -91,10 +94,16 @@ impl<'a> Builder<'a> {
     /// Starts an instruction. The ops that follow belong to it.
     pub(crate) fn begin(&mut self, ins: &'a Instruction) {
         self.ins = Some(ins);
+        self.checked = None;
         self.after.clear();
         self.frame.free_temporaries();
         self.counted = false;
         self.effects.clear();
+    }
+
+    /// Sets the row of the table that the instruction matches.
+    pub(crate) fn check(&mut self, checked: Checked<'a>) {
+        self.checked = Some(checked);
     }
 
     /// Declares an effect of the next emitted op, for the observers.
@@ -120,8 +129,10 @@ impl<'a> Builder<'a> {
         if let Some(ins) = self.ins.filter(|_| !std::mem::replace(&mut self.counted, true)) {
             let slot = |id: RegId| self.registers.get(id.0 as usize).copied().flatten();
             let upper = |id: RegId| slot(id).filter(|_| self.is_wide(id)).map(upper);
-            let registers = registers(ins, slot, upper);
-            self.code.table.is_instruction(&kind_name(ins), registers);
+            let registers = self.checked.map(|checked| registers(&checked, slot, upper));
+            if let Some(registers) = registers {
+                self.code.table.is_instruction(&kind_name(ins), registers);
+            }
         }
         self.effects.drain(..).for_each(|effect| self.code.table.has_effect(effect));
     }

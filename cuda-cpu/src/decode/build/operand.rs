@@ -1,13 +1,17 @@
 //! Conversion of operands to slots: registers, constants, symbols and addresses.
 
-use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarType, Space, Symbol};
+use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarKind, ScalarType, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem};
 use super::special;
+use crate::exec::alu::int_arithmetic::{Add, MadLo};
 use crate::exec::alu::select;
+use crate::exec::map;
 use crate::exec::number::lane::Kind;
 use crate::exec::special::add_window;
-use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW, PARAM_WINDOW};
+use crate::isa::address::{
+    FUNCTION_STEP, FUNCTION_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, SpaceKind,
+};
 use crate::isa::preset::PresetValue;
 use crate::isa::slot::{Class, Slot};
 use crate::machine::code::{Handler, Op};
@@ -37,6 +41,7 @@ impl Builder<'_> {
         let class = kind.class();
         match operand {
             Operand::Reg(id) => self.source_register(*id, class),
+            Operand::RegPlus(id, constant) => self.sum(*id, *constant, class),
             _ => {
                 let value = self.value(operand, kind)?;
                 Ok(self.frame.preset(class, value))
@@ -58,6 +63,42 @@ impl Builder<'_> {
         Ok(op.d)
     }
 
+    /// Returns a register with the sum of a register and a constant.
+    fn sum(&mut self, id: RegId, constant: i64, class: Class) -> Result<Slot, Problem> {
+        let add = match class {
+            Class::W64 => map::binary::<Add<u64>>(),
+            Class::W32 => map::binary::<Add<u32>>(),
+            Class::Pred => return Err(OPERANDS),
+        };
+        let mut op = Op::new(add.run);
+        op.a = self.source_register(id, class)?;
+        op.b = self.frame.preset(class, PresetValue::Const(constant as u64));
+        op.d = self.frame.register(class);
+        self.push(op);
+        Ok(op.d)
+    }
+
+    /// Returns a 64-bit register with the address of an element of a variable, in the variable's own state space.
+    fn element(&mut self, symbol: Symbol, index: RegId, size: u32) -> Result<Slot, Problem> {
+        let base = self.symbol(symbol, 0)?;
+        let own = self.body.registers.get(index.0 as usize);
+        let signed = own.is_some_and(|own| own.ty.kind() == ScalarKind::Signed);
+        let mut wide = self.source_register(index, self.class_of(index))?;
+        if self.class_of(index) == Class::W32 {
+            let mut op = Op::new(select::widen);
+            (op.a, op.imm, op.d) = (wide, signed.into(), self.frame.temporary(Class::W64));
+            wide = op.d;
+            self.push(op);
+        }
+        let mut op = Op::new(map::ternary::<MadLo<u64>>().run);
+        op.a = wide;
+        op.b = self.frame.preset(Class::W64, PresetValue::Const(size.into()));
+        op.c = self.frame.preset(Class::W64, base);
+        op.d = self.frame.temporary(Class::W64);
+        self.push(op);
+        Ok(op.d)
+    }
+
     /// Returns the value of a constant, special register or symbol.
     pub(crate) fn value(&self, operand: &Operand, kind: Kind) -> Result<PresetValue, Problem> {
         let bits = match (operand, kind) {
@@ -70,7 +111,7 @@ impl Builder<'_> {
             (Operand::F64(b), Kind::F32) => u64::from((f64::from_bits(*b) as f32).to_bits()),
             (Operand::F64(b), Kind::F64 | Kind::W64) => *b,
             (Operand::F32(b), Kind::F64) => f64::from(f32::from_bits(*b)).to_bits(),
-            (Operand::Special(name), _) => return special::value(name).ok_or(OPERANDS),
+            (Operand::Special(register), _) => return special::value(*register).ok_or(OPERANDS),
             (Operand::Symbol(symbol, offset), Kind::W32 | Kind::W64) => {
                 return self.symbol(*symbol, *offset);
             }
@@ -163,16 +204,26 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns the base register of an address, the offset, and whether the register has 32 bits.
-    pub(crate) fn address(&mut self, address: &Address) -> Result<(Slot, i64, bool), Problem> {
+    /// Returns the base register of an address in a space, the offset, and whether the register has 32 bits.
+    pub(crate) fn address(
+        &mut self,
+        address: &Address,
+        space: SpaceKind,
+    ) -> Result<(Slot, i64, bool), Problem> {
         match address.base {
             AddressBase::Reg(id) => {
                 let class = self.class_of(id);
                 Ok((self.register(id, class)?, address.offset, class == Class::W32))
             }
             AddressBase::Symbol(symbol) => {
-                let value = self.symbol(symbol, 0)?;
-                Ok((self.frame.preset(Class::W64, value), address.offset, false))
+                let base = self.frame.preset(Class::W64, self.symbol(symbol, 0)?);
+                let window = if space == SpaceKind::Generic { self.window(symbol) } else { 0 };
+                Ok((base, address.offset.wrapping_add_unsigned(window), false))
+            }
+            AddressBase::Element { symbol, index, size } => {
+                let base = self.element(symbol, index, size)?;
+                let window = if space == SpaceKind::Generic { self.window(symbol) } else { 0 };
+                Ok((base, address.offset.wrapping_add_unsigned(window), false))
             }
             AddressBase::Absolute => {
                 Ok((self.frame.preset(Class::W64, PresetValue::Const(0)), address.offset, false))
@@ -180,9 +231,27 @@ impl Builder<'_> {
         }
     }
 
-    /// Returns a 64-bit register with the address including its offset.
-    pub(crate) fn wide_address(&mut self, address: &Address) -> Result<Slot, Problem> {
-        let (mut base, offset, narrow) = self.address(address)?;
+    /// Returns the difference between a symbol's generic address and its address in its own state space.
+    fn window(&self, symbol: Symbol) -> u64 {
+        let variable = match symbol {
+            Symbol::Module(i) => self.module.variables.get(i as usize),
+            Symbol::Body(i) => self.body.variables.get(i as usize),
+            Symbol::Param(_) | Symbol::Return(_) | Symbol::Function(_) => None,
+        };
+        match variable.map(|variable| variable.space) {
+            Some(Space::Shared) => SHARED_WINDOW,
+            Some(Space::Local) => LOCAL_WINDOW,
+            Some(Space::Global | Space::Const | Space::Param) | None => 0,
+        }
+    }
+
+    /// Returns a 64-bit register with an address in a space, including its offset.
+    pub(crate) fn wide_address(
+        &mut self,
+        address: &Address,
+        space: SpaceKind,
+    ) -> Result<Slot, Problem> {
+        let (mut base, offset, narrow) = self.address(address, space)?;
         if narrow {
             let mut op = Op::new(select::widen);
             (op.a, op.d) = (base, self.frame.temporary(Class::W64));

@@ -1,60 +1,69 @@
 //! Finds the registers that an instruction reads and writes, and the rule by which its results are defined.
 
-use cuda_ptx::{AddressBase, Instruction, Operand, RegId, ScalarType};
+use cuda_ptx::{AddressBase, Checked, Opcode as O, Operand, RegId, Role, ScalarType, Word as W};
 
-use crate::exec::alu::video::Video;
 use crate::isa::slot::Slot;
 use crate::isa::table::{Registers, Rule};
 
 /// Returns the registers of an instruction. `slot` maps a register to its slot, `upper` to the slot of the upper half
 /// of a 128-bit one.
 pub(crate) fn registers(
-    ins: &Instruction,
+    checked: &Checked<'_>,
     slot: impl Fn(RegId) -> Option<Slot>,
     upper: impl Fn(RegId) -> Option<Slot>,
 ) -> Registers {
-    let rule = rule(ins);
+    let rule = rule(checked);
     let mut found =
         Registers { rule, dests: Vec::new(), sources: Vec::new(), addresses: Vec::new() };
-    let has_dest = match rule {
-        Rule::Store | Rule::Uses { results: false } => false,
-        Rule::Call => matches!(ins.operands.first(), Some(Operand::List(_))),
-        _ => true,
-    };
-    for (i, operand) in ins.operands.iter().enumerate() {
-        if rule == Rule::Call && !(i == 0 && has_dest) {
-            if let Operand::Reg(callee) = operand {
-                found.addresses.extend(slot(*callee));
+    for (i, (operand, role)) in checked.roles().enumerate() {
+        match (role, operand) {
+            // The callee, or the results of a call. Arguments depend on the called function.
+            (_, Operand::Reg(callee)) if rule == Rule::Call => {
+                found.addresses.extend(slot(*callee))
             }
-            continue;
-        }
-        if i == 0 && has_dest {
-            // A discarded element keeps its position.
-            each(operand, &mut |register, _| {
-                found.dests.push(register.and_then(&slot).unwrap_or(Slot::NONE));
-                found.dests.extend(register.and_then(&upper));
-            });
-            continue;
-        }
-        if let Operand::Address(address) = operand {
-            if let AddressBase::Reg(id) = address.base {
-                found.addresses.extend(slot(id));
+            (_, Operand::List(_)) if rule == Rule::Call && i == 0 => {
+                found.results(operand, &slot, &upper);
             }
-            continue;
+            _ if rule == Rule::Call => {}
+            (Role::Result, _) => found.results(operand, &slot, &upper),
+            (Role::Address { .. }, Operand::Address(address)) => match address.base {
+                AddressBase::Reg(id) | AddressBase::Element { index: id, .. } => {
+                    found.addresses.extend(slot(id));
+                }
+                AddressBase::Symbol(_) | AddressBase::Absolute => {}
+            },
+            (Role::Source | Role::Label | Role::Address { .. }, _) => {
+                each(operand, &mut |register, negated| {
+                    let slot = register.and_then(&slot).unwrap_or(Slot::NONE);
+                    found.sources.push((slot, negated));
+                    found.sources.extend(register.and_then(&upper).map(|slot| (slot, negated)));
+                });
+            }
         }
-        each(operand, &mut |register, negated| {
-            let slot = register.and_then(&slot).unwrap_or(Slot::NONE);
-            found.sources.push((slot, negated));
-            found.sources.extend(register.and_then(&upper).map(|slot| (slot, negated)));
-        });
     }
     found
+}
+
+impl Registers {
+    /// Adds the results of an operand. A discarded element keeps its position.
+    fn results(
+        &mut self,
+        operand: &Operand,
+        slot: impl Fn(RegId) -> Option<Slot>,
+        upper: impl Fn(RegId) -> Option<Slot>,
+    ) {
+        each(operand, &mut |register, _| {
+            self.dests.push(register.and_then(&slot).unwrap_or(Slot::NONE));
+            self.dests.extend(register.and_then(&upper));
+        });
+    }
 }
 
 /// Calls `found` for each element of an operand: with its register, or `None` if it is none, and whether it is negated.
 fn each(operand: &Operand, found: &mut impl FnMut(Option<RegId>, bool)) {
     match operand {
         Operand::Reg(id) => found(Some(*id), false),
+        Operand::RegPlus(id, _) => found(Some(*id), false),
         Operand::NotReg(id) => found(Some(*id), true),
         Operand::Pair(a, b) => {
             each(a, found);
@@ -69,40 +78,26 @@ fn each(operand: &Operand, found: &mut impl FnMut(Option<RegId>, bool)) {
     }
 }
 
-fn rule(ins: &Instruction) -> Rule {
-    let has = |name: &str| ins.modifiers.iter().any(|m| m == name);
-    let of_predicates =
-        || ins.modifiers.iter().any(|m| ScalarType::from_name(m) == Some(ScalarType::Pred));
-    match ins.opcode.as_str() {
-        "ld" | "ldu" => Rule::Load,
-        "st" => Rule::Store,
-        "and" if of_predicates() => Rule::And,
-        "or" if of_predicates() => Rule::Or,
-        "setp" | "set" if has("and") => Rule::CompareAnd,
-        "setp" | "set" if has("or") => Rule::CompareOr,
-        "selp" => Rule::Select,
-        "shfl" => Rule::Shuffle,
+/// Returns the rule of an instruction. Those that the table does not call data, and that no rule of their own describes,
+/// use all of their sources, so an unwritten one is reported.
+fn rule(checked: &Checked<'_>) -> Rule {
+    let row = checked.row();
+    let of_predicates = checked.ty() == Some(ScalarType::Pred);
+    match row.opcode() {
+        O::Ld | O::Ldu => Rule::Load,
+        O::St if !checked.has(W::Async) => Rule::Store,
+        O::And if of_predicates => Rule::And,
+        O::Or if of_predicates => Rule::Or,
+        O::Setp | O::Set if checked.has(W::And) => Rule::CompareAnd,
+        O::Setp | O::Set if checked.has(W::Or) => Rule::CompareOr,
+        O::Selp => Rule::Select,
+        O::Shfl => Rule::Shuffle,
         // Only one bit of the result depends on each lane, so undefined inputs are tracked by bit.
-        "vote" if has("ballot") => Rule::Ballot,
+        O::Vote if checked.has(W::Ballot) => Rule::Ballot,
         // Values that are passed in registers count as written.
-        "call" => Rule::Call,
-        "bar" | "barrier" if has("red") => Rule::Uses { results: true },
-        "mov" | "cvt" | "cvta" | "isspacep" | "setp" | "set" | "slct" | "testp" | "and" | "or"
-        | "xor" | "not" | "cnot" | "lop3" | "shl" | "shr" | "shf" | "prmt" | "popc" | "clz"
-        | "brev" | "bfind" | "bfe" | "bfi" | "bmsk" | "szext" | "fns" | "add" | "sub" | "mul"
-        | "mad" | "fma" | "addc" | "subc" | "madc" | "mul24" | "mad24" | "div" | "rem" | "min"
-        | "max" | "neg" | "abs" | "sad" | "dp4a" | "dp2a" | "copysign" | "rcp" | "sqrt"
-        | "rsqrt" | "ex2" | "lg2" | "sin" | "cos" | "tanh" => Rule::Data,
-        name if Video::of_opcode(name).is_some() => Rule::Data,
-        "atom" | "vote" | "match" | "redux" | "activemask" | "mma" | "ldmatrix" | "movmatrix"
-        | "elect" | "mapa" | "getctarank" | "createpolicy" | "alloca" | "stacksave" => {
-            Rule::Uses { results: true }
-        }
-        // The first operand is a destination unless it is an address.
-        "wmma" | "mbarrier" => {
-            Rule::Uses { results: !matches!(ins.operands.first(), Some(Operand::Address(_))) }
-        }
-        _ => Rule::Uses { results: false },
+        O::Call => Rule::Call,
+        _ if row.is_data() => Rule::Data,
+        _ => Rule::Uses,
     }
 }
 
@@ -129,8 +124,12 @@ mod tests {
             slots.borrow_mut().push(name(id));
             Some(Slot(slots.borrow().len() as u32 - 1))
         };
-        let all: Vec<_> =
-            body.instructions.iter().map(|ins| registers(ins, slot, |_| None)).collect();
+        let checker = cuda_ptx::Checker::new(&module, body);
+        let all: Vec<_> = body
+            .instructions
+            .iter()
+            .map(|ins| registers(&checker.check(ins).unwrap(), slot, |_| None))
+            .collect();
         let names = slots.borrow();
         let named = |slot: &Slot| names.get(slot.0 as usize).map_or("-", |n| n.as_str()).to_owned();
         let told = |r: &Registers| {

@@ -1,6 +1,6 @@
-//! Special registers by name.
+//! Special registers.
 
-use cuda_ptx::Operand;
+use cuda_ptx::{Operand, Special as Register, SpecialName as Name};
 
 use super::builder::{Builder, OPERANDS, Problem};
 use crate::exec::number::lane::Kind;
@@ -8,71 +8,90 @@ use crate::exec::special::{clock_32, clock_64, global_timer, global_timer_32};
 use crate::isa::preset::{PresetValue, Special};
 use crate::machine::code::{Handler, Op};
 
-/// Returns the preset of a special register that is constant while a block runs.
-pub(crate) fn value(name: &str) -> Option<PresetValue> {
-    let (base, axis) = match name.split_once('.') {
-        Some((base, "x")) => (base, 0),
-        Some((base, "y")) => (base, 1),
-        Some((base, "z")) => (base, 2),
-        Some(_) => return Some(PresetValue::Const(0)).filter(|_| name.ends_with(".w")),
-        None => (name, 0),
-    };
-    let special = match base {
-        "tid" => Special::Tid(axis),
-        "ntid" => Special::Ntid(axis),
-        "ctaid" => Special::Ctaid(axis),
-        "nctaid" => Special::Nctaid(axis),
-        "laneid" => Special::LaneId,
-        "warpid" => Special::WarpId,
-        "nwarpid" => Special::NWarpId,
-        "smid" => Special::SmId,
-        "nsmid" => Special::NSmId,
-        "gridid" => Special::GridId,
-        "lanemask_eq" => Special::LaneMaskEq,
-        "lanemask_lt" => Special::LaneMaskLt,
-        "lanemask_le" => Special::LaneMaskLe,
-        "lanemask_gt" => Special::LaneMaskGt,
-        "lanemask_ge" => Special::LaneMaskGe,
-        "dynamic_smem_size" => Special::DynamicSharedSize,
-        "total_smem_size" | "aggr_smem_size" => Special::TotalSharedSize,
-        "WARP_SZ" => return Some(PresetValue::Const(32)),
-        // The device supports no device-side graph launch, no driver-defined registers and no performance counters.
-        "current_graph_exec" => return Some(PresetValue::Const(0)),
-        // CUDA's cooperative groups find the workspace of a cooperative launch in these two.
-        "envreg1" => Special::Workspace { high: true },
-        "envreg2" => Special::Workspace { high: false },
-        _ if base.starts_with("envreg") || base.starts_with("pm") => {
-            return Some(PresetValue::Const(0));
-        }
-        "reserved_smem_offset_begin" => return Some(PresetValue::Const(0)),
-        "cluster_ctarank" => Special::ClusterRank,
-        "cluster_nctarank" => Special::ClusterSize,
-        "cluster_ctaid" => Special::ClusterCtaid(axis),
-        "cluster_nctaid" => Special::ClusterNctaid(axis),
-        "clusterid" => Special::ClusterId(axis),
-        "nclusterid" => Special::NClusterId(axis),
-        "is_explicit_cluster" => Special::IsExplicitCluster,
-        _ => return None,
-    };
-    Some(PresetValue::Special(special))
+/// The value of a special register.
+enum Value {
+    /// Constant while a block runs.
+    Preset(PresetValue),
+    /// Read by a handler with this `imm`.
+    Changing(Handler, u64, Kind),
+    /// The device has no such register.
+    None,
 }
 
-/// Decodes a `mov` of a special register that changes while a block runs. Returns false for other names.
+/// Returns the preset of a special register that is constant while a block runs.
+pub(crate) fn value(register: Register) -> Option<PresetValue> {
+    match of(register) {
+        Value::Preset(value) => Some(value),
+        Value::Changing(..) | Value::None => None,
+    }
+}
+
+fn of(register: Register) -> Value {
+    let (name, axis) = match register {
+        Register::Named(name) => (name, 0),
+        Register::Element(_, 3..) => return Value::Preset(PresetValue::Const(0)),
+        Register::Element(name, axis) => (name, axis),
+        // CUDA's cooperative groups find the workspace of a cooperative launch in these two.
+        Register::Envreg(number @ (1 | 2)) => {
+            let special = Special::Workspace { high: number == 1 };
+            return Value::Preset(PresetValue::Special(special));
+        }
+        // The device supports no other driver-defined registers and no performance counters.
+        Register::Envreg(_) | Register::Pm(_) | Register::Pm64(_) => {
+            return Value::Preset(PresetValue::Const(0));
+        }
+    };
+    let special = match name {
+        Name::Tid => Special::Tid(axis),
+        Name::Ntid => Special::Ntid(axis),
+        Name::Ctaid => Special::Ctaid(axis),
+        Name::Nctaid => Special::Nctaid(axis),
+        Name::Laneid => Special::LaneId,
+        Name::Warpid => Special::WarpId,
+        Name::Nwarpid => Special::NWarpId,
+        Name::Smid => Special::SmId,
+        Name::Nsmid => Special::NSmId,
+        Name::Gridid => Special::GridId,
+        Name::LanemaskEq => Special::LaneMaskEq,
+        Name::LanemaskLt => Special::LaneMaskLt,
+        Name::LanemaskLe => Special::LaneMaskLe,
+        Name::LanemaskGt => Special::LaneMaskGt,
+        Name::LanemaskGe => Special::LaneMaskGe,
+        Name::DynamicSmemSize => Special::DynamicSharedSize,
+        Name::TotalSmemSize | Name::AggrSmemSize => Special::TotalSharedSize,
+        Name::ClusterCtarank => Special::ClusterRank,
+        Name::ClusterNctarank => Special::ClusterSize,
+        Name::ClusterCtaid => Special::ClusterCtaid(axis),
+        Name::ClusterNctaid => Special::ClusterNctaid(axis),
+        Name::Clusterid => Special::ClusterId(axis),
+        Name::Nclusterid => Special::NClusterId(axis),
+        Name::IsExplicitCluster => Special::IsExplicitCluster,
+        // The device supports no device-side graph launch, and reserves no shared memory.
+        Name::CurrentGraphExec | Name::ReservedSmemOffsetBegin => {
+            return Value::Preset(PresetValue::Const(0));
+        }
+        Name::ReservedSmemOffset0
+        | Name::ReservedSmemOffset1
+        | Name::ReservedSmemOffsetCap
+        | Name::ReservedSmemOffsetEnd => return Value::None,
+        Name::Clock => return Value::Changing(clock_32, 0, Kind::W32),
+        Name::ClockHi => return Value::Changing(clock_32, 32, Kind::W32),
+        Name::Clock64 => return Value::Changing(clock_64, 0, Kind::W64),
+        Name::Globaltimer => return Value::Changing(global_timer, 0, Kind::W64),
+        Name::GlobaltimerLo => return Value::Changing(global_timer_32, 0, Kind::W32),
+        Name::GlobaltimerHi => return Value::Changing(global_timer_32, 32, Kind::W32),
+    };
+    Value::Preset(PresetValue::Special(special))
+}
+
+/// Decodes a `mov` of a special register that changes while a block runs. Returns false for other registers.
 pub(crate) fn mov_changing(
     b: &mut Builder<'_>,
     d: &Operand,
-    name: &str,
+    register: Register,
     kind: Kind,
 ) -> Result<bool, Problem> {
-    let (run, imm, own): (Handler, u64, Kind) = match name {
-        "clock" => (clock_32, 0, Kind::W32),
-        "clock_hi" => (clock_32, 32, Kind::W32),
-        "clock64" => (clock_64, 0, Kind::W64),
-        "globaltimer" => (global_timer, 0, Kind::W64),
-        "globaltimer_lo" => (global_timer_32, 0, Kind::W32),
-        "globaltimer_hi" => (global_timer_32, 32, Kind::W32),
-        _ => return Ok(false),
-    };
+    let Value::Changing(run, imm, own) = of(register) else { return Ok(false) };
     if own.class() != kind.class() {
         return Err(OPERANDS);
     }

@@ -1,12 +1,12 @@
 //! `ld` and `st`.
 
-use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol};
+use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol, Word as W};
 
 use super::wide;
 use super::wide::Wide;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::control;
-use crate::exec::form::Form;
 use crate::exec::memory::load_store::{Handlers, handlers};
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
@@ -16,36 +16,45 @@ use crate::isa::preset::PresetValue;
 use crate::isa::slot::Slot;
 use crate::machine::code::Op;
 
-const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
-const CACHING: [&str; 20] = [
-    "ca",
-    "cg",
-    "cs",
-    "lu",
-    "cv",
-    "wb",
-    "wt",
-    "nc",
-    "mmio",
-    "weak",
-    "L1::evict_normal",
-    "L1::evict_unchanged",
-    "L1::evict_first",
-    "L1::evict_last",
-    "L1::no_allocate",
-    "L2::64B",
-    "L2::128B",
-    "L2::256B",
-    "L2::evict_first",
-    "L2::evict_last",
+const SCOPES: [W; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
+const CACHING: [W; 20] = [
+    W::Ca,
+    W::Cg,
+    W::Cs,
+    W::Lu,
+    W::Cv,
+    W::Wb,
+    W::Wt,
+    W::Nc,
+    W::Mmio,
+    W::Weak,
+    W::L1EvictNormal,
+    W::L1EvictUnchanged,
+    W::L1EvictFirst,
+    W::L1EvictLast,
+    W::L1NoAllocate,
+    W::L264B,
+    W::L2128B,
+    W::L2256B,
+    W::L2EvictFirst,
+    W::L2EvictLast,
 ];
-const ORDERS: [&str; 5] = ["volatile", "relaxed", "acquire", "release", "acq_rel"];
+const ORDERS: [W; 5] = [W::Volatile, W::Relaxed, W::Acquire, W::Release, W::AcqRel];
+
+/// Returns the order of a modifier. `volatile` and `relaxed` alone order nothing.
+pub(in crate::decode) fn order_of(modifier: W) -> Order {
+    Order {
+        strong: true,
+        acquires: matches!(modifier, W::Acquire | W::AcqRel),
+        releases: matches!(modifier, W::Release | W::AcqRel),
+    }
+}
 
 /// Takes caching hints and scopes, which have no effect. Returns the order of the access if it is one with which
 /// threads wait for each other.
 pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
     while form.take_one(&CACHING).is_some() {}
-    let order = form.take_one(&ORDERS).map(Order::from_modifier);
+    let order = form.take_one(&ORDERS).map(order_of);
     while form.take_one(&SCOPES).is_some() {}
     order
 }
@@ -54,21 +63,21 @@ pub(super) fn take_hints(form: &mut Form<'_>) -> Option<Order> {
 pub(super) fn without_policy<'a>(form: &mut Form<'a>) -> &'a [Operand] {
     let operands = form.instruction().operands.as_slice();
     match operands {
-        [rest @ .., _] if form.take("L2::cache_hint") => rest,
+        [rest @ .., _] if form.take(W::L2CacheHint) => rest,
         all => all,
     }
 }
 
 /// The state spaces of generic addresses, as modifiers.
-pub(in crate::decode) const GENERIC_SPACES: [&str; 8] = [
-    "global",
-    "const",
-    "shared",
-    "shared::cta",
-    "shared::cluster",
-    "local",
-    "param",
-    "param::entry",
+pub(in crate::decode) const GENERIC_SPACES: [W; 8] = [
+    W::Global,
+    W::Const,
+    W::Shared,
+    W::SharedCta,
+    W::SharedCluster,
+    W::Local,
+    W::Param,
+    W::ParamEntry,
 ];
 
 pub(super) enum Where {
@@ -77,10 +86,10 @@ pub(super) enum Where {
 }
 
 pub(super) fn take_space(form: &mut Form<'_>) -> Where {
-    match form.take_one(&GENERIC_SPACES).or_else(|| form.take_one(&["param::func"])) {
-        Some("global" | "const") => Where::Space(SpaceKind::Global),
-        Some("shared" | "shared::cta" | "shared::cluster") => Where::Space(SpaceKind::Shared),
-        Some("local") => Where::Space(SpaceKind::Local),
+    match form.take_one(&GENERIC_SPACES).or_else(|| form.take_one(&[W::ParamFunc])) {
+        Some(W::Global | W::Const) => Where::Space(SpaceKind::Global),
+        Some(W::Shared | W::SharedCta | W::SharedCluster) => Where::Space(SpaceKind::Shared),
+        Some(W::Local) => Where::Space(SpaceKind::Local),
         Some(_) => Where::Param,
         None => Where::Space(SpaceKind::Generic),
     }
@@ -110,15 +119,12 @@ pub(super) fn elements<'o>(
     form: &mut Form<'_>,
     operand: &'o Operand,
 ) -> Result<&'o [Operand], Problem> {
-    let count = match form.take_one(&["v2", "v4", "v8"]) {
+    let count = match form.take_from(&[(W::V2, 2), (W::V4, 4), (W::V8, 8)]) {
         None if !matches!(operand, Operand::Vector(_)) => return Ok(std::slice::from_ref(operand)),
-        None => 1,
-        Some("v2") => 2,
-        Some("v4") => 4,
-        Some(_) => 8,
+        count => count.unwrap_or(1),
     };
     match operand {
-        _ if form.has("b128") => Err(UNKNOWN),
+        _ if form.has_ty(T::B128) => Err(UNKNOWN),
         Operand::Vector(parts) if parts.len() == count => Ok(parts),
         _ => Err(OPERANDS),
     }
@@ -155,7 +161,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let space = take_space(form);
     let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
     let dests = elements(form, dest)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let space = match space {
         Where::Space(space) => space,
         Where::Param if is_local(b, address) => SpaceKind::Local,
@@ -184,7 +190,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         b.emit_plain(Op::new(control::burn_fuel));
     }
     let mut op = Op::new(handlers.load_vector);
-    let width = set_address(b, &mut op, address)?;
+    let width = set_address(b, &mut op, address, space)?;
     let slots = dest_slots(b, dests, ty, kind, signed)?;
     let count = slots.len() as u32;
     op.d = Slot(count);
@@ -237,8 +243,9 @@ pub(super) fn set_address(
     b: &mut Builder<'_>,
     op: &mut Op,
     address: &Address,
+    space: SpaceKind,
 ) -> Result<usize, Problem> {
-    let (base, offset, narrow) = b.address(address)?;
+    let (base, offset, narrow) = b.address(address, space)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
@@ -258,7 +265,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let space = take_space(form);
     let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
     let values = elements(form, value)?;
-    let ty = form.ty().filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(UNKNOWN)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
         && b.module.variables.get(i as usize).is_some_and(|v| v.space == Space::Const)
     {
@@ -278,7 +285,7 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
         _ => values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?,
     };
     let mut op = Op::new(handlers.store_vector);
-    let width = set_address(b, &mut op, address)?;
+    let width = set_address(b, &mut op, address, space)?;
     let (count, class) = (slots.len() as u32, kind.class());
     let values;
     if let [one] = slots[..] {

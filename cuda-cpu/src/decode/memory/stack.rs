@@ -3,11 +3,11 @@
 //! A function with one of them keeps the end of each lane's local memory in a hidden register. Its calls start above
 //! that end.
 
-use cuda_ptx::{Operand, ScalarType as T};
+use cuda_ptx::{Opcode as O, Operand, ScalarType as T};
 
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::number::lane::Kind;
 use crate::exec::stack;
 use crate::isa::preset::PresetValue;
@@ -20,8 +20,13 @@ const MAX_ALIGN: u64 = 1 << 23;
 
 /// Emits the start of a function: initialises the hidden register if the function needs it.
 pub(crate) fn begin(b: &mut Builder<'_>) {
-    let opcodes = ["alloca", "stacksave", "stackrestore"];
-    if !b.body.instructions.iter().any(|ins| opcodes.contains(&ins.opcode.as_str())) {
+    let opcodes = [O::Alloca, O::Stacksave, O::Stackrestore];
+    if !b
+        .body
+        .instructions
+        .iter()
+        .any(|ins| ins.opcode.as_ref().is_ok_and(|opcode| opcodes.contains(opcode)))
+    {
         return;
     }
     let mut op = Op::new(select::copy::<u32>);
@@ -36,11 +41,11 @@ fn bottom(b: &mut Builder<'_>) -> Slot {
     b.frame.preset(Class::W32, PresetValue::Local(bytes))
 }
 
-/// Takes the address type, which must be the only modifier left.
+/// Takes the address type.
 fn address_kind(form: &mut Form<'_>) -> Result<Kind, Problem> {
     match form.ty() {
-        Some(T::U32) if form.is_spent() => Ok(Kind::W32),
-        Some(T::U64) if form.is_spent() => Ok(Kind::W64),
+        Some(T::U32) => Ok(Kind::W32),
+        Some(T::U64) => Ok(Kind::W64),
         _ => Err(UNKNOWN),
     }
 }

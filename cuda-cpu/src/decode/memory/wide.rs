@@ -1,11 +1,11 @@
 //! Registers of 128 bits: `mov`, `ld`, `st` and `atom` of `.b128`.
 
-use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::load_store::{access, set_address};
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::form::Form;
 use crate::exec::memory::wide;
 use crate::exec::memory::wide::{CompareExchange, Exchange, Read, upper};
 use crate::exec::number::lane::Kind;
@@ -45,29 +45,49 @@ impl Builder<'_> {
     }
 }
 
-/// Decodes `mov.b128` between registers, from halves and to halves.
+/// Decodes `mov.b128` between registers, from two or four parts, and to them.
 pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("b128");
-    let ([d, a], true) = (form.instruction().operands.as_slice(), form.is_spent()) else {
-        return Err(OPERANDS);
-    };
+    form.take_ty(T::B128);
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let from = match a {
-        Operand::Vector(parts) => {
-            let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
-            [b.source(low, Kind::W64)?, b.source(high, Kind::W64)?]
-        }
+        Operand::Vector(parts) => match parts.as_slice() {
+            [low, high] => [b.source(low, Kind::W64)?, b.source(high, Kind::W64)?],
+            [x, y, z, w] => [joined(b, x, y)?, joined(b, z, w)?],
+            _ => return Err(OPERANDS),
+        },
         a => b.halves(a)?,
     };
     let to = match d {
-        Operand::Vector(parts) => {
-            let [low, high] = parts.as_slice() else { return Err(OPERANDS) };
-            [b.dest(low, Kind::W64, false)?, b.dest(high, Kind::W64, false)?]
-        }
+        Operand::Vector(parts) => match parts.as_slice() {
+            [low, high] => [b.dest(low, Kind::W64, false)?, b.dest(high, Kind::W64, false)?],
+            parts @ [_, _, _, _] => return split(b, parts, from),
+            _ => return Err(OPERANDS),
+        },
         d => b.halves(d)?,
     };
     for (a, d) in from.into_iter().zip(to) {
         let mut op = Op::new(select::copy::<u64>);
         (op.a, op.d) = (a, d);
+        b.emit(op)?;
+    }
+    Ok(())
+}
+
+/// Joins two words in a temporary register.
+fn joined(b: &mut Builder<'_>, low: &Operand, high: &Operand) -> Result<Slot, Problem> {
+    let mut op = Op::new(select::pack_64);
+    (op.a, op.b) = (b.source(low, Kind::W32)?, b.source(high, Kind::W32)?);
+    (op.d, op.imm) = (b.frame.temporary(Class::W64), 32);
+    b.emit_plain(op);
+    Ok(op.d)
+}
+
+/// Writes the four words of two halves.
+fn split(b: &mut Builder<'_>, parts: &[Operand], from: [Slot; 2]) -> Result<(), Problem> {
+    for (i, part) in parts.iter().enumerate().filter(|(_, part)| **part != Operand::Discard) {
+        let mut op = Op::new(select::part_of_64);
+        (op.a, op.imm, op.extra) = (from[i / 2], 32, 32 * (i as u32 % 2));
+        op.d = b.dest(part, Kind::W32, false)?;
         b.emit(op)?;
     }
     Ok(())
@@ -83,10 +103,10 @@ pub(super) struct Wide<'a> {
 }
 
 /// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
-pub(super) fn atomic(b: &mut Builder<'_>, name: &str, wide: &Wide<'_>) -> Result<(), Problem> {
+pub(super) fn atomic(b: &mut Builder<'_>, name: W, wide: &Wide<'_>) -> Result<(), Problem> {
     match name {
-        "exch" => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
-        "cas" => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
+        W::Exch => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
+        W::Cas => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
         _ => Err(UNKNOWN),
     }
 }
@@ -121,7 +141,7 @@ fn at_once(
     }
     let third;
     [op.b, third] = given;
-    set_address(b, &mut op, wide.address)?;
+    set_address(b, &mut op, wide.address, wide.space)?;
     op.extra = b.extras([third, Slot(wide.space as u32)]);
     [op.d, _] = b.halves(wide.dest)?;
     let access = Access { count: 2, order: wide.order, ..access(kind, wide.space, T::B64, &op) };

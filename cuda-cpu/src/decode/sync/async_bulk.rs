@@ -1,13 +1,14 @@
 //! `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`, `red.async`.
 
-use cuda_ptx::Operand;
+use cuda_ptx::{Operand, ScalarType as T, Word as W};
+use half::{bf16, f16};
 
 use super::mbarrier;
+use crate::decode::form::Form;
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
     exec::{
         control,
-        form::Form,
         number::lane::Kind,
         sync::{
             async_bulk as run,
@@ -20,35 +21,32 @@ use crate::{
         effect::{Access, AccessKind, Bulk, Effect, Order},
         slot::Slot,
     },
-    machine::code::Op,
+    machine::{async_bulk::Update, code::Op},
 };
 
-const UPDATES: [&str; 8] = ["add", "min", "max", "inc", "dec", "and", "or", "xor"];
-const TYPES: [&str; 10] = ["u32", "s32", "u64", "s64", "b32", "b64", "f16", "bf16", "f32", "f64"];
-const COMPLETES: &str = "mbarrier::complete_tx::bytes";
+const UPDATES: [W; 8] = [W::Add, W::Min, W::Max, W::Inc, W::Dec, W::And, W::Or, W::Xor];
+const TYPES: [T; 10] =
+    [T::U32, T::S32, T::U64, T::S64, T::B32, T::B64, T::F16, T::BF16, T::F32, T::F64];
+const COMPLETES: W = W::MbarrierCompleteTxBytes;
 
 /// Decodes `cp.async.bulk` and `cp.reduce.async.bulk`. Those modifiers have been taken already.
 pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
-    match form.take_one(&["commit_group", "wait_group", "prefetch"]) {
-        Some("commit_group") => commit(b, form),
-        Some("wait_group") => wait(b, form),
+    match form.take_one(&[W::CommitGroup, W::WaitGroup, W::Prefetch]) {
+        Some(W::CommitGroup) => commit(b, form),
+        Some(W::WaitGroup) => wait(b, form),
         Some(_) => prefetch(b, form),
         None => copy(b, form, reduces),
     }
 }
 
 fn commit(b: &mut Builder<'_>, form: &Form<'_>) -> Result<(), Problem> {
-    let fits = form.is_spent() && form.instruction().operands.is_empty();
-    if fits { b.emit(Op::new(run::commit)) } else { Err(UNKNOWN) }
+    if form.instruction().operands.is_empty() { b.emit(Op::new(run::commit)) } else { Err(UNKNOWN) }
 }
 
 /// `cp.async.bulk.wait_group{.read} n;`
 fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("read");
+    form.take(W::Read);
     let [Operand::Int(left)] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = Op::new(run::wait);
     op.imm = u64::from(u32::try_from(*left).map_err(|_| OPERANDS)?);
     b.emit(op)
@@ -56,9 +54,9 @@ fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
 
 /// `cp.async.bulk.prefetch.L2.global{.L2::cache_hint} [src], size{, policy};`: a hint without effect.
 fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let known = form.take("L2") && form.take("global");
-    let operands = 2 + usize::from(form.take("L2::cache_hint"));
-    if !known || !form.is_spent() || form.instruction().operands.len() != operands {
+    let known = form.take(W::L2) && form.take(W::Global);
+    let operands = 2 + usize::from(form.take(W::L2CacheHint));
+    if !known || form.instruction().operands.len() != operands {
         return Err(UNKNOWN);
     }
     b.emit(Op::new(control::nothing))
@@ -67,26 +65,60 @@ fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
 /// Returns the direction of a transfer, and whether it completes at an mbarrier. The form names the destination space
 /// first.
 fn way(form: &mut Form<'_>) -> Option<(u64, bool)> {
-    let spaces = ["global", "shared::cta", "shared::cluster"];
+    let spaces = [W::Global, W::SharedCta, W::SharedCluster];
     let (to, from) = (form.take_one(&spaces)?, form.take_one(&spaces)?);
     Some(match (to, from) {
-        ("shared::cta" | "shared::cluster", "global") => (GLOBAL_TO_SHARED, true),
-        ("shared::cluster", "shared::cta") => (SHARED_TO_SHARED, true),
-        ("global", "shared::cta") => (SHARED_TO_GLOBAL, false),
+        (W::SharedCta | W::SharedCluster, W::Global) => (GLOBAL_TO_SHARED, true),
+        (W::SharedCluster, W::SharedCta) => (SHARED_TO_SHARED, true),
+        (W::Global, W::SharedCta) => (SHARED_TO_GLOBAL, false),
         _ => return None,
     })
+}
+
+macro_rules! by {
+    ($ty:expr, $update:ident, [$($name:ident: $t:ty as $word:ty),*]) => {
+        match $ty {
+            $(T::$name => Some((update::$update::<$t, $word> as Update, size_of::<$word>() as u32)),)*
+            _ => None,
+        }
+    };
+}
+
+macro_rules! integers {
+    ($ty:expr, $update:ident) => {
+        by!($ty, $update, [U32: u32 as u32, S32: i32 as u32, U64: u64 as u64, S64: i64 as u64])
+    };
+}
+
+/// Returns the update for this operation and type, and the size of an element in bytes.
+fn update(operation: W, ty: T) -> Option<(Update, u32)> {
+    match (operation, ty) {
+        (W::Add, T::F16 | T::BF16 | T::F32 | T::F64) => by!(ty, add_float, [F16: f16 as u16,
+            BF16: bf16 as u16, F32: f32 as u32, F64: f64 as u64]),
+        (W::Min, T::F16 | T::BF16) => by!(ty, min_float, [F16: f16 as u16, BF16: bf16 as u16]),
+        (W::Max, T::F16 | T::BF16) => by!(ty, max_float, [F16: f16 as u16, BF16: bf16 as u16]),
+        (W::Add, _) => integers!(ty, add),
+        (W::Min, _) => integers!(ty, min),
+        (W::Max, _) => integers!(ty, max),
+        (W::Inc, _) => by!(ty, inc, [U32: u32 as u32]),
+        (W::Dec, _) => by!(ty, dec, [U32: u32 as u32]),
+        (W::And, _) => by!(ty, and, [B32: u32 as u32, B64: u64 as u64]),
+        (W::Or, _) => by!(ty, or, [B32: u32 as u32, B64: u64 as u64]),
+        (W::Xor, _) => by!(ty, xor, [B32: u32 as u32, B64: u64 as u64]),
+        _ => None,
+    }
 }
 
 /// Takes the reduction from the form. Returns its index in the program's updates, and the element size.
 fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> {
     let name = form.take_one(&UPDATES)?;
-    let halves = form.take("noftz");
-    let ty = form.take_one(&TYPES)?;
+    let halves = form.take(W::Noftz);
+    let ty = form.ty_of(&TYPES)?;
     // `.noftz` is required for additions of f16 and bf16, and invalid otherwise.
-    if halves != (name == "add" && matches!(ty, "f16" | "bf16")) {
+    if halves != (name == W::Add && matches!(ty, T::F16 | T::BF16)) {
         return None;
     }
-    let (update, size) = update::pick(name, ty)?;
+    let (update, size) = update(name, ty)?;
     b.code.updates.push((update, size));
     Some((Slot(b.code.updates.len() as u32 - 1), size))
 }
@@ -94,7 +126,7 @@ fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> 
 /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar];` and its variants.
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
     let (way, completes) = way(form).ok_or(UNKNOWN)?;
-    if !form.take(if completes { COMPLETES } else { "bulk_group" }) {
+    if !form.take(if completes { COMPLETES } else { W::BulkGroup }) {
         return Err(UNKNOWN);
     }
     let mut operands = form.instruction().operands.iter();
@@ -103,36 +135,36 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
     else {
         return Err(OPERANDS);
     };
-    let (to, from) = (b.wide_address(to)?, b.wide_address(from)?);
-    let size = b.source(size, Kind::W32)?;
-    let mut more = [Slot::NONE; 4];
-    if completes {
-        let Some(Operand::Address(barrier)) = operands.next() else { return Err(OPERANDS) };
-        more[0] = b.wide_address(barrier)?;
-    }
-    if way == GLOBAL_TO_SHARED && form.take("multicast::cluster") {
-        more[2] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
-    }
-    if form.take("L2::cache_hint") {
-        operands.next().ok_or(OPERANDS)?;
-    }
-    if way == SHARED_TO_GLOBAL && !reduces && form.take("cp_mask") {
-        more[1] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
-    }
-    if reduces {
-        (more[3], _) = take_update(b, form).filter(|_| way != GLOBAL_TO_SHARED).ok_or(UNKNOWN)?;
-    }
-    if !form.is_spent() || operands.next().is_some() {
-        return Err(UNKNOWN);
-    }
-    let mut op = Op::new(run::copy);
-    (op.a, op.b, op.c, op.imm) = (to, from, size, way);
-    op.extra = b.extras(more);
     let (from_space, to_space) = match way {
         GLOBAL_TO_SHARED => (SpaceKind::Global, SpaceKind::Shared),
         SHARED_TO_SHARED => (SpaceKind::Shared, SpaceKind::Shared),
         _ => (SpaceKind::Shared, SpaceKind::Global),
     };
+    let (to, from) = (b.wide_address(to, to_space)?, b.wide_address(from, from_space)?);
+    let size = b.source(size, Kind::W32)?;
+    let mut more = [Slot::NONE; 4];
+    if completes {
+        let Some(Operand::Address(barrier)) = operands.next() else { return Err(OPERANDS) };
+        more[0] = b.wide_address(barrier, SpaceKind::Shared)?;
+    }
+    if way == GLOBAL_TO_SHARED && form.take(W::MulticastCluster) {
+        more[2] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
+    }
+    if form.take(W::L2CacheHint) {
+        operands.next().ok_or(OPERANDS)?;
+    }
+    if way == SHARED_TO_GLOBAL && !reduces && form.take(W::CpMask) {
+        more[1] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
+    }
+    if reduces {
+        (more[3], _) = take_update(b, form).filter(|_| way != GLOBAL_TO_SHARED).ok_or(UNKNOWN)?;
+    }
+    if operands.next().is_some() {
+        return Err(UNKNOWN);
+    }
+    let mut op = Op::new(run::copy);
+    (op.a, op.b, op.c, op.imm) = (to, from, size, way);
+    op.extra = b.extras(more);
     let bulk = |kind, space, register| Effect::Bulk(Bulk { kind, space, register, bytes: size });
     let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
     b.states(bulk(AccessKind::Read, from_space, from));
@@ -145,32 +177,31 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
 
 /// `st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [a], {..}, [mbar];` and
 /// `red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [a], b, [mbar];`
-pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("async");
-    let reduces = form.opcode() == "red";
-    form.take(if reduces { "relaxed" } else { "weak" });
-    form.take("cluster");
-    let is_generic = form.take_one(&["shared::cluster"]).is_none();
+pub(crate) fn store(
+    b: &mut Builder<'_>,
+    form: &mut Form<'_>,
+    reduces: bool,
+) -> Result<(), Problem> {
+    form.take(W::Async);
+    form.take(if reduces { W::Relaxed } else { W::Weak });
+    form.take(W::Cluster);
+    let is_generic = form.take_one(&[W::SharedCluster]).is_none();
     if !form.take(COMPLETES) {
         return Err("only completion at an mbarrier in shared memory is supported");
     }
-    let count = match form.take_one(&["v2", "v4"]).filter(|_| !reduces) {
-        Some("v2") => 2,
-        Some(_) => 4,
-        None => 1,
-    };
+    let count = form.take_from(&[(W::V2, 2), (W::V4, 4)]).filter(|_| !reduces).unwrap_or(1);
     let (update, size) = if reduces {
         take_update(b, form).ok_or(UNKNOWN)?
     } else {
-        let ty = form.take_one(&TYPES).filter(|ty| !ty.ends_with("16")).ok_or(UNKNOWN)?;
-        (Slot::NONE, if ty.ends_with("64") { 8 } else { 4 })
+        let ty = form.ty_of(&TYPES).filter(|ty| ty.size() >= 4).ok_or(UNKNOWN)?;
+        (Slot::NONE, ty.size())
     };
     let [Operand::Address(to), values, Operand::Address(barrier)] =
         form.instruction().operands.as_slice()
     else {
         return Err(OPERANDS);
     };
-    if !form.is_spent() || count * size > 16 {
+    if count * size > 16 {
         return Err(UNKNOWN);
     }
     let values = match values {
@@ -181,10 +212,10 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     let kind = if size == 8 { Kind::W64 } else { Kind::F32 };
     let values = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;
     let mut op = Op::new(run::store);
-    (op.a, op.b) = (b.wide_address(to)?, b.wide_address(barrier)?);
+    let space = if is_generic { SpaceKind::Generic } else { SpaceKind::Shared };
+    (op.a, op.b) = (b.wide_address(to, space)?, b.wide_address(barrier, space)?);
     (op.c, op.d) = (Slot(count), Slot(size));
     op.extra = b.extras([Slot(is_generic.into()), update].into_iter().chain(values));
-    let space = if is_generic { SpaceKind::Generic } else { SpaceKind::Shared };
     let kind = if reduces { AccessKind::Update } else { AccessKind::Write };
     let order = if reduces { Order::RELAXED } else { Order::WEAK };
     b.states(Effect::Access(Access { count, order, ..Access::new(kind, space, size, op.a) }));

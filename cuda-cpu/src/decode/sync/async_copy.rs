@@ -1,16 +1,15 @@
 //! `cp.async`, its groups, and its mbarrier arrivals. For bulk copies see `async_bulk`.
 
-use cuda_ptx::{Address, Operand, RegId, ScalarType as T};
+use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::{
     async_bulk,
     mbarrier::{access, addressed, take_space},
 };
+use crate::decode::form::Form;
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
-    exec::{
-        form::Form, memory::locate::NARROW_ADDRESS, number::lane::Kind, sync::async_copy as run,
-    },
+    exec::{memory::locate::NARROW_ADDRESS, number::lane::Kind, sync::async_copy as run},
     isa::{
         address::SpaceKind,
         effect::{Access, AccessKind, Effect, Order},
@@ -19,41 +18,40 @@ use crate::{
     machine::code::Op,
 };
 
+pub(crate) const TENSOR_MAPS: Problem = "the CPU device does not support tensor maps";
+
 /// Decodes `cp` in all forms.
 pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let reduces = form.take("reduce");
-    if !form.take("async") {
+    let reduces = form.take(W::Reduce);
+    if !form.take(W::Async) {
         return Err(UNKNOWN);
     }
-    if form.has("tensor") {
-        return Err("the CPU device does not support tensor maps");
+    if form.has(W::Tensor) {
+        return Err(TENSOR_MAPS);
     }
-    if form.take("bulk") {
+    if form.take(W::Bulk) {
         return async_bulk::bulk(b, form, reduces);
     }
-    if form.take("mbarrier") {
+    if form.take(W::Mbarrier) {
         return mbarrier_arrive(b, form);
     }
-    match form.take_one(&["ca", "cg", "commit_group", "wait_group", "wait_all"]) {
-        Some("commit_group") => groups(b, form, false),
-        Some("wait_group") => groups(b, form, true),
-        Some("wait_all") => {
-            if !form.is_spent() || !form.instruction().operands.is_empty() {
+    match form.take_one(&[W::Ca, W::Cg, W::CommitGroup, W::WaitGroup, W::WaitAll]) {
+        Some(W::CommitGroup) => groups(b, form, false),
+        Some(W::WaitGroup) => groups(b, form, true),
+        Some(W::WaitAll) => {
+            if !form.instruction().operands.is_empty() {
                 return Err(UNKNOWN);
             }
             b.emit(Op::new(run::commit))?;
             b.emit(Op::new(run::wait))
         }
-        Some(caching) => copy(b, form, caching == "cg"),
+        Some(caching) => copy(b, form, caching == W::Cg),
         None => Err(UNKNOWN),
     }
 }
 
 /// `cp.async.commit_group;` and `cp.async.wait_group n;`
 fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Problem> {
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     match form.instruction().operands.as_slice() {
         [] if !waits => b.emit(Op::new(run::commit)),
         [Operand::Int(left)] if waits => {
@@ -85,12 +83,12 @@ fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Proble
 
 /// `cp.async.ca.shared.global{.L2::cache_hint}{.L2::128B} [dst], [src], 16{, src-size | ignore-src}{, policy};`
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(), Problem> {
-    let shared = form.take_one(&["shared", "shared::cta"]).is_some();
-    if !shared || !form.take("global") {
+    let shared = form.take_one(&[W::Shared, W::SharedCta]).is_some();
+    if !shared || !form.take(W::Global) {
         return Err(UNKNOWN);
     }
-    let hinted = form.take("L2::cache_hint");
-    form.take_one(&["L2::64B", "L2::128B", "L2::256B"]);
+    let hinted = form.take(W::L2CacheHint);
+    form.take_one(&[W::L264B, W::L2128B, W::L2256B]);
     let operands = form.instruction().operands.as_slice();
     let operands = if hinted { operands.split_last().ok_or(OPERANDS)?.1 } else { operands };
     let [Operand::Address(to), Operand::Address(from), Operand::Int(bytes), more @ ..] = operands
@@ -98,7 +96,7 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
         return Err(OPERANDS);
     };
     let fits = *bytes == 16 || !whole_lines && matches!(bytes, 4 | 8);
-    if !fits || !form.is_spent() {
+    if !fits {
         return Err(UNKNOWN);
     }
     let (mut size, mut ignore, mut inverted) = (Slot::NONE, Slot::NONE, false);
@@ -107,7 +105,7 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
         Rest::Ignore(operand) => (ignore, inverted) = b.pred(operand)?,
         Rest::Nothing => {}
     }
-    let from = b.wide_address(from)?;
+    let from = b.wide_address(from, SpaceKind::Global)?;
     let mut op = addressed(b, run::copy, to, SpaceKind::Shared, 0)?;
     op.extra = b.extras([from, size, ignore, Slot(inverted.into()), Slot(*bytes as u32)]);
     let element = *bytes as u32;
@@ -124,19 +122,19 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
 
 /// `cp.async.mbarrier.arrive{.noinc}.shared.b64 [addr];`
 fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    if !form.take("arrive") {
+    if !form.take(W::Arrive) {
         return Err(UNKNOWN);
     }
-    let one_more = !form.take("noinc");
+    let one_more = !form.take(W::Noinc);
     let (space, ty) = (take_space(form), form.ty());
     let address: &Address = match form.instruction().operands.as_slice() {
         [Operand::Address(address)] => address,
         _ => return Err(OPERANDS),
     };
-    if ty != Some(T::B64) || !form.is_spent() {
+    if ty != Some(T::B64) {
         return Err(UNKNOWN);
     }
     let op = addressed(b, run::arrive, address, space, one_more.into())?;
-    b.states(access(AccessKind::Update, &op, space, Order::from_modifier("release")));
+    b.states(access(AccessKind::Update, &op, space, Order::RELEASE));
     b.emit(op)
 }

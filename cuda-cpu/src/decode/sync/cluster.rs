@@ -1,27 +1,28 @@
 //! The barrier of a cluster, and cluster addresses.
 
-use cuda_ptx::ScalarType as T;
+use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::suspend;
+use crate::decode::form::Form;
 use crate::{
     decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
-    exec::{form::Form, number::lane::Kind, sync::cluster as run},
+    exec::{number::lane::Kind, sync::cluster as run},
     isa::{effect::Effect, slot::Slot},
     machine::code::{Handler, Op},
 };
 
 /// `barrier.cluster.arrive` and `barrier.cluster.wait`.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    form.take("cluster");
-    form.take("aligned");
-    let what = form.take_one(&["arrive", "wait"]).ok_or(UNKNOWN)?;
+    form.take(W::Cluster);
+    form.take(W::Aligned);
+    let what = form.take_one(&[W::Arrive, W::Wait]).ok_or(UNKNOWN)?;
     let order =
-        form.take_one(if what == "arrive" { &["release", "relaxed"] } else { &["acquire"] });
-    if !form.is_spent() || !form.instruction().operands.is_empty() {
+        form.take_one(if what == W::Arrive { &[W::Release, W::Relaxed] } else { &[W::Acquire] });
+    if !form.instruction().operands.is_empty() {
         return Err(UNKNOWN);
     }
-    if what == "arrive" {
-        if order != Some("relaxed") {
+    if what == W::Arrive {
+        if order != Some(W::Relaxed) {
             b.states(Effect::Publish);
         }
         return b.emit(Op::new(run::arrive));
@@ -66,6 +67,6 @@ pub(crate) fn rank(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 }
 
 fn address_type(form: &mut Form<'_>) -> Result<T, Problem> {
-    form.take("shared::cluster");
-    form.ty().filter(|ty| matches!(ty, T::U32 | T::U64) && form.is_spent()).ok_or(UNKNOWN)
+    form.take(W::SharedCluster);
+    form.ty().filter(|ty| matches!(ty, T::U32 | T::U64)).ok_or(UNKNOWN)
 }

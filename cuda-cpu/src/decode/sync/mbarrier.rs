@@ -1,10 +1,11 @@
 //! `mbarrier`.
 
-use cuda_ptx::{Address, Operand, ScalarType as T};
+use cuda_ptx::{Address, Modifier, Operand, ScalarType as T, Word as W};
 
 use super::suspend;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::exec::form::Form;
+use crate::decode::form::Form;
+use crate::decode::memory::load_store::order_of;
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
 use crate::exec::sync::mbarrier as run;
@@ -16,7 +17,7 @@ use crate::machine::code::{Handler, Op};
 
 /// Takes the state space of an mbarrier's address. It is always in shared memory, but the address may be generic.
 pub(super) fn take_space(form: &mut Form<'_>) -> SpaceKind {
-    match form.take_one(&["shared", "shared::cta", "shared::cluster"]) {
+    match form.take_one(&[W::Shared, W::SharedCta, W::SharedCluster]) {
         Some(_) => SpaceKind::Shared,
         None => SpaceKind::Generic,
     }
@@ -31,7 +32,7 @@ pub(super) fn addressed(
     mode: u32,
 ) -> Result<Op, Problem> {
     let mut op = Op::new(handler);
-    let (base, offset, narrow) = b.address(address)?;
+    let (base, offset, narrow) = b.address(address, space)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
@@ -50,71 +51,64 @@ pub(super) fn access(kind: AccessKind, op: &Op, space: SpaceKind, order: Order) 
 /// wait there then see what the transfer wrote.
 pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
     let access = Access::new(AccessKind::Update, space, run::OBJECT.bytes as u32, register);
-    Effect::Access(Access { order: Order::from_modifier("release"), ..access })
+    Effect::Access(Access { order: Order::RELEASE, ..access })
 }
-
-const NAMES: [&str; 9] = [
-    "init",
-    "inval",
-    "arrive",
-    "arrive_drop",
-    "expect_tx",
-    "complete_tx",
-    "test_wait",
-    "try_wait",
-    "pending_count",
-];
 
 /// Decodes `mbarrier` in all forms.
 pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     // `.expect_tx` can also be a modifier of `.arrive`.
-    let name = form.instruction().modifiers.first().map_or("", String::as_str);
-    let name = NAMES.iter().copied().find(|n| *n == name && form.take(n)).ok_or(UNKNOWN)?;
+    let Some(Modifier::Word(name)) = form.instruction().modifiers.first().copied() else {
+        return Err(UNKNOWN);
+    };
+    form.take(name);
     // A block runs on one thread, so its accesses are always ordered. Only the race check uses the order.
-    let order = form.take_one(&["release", "acquire", "relaxed"]);
-    form.take_one(&["cta", "cluster"]);
+    let order = form.take_one(&[W::Release, W::Acquire, W::Relaxed]).map(order_of);
+    form.take_one(&[W::Cta, W::Cluster]);
     let space = take_space(form);
-    let ty = form.ty();
-    if ty != Some(T::B64) {
+    if !form.take_ty(T::B64) {
         return Err(UNKNOWN);
     }
     match name {
-        "arrive" | "arrive_drop" => arrive(b, form, name, space, order),
-        "test_wait" | "try_wait" => wait(b, form, name, space, order),
-        "pending_count" => pending_count(b, form),
-        _ => simple(b, form, name, space),
+        W::Init => with_count(b, form, space, (run::init, 0), AccessKind::Write),
+        W::Inval => invalidate(b, form, space),
+        W::ExpectTx => with_count(b, form, space, (run::count_bytes, 0), AccessKind::Update),
+        W::CompleteTx => {
+            with_count(b, form, space, (run::count_bytes, COMPLETE_BYTES), AccessKind::Update)
+        }
+        W::Arrive => arrive(b, form, space, order, 0),
+        W::ArriveDrop => arrive(b, form, space, order, DROP),
+        W::TestWait => wait(b, form, space, order, false),
+        W::TryWait => wait(b, form, space, order, true),
+        W::PendingCount => pending_count(b, form),
+        _ => Err(UNKNOWN),
     }
 }
 
-/// `mbarrier.init.shared.b64 [addr], count;` and other forms without a result.
-fn simple(
+/// `mbarrier.init.shared.b64 [addr], count;` and other forms with a count and no result.
+fn with_count(
     b: &mut Builder<'_>,
-    form: &mut Form<'_>,
-    name: &str,
+    form: &Form<'_>,
     space: SpaceKind,
+    (handler, mode): (Handler, u32),
+    kind: AccessKind,
 ) -> Result<(), Problem> {
-    let (handler, mode): (Handler, _) = match name {
-        "init" => (run::init, 0),
-        "inval" => (run::invalidate, 0),
-        "complete_tx" => (run::count_bytes, COMPLETE_BYTES),
-        _ => (run::count_bytes, 0),
+    let [Operand::Address(address), count] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
     };
-    let (address, count) = match form.instruction().operands.as_slice() {
-        [Operand::Address(address)] if name == "inval" => (address, None),
-        [Operand::Address(address), count] if name != "inval" => (address, Some(count)),
-        _ => return Err(OPERANDS),
-    };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = addressed(b, handler, address, space, mode)?;
-    if let Some(count) = count {
-        op.b = b.source(count, Kind::W32)?;
-    }
-    b.states(match name {
-        "init" | "inval" => access(AccessKind::Write, &op, space, Order::WEAK),
-        _ => access(AccessKind::Update, &op, space, Order::RELAXED),
-    });
+    op.b = b.source(count, Kind::W32)?;
+    let order = if kind == AccessKind::Write { Order::WEAK } else { Order::RELAXED };
+    b.states(access(kind, &op, space, order));
+    b.emit(op)
+}
+
+/// `mbarrier.inval.shared.b64 [addr];`
+fn invalidate(b: &mut Builder<'_>, form: &Form<'_>, space: SpaceKind) -> Result<(), Problem> {
+    let [Operand::Address(address)] = form.instruction().operands.as_slice() else {
+        return Err(OPERANDS);
+    };
+    let op = addressed(b, run::invalidate, address, space, 0)?;
+    b.states(access(AccessKind::Write, &op, space, Order::WEAK));
     b.emit(op)
 }
 
@@ -122,30 +116,23 @@ fn simple(
 fn arrive(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
     space: SpaceKind,
-    order: Option<&str>,
+    order: Option<Order>,
+    drops: u32,
 ) -> Result<(), Problem> {
-    let variant = form.take_one(&["expect_tx", "noComplete"]);
-    let mode = match variant {
-        Some("expect_tx") => EXPECT_BYTES,
-        Some(_) => NO_COMPLETE,
-        None => 0,
-    } | if name == "arrive_drop" { DROP } else { 0 };
+    let variant = form.take_from(&[(W::ExpectTx, EXPECT_BYTES), (W::NoComplete, NO_COMPLETE)]);
+    let mode = drops | variant.unwrap_or(0);
     let (token, address, count) = match form.instruction().operands.as_slice() {
         [token, Operand::Address(address)] if variant.is_none() => (token, address, None),
         [token, Operand::Address(address), count] => (token, address, Some(count)),
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = addressed(b, run::arrive, address, space, mode)?;
     if let Some(count) = count {
         op.b = b.source(count, Kind::W32)?;
     }
     op.d = b.dest(token, Kind::W64, false)?;
-    let order = Order::from_modifier(order.unwrap_or("release"));
+    let order = order.unwrap_or(Order::RELEASE);
     b.states(access(AccessKind::Update, &op, space, order));
     b.emit(op)
 }
@@ -154,25 +141,22 @@ fn arrive(
 fn wait(
     b: &mut Builder<'_>,
     form: &mut Form<'_>,
-    name: &str,
     space: SpaceKind,
-    order: Option<&str>,
+    order: Option<Order>,
+    suspends: bool,
 ) -> Result<(), Problem> {
-    let (mode, kind) = if form.take("parity") { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
+    let (mode, kind) = if form.take(W::Parity) { (BY_PARITY, Kind::W32) } else { (0, Kind::W64) };
     let (done, address, phase, time) = match form.instruction().operands.as_slice() {
         [done, Operand::Address(address), phase] => (done, address, phase, None),
-        [done, Operand::Address(address), phase, time] if name == "try_wait" => {
+        [done, Operand::Address(address), phase, time] if suspends => {
             (done, address, phase, Some(time))
         }
         _ => return Err(OPERANDS),
     };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
-    let order = Order::from_modifier(order.unwrap_or("acquire"));
+    let order = order.unwrap_or(Order::ACQUIRE);
     let phase = b.source(phase, kind)?;
     let done = b.dest(done, Kind::Pred, false)?;
-    if name == "test_wait" || time.is_some() {
+    if !suspends || time.is_some() {
         let mut op = addressed(b, run::test_wait, address, space, mode)?;
         (op.b, op.d) = (phase, done);
         b.states(access(AccessKind::Read, &op, space, order));
@@ -190,9 +174,6 @@ fn wait(
 /// `mbarrier.pending_count.b64 count, state;`
 fn pending_count(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let [count, token] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
-    if !form.is_spent() {
-        return Err(UNKNOWN);
-    }
     let mut op = Op::new(run::pending_count);
     op.a = b.source(token, Kind::W64)?;
     op.d = b.dest(count, Kind::W32, false)?;

@@ -1,15 +1,15 @@
 //! `ldmatrix`, `stmatrix` and `movmatrix`.
 
-use cuda_ptx::{Address, Operand};
+use cuda_ptx::{Address, Operand, ScalarType as T, Word as W};
 
 use super::mma::{dests, sources};
+use crate::decode::form::Form;
 use crate::{
     decode::{
         build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
         collective::whole_warp,
     },
     exec::{
-        form::Form,
         memory::locate::NARROW_ADDRESS,
         number::lane::Kind,
         tensor::matrix::{self, Form as Layout},
@@ -30,33 +30,30 @@ struct Matrices {
     space: SpaceKind,
 }
 
-fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> {
-    if !form.take("sync") || !form.take("aligned") {
+fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
+    if !form.take(W::Sync) || !form.take(W::Aligned) {
         return Err("only the `.sync.aligned` form is supported");
     }
-    let shape = form.take_one(&["m8n8", "m16n16", "m16n8", "m8n16"]).ok_or(UNKNOWN)?;
-    let count = form.take_one(&["x1", "x2", "x4"]).ok_or(UNKNOWN)?;
-    let transposed = form.take("trans");
-    let space = match form.take_one(&["shared", "shared::cta"]) {
+    let shape = form.take_one(&[W::M8n8, W::M16n16, W::M16n8, W::M8n16]).ok_or(UNKNOWN)?;
+    let count = form.take_from(&[(W::X1, 1), (W::X2, 2), (W::X4, 4)]).ok_or(UNKNOWN)?;
+    let transposed = form.take(W::Trans);
+    let space = match form.take_one(&[W::Shared, W::SharedCta]) {
         Some(_) => SpaceKind::Shared,
         None => SpaceKind::Generic,
     };
-    let ty = form.take_one(&["b16", "b8", "b8x16"]).ok_or(UNKNOWN)?;
+    if form.has(W::B8x16) {
+        return Err("the CPU device does not support elements of 4 or 6 bits");
+    }
+    let ty = form.ty().ok_or(UNKNOWN)?;
     let layout = match (shape, ty, transposed) {
-        ("m8n8", "b16", false) => Layout::Rows,
-        ("m8n8", "b16", true) => Layout::Columns,
-        (shape, "b8", true) if shape == shape_of_bytes => Layout::Bytes,
-        (_, "b8x16", _) => return Err("the CPU device does not support elements of 4 or 6 bits"),
+        (W::M8n8, T::B16, false) => Layout::Rows,
+        (W::M8n8, T::B16, true) => Layout::Columns,
+        (shape, T::B8, true) if shape == shape_of_bytes => Layout::Bytes,
         _ => return Err(UNKNOWN),
     };
-    let count = match count {
-        "x1" => 1,
-        "x2" => 2,
-        _ => 4,
-    };
     // A matrix of 16 x 16 bytes takes two registers.
-    let registers = if shape == "m16n16" { 2 * count } else { count };
-    if registers > 4 || !form.is_spent() {
+    let registers = if shape == W::M16n16 { 2 * count } else { count };
+    if registers > 4 {
         return Err(UNKNOWN);
     }
     Ok(Matrices { layout, registers, space })
@@ -64,7 +61,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: &str) -> Result<Matrices, Problem> 
 
 /// `ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {r0, r1, r2, r3}, [p];`
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let matrices = take(form, "m16n16")?;
+    let matrices = take(form, W::M16n16)?;
     let [to, Operand::Address(address)] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
@@ -75,7 +72,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `stmatrix.sync.aligned.m8n8.x4.shared.b16 [p], {r0, r1, r2, r3};`
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let matrices = take(form, "m16n8")?;
+    let matrices = take(form, W::M16n8)?;
     let [Operand::Address(address), from] = form.instruction().operands.as_slice() else {
         return Err(OPERANDS);
     };
@@ -95,7 +92,7 @@ fn emit(
         return Err(OPERANDS);
     }
     let mut op = Op::new(run);
-    let (base, offset, narrow) = b.address(address)?;
+    let (base, offset, narrow) = b.address(address, matrices.space)?;
     op.a = base;
     op.imm = offset as u64;
     op.c = if narrow { NARROW_ADDRESS } else { Slot::NONE };
@@ -111,8 +108,8 @@ fn emit(
 
 /// `movmatrix.sync.aligned.m8n8.trans.b16 d, a;`
 pub(crate) fn transpose(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let modifiers = ["sync", "aligned", "m8n8", "trans", "b16"];
-    if !modifiers.iter().all(|m| form.take(m)) || !form.is_spent() {
+    let modifiers = [W::Sync, W::Aligned, W::M8n8, W::Trans];
+    if !modifiers.into_iter().all(|m| form.take(m)) || !form.take_ty(T::B16) {
         return Err(UNKNOWN);
     }
     let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };

@@ -4,29 +4,32 @@
 //! side. For `m8n32k16` the product is transposed: the B fragment becomes `mma`'s A operand, and the A fragment its B
 //! operand. Fragments of f16 have eight registers. Those that are not needed repeat others.
 
+use cuda_ptx::{ScalarType as T, Word as W};
+
 use super::{
-    mma::{Multiply, TYPES, dests, double, emit, float, integer, sources},
+    mma::{Multiply, dests, double, emit, float, integer, sources},
     wmma_load_store,
 };
+use crate::decode::form::Form;
 use crate::{
     decode::{
         build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
         collective::whole_warp,
     },
-    exec::{alu::select, form::Form, tensor::floats::pack_halves},
+    exec::{alu::select, tensor::floats::pack_halves},
     isa::slot::{Class, Slot},
     machine::code::Op,
 };
 
 /// Decodes `wmma` in all forms.
 pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let what = form.take_one(&["load", "store", "mma"]).ok_or(UNKNOWN)?;
-    if !form.take("sync") || !form.take("aligned") {
+    let what = form.take_one(&[W::Load, W::Store, W::Mma]).ok_or(UNKNOWN)?;
+    if !form.take(W::Sync) || !form.take(W::Aligned) {
         return Err("only the `.sync.aligned` form is supported");
     }
     match what {
-        "load" => wmma_load_store::load(b, form),
-        "store" => wmma_load_store::store(b, form),
+        W::Load => wmma_load_store::load(b, form),
+        W::Store => wmma_load_store::store(b, form),
         _ => mma(b, form),
     }
 }
@@ -78,33 +81,43 @@ impl Plan {
 }
 
 fn plan(form: &mut Form<'_>) -> Option<Plan> {
-    let shapes = ["m16n16k16", "m8n32k16", "m32n8k16", "m16n16k8", "m8n8k4", "m8n8k32", "m8n8k128"];
+    let shapes =
+        [W::M16n16k16, W::M8n32k16, W::M32n8k16, W::M16n16k8, W::M8n8k4, W::M8n8k32, W::M8n8k128];
     let shape = form.take_one(&shapes)?;
-    let layouts = [form.take_one(&["row", "col"])?, form.take_one(&["row", "col"])?];
-    let types = [(); 4].map(|()| form.take_one(&TYPES).unwrap_or(""));
+    let layouts = [form.take_one(&[W::Row, W::Col])?, form.take_one(&[W::Row, W::Col])?];
+    let (d, second) = (form.ty()?, form.ty()?);
+    // The types of A and B are not written if they are f16.
+    let (types, halves) = match form.ty() {
+        Some(b) => ([d, second, b, form.ty()?], false),
+        None => ([d, T::F16, T::F16, second], true),
+    };
     let made = match shape {
-        "m16n16k16" => Made::Wide,
-        "m8n32k16" => Made::Transposed,
-        "m32n8k16" => Made::Tall,
-        "m16n16k8" => Made::Deep,
+        W::M16n16k16 => Made::Wide,
+        W::M8n32k16 => Made::Transposed,
+        W::M32n8k16 => Made::Tall,
+        W::M16n16k8 => Made::Deep,
         _ => Made::Once,
     };
     let (multiply, pack) = match (made, types) {
-        (Made::Once, ["f64", ..]) => (double(form, shape, types)?, false),
-        (Made::Once, [_, a, b, _]) if layouts == ["row", "col"] && a == b => {
+        (Made::Once, [T::F64, ..]) => (double(form, shape, types)?, false),
+        (Made::Once, [_, a, b, _]) if layouts == [W::Row, W::Col] && a == b => {
             (integer(form, shape, types)?, false)
         }
-        (Made::Deep, [_, "tf32", ..]) => (float("m16n8k4", types)?, false),
+        (Made::Deep, [_, T::TF32, ..]) => (float(W::M16n8k4, types)?, false),
         (Made::Once | Made::Deep, _) => return None,
-        (_, ["f16", "f32", "", ""]) => (float("m16n8k16", ["f32", "f16", "f16", "f32"])?, true),
-        (_, [d, c, "", ""]) => (float("m16n8k16", [d, "f16", "f16", c])?, false),
-        (_, [_, "bf16", ..]) => (float("m16n8k16", types)?, false),
-        (_, [_, a @ ("s8" | "u8"), b, _]) if a == b => (integer(form, "m16n8k16", types)?, false),
+        (_, [T::F16, a, b, T::F32]) if halves => {
+            (float(W::M16n8k16, [T::F32, a, b, T::F32])?, true)
+        }
+        _ if halves => (float(W::M16n8k16, types)?, false),
+        (_, [_, T::BF16, ..]) => (float(W::M16n8k16, types)?, false),
+        (_, [_, a @ (T::S8 | T::U8), b, _]) if a == b => {
+            (integer(form, W::M16n8k16, types)?, false)
+        }
         _ => return None,
     };
     let [a, b, ..] = multiply.registers;
     let registers = match made {
-        _ if types[2].is_empty() => [8, 8],
+        _ if halves => [8, 8],
         Made::Once => [a, b],
         Made::Wide => [a, 2 * b],
         Made::Tall => [2 * a, b],
@@ -116,7 +129,7 @@ fn plan(form: &mut Form<'_>) -> Option<Plan> {
 
 /// `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c;`
 fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let plan = plan(form).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let plan = plan(form).ok_or(UNKNOWN)?;
     let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
     let [kind, sum] = plan.multiply.kinds;
     whole_warp(b)?;

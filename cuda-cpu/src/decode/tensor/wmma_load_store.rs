@@ -3,12 +3,13 @@
 //! Each lane computes the addresses of its elements and loads or stores them, as on a GPU. So the accesses are checked
 //! in the same way as ordinary loads and stores.
 
-use cuda_ptx::{Address, Operand};
+use cuda_ptx::{Address, Operand, Word as W};
 
 use super::{
     mma::{dests, sources},
     wmma_layout::Matrix,
 };
+use crate::decode::form::Form;
 use crate::{
     decode::{
         build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
@@ -17,7 +18,6 @@ use crate::{
     },
     exec::{
         alu::select,
-        form::Form,
         memory::load_store::{Handlers, handlers},
         number::lane::Kind,
         tensor::{
@@ -52,7 +52,7 @@ impl Accesses {
         stride: Option<&Operand>,
         matrix: &Matrix,
     ) -> Result<Self, Problem> {
-        let base = b.wide_address(address)?;
+        let base = b.wide_address(address, space)?;
         let length = matrix.default_stride();
         let stride = match stride {
             Some(stride) => b.source(stride, Kind::W32)?,
@@ -108,8 +108,8 @@ impl Accesses {
 }
 
 fn take_space(form: &mut Form<'_>) -> SpaceKind {
-    match form.take_one(&["global", "shared", "shared::cta"]) {
-        Some("global") => SpaceKind::Global,
+    match form.take_one(&[W::Global, W::Shared, W::SharedCta]) {
+        Some(W::Global) => SpaceKind::Global,
         Some(_) => SpaceKind::Shared,
         None => SpaceKind::Generic,
     }
@@ -129,9 +129,9 @@ fn kind(matrix: &Matrix) -> Kind {
 
 /// `wmma.load.a.sync.aligned.row.m16n16k16.f16 r, [p], stride;`
 pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let which = form.take_one(&["a", "b", "c"]).and_then(|w| w.chars().next()).ok_or(UNKNOWN)?;
+    let which = form.take_one(&[W::A, W::B, W::C]).ok_or(UNKNOWN)?;
     let space = take_space(form);
-    let matrix = Matrix::take(form, which).filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let matrix = Matrix::take(form, which).ok_or(UNKNOWN)?;
     let (to, address, stride) = match form.instruction().operands.as_slice() {
         [to, Operand::Address(address)] => (to, address, None),
         [to, Operand::Address(address), stride] => (to, address, Some(stride)),
@@ -197,8 +197,8 @@ fn load_parts(
 /// `wmma.store.d.sync.aligned.row.m16n16k16.f32 [p], r, stride;`
 pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let space = take_space(form);
-    let matrix = Some(()).filter(|()| form.take("d")).and_then(|()| Matrix::take(form, 'c'));
-    let matrix = matrix.filter(|_| form.is_spent()).ok_or(UNKNOWN)?;
+    let matrix = Some(()).filter(|()| form.take(W::D)).and_then(|()| Matrix::take(form, W::C));
+    let matrix = matrix.ok_or(UNKNOWN)?;
     let (address, from, stride) = match form.instruction().operands.as_slice() {
         [Operand::Address(address), from] => (address, from, None),
         [Operand::Address(address), from, stride] => (address, from, Some(stride)),

@@ -3,7 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
-    Error, Result,
+    Access, Error, Result,
     protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, PoolId, Region},
 };
 use parking_lot::RwLock;
@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::work::Kernel;
 use crate::{
-    LaunchDims,
+    LaunchDims, Operand,
     device::state::{
         errors::{missing_block, unknown},
         modules::LoadedModule,
@@ -78,12 +78,14 @@ impl Names {
         }
     }
 
-    /// Resolves a launch: fills the addresses into its parameters.
+    /// Resolves a launch: fills the addresses into its parameters. Lists its operands only if `lists_operands`.
     pub(crate) fn kernel(
         &self,
         launch: &Launch<'_>,
         module: Arc<LoadedModule>,
+        lists_operands: bool,
     ) -> Result<Box<Kernel>> {
+        let mut operands = Vec::new();
         let mut params: SmallVec<[u8; 64]> = SmallVec::from_slice(&launch.params);
         for relocation in launch.relocations.iter() {
             let address = self.address(relocation.region, relocation.bytes)?;
@@ -94,6 +96,18 @@ impl Names {
                     detail: format!("offset {at} of {} bytes", launch.params.len()),
                 })?;
             place.copy_from_slice(&address.to_le_bytes());
+            if lists_operands {
+                let range = address..address.saturating_add(relocation.bytes);
+                let writes = relocation.access == Access::Write;
+                operands.push(Operand { range, writes, at: Some(relocation.at) });
+            }
+        }
+        for variable in launch.variables.iter().filter(|_| lists_operands) {
+            let start = self.find(variable.base)?.address;
+            let range = start.saturating_add(variable.range.start)
+                ..start.saturating_add(variable.range.end);
+            let writes = variable.access == Access::Write;
+            operands.push(Operand { range, writes, at: None });
         }
         let config = launch.config;
         let dims = LaunchDims {
@@ -102,7 +116,8 @@ impl Names {
             dynamic_shared: config.shared_bytes,
         };
         let (entry, attributes) = (module.entry(launch.function.entry)?, config.attributes);
-        Ok(Box::new(Kernel { entry, module, dims, attributes, params }))
+        let operands = operands.into();
+        Ok(Box::new(Kernel { entry, module, dims, attributes, params, operands }))
     }
 }
 

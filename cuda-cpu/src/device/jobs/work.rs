@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use super::graph::Graph;
 use crate::{
-    Launch, LaunchDims, LaunchError, Limits,
+    Launch, LaunchDims, LaunchError, Limits, Operand,
     device::state::{device_state::DeviceState, errors, modules::LoadedModule, panics::contained},
 };
 
@@ -80,6 +80,8 @@ pub(crate) struct Kernel {
     pub(crate) dims: LaunchDims,
     pub(crate) attributes: LaunchAttributes,
     pub(crate) params: SmallVec<[u8; 64]>,
+    /// The operands, if the device checks writes to those that are only read.
+    pub(crate) operands: Box<[Operand]>,
 }
 
 impl Work {
@@ -88,7 +90,7 @@ impl Work {
     pub(crate) fn run_memory_work(self, device: &DeviceState) -> Result<bool, Self> {
         match self {
             Work::Alloc { address, bytes } => {
-                if let Err(error) = device.memory.fulfil(address, bytes) {
+                if let Err(error) = device.memory.fulfill(address, bytes) {
                     let error = errors::no_host_memory(&error);
                     if device.lost.set(error.clone(), device.lost.epoch()) {
                         device.notices.faulted(error);
@@ -183,6 +185,7 @@ impl Kernel {
     ) -> Launch<'a> {
         let options = &device.launch_options;
         Launch {
+            operands: &self.operands,
             limits: Limits { instructions: options.budget, ..Limits::default() },
             pool: device.pool.as_ref(),
             schedule: options.schedule,

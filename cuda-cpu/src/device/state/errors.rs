@@ -6,7 +6,10 @@ use super::lost::RECOVERY;
 use crate::{AccessError, FaultSpace, LaunchError, OutOfMemory, Racing};
 
 pub(crate) fn out_of_memory(error: OutOfMemory) -> Error {
-    let OutOfMemory { requested, free, total } = error;
+    let OutOfMemory { requested, free, total, refused_by_host } = error;
+    if refused_by_host {
+        return Error::OutOfHostMemory { requested };
+    }
     Error::OutOfMemory { requested, free, total, pool: None }
 }
 
@@ -60,8 +63,9 @@ fn fault(fault: &crate::Fault) -> Fault {
         Kind::Trap => FaultKind::Trap,
         Kind::Deadlock { .. } => FaultKind::Deadlock,
         Kind::BarrierDivergence { .. } => FaultKind::BarrierDivergence,
-        Kind::Uninitialised { .. } | Kind::AbsentLane { .. } => FaultKind::Uninitialised,
+        Kind::Uninitialized { .. } | Kind::AbsentLane { .. } => FaultKind::Uninitialized,
         Kind::Race { .. } => FaultKind::Race,
+        Kind::ReadOnlyArgument { .. } => FaultKind::ReadOnlyArgument,
         Kind::Budget { .. } | Kind::InstructionBudget { .. } => FaultKind::Budget,
         _ => FaultKind::Other,
     };
@@ -112,7 +116,7 @@ fn what(kind: &crate::FaultKind) -> String {
         Kind::Misaligned { space, bytes, write, .. } => {
             format!("misaligned {} of {bytes} bytes in {space} memory", access(write))
         }
-        Kind::Uninitialised { space, bytes, .. } => {
+        Kind::Uninitialized { space, bytes, .. } => {
             format!("read of {bytes} bytes of {space} memory that was never written")
         }
         Kind::Race { bytes, write, atomic, other, .. } => {

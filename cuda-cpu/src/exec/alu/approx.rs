@@ -3,13 +3,10 @@
 //! Without `.ftz`, compilers scale arguments that the unit would flush to zero, or whose results it would flush, and
 //! scale the results back. This file computes what ptxas emits for sm_90.
 
-use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::{divide, mufu};
-use crate::exec::form::Form;
-use crate::exec::map;
-use crate::exec::map::{Binary, Pick, Unary};
+use super::mufu;
+use crate::exec::map::{Binary, Unary};
 use crate::exec::number::float::Float;
 use crate::exec::number::lane::{Lane, Two};
 use crate::exec::number::narrow::{Format, unless};
@@ -87,7 +84,7 @@ fn in_turns(x: f32) -> f32 {
 }
 
 /// A function of f32, with `.ftz` if `FLUSH` is set.
-struct Single<F, const FLUSH: bool>(std::marker::PhantomData<F>);
+pub(crate) struct Single<F, const FLUSH: bool>(std::marker::PhantomData<F>);
 
 impl<F: Function, const FLUSH: bool> Unary for Single<F, FLUSH> {
     type A = f32;
@@ -99,7 +96,7 @@ impl<F: Function, const FLUSH: bool> Unary for Single<F, FLUSH> {
 }
 
 /// `div.approx` and `div.full`. The latter also scales large divisors.
-struct Quotient<const FULL: bool, const FLUSH: bool>;
+pub(crate) struct Quotient<const FULL: bool, const FLUSH: bool>;
 
 impl<const FULL: bool, const FLUSH: bool> Binary for Quotient<FULL, FLUSH> {
     type A = f32;
@@ -169,7 +166,7 @@ impl<H: Half<Raw = u32>> HalfLane for Two<H> {
 }
 
 /// A function of halves. The unit computes it as for f32 and truncates the result.
-struct OfHalves<F, H>(std::marker::PhantomData<(F, H)>);
+pub(crate) struct OfHalves<F, H>(std::marker::PhantomData<(F, H)>);
 
 impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
     type A = H;
@@ -181,7 +178,7 @@ impl<F: Function, H: HalfLane> Unary for OfHalves<F, H> {
 }
 
 /// `rcp.approx.ftz.f64` and `rsqrt.approx.ftz.f64`. The unit reads and writes upper words only.
-struct Upper<const ROOT: bool>;
+pub(crate) struct Upper<const ROOT: bool>;
 
 impl<const ROOT: bool> Unary for Upper<ROOT> {
     type A = f64;
@@ -195,7 +192,7 @@ impl<const ROOT: bool> Unary for Upper<ROOT> {
 }
 
 /// `rsqrt.approx.f64`: the unit's result, improved by one iteration.
-struct RsqrtDouble;
+pub(crate) struct RsqrtDouble;
 
 impl Unary for RsqrtDouble {
     type A = f64;
@@ -213,66 +210,5 @@ impl Unary for RsqrtDouble {
         let y = if a < 0.0 { f64::from_bits(0xFFF8 << 48) } else { y };
         let y = if a.is_nan() { a + a } else { y };
         if a == 0.0 { f64::INFINITY.copysign(a) } else { y }
-    }
-}
-
-macro_rules! by_half {
-    ($op:ident, $ty:expr, [$($name:ident: $half:ty),*]) => {
-        match $ty {
-            $(T::$name => Some(map::unary::<OfHalves<$op, $half>>()),)*
-            _ => None,
-        }
-    };
-}
-
-/// Selects the handler of a division, a root or an approximate function.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let approx = form.take_one(&["approx", "full"]);
-    let round = form.take_one(&["rn", "rz", "rm", "rp"]);
-    let ftz = form.take("ftz");
-    let ty = form.ty()?;
-    match (approx, round, ty) {
-        (None, Some(round), _) => divide::pick(form.opcode(), ty, round, ftz),
-        (Some("full"), None, T::F32) => (form.opcode() == "div").then(|| quotient::<true>(ftz)),
-        (Some("approx"), None, T::F32) => of_f32(form.opcode(), ftz),
-        (Some("approx"), None, _) => of_others(form.opcode(), ty, ftz),
-        _ => None,
-    }
-}
-
-fn of_f32(opcode: &str, ftz: bool) -> Option<Pick> {
-    match opcode {
-        "div" => Some(quotient::<false>(ftz)),
-        "rcp" => Some(single::<Rcp>(ftz)),
-        "sqrt" => Some(single::<Sqrt>(ftz)),
-        "rsqrt" => Some(single::<Rsqrt>(ftz)),
-        "ex2" => Some(single::<Ex2>(ftz)),
-        "lg2" => Some(single::<Lg2>(ftz)),
-        "sin" => Some(single::<Sin>(ftz)),
-        "cos" => Some(single::<Cos>(ftz)),
-        "tanh" if !ftz => Some(single::<Tanh>(ftz)),
-        _ => None,
-    }
-}
-
-fn single<F: Function>(ftz: bool) -> Pick {
-    if ftz { map::unary::<Single<F, true>>() } else { map::unary::<Single<F, false>>() }
-}
-
-fn quotient<const FULL: bool>(ftz: bool) -> Pick {
-    if ftz { map::binary::<Quotient<FULL, true>>() } else { map::binary::<Quotient<FULL, false>>() }
-}
-
-fn of_others(opcode: &str, ty: T, ftz: bool) -> Option<Pick> {
-    match (opcode, ty, ftz) {
-        ("rcp", T::F64, true) => Some(map::unary::<Upper<false>>()),
-        ("rsqrt", T::F64, true) => Some(map::unary::<Upper<true>>()),
-        ("rsqrt", T::F64, false) => Some(map::unary::<RsqrtDouble>()),
-        ("ex2", _, false) => by_half!(Ex2, ty, [F16: f16, F16x2: Two<f16>]),
-        ("ex2", _, true) => by_half!(Ex2, ty, [BF16: bf16, BF16x2: Two<bf16>]),
-        ("tanh", _, false) => {
-            by_half!(Tanh, ty, [F16: f16, F16x2: Two<f16>, BF16: bf16, BF16x2: Two<bf16>])
-        }
-        _ => None,
     }
 }

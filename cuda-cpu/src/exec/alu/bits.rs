@@ -1,11 +1,8 @@
 //! Bit operations: logic, shifts, fields, counting and permutation.
 
-use cuda_ptx::ScalarType as T;
-
-use crate::exec::form::Form;
-use crate::exec::macros::{binary, by_type, ternary, unary};
+use crate::exec::macros::{binary, ternary, unary};
 use crate::exec::map;
-use crate::exec::map::{Pick, Ternary};
+use crate::exec::map::Ternary;
 use crate::exec::number::int::Int;
 
 unary! {
@@ -35,7 +32,7 @@ ternary! {
 }
 
 /// `lop3`. The look-up table is in `imm`.
-struct Lop3;
+pub(crate) struct Lop3;
 
 impl Ternary for Lop3 {
     type A = u32;
@@ -56,7 +53,7 @@ impl Ternary for Lop3 {
     }
 }
 
-/// `bfi`. It has four operands, so position and length are packed in one register (see `decode::alu::lanewise`).
+/// `bfi`. It has four operands, so position and length are packed in one register (see `decode::alu::bits`).
 pub(crate) struct Bfi<I>(std::marker::PhantomData<I>);
 
 impl<I: Int> Ternary for Bfi<I> {
@@ -149,9 +146,7 @@ fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     none
 }
 
-/// Modes of `prmt`, by `imm`. 0 is the general form.
-const PRMT_MODES: [&str; 6] = ["f4e", "b4e", "rc8", "ecl", "ecr", "rc16"];
-
+/// `mode` is 0 for the general form, otherwise the position, from 1, among `f4e`, `b4e`, `rc8`, `ecl`, `ecr` and `rc16`.
 #[inline(always)]
 fn prmt(a: u32, b: u32, c: u32, mode: u64) -> u32 {
     let bytes = u64::from(a) | u64::from(b) << 32;
@@ -174,76 +169,12 @@ fn prmt(a: u32, b: u32, c: u32, mode: u64) -> u32 {
 }
 
 /// `imm` bits of `shf`.
-const SHF_RIGHT: u64 = 1;
-const SHF_WRAP: u64 = 2;
+pub(crate) const SHF_RIGHT: u64 = 1;
+pub(crate) const SHF_WRAP: u64 = 2;
 
 #[inline(always)]
 fn shf(a: u32, b: u32, by: u32, imm: u64) -> u32 {
     let by = if imm & SHF_WRAP != 0 { by & 31 } else { by.min(32) };
     let both = u64::from(b) << 32 | u64::from(a);
     if imm & SHF_RIGHT != 0 { (both >> by) as u32 } else { ((both << by) >> 32) as u32 }
-}
-
-/// Selects the handler of a bit instruction.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    match form.opcode() {
-        "shf" => return pick_shf(form),
-        "prmt" => return pick_prmt(form),
-        "lop3" => return pick_lop3(form),
-        "bmsk" | "szext" => return pick_clamped(form),
-        "bfind" => {
-            let amount = form.take("shiftamt");
-            let ty = form.ty()?;
-            let pick = by_type!(ty, unary, Bfind, [U32: u32, S32: i32, U64: u64, S64: i64]);
-            return pick.map(|p| p.with(u64::from(amount)));
-        }
-        _ => {}
-    }
-    let ty = form.ty()?;
-    match form.opcode() {
-        "and" => by_type!(ty, binary, And, bits),
-        "or" => by_type!(ty, binary, Or, bits),
-        "xor" => by_type!(ty, binary, Xor, bits),
-        "not" => by_type!(ty, unary, Not, bits),
-        "cnot" => by_type!(ty, unary, Cnot, bits),
-        "shl" => by_type!(ty, binary, Shl, bits),
-        "shr" => by_type!(ty, binary, Shr, [B16: u16, B32: u32, B64: u64, U16: u16, S16: i16,
-            U32: u32, S32: i32, U64: u64, S64: i64]),
-        "popc" => by_type!(ty, unary, Popc, [B32: u32, B64: u64]),
-        "clz" => by_type!(ty, unary, Clz, [B32: u32, B64: u64]),
-        "brev" => by_type!(ty, unary, Brev, [B32: u32, B64: u64]),
-        "bfe" => by_type!(ty, ternary, Bfe, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        "fns" => by_type!(ty, ternary, Fns, [B32: u32]),
-        _ => None,
-    }
-}
-
-fn pick_shf(form: &mut Form<'_>) -> Option<Pick> {
-    let right = form.take_one(&["l", "r"])? == "r";
-    let wrap = form.take_one(&["wrap", "clamp"])? == "wrap";
-    let mode = if right { SHF_RIGHT } else { 0 } | if wrap { SHF_WRAP } else { 0 };
-    (form.ty()? == T::B32).then(|| map::ternary::<Shf<u32>>().with(mode))
-}
-
-fn pick_prmt(form: &mut Form<'_>) -> Option<Pick> {
-    let ty = form.ty()?;
-    let mode = form.take_one(&PRMT_MODES);
-    let mode = mode.and_then(|m| PRMT_MODES.iter().position(|&n| n == m)).map_or(0, |i| i + 1);
-    (ty == T::B32).then(|| map::ternary::<Prmt<u32>>().with(mode as u64))
-}
-
-fn pick_lop3(form: &mut Form<'_>) -> Option<Pick> {
-    let ty = form.ty()?;
-    let table = form.constant_operand(4)?;
-    (ty == T::B32).then(|| map::ternary::<Lop3>().with(table))
-}
-
-fn pick_clamped(form: &mut Form<'_>) -> Option<Pick> {
-    let wrap = form.take_one(&["clamp", "wrap"])? == "wrap";
-    let ty = form.ty()?;
-    let pick = match form.opcode() {
-        "bmsk" => by_type!(ty, binary, Bmsk, [B32: u32]),
-        _ => by_type!(ty, binary, Szext, [U32: u32, S32: i32]),
-    };
-    pick.map(|p| p.with(u64::from(wrap)))
 }

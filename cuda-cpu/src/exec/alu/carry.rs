@@ -1,25 +1,21 @@
 //! Extended-precision arithmetic: `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc` and `madc`. The carry is a hidden
 //! predicate register.
 
-use cuda_ptx::ScalarType as T;
-
-use crate::exec::form::Form;
-use crate::exec::map::Pick;
 use crate::exec::number::int::Int;
-use crate::exec::number::lane::{Kind, Lane};
+use crate::exec::number::lane::Lane;
 use crate::lanes::lanes_of;
-use crate::machine::code::{Flow, Handler, Op};
+use crate::machine::code::{Flow, Op};
 use crate::machine::ctx::Ctx;
 
 /// `imm` bits.
-const CARRY_IN: u64 = 1;
-const CARRY_OUT: u64 = 2;
-const SUBTRACT: u64 = 4;
-const MULTIPLY: u64 = 8;
-const HIGH: u64 = 16;
+pub(crate) const CARRY_IN: u64 = 1;
+pub(crate) const CARRY_OUT: u64 = 2;
+pub(crate) const SUBTRACT: u64 = 4;
+pub(crate) const MULTIPLY: u64 = 8;
+pub(crate) const HIGH: u64 = 16;
 
 /// Runs an instruction. The carry register is the extra operand.
-fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+pub(crate) fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let flag = ctx.extra(op, 0);
     let carry = ctx.pred(flag);
     let (mut out, mask) = (0, ctx.mask);
@@ -45,30 +41,4 @@ fn run<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
         ctx.set_pred(flag, mask, out);
     }
     Flow::Next
-}
-
-/// Selects the handler. The decoder adds the carry register.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let mut imm = if form.take("cc") { CARRY_OUT } else { 0 };
-    imm |= match form.opcode() {
-        "add" => 0,
-        "addc" => CARRY_IN,
-        "sub" => SUBTRACT,
-        "subc" => SUBTRACT | CARRY_IN,
-        "mad" => MULTIPLY,
-        "madc" => MULTIPLY | CARRY_IN,
-        _ => return None,
-    };
-    if imm & MULTIPLY != 0 && form.take_one(&["lo", "hi"])? == "hi" {
-        imm |= HIGH;
-    }
-    let (run, kind): (Handler, Kind) = match form.ty()? {
-        T::U32 => (run::<u32>, Kind::W32),
-        T::S32 => (run::<i32>, Kind::W32),
-        T::U64 => (run::<u64>, Kind::W64),
-        T::S64 => (run::<i64>, Kind::W64),
-        _ => return None,
-    };
-    let third = (imm & MULTIPLY != 0).then_some(kind);
-    Some(Pick { run, d: kind, signed: false, sources: [Some(kind), Some(kind), third], imm })
 }

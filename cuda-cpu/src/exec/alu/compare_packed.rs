@@ -1,25 +1,21 @@
 //! Comparisons of packed halves.
 
-use cuda_ptx::ScalarType as T;
-use half::{bf16, f16};
-
 use super::compare::by_code;
-use crate::exec::map;
-use crate::exec::map::{Binary, Compare, Pick};
+use crate::exec::map::{Binary, Compare};
 use crate::exec::number::float::Scalar;
 use crate::exec::number::lane::Two;
 use crate::exec::number::rounding::Round;
 use crate::lanes::simd::Level;
 
 /// `imm` bits of [`SetTwo`], above the operator in the low byte.
-const SET_FTZ: u64 = 0x100;
+pub(crate) const SET_FTZ: u64 = 0x100;
 /// The result is all ones or zero, not 1.0 or 0.
-const SET_ONES: u64 = 0x200;
+pub(crate) const SET_ONES: u64 = 0x200;
 /// The comparison is negated.
 pub(crate) const SET_NOT: u64 = 0x400;
 
 /// `set` of packed halves.
-struct SetTwo<H>(std::marker::PhantomData<H>);
+pub(crate) struct SetTwo<H>(std::marker::PhantomData<H>);
 
 impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
     type A = Two<H>;
@@ -42,7 +38,7 @@ impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
 }
 
 /// `setp` of one of two packed halves. [`PART_HIGH`] in `imm` selects it.
-struct CmpPart<H>(std::marker::PhantomData<H>);
+pub(crate) struct CmpPart<H>(std::marker::PhantomData<H>);
 
 impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
     type A = Two<H>;
@@ -57,26 +53,4 @@ impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
 }
 
 /// The `imm` bit of [`CmpPart`] that selects the high half.
-const PART_HIGH: u64 = 0x1_0000;
-
-/// Selects `set` of packed halves with packed results of type `to`.
-pub(crate) fn pick_set(test: u8, to: T, from: T, ftz: bool) -> Option<Pick> {
-    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 };
-    match (to, from) {
-        (T::F16x2, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm)),
-        (T::BF16x2, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm)),
-        (T::U32 | T::S32, T::F16x2) => Some(map::binary::<SetTwo<f16>>().with(imm | SET_ONES)),
-        (T::U32 | T::S32, T::BF16x2) => Some(map::binary::<SetTwo<bf16>>().with(imm | SET_ONES)),
-        _ => None,
-    }
-}
-
-/// Selects `setp` of packed halves, for the comparison of one part.
-pub(crate) fn pick_part(test: u8, ty: T, ftz: bool, high: bool) -> Option<Pick> {
-    let imm = u64::from(test) | if ftz { SET_FTZ } else { 0 } | if high { PART_HIGH } else { 0 };
-    match ty {
-        T::F16x2 => Some(map::compare::<CmpPart<f16>>().with(imm)),
-        T::BF16x2 => Some(map::compare::<CmpPart<bf16>>().with(imm)),
-        _ => None,
-    }
-}
+pub(crate) const PART_HIGH: u64 = 0x1_0000;

@@ -1,12 +1,10 @@
 //! Division, reciprocals and square roots with IEEE 754 rounding.
 
-use cuda_ptx::ScalarType as T;
-
 use super::float_modifiers::ROUND;
 use crate::{
     exec::{
         macros::{binary, unary},
-        map::{self, Binary, Pick, Unary},
+        map::{Binary, Unary},
         number::{
             float::{Float, NAN32},
             rounding::{self, Round},
@@ -79,11 +77,11 @@ fn mode(imm: u64) -> Round {
 }
 
 /// `div.ftz.f32`, to nearest or in the mode in `imm`.
-struct DivFlush<const NEAREST: bool>;
+pub(crate) struct DivFlush<const NEAREST: bool>;
 /// `rcp.ftz.f32`.
-struct RcpFlush<const NEAREST: bool>;
+pub(crate) struct RcpFlush<const NEAREST: bool>;
 /// `sqrt.ftz.f32`.
-struct SqrtFlush<const NEAREST: bool>;
+pub(crate) struct SqrtFlush<const NEAREST: bool>;
 
 impl<const NEAREST: bool> Binary for DivFlush<NEAREST> {
     type A = f32;
@@ -120,30 +118,4 @@ impl<const NEAREST: bool> Unary for SqrtFlush<NEAREST> {
         let a = a.flush();
         (if NEAREST { Divide::sqrt(a) } else { rounding::sqrt_f32(a, mode(imm)) }).canonical()
     }
-}
-
-macro_rules! by_mode {
-    ($make:ident, $ty:expr, $ftz:expr, $code:expr, $plain:ident, $round:ident, $flush:ident) => {
-        match ($ty, $ftz, $code) {
-            (T::F32, false, 0) => Some(map::$make::<$plain<f32>>()),
-            (T::F64, false, 0) => Some(map::$make::<$plain<f64>>()),
-            (T::F32, false, _) => Some(map::$make::<$round<f32>>()),
-            (T::F64, false, _) => Some(map::$make::<$round<f64>>()),
-            (T::F32, true, 0) => Some(map::$make::<$flush<true>>()),
-            (T::F32, true, _) => Some(map::$make::<$flush<false>>()),
-            _ => None,
-        }
-    };
-}
-
-/// Selects the handler of `div`, `rcp` or `sqrt` with a rounding mode.
-pub(super) fn pick(opcode: &str, ty: T, round: &str, ftz: bool) -> Option<Pick> {
-    let code = Round::code(round);
-    let pick = match opcode {
-        "div" => by_mode!(binary, ty, ftz, code, Div, DivRound, DivFlush),
-        "rcp" => by_mode!(unary, ty, ftz, code, Rcp, RcpRound, RcpFlush),
-        "sqrt" => by_mode!(unary, ty, ftz, code, Sqrt, SqrtRound, SqrtFlush),
-        _ => None,
-    };
-    pick.map(|p| p.with(code << ROUND))
 }

@@ -1,60 +1,37 @@
 //! The less common minima and maxima: of magnitudes with the product's sign (`.xorsign.abs`) and of three operands.
-//! Also fused multiply-adds that handle out-of-bounds values of a tensor (`.oob`).
 
-use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::float_modifiers::{FTZ, Modal, Mode, RELU, SAT, take_mode};
+use super::float_modifiers::{Modal, Mode};
 use crate::exec::{
-    form::Form,
     macros::{binary, ternary},
-    map::{self, Pick},
     number::{float::Float, lane::Two},
 };
 
 /// `imm` bits above those of `float_modifiers`.
-const MAX: u64 = 1 << 8;
-const PROPAGATE: u64 = 1 << 9;
-const MAGNITUDES: u64 = 1 << 10;
+pub(crate) const MAX: u64 = 1 << 8;
+pub(crate) const PROPAGATE: u64 = 1 << 9;
+pub(crate) const MAGNITUDES: u64 = 1 << 10;
 
 /// A type and its sign bits.
 pub(crate) trait Signs: Float<Raw = u32> {
     const SIGNS: u32;
-    /// Returns a mask of the parts that mark an out-of-bounds value. Results with such an operand are zero.
-    fn outside(self) -> Self;
 }
 
 macro_rules! signs {
-    ($($ty:ty: $signs:expr, $each:expr;)*) => { $(
+    ($($ty:ty: $signs:expr;)*) => { $(
         impl Signs for $ty {
             const SIGNS: u32 = $signs;
-            #[inline(always)]
-            fn outside(self) -> Self { $each(self) }
         }
     )* };
 }
 
-/// Returns a mask of the parts that equal the out-of-bounds mark.
-fn marks(raw: u32) -> u32 {
-    const MARK: u32 = 0xFFFF;
-    let part = |x: u32| if x == MARK { MARK } else { 0 };
-    part(raw & 0xFFFF) | part(raw >> 16) << 16
-}
-
 signs! {
-    f32: 0x8000_0000, |x| x;
-    f16: 0x8000, |x: f16| f16::from_bits(marks(u32::from(x.to_bits())) as u16);
-    bf16: 0x8000, |x: bf16| bf16::from_bits(marks(u32::from(x.to_bits())) as u16);
-    Two<f16>: 0x8000_8000, |x: Two<f16>| lane(marks(raw(x)));
-    Two<bf16>: 0x8000_8000, |x: Two<bf16>| lane(marks(raw(x)));
-}
-
-fn lane<L: crate::exec::number::lane::Lane<Raw = u32>>(raw: u32) -> L {
-    L::from_raw(raw)
-}
-
-fn raw<L: crate::exec::number::lane::Lane<Raw = u32>>(x: L) -> u32 {
-    x.to_raw()
+    f32: 0x8000_0000;
+    f16: 0x8000;
+    bf16: 0x8000;
+    Two<f16>: 0x8000_8000;
+    Two<bf16>: 0x8000_8000;
 }
 
 #[inline(always)]
@@ -83,13 +60,6 @@ fn three<F: Float>(a: F, b: F, c: F, imm: u64) -> F {
     extreme(extreme(of(a), of(b), imm), of(c), imm)
 }
 
-/// Returns `a * b + c`, or zero where a factor is the out-of-bounds mark.
-#[inline(always)]
-fn inside<F: Signs>(a: F, b: F, c: F, imm: u64) -> F {
-    let sum = Modal::<F>::result(a.fma(b, c), imm);
-    F::from_raw(sum.to_raw() & !(a.outside().to_raw() | b.outside().to_raw()))
-}
-
 binary! {
     #[rare] XorSign<F: Signs>: F, F => F, |a, b, imm| {
         let (a, b) = (Modal::<F>::operand(a, imm), Modal::<F>::operand(b, imm));
@@ -99,55 +69,4 @@ binary! {
 
 ternary! {
     #[rare] Three<F: Float>: F, F, F => F, |a, b, c, imm| three(a, b, c, imm);
-    #[rare] FmaInside<F: Signs>: F, F, F => F, |a, b, c, imm| inside(a, b, c, imm);
-}
-
-/// Returns whether the instruction is one of this file's.
-pub(crate) fn is_extreme(form: &Form<'_>) -> bool {
-    let minimum = matches!(form.opcode(), "min" | "max");
-    minimum && (form.has("xorsign") || form.has("abs") || form.instruction().operands.len() == 4)
-        || form.opcode() == "fma" && form.has("oob")
-}
-
-/// Selects the handler.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    if form.opcode() == "fma" {
-        return pick_inside(form);
-    }
-    let mut imm = take_mode(form);
-    if imm & (RELU | SAT) != 0 {
-        return None;
-    }
-    imm |= if form.opcode() == "max" { MAX } else { 0 };
-    imm |= if form.take("NaN") { PROPAGATE } else { 0 };
-    let xor = form.take("xorsign");
-    let magnitudes = form.take("abs");
-    let ty = form.ty()?;
-    if xor {
-        let halves = imm & FTZ == 0;
-        let pick = match ty {
-            T::F32 => map::binary::<XorSign<f32>>(),
-            T::F16 => map::binary::<XorSign<f16>>(),
-            T::F16x2 => map::binary::<XorSign<Two<f16>>>(),
-            T::BF16 if halves => map::binary::<XorSign<bf16>>(),
-            T::BF16x2 if halves => map::binary::<XorSign<Two<bf16>>>(),
-            _ => return None,
-        };
-        return magnitudes.then_some(pick.with(imm));
-    }
-    imm |= if magnitudes { MAGNITUDES } else { 0 };
-    (ty == T::F32).then(|| map::ternary::<Three<f32>>().with(imm))
-}
-
-fn pick_inside(form: &mut Form<'_>) -> Option<Pick> {
-    let known = form.take("rn") && form.take("oob");
-    let imm = if form.take("relu") { RELU } else { 0 };
-    let pick = match form.ty()? {
-        T::F16 => map::ternary::<FmaInside<f16>>(),
-        T::F16x2 => map::ternary::<FmaInside<Two<f16>>>(),
-        T::BF16 => map::ternary::<FmaInside<bf16>>(),
-        T::BF16x2 => map::ternary::<FmaInside<Two<bf16>>>(),
-        _ => return None,
-    };
-    known.then_some(pick.with(imm))
 }

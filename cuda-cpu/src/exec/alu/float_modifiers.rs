@@ -2,14 +2,13 @@
 
 use std::marker::PhantomData;
 
-use crate::exec::form::Form;
 use crate::exec::number::float::Float;
 
 /// `imm` bits of an operation whose modifiers are evaluated at run time. The code of the rounding mode is above them.
-pub(super) const FTZ: u64 = 1;
-pub(super) const SAT: u64 = 2;
-pub(super) const RELU: u64 = 4;
-pub(super) const ROUND: u32 = 4;
+pub(crate) const FTZ: u64 = 1;
+pub(crate) const SAT: u64 = 2;
+pub(crate) const RELU: u64 = 4;
+pub(crate) const ROUND: u32 = 4;
 
 /// A type with the effect of modifiers on operands and results.
 pub(crate) trait Mode: 'static {
@@ -93,10 +92,4 @@ impl<F: Float> Mode for Modal<F> {
             false => Self::result(a.fma(b, c), imm),
         }
     }
-}
-
-/// Takes `.ftz`, `.sat` and `.relu`, and returns their `imm` bits.
-pub(super) fn take_mode(form: &mut Form<'_>) -> u64 {
-    let bit = |set: bool, bit| if set { bit } else { 0 };
-    bit(form.take("ftz"), FTZ) | bit(form.take("sat"), SAT) | bit(form.take("relu"), RELU)
 }

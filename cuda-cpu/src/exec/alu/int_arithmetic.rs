@@ -1,10 +1,6 @@
 //! Integer arithmetic: `add`, `sub`, `mul`, `mad`, `div`, `rem`, `min`, `max`, `sad`, dot products and 24-bit forms.
 
-use cuda_ptx::ScalarType as T;
-
-use crate::exec::form::Form;
-use crate::exec::macros::{binary, by_type, ternary, unary};
-use crate::exec::map::Pick;
+use crate::exec::macros::{binary, ternary, unary};
 use crate::exec::number::int::Int;
 use crate::lanes::simd::Level;
 
@@ -92,12 +88,12 @@ impl Int24 for i32 {
 
 /// A dot product of packed bytes (`dp4a`), or of halves with bytes (`dp2a`), added to `c`. `imm` contains the signs of
 /// the operands, and the half of `b` that `dp2a` takes.
-struct Dot<const PARTS: u32>;
+pub(crate) struct Dot<const PARTS: u32>;
 
 /// `imm` bits of [`Dot`].
-const A_SIGNED: u64 = 1;
-const B_SIGNED: u64 = 2;
-const HIGH: u64 = 4;
+pub(crate) const A_SIGNED: u64 = 1;
+pub(crate) const B_SIGNED: u64 = 2;
+pub(crate) const HIGH_HALF: u64 = 4;
 
 impl<const PARTS: u32> crate::exec::map::Ternary for Dot<PARTS> {
     type A = u32;
@@ -112,98 +108,11 @@ impl<const PARTS: u32> crate::exec::map::Ternary for Dot<PARTS> {
             let up = (x >> (i * width)) << (32 - width);
             if signed { ((up as i32) >> (32 - width)) as u32 } else { up >> (32 - width) }
         };
-        let first = if PARTS == 2 && imm & HIGH != 0 { 2 } else { 0 };
+        let first = if PARTS == 2 && imm & HIGH_HALF != 0 { 2 } else { 0 };
         (0..PARTS).fold(c, |sum, i| {
             let x = field(a, width, i, imm & A_SIGNED != 0);
             let y = field(b, 8, first + i, imm & B_SIGNED != 0);
             sum.wrapping_add(x.wrapping_mul(y))
         })
     }
-}
-
-/// Selects the handler of an integer instruction. Returns `None` if there is none.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    match form.opcode() {
-        "dp4a" | "dp2a" => return pick_dot(form),
-        "add" | "sub" => return pick_add(form),
-        "mul" | "mad" => return pick_mul(form),
-        "mul24" | "mad24" => return pick_mul24(form),
-        _ => {}
-    }
-    let ty = form.ty()?;
-    match form.opcode() {
-        "neg" => by_type!(ty, unary, Neg, [S16: i16, S32: i32, S64: i64]),
-        "abs" => by_type!(ty, unary, Abs, [S16: i16, S32: i32, S64: i64]),
-        "div" => by_type!(ty, binary, Div, int),
-        "rem" => by_type!(ty, binary, Rem, int),
-        "sad" => by_type!(ty, ternary, Sad, int),
-        "min" => by_type!(ty, binary, Min, int),
-        "max" => by_type!(ty, binary, Max, int),
-        _ => None,
-    }
-}
-
-fn pick_add(form: &mut Form<'_>) -> Option<Pick> {
-    let sat = form.take("sat");
-    let ty = form.ty()?;
-    match (form.opcode(), sat) {
-        ("add", false) => by_type!(ty, binary, Add, wrapping),
-        ("sub", false) => by_type!(ty, binary, Sub, wrapping),
-        ("add", true) => by_type!(ty, binary, AddSat, [S32: i32]),
-        _ => by_type!(ty, binary, SubSat, [S32: i32]),
-    }
-}
-
-fn pick_mul(form: &mut Form<'_>) -> Option<Pick> {
-    let how = form.take_one(&["lo", "hi", "wide"])?;
-    let sat = form.take("sat");
-    let ty = form.ty()?;
-    match (form.opcode(), how, sat) {
-        ("mul", "lo", false) => by_type!(ty, binary, MulLo, wrapping),
-        ("mul", "hi", false) => by_type!(ty, binary, MulHi, int),
-        ("mul", "wide", false) => {
-            by_type!(ty, binary, MulWide, [U16: u16, S16: i16, U32: u32, S32: i32])
-        }
-        ("mad", "lo", false) => by_type!(ty, ternary, MadLo, wrapping),
-        ("mad", "hi", false) => by_type!(ty, ternary, MadHi, int),
-        ("mad", "hi", true) => by_type!(ty, ternary, MadHiSat, [S32: i32]),
-        ("mad", "wide", false) => {
-            by_type!(ty, ternary, MadWide, [U16: u16, S16: i16, U32: u32, S32: i32])
-        }
-        _ => None,
-    }
-}
-
-fn pick_mul24(form: &mut Form<'_>) -> Option<Pick> {
-    let how = form.take_one(&["lo", "hi"])?;
-    let sat = form.opcode() == "mad24" && form.take("sat");
-    let ty = form.ty()?;
-    let pick = match how {
-        _ if sat => by_type!(ty, ternary, Mad24HiSat, [S32: i32]).filter(|_| how == "hi"),
-        "lo" => by_type!(ty, ternary, Mul24Lo, [U32: u32, S32: i32]),
-        _ => by_type!(ty, ternary, Mul24Hi, [U32: u32, S32: i32]),
-    };
-    if form.opcode() == "mul24" {
-        form.append_zero();
-    }
-    pick
-}
-
-fn pick_dot(form: &mut Form<'_>) -> Option<Pick> {
-    let mut imm = 0;
-    if form.opcode() == "dp2a" && form.take_one(&["lo", "hi"])? == "hi" {
-        imm |= HIGH;
-    }
-    for bit in [A_SIGNED, B_SIGNED] {
-        match form.ty()? {
-            T::S32 => imm |= bit,
-            T::U32 => {}
-            _ => return None,
-        }
-    }
-    let pick = match form.opcode() {
-        "dp4a" => crate::exec::map::ternary::<Dot<4>>(),
-        _ => crate::exec::map::ternary::<Dot<2>>(),
-    };
-    Some(pick.with(imm))
 }

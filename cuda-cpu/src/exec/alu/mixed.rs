@@ -1,6 +1,5 @@
 //! `add`, `sub` and `fma` of halves with an f32, as in `fma.rn.f32.f16 d, a, b, c;`.
 
-use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
 use super::{
@@ -9,12 +8,11 @@ use super::{
 };
 use crate::exec::{
     macros::{binary, ternary},
-    map::{self, Pick},
     number::{float::Float, lane::Lane},
 };
 
 /// A half type. All its values are exact in f32.
-trait Half: Lane<Raw = u32> + Into<f32> {}
+pub(crate) trait Half: Lane<Raw = u32> + Into<f32> {}
 impl Half for f16 {}
 impl Half for bf16 {}
 
@@ -38,21 +36,4 @@ binary! {
 
 ternary! {
     #[rare] Fma<H: Half>: H, H, f32 => f32, |a, b, c, imm| product_sum(a.into(), b.into(), c, imm);
-}
-
-/// Selects the handler of an operation with halves of this type.
-pub(super) fn pick(opcode: &str, half: T, imm: u64, round: u64) -> Option<Pick> {
-    if imm & !SAT != 0 {
-        return None;
-    }
-    let pick = match (opcode, half) {
-        ("add", T::F16) => map::binary::<Add<f16>>(),
-        ("add", T::BF16) => map::binary::<Add<bf16>>(),
-        ("sub", T::F16) => map::binary::<Sub<f16>>(),
-        ("sub", T::BF16) => map::binary::<Sub<bf16>>(),
-        ("fma", T::F16) => map::ternary::<Fma<f16>>(),
-        ("fma", T::BF16) => map::ternary::<Fma<bf16>>(),
-        _ => return None,
-    };
-    Some(pick.with(imm | round << ROUND))
 }

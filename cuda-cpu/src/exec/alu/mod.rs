@@ -13,6 +13,7 @@ pub(crate) mod divide;
 pub(crate) mod extremes;
 pub(crate) mod float_arithmetic;
 pub(crate) mod float_modifiers;
+pub(crate) mod fma_halves;
 pub(crate) mod int_arithmetic;
 pub(crate) mod mixed;
 pub(crate) mod mufu;

@@ -1,9 +1,6 @@
 //! `add`, `min` and `max` of two 16-bit integers in a register, and minima and maxima with `.relu`.
 
-use crate::exec::form::Form;
 use crate::exec::macros::binary;
-use crate::exec::map;
-use crate::exec::map::Pick;
 use crate::exec::number::int::Int;
 use crate::exec::number::lane::{Lane, Two};
 
@@ -35,35 +32,4 @@ binary! {
     Max<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.max(b));
     MinRelu<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.min(b).max(H::One::default()));
     MaxRelu<H: Halves>: H, H => H, |a, b| a.each(b, |a, b| a.max(b).max(H::One::default()));
-}
-
-/// Returns whether the instruction is one of this file's.
-pub(crate) fn is_packed(form: &Form<'_>) -> bool {
-    let relu = form.has("relu") && form.has("s32");
-    matches!(form.opcode(), "add" | "min" | "max")
-        && (form.has("u16x2") || form.has("s16x2") || relu)
-}
-
-/// Selects the handler.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let relu = form.take("relu");
-    let ty = form.take_one(&["u16x2", "s16x2", "s32"])?;
-    macro_rules! by {
-        ($op:ident) => {
-            match ty {
-                "u16x2" if !relu => Some(map::binary::<$op<Two<u16>>>()),
-                "s16x2" => Some(map::binary::<$op<Two<i16>>>()),
-                "s32" if relu => Some(map::binary::<$op<i32>>()),
-                _ => None,
-            }
-        };
-    }
-    match (form.opcode(), relu) {
-        ("add", false) => by!(Add),
-        ("min", false) => by!(Min),
-        ("max", false) => by!(Max),
-        ("min", true) => by!(MinRelu),
-        ("max", true) => by!(MaxRelu),
-        _ => None,
-    }
 }

@@ -1,21 +1,15 @@
 //! `testp`: properties of a number.
 
-use cuda_ptx::ScalarType as T;
-
-use crate::exec::form::Form;
-use crate::exec::map;
-use crate::exec::map::{Compare, Pick};
+use crate::exec::map::Compare;
 use crate::exec::number::float::Scalar;
 use crate::lanes::simd::Level;
 
-/// Tests the property in [`PROPERTIES`] whose index is in `imm`.
-struct TestProperty<F>(std::marker::PhantomData<F>);
-
-const PROPERTIES: [&str; 6] = ["finite", "infinite", "number", "notanumber", "normal", "subnormal"];
+/// Tests the property whose index is in `imm`: finite, infinite, number, not a number, normal or subnormal.
+pub(crate) struct TestProperty<F>(std::marker::PhantomData<F>);
 
 /// Types whose properties can be tested.
-trait Properties: Scalar {
-    /// Returns one bit for each of [`PROPERTIES`].
+pub(crate) trait Properties: Scalar {
+    /// Returns one bit for each property.
     fn properties(self) -> u32;
 }
 
@@ -49,17 +43,4 @@ impl<F: Properties> Compare for TestProperty<F> {
     fn apply(a: F, _: F, imm: u64) -> bool {
         a.properties() >> imm & 1 != 0
     }
-}
-
-/// Selects the handler by the property's name and the type.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    let property = form.take_one(&PROPERTIES)?;
-    let imm = PROPERTIES.iter().position(|&p| p == property)? as u64;
-    let mut pick = match form.ty()? {
-        T::F32 => map::compare::<TestProperty<f32>>(),
-        T::F64 => map::compare::<TestProperty<f64>>(),
-        _ => return None,
-    };
-    pick.sources[1] = None;
-    Some(pick.with(imm))
 }

@@ -1,9 +1,8 @@
 //! Moves, selections and predicate logic.
 
-use crate::exec::map::Pick;
-use crate::exec::number::lane::{Kind, Lane};
+use crate::exec::number::lane::Lane;
 use crate::lanes::LANES;
-use crate::machine::code::{Flow, Handler, Op};
+use crate::machine::code::{Flow, Op};
 use crate::machine::ctx::{Ctx, Raw};
 
 /// `mov` of a register.
@@ -124,9 +123,4 @@ pub(crate) fn part_of_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let values = ctx.read::<u32>(op.a).map(|x| (x >> shift) & ones);
     ctx.write(op.d, ctx.mask, &values);
     Flow::Next
-}
-
-/// Returns a handler of this module with its operand kinds.
-pub(crate) fn pick(run: Handler, d: Kind, sources: [Option<Kind>; 3]) -> Pick {
-    Pick { run, d, signed: false, sources, imm: 0 }
 }

@@ -22,44 +22,19 @@ pub(crate) enum Video {
     MultiplyAdd,
 }
 
-impl Video {
-    /// Returns the operation and the number of parts: 2 or 4 for the SIMD instructions, otherwise 1. `None` for the
-    /// opcodes of other instructions.
-    pub(crate) fn of_opcode(opcode: &str) -> Option<(Self, u32)> {
-        let name = opcode.strip_prefix('v')?;
-        let parts = match name.as_bytes().last() {
-            Some(b'2') => 2,
-            Some(b'4') => 4,
-            _ => 1,
-        };
-        let name = name.trim_end_matches(['2', '4']);
-        let (_, video) = VIDEO.into_iter().find(|v| v.0 == name)?;
-        let simd = parts > 1;
-        let exists = match video {
-            Video::Average => simd,
-            Video::ShiftLeft | Video::ShiftRight | Video::MultiplyAdd => !simd,
-            _ => true,
-        };
-        exists.then_some((video, parts))
-    }
-}
-
-/// Names of the operations, without the leading `v`.
-const VIDEO: [(&str, Video); 10] = [
-    ("add", Video::Add),
-    ("sub", Video::Sub),
-    ("absdiff", Video::AbsDiff),
-    ("min", Video::Min),
-    ("max", Video::Max),
-    ("avrg", Video::Average),
-    ("shl", Video::ShiftLeft),
-    ("shr", Video::ShiftRight),
-    ("set", Video::Set),
-    ("mad", Video::MultiplyAdd),
+/// The operations by their number in `imm`.
+const VIDEO: [Video; 10] = [
+    Video::Add,
+    Video::Sub,
+    Video::AbsDiff,
+    Video::Min,
+    Video::Max,
+    Video::Average,
+    Video::ShiftLeft,
+    Video::ShiftRight,
+    Video::Set,
+    Video::MultiplyAdd,
 ];
-
-/// Comparison operators of `vset`.
-pub(crate) const COMPARE: [&str; 6] = ["eq", "ne", "lt", "le", "gt", "ge"];
 
 // Layout of `imm`: the operation in the low four bits, then flags and fields.
 pub(crate) const D_SIGNED: u64 = 1 << 4;
@@ -101,7 +76,7 @@ pub(crate) fn part_code(part: &str) -> Option<u64> {
 }
 
 pub(super) fn operation(imm: u64) -> Video {
-    VIDEO.get(imm as usize & 15).map_or(Video::Add, |v| v.1)
+    VIDEO.get(imm as usize & 15).copied().unwrap_or(Video::Add)
 }
 
 pub(super) fn flag(imm: u64, bit: u64) -> bool {

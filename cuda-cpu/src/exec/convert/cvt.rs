@@ -2,18 +2,8 @@
 
 use std::marker::PhantomData;
 
-use cuda_ptx::ScalarType as T;
-use half::{bf16, f16};
-
-use super::forms::{
-    FTZ, INTEGRAL, RELU, ROUND, Rounding, SAT, SATFINITE, exists, is_half, is_integer, is_signed,
-};
-use super::from_int::IntToFloat;
-use super::narrow;
-use super::narrow::{ToHalf, Widen};
-use crate::exec::form::Form;
-use crate::exec::map;
-use crate::exec::map::{Pick, Unary};
+use super::modifiers::{FTZ, INTEGRAL, ROUND, SAT, is_half};
+use crate::exec::map::Unary;
 use crate::exec::number::float::{Float, Scalar};
 use crate::exec::number::int::Int;
 use crate::exec::number::lane::Kind;
@@ -21,19 +11,19 @@ use crate::exec::number::rounding::{Round, f64_to_f32, rounds_to_denormal};
 use crate::lanes::simd::Level;
 
 /// Fields of `imm` of [`ClampInt`]: from bit `TARGET`, the number of value bits of the target; then whether it is signed.
-const TARGET: u32 = 16;
-const TARGET_SIGNED: u64 = 1 << 24;
+pub(crate) const TARGET: u32 = 16;
+pub(crate) const TARGET_SIGNED: u64 = 1 << 24;
 
-struct IntToInt<A, D>(PhantomData<(A, D)>);
+pub(crate) struct IntToInt<A, D>(PhantomData<(A, D)>);
 /// `cvt.sat` between integers, to a register of `R`. The target type is in `imm`.
-struct ClampInt<A, R>(PhantomData<(A, R)>);
-struct FloatToInt<A, D>(PhantomData<(A, D)>);
-struct FloatToFloat<A, D>(PhantomData<(A, D)>);
+pub(crate) struct ClampInt<A, R>(PhantomData<(A, R)>);
+pub(crate) struct FloatToInt<A, D>(PhantomData<(A, D)>);
+pub(crate) struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 
 impl<A: Int, D: Int> Unary for IntToInt<A, D> {
     type A = A;
     type D = D;
-    // These conversions are common, and `pick_integer` needs few of them.
+    // These conversions are common, and the decoder needs few of them.
     const TOP: Level = Level::Avx512;
     #[inline(always)]
     fn apply(a: A, _imm: u64) -> D {
@@ -100,7 +90,7 @@ impl<A: Scalar, D: Scalar> Unary for FloatToFloat<A, D> {
 }
 
 /// `cvt.f32.f32`: copies the bits, also of a NaN.
-struct Same;
+pub(crate) struct Same;
 
 impl Unary for Same {
     type A = f32;
@@ -112,7 +102,7 @@ impl Unary for Same {
 }
 
 /// `cvt` from f64 to f32 with `.ftz`.
-struct DoubleToSingle;
+pub(crate) struct DoubleToSingle;
 
 impl Unary for DoubleToSingle {
     type A = f64;
@@ -127,7 +117,7 @@ impl Unary for DoubleToSingle {
 }
 
 /// `cvt.f32.bf16`: moves the bits to the upper half, also of a NaN.
-struct ShiftUp;
+pub(crate) struct ShiftUp;
 
 impl Unary for ShiftUp {
     type A = u16;
@@ -175,134 +165,4 @@ fn float_to_int<D: Int>(x: f64, mode: u64) -> D {
         return D::clamp_i128(x as i128);
     }
     D::clamp_i64(x as i64)
-}
-
-macro_rules! to_each {
-    ($conv:ident, $a:ty, $to:expr, [$($name:ident: $d:ty),*]) => {
-        match $to {
-            $(T::$name => Some(map::unary::<$conv<$a, $d>>()),)*
-            _ => None,
-        }
-    };
-}
-
-macro_rules! from_each {
-    ($conv:ident, $from:expr, $to:expr, [$($name:ident: $a:ty),*], $targets:tt) => {
-        match $from {
-            $(T::$name => to_each!($conv, $a, $to, $targets),)*
-            _ => None,
-        }
-    };
-}
-
-macro_rules! with_ints {
-    (from $conv:ident, $from:expr, $to:expr, $targets:tt) => {
-        from_each!($conv, $from, $to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32,
-            U64: u64, S64: i64], $targets)
-    };
-}
-
-/// Selects a conversion from an integer to one type.
-macro_rules! from_ints {
-    ($conv:ident, $from:expr, $d:ty, [$($name:ident: $a:ty),*]) => {
-        match $from {
-            $(T::$name => Some(map::unary::<$conv<$a, $d>>()),)*
-            _ => None,
-        }
-    };
-}
-
-/// Selects the handler of a `cvt`.
-pub(crate) fn pick(form: &mut Form<'_>) -> Option<Pick> {
-    if form.take("pack") {
-        return narrow::pick_pack(form);
-    }
-    let round = form.take_one(&["rn", "rz", "rm", "rp", "rni", "rzi", "rmi", "rpi", "rna"]);
-    let rounding = match round {
-        None => Rounding::None,
-        Some("rn" | "rz") => Rounding::Common,
-        Some("rm" | "rp") => Rounding::Directed,
-        Some("rna") => Rounding::Away,
-        Some(_) => Rounding::Integral,
-    };
-    let mut imm = 0;
-    for (name, bit) in [("ftz", FTZ), ("sat", SAT), ("relu", RELU), ("satfinite", SATFINITE)] {
-        imm |= if form.take(name) { bit } else { 0 };
-    }
-    let modifiers = imm;
-    imm |= round.map_or(0, Round::code) << ROUND;
-    imm |= if rounding == Rounding::Integral { INTEGRAL } else { 0 };
-    if form.has("e4m3x2") || form.has("e5m2x2") {
-        return narrow::pick_bytes(form, imm).filter(|_| round == Some("rn"));
-    }
-    let (to, from) = (form.ty()?, form.ty()?);
-    if !exists(to, from, rounding, modifiers) {
-        return None;
-    }
-    // A conversion with f16 has no f32 denormals as operands or results.
-    let imm = if from == T::F16 { imm & !FTZ } else { imm };
-    let pick = match (to, from, is_integer(to), is_integer(from)) {
-        (T::F16x2 | T::BF16x2 | T::TF32, ..) => narrow::pick_wide(to, rounding),
-        (_, _, true, true) if imm & SAT != 0 => pick_clamped(to, from),
-        (_, _, true, true) => pick_integer(to, from),
-        (_, _, false, true) => {
-            with_ints!(from IntToFloat, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64])
-        }
-        (_, _, true, false) => {
-            from_each!(FloatToInt, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64],
-                [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32, U64: u64, S64: i64])
-        }
-        _ => pick_float(to, from, imm),
-    };
-    pick.map(|p| p.with(imm | p.imm))
-}
-
-/// Selects a conversion between integers. A 32-bit lane holds a narrower integer sign- or zero-extended. So most
-/// conversions only extend the narrower of the two types, and share handlers.
-fn pick_integer(to: T, from: T) -> Option<Pick> {
-    let is_wide = |ty: T| ty.size() == 8;
-    let narrower = if to.size() <= from.size() { to } else { from };
-    let pick = match (is_wide(to), is_wide(from)) {
-        (true, true) => Some(map::unary::<IntToInt<u64, u64>>()),
-        (true, false) => from_ints!(IntToInt, from, u64, [U8: u8, S8: i8, U16: u16,
-            S16: i16, U32: u32, S32: i32]),
-        (false, true) => to_each!(IntToInt, u64, to, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32,
-            S32: u32]),
-        // Extends the sign to 16 bits, not to the whole lane.
-        (false, false) if (to, from) == (T::U16, T::S8) => Some(map::unary::<IntToInt<i8, u16>>()),
-        (false, false) => to_each!(IntToInt, u32, narrower, [U8: u8, S8: i8, U16: u16, S16: i16,
-            U32: u32, S32: u32]),
-    };
-    pick.map(|p| Pick { signed: is_signed(to), ..p })
-}
-
-/// Selects a `cvt.sat` between integers.
-fn pick_clamped(to: T, from: T) -> Option<Pick> {
-    let pick = if to.size() == 8 {
-        from_ints!(ClampInt, from, u64, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32,
-            U64: u64, S64: i64])
-    } else {
-        from_ints!(ClampInt, from, u32, [U8: u8, S8: i8, U16: u16, S16: i16, U32: u32, S32: i32,
-            U64: u64, S64: i64])
-    };
-    let sign = u32::from(is_signed(to));
-    let target = u64::from(8 * to.size() - sign) << TARGET;
-    let imm = target | if is_signed(to) { TARGET_SIGNED } else { 0 };
-    pick.map(|p| Pick { signed: is_signed(to), imm, ..p })
-}
-
-fn pick_float(to: T, from: T, imm: u64) -> Option<Pick> {
-    match (to, from) {
-        // These conversions are exact in any rounding mode.
-        (T::F32, T::BF16) if imm & FTZ == 0 => Some(map::unary::<ShiftUp>()),
-        (T::F32, T::F32) if imm == 0 => Some(map::unary::<Same>()),
-        (T::F32, T::F16) => Some(map::unary::<Widen>()),
-        (T::F32, T::F64) if imm & FTZ != 0 => Some(map::unary::<DoubleToSingle>()),
-        (T::F16, T::F32) => Some(map::unary::<ToHalf<f32, f16>>()),
-        (T::BF16, T::F32) => Some(map::unary::<ToHalf<f32, bf16>>()),
-        (T::F16, T::BF16) => Some(map::unary::<ToHalf<bf16, f16>>()),
-        (T::BF16, T::F16) => Some(map::unary::<ToHalf<f16, bf16>>()),
-        _ => from_each!(FloatToFloat, from, to, [F16: f16, BF16: bf16, F32: f32, F64: f64],
-            [F16: f16, BF16: bf16, F32: f32, F64: f64]),
-    }
 }

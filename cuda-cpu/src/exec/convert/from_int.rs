@@ -4,14 +4,14 @@ use std::marker::PhantomData;
 
 use half::{bf16, f16};
 
-use super::forms::{ROUND, SAT, is_half};
+use super::modifiers::{ROUND, SAT, is_half};
 use crate::exec::map::Unary;
 use crate::exec::number::float::Scalar;
 use crate::exec::number::int::Int;
 use crate::exec::number::rounding::{Round, f64_to_f32, step_f64};
 use crate::lanes::simd::Level;
 
-pub(super) struct IntToFloat<A, D>(PhantomData<(A, D)>);
+pub(crate) struct IntToFloat<A, D>(PhantomData<(A, D)>);
 
 impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
     type A = A;
@@ -30,7 +30,7 @@ impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
 }
 
 /// Types to which integers are converted.
-pub(super) trait FromInt: Scalar {
+pub(crate) trait FromInt: Scalar {
     fn from_small(a: i64, mode: Round) -> Self;
     fn from_wide(a: i128, mode: Round) -> Self;
 }

@@ -2,13 +2,10 @@
 
 use std::marker::PhantomData;
 
-use cuda_ptx::ScalarType as T;
 use half::{bf16, f16};
 
-use super::forms::{FTZ, RELU, ROUND, Rounding, SAT, SATFINITE};
-use crate::exec::form::Form;
-use crate::exec::map;
-use crate::exec::map::{Binary, Pick, Ternary, Unary};
+use super::modifiers::{FTZ, RELU, ROUND, SAT, SATFINITE};
+use crate::exec::map::{Binary, Ternary, Unary};
 use crate::exec::number::float::{Float, NAN32};
 use crate::exec::number::int::Int;
 use crate::exec::number::lane::{Lane, Two};
@@ -17,7 +14,7 @@ use crate::exec::number::rounding::Round;
 use crate::lanes::simd::Level;
 
 /// A half and the format of its bits.
-pub(super) trait Half: Float<Raw = u32> {
+pub(crate) trait Half: Float<Raw = u32> {
     const FORMAT: Format;
     /// Whether `.ftz` flushes f32 denormals in conversions to this type.
     const FLUSHED: bool;
@@ -34,7 +31,7 @@ impl Half for bf16 {
 }
 
 /// Types from which a half is converted with a single rounding.
-pub(super) trait Single: Lane {
+pub(crate) trait Single: Lane {
     /// Returns the value as the bits of an f32.
     fn single(self) -> u32;
 }
@@ -62,7 +59,7 @@ fn narrowed(x: u32, format: Format, imm: u64) -> u32 {
 }
 
 /// Conversion from f32 or a half to a half.
-pub(super) struct ToHalf<A, H>(PhantomData<(A, H)>);
+pub(crate) struct ToHalf<A, H>(PhantomData<(A, H)>);
 
 impl<A: Single, H: Half> Unary for ToHalf<A, H> {
     type A = A;
@@ -78,7 +75,7 @@ impl<A: Single, H: Half> Unary for ToHalf<A, H> {
 }
 
 /// `cvt.f32.f16`.
-pub(super) struct Widen;
+pub(crate) struct Widen;
 
 impl Unary for Widen {
     type A = f16;
@@ -91,7 +88,7 @@ impl Unary for Widen {
 }
 
 /// `cvt.rn.f16x2.f32 d, a, b`: converts two numbers. The first one becomes the upper half.
-struct ToHalves<H>(PhantomData<H>);
+pub(crate) struct ToHalves<H>(PhantomData<H>);
 
 impl<H: Half> Binary for ToHalves<H> {
     type A = f32;
@@ -104,15 +101,15 @@ impl<H: Half> Binary for ToHalves<H> {
     }
 }
 
-const E4M3: u64 = 0;
-const E5M2: u64 = 1;
+pub(crate) const E4M3: u64 = 0;
+pub(crate) const E5M2: u64 = 1;
 
 const fn byte(format: u64) -> Format {
     if format == E4M3 { Format::E4M3 } else { Format::E5M2 }
 }
 
 /// Conversion of two numbers to two bytes. The first operand, or the upper half, becomes the upper byte.
-struct ToBytes<const FORMAT: u64>;
+pub(crate) struct ToBytes<const FORMAT: u64>;
 
 impl<const FORMAT: u64> Binary for ToBytes<FORMAT> {
     type A = f32;
@@ -135,7 +132,7 @@ impl<const FORMAT: u64> Unary for ToBytes<FORMAT> {
     }
 }
 
-struct FromBytes<const FORMAT: u64>;
+pub(crate) struct FromBytes<const FORMAT: u64>;
 
 impl<const FORMAT: u64> Unary for FromBytes<FORMAT> {
     type A = u16;
@@ -148,7 +145,7 @@ impl<const FORMAT: u64> Unary for FromBytes<FORMAT> {
 }
 
 /// Conversion to tf32, an f32 with 10 bits of fraction: a single rounding, or `rna` as compilers emit it.
-struct ToTf32<const AWAY: bool>;
+pub(crate) struct ToTf32<const AWAY: bool>;
 
 impl<const AWAY: bool> Unary for ToTf32<AWAY> {
     type A = f32;
@@ -173,7 +170,7 @@ impl<const AWAY: bool> Unary for ToTf32<AWAY> {
 }
 
 /// `cvt.pack.sat`: clamps two integers to `BITS` bits each and places them below the low bits of the third operand.
-struct PackIntegers<const BITS: u32, const SIGNED: bool>;
+pub(crate) struct PackIntegers<const BITS: u32, const SIGNED: bool>;
 
 impl<const BITS: u32, const SIGNED: bool> Ternary for PackIntegers<BITS, SIGNED> {
     type A = i32;
@@ -188,59 +185,4 @@ impl<const BITS: u32, const SIGNED: bool> Ternary for PackIntegers<BITS, SIGNED>
         let one = |x: i32| x.clamp(min, max) as u32 & ((1 << BITS) - 1);
         Int::shl(c, 2 * BITS) | one(a) << BITS | one(b)
     }
-}
-
-macro_rules! by_byte {
-    ($make:ident, $op:ident, $format:expr) => {
-        if $format == "e4m3x2" { map::$make::<$op<E4M3>>() } else { map::$make::<$op<E5M2>>() }
-    };
-}
-
-/// Selects the handler of a `cvt` to or from bytes. `form` must still contain its types.
-pub(super) fn pick_bytes(form: &mut Form<'_>, imm: u64) -> Option<Pick> {
-    let format = form.take_one(&["e4m3x2", "e5m2x2"])?;
-    let from_bytes = form.instruction().modifiers.last().is_some_and(|last| last == format);
-    let (pick, needed) = match (form.ty()?, from_bytes) {
-        (T::F16x2, true) => (by_byte!(unary, FromBytes, format), 0),
-        (T::F16x2, false) => (by_byte!(unary, ToBytes, format), SATFINITE),
-        (T::F32, false) => (by_byte!(binary, ToBytes, format), SATFINITE),
-        _ => return None,
-    };
-    (imm & !RELU == needed).then(|| pick.with(imm))
-}
-
-/// Selects the handler of a `cvt` from f32 to two halves or tf32.
-pub(super) fn pick_wide(to: T, rounding: Rounding) -> Option<Pick> {
-    match (to, rounding) {
-        (T::F16x2, _) => Some(map::binary::<ToHalves<f16>>()),
-        (T::BF16x2, _) => Some(map::binary::<ToHalves<bf16>>()),
-        (T::TF32, Rounding::Away) => Some(map::unary::<ToTf32<true>>()),
-        (T::TF32, _) => Some(map::unary::<ToTf32<false>>()),
-        _ => None,
-    }
-}
-
-/// Selects the handler of a `cvt.pack`.
-pub(super) fn pick_pack(form: &mut Form<'_>) -> Option<Pick> {
-    if !form.take("sat") {
-        return None;
-    }
-    let to = form.take_one(&["u2", "s2", "u4", "s4", "u8", "s8", "u16", "s16"])?;
-    let (from, above) = (form.ty()?, form.ty());
-    let pick = match to {
-        "u16" => map::ternary::<PackIntegers<16, false>>(),
-        "s16" => map::ternary::<PackIntegers<16, true>>(),
-        "u8" => map::ternary::<PackIntegers<8, false>>(),
-        "s8" => map::ternary::<PackIntegers<8, true>>(),
-        "u4" => map::ternary::<PackIntegers<4, false>>(),
-        "s4" => map::ternary::<PackIntegers<4, true>>(),
-        "u2" => map::ternary::<PackIntegers<2, false>>(),
-        _ => map::ternary::<PackIntegers<2, true>>(),
-    };
-    let whole = to.ends_with("16");
-    if whole {
-        form.append_zero();
-    }
-    let known = from == T::S32 && above == if whole { None } else { Some(T::B32) };
-    known.then_some(pick)
 }

@@ -2,17 +2,14 @@
 //!
 //! The unsafe code dereferences pointers that `locate` has checked for the same access.
 
-use cuda_ptx::ScalarType as T;
-use half::{bf16, f16};
-
 use super::locate::{Access, locate};
 use crate::exec::number::float::Float;
 use crate::exec::number::int::Int;
-use crate::exec::number::lane::{Kind, Lane, Two};
+use crate::exec::number::lane::Lane;
 use crate::isa::address::SpaceKind;
 use crate::isa::slot::Slot;
 use crate::lanes::lanes_of;
-use crate::machine::code::{Flow, Handler, Op};
+use crate::machine::code::{Flow, Op};
 use crate::machine::ctx::Ctx;
 use crate::memory::access::Word;
 
@@ -22,7 +19,7 @@ impl AtomicRaw for u32 {}
 impl AtomicRaw for u64 {}
 
 /// A read-modify-write operation: computes the new value from the old value and the operands.
-trait Modify: 'static {
+pub(crate) trait Modify: 'static {
     type L: Lane<Raw: AtomicRaw>;
     fn new(old: Self::L, b: Self::L, c: Self::L) -> Self::L;
     /// Performs the operation in memory and returns the old value.
@@ -46,7 +43,7 @@ pub(crate) fn check_vector(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 }
 
 /// Runs an atomic. The extra operands are the third operand, the space, and whether the result is used.
-fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+pub(crate) fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let third = ctx.extra(op, 0);
     let space = SpaceKind::from_code(ctx.extra(op, 1).0);
@@ -76,7 +73,7 @@ fn run<M: Modify>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 }
 
 /// `atom.cas.b16`.
-fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+pub(crate) fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let third = ctx.extra(op, 0);
     let space = SpaceKind::from_code(ctx.extra(op, 1).0);
@@ -95,7 +92,7 @@ fn run_cas_16(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 }
 
 /// Runs an atomic of a half.
-fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+pub(crate) fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let space = SpaceKind::from_code(ctx.extra(op, 1).0);
     let found = match locate(ctx, op, mask, Access { space, bytes: 2, write: true }) {
@@ -115,7 +112,7 @@ fn run_half<M: Modify<L: Float<Raw = u32>>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow 
 
 macro_rules! modify {
     ($($name:ident<$l:ident: $bound:path>, |$old:ident, $b:ident, $c:ident| $new:expr;)*) => { $(
-        struct $name<$l>(std::marker::PhantomData<$l>);
+        pub(crate) struct $name<$l>(std::marker::PhantomData<$l>);
         impl<$l: $bound + Lane<Raw: AtomicRaw>> Modify for $name<$l> {
             type L = $l;
             #[inline(always)]
@@ -138,8 +135,8 @@ modify! {
 }
 
 /// Operations with a processor instruction.
-struct Add<L>(std::marker::PhantomData<L>);
-struct Cas<L>(std::marker::PhantomData<L>);
+pub(crate) struct Add<L>(std::marker::PhantomData<L>);
+pub(crate) struct Cas<L>(std::marker::PhantomData<L>);
 
 impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Add<L> {
     type L = L;
@@ -167,7 +164,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Cas<L> {
     }
 }
 
-struct Exch<L>(std::marker::PhantomData<L>);
+pub(crate) struct Exch<L>(std::marker::PhantomData<L>);
 
 impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
     type L = L;
@@ -175,60 +172,4 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
     fn new(_: L, b: L, _: L) -> L {
         b
     }
-}
-
-/// The handler of an atomic.
-pub(crate) struct Atomic {
-    pub(crate) run: Handler,
-    pub(crate) kind: Kind,
-    pub(crate) operands: usize,
-}
-
-macro_rules! by {
-    ($ty:expr, $op:ident, [$($name:ident: $t:ty),*]) => {
-        match $ty {
-            $(T::$name => Some((run::<$op<$t>> as Handler, <$t as Lane>::KIND)),)*
-            _ => None,
-        }
-    };
-}
-
-/// Selects `min` or `max` of halves, which exist only for vectors.
-pub(crate) fn pick_extreme(name: &str, ty: T) -> Option<Atomic> {
-    let (run, kind): (Handler, Kind) = match (name, ty) {
-        ("min", T::F16) => (run_half::<MinFloat<f16>>, Kind::W32),
-        ("min", T::BF16) => (run_half::<MinFloat<bf16>>, Kind::W32),
-        ("max", T::F16) => (run_half::<MaxFloat<f16>>, Kind::W32),
-        ("max", T::BF16) => (run_half::<MaxFloat<bf16>>, Kind::W32),
-        ("min", _) => by!(ty, MinFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
-        ("max", _) => by!(ty, MaxFloat, [F16x2: Two<f16>, BF16x2: Two<bf16>])?,
-        _ => return None,
-    };
-    Some(Atomic { run, kind, operands: 1 })
-}
-
-/// Selects the atomic with this name and type.
-pub(crate) fn pick(name: &str, ty: T) -> Option<Atomic> {
-    let half = |run: Handler| Some((run, Kind::W32));
-    let found = match (name, ty) {
-        ("cas", T::B16) => half(run_cas_16),
-        ("add", T::F16) => half(run_half::<AddFloat<f16>>),
-        ("add", T::BF16) => half(run_half::<AddFloat<bf16>>),
-        ("add", T::F32 | T::F64 | T::F16x2 | T::BF16x2) => {
-            by!(ty, AddFloat, [F32: f32, F64: f64, F16x2: Two<f16>, BF16x2: Two<bf16>])
-        }
-        ("add", _) => by!(ty, Add, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        ("and", _) => by!(ty, And, [B32: u32, B64: u64]),
-        ("or", _) => by!(ty, Or, [B32: u32, B64: u64]),
-        ("xor", _) => by!(ty, Xor, [B32: u32, B64: u64]),
-        ("min", _) => by!(ty, Min, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        ("max", _) => by!(ty, Max, [U32: u32, S32: i32, U64: u64, S64: i64]),
-        ("inc", _) => by!(ty, Inc, [U32: u32]),
-        ("dec", _) => by!(ty, Dec, [U32: u32]),
-        ("cas", _) => by!(ty, Cas, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
-        ("exch", _) => by!(ty, Exch, [B32: u32, U32: u32, S32: i32, B64: u64, U64: u64]),
-        _ => None,
-    };
-    let operands = if name == "cas" { 2 } else { 1 };
-    found.map(|(run, kind)| Atomic { run, kind, operands })
 }

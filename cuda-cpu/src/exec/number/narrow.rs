@@ -18,7 +18,7 @@ pub(in crate::exec) fn unless(bits: u32, instead: bool, other: u32) -> u32 {
 
 /// A floating-point format. `max`, `infinity` and `nan` are magnitudes.
 #[derive(Debug, Clone, Copy)]
-pub(in crate::exec) struct Format {
+pub(crate) struct Format {
     bits: u32,
     fraction: u32,
     bias: i32,

@@ -25,16 +25,6 @@ impl Round {
             _ => Self::Odd,
         }
     }
-
-    /// Returns the code of `rn`, `rz`, `rm` or `rp`, and of `rni` and similar modifiers.
-    pub(crate) fn code(name: &str) -> u64 {
-        match name.as_bytes().get(1) {
-            Some(b'z') => 1,
-            Some(b'm') => 2,
-            Some(b'p') => 3,
-            _ => 0,
-        }
-    }
 }
 
 macro_rules! stepped {

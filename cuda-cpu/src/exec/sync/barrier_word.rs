@@ -36,7 +36,7 @@ impl Mbarrier {
     pub(crate) fn from_word(word: u64) -> Result<Self, MbarrierMisuse> {
         // The initial contents of shared memory and the word that `inval` writes are not valid mbarriers.
         if word >> MARK & 1 != 0 || word & 1 != 0 {
-            return Err(MbarrierMisuse::NotInitialised);
+            return Err(MbarrierMisuse::NotInitialized);
         }
         let field = |at: u32, mask: u64| word >> at & mask;
         let negated = |at: u32| (field(at, ARRIVALS) as u32).wrapping_neg() & MOST;
@@ -140,7 +140,7 @@ fn check(count: u32) -> Result<(), MbarrierMisuse> {
 impl std::fmt::Display for MbarrierMisuse {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::NotInitialised => f.write_str("not initialised, or invalidated"),
+            Self::NotInitialized => f.write_str("not initialized, or invalidated"),
             Self::Count(count) => write!(f, "a count of {count}: it must be 1 to {MOST}"),
             Self::TooManyArrivals { pending, count } => {
                 write!(f, "{count} arrivals, but only {pending} are pending")
@@ -171,7 +171,7 @@ mod tests {
             assert_eq!(Mbarrier::parity_of(barrier.to_word()), parity);
         }
         for word in [u64::MAX, Mbarrier::INVALID] {
-            assert_eq!(Mbarrier::from_word(word), Err(MbarrierMisuse::NotInitialised));
+            assert_eq!(Mbarrier::from_word(word), Err(MbarrierMisuse::NotInitialized));
         }
     }
 

@@ -8,7 +8,7 @@ use crate::memory::access;
 pub(crate) struct Base;
 
 impl Simd for Base {
-    // On other targets this is the only level, so its loops are vectorised.
+    // On other targets this is the only level, so its loops are vectorized.
     const SCALAR: bool = cfg!(target_arch = "x86_64");
 
     #[inline(always)]

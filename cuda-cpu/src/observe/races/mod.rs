@@ -1,7 +1,7 @@
 //! Races of a block's threads on its shared memory.
 //!
 //! This folder compares accesses. Of `exec` it uses only the reading of old values. The [`Shadow`](crate::observe::shadow) of a block calls
-//! [`Races::access`] for each access and reports synchronisation with the other methods.
+//! [`Races::access`] for each access and reports synchronization with the other methods.
 //!
 //! Two accesses of the same bytes by two threads race if at least one of them writes, not both are strong (atomic,
 //! volatile, relaxed and so on), and neither is ordered before the other. These order accesses:
@@ -15,7 +15,7 @@
 //! because all later accesses are ordered after them. Within a phase, [`clock`]s contain the order of threads, and
 //! [`cells`] contain the accesses to each word.
 //!
-//! The result depends only on the accesses and synchronisation, not on the order in which threads run.
+//! The result depends only on the accesses and synchronization, not on the order in which threads run.
 //! [`Checks::races`](crate::observe::Checks::races) lists the limitations for users.
 
 mod cell;

@@ -1,4 +1,4 @@
-//! Synchronisation between threads of different warps: barriers of a part of the block, releases and acquires.
+//! Synchronization between threads of different warps: barriers of a part of the block, releases and acquires.
 
 use std::sync::Arc;
 

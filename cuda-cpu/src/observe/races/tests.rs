@@ -123,9 +123,9 @@ fn trace(seed: u64) -> bool {
             3..=7 => {
                 let kinds = [AccessKind::Read, AccessKind::Write, AccessKind::Update];
                 let kind = kinds[random.below(3) as usize];
-                let modifiers = ["relaxed", "acquire", "release", "acq_rel"];
-                let order = Order::from_modifier(modifiers[random.below(4) as usize]);
-                // Words that are mainly used for synchronisation.
+                let mut order = [Order::RELAXED, Order::ACQUIRE][random.below(2) as usize];
+                order.releases = random.below(2) == 0;
+                // Words that are mainly used for synchronization.
                 let word = random.below(2);
                 let own = Access { order, ..Access::new(kind, SpaceKind::Shared, 4, Slot::NONE) };
                 let found = access(&mut races, t, 1 << lane(t), word, 15, &own);

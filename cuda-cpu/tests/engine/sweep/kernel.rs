@@ -223,7 +223,7 @@ setp.eq.u32 p, k, 0; @p mov.b64 z, h;\n"
     )
 }
 
-/// With and without a sign: zero, denormals, the largest and smallest numbers, infinity, NaN; 1 and its neighbours; the
+/// With and without a sign: zero, denormals, the largest and smallest numbers, infinity, NaN; 1 and its neighbors; the
 /// bounds of integers, of f16, and of the numbers that `.ftz` and the function unit scale.
 #[rustfmt::skip]
 const EDGES_32: [u32; 32] = [

@@ -18,7 +18,7 @@ compared by hashes of all bits of all results, NaNs too. Written by the ignored 
 
 Inputs of 16 bits are all there are. Of others the first 4096 are edge cases: 64 of them in all pairs (zeros, denormals,
 the smallest and largest numbers, infinities, NaNs, the bounds of all narrower types, with both signs); what follows
-is random: any bits, exponents around what the results' types hold, trailing zeros and their neighbours, where ties are.
+is random: any bits, exponents around what the results' types hold, trailing zeros and their neighbors, where ties are.
 
 ";
 

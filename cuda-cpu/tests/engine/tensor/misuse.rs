@@ -31,7 +31,7 @@ pub(super) fn fault(body: &str, threads: u32) -> Fault {
     }
 }
 
-/// Returns code in which the first thread initialises an mbarrier with this number of arrivals at `s`.
+/// Returns code in which the first thread initializes an mbarrier with this number of arrivals at `s`.
 fn barrier(arrivals: u32) -> String {
     format!(
         "mov.u32 t, %tid.x; setp.ne.u32 q, t, 0; @!q mbarrier.init.shared.b64 [s], {arrivals};
@@ -179,12 +179,12 @@ fn faults_name_the_first_lane_and_the_memory() {
         FaultKind::OutOfBounds { space, address, bytes, write }
     };
     let cases: Vec<(String, FaultKind)> = vec![
-        ("mbarrier.arrive.shared.b64 k, [s];".into(), bad(MbarrierMisuse::NotInitialised)),
+        ("mbarrier.arrive.shared.b64 k, [s];".into(), bad(MbarrierMisuse::NotInitialized)),
         ("mbarrier.init.shared.b64 [s], 0;".into(), bad(MbarrierMisuse::Count(0))),
         ("mbarrier.init.shared.b64 [s], 1048576;".into(), bad(MbarrierMisuse::Count(1 << 20))),
         (
             format!("{init} mbarrier.inval.shared.b64 [s]; {WAIT}"),
-            bad(MbarrierMisuse::NotInitialised),
+            bad(MbarrierMisuse::NotInitialized),
         ),
         (
             format!("{init} mbarrier.arrive.shared.b64 k, [s], 3;"),

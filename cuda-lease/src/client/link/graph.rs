@@ -21,7 +21,7 @@ pub(in crate::client) fn nodes_content(graph: &Graph, address: &str) -> Result<V
     let nodes = nodes(graph, &mut count, 0, address)?;
     let mut content = Vec::new();
     encode_nodes(&nodes, &mut content);
-    check_length(content, address)
+    check_length(content)
 }
 
 /// The content of a launch. The blocks of its uploads are passed beside it.
@@ -39,7 +39,7 @@ pub(in crate::client) fn changes_content(
     let changes: Vec<_> = steps.collect::<Result<_>>()?;
     let mut content = Vec::new();
     encode_changes(&changes, &mut content);
-    check_length(content, address)
+    check_length(content)
 }
 
 fn nodes<'a>(
@@ -50,8 +50,11 @@ fn nodes<'a>(
 ) -> Result<Vec<Node<'a>>> {
     *count = count.saturating_add(graph.nodes.len());
     if *count > GRAPH_NODES || depth > LOOP_DEPTH {
-        let what = format!("a graph with over {GRAPH_NODES} nodes or {LOOP_DEPTH} nested loops");
-        return Err(Error::unsupported(what, address));
+        let detail = format!(
+            "it has more than {GRAPH_NODES} nodes or {LOOP_DEPTH} nested loops, which are the limits of a lease; record \
+             parts of the operation"
+        );
+        return Err(Error::OutOfRange { what: "a graph".into(), detail });
     }
     let mut nodes = Vec::with_capacity(graph.nodes.len());
     for node in &graph.nodes {
@@ -99,15 +102,16 @@ fn host_bytes(from: HostRegion, bytes: u64, host: &[Arc<HostBlock>]) -> Result<&
     })
 }
 
-fn check_length(content: Vec<u8>, address: &str) -> Result<Vec<u8>> {
+fn check_length(content: Vec<u8>) -> Result<Vec<u8>> {
     if content.len() as u64 <= CONTENT_LIMIT {
         return Ok(content);
     }
-    let what = format!(
-        "a graph command of {} bytes, with the bytes of its uploads (the limit is {CONTENT_LIMIT})",
+    let detail = format!(
+        "it has {} bytes with its uploads, and the limit of a lease is {CONTENT_LIMIT}; upload before the graph, or record \
+         parts of the operation",
         content.len()
     );
-    Err(Error::unsupported(what, address))
+    Err(Error::OutOfRange { what: "a graph".into(), detail })
 }
 
 #[cfg(test)]
@@ -159,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn graph_beyond_the_limits_of_a_lease_is_unsupported() {
+    fn graph_beyond_the_limits_of_a_lease_is_refused() {
         let join = GraphNode { work: Work::Join, after: Vec::new(), name: None };
         let condition = Region { alloc: AllocId(1), offset: 0 };
         let graph = |nodes| Graph { nodes, host: Vec::new() };
@@ -174,6 +178,6 @@ mod tests {
         assert!(is_supported(nested(LOOP_DEPTH)) && !is_supported(nested(LOOP_DEPTH + 1)));
         let many = |count| nodes_content(&graph(vec![join.clone(); count]), "test");
         assert!(many(GRAPH_NODES).is_ok());
-        assert!(matches!(many(GRAPH_NODES + 1), Err(Error::Unsupported { .. })));
+        assert!(matches!(many(GRAPH_NODES + 1), Err(Error::OutOfRange { .. })));
     }
 }

@@ -55,7 +55,7 @@ impl Submitted {
 }
 
 macro_rules! settings {
-    ($($(#[$doc:meta])* $name:ident($($arg:ident: $ty:ty),*);)*) => {$(
+    ($($(#[$doc:meta])* pub fn $name:ident($($arg:ident: $ty:ty),*);)*) => {$(
         $(#[$doc])*
         pub fn $name(mut self, $($arg: $ty),*) -> Self {
             self.job = self.job.$name($($arg),*);
@@ -71,27 +71,27 @@ impl<'a> Submit<'a> {
 
     settings! {
         /// Sets the number of blocks of a one-dimensional launch. The default is 1.
-        grid(blocks: u32);
+        pub fn grid(blocks: u32);
         /// Sets the number of threads of a block of a one-dimensional launch. The default is 1.
-        block(threads: u32);
+        pub fn block(threads: u32);
         /// Sets the whole shape of the launch.
-        config(config: LaunchConfig);
+        pub fn config(config: LaunchConfig);
         /// Sets the dynamic shared memory of a block in bytes.
-        shared_bytes(bytes: u32);
+        pub fn shared_bytes(bytes: u32);
         /// Adds the bytes of an argument, such as a struct that is passed by value.
-        arg_bytes(bytes: &[u8]);
+        pub fn arg_bytes(bytes: &[u8]);
         /// Sets the bytes that the start of the region has before the launch. At most 64 MiB.
-        input_bytes(bytes: impl Into<Bytes>);
+        pub fn input_bytes(bytes: impl Into<Bytes>);
         /// Sets the size of the region in bytes. See [`Job::region_bytes`].
-        region_bytes(bytes: u64);
+        pub fn region_bytes(bytes: u64);
         /// Sets the offset of the output in the region, in bytes. The default is 0.
-        output_offset(bytes: u64);
+        pub fn output_offset(bytes: u64);
         /// Sets the maximum number of bytes of the output, at most 64 MiB. The default is 0: no output.
-        max_output(bytes: u64);
+        pub fn max_output(bytes: u64);
         /// Sets a callback for the progress of the input. See [`Job::on_sent`].
-        on_sent(progress: impl Fn(u64) + Send + Sync + 'static);
+        pub fn on_sent(progress: impl Fn(u64) + Send + Sync + 'static);
         /// Sets the span that the submit belongs to. See [`Job::trace_parent`].
-        trace_parent(parent: TraceContext);
+        pub fn trace_parent(parent: TraceContext);
     }
 
     /// Adds an argument behind the pointer of the region.
@@ -122,16 +122,16 @@ impl<'a> Submit<'a> {
     /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
     /// with which the lease ended (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be
     /// reached any more.
-    pub fn launch(self) -> Result<Submitted> {
+    pub fn launch_blocking(self) -> Result<Submitted> {
         self.channel.wait(perform(self.channel.clone(), self.target, self.job)?)?
     }
 
-    /// As [`launch`](Self::launch), without blocking the calling thread, on any executor. The job is sent at the first
-    /// poll. Dropping the future does not stop the kernel.
+    /// Runs the kernel on any executor, without blocking the calling thread. The job is sent at the first poll. Dropping the
+    /// future does not stop the kernel.
     ///
     /// # Errors
-    /// As [`launch`](Self::launch).
-    pub async fn launch_async(self) -> Result<Submitted> {
+    /// The errors of [`launch_blocking`](Self::launch_blocking).
+    pub async fn launch(self) -> Result<Submitted> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
         let work = perform(self.channel.clone(), self.target, self.job)?;
         self.channel.check()?;

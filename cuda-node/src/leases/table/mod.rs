@@ -1,4 +1,4 @@
-//! The table itself: one file a part of its behaviour.
+//! The table itself: one file a part of its behavior.
 //!
 //! This file has the state, the clock and the outputs. `requests` checks requests and puts admissible ones into the
 //! queue; `serve` gives waiting requests their leases; `life` moves leases from grant to end; `workers` takes the

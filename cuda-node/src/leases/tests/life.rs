@@ -40,7 +40,7 @@ fn expired_lease_is_killed_after_the_grace() {
 #[test]
 fn lease_that_uses_more_memory_than_its_charge_is_killed_without_grace() {
     let mut node = Node::new(1);
-    let (lease, neighbour) = (node.active(0, 1), node.active(0, 2));
+    let (lease, neighbor) = (node.active(0, 1), node.active(0, 2));
     let charge = node.table.lease(lease).unwrap().charge;
     node.table.memory_used(at(1), lease, charge);
     assert_eq!(node.actions(1), []);
@@ -49,7 +49,7 @@ fn lease_that_uses_more_memory_than_its_charge_is_killed_without_grace() {
     let cause = Cause::OverMemory { used, charge };
     assert_eq!(cause.status(), Status::Revoked);
     assert_eq!(node.actions(2), [stop(lease, cause), Action::KillWorker { lease }]);
-    assert_eq!(node.state(neighbour), Some(LeaseState::Active));
+    assert_eq!(node.state(neighbor), Some(LeaseState::Active));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Tests of the table: one file a behaviour, and random programs in `properties`.
+//! Tests of the table: one file a behavior, and random programs in `properties`.
 
 mod admission;
 mod life;

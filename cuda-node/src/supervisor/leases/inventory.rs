@@ -24,7 +24,7 @@ impl Leases {
             info: self.slots.get(view.id.0)?.info.clone(),
             capacity: view.capacity,
             free: view.capacity.saturating_sub(view.used),
-            leases: view.leases as u32,
+            leases: u32::try_from(view.leases).unwrap_or(u32::MAX),
             max_leases: view.max_leases,
             fenced: view.is_fenced,
         })

@@ -120,7 +120,7 @@ impl Runner {
     pub(super) fn load(&mut self, kind: ImageKind, hash: Hash, image: &[u8]) -> Result<(), Done> {
         let opened = self.open()?;
         let loaded = match kind {
-            ImageKind::Ptx => opened.device.load_ptx(&String::from_utf8_lossy(image)),
+            ImageKind::Ptx => opened.device.load_ptx_blocking(&String::from_utf8_lossy(image)),
             // SAFETY: a malformed image harms this process alone, which serves the tenant that sent it (see the rules
             // of `worker`).
             ImageKind::Cubin => unsafe { opened.device.load_cubin(image) },
@@ -247,7 +247,7 @@ impl Opened {
             Done::failed(status, text)
         };
         let charge = quota.charge(bytes).map_err(full)?;
-        let buffer = DeviceBuffer::uninitialised(&self.stream, bytes as usize);
+        let buffer = DeviceBuffer::uninitialized(&self.stream, bytes as usize);
         let buffer = buffer.map_err(|error| Done::failed(Status::CapacityExceeded, error))?;
         Ok(Region { buffer, bytes, _charge: charge })
     }
@@ -317,7 +317,7 @@ fn read(
     if range.is_empty() {
         return Ok(None);
     }
-    let host = device.pinned_uninitialised(range.len())?;
+    let host = device.pinned_uninitialized(range.len())?;
     region.download(stream, range, host)?.wait().map(Some)
 }
 

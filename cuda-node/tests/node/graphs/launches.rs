@@ -188,5 +188,5 @@ fn graph_survives_a_lost_connection_and_each_launch_runs_once() {
         session.reconnect(&server.address).await;
         assert_eq!(session.read(1, 4).await.unwrap(), [7, 7, 0, 0]);
     });
-    check(&server.lease().acquire().unwrap());
+    check(&server.lease().acquire_blocking().unwrap());
 }

@@ -13,7 +13,7 @@ fn steps(
     input: &[f32],
     count: usize,
 ) -> Result<CudaGraph<cuda_async::DeviceBuffer<f32>>> {
-    let basic = device.load_ptx(include_str!("../../../../kernels/basic.ptx"))?;
+    let basic = device.load_ptx_blocking(include_str!("../../../../kernels/basic.ptx"))?;
     let add = basic.function("add_scalar")?;
     let mut op = h2d(input.to_vec()).boxed();
     for _ in 0..count {
@@ -31,8 +31,8 @@ fn steps(
 #[test]
 fn graph_is_one_operation_and_agrees_with_a_local_one() {
     let node = Node::start(&["--metrics", "127.0.0.1:0"]);
-    let lease = node.lease().acquire().unwrap();
-    let local = cuda_async::open("cpu").unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
+    let local = cuda_async::open_blocking("cpu").unwrap();
     let input: Vec<f32> = (0..LEN as u8).map(f32::from).collect();
     let graphs = [lease.device(), &local].map(|it| steps(it, &input, 100).unwrap());
     graphs.iter().for_each(|it| it.upload().unwrap());
@@ -53,7 +53,7 @@ fn graph_is_one_operation_and_agrees_with_a_local_one() {
 #[test]
 fn large_graph_travels_beside_other_work() {
     let node = Node::start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let (device, stream) = (lease.device(), lease.device().new_stream().unwrap());
     let input: Vec<u32> = (0..300_000).collect();
     let uploads = (0..4).map(|_| h2d(input.clone()));
@@ -73,7 +73,7 @@ fn large_graph_travels_beside_other_work() {
 #[test]
 fn many_graphs_one_after_the_other_are_prepared() {
     let node = Node::start(&["--metrics", "127.0.0.1:0"]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let stream = lease.device().new_stream().unwrap();
     // Each has 12 MiB of the 256 MiB that the graphs of a lease may use.
     let input = vec![3u8; 6 << 20];
@@ -91,9 +91,9 @@ fn many_graphs_one_after_the_other_are_prepared() {
 #[test]
 fn fault_inside_a_graph_loses_the_contents_behind_it() {
     let node = Node::start(&[]);
-    let lease = node.lease().acquire().unwrap();
+    let lease = node.lease().acquire_blocking().unwrap();
     let (device, stream) = (lease.device(), lease.device().new_stream().unwrap());
-    let faults = device.load_ptx(include_str!("../../../../kernels/faults.ptx")).unwrap();
+    let faults = device.load_ptx_blocking(include_str!("../../../../kernels/faults.ptx")).unwrap();
     let trap = faults.function("trap_at").unwrap();
     let trapped = zeros::<u32>(LEN).then(move |x| {
         // SAFETY: writes the buffer, of 64 elements, or traps.

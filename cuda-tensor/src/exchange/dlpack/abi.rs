@@ -80,7 +80,7 @@ pub struct DLTensor {
     pub dtype: DLDataType,
     /// The sizes of the dimensions, outermost first.
     pub shape: *mut i64,
-    /// For each dimension, the distance between neighbouring elements, in elements. Null means row-major order; DLPack
+    /// For each dimension, the distance between neighboring elements, in elements. Null means row-major order; DLPack
     /// 1.2 and newer require the strides.
     pub strides: *mut i64,
     /// The distance from `data` to the first element, in bytes.

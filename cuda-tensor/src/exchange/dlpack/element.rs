@@ -29,7 +29,11 @@ const TYPES: [(&str, u8, u8); 13] = [
 pub(super) fn data_type<T: DType>() -> Result<DLDataType> {
     let found = TYPES.iter().find(|(name, ..)| *name == T::NAME);
     let found = found.map(|(_, code, bits)| DLDataType { code: *code, bits: *bits, lanes: 1 });
-    found.ok_or_else(|| Error::unsupported(format!("elements of type {}", T::NAME), "DLPack"))
+    found.ok_or_else(|| {
+        let detail =
+            format!("DLPack has no name for elements of type {}; convert them first", T::NAME);
+        Error::Misuse { what: "an export of a tensor".into(), detail }
+    })
 }
 
 /// Checks that the elements are of type `T`.

@@ -8,7 +8,7 @@ use std::{
 use cuda_async::{
     DeviceOp, ExecutionContext, IntoDeviceOp,
     internals::{CopyJob, Live, is_large},
-    memory::{HostSource, h2d, uninitialised},
+    memory::{HostSource, h2d, uninitialized},
     op::{Op, Submit},
     ops::Either,
     value, with_context,
@@ -98,7 +98,7 @@ fn import<T: DType>(
         return Err(Error::WrongDevice { what, lives_on, used_on });
     }
     if source.len == 0 {
-        let none = uninitialised(0).map(|buffer| Tensor::of(buffer, layout));
+        let none = uninitialized(0).map(|buffer| Tensor::of(buffer, layout));
         return Ok(Either::Left(none));
     }
     Ok(Either::Right(if on_gpu {

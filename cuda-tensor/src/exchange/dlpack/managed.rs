@@ -34,7 +34,7 @@ impl ManagedTensor {
     /// # Safety
     /// - The pointer is null, or points to a valid tensor that no other code owns. If its major version is 1, its
     ///   fields are as in [`abi`](super::abi).
-    /// - Until the deleter is called, the memory of the elements is valid and initialised.
+    /// - Until the deleter is called, the memory of the elements is valid and initialized.
     /// - Any thread may call the deleter.
     pub unsafe fn from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self> {
         let tensor = NonNull::new(tensor).ok_or_else(null)?;
@@ -143,7 +143,7 @@ impl ManagedTensor {
         self.numbers(self.tensor().shape).unwrap_or_default()
     }
 
-    /// Returns the strides: for each dimension, the distance between neighbouring elements, in elements. `None` if the
+    /// Returns the strides: for each dimension, the distance between neighboring elements, in elements. `None` if the
     /// elements are in row-major order without gaps.
     pub fn strides(&self) -> Option<&[i64]> {
         self.numbers(self.tensor().strides)

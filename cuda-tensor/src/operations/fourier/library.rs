@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    DeviceOp, IntoDeviceOp, defer, memory::uninitialised, ops::Either, value, with_context,
+    DeviceOp, IntoDeviceOp, defer, memory::uninitialized, ops::Either, value, with_context,
 };
 use cuda_core::{Access, Error, ForeignCall, Result};
 
@@ -43,7 +43,7 @@ impl<I: TensorInput<Element: FftFloat>> Transform<I> {
     /// aligned.
     fn with(self, plan: Arc<Plan>) -> impl DeviceOp<Output = Tensor<I::Element>> {
         let inverse = self.direction == Direction::Inverse;
-        uninitialised::<u8>(plan.workspace()).then(move |scratch| {
+        uninitialized::<u8>(plan.workspace()).then(move |scratch| {
             with_context(move |cx| {
                 let mut is_done = true;
                 cx.enqueue(|stream| -> Result<()> {

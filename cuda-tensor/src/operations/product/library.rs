@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cuda_async::{
-    DeviceOp, IntoDeviceOp, defer, memory::uninitialised, ops::Either, value, with_context,
+    DeviceOp, IntoDeviceOp, defer, memory::uninitialized, ops::Either, value, with_context,
 };
 use cuda_core::{Access, Error, ForeignCall, Result};
 
@@ -80,7 +80,7 @@ where
 
     /// Calls the library. The kernels of this crate compute the products if it has no algorithm for them.
     fn call(self, library: Library, gemm: Gemm) -> impl DeviceOp<Output = Tensor<A::Element>> {
-        uninitialised::<u8>(WORKSPACE_BYTES).then(move |scratch| {
+        uninitialized::<u8>(WORKSPACE_BYTES).then(move |scratch| {
             with_context(move |cx| {
                 let Self { a, b, epilogue, result, .. } = &self;
                 let submitted = cx.enqueue(|stream| -> Result<bool> {

@@ -304,7 +304,7 @@ fn only_one_element_sets_a_scalar(device: &Device) {
 }
 
 fn scalar_of_another_device_is_not_set(device: &Device) {
-    let (stream, cpu) = (warmed_up(device), cuda_async::open("cpu").unwrap());
+    let (stream, cpu) = (warmed_up(device), cuda_async::open_blocking("cpu").unwrap());
     let there = condition(&cpu.new_stream().unwrap());
     if there.device() == device {
         return;

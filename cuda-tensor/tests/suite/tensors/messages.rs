@@ -5,7 +5,7 @@ use cuda_tensor::{Activation, Binary, Comparison, Tensor, TensorOps, f16};
 use cuda_async::{Device, Error, prelude::*};
 
 fn stream() -> cuda_async::Stream {
-    let device: Device = cuda_async::open("cpu").unwrap();
+    let device: Device = cuda_async::open_blocking("cpu").unwrap();
     device.new_stream().unwrap()
 }
 

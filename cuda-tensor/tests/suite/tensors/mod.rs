@@ -156,7 +156,7 @@ fn copy_views<T: Number>(device: &Device, of: fn(usize) -> T) {
         let copied = view.clone().dup().to_host_vec().sync_on(&stream).unwrap();
         assert!(copied == expected, "{} {width} {part:?}", T::NAME);
 
-        // The columns as rows: the elements of a pack are not neighbours.
+        // The columns as rows: the elements of a pack are not neighbors.
         let turned = view.clone().permute(&[2, 0, 1]).unwrap();
         let copied = turned.dup().sync_on(&stream).unwrap().permute(&[1, 2, 0]).unwrap();
         let copied = copied.to_host_vec().sync_on(&stream).unwrap();
@@ -247,7 +247,7 @@ fn casts_are_those_of_rust(device: &Device) {
     check!(i8 u8 i16 u16 i32 u32 i64 u64 f32 f64);
     let halves = x.clone().cast::<f16>().to_host_vec().sync_on(&stream).unwrap();
     for (half, number) in halves.iter().zip(&numbers).skip(1) {
-        // The distance to the result is at most that to its neighbours. `f16::from_f64` ignores the last bits.
+        // The distance to the result is at most that to its neighbors. `f16::from_f64` ignores the last bits.
         let near = |bits: u16| (f16::from_bits(bits).to_f64() - number).abs();
         let (own, bits) = (near(half.to_bits()), half.to_bits());
         let overflows = number.abs() >= 65520.0;
@@ -377,7 +377,7 @@ fn graphs_contain_tensor_operations(device: &Device) {
 }
 
 fn tensors_of_two_devices_do_not_mix(device: &Device) {
-    let (stream, cpu) = (device.new_stream().unwrap(), cuda_async::open("cpu").unwrap());
+    let (stream, cpu) = (device.new_stream().unwrap(), cuda_async::open_blocking("cpu").unwrap());
     let here = Tensor::<f32>::ones(4).sync_on(&stream).unwrap();
     let there = Tensor::<f32>::ones(4).sync_on(&cpu.new_stream().unwrap()).unwrap();
     if here.device() == there.device() {

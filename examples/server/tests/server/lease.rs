@@ -24,7 +24,7 @@ async fn server_on_a_lease_answers_and_ends_with_its_node() -> Result {
     let node = spawn_blocking(start_node).await??;
     // The client does not wait for a node that is gone.
     let request = LeaseBuilder::new(node.address().to_string()).resume_within(Duration::ZERO);
-    let lease = spawn_blocking(move || request.acquire()).await??;
+    let lease = spawn_blocking(move || request.acquire_blocking()).await??;
     let device = lease.device().clone();
     let server = Server::loading(LIMITS, Classifier::load(device)).await?;
     server.until("/health", |response| response.contains("ready, device lease://")).await?;

@@ -102,7 +102,8 @@ fn submit(args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
     let region = args.region_bytes.unwrap_or(0).max(end);
     let least = LEAST_VRAM.max(region.saturating_add(SPARE_VRAM));
     let request = connect::request(node, &args.terms, least)?;
-    let lease = request.acquire().map_err(|error| connect::refused(node, &args.terms, error))?;
+    let lease =
+        request.acquire_blocking().map_err(|error| connect::refused(node, &args.terms, error))?;
     let submitted = launch(lease.submit_job(job), args);
     lease.close();
     submitted
@@ -112,7 +113,7 @@ fn launch(submit: Submit<'_>, args: &SubmitArgs) -> Result<Submitted, Failure> {
     let kernel = format!("kernel `{}`", args.kernel);
     let (submit, bar) = with_progress(submit);
     let submitted = match args.timeout {
-        None => Some(submit.launch()),
+        None => Some(submit.launch_blocking()),
         Some(limit) => launch_within(submit, Duration::from_secs(limit))?,
     };
     bar.finish_and_clear();
@@ -135,7 +136,7 @@ fn launch_within(
 ) -> Result<Option<cuda_core::Result<Submitted>>, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
     let runtime = runtime.map_err(|error| Failure::failed(error).at("failed to start a timer"))?;
-    Ok(runtime.block_on(async { tokio::time::timeout(limit, submit.launch_async()).await.ok() }))
+    Ok(runtime.block_on(async { tokio::time::timeout(limit, submit.launch()).await.ok() }))
 }
 
 /// Shows the progress of a large input on stderr, if that is a terminal.

@@ -3,18 +3,7 @@
 
 use cuda_ptx::ScalarType as T;
 
-use crate::exec::number::float::Scalar;
-use crate::exec::number::lane::Kind;
-
-/// `imm` bits. The code of the rounding mode is above them.
-pub(super) const FTZ: u64 = 1;
-pub(super) const SAT: u64 = 2;
-pub(super) const RELU: u64 = 4;
-/// Rounds to an integral value, as in float-to-float conversions with `.rni`.
-pub(super) const INTEGRAL: u64 = 8;
-/// Values that are too large become the largest finite number.
-pub(super) const SATFINITE: u64 = 16;
-pub(super) const ROUND: u32 = 5;
+use crate::exec::convert::modifiers::{FTZ, RELU, SAT, SATFINITE};
 
 /// The rounding modifier of a `cvt`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -91,9 +80,4 @@ fn holds(to: T, from: T) -> bool {
         (true, false) => to.size() > from.size(),
         _ => to.size() >= from.size(),
     }
-}
-
-/// Returns whether the type is f16 or bf16.
-pub(super) const fn is_half<F: Scalar>() -> bool {
-    matches!(F::KIND, Kind::W32)
 }

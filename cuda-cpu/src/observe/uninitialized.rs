@@ -21,7 +21,7 @@ use crate::machine::budget::Budget;
 use crate::machine::ctx::{BlockFault, Ctx, LaneFault};
 
 /// The unwritten memory of a block's threads, and the registers that hold unwritten values.
-pub(crate) struct Uninitialised {
+pub(crate) struct Uninitialized {
     written: Written,
     /// For each warp, its undefined registers.
     registers: Vec<Undefined>,
@@ -40,7 +40,7 @@ pub(crate) struct At {
 /// A fault and its location.
 pub(crate) type Found = (LaneFault, BlockFault);
 
-impl Uninitialised {
+impl Uninitialized {
     /// Returns `None` if the host has no memory.
     pub(crate) fn new(warps: u32, shared: u64, local: u64) -> Option<Self> {
         let registers = (0..warps).map(|_| Undefined::default()).collect();
@@ -254,7 +254,7 @@ fn found(Used { lane, origin }: &Used) -> Found {
     let by = usize::from(origin.by[*lane]) % LANES;
     let kind = match &origin.from {
         &From::Memory { space, bytes, at } => {
-            FaultKind::Uninitialised { space, address: at[by], bytes }
+            FaultKind::Uninitialized { space, address: at[by], bytes }
         }
         From::Lane { lane, members } => {
             FaultKind::AbsentLane { lane: lane[by].into(), members: members[by] }

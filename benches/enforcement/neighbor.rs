@@ -28,7 +28,8 @@ pub struct Pipeline {
 
 impl Pipeline {
     pub fn new(device: &Device) -> Result<Self> {
-        let scale = device.load_ptx(include_str!("../../kernels/basic.ptx"))?.function("scale")?;
+        let scale =
+            device.load_ptx_blocking(include_str!("../../kernels/basic.ptx"))?.function("scale")?;
         let numbers = (0..LEN).map(|it| it as f32 / 7.0).collect();
         Ok(Self { stream: device.new_stream()?, scale, numbers })
     }
@@ -53,13 +54,13 @@ impl Pipeline {
 }
 
 /// A thread that runs pipelines.
-pub struct Neighbour {
+pub struct Neighbor {
     count: Arc<AtomicU64>,
     ends: Arc<AtomicBool>,
     thread: JoinHandle<Result<u64>>,
 }
 
-impl Neighbour {
+impl Neighbor {
     pub fn start(device: &Device) -> Result<Self> {
         let pipeline = Pipeline::new(device)?;
         let expected = pipeline.run()?;
@@ -86,6 +87,6 @@ impl Neighbour {
     /// Ends the thread. Returns the number of pipelines whose bits differ from the first.
     pub fn stop(self) -> Result<u64, Box<dyn std::error::Error>> {
         self.ends.store(true, Ordering::Relaxed);
-        Ok(self.thread.join().map_err(|_| "the neighbour panicked")??)
+        Ok(self.thread.join().map_err(|_| "the neighbor panicked")??)
     }
 }

@@ -1,0 +1,4 @@
+//! Decodes conversions. `forms` lists the valid ones.
+
+pub(super) mod cvt;
+mod forms;

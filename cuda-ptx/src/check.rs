@@ -1,0 +1,593 @@
+//! Compares instructions with the table: names, operands, types, and the `.version` and `.target` that they need.
+//!
+//! The rules are those of NVIDIA's assembler, `ptxas`. A test compares the two.
+
+use std::fmt;
+
+use crate::ast::{Body, Module};
+use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand, RegId, Symbol};
+use crate::modifier::{Modifier, Word};
+use crate::special::{Special, SpecialName};
+use crate::table::{
+    Constants, Lanes, Match, Memory, Needs, Pattern, Row, Second, Target, Type, Value, find,
+};
+use crate::types::{ScalarKind, ScalarType, Space};
+
+/// An instruction that matches a row of the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Checked<'a> {
+    found: Match,
+    modifiers: &'a [Modifier],
+    operands: &'a [Operand],
+}
+
+/// The use of an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Role {
+    /// The instruction writes it.
+    Result,
+    /// The instruction reads it: a register, a constant, or the operands of a call.
+    Source,
+    /// The address of memory.
+    Address {
+        /// Whether the memory is read.
+        reads: bool,
+        /// Whether the memory is written.
+        writes: bool,
+    },
+    /// A label or a list of targets.
+    Label,
+}
+
+impl<'a> Checked<'a> {
+    /// Returns the row.
+    pub fn row(&self) -> &'static Row {
+        self.found.row
+    }
+
+    /// Returns the last type of the name.
+    pub fn ty(&self) -> Option<ScalarType> {
+        self.found.ty(Type::Last)
+    }
+
+    /// Returns whether the name has a word.
+    pub fn has(&self, word: Word) -> bool {
+        self.modifiers.contains(&Modifier::Word(word))
+    }
+
+    /// Returns the operands with their uses.
+    pub fn roles(&self) -> impl Iterator<Item = (&'a Operand, Role)> {
+        let operands = self.operands;
+        aligned(self.found, operands.len()).zip(operands).map(|(pattern, operand)| {
+            let role = match pattern {
+                Pattern::Value(Value { result: true, .. }) | Pattern::Sink => Role::Result,
+                Pattern::Memory(Memory { reads, writes }) => {
+                    Role::Address { reads: *reads, writes: *writes }
+                }
+                Pattern::Label | Pattern::Targets => Role::Label,
+                Pattern::Value(_)
+                | Pattern::Constant(_)
+                | Pattern::Policy
+                | Pattern::Call
+                | Pattern::Fraction => Role::Source,
+            };
+            (operand, role)
+        })
+    }
+}
+
+/// The reason why an instruction is refused.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Mismatch {
+    /// The table has no instruction with this opcode and these modifiers.
+    Name,
+    /// The number of operands is wrong.
+    Count {
+        /// The smallest and the largest number of operands.
+        expected: (usize, usize),
+        /// The number of operands that are written.
+        found: usize,
+    },
+    /// An operand is wrong.
+    Operand {
+        /// The number of the operand, from 1.
+        number: usize,
+        /// The operand that the instruction takes.
+        expected: String,
+        /// The operand that is written.
+        found: String,
+    },
+    /// The guard is not a predicate.
+    Guard,
+    /// `.version` is too old.
+    Version {
+        /// The first version that has the instruction.
+        needs: (u32, u32),
+        /// `.version` of the module.
+        found: (u32, u32),
+    },
+    /// `.target` is too old, or another family.
+    Target {
+        /// The first target that has the instruction.
+        needs: String,
+        /// `.target` of the module.
+        found: String,
+    },
+}
+
+impl fmt::Display for Mismatch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name => {
+                f.write_str("PTX has no such instruction, or this version does not know it")
+            }
+            Self::Count { expected: (least, most), found } if least == most => {
+                write!(f, "takes {least} operands, not {found}")
+            }
+            Self::Count { expected: (least, most), found } => {
+                write!(f, "takes {least} to {most} operands, not {found}")
+            }
+            Self::Operand { number, expected, found } => {
+                write!(f, "operand {number} is {found}; write {expected}")
+            }
+            Self::Guard => f.write_str("the guard is not a predicate"),
+            Self::Version { needs: (major, minor), found } => {
+                write!(
+                    f,
+                    "needs `.version {major}.{minor}`, the module has {}.{}",
+                    found.0, found.1
+                )
+            }
+            Self::Target { needs, found } => {
+                write!(f, "needs `.target {needs}`, the module has {found}")
+            }
+        }
+    }
+}
+
+impl std::error::Error for Mismatch {}
+
+/// Compares the instructions of one function with the table.
+#[derive(Debug, Clone, Copy)]
+pub struct Checker<'a> {
+    module: &'a Module,
+    body: &'a Body,
+    target: Option<Target>,
+}
+
+impl<'a> Checker<'a> {
+    /// Creates the checker for the body of a function of the module.
+    pub fn new(module: &'a Module, body: &'a Body) -> Self {
+        let target = module.target.first().and_then(|name| name.strip_prefix("sm_"));
+        let target = target.and_then(|name| {
+            let number = name.trim_end_matches(|c: char| c.is_ascii_lowercase());
+            Some(Target { number: number.parse().ok()?, specific: name != number })
+        });
+        Self { module, body, target }
+    }
+
+    /// Compares an instruction with the table.
+    ///
+    /// # Errors
+    /// If the table has no such instruction, an operand does not fit, or `.version` or `.target` of the module is too old.
+    pub fn check<'i>(&self, instruction: &'i Instruction) -> Result<Checked<'i>, Mismatch> {
+        let Instruction { guard, opcode, modifiers, operands, .. } = instruction;
+        let opcode = *opcode.as_ref().map_err(|_| Mismatch::Name)?;
+        if let Some(Guard { register, .. }) = guard
+            && self.register(*register) != Some(ScalarType::Pred)
+        {
+            return Err(Mismatch::Guard);
+        }
+        let mut error: Option<Mismatch> = None;
+        for found in find(opcode, modifiers) {
+            match self
+                .operands(found, instruction)
+                .and_then(|()| self.requirements(found, modifiers))
+            {
+                Ok(()) => return Ok(Checked { found, modifiers, operands }),
+                // The row with the right number of operands explains most.
+                Err(new) => {
+                    let keep = matches!(
+                        (&error, &new),
+                        (
+                            Some(Mismatch::Operand { .. }),
+                            Mismatch::Count { .. } | Mismatch::Operand { .. }
+                        ) | (Some(Mismatch::Version { .. } | Mismatch::Target { .. }), _)
+                            | (Some(Mismatch::Count { .. }), Mismatch::Count { .. })
+                    );
+                    if !keep {
+                        error = Some(new);
+                    }
+                }
+            }
+        }
+        Err(error.unwrap_or(Mismatch::Name))
+    }
+
+    fn requirements(
+        &self,
+        Match { row, .. }: Match,
+        modifiers: &[Modifier],
+    ) -> Result<(), Mismatch> {
+        let Needs { mut version, target } = row.needs(modifiers);
+        if row.operands.iter().any(|pattern| matches!(pattern, Pattern::Memory(_)))
+            && spaces(modifiers).next().is_none()
+        {
+            version = version.max(GENERIC_ADDRESSES);
+        }
+        if self.module.version < version {
+            return Err(Mismatch::Version { needs: version, found: self.module.version });
+        }
+        if let Some(before) = row.before
+            && self.module.version >= before.version
+            && self.target.is_some_and(|own| own.number >= before.target.number)
+        {
+            return Err(Mismatch::Name);
+        }
+        let has = |own: Target| own.number >= target.number && (own.specific || !target.specific);
+        if self.target.is_some_and(|own| !has(own)) {
+            let Target { number, specific } = target;
+            let needs = format!("sm_{number}{}", if specific { "a" } else { "" });
+            let found = self.module.target.first().cloned().unwrap_or_default();
+            return Err(Mismatch::Target { needs, found });
+        }
+        Ok(())
+    }
+
+    fn operands(&self, found: Match, instruction: &Instruction) -> Result<(), Mismatch> {
+        let operands = &instruction.operands;
+        let (least, most) = counts(found);
+        if (operands.len() != least && operands.len() != most) && !has_call(found) {
+            return Err(Mismatch::Count { expected: (least, most), found: operands.len() });
+        }
+        for (at, (pattern, operand)) in aligned(found, operands.len()).zip(operands).enumerate() {
+            if !self.fits(found, pattern, operand, instruction) {
+                return Err(Mismatch::Operand {
+                    number: at + 1,
+                    expected: expected(found, pattern),
+                    found: self.describe(operand),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn fits(
+        &self,
+        found: Match,
+        pattern: &Pattern,
+        operand: &Operand,
+        instruction: &Instruction,
+    ) -> bool {
+        match (pattern, operand) {
+            (Pattern::Value(value), operand) => self.fits_value(found, value, operand),
+            (Pattern::Memory(_), Operand::Address(address)) => {
+                self.fits_address(address, instruction)
+            }
+            (Pattern::Constant(allowed), Operand::Int(bits)) => {
+                allowed.is_empty() || allowed.contains(bits)
+            }
+            (Pattern::Policy, operand) => self.fits_type(operand, ScalarType::B64, false),
+            (Pattern::Label, Operand::Label(_)) | (Pattern::Targets, Operand::Targets(_)) => true,
+            (Pattern::Call, _) | (Pattern::Sink, Operand::Discard) => true,
+            (Pattern::Fraction, Operand::F64(bits)) => is_fraction(f64::from_bits(*bits)),
+            (Pattern::Fraction, Operand::F32(bits)) => is_fraction(f32::from_bits(*bits).into()),
+            (Pattern::Fraction, operand) => {
+                matches!(operand, Operand::Reg(_))
+                    && self.fits_type(operand, ScalarType::F32, false)
+            }
+            _ => false,
+        }
+    }
+
+    fn fits_value(&self, found: Match, value: &Value, operand: &Operand) -> bool {
+        let Some(ty) = found.ty(value.ty) else { return false };
+        let count = match value.lanes {
+            Lanes::One => None,
+            Lanes::Count(count) => Some(count),
+            Lanes::ByName => Some(found.lanes).filter(|lanes| *lanes > 1),
+        };
+        let (operand, second) = match operand {
+            Operand::Pair(first, second) => (&**first, Some(&**second)),
+            operand => (operand, None),
+        };
+        let second_fits = match (value.second, second) {
+            (Second::None | Second::Optional, None) => true,
+            (Second::Optional | Second::Required, Some(second)) => {
+                *second == Operand::Discard || self.is_register(second, ScalarType::Pred)
+            }
+            (Second::None, Some(_)) | (Second::Required, None) => false,
+        };
+        if !second_fits {
+            return false;
+        }
+        let specials = matches!(value.constants, Constants::Special | Constants::All);
+        let element = |operand: &Operand, is_element: bool| match operand {
+            Operand::Discard => value.result && (is_element || second.is_some() || value.discards),
+            Operand::Part(part) => {
+                value.part && self.register(part.register).is_some_and(|own| fits(own, ty, false))
+            }
+            Operand::Reg(_) => self.fits_type(operand, ty, value.relaxed),
+            Operand::RegPlus(register, _) => {
+                value.constants != Constants::None
+                    && is_literal(&Operand::Int(0), ty)
+                    && self.fits_type(&Operand::Reg(*register), ty, value.relaxed)
+            }
+            Operand::NotReg(_) => {
+                !value.result && ty == ScalarType::Pred && self.fits_type(operand, ty, false)
+            }
+            Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
+                value.constants != Constants::None && is_literal(operand, ty)
+            }
+            Operand::Special(special) => specials && special_fits(*special, ty, is_element),
+            Operand::Symbol(..) => value.constants == Constants::All && is_address(ty),
+            _ => false,
+        };
+        match (operand, count) {
+            (Operand::Vector(parts), Some(count)) => {
+                parts.len() == count
+                    && parts.iter().all(|part| element(part, true))
+                    && !parts.iter().all(|part| *part == Operand::Discard)
+            }
+            // A single element may be in braces, as in Triton's output.
+            (Operand::Vector(parts), None) if value.lanes == Lanes::ByName => {
+                matches!(parts.as_slice(), [part] if element(part, false))
+            }
+            (Operand::Special(special @ Special::Named(name)), Some(4)) if name.is_vector() => {
+                specials && special_fits(*special, ty, true)
+            }
+            (_, Some(_)) => false,
+            (operand, None) => element(operand, false),
+        }
+    }
+
+    /// Returns whether an operand is a register or constant of a type.
+    fn fits_type(&self, operand: &Operand, ty: ScalarType, relaxed: bool) -> bool {
+        match operand {
+            Operand::Reg(id) | Operand::NotReg(id) => {
+                self.register(*id).is_some_and(|own| fits(own, ty, relaxed))
+            }
+            operand => is_literal(operand, ty),
+        }
+    }
+
+    fn is_register(&self, operand: &Operand, ty: ScalarType) -> bool {
+        matches!(operand, Operand::Reg(id) if self.register(*id) == Some(ty))
+    }
+
+    fn register(&self, id: RegId) -> Option<ScalarType> {
+        self.body.registers.get(id.0 as usize).map(|register| register.ty)
+    }
+
+    /// Returns whether an address has a base that can be one, in the space of the instruction.
+    fn fits_address(&self, address: &Address, instruction: &Instruction) -> bool {
+        let mut spaces = spaces(&instruction.modifiers);
+        let (first, several) = (spaces.next(), spaces.next().is_some());
+        match address.base {
+            AddressBase::Reg(id) => self.register(id).is_some_and(|ty| {
+                matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned)
+            }),
+            AddressBase::Element { symbol, index, .. } => {
+                let base = AddressBase::Symbol(symbol);
+                let index = AddressBase::Reg(index);
+                [base, index]
+                    .iter()
+                    .all(|base| self.fits_address(&Address { base: *base, offset: 0 }, instruction))
+            }
+            AddressBase::Absolute => several || matches!(first, Some(Space::Local)),
+            AddressBase::Symbol(symbol) => match (self.space(symbol), first) {
+                (None, _) => false,
+                _ if several => true,
+                (own, Some(first)) => own == Some(first),
+                (Some(own), None) => !matches!(own, Space::Param | Space::Const),
+            },
+        }
+    }
+
+    /// Returns the state space of a symbol. `None` for functions.
+    fn space(&self, symbol: Symbol) -> Option<Space> {
+        match symbol {
+            Symbol::Module(index) => self.module.variables.get(index as usize).map(|own| own.space),
+            Symbol::Body(index) => self.body.variables.get(index as usize).map(|own| own.space),
+            Symbol::Param(_) | Symbol::Return(_) => Some(Space::Param),
+            Symbol::Function(_) => None,
+        }
+    }
+
+    fn describe(&self, operand: &Operand) -> String {
+        match operand {
+            Operand::Reg(id) => match self.body.registers.get(id.0 as usize) {
+                Some(register) => {
+                    format!("the register `{}` of type {}", register.name, register.ty)
+                }
+                None => "a register".to_owned(),
+            },
+            Operand::NotReg(_) => "a negated predicate".to_owned(),
+            Operand::RegPlus(..) => "a register plus a constant".to_owned(),
+            Operand::Part(_) => "a part of a register".to_owned(),
+            Operand::Pair(..) => "a pair".to_owned(),
+            Operand::Int(bits) => format!("the integer {}", *bits as i64),
+            Operand::F32(_) | Operand::F64(_) => "a floating-point constant".to_owned(),
+            Operand::Special(special) => format!("the special register `{special}`"),
+            Operand::Symbol(..) => "the address of a symbol".to_owned(),
+            Operand::Label(_) => "a label".to_owned(),
+            Operand::Vector(parts) => format!("a vector of {}", parts.len()),
+            Operand::Address(_) => "a memory operand".to_owned(),
+            Operand::Discard => "`_`".to_owned(),
+            Operand::List(_) => "a list".to_owned(),
+            Operand::Targets(_) => "a list of targets".to_owned(),
+            Operand::Prototype(_) => "a prototype".to_owned(),
+        }
+    }
+}
+
+fn is_fraction(value: f64) -> bool {
+    value > 0.0 && value <= 1.0
+}
+
+fn has_call(found: Match) -> bool {
+    found.row.operands.first() == Some(&Pattern::Call)
+}
+
+fn is_optional(pattern: &Pattern) -> bool {
+    matches!(pattern, Pattern::Fraction | Pattern::Value(Value { optional: true, .. }))
+}
+
+/// Returns the smallest and the largest number of operands.
+fn counts(found: Match) -> (usize, usize) {
+    let present = |pattern: &&Pattern| found.policy || **pattern != Pattern::Policy;
+    let most = found.row.operands.iter().filter(present);
+    (most.clone().filter(|pattern| !is_optional(pattern)).count(), most.count())
+}
+
+/// Returns the patterns of the operands of an instruction with so many operands. The operands of a call repeat its pattern.
+fn aligned(found: Match, count: usize) -> impl Iterator<Item = &'static Pattern> {
+    let whole = count == counts(found).1;
+    let operands = found.row.operands.iter();
+    let calls = found.row.operands.iter().filter(|pattern| **pattern == Pattern::Call);
+    let repeated = calls.cycle().take(count.saturating_sub(1));
+    operands
+        .filter(move |pattern| match pattern {
+            Pattern::Policy => found.policy,
+            pattern => whole || !is_optional(pattern),
+        })
+        .chain(repeated)
+}
+
+/// Returns the description of the operand that an instruction takes.
+fn expected(found: Match, pattern: &Pattern) -> String {
+    let value = match pattern {
+        Pattern::Value(value) => value,
+        Pattern::Memory(_) => {
+            return "an address in brackets, in the space of the instruction".to_owned();
+        }
+        Pattern::Constant(allowed) if allowed.is_empty() => {
+            return "an integer constant".to_owned();
+        }
+        Pattern::Constant(allowed) => return format!("one of {allowed:?}"),
+        Pattern::Policy => return "a cache policy of type b64".to_owned(),
+        Pattern::Label => return "a label".to_owned(),
+        Pattern::Targets => return "the name of a list of targets".to_owned(),
+        Pattern::Call => return "a function".to_owned(),
+        Pattern::Fraction => return "a number above 0 and at most 1".to_owned(),
+        Pattern::Sink => return "`_`".to_owned(),
+    };
+    let ty = found.ty(value.ty).unwrap_or(ScalarType::B32);
+    let registers = if value.relaxed { "or wider" } else { "" };
+    let one = match (value.constants, ty.kind()) {
+        (Constants::None, _) if value.part => "a register of 32 bits or a part of it".to_owned(),
+        (Constants::None, _) => {
+            format!("a register of type {ty} {registers}").trim_end().to_owned()
+        }
+        (_, ScalarKind::Float) if is_literal(&Operand::F64(0), ty) => {
+            format!("a register of type {ty} or a constant such as 1.0")
+        }
+        _ => {
+            format!("a register of type {ty} {registers}").trim_end().to_owned() + " or a constant"
+        }
+    };
+    let count = match value.lanes {
+        Lanes::One => 1,
+        Lanes::Count(count) => count,
+        Lanes::ByName => found.lanes,
+    };
+    let one = match value.second {
+        Second::Required => format!("two results, `d|p`: d is {one}"),
+        Second::None | Second::Optional => one,
+    };
+    match count {
+        1 if !matches!(value.lanes, Lanes::Count(_)) => one,
+        count => format!("a vector of {count} in braces; each is {one}"),
+    }
+}
+
+/// The first version of PTX with addresses that are not in a named space.
+const GENERIC_ADDRESSES: (u32, u32) = (2, 0);
+
+/// Returns the state spaces that the modifiers name.
+fn spaces(modifiers: &[Modifier]) -> impl Iterator<Item = Space> {
+    modifiers.iter().filter_map(|modifier| match modifier {
+        Modifier::Word(word) => space(*word),
+        Modifier::Type(_) => None,
+    })
+}
+
+/// Returns the state space that a modifier names.
+fn space(word: Word) -> Option<Space> {
+    match word {
+        Word::Global => Some(Space::Global),
+        Word::Const => Some(Space::Const),
+        Word::Shared | Word::SharedCta | Word::SharedCluster => Some(Space::Shared),
+        Word::Local => Some(Space::Local),
+        Word::Param | Word::ParamEntry | Word::ParamFunc => Some(Space::Param),
+        _ => None,
+    }
+}
+
+/// Returns whether a register of the type `own` can hold an operand of the type `ty`. `relaxed`: it may be wider.
+///
+/// Source: "Operand Type Checking" and "Operand Size Exceeding Instruction-Type Size" of the PTX ISA; for packed and small
+/// types the behaviour of `ptxas` 13.5.
+fn fits(own: ScalarType, ty: ScalarType, relaxed: bool) -> bool {
+    use ScalarKind::{Bits, Predicate, Signed, Unsigned};
+    if own == ScalarType::Pred || ty == ScalarType::Pred {
+        return own == ty;
+    }
+    let same_size = own.size() == ty.size();
+    if !ty.is_fundamental() {
+        // Their registers have untyped bits of exactly this size.
+        return own.kind() == Bits && same_size;
+    }
+    if !same_size && !(relaxed && own.size() > ty.size()) {
+        return false;
+    }
+    match (own.kind(), ty.kind()) {
+        (_, Predicate) | (Predicate, _) => false,
+        (Bits, _) | (_, Bits) => true,
+        (Signed | Unsigned, Signed | Unsigned) => true,
+        _ => own == ty,
+    }
+}
+
+/// Returns whether a constant can be an operand of the type. Source: as for [`fits`].
+fn is_literal(operand: &Operand, ty: ScalarType) -> bool {
+    match operand {
+        Operand::Int(_) => {
+            matches!(
+                ty.kind(),
+                ScalarKind::Bits
+                    | ScalarKind::Signed
+                    | ScalarKind::Unsigned
+                    | ScalarKind::Predicate
+            ) && (ty.is_fundamental() || ty == ScalarType::Pred)
+        }
+        Operand::F32(_) => matches!(ty, ScalarType::F32 | ScalarType::F64 | ScalarType::B32),
+        Operand::F64(_) => matches!(ty, ScalarType::F32 | ScalarType::F64 | ScalarType::B64),
+        _ => false,
+    }
+}
+
+/// Returns whether an instruction of the type can read a special register. `whole`: all elements of a vector.
+fn special_fits(special: Special, ty: ScalarType, whole: bool) -> bool {
+    let own = special.ty();
+    let is_vector = matches!(special, Special::Named(name) if name.is_vector());
+    if is_vector && !whole {
+        return false;
+    }
+    if own == ScalarType::Pred || ty == ScalarType::Pred {
+        return own == ty;
+    }
+    let integer = matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned);
+    let narrow = own == ScalarType::U32 && ty.size() == 2;
+    // Before PTX 3.0, `%gridid` had 32 bits.
+    let grid = special == Special::Named(SpecialName::Gridid) && ty.size() == 4;
+    integer && ty.is_fundamental() && (own.size() == ty.size() || narrow || grid)
+}
+
+/// Returns whether a type can hold an address.
+fn is_address(ty: ScalarType) -> bool {
+    matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned)
+        && matches!(ty.size(), 2 | 4 | 8)
+        && ty.is_fundamental()
+}

@@ -1,0 +1,338 @@
+//! The table of instructions: every form with its operands, its first version of PTX and its first target.
+//!
+//! `instructions.txt` is the only list of forms. `pattern` reads it once, [`rows`] returns the result, [`find`] returns the
+//! rows that an instruction's name matches. `check` compares the operands with a row. The CPU device decodes an instruction
+//! only after it matched a row. The page of the book and the tests of the grammar expand the rows with [`Row::forms`].
+//!
+//! This folder uses the enums of words and types. A new instruction is one line of `instructions.txt`, and a variant of
+//! [`Opcode`] or [`Word`](crate::Word) if it has a new word.
+
+mod forms;
+mod pattern;
+mod set;
+
+use std::ops::Range;
+use std::sync::LazyLock;
+
+pub use self::forms::Form;
+use self::set::Set;
+use crate::modifier::Modifier;
+use crate::opcode::Opcode;
+use crate::types::ScalarType;
+
+/// A form of an instruction: a line of the table.
+#[derive(Debug, Clone)]
+pub struct Row {
+    pub(crate) opcode: Opcode,
+    slots: Vec<Slot>,
+    /// All words of the slots.
+    words: Set,
+    pub(crate) operands: Vec<Pattern>,
+    /// The requirement of all forms.
+    needs: Needs,
+    /// Modules with this version and this target, or later ones, do not have the form.
+    pub(crate) before: Option<Needs>,
+    /// The further requirements of forms with a word.
+    word_needs: Vec<(Modifier, Needs)>,
+    runs: bool,
+    data: bool,
+    section: &'static str,
+    text: &'static str,
+}
+
+/// A place in a name for one of several words.
+#[derive(Debug, Clone)]
+struct Slot {
+    words: Set,
+    optional: bool,
+    /// Whether the word directly follows the words before it.
+    fixed: bool,
+}
+
+/// The first version of PTX, and the first target.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Needs {
+    pub(crate) version: (u32, u32),
+    pub(crate) target: Target,
+}
+
+/// A target architecture: `sm_90`, or `sm_90a` if `specific`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Target {
+    pub(crate) number: u32,
+    /// Whether only this architecture, or its family, has the instruction.
+    pub(crate) specific: bool,
+}
+
+/// The pattern of an operand.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Pattern {
+    Value(Value),
+    Memory(Memory),
+    /// An integer constant, one of these if there are any.
+    Constant(Vec<u64>),
+    /// A cache policy, if the name has `L2::cache_hint`.
+    Policy,
+    Label,
+    Targets,
+    /// The operands of a call.
+    Call,
+    /// A number above 0 and at most 1; may be left out.
+    Fraction,
+    /// `_`.
+    Sink,
+}
+
+/// The pattern of a register or constant.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Value {
+    pub(crate) ty: Type,
+    pub(crate) lanes: Lanes,
+    /// Whether the instruction writes it.
+    pub(crate) result: bool,
+    /// Whether its register may be wider than the type.
+    pub(crate) relaxed: bool,
+    pub(crate) constants: Constants,
+    /// Whether a part of a register may stand here: `%r1.b0`.
+    pub(crate) part: bool,
+    /// The second result, a predicate, as in `d|p`.
+    pub(crate) second: Second,
+    pub(crate) optional: bool,
+    /// Whether a single result may be `_`.
+    pub(crate) discards: bool,
+}
+
+/// A type of an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Type {
+    /// The type with this index among the types of the name.
+    Nth(usize),
+    Last,
+    /// The integer type of twice the size of the last type.
+    Double,
+    Is(ScalarType),
+}
+
+/// The number of elements of an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lanes {
+    One,
+    /// A vector in braces.
+    Count(usize),
+    /// A vector if the name has `.v2`, `.v4` or `.v8`.
+    ByName,
+}
+
+/// The values that an operand may have beside registers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Constants {
+    None,
+    Literals,
+    /// Literals and special registers.
+    Special,
+    /// Literals, special registers and addresses of symbols.
+    All,
+}
+
+/// A second result.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Second {
+    None,
+    Optional,
+    Required,
+}
+
+/// What an instruction does with the memory at an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub(crate) reads: bool,
+    pub(crate) writes: bool,
+}
+
+/// A row that the name of an instruction matches, and the types of the name.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Match {
+    pub(crate) row: &'static Row,
+    types: [Option<ScalarType>; MAX_TYPES],
+    /// The number of elements of `.v2`, `.v4` and `.v8`, else 1.
+    pub(crate) lanes: usize,
+    /// Whether the name has `L2::cache_hint`.
+    pub(crate) policy: bool,
+}
+
+/// The maximum number of types in a name.
+const MAX_TYPES: usize = 4;
+
+/// Returns the rows of the table.
+pub fn rows() -> &'static [Row] {
+    &TABLE.rows
+}
+
+/// Returns the rows that the name of an instruction matches. They differ in their operands.
+pub(crate) fn find(opcode: Opcode, modifiers: &[Modifier]) -> impl Iterator<Item = Match> {
+    let range = TABLE.ranges.get(opcode as usize).cloned().unwrap_or_default();
+    let rows = TABLE.rows.get(range).unwrap_or_default();
+    let words: Set = modifiers.iter().copied().collect();
+    rows.iter()
+        .filter(move |row| row.words.contains_all(&words))
+        .filter_map(|row| row.matches(modifiers))
+}
+
+static TABLE: LazyLock<Table> = LazyLock::new(Table::new);
+
+struct Table {
+    /// In the order of their opcodes.
+    rows: Vec<Row>,
+    /// The rows of each opcode.
+    ranges: Vec<Range<usize>>,
+}
+
+impl Table {
+    fn new() -> Self {
+        let mut rows = pattern::read(include_str!("instructions.txt"));
+        rows.sort_by_key(|row| row.opcode);
+        let mut ranges = vec![0..0; Opcode::ALL.len()];
+        for (at, row) in rows.iter().enumerate() {
+            if let Some(range) = ranges.get_mut(row.opcode as usize) {
+                let start = if range.start == range.end { at } else { range.start };
+                *range = start..at + 1;
+            }
+        }
+        Self { rows, ranges }
+    }
+}
+
+impl Row {
+    /// Returns the opcode.
+    pub fn opcode(&self) -> Opcode {
+        self.opcode
+    }
+
+    /// Returns whether the CPU device runs the form.
+    pub fn runs(&self) -> bool {
+        self.runs
+    }
+
+    /// Returns whether the results of a thread depend only on the thread's own sources, and on nothing else.
+    pub fn is_data(&self) -> bool {
+        self.data
+    }
+
+    /// Returns the heading of the part of the table that has the row.
+    pub fn section(&self) -> &'static str {
+        self.section
+    }
+
+    /// Returns the name of the line of the table, as it is written there. A line with several opcodes, or with words that
+    /// depend on each other, has several rows.
+    pub fn text(&self) -> &'static str {
+        self.text
+    }
+
+    /// Returns the first version of PTX and the first target that have the form with these words.
+    pub(crate) fn needs(&self, modifiers: &[Modifier]) -> Needs {
+        let words = self.word_needs.iter().filter(|(word, _)| modifiers.contains(word));
+        words.fold(self.needs, |all, (_, needs)| Needs {
+            version: all.version.max(needs.version),
+            target: all.target.max(needs.target),
+        })
+    }
+
+    /// Compares the words of a name. Repeated words count once, as for NVIDIA's assembler.
+    fn matches(&'static self, modifiers: &[Modifier]) -> Option<Match> {
+        let mut found = Match { row: self, types: [None; MAX_TYPES], lanes: 1, policy: false };
+        let (mut filled, mut types) = (0_u64, 0);
+        for (at, &modifier) in modifiers.iter().enumerate() {
+            let slot = self.slot(modifier, filled);
+            match (modifier, slot) {
+                (Modifier::Word(_), None) if modifiers.get(..at)?.contains(&modifier) => continue,
+                (_, None) => return None,
+                // A type cannot be written twice for one place.
+                (_, Some(slot)) if self.slots.get(slot)?.fixed && filled >> slot != 0 => {
+                    return None;
+                }
+                (_, Some(slot)) => filled |= 1 << slot,
+            }
+            match modifier {
+                Modifier::Type(ty) => {
+                    *found.types.get_mut(types)? = Some(ty);
+                    types += 1;
+                }
+                Modifier::Word(word) => found.take(word),
+            }
+        }
+        let missing = |(at, slot): (usize, &Slot)| !slot.optional && filled >> at & 1 == 0;
+        (!self.slots.iter().enumerate().any(missing)).then_some(found)
+    }
+
+    /// Returns the first slot for a modifier that is not filled. For a type it is the first slot for types.
+    fn slot(&self, modifier: Modifier, filled: u64) -> Option<usize> {
+        let free = |at: &usize| filled >> at & 1 == 0;
+        let mut slots = (0..self.slots.len()).filter(free);
+        match modifier {
+            Modifier::Word(_) => slots.find(|&at| self.slots[at].words.contains(modifier)),
+            Modifier::Type(_) => {
+                let first = slots.find(|&at| self.slots[at].words.has_types())?;
+                self.slots[first].words.contains(modifier).then_some(first)
+            }
+        }
+    }
+}
+
+impl Match {
+    fn take(&mut self, word: crate::Word) {
+        use crate::Word;
+        match word {
+            Word::V2 => self.lanes = 2,
+            Word::V4 => self.lanes = 4,
+            Word::V8 => self.lanes = 8,
+            Word::L2CacheHint => self.policy = true,
+            _ => {}
+        }
+    }
+
+    /// Returns the type that a pattern names.
+    pub(crate) fn ty(&self, ty: Type) -> Option<ScalarType> {
+        let last = || self.types.iter().rev().find_map(|ty| *ty);
+        match ty {
+            Type::Nth(index) => *self.types.get(index)?,
+            Type::Last => last(),
+            Type::Double => last()?.doubled(),
+            Type::Is(ty) => Some(ty),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matching(name: &str) -> usize {
+        let mut words = name.split('.');
+        let opcode = Opcode::from_name(words.next().unwrap()).unwrap();
+        let modifiers: Vec<_> = words.map(|word| Modifier::from_name(word).unwrap()).collect();
+        find(opcode, &modifiers).count()
+    }
+
+    #[test]
+    fn words_match_in_any_order_and_types_in_theirs() {
+        assert_eq!(matching("add.sat.s32"), 1);
+        assert_eq!(matching("add.s32.sat"), 1);
+        assert_eq!(matching("add.sat.sat.s32"), 1);
+        assert_eq!(matching("add.sat.u32"), 0);
+        assert_eq!(matching("add.s32.s32"), 0);
+        assert_eq!(matching("add"), 0);
+        assert_eq!(matching("cvt.rn.f16.f32"), 1);
+        assert_eq!(matching("cvt.f16.rn.f32"), 1);
+        assert_eq!(matching("cvt.rni.f32.f16"), 0);
+        assert_eq!(matching("add.rn.rz.f32"), 0);
+    }
+
+    #[test]
+    fn fixed_words_follow_the_opcode() {
+        assert_eq!(matching("mul.lo.u32"), 1);
+        assert_eq!(matching("mul.u32.lo"), 0);
+        assert_eq!(matching("mad.cc.lo.u32"), 0);
+        assert_eq!(matching("bar.cta.sync"), 1);
+    }
+}

@@ -1,0 +1,291 @@
+//! Reads `instructions.txt`. The head of that file describes its notation.
+//!
+//! A line that does not follow the notation yields no row. A test reads every line.
+
+use std::collections::HashMap;
+
+use super::set::Set;
+use super::{Constants, Lanes, Memory, Needs, Pattern, Row, Second, Slot, Target, Type, Value};
+use crate::modifier::Modifier;
+use crate::opcode::Opcode;
+use crate::types::ScalarType;
+
+/// The mark of sections whose instructions work only on a thread's own registers.
+const DATA: &str = ": data";
+
+/// The sets of words by name.
+type Sets = HashMap<&'static str, &'static str>;
+
+/// Reads all lines.
+pub(super) fn read(text: &'static str) -> Vec<Row> {
+    let (mut sets, mut common, mut section, mut rows) = (Sets::new(), Vec::new(), "", Vec::new());
+    for line in text.lines() {
+        if let Some(name) = line.strip_prefix("## ") {
+            section = name;
+        } else if let Some((name, words)) =
+            line.strip_prefix('@').and_then(|set| set.split_once(' '))
+        {
+            sets.insert(name, words);
+        } else if let Some(line) = line.strip_prefix("> ") {
+            common.extend(word_needs(line));
+        } else if !line.is_empty() && !line.starts_with('#') {
+            rows.extend(read_line(line, section, &sets, &common).unwrap_or_default());
+        }
+    }
+    rows
+}
+
+/// Reads a line. It has a row for each opcode and for each combination of words that depend on each other.
+fn read_line(
+    line: &'static str,
+    section: &'static str,
+    sets: &Sets,
+    common: &[(Modifier, Needs)],
+) -> Option<Vec<Row>> {
+    let (form, rest) = line.split_once(" | ").unwrap_or((line, ""));
+    let (text, operands) = form.split_once(' ').unwrap_or((form, ""));
+    let end = text.find(['.', '[']).unwrap_or(text.len());
+    let (opcodes, modifiers) = text.split_at(end);
+    let operands = operands.split(", ").filter(|text| !text.is_empty()).map(operand);
+    let operands: Vec<_> = operands.collect::<Option<_>>()?;
+    let mut rows = Vec::new();
+    for opcode in alternatives(opcodes, sets)? {
+        for slots in slots(modifiers, sets)? {
+            let mut row = Row {
+                opcode: Opcode::from_name(opcode)?,
+                words: slots.iter().flat_map(|slot| slot.words.modifiers()).collect(),
+                slots,
+                operands: operands.clone(),
+                needs: NOTHING,
+                before: None,
+                word_needs: Vec::new(),
+                runs: true,
+                data: section.ends_with(DATA),
+                section: section.trim_end_matches(DATA),
+                text,
+            };
+            rest.split(", ").try_for_each(|part| requirement(&mut row, part))?;
+            let own = common.iter().filter(|(word, _)| row.words.contains(*word));
+            row.word_needs.extend(own);
+            rows.push(row);
+        }
+    }
+    Some(rows)
+}
+
+/// Reads `cluster 7.8 sm_90`: the requirement of a word in every line.
+fn word_needs(text: &str) -> Option<(Modifier, Needs)> {
+    let (word, rest) = text.split_once(' ')?;
+    Some((Modifier::from_name(word)?, needs(rest)?))
+}
+
+/// The requirement of forms that every version and target has.
+const NOTHING: Needs = Needs { version: (1, 0), target: Target { number: 0, specific: false } };
+
+/// Reads a requirement of a line: `no`, `7.0 sm_80`, or `relu 7.0` for the forms with one word or opcode.
+fn requirement(row: &mut Row, text: &'static str) -> Option<()> {
+    if text == "no" {
+        row.runs = false;
+        return Some(());
+    }
+    if let Some(limit) = text.strip_prefix("before ") {
+        row.before = Some(needs(limit)?);
+        return Some(());
+    }
+    let (first, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let (word, opcode) = (Modifier::from_name(first), Opcode::from_name(first));
+    match word {
+        Some(word) if row.words.contains(word) => row.word_needs.push((word, needs(rest)?)),
+        _ if opcode == Some(row.opcode) => row.needs = needs(rest)?,
+        // The word or opcode of another row of the line.
+        _ if word.is_some() || opcode.is_some() => {}
+        _ => row.needs = needs(text)?,
+    }
+    Some(())
+}
+
+/// Reads `7.0 sm_80`. Each part may be left out.
+fn needs(text: &str) -> Option<Needs> {
+    let mut needs = NOTHING;
+    for part in text.split_whitespace() {
+        if let Some(name) = part.strip_prefix("sm_") {
+            let number = name.trim_end_matches('a');
+            needs.target = Target { number: number.parse().ok()?, specific: name != number };
+        } else {
+            let (major, minor) = part.split_once('.')?;
+            needs.version = (major.parse().ok()?, minor.parse().ok()?);
+        }
+    }
+    Some(needs)
+}
+
+/// Returns the words of `{a,b}`, of `{@set}`, or a single word.
+fn alternatives(text: &'static str, sets: &Sets) -> Option<Vec<&'static str>> {
+    let Some(inside) = text.strip_prefix('{') else { return Some(vec![text]) };
+    let inside = inside.strip_suffix('}')?;
+    let inside = match inside.strip_prefix('@') {
+        Some(name) => sets.get(name).copied()?,
+        None => inside,
+    };
+    Some(inside.split(',').collect())
+}
+
+/// Reads the modifiers of a name. Returns a choice for each combination of words that depend on each other.
+fn slots(text: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
+    let mut all = vec![Vec::new()];
+    let mut rest = text;
+    while !rest.is_empty() {
+        let end = if rest.starts_with('[') { rest.find(']')? + 1 } else { part_end(rest) };
+        let (part, after) = rest.split_at(end);
+        rest = after;
+        let choices = match part.strip_prefix('[') {
+            Some(group) => optional_slots(group.strip_suffix(']')?, sets)?,
+            None => required_slots(part, sets)?,
+        };
+        let combined = all.iter().flat_map(|before: &Vec<Slot>| {
+            choices.iter().map(move |choice| before.iter().chain(choice).cloned().collect())
+        });
+        all = combined.collect();
+    }
+    Some(all)
+}
+
+/// Reads a required part, such as `.{a,b}`. Alternatives with dots are choices of several words.
+fn required_slots(part: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
+    let words = part.strip_prefix('.')?;
+    let fixed = words.ends_with('!');
+    let words = alternatives(words.trim_end_matches('!'), sets)?;
+    if !words.iter().any(|word| word.contains('.')) {
+        return Some(vec![vec![slot(&words, false, fixed)?]]);
+    }
+    let slots =
+        |word: &'static str| word.split('.').map(|word| slot(&[word], false, fixed)).collect();
+    words.into_iter().map(slots).collect()
+}
+
+/// Reads the inside of brackets. Several parts, as in `[.a.b]`, are written together or not at all.
+fn optional_slots(group: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
+    let mut choices = slots(group, sets)?;
+    match choices.as_mut_slice() {
+        [single] if single.len() == 1 => single.iter_mut().for_each(|slot| slot.optional = true),
+        _ => choices.push(Vec::new()),
+    }
+    Some(choices)
+}
+
+/// Returns the end of a part that begins with a dot: the next dot or bracket outside of braces.
+fn part_end(text: &str) -> usize {
+    let mut depth = 0;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            '.' | '[' if depth == 0 => return at,
+            _ => {}
+        }
+    }
+    text.len()
+}
+
+fn slot(words: &[&'static str], optional: bool, fixed: bool) -> Option<Slot> {
+    let words = words.iter().map(|word| Modifier::from_name(word)).collect::<Option<Set>>()?;
+    Some(Slot { words, optional, fixed })
+}
+
+fn operand(text: &'static str) -> Option<Pattern> {
+    let memory = |reads, writes| Some(Pattern::Memory(Memory { reads, writes }));
+    match text {
+        "[r]" => memory(true, false),
+        "[w]" => memory(false, true),
+        "[rw]" => memory(true, true),
+        "[a]" => memory(false, false),
+        "policy" => Some(Pattern::Policy),
+        "label" => Some(Pattern::Label),
+        "targets" => Some(Pattern::Targets),
+        "call" => Some(Pattern::Call),
+        "fraction" => Some(Pattern::Fraction),
+        "=_" => Some(Pattern::Sink),
+        _ => match text.strip_prefix('#') {
+            Some(allowed) => constant(allowed).map(Pattern::Constant),
+            None => value(text),
+        },
+    }
+}
+
+/// Reads the values of a constant: none, `4/8/16` or `0..3`.
+fn constant(text: &str) -> Option<Vec<u64>> {
+    if let Some((first, last)) = text.split_once("..") {
+        return Some((first.parse().ok()?..=last.parse().ok()?).collect());
+    }
+    text.split('/').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
+}
+
+fn value(text: &'static str) -> Option<Pattern> {
+    let result = text.starts_with('=');
+    let rest = text.trim_start_matches('=');
+    let (rest, second) = match rest.split_once("|pred") {
+        Some((rest, "")) => (rest, Second::Required),
+        Some((rest, "?")) => (rest, Second::Optional),
+        Some(_) => return None,
+        None => (rest, Second::None),
+    };
+    let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
+    let (name, marks) = rest.split_at(end);
+    let part = name == "part";
+    let ty = match name {
+        "T" => Type::Last,
+        "2T" => Type::Double,
+        "part" => Type::Is(ScalarType::U32),
+        _ => match name.strip_prefix('T') {
+            Some(number) => Type::Nth(number.parse::<usize>().ok()?.checked_sub(1)?),
+            None => Type::Is(ScalarType::from_name(name)?),
+        },
+    };
+    let mut value = Value {
+        ty,
+        lanes: Lanes::One,
+        result,
+        relaxed: false,
+        constants: if result { Constants::None } else { Constants::Literals },
+        part,
+        second,
+        optional: false,
+        discards: false,
+    };
+    let mut marks = marks.chars();
+    while let Some(mark) = marks.next() {
+        match mark {
+            '~' => value.relaxed = true,
+            '!' => value.constants = Constants::None,
+            '%' => value.constants = Constants::Special,
+            '@' => value.constants = Constants::All,
+            '?' => value.optional = true,
+            '_' => value.discards = true,
+            '*' => {
+                value.lanes = match marks.next()? {
+                    'v' => Lanes::ByName,
+                    digit => Lanes::Count(digit.to_digit(10)? as usize),
+                }
+            }
+            _ => return None,
+        }
+    }
+    Some(Pattern::Value(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_line_is_read() {
+        let text = include_str!("instructions.txt");
+        let sets: Sets =
+            text.lines().filter_map(|line| line.strip_prefix('@')?.split_once(' ')).collect();
+        for line in
+            text.lines().filter(|line| line.starts_with(|c: char| c.is_alphabetic() || c == '{'))
+        {
+            assert!(read_line(line, "", &sets, &[]).is_some_and(|rows| !rows.is_empty()), "{line}");
+        }
+    }
+}
