@@ -12,7 +12,7 @@
 //! | file | methods |
 //! |---|---|
 //! | `device` | `open`, `info`, `capabilities`, `memory`, `synchronize`, `reset`, `start_reset`, `set_output` |
-//! | `device` | `attachment`, `delivers_here`, `downgrade` |
+//! | `device` | `attachment`, `check_may_wait`, `delivers_here`, `downgrade` |
 //! | `memory_waiter` | `memory_waiter` |
 //! | `recording` | `start_recording`, `start_plan` |
 //! | `stream/lending` | `new_stream`, `new_stream_with_priority`, `lend_stream`, `lend_idle_stream` |
