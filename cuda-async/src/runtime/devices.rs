@@ -60,9 +60,9 @@ fn providers() -> Vec<Box<dyn Provider>> {
 ///
 /// ```
 /// # fn main() -> Result<(), cuda_async::Error> { futures::executor::block_on(async {
-/// let device = cuda_async::open_blocking("cpu").await?;
+/// let device = cuda_async::open("cpu").await?;
 /// assert_eq!(device.info().address, "cpu");
-/// assert_eq!(cuda_async::open_blocking("cpu:0").await?, device);
+/// assert_eq!(cuda_async::open("cpu:0").await?, device);
 /// # Ok(()) }) }
 /// ```
 ///
