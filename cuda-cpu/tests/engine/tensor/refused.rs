@@ -67,7 +67,7 @@ fn unsupported_instructions_are_named() {
         ),
         (
             "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {n0, n1, n2, n3}, {n0, n1}, {n2}, {n0, n1, n2, n3};",
-            "fragments",
+            "a vector of 2",
         ),
         ("cp.async.cg.shared.global [room], [a], 8;", "cp.async.cg"),
         ("fence.proxy.foo;", "fence.proxy.foo"),
