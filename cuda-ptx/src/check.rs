@@ -539,7 +539,7 @@ fn fits(own: ScalarType, ty: ScalarType, relaxed: bool) -> bool {
         // Their registers have untyped bits of exactly this size.
         return own.kind() == Bits && same_size;
     }
-    if !same_size && !(relaxed && own.size() > ty.size()) {
+    if !(same_size || relaxed && own.size() > ty.size()) {
         return false;
     }
     match (own.kind(), ty.kind()) {

@@ -301,10 +301,8 @@ fn errors_name_the_exceeded_limit() {
 
 #[test]
 fn unsupported_constructs_are_refused() {
-    for (text, what) in [(".global .b8 x; .global .b8 y[2] = {0xFF00(x), 1};", "masks")] {
-        let message = message(text);
-        assert!(message.contains(what) && message.contains("not supported"), "{message}");
-    }
+    let message = message(".global .b8 x; .global .b8 y[2] = {0xFF00(x), 1};");
+    assert!(message.contains("masks") && message.contains("not supported"), "{message}");
 }
 
 #[test]

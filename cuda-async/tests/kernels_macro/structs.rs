@@ -108,7 +108,7 @@ fn packed_structs_have_the_bytes_of_their_fields() {
 
 #[test]
 fn value_of_another_length_than_its_type_is_refused() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, lying) = (device.new_stream()?, Lying::load(&device)?);
     let error = lying.bytes_of_struct(Long([1; 3]), zeros(3)).sync_on(&stream).unwrap_err();
     assert!(matches!(error, Error::Arguments { .. }), "{error}");
@@ -121,7 +121,7 @@ fn value_of_another_length_than_its_type_is_refused() -> Result<(), Error> {
 
 #[test]
 fn arguments_have_a_limit() -> Result<(), Error> {
-    let device = open("cpu")?;
+    let device = open_blocking("cpu")?;
     let (stream, padded) = (device.new_stream()?, Padded::load(&device)?);
     let mut arguments = Arguments::new();
     (0..10_000).for_each(|at: u64| _ = arguments.number(&at, ArgumentKind::Integer));

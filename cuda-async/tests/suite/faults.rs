@@ -62,7 +62,7 @@ fn byte_of_an_empty_buffer_is_a_fault() {
     for kernel in ["write_byte", "read_byte"] {
         let [cpu, link] = own_devices();
         for device in [cpu, link, own_lease(CpuProvider::default())] {
-            let kernel = device.load_ptx(PTX).unwrap().function(kernel).unwrap();
+            let kernel = device.load_ptx_blocking(PTX).unwrap().function(kernel).unwrap();
             let stream = device.new_stream().unwrap();
             let op = zeros::<u8>(0).then(|x| {
                 // SAFETY: these devices check every access.

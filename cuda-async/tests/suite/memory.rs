@@ -46,7 +46,7 @@ fn with_held_stream() -> (Device, Arc<Watched>, Stream, Sender<()>) {
     let (open, gate) = channel();
     let gate = Mutex::new(gate);
     device.set_output(move |_| _ = gate.lock().unwrap().recv());
-    let print = device.load_ptx(PRINT).unwrap().function("print_hello").unwrap();
+    let print = device.load_ptx_blocking(PRINT).unwrap().function("print_hello").unwrap();
     // SAFETY: uses no memory.
     unsafe { launch(&print, LaunchConfig::new(1, 1), ()).async_on(&held) }.unwrap();
     (device, provider.watched, held, open)

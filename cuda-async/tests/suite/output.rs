@@ -65,7 +65,7 @@ fn output_function_that_waits_for_its_device_gets_an_error() {
     in_time(|| {
         let [cpu, link] = own_devices();
         for device in [cpu, link, own_lease(CpuProvider::default())] {
-            let function = device.load_ptx(PTX).unwrap().function("print_hello").unwrap();
+            let function = device.load_ptx_blocking(PTX).unwrap().function("print_hello").unwrap();
             let stream = device.new_stream().unwrap();
             let (send, receive) = channel();
             let (weak, on) = (device.downgrade(), Mutex::new(stream.clone()));
@@ -78,7 +78,7 @@ fn output_function_that_waits_for_its_device_gets_an_error() {
                     device.reset(),
                     part().sync_on(&stream).map(drop),
                     zip!(part(), part()).sync_on(&stream).map(drop),
-                    device.load_ptx(PTX).map(drop),
+                    device.load_ptx_blocking(PTX).map(drop),
                 ];
                 if let Ok(mut list) = GrowableBuffer::<u8>::new(&device, 8) {
                     waits.push(list.grow(8));

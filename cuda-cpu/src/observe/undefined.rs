@@ -228,7 +228,7 @@ impl Undefined {
         if let Some(used) = guard.or_else(|| addresses.iter().copied().find_map(used)) {
             return Some(used);
         }
-        if let Rule::Uses { .. } = rule
+        if let Rule::Uses = rule
             && let Some(used) = sources.iter().find_map(|&(slot, _)| used(slot))
         {
             return Some(used);

@@ -233,22 +233,22 @@ proptest! {
                 Step::Renew(s) => streams[s] = device.new_stream().unwrap(),
                 Step::Window(s) => streams[s].open_window(),
                 Step::Close(s) => streams[s].close_window(),
-                Step::Reclaim => reclaim_all(&device),
+                Step::Reclaim => reclaim_all(device),
                 _ => {}
             }
             for fills in fills.values() {
                 prop_assert!(fills.windows(2).all(|it| driver::has_run(it[0]) || !driver::has_run(it[1])));
             }
             let bytes: u64 = live.iter().map(|it| it.allocation().bytes()).sum();
-            prop_assert!(charged_bytes(&device) >= bytes);
+            prop_assert!(charged_bytes(device) >= bytes);
         }
         streams.iter().for_each(Stream::close_window);
         closed.drain(..).for_each(driver::open);
         device.synchronize().unwrap();
         prop_assert!(fills.values().flatten().all(|it| driver::has_run(*it)));
         drop(live);
-        recover_memory(&device);
-        prop_assert_eq!(charged_bytes(&device), 0);
+        recover_memory(device);
+        prop_assert_eq!(charged_bytes(device), 0);
         prop_assert_eq!(device.memory().unwrap().used, 0);
     }
 }

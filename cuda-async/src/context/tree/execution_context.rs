@@ -40,8 +40,8 @@ impl ExecutionContext {
         }
     }
 
-    /// Whether the run is recorded.
-    pub(crate) fn is_recording(&self) -> bool {
+    /// Returns whether the run is recorded into a graph instead of submitted.
+    pub fn is_recording(&self) -> bool {
         match &self.0 {
             Repr::Inline(root) => root.stream().is_recording(),
             Repr::Shared(shared) => shared.root_data().stream.is_recording(),
