@@ -9,7 +9,7 @@ use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand, RegI
 use crate::modifier::{Modifier, Word};
 use crate::special::{Special, SpecialName};
 use crate::table::{
-    Constants, Lanes, Match, Memory, Needs, Pattern, Row, Second, Target, Type, Value, find,
+    Constants, Lanes, Match, Memory, Needs, Part, Pattern, Row, Second, Target, Type, Value, find,
 };
 use crate::types::{ScalarKind, ScalarType, Space};
 
@@ -306,8 +306,10 @@ impl<'a> Checker<'a> {
         let element = |operand: &Operand, is_element: bool| match operand {
             Operand::Discard => value.result && (is_element || second.is_some() || value.discards),
             Operand::Part(part) => {
-                value.part && self.register(part.register).is_some_and(|own| fits(own, ty, false))
+                value.part != Part::No
+                    && self.register(part.register).is_some_and(|own| fits(own, ty, false))
             }
+            _ if value.part == Part::Required => false,
             Operand::Reg(_) => self.fits_type(operand, ty, value.relaxed),
             Operand::RegPlus(register, _) => {
                 value.constants != Constants::None
@@ -476,7 +478,10 @@ fn expected(found: Match, pattern: &Pattern) -> String {
     let ty = found.ty(value.ty).unwrap_or(ScalarType::B32);
     let registers = if value.relaxed { "or wider" } else { "" };
     let one = match (value.constants, ty.kind()) {
-        (Constants::None, _) if value.part => "a register of 32 bits or a part of it".to_owned(),
+        _ if value.part == Part::Required => "a part of a register, such as `%r1.h0`".to_owned(),
+        (Constants::None, _) if value.part == Part::Allowed => {
+            "a register of 32 bits or a part of it".to_owned()
+        }
         (Constants::None, _) => {
             format!("a register of type {ty} {registers}").trim_end().to_owned()
         }

@@ -1,20 +1,36 @@
-//! Instructions that the CPU device supports. Loads every form in `grammar.txt` and compares the results with the
-//! book's page. After a change, run `cargo test -p cuda-cpu --test coverage write -- --ignored`.
+//! Instructions that the CPU device supports. Loads every form of the table of instructions, compares the results with
+//! the table and with the book's page. After a change, run `cargo test -p cuda-cpu --test coverage write -- --ignored`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod expand;
 mod page;
 
 use cuda_cpu::{Memory, Program};
-use expand::{Form, lines, module};
+use cuda_ptx::table::{Form, rows};
+use expand::module;
 
-/// Returns whether a kernel with this instruction can be loaded.
-fn runs(form: &Form, memory: &Memory) -> bool {
-    let Ok(parsed) = cuda_ptx::parse(&module(form)) else { return false };
-    Program::load(&parsed, memory).is_ok_and(|program| {
-        program.unload(memory);
-        true
-    })
+/// Loads a kernel with this instruction.
+fn load(form: &Form, memory: &Memory) -> Result<(), String> {
+    let parsed = cuda_ptx::parse(&module(form)).map_err(|error| error.to_string())?;
+    let program = Program::load(&parsed, memory).map_err(|error| error.to_string())?;
+    program.unload(memory);
+    Ok(())
+}
+
+#[test]
+fn device_runs_the_forms_that_the_table_says() {
+    let memory = Memory::new(1 << 24);
+    let mut wrong = Vec::new();
+    for row in rows() {
+        for form in row.forms() {
+            match (row.runs(), load(&form, &memory)) {
+                (true, Err(error)) => wrong.push(format!("{}: {error}", form.text)),
+                (false, Ok(())) => wrong.push(format!("{} runs", form.text)),
+                _ => {}
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} forms:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 fn page_path() -> std::path::PathBuf {
@@ -40,19 +56,4 @@ fn the_page_in_the_book_is_up_to_date() {
 #[ignore = "a tool: writes the book's page"]
 fn write() {
     std::fs::write(page_path(), page::write()).unwrap();
-}
-
-#[test]
-#[ignore = "a tool: writes every form as a file for `ptxas.py`"]
-fn list() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("coverage");
-    _ = std::fs::remove_dir_all(&folder);
-    std::fs::create_dir_all(&folder).unwrap();
-    let mut list = String::new();
-    for (i, form) in lines().iter().flat_map(|line| &line.forms).enumerate() {
-        std::fs::write(folder.join(format!("{i}.ptx")), module(form)).unwrap();
-        list += &format!("{i}\t{}\t{}\n", form.target, form.text);
-    }
-    std::fs::write(folder.join("list"), list).unwrap();
-    println!("{}", folder.display());
 }

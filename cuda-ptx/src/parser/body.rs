@@ -8,12 +8,13 @@ use crate::lexer::{Kind, Token};
 use crate::limits::{MAX_REGISTER_LANES, MAX_REGISTER_RANGE};
 use crate::parser::debug::{location, skip_section, used_bytes};
 use crate::parser::declared::{DeclaredType, declared_type};
+use crate::parser::directive::space;
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, pragma};
 use crate::parser::initialiser::RawInit;
 use crate::parser::labels::{Labelled, Labels};
 use crate::parser::params::{NamedParam, bare, param_list};
-use crate::parser::variable::{DeclaredVariable, space, variables};
+use crate::parser::variable::{DeclaredVariable, variables};
 use crate::scope::{Binding, RegisterType, Scopes, declared_registers};
 use crate::types::Space;
 

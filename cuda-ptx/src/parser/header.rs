@@ -3,8 +3,8 @@
 use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::lexer::{Kind, Token};
+use crate::parser::directive::{skip_attribute, starts_item};
 use crate::parser::params::{NamedParam, param_list};
-use crate::parser::variable::space;
 
 /// The header of a kernel or function, `.entry name (params) .maxntid 256`, without linkage directives.
 pub(crate) struct Header<'a> {
@@ -90,31 +90,6 @@ impl<'a> Header<'a> {
         }
         Ok(())
     }
-}
-
-/// Whether a directive begins a new item of module scope.
-pub(crate) fn starts_item(token: &Token<'_>) -> bool {
-    const ITEMS: [&str; 9] =
-        [".entry", ".func", ".file", ".section", ".loc", ".alias", ".tex", ".reg", ".weak"];
-    token.kind == Kind::Dot
-        && (ITEMS.contains(&token.text) || LINKAGE.contains(&token.text) || space(token).is_some())
-}
-
-/// The directives of linkage.
-const LINKAGE: [&str; 6] = [".visible", ".weak", ".common", ".extern", ".hidden", ".internal"];
-
-/// Skips directives of linkage. Returns whether one of them is `.extern`.
-pub(crate) fn linkage(cur: &mut Cursor<'_>) -> bool {
-    let mut external = false;
-    while LINKAGE.contains(&cur.peek().text) {
-        external |= cur.next().text == ".extern";
-    }
-    external
-}
-
-/// Skips an attribute such as `.attribute(.unified(1, 2))` before a name.
-pub(crate) fn skip_attribute(cur: &mut Cursor<'_>) -> Result<(), Error> {
-    if cur.eat_dot(".attribute") { cur.skip_balanced("(", ")") } else { Ok(()) }
 }
 
 /// Parses `.pragma "nounroll";` after the directive. Returns the text if there is only one.

@@ -5,6 +5,7 @@ mod alias;
 mod body;
 mod debug;
 mod declared;
+mod directive;
 mod expression;
 mod globals;
 mod header;

@@ -8,12 +8,13 @@ use crate::lexer::{Kind, Token};
 use crate::parser::alias::{Aliases, redirect};
 use crate::parser::body::{BodyParser, DeclaredRegister, registers};
 use crate::parser::debug::{file, location, skip_section};
+use crate::parser::directive::{linkage, space};
 use crate::parser::globals::Globals;
-use crate::parser::header::{Header, Unknown, linkage, pragma};
+use crate::parser::header::{Header, Unknown, pragma};
 use crate::parser::initialiser::RawInit;
 use crate::parser::params::NamedParam;
 use crate::parser::preamble::Preamble;
-use crate::parser::variable::{DeclaredVariable, space, variables};
+use crate::parser::variable::{DeclaredVariable, variables};
 use crate::types::Space;
 
 /// Parses a PTX text.

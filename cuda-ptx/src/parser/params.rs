@@ -8,7 +8,7 @@ use crate::lexer::Token;
 use crate::limits::MAX_PARAMETER_BYTES;
 use crate::param_type::ParamType;
 use crate::parser::declared::{DeclaredType, Dimensions, declared_type};
-use crate::parser::header::linkage;
+use crate::parser::directive::linkage;
 
 /// A parameter and the token that names it.
 pub(crate) struct NamedParam<'a> {

@@ -9,9 +9,8 @@ use crate::footprint::Storage;
 use crate::lexer::{Kind, Token};
 use crate::parser::debug::location;
 use crate::parser::declared::{Dimensions, declared_type};
-use crate::parser::header::skip_attribute;
+use crate::parser::directive::{skip_attribute, space};
 use crate::parser::initialiser::initialiser;
-use crate::parser::variable::space;
 use crate::types::{ScalarType, Space};
 
 /// Returns the state space of a directive that declares sized variables. `.param` is not one of them.

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::lexer::Token;
 use crate::limits::MAX_VARIABLE_BYTES;
 use crate::parser::declared::{DeclaredType, Dimensions, declared_type};
-use crate::parser::header::skip_attribute;
+use crate::parser::directive::skip_attribute;
 use crate::parser::initialiser::{RawInit, initialiser};
 use crate::types::Space;
 
@@ -16,18 +16,6 @@ pub(crate) struct DeclaredVariable<'a> {
     /// The variable, with an empty `init`.
     pub(crate) variable: Variable,
     pub(crate) init: Vec<RawInit<'a>>,
-}
-
-/// Returns the state space that a directive such as `.global` names.
-pub(crate) fn space(token: &Token<'_>) -> Option<Space> {
-    Some(match token.text {
-        ".global" => Space::Global,
-        ".const" => Space::Const,
-        ".shared" => Space::Shared,
-        ".local" => Space::Local,
-        ".param" => Space::Param,
-        _ => return None,
-    })
 }
 
 /// Parses `.align 4 .b8 a[8] = {1, 2}, b;` after the state space, with the semicolon.

@@ -1,6 +1,6 @@
 //! Expands a row to every instruction that it describes.
 
-use super::{Lanes, Match, Pattern, Row, Second, Slot};
+use super::{Lanes, Match, Needs, Part, Pattern, Row, Second, Slot};
 use crate::modifier::Modifier;
 use crate::types::ScalarType;
 
@@ -11,6 +11,10 @@ pub struct Form {
     pub name: String,
     /// The instruction with operands. See [`Row::forms`] for their names.
     pub text: String,
+    /// A version of PTX that has the instruction.
+    pub version: (u32, u32),
+    /// A target that has the instruction, as in `sm_90a`.
+    pub target: String,
 }
 
 impl Row {
@@ -56,6 +60,19 @@ impl Row {
         names
     }
 
+    /// Returns a version and a target that have a form: new ones, unless the form ended with old ones.
+    fn place(&self, modifiers: &[Modifier]) -> ((u32, u32), String) {
+        let Needs { version, target } = self.needs(modifiers);
+        match self.before {
+            Some(before) if before.version > version => {
+                (version, format!("sm_{}", target.number.max(20)))
+            }
+            Some(_) => (version.max((1, 4)), "sm_13".to_owned()),
+            None if target.number > 90 => ((9, 2), "sm_100a".to_owned()),
+            None => ((9, 2), "sm_90a".to_owned()),
+        }
+    }
+
     fn form(&'static self, modifiers: &[Modifier]) -> Option<Form> {
         let found = self.matches(modifiers)?;
         let mut name = self.opcode.name().to_owned();
@@ -64,7 +81,8 @@ impl Row {
         let operands = self.operands.iter().filter_map(|pattern| writer.operand(pattern));
         let operands: Vec<_> = operands.collect();
         let text = format!("{name} {};", operands.join(", "));
-        Some(Form { name, text })
+        let (version, target) = self.place(modifiers);
+        Some(Form { name, text, version, target })
     }
 }
 
@@ -99,6 +117,9 @@ impl Writer<'_> {
                 };
                 let elements: Vec<_> =
                     (0..count).map(|_| self.register(ty, value.relaxed)).collect();
+                if value.part == Part::Required {
+                    return Some(self.register(ty, false) + ".h0");
+                }
                 let is_vector = count > 1 || matches!(value.lanes, Lanes::Count(_));
                 let elements = elements.join(", ");
                 let mut text = if is_vector { format!("{{{elements}}}") } else { elements };

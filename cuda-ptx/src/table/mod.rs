@@ -36,8 +36,10 @@ pub struct Row {
     word_needs: Vec<(Modifier, Needs)>,
     runs: bool,
     data: bool,
+    line: usize,
     section: &'static str,
-    text: &'static str,
+    text: String,
+    remarks: &'static str,
 }
 
 /// A place in a name for one of several words.
@@ -93,8 +95,8 @@ pub(crate) struct Value {
     /// Whether its register may be wider than the type.
     pub(crate) relaxed: bool,
     pub(crate) constants: Constants,
-    /// Whether a part of a register may stand here: `%r1.b0`.
-    pub(crate) part: bool,
+    /// Whether a part of a register may or must stand here: `%r1.b0`.
+    pub(crate) part: Part,
     /// The second result, a predicate, as in `d|p`.
     pub(crate) second: Second,
     pub(crate) optional: bool,
@@ -132,6 +134,16 @@ pub(crate) enum Constants {
     Special,
     /// Literals, special registers and addresses of symbols.
     All,
+}
+
+/// Whether an operand is a part of a register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    No,
+    /// A whole register, a constant or a part.
+    Allowed,
+    /// A part, because the rest of the register is another operand.
+    Required,
 }
 
 /// A second result.
@@ -223,10 +235,22 @@ impl Row {
         self.section
     }
 
-    /// Returns the name of the line of the table, as it is written there. A line with several opcodes, or with words that
-    /// depend on each other, has several rows.
-    pub fn text(&self) -> &'static str {
-        self.text
+    /// Returns the line of `instructions.txt`, from 1. A line with several opcodes, or with words that depend on each other,
+    /// has several rows.
+    pub fn line(&self) -> usize {
+        self.line
+    }
+
+    /// Returns the name in the line of the table: `{a,b}` is one of the words, `[.a]` may be left out, and a word with `!`
+    /// directly follows the words before it.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the first version of PTX and the first target, as the line of the table has them. Empty if every version
+    /// and target has the instructions.
+    pub fn remarks(&self) -> &'static str {
+        self.remarks
     }
 
     /// Returns the first version of PTX and the first target that have the form with these words.

@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 
 use super::set::Set;
-use super::{Constants, Lanes, Memory, Needs, Pattern, Row, Second, Slot, Target, Type, Value};
+use super::{
+    Constants, Lanes, Memory, Needs, Part, Pattern, Row, Second, Slot, Target, Type, Value,
+};
 use crate::modifier::Modifier;
 use crate::opcode::Opcode;
 use crate::types::ScalarType;
@@ -19,7 +21,7 @@ type Sets = HashMap<&'static str, &'static str>;
 /// Reads all lines.
 pub(super) fn read(text: &'static str) -> Vec<Row> {
     let (mut sets, mut common, mut section, mut rows) = (Sets::new(), Vec::new(), "", Vec::new());
-    for line in text.lines() {
+    for (number, line) in (1..).zip(text.lines()) {
         if let Some(name) = line.strip_prefix("## ") {
             section = name;
         } else if let Some((name, words)) =
@@ -29,7 +31,7 @@ pub(super) fn read(text: &'static str) -> Vec<Row> {
         } else if let Some(line) = line.strip_prefix("> ") {
             common.extend(word_needs(line));
         } else if !line.is_empty() && !line.starts_with('#') {
-            rows.extend(read_line(line, section, &sets, &common).unwrap_or_default());
+            rows.extend(read_line((number, line), section, &sets, &common).unwrap_or_default());
         }
     }
     rows
@@ -37,7 +39,7 @@ pub(super) fn read(text: &'static str) -> Vec<Row> {
 
 /// Reads a line. It has a row for each opcode and for each combination of words that depend on each other.
 fn read_line(
-    line: &'static str,
+    (number, line): (usize, &'static str),
     section: &'static str,
     sets: &Sets,
     common: &[(Modifier, Needs)],
@@ -62,7 +64,9 @@ fn read_line(
                 runs: true,
                 data: section.ends_with(DATA),
                 section: section.trim_end_matches(DATA),
-                text,
+                line: number,
+                text: expanded(text, sets),
+                remarks: rest,
             };
             rest.split(", ").try_for_each(|part| requirement(&mut row, part))?;
             let own = common.iter().filter(|(word, _)| row.words.contains(*word));
@@ -81,6 +85,13 @@ fn word_needs(text: &str) -> Option<(Modifier, Needs)> {
 
 /// The requirement of forms that every version and target has.
 const NOTHING: Needs = Needs { version: (1, 0), target: Target { number: 0, specific: false } };
+
+/// Returns a name with the words of its sets.
+fn expanded(text: &str, sets: &Sets) -> String {
+    sets.iter().fold(text.to_owned(), |text, (name, words)| {
+        text.replace(&format!("{{@{name}}}"), &format!("{{{words}}}"))
+    })
+}
 
 /// Reads a requirement of a line: `no`, `7.0 sm_80`, or `relu 7.0` for the forms with one word or opcode.
 fn requirement(row: &mut Row, text: &'static str) -> Option<()> {
@@ -231,11 +242,15 @@ fn value(text: &'static str) -> Option<Pattern> {
     };
     let end = rest.find(|c: char| !c.is_ascii_alphanumeric()).unwrap_or(rest.len());
     let (name, marks) = rest.split_at(end);
-    let part = name == "part";
+    let part = match name {
+        "part" => Part::Allowed,
+        "piece" => Part::Required,
+        _ => Part::No,
+    };
     let ty = match name {
         "T" => Type::Last,
         "2T" => Type::Double,
-        "part" => Type::Is(ScalarType::U32),
+        "part" | "piece" => Type::Is(ScalarType::U32),
         _ => match name.strip_prefix('T') {
             Some(number) => Type::Nth(number.parse::<usize>().ok()?.checked_sub(1)?),
             None => Type::Is(ScalarType::from_name(name)?),
@@ -285,7 +300,10 @@ mod tests {
         for line in
             text.lines().filter(|line| line.starts_with(|c: char| c.is_alphabetic() || c == '{'))
         {
-            assert!(read_line(line, "", &sets, &[]).is_some_and(|rows| !rows.is_empty()), "{line}");
+            assert!(
+                read_line((1, line), "", &sets, &[]).is_some_and(|rows| !rows.is_empty()),
+                "{line}"
+            );
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::isa::slot::Slot;
 use crate::machine::code::Op;
 
 const SCOPES: [W; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];
-const CACHING: [W; 20] = [
+const CACHING: [W; 21] = [
     W::Ca,
     W::Cg,
     W::Cs,
@@ -38,6 +38,7 @@ const CACHING: [W; 20] = [
     W::L2256B,
     W::L2EvictFirst,
     W::L2EvictLast,
+    W::L2EvictNormal,
 ];
 const ORDERS: [W; 5] = [W::Volatile, W::Relaxed, W::Acquire, W::Release, W::AcqRel];
 

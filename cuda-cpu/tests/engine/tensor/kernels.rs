@@ -188,7 +188,7 @@ const COPYING: [(&str, bool, usize, usize, usize, Expected); 7] = [
     ("there_and_back", true, 3, 128, 3072, |x, _, _| {
         x[..3072].iter().map(|v| v.wrapping_mul(2).wrapping_add(1)).collect()
     }),
-    ("specialized", true, 2, 160, 320, |x, blocks, threads| {
+    ("specialised", true, 2, 160, 320, |x, blocks, threads| {
         let one = |block: usize, t: usize| {
             let value = |part: usize| x[block * 3072 + part * 128 + (t * 7 + part) % 128];
             (0..24).fold(0i32, |sum, part| sum.wrapping_mul(5).wrapping_add(value(part)))

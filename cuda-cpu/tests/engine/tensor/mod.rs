@@ -52,8 +52,11 @@ impl Case {
 /// Returns a kernel with its addresses in `a`, `b`, `c` and `o`, and block and lane in `blk` and `lane`. Each block is
 /// a cluster, because an H200 without clusters rejects copies from shared memory to that of the cluster.
 pub(crate) fn kernel(registers: &str, body: &str) -> String {
+    // Matrices of bytes are newer than the H200.
+    let bytes = ["m16n16", "m16n8.", "m8n16"].iter().any(|shape| body.contains(shape));
+    let target = if bytes { "sm_100a" } else { "sm_90" };
     format!(
-        ".version 9.0\n.target sm_90\n.address_size 64
+        ".version 9.0\n.target {target}\n.address_size 64
 .visible .entry k(.param .u64 pa, .param .u64 pb, .param .u64 pc, .param .u64 po)
 .reqnctapercluster 1, 1, 1 {{
 .reg .b64 a, b, c, o, x, y; .reg .b32 blk, lane, t, u;
