@@ -7,15 +7,16 @@ use crate::expand::lines;
 const INTRODUCTION: &str = "\
 # Supported instructions
 
-This page lists the PTX instructions that the library knows, with the first version of PTX and the first target that have
-them. The CPU device runs those without a remark. A module with any other instruction is refused when it is loaded. The
-error names the instruction and its line.
+This page lists the PTX instructions that the library knows, with the first version of PTX and the first target that
+have them. The CPU device runs those without a remark. A module with any other instruction is refused when it is loaded.
+The error names the instruction and its line.
 
-In a name, `{a,b}` is one of the alternatives, and `[.a]` may be left out. A word with `!` directly follows the words before
-it. Types stand in this order, other words in any order. A requirement behind a comma holds for the forms with that word.
+In a name, `{a,b}` is one of the alternatives, and `[.a]` may be left out. A word with `!` directly follows the words
+before it. Types stand in this order, other words in any order. A requirement behind a comma holds for the forms with
+that word.
 
-A test writes this page from the table of instructions: `cargo test -p cuda-cpu --test coverage`. Another one loads every
-form on the CPU device.
+A test writes this page from the table of instructions: `cargo test -p cuda-cpu --test coverage`. Another one loads
+every form on the CPU device.
 
 Textures and surfaces are not supported, and not listed.
 ";

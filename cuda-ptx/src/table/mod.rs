@@ -1,6 +1,6 @@
 //! The table of instructions: every form with its operands, its first version of PTX and its first target.
 //!
-//! `instructions.txt` is the only list of forms. `pattern` reads it once, [`rows`] returns the result, [`find`] returns the
+//! `instructions.txt` is the only list of forms. `pattern` reads it once, [`rows`] returns the result, `find` returns the
 //! rows that an instruction's name matches. `check` compares the operands with a row. The CPU device decodes an instruction
 //! only after it matched a row. The page of the book and the tests of the grammar expand the rows with [`Row::forms`].
 //!
