@@ -130,7 +130,7 @@ fn every_want_is_reported(
 
 #[test]
 fn host_function_wakes_the_completion_thread() {
-    check(Some(2), || every_want_is_reported(Wakeup::Signalled, host_function));
+    check_model(Some(2), || every_want_is_reported(Wakeup::Signalled, host_function));
 }
 
 fn host_function(inbox: &Arc<ReportInbox>, passed: Passed, number: u64) {
@@ -144,19 +144,19 @@ fn event(_: &Arc<ReportInbox>, passed: Passed, number: u64) {
 #[test]
 fn spinning_completion_thread_sees_the_number() {
     let spins = Wakeup::Polled(Duration::from_micros(1));
-    check(Some(2), move || every_want_is_reported(spins, event));
+    check_model(Some(2), move || every_want_is_reported(spins, event));
 }
 
 #[test]
 fn sleeping_completion_thread_sees_the_number() {
-    check(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), event));
+    check_model(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), event));
 }
 
 /// Two callers want different numbers. If the checkpoints do not cover both yet, the one in flight, when it is passed,
 /// requests the next one.
 #[test]
 fn two_callers_share_the_checkpoints_in_flight() {
-    check(None, || {
+    check_model(None, || {
         let (stream, checkpoints) = (stream(), Arc::new(Plain::new(Vec::new())));
         stream.set_submitted(1);
         let caller = |number: u64| {
@@ -191,7 +191,7 @@ fn two_callers_share_the_checkpoints_in_flight() {
 /// that was held back is enqueued afterwards.
 #[test]
 fn no_checkpoint_is_enqueued_during_a_foreign_call() {
-    check(None, || {
+    check_model(None, || {
         let (stream, capturing) = (stream(), Arc::new(Plain::new(false)));
         stream.set_submitted(1);
         let enqueue = |stream: &Arc<DriverStream>, capturing: &Arc<Plain<bool>>| {
@@ -220,7 +220,7 @@ fn no_checkpoint_is_enqueued_during_a_foreign_call() {
 /// A want beside the begin of a foreign call gets an entry before the call ends: the foreign code may wait for it.
 #[test]
 fn want_beside_the_begin_of_a_foreign_call_gets_an_entry() {
-    check(None, || {
+    check_model(None, || {
         let stream = stream();
         stream.set_submitted(1);
         let caller = thread::spawn({
@@ -248,7 +248,7 @@ fn look_up(cache: &IdCache, key: u64) {
 /// remembers one access to an atomic, and a read by the writer would hide an earlier read by the reader.
 #[test]
 fn lookup_beside_an_insert_returns_no_value_of_another_key() {
-    check(None, || {
+    check_model(None, || {
         let cache = Arc::new(IdCache::default());
         insert(&cache, 1);
         let reader = thread::spawn({
@@ -265,7 +265,7 @@ fn lookup_beside_an_insert_returns_no_value_of_another_key() {
 
 #[test]
 fn evicted_id_is_not_found_beside_a_concurrent_insert() {
-    check(Some(3), || {
+    check_model(Some(3), || {
         let cache = Arc::new(IdCache::default());
         insert(&cache, 1);
         let writer = thread::spawn({
