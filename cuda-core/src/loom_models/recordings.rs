@@ -10,8 +10,9 @@ use super::{
     check,
 };
 use crate::{
-    Access, Allocation, Recording, Result, Stream,
+    Access, Allocation, Result, Stream,
     handle::Operand,
+    internals::Recording,
     protocol::{Pattern, Work},
     sync::RwLock,
 };
