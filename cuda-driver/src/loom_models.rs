@@ -130,7 +130,7 @@ fn every_want_is_reported(
 
 #[test]
 fn host_function_wakes_the_completion_thread() {
-    check_model(Some(2), || every_want_is_reported(Wakeup::Signalled, host_function));
+    check_model(Some(2), || every_want_is_reported(Wakeup::Signaled, host_function));
 }
 
 fn host_function(inbox: &Arc<ReportInbox>, passed: Passed, number: u64) {

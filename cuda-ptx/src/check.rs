@@ -533,7 +533,7 @@ fn space(word: Word) -> Option<Space> {
 /// Returns whether a register of the type `own` can hold an operand of the type `ty`. `relaxed`: it may be wider.
 ///
 /// Source: "Operand Type Checking" and "Operand Size Exceeding Instruction-Type Size" of the PTX ISA; for packed and small
-/// types the behaviour of `ptxas` 13.5.
+/// types the behavior of `ptxas` 13.5.
 fn fits(own: ScalarType, ty: ScalarType, relaxed: bool) -> bool {
     use ScalarKind::{Bits, Predicate, Signed, Unsigned};
     if own == ScalarType::Pred || ty == ScalarType::Pred {

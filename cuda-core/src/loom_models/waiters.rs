@@ -72,7 +72,7 @@ fn lost_device_ends_submissions_that_are_not_complete() {
     });
 }
 
-/// The loss is learnt on another thread than the progress.
+/// The loss is learned on another thread than the progress.
 #[test]
 fn loss_beside_progress_wakes_every_waiter() {
     check(Some(4), || {

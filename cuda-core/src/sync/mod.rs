@@ -2,7 +2,7 @@
 //!
 //! The protocols between threads that a loom model covers, here and in `cuda-async`, are made of these, so that loom
 //! runs the real code. Without `cfg(loom)` they are parking_lot's and std's, at no cost. With it (see CONTRIBUTING.md)
-//! they are `modelled`: the same names and signatures, and every use is a point where loom may switch threads. Tables,
+//! they are `modeled`: the same names and signatures, and every use is a point where loom may switch threads. Tables,
 //! counters and other values that no model covers use parking_lot and std directly. So does every `static`, because
 //! loom's types only exist while a model runs. `Arc` is std's in models too: the only protocol that uses its count is
 //! `Streams::remove_unused`, which holds a lock.
@@ -20,13 +20,13 @@ pub fn now() -> std::time::Instant {
 }
 
 #[cfg(loom)]
-mod modelled;
+mod modeled;
 #[cfg(loom)]
-pub use modelled::*;
+pub use modeled::*;
 
 /// A limit, or in models a small one that they can reach.
-pub const fn limit(normal: usize, modelled: usize) -> usize {
-    if cfg!(loom) { modelled } else { normal }
+pub const fn limit(normal: usize, modeled: usize) -> usize {
+    if cfg!(loom) { modeled } else { normal }
 }
 
 mod helper_thread;

@@ -37,7 +37,7 @@ impl Layout {
             layout.allocations.iter().for_each(|&a| _ = memory.free(a));
             return Err(LoadError::no_room(full));
         }
-        layout.initialise(module, reachable, memory);
+        layout.initialize(module, reachable, memory);
         Ok(layout)
     }
 
@@ -139,7 +139,7 @@ impl Layout {
         Ok(())
     }
 
-    fn initialise(&self, module: &Module, reachable: &FxHashSet<u32>, memory: &Memory) {
+    fn initialize(&self, module: &Module, reachable: &FxHashSet<u32>, memory: &Memory) {
         for (i, v) in module.variables.iter().enumerate() {
             if let Some(at) = self.module[i].filter(|_| v.space != Space::Shared) {
                 v.init.iter().for_each(|init| self.write(module, memory, at, init));

@@ -138,7 +138,7 @@ impl WatchedDevice for BoundDevice<'_> {
             Wakeup::Polled(_) => {
                 events.record(stream.raw, number, primary, bound).ok().map(Checkpoint::Event)
             }
-            Wakeup::Signalled => {
+            Wakeup::Signaled => {
                 let (inbox, passed) = (Arc::clone(self.inbox), stream.passed.clone());
                 let pass = move || pass(&inbox, &passed, number);
                 // SAFETY: the caller holds the stream, and the context is bound; `pass` keeps rule 8.

@@ -47,7 +47,7 @@ pub(crate) struct ReportInbox {
 struct State {
     entries: Vec<Entry>,
     /// A signal that came while the thread was awake.
-    signalled: bool,
+    signaled: bool,
     sleeping: bool,
     /// The backend was dropped.
     closed: bool,
@@ -72,7 +72,7 @@ impl ReportInbox {
     fn change(&self, change: impl FnOnce(&mut State)) {
         let mut state = self.state.lock();
         change(&mut state);
-        state.signalled = true;
+        state.signaled = true;
         self.changed.store(true, Ordering::Release);
         if state.sleeping {
             self.wake.notify_one();
@@ -96,13 +96,13 @@ impl ReportInbox {
     pub(super) fn wait(&self, timeout: Option<Duration>) {
         let mut state = self.state.lock();
         state.sleeping = true;
-        if !state.signalled {
+        if !state.signaled {
             match timeout {
                 Some(timeout) => _ = self.wake.wait_for(&mut state, timeout),
                 None => self.wake.wait(&mut state),
             }
         }
-        (state.signalled, state.sleeping) = (false, false);
+        (state.signaled, state.sleeping) = (false, false);
     }
 }
 

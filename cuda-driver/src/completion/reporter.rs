@@ -35,7 +35,7 @@ impl Reporter {
     ) -> Self {
         let wakeup = match completion {
             Completion::Polled { spin } => Wakeup::Polled(spin),
-            Completion::HostFunction => Wakeup::Signalled,
+            Completion::HostFunction => Wakeup::Signaled,
         };
         Self { primary, wakeup, inbox: Arc::default(), notices, started: Mutex::default() }
     }

@@ -19,11 +19,11 @@ const MEDIUM_SLEEP: Duration = Duration::from_micros(60);
 pub(super) enum Step {
     /// Check again at once.
     Spin,
-    /// Check again after this time, or when signalled.
+    /// Check again after this time, or when signaled.
     Sleep(Duration),
     /// Query the streams, then check again.
     Query,
-    /// Sleep until signalled.
+    /// Sleep until signaled.
     Park,
 }
 
@@ -33,7 +33,7 @@ pub(crate) enum Wakeup {
     /// By polling: it spins for this long after a report or a new entry, then sleeps between checks.
     Polled(Duration),
     /// By a signal.
-    Signalled,
+    Signaled,
 }
 
 /// Returns the next step. `idle` means that no entry is watched. `since_active` is the time since a report was
@@ -47,7 +47,7 @@ pub(super) fn next_step(
 ) -> Step {
     let spin = match wakeup {
         Wakeup::Polled(spin) => spin,
-        Wakeup::Signalled => Duration::ZERO,
+        Wakeup::Signaled => Duration::ZERO,
     };
     match (idle, since_active < spin) {
         (_, true) if since_check < WATCH || idle => Step::Spin,
@@ -57,7 +57,7 @@ pub(super) fn next_step(
             let rest = WATCH - since_check;
             match wakeup {
                 Wakeup::Polled(_) => Step::Sleep(sleep_after(since_active).min(rest)),
-                Wakeup::Signalled => Step::Sleep(rest),
+                Wakeup::Signaled => Step::Sleep(rest),
             }
         }
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn streams_are_queried_after_the_watch_time_without_a_report() {
         assert_eq!(next_step(SPIN, false, us(50_000), us(50_000)), Step::Query);
-        assert_eq!(next_step(Wakeup::Signalled, false, us(1), us(50_000)), Step::Query);
+        assert_eq!(next_step(Wakeup::Signaled, false, us(1), us(50_000)), Step::Query);
         // New entries do not delay it.
         assert_eq!(next_step(SPIN, false, us(1), us(50_000)), Step::Query);
         assert_eq!(next_step(SPIN, false, us(49_990), us(49_990)), Step::Sleep(us(10)));
@@ -102,11 +102,11 @@ mod tests {
     fn idle_thread_parks_after_its_spin() {
         assert_eq!(next_step(SPIN, true, us(10), us(90_000)), Step::Spin);
         assert_eq!(next_step(SPIN, true, us(200), us(200)), Step::Park);
-        assert_eq!(next_step(Wakeup::Signalled, true, us(0), us(0)), Step::Park);
+        assert_eq!(next_step(Wakeup::Signaled, true, us(0), us(0)), Step::Park);
     }
 
     #[test]
-    fn signalled_thread_sleeps_until_the_next_query() {
-        assert_eq!(next_step(Wakeup::Signalled, false, us(0), us(20_000)), Step::Sleep(us(30_000)));
+    fn signaled_thread_sleeps_until_the_next_query() {
+        assert_eq!(next_step(Wakeup::Signaled, false, us(0), us(20_000)), Step::Sleep(us(30_000)));
     }
 }

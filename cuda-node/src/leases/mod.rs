@@ -1,4 +1,4 @@
-//! The lease table of a node: admission, queueing, time limits, scheduling of sessions and the end of leases.
+//! The lease table of a node: admission, queuing, time limits, scheduling of sessions and the end of leases.
 //!
 //! The table is a pure state machine: no clock, no network, no threads, no files. It may use `quotas` and
 //! `cuda_lease::wire::Status`. The node's supervisor owns one [`LeaseTable`], reports what happens by its methods, and performs

@@ -42,7 +42,7 @@ impl WorkerProcess {
             && let Err(error) = child.start_kill()
         {
             // The process exists until it is reaped, and the supervisor may signal its children.
-            tracing::debug!(pid = self.pid, %error, "a worker cannot be signalled; it has exited");
+            tracing::debug!(pid = self.pid, %error, "a worker cannot be signaled; it has exited");
         }
     }
 
@@ -96,7 +96,7 @@ pub enum ExitCause {
     /// The process exited with this code.
     Exited(i32),
     /// A signal with this number ended the process.
-    Signalled(i32),
+    Signaled(i32),
     /// The process has ended, and its status is lost. This happens if the supervisor was started with `SIGCHLD`
     /// ignored.
     Unknown,
@@ -106,7 +106,7 @@ impl From<ExitStatus> for ExitCause {
     fn from(status: ExitStatus) -> Self {
         match (status.code(), status.signal()) {
             (Some(code), _) => Self::Exited(code),
-            (None, Some(signal)) => Self::Signalled(signal),
+            (None, Some(signal)) => Self::Signaled(signal),
             (None, None) => Self::Unknown,
         }
     }
@@ -116,7 +116,7 @@ impl fmt::Display for ExitCause {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exited(code) => write!(formatter, "exited with code {code}"),
-            Self::Signalled(signal) => write!(formatter, "was ended by signal {signal}"),
+            Self::Signaled(signal) => write!(formatter, "was ended by signal {signal}"),
             Self::Unknown => formatter.write_str("ended for an unknown reason"),
         }
     }

@@ -21,7 +21,7 @@ use crate::{
 /// The limit of an asynchronous wait.
 const LIMIT: Duration = Duration::from_secs(30);
 
-const SIGKILL: ExitCause = ExitCause::Signalled(9);
+const SIGKILL: ExitCause = ExitCause::Signaled(9);
 
 pub fn all() -> Vec<Trial> {
     macro_rules! blocking {

@@ -158,7 +158,7 @@ async fn cycle(number: usize) {
         0 => {
             started(&mut ends).await;
             worker.kill();
-            assert_eq!(worker.reaped().await, ExitCause::Signalled(9));
+            assert_eq!(worker.reaped().await, ExitCause::Signaled(9));
         }
         1 => {
             started(&mut ends).await;

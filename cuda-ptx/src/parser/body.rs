@@ -12,7 +12,7 @@ use crate::parser::directive::space;
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, pragma};
 use crate::parser::initialiser::RawInit;
-use crate::parser::labels::{Labelled, Labels};
+use crate::parser::labels::{Labeled, Labels};
 use crate::parser::params::{NamedParam, bare, param_list};
 use crate::parser::variable::{DeclaredVariable, variables};
 use crate::scope::{Binding, RegisterType, Scopes, declared_registers};
@@ -186,15 +186,15 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         let name = self.cur.next();
         self.cur.next();
         match self.labels.find(self.scopes.block(), name.text) {
-            Some(Labelled::Code(LabelId(id))) => {
+            Some(Labeled::Code(LabelId(id))) => {
                 let target = self.body.instructions.len() as u32;
                 if let Some(label) = self.labels.code.get_mut(id as usize) {
                     label.target = target;
                 }
                 Ok(())
             }
-            Some(Labelled::Targets(_)) => self.targets(&name),
-            Some(Labelled::Prototype(_)) => self.prototype(&name),
+            Some(Labeled::Targets(_)) => self.targets(&name),
+            Some(Labeled::Prototype(_)) => self.prototype(&name),
             None => Err(Error::at(&name, ErrorKind::Undefined("label"))),
         }
     }
@@ -221,7 +221,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
 
     fn code_label(&self, name: &Token<'a>) -> Result<LabelId, Error> {
         match self.scopes.blocks().find_map(|block| self.labels.find(block, name.text)) {
-            Some(Labelled::Code(id)) => Ok(id),
+            Some(Labeled::Code(id)) => Ok(id),
             _ => Err(Error::at(name, ErrorKind::Undefined("label"))),
         }
     }

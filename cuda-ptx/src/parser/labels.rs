@@ -15,7 +15,7 @@ use crate::parser::expression::WARP_SIZE;
 
 /// The statement after a label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Labelled {
+pub(crate) enum Labeled {
     /// An instruction or the end of a block.
     Code(LabelId),
     /// `.branchtargets` or `.calltargets`.
@@ -26,8 +26,8 @@ pub(crate) enum Labelled {
 
 /// All labels of a body.
 pub(crate) struct Labels<'a> {
-    by_name: HashMap<(usize, &'a str), (Labelled, u32)>,
-    /// The labels of code ([`Labelled::Code`]) by id. The parser fills in the targets.
+    by_name: HashMap<(usize, &'a str), (Labeled, u32)>,
+    /// The labels of code ([`Labeled::Code`]) by id. The parser fills in the targets.
     pub(crate) code: Vec<Label>,
     targets: u32,
     prototypes: u32,
@@ -82,29 +82,29 @@ impl<'a> Labels<'a> {
         follows: Option<&Token<'a>>,
     ) -> Result<(), Error> {
         let directive = follows.filter(|token| token.kind == Kind::Dot).map(|token| token.text);
-        let labelled = match directive {
+        let labeled = match directive {
             Some(".branchtargets" | ".calltargets") => {
                 self.targets += 1;
-                Labelled::Targets(self.targets - 1)
+                Labeled::Targets(self.targets - 1)
             }
             Some(".callprototype") => {
                 self.prototypes += 1;
-                Labelled::Prototype(self.prototypes - 1)
+                Labeled::Prototype(self.prototypes - 1)
             }
             _ => {
                 self.code.push(Label { name: name.text.to_owned(), target: 0 });
-                Labelled::Code(LabelId(self.code.len() as u32 - 1))
+                Labeled::Code(LabelId(self.code.len() as u32 - 1))
             }
         };
-        match self.by_name.insert((block, name.text), (labelled, name.line)) {
+        match self.by_name.insert((block, name.text), (labeled, name.line)) {
             None => Ok(()),
             Some((_, first_line)) => Err(Error::at(name, ErrorKind::Duplicate { first_line })),
         }
     }
 
     /// Returns the label `name` of `block`. Does not search the blocks around it.
-    pub(crate) fn find(&self, block: usize, name: &str) -> Option<Labelled> {
-        self.by_name.get(&(block, name)).map(|(labelled, _)| *labelled)
+    pub(crate) fn find(&self, block: usize, name: &str) -> Option<Labeled> {
+        self.by_name.get(&(block, name)).map(|(labeled, _)| *labeled)
     }
 
     /// Returns the line of a label of `block`.

@@ -6,7 +6,7 @@ use crate::lexer::{Kind, Token};
 use crate::number::Constant;
 use crate::parser::body::BodyParser;
 use crate::parser::expression::{constant, constant_integer, offset, starts_constant};
-use crate::parser::labels::Labelled;
+use crate::parser::labels::Labeled;
 use crate::scope::Binding;
 use crate::special::Special;
 
@@ -189,9 +189,9 @@ impl<'a> BodyParser<'_, 'a> {
         let label = self.scopes.blocks().find_map(|block| self.labels.find(block, name.text));
         if let Some(label) = label {
             return Ok(match label {
-                Labelled::Code(id) => Operand::Label(id),
-                Labelled::Targets(index) => Operand::Targets(index),
-                Labelled::Prototype(index) => Operand::Prototype(index),
+                Labeled::Code(id) => Operand::Label(id),
+                Labeled::Targets(index) => Operand::Targets(index),
+                Labeled::Prototype(index) => Operand::Prototype(index),
             });
         }
         if let Some(symbol) = self.globals.find(name.text) {

@@ -18,7 +18,7 @@ use crate::machine::code::{Alloca, Control, Op};
 const LEAST_ALIGN: u64 = 8;
 const MAX_ALIGN: u64 = 1 << 23;
 
-/// Emits the start of a function: initialises the hidden register if the function needs it.
+/// Emits the start of a function: initializes the hidden register if the function needs it.
 pub(crate) fn begin(b: &mut Builder<'_>) {
     let opcodes = [O::Alloca, O::Stacksave, O::Stackrestore];
     if !b

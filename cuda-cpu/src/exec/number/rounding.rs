@@ -11,7 +11,7 @@ pub(crate) enum Round {
     Zero,
     Down,
     Up,
-    /// To the neighbour with an odd last bit. A second rounding is then correct.
+    /// To the neighbor with an odd last bit. A second rounding is then correct.
     Odd,
 }
 

@@ -4,7 +4,7 @@
 //! work) and was confirmed on an H200 for each format here. Products are exact. The products and the accumulator are
 //! aligned to their largest exponent, or to [`LEAST`], and truncated [`KEPT`] bits below it. Their sum is exact and is
 //! rounded once: towards zero to f32, to nearest to f16. One such step adds all products of an instruction. The
-//! exponent of a product is the sum of its factors' exponents, so the product need not be normalised.
+//! exponent of a product is the sum of its factors' exponents, so the product need not be normalized.
 //!
 //! The sums are most of the work. They are compiled for two levels of processor, and once for all formats of a shape.
 

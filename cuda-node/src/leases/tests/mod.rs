@@ -4,7 +4,7 @@ mod admission;
 mod life;
 mod preemption;
 mod properties;
-mod queueing;
+mod queuing;
 mod repetition;
 mod sessions;
 mod workers;
