@@ -154,7 +154,7 @@ pub(crate) enum Second {
     Required,
 }
 
-/// What an instruction does with the memory at an address.
+/// The access of an instruction to the memory at an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Memory {
     pub(crate) reads: bool,
