@@ -111,8 +111,9 @@ impl Device {
     ///
     /// # Errors
     /// The error that lost the device. Failed submissions are no error here; the stream handle that made them reports
-    /// them.
+    /// them. [`Error::Misuse`] inside the [output function](Device::set_output).
     pub fn synchronize(&self) -> Result<()> {
+        self.check_may_wait()?;
         let streams = self.0.streams.all();
         streams.iter().try_for_each(|it| self.0.synchronize(it, it.published()))
     }

@@ -113,16 +113,16 @@ impl DeviceCore {
         self.graph_cache.load(Ordering::Relaxed)
     }
 
-    /// Blocks until submission `number` of a stream is complete. The caller holds the stream.
+    /// Blocks until submission `number` of a stream is complete. The caller holds the stream, and is outside the output
+    /// function of the device.
     ///
     /// # Errors
-    /// The error that lost the device. Failed submissions are no error here. [`Error::Misuse`] inside the output function.
+    /// The error that lost the device. Failed submissions are no error here.
     #[inline]
     pub(crate) fn synchronize(&self, timeline: &Timeline, number: u64) -> Result<()> {
         if timeline.progress.completed() >= number {
             return Ok(());
         }
-        self.streams.output.check_may_wait()?;
         // SAFETY: the caller holds a handle of the stream, so it is not retired.
         let done = unsafe { self.backend.block_until(Ticket { stream: timeline.id, number }) };
         if let Err(error) = done {

@@ -90,9 +90,10 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The error that lost the device.
+    /// The error that lost the device. [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the device.
     pub fn wait_for_credit(&self) -> Result<()> {
         while !self.has_credit() {
+            self.device().check_may_wait()?;
             self.device().core().synchronize(self.timeline(), self.half_of_credit())?;
         }
         Ok(())

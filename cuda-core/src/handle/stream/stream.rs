@@ -317,7 +317,8 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The first failure among the submissions of this handle, or the error that lost the device.
+    /// The first failure among the submissions of this handle, or the error that lost the device. [`Error::Misuse`] inside
+    /// the [output function](Device::set_output) of the device.
     pub fn synchronize(&self) -> Result<()> {
         let last = self.timeline().published();
         self.synchronize_to(last)
@@ -340,6 +341,8 @@ impl Stream {
     /// As [`synchronize`](Stream::synchronize).
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
+        // First: the output function can run before the submission that prints is published.
+        self.device().check_may_wait()?;
         let number = number.min(self.timeline().published());
         let synchronized = self.device().core().synchronize(self.timeline(), number);
         if synchronized.is_ok() && self.sent.is_flawless(self, number) {
