@@ -22,8 +22,7 @@
 //!
 //! [`Credit`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
 
-// Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps, and
-// `nesting` limits nested polls of boxes. This folder uses `wake` and `cuda-core`. Every folder above it names
+// Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps. This folder uses `wake` and `cuda-core`. Every folder above it names
 // `ExecutionContext`. A typical call goes from `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A
 // wait goes from `poll_submission` in `wait` to a short spin, and then to a waiter of the stream.
 //
@@ -39,13 +38,10 @@
 // | `wait/credit` | `poll_credit`, `has_credit` |
 // | `wait/memory` | `poll_allocation` |
 // | `wait/blocking` | `may_wait`, `wait_by_wakers`, `block`, `block_until` |
-// | `nesting` | `enter_box` |
 
-mod nesting;
 mod tree;
 mod wait;
 
-pub use nesting::MAX_NESTED_BOXES;
 pub use tree::{ExecutionContext, MAX_FORK_STREAMS};
 pub(crate) use tree::{RunInFlight, RunMode};
 pub use wait::Credit;

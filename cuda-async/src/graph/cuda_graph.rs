@@ -15,7 +15,7 @@ use cuda_core::{
 use crate::{
     context::{Credit, ExecutionContext, RunMode},
     graph::{Slot, plan::counted, record},
-    op::{IntoDeviceOp, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::DeviceOp,
     run::blocking,
     runtime::defaults,
@@ -263,11 +263,13 @@ pub struct LaunchGraph<T> {
 impl<T: Send + Sync> Submit for LaunchGraph<T> {
     type Output = Arc<T>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Arc<T>>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Submitted::poll(self, |steps| steps.poll(task, cx))
+    }
+}
+
+impl<T> LaunchGraph<T> {
+    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<Arc<T>>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let recording = &self.graph.recording;
         while cx.enqueue(|stream| recording.launch_prepared(stream))?.is_none() {

@@ -16,7 +16,7 @@ use crate::{
         cuda_graph::CudaGraph,
         plan::{Plan, PlanNode, PlanWork, counted, duration, padded, printable, title},
     },
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// The number of nodes that one poll submits before it yields to the executor.
@@ -131,89 +131,104 @@ impl<T> CudaGraph<T> {
     where
         T: Send + Sync,
     {
-        let plan = self.plan();
-        let state = State::Idle { plan, credit: Credit::new() };
-        Op::new(ProfileGraph { graph: self.clone(), state: Live::new(state) })
+        let state = State::Idle(Credit::new());
+        Op::new(ProfileGraph { graph: self.clone(), plan: self.plan(), state })
     }
 }
 
 /// The steps of [`CudaGraph::profile`].
 pub struct ProfileGraph<T> {
     graph: CudaGraph<T>,
-    state: Live<State>,
+    plan: Plan,
+    state: State,
 }
 
 enum State {
-    Idle {
-        plan: Plan,
-        credit: Credit,
-    },
-    /// `times` has the begin and the end of every node, except of joins.
-    Running {
-        plan: Plan,
-        credit: Credit,
-        times: DeviceBuffer<u64>,
-        /// The next node.
-        next: usize,
-        /// The number of timestamps so far.
-        stamps: usize,
-    },
-    Pinning(Plan, DeviceBuffer<u64>, Option<Pinning<u64>>),
-    Reading(Plan, Landing<u64>, Option<Waiter>),
+    Idle(Credit),
+    Running(Nodes, Credit),
+    Pinning(DeviceBuffer<u64>, Option<Pinning<u64>>),
+    Reading(Landing<u64>, Option<Waiter>),
+}
+
+/// The nodes that are submitted so far.
+struct Nodes {
+    /// Has the begin and the end of every node, except of joins.
+    times: DeviceBuffer<u64>,
+    /// The next node.
+    next: usize,
+    /// The number of timestamps so far.
+    stamps: usize,
 }
 
 impl<T: Send + Sync> Submit for ProfileGraph<T> {
     type Output = Profile;
 
-    fn poll_submit(
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { graph, plan, mut state } = self;
+        loop {
+            state = match state {
+                State::Idle(mut credit) => {
+                    cx.may_wait("profile")?;
+                    if graph.recording().needs_executable() {
+                        return Err(runs_as_a_whole());
+                    }
+                    if cx.poll_credit(&mut credit, task)?.is_pending() {
+                        let state = State::Idle(credit);
+                        return Ok(Submitted::Pending(Self { graph, plan, state }));
+                    }
+                    State::Running(Nodes { times: begin(&plan, cx)?, next: 0, stamps: 1 }, credit)
+                }
+                State::Running(mut nodes, mut credit) => {
+                    if nodes.poll(&graph, &plan, &mut credit, task, cx)?.is_pending() {
+                        let state = State::Running(nodes, credit);
+                        return Ok(Submitted::Pending(Self { graph, plan, state }));
+                    }
+                    State::Pinning(nodes.times, None)
+                }
+                State::Pinning(times, mut pinning) => {
+                    let Poll::Ready(host) = cx.poll_pinned(&mut pinning, times.len(), task)? else {
+                        let state = State::Pinning(times, pinning);
+                        return Ok(Submitted::Pending(Self { graph, plan, state }));
+                    };
+                    let landing = cx.enqueue(|stream| times.as_slice().download(stream, host))?;
+                    State::Reading(landing, None)
+                }
+                State::Reading(mut landing, mut waiter) => {
+                    let Poll::Ready(stamps) = cx.poll_landing(&mut landing, &mut waiter, task)?
+                    else {
+                        let state = State::Reading(landing, waiter);
+                        return Ok(Submitted::Pending(Self { graph, plan, state }));
+                    };
+                    let times = times_of(&plan, &stamps);
+                    return Ok(Submitted::Ready(Profile { plan: plan.with_times(&times) }));
+                }
+            };
+        }
+    }
+}
+
+impl Nodes {
+    /// Submits the nodes that are left.
+    fn poll<T>(
         &mut self,
+        graph: &CudaGraph<T>,
+        plan: &Plan,
+        credit: &mut Credit,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
-    ) -> Poll<Result<Profile>> {
-        loop {
-            match self.state.get()? {
-                State::Idle { plan, credit } => {
-                    cx.may_wait("profile")?;
-                    if self.graph.recording().needs_executable() {
-                        return Poll::Ready(Err(runs_as_a_whole()));
-                    }
-                    ready!(cx.poll_credit(credit, task))?;
-                    let (plan, credit) = (std::mem::take(plan), std::mem::take(credit));
-                    let times = begin(&plan, cx)?;
-                    self.state.set(State::Running { plan, credit, times, next: 0, stamps: 1 });
-                }
-                State::Running { plan, credit, times, next, stamps } => {
-                    let recording = self.graph.recording();
-                    while let Some(node) = plan.nodes().get(*next) {
-                        if *node.work() != PlanWork::Join {
-                            ready!(cx.poll_credit(credit, task))?;
-                            run_node(recording, *next, times, *stamps, cx)?;
-                            *stamps += 1;
-                        }
-                        *next += 1;
-                        if next.is_multiple_of(NODES_PER_POLL) && cx.yield_now(task) {
-                            return Poll::Pending;
-                        }
-                    }
-                    let State::Running { plan, times, .. } = self.state.take()? else {
-                        return ended();
-                    };
-                    self.state.set(State::Pinning(plan, times, None));
-                }
-                State::Pinning(_, times, pinning) => {
-                    let host = ready!(cx.poll_pinned(pinning, times.len(), task))?;
-                    let landing = cx.enqueue(|stream| times.as_slice().download(stream, host))?;
-                    let State::Pinning(plan, ..) = self.state.take()? else { return ended() };
-                    self.state.set(State::Reading(plan, landing, None));
-                }
-                State::Reading(_, landing, waiter) => {
-                    let stamps = ready!(cx.poll_landing(landing, waiter, task))?;
-                    let State::Reading(plan, ..) = self.state.take()? else { return ended() };
-                    let times = times_of(&plan, &stamps);
-                    return Poll::Ready(Ok(Profile { plan: plan.with_times(&times) }));
-                }
+    ) -> Poll<Result<()>> {
+        while let Some(node) = plan.nodes().get(self.next) {
+            if *node.work() != PlanWork::Join {
+                ready!(cx.poll_credit(credit, task))?;
+                run_node(graph.recording(), self.next, &mut self.times, self.stamps, cx)?;
+                self.stamps += 1;
+            }
+            self.next += 1;
+            if self.next.is_multiple_of(NODES_PER_POLL) && cx.yield_now(task) {
+                return Poll::Pending;
             }
         }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -253,8 +268,4 @@ fn times_of(plan: &Plan, stamps: &PinnedBuffer<u64>) -> Vec<Duration> {
 fn runs_as_a_whole() -> Error {
     let detail = "it has a loop or foreign work, which runs only with the whole graph, and a profile runs the nodes one by one; profile a graph of the other work, or time the launch with `timed`";
     Error::Misuse { what: "a profile of a graph".into(), detail: detail.into() }
-}
-
-fn ended<T>() -> Poll<Result<T>> {
-    Poll::Ready(Err(Error::AlreadyEnded))
 }

@@ -1,6 +1,6 @@
 //! `repeat_while`: a loop that decides on a value in device memory.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
 use cuda_core::{Error, Result, Stream};
 
@@ -8,7 +8,7 @@ use crate::{
     context::ExecutionContext,
     graph::loop_state::{LoopState, Position},
     memory::{DeviceScalar, ToHost, to_host},
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     run::blocking,
 };
 
@@ -49,14 +49,14 @@ where
     O: IntoDeviceOp<Output = S>,
 {
     let next = Next::Read(state, to_host(condition.clone()).into_steps());
-    Op::new(RepeatWhile { condition: condition.clone(), body, next: Live::new(next) })
+    Op::new(RepeatWhile { condition: condition.clone(), body, next })
 }
 
 /// The steps of [`repeat_while`].
 pub struct RepeatWhile<S, F, P> {
     condition: DeviceScalar<u32>,
     body: F,
-    next: Live<Next<S, P>>,
+    next: Next<S, P>,
 }
 
 enum Next<S, P> {
@@ -81,32 +81,35 @@ where
 {
     type Output = S;
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<S>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         if cx.is_recording() {
-            return Poll::Ready(self.record(cx));
+            return self.record(cx).map(Submitted::Ready);
         }
+        let Self { condition, mut body, mut next } = self;
         loop {
-            match self.next.get()? {
-                Next::Read(_, read) => {
-                    let value = ready!(read.poll_submit(task, cx))?;
-                    let Next::Read(state, _) = self.next.take()? else {
-                        return Poll::Ready(Err(Error::AlreadyEnded));
-                    };
-                    if value == [0] {
-                        return Poll::Ready(Ok(state));
+            next = match next {
+                Next::Read(state, read) => match read.submit(task, cx)? {
+                    Submitted::Ready(value) if value == [0] => return Ok(Submitted::Ready(state)),
+                    Submitted::Ready(_) => {
+                        let taken = positions(&state);
+                        Next::Run(body(state).into_op().into_steps(), taken)
                     }
-                    let taken = positions(&state);
-                    self.next.set(Next::Run((self.body)(state).into_op().into_steps(), taken));
-                }
-                Next::Run(pass, taken) => {
-                    let state = ready!(pass.poll_submit(task, cx))?;
-                    let checked = check(taken, &positions(&state));
-                    self.next.end();
-                    checked?;
-                    let read = to_host(self.condition.clone()).into_steps();
-                    self.next.set(Next::Read(state, read));
-                }
-            }
+                    Submitted::Pending(read) => {
+                        let next = Next::Read(state, read);
+                        return Ok(Submitted::Pending(Self { condition, body, next }));
+                    }
+                },
+                Next::Run(pass, taken) => match pass.submit(task, cx)? {
+                    Submitted::Ready(state) => {
+                        check(&taken, &positions(&state))?;
+                        Next::Read(state, to_host(condition.clone()).into_steps())
+                    }
+                    Submitted::Pending(pass) => {
+                        let next = Next::Run(pass, taken);
+                        return Ok(Submitted::Pending(Self { condition, body, next }));
+                    }
+                },
+            };
         }
     }
 }
@@ -119,8 +122,8 @@ where
     P: Submit<Output = S>,
 {
     /// Records the loop as a node.
-    fn record(&mut self, cx: &ExecutionContext) -> Result<S> {
-        let Next::Read(state, _) = self.next.take()? else { return Err(Error::AlreadyEnded) };
+    fn record(mut self, cx: &ExecutionContext) -> Result<S> {
+        let Next::Read(state, _) = self.next else { return Err(Error::AlreadyEnded) };
         let stream = cx.enqueue(Stream::start_body)?;
         let taken = positions(&state);
         let pass = (self.body)(state).into_op().into_steps();

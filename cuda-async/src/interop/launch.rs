@@ -1,9 +1,6 @@
 //! Launches of kernels that cudarc has loaded.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{sync::Arc, task::Context};
 
 use cuda_core::{Arguments, Error, LaunchConfig, Result, protocol::LaunchAttributes};
 use cudarc::driver::{CudaFunction, result};
@@ -12,11 +9,11 @@ use super::device::failed;
 use crate::{
     context::ExecutionContext,
     kernel::{BufferTuple, Buffers, KernelArgs},
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// The steps of [`launch`].
-pub struct ForeignLaunch<A>(Live<(CudaFunction, LaunchConfig, A)>);
+pub struct ForeignLaunch<A>(CudaFunction, LaunchConfig, A);
 
 /// Runs a kernel of a module that cudarc has loaded. Takes the arguments of [`launch`](crate::launch) and gives the same
 /// output.
@@ -33,24 +30,20 @@ pub unsafe fn launch<A: KernelArgs>(
     config: LaunchConfig,
     args: A,
 ) -> Op<ForeignLaunch<A>> {
-    Op::new(ForeignLaunch(Live::new((function.clone(), config, args))))
+    Op::new(ForeignLaunch(function.clone(), config, args))
 }
 
 impl<A: KernelArgs> Submit for ForeignLaunch<A> {
     type Output = Buffers<A>;
 
-    fn poll_submit(
-        &mut self,
-        _: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Buffers<A>>> {
-        let (function, config, args) = self.0.take()?;
+    fn submit(self, _: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self(function, config, args) = self;
         if config.attributes != LaunchAttributes::default() {
             let what = "a launch with attributes of a kernel of cudarc".into();
             let detail = "cudarc launches without attributes; load the kernel with `load_ptx`";
-            return Poll::Ready(Err(Error::Misuse { what, detail: detail.into() }));
+            return Err(Error::Misuse { what, detail: detail.into() });
         }
-        let enqueued = cx.enqueue(|stream| {
+        cx.enqueue(|stream| {
             let mut arguments = Arguments::new();
             args.push_all(&mut arguments);
             // SAFETY: the caller of `launch` promised it. The function holds its module. `args` holds the buffers until it is enqueued.
@@ -68,7 +61,7 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
                     .map_err(failed)
                 })
             }
-        });
-        Poll::Ready(enqueued.map(|_| args.give_back(()).bare()))
+        })?;
+        Ok(Submitted::Ready(args.give_back(()).bare()))
     }
 }

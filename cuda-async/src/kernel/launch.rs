@@ -1,8 +1,8 @@
 //! `launch`: runs a kernel.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
-use cuda_core::{Arguments, Error, Function, LaunchConfig, Result};
+use cuda_core::{Arguments, Function, LaunchConfig, Result};
 
 use super::arguments::{
     argument::{Buffers, KernelArgs},
@@ -10,7 +10,7 @@ use super::arguments::{
 };
 use crate::{
     context::{Credit, ExecutionContext},
-    op::{Op, Submit, Submitted, poll_once},
+    op::{Op, Submit, Submitted},
 };
 
 /// The steps of [`launch`].
@@ -18,7 +18,7 @@ use crate::{
 pub struct LaunchOp<A> {
     function: Function,
     config: LaunchConfig,
-    args: Option<A>,
+    args: A,
     credit: Credit,
     /// Whether the kernel is declared. Then the launch is refused if an argument has another name that the kernel may
     /// write through.
@@ -75,7 +75,7 @@ impl<A> LaunchOp<A> {
         args: A,
         is_declared: bool,
     ) -> Self {
-        Self { function, config, args: Some(args), credit: Credit::new(), is_declared }
+        Self { function, config, args, credit: Credit::new(), is_declared }
     }
 }
 
@@ -113,31 +113,14 @@ pub(super) fn buffers<A: KernelArgs>(args: A) -> Buffers<A> {
 impl<A: KernelArgs> Submit for LaunchOp<A> {
     type Output = Buffers<A>;
 
-    #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Buffers<A>>> {
-        ready!(cx.poll_credit(&mut self.credit, task))?;
-        let args = self.args.take().ok_or(Error::AlreadyEnded)?;
-        // SAFETY: the caller of `launch` promised it.
-        let enqueued = unsafe { enqueue(&self.function, self.config, &args, self.is_declared, cx) };
-        Poll::Ready(enqueued.map(|()| buffers(args)))
-    }
-
     #[inline(always)] // so the operation is destructured where it was made, and never moved
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let Self { function, config, args, credit, is_declared } = self;
-        let Some(args) = args else { return Ok(Err(Error::AlreadyEnded)) };
-        if !cx.has_credit() {
-            let args = Some(args);
-            return poll_once(Self { function, config, args, credit, is_declared }, task, cx);
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { function, config, args, mut credit, is_declared } = self;
+        if !cx.has_credit() && cx.poll_credit(&mut credit, task)?.is_pending() {
+            return Ok(Submitted::Pending(Self { function, config, args, credit, is_declared }));
         }
         // SAFETY: the caller of `launch` promised it.
-        match unsafe { enqueue(&function, config, &args, is_declared, cx) } {
-            Ok(()) => Ok(Ok(buffers(args))),
-            Err(error) => Ok(Err(error)),
-        }
+        unsafe { enqueue(&function, config, &args, is_declared, cx) }?;
+        Ok(Submitted::Ready(buffers(args)))
     }
 }

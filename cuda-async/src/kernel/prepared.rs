@@ -1,8 +1,8 @@
 //! `Prepared`: a launch whose shape is known only when its arguments are ready.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
-use cuda_core::{Error, Function, LaunchConfig, Result};
+use cuda_core::{Function, LaunchConfig, Result};
 
 use super::{
     arguments::argument::{Buffers, KernelArgs},
@@ -21,7 +21,7 @@ pub struct Prepared<A>(State<A>);
 enum State<A> {
     Launch(LaunchOp<A>),
     /// There are no elements, so nothing runs.
-    Empty(Option<A>),
+    Empty(A),
 }
 
 /// Runs a declared kernel as [`launch`](crate::launch) does, and takes the function by value. The launch is refused if an
@@ -53,36 +53,20 @@ pub unsafe fn launch_unless_empty<A: KernelArgs>(
     Op::new(Prepared(match config {
         // SAFETY: the caller promises it.
         Some(config) => State::Launch(unsafe { LaunchOp::new(function, config, args, true) }),
-        None => State::Empty(Some(args)),
+        None => State::Empty(args),
     }))
-}
-
-fn given_back<A: KernelArgs>(args: Option<A>) -> Result<Buffers<A>> {
-    args.map(buffers).ok_or(Error::AlreadyEnded)
 }
 
 impl<A: KernelArgs> Submit for Prepared<A> {
     type Output = Buffers<A>;
 
-    #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Buffers<A>>> {
-        match &mut self.0 {
-            State::Launch(launch) => launch.poll_submit(task, cx),
-            State::Empty(args) => Poll::Ready(given_back(args.take())),
-        }
-    }
-
     #[inline(always)] // as for `LaunchOp`
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self.0 {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Ok(match self.0 {
             State::Launch(launch) => {
-                launch.submit_now(task, cx).map_err(|launch| Self(State::Launch(launch)))
+                launch.submit(task, cx)?.map_pending(|launch| Self(State::Launch(launch)))
             }
-            State::Empty(args) => Ok(given_back(args)),
-        }
+            State::Empty(args) => Submitted::Ready(buffers(args)),
+        })
     }
 }

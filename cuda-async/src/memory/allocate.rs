@@ -1,17 +1,17 @@
 //! `zeros`, `uninitialized`: allocate device memory.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use cuda_core::{DeviceBuffer, Element, Result, Stream};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// The steps of [`zeros`] and [`uninitialized`].
 pub struct Allocate<T> {
-    len: Live<usize>,
+    len: usize,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
     wait: MemoryWait,
     credit: Credit,
@@ -19,14 +19,14 @@ pub struct Allocate<T> {
 
 impl<T> Allocate<T> {
     const fn new(len: usize, allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>) -> Self {
-        Self { len: Live::new(len), allocate, wait: MemoryWait::new(), credit: Credit::new() }
+        Self { len, allocate, wait: MemoryWait::new(), credit: Credit::new() }
     }
 }
 
 impl<T> Clone for Allocate<T> {
     fn clone(&self) -> Self {
         let (wait, credit) = (MemoryWait::new(), Credit::new());
-        Self { len: self.len.clone(), allocate: self.allocate, wait, credit }
+        Self { len: self.len, allocate: self.allocate, wait, credit }
     }
 }
 
@@ -62,16 +62,14 @@ pub const fn uninitialized<T: Element>(len: usize) -> Op<Allocate<T>> {
 impl<T: Element> Submit for Allocate<T> {
     type Output = DeviceBuffer<T>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let (len, allocate) = (*self.len.get()?, self.allocate);
-        ready!(cx.poll_credit(&mut self.credit, task))?;
-        let allocated =
-            ready!(cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len)));
-        self.len.end();
-        Poll::Ready(allocated)
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        if cx.poll_credit(&mut self.credit, task)?.is_pending() {
+            return Ok(Submitted::Pending(self));
+        }
+        let (len, allocate) = (self.len, self.allocate);
+        match cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len))? {
+            Poll::Ready(buffer) => Ok(Submitted::Ready(buffer)),
+            Poll::Pending => Ok(Submitted::Pending(self)),
+        }
     }
 }

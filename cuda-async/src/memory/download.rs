@@ -7,8 +7,8 @@ use std::{
 };
 
 use cuda_core::{
-    DeviceBuffer, Element, Error, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice,
-    SliceMut, Stream, Waiter,
+    DeviceBuffer, Element, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice, SliceMut,
+    Stream, Waiter,
 };
 
 use crate::{
@@ -19,7 +19,7 @@ use crate::{
         host_copy::{self, Copier},
         scalar::{DeviceScalar, ScalarMut},
     },
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// Device memory that can be read: a buffer, an `Arc` or a borrow of one, or a slice.
@@ -118,7 +118,7 @@ pub fn to_host_into<B: BufferSource>(buffer: B, memory: Vec<B::Element>) -> Op<T
 
 /// The steps of [`to_host`] and [`to_host_into`].
 pub struct ToHost<B: BufferSource> {
-    source: Live<B>,
+    source: B,
     /// The number of elements, once the copy has begun. A source that has fewer later is an error.
     len: Option<usize>,
     /// The number of elements whose download is submitted.
@@ -138,24 +138,19 @@ pub struct ToHost<B: BufferSource> {
 impl<B: BufferSource> Submit for ToHost<B> {
     type Output = Vec<B::Element>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let outcome = ready!(self.poll_copy(task, cx));
-        self.source.end();
-        self.in_flight.clear();
-        Poll::Ready(outcome.map(|()| std::mem::take(&mut self.landed)))
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Ok(match self.poll_copy(task, cx)? {
+            Poll::Ready(()) => Submitted::Ready(self.landed),
+            Poll::Pending => Submitted::Pending(self),
+        })
     }
 }
 
 impl<B: BufferSource> ToHost<B> {
     fn new(buffer: B, memory: Vec<B::Element>) -> Self {
         let (in_flight, waiter, credit, pinning, job) = Default::default();
-        let source = Live::new(buffer);
         Self {
-            source,
+            source: buffer,
             len: None,
             requested: 0,
             in_flight,
@@ -190,7 +185,7 @@ impl<B: BufferSource> ToHost<B> {
 
     /// Makes room for the output. Returns the number of its elements.
     fn begin(&mut self) -> Result<usize> {
-        let len = self.source.get()?.as_slice().len();
+        let len = self.source.as_slice().len();
         let memory = std::mem::take(&mut self.landed);
         self.landed = match host_copy::is_large(len * size_of::<B::Element>()) {
             true => host_copy::writable(memory, len)?,
@@ -243,8 +238,7 @@ impl<B: BufferSource> ToHost<B> {
             let Poll::Ready(host) = cx.poll_pinned(&mut self.pinning, chunk, task)? else {
                 return Ok(Poll::Pending);
             };
-            let part =
-                self.source.get()?.as_slice().slice(self.requested..self.requested + chunk)?;
+            let part = self.source.as_slice().slice(self.requested..self.requested + chunk)?;
             self.in_flight.push_back(cx.enqueue(|stream| part.download(stream, host))?);
             self.requested += chunk;
             if copier != Copier::Poll {
@@ -277,16 +271,12 @@ pub struct ReadBack<B: BufferSource>(ToHost<B>);
 impl<B: BufferSource> Submit for ReadBack<B> {
     type Output = (Vec<B::Element>, B);
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let copied = ready!(self.0.poll_copy(task, cx));
-        let outcome = copied.map_err(|error| error.of_step("read_back"));
-        self.0.in_flight.clear();
-        let source = self.0.source.take()?;
-        Poll::Ready(outcome.map(|()| (std::mem::take(&mut self.0.landed), source)))
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let copied = self.0.poll_copy(task, cx).map_err(|error| error.of_step("read_back"))?;
+        Ok(match copied {
+            Poll::Ready(()) => Submitted::Ready((self.0.landed, self.0.source)),
+            Poll::Pending => Submitted::Pending(self),
+        })
     }
 }
 
@@ -302,12 +292,12 @@ impl<B: BufferSource> Submit for ReadBack<B> {
 /// The same as for [`to_host`].
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
     let (credit, pinning, landing, waiter) = Default::default();
-    Op::new(ToPinned { source: Live::new(buffer), credit, pinning, landing, waiter })
+    Op::new(ToPinned { source: buffer, credit, pinning, landing, waiter })
 }
 
 /// The steps of [`to_pinned`].
 pub struct ToPinned<B: BufferSource> {
-    source: Live<B>,
+    source: B,
     credit: Credit,
     pinning: Option<Pinning<B::Element>>,
     landing: Option<Landing<B::Element>>,
@@ -317,22 +307,29 @@ pub struct ToPinned<B: BufferSource> {
 impl<B: BufferSource> Submit for ToPinned<B> {
     type Output = PinnedBuffer<B::Element>;
 
-    fn poll_submit(
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Submitted::poll(self, |steps| {
+            steps.poll(task, cx).map_err(|error| error.of_step("to_pinned"))
+        })
+    }
+}
+
+impl<B: BufferSource> ToPinned<B> {
+    fn poll(
         &mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        if let Ok(source) = self.source.get() {
-            let len = source.as_slice().len();
-            ready!(cx.poll_credit(&mut self.credit, task))?;
-            let host = ready!(cx.poll_pinned(&mut self.pinning, len, task))?;
-            let source = self.source.take()?;
-            let download = |stream: &Stream| source.as_slice().download(stream, host);
-            self.landing = Some(cx.enqueue(download).map_err(|error| error.of_step("to_pinned"))?);
-        }
-        let landing = self.landing.as_mut().ok_or(Error::AlreadyEnded)?;
-        let landed = ready!(cx.poll_landing(landing, &mut self.waiter, task));
-        self.landing = None;
-        Poll::Ready(landed.map_err(|error| error.of_step("to_pinned")))
+    ) -> Poll<Result<PinnedBuffer<B::Element>>> {
+        let landing = match &mut self.landing {
+            Some(landing) => landing,
+            None => {
+                let source = self.source.as_slice();
+                ready!(cx.poll_credit(&mut self.credit, task))?;
+                let host = ready!(cx.poll_pinned(&mut self.pinning, source.len(), task))?;
+                let landing = cx.enqueue(|stream: &Stream| source.download(stream, host))?;
+                self.landing.insert(landing)
+            }
+        };
+        cx.poll_landing(landing, &mut self.waiter, task)
     }
 }

@@ -1,13 +1,13 @@
 //! `HostSlot`: host values that a graph uploads in each launch, and that may change between the launches.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
 use cuda_core::{Device, DeviceBuffer, Element, HostValues, PinnedBuffer, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
     memory::{allocate::uninitialized, target::BufferTarget},
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
     ops::DeviceOp,
 };
 
@@ -72,8 +72,7 @@ impl<T: Element> HostSlot<T> {
     /// As [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on another
     /// device.
     pub fn upload_into<B: BufferTarget<Element = T>>(&self, target: B) -> Op<UploadSlot<B>> {
-        let begins = Live::new((self.clone(), target));
-        Op::new(UploadSlot { begins, credit: Credit::new() })
+        Op::new(UploadSlot { slot: self.clone(), target, credit: Credit::new() })
     }
 }
 
@@ -103,17 +102,20 @@ impl<T> std::fmt::Debug for HostSlot<T> {
 
 /// The steps of [`HostSlot::upload_into`].
 pub struct UploadSlot<B: BufferTarget> {
-    begins: Live<(HostSlot<B::Element>, B)>,
+    slot: HostSlot<B::Element>,
+    target: B,
     credit: Credit,
 }
 
 impl<B: BufferTarget> Submit for UploadSlot<B> {
     type Output = B;
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
-        ready!(cx.poll_credit(&mut self.credit, task))?;
-        let (HostSlot(values), mut target) = self.begins.take()?;
-        let uploaded = cx.enqueue(|stream| values.upload(stream, &mut target.as_slice_mut()));
-        Poll::Ready(uploaded.map(|_| target))
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        if cx.poll_credit(&mut self.credit, task)?.is_pending() {
+            return Ok(Submitted::Pending(self));
+        }
+        let Self { slot: HostSlot(values), mut target, .. } = self;
+        cx.enqueue(|stream| values.upload(stream, &mut target.as_slice_mut()))?;
+        Ok(Submitted::Ready(target))
     }
 }

@@ -15,7 +15,7 @@ use crate::{
         download::{ToHost, to_host},
         target::BufferTarget,
     },
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
     ops::{DeviceOp, Mapped, TryMapOutput},
 };
 
@@ -44,7 +44,7 @@ impl<T: Element> DeviceScalar<T> {
     #[allow(clippy::new_ret_no_self)] // an operation gives it
     pub fn new(value: T) -> Op<NewScalar<T>> {
         let begins = State::Allocating(value, Credit::new(), MemoryWait::new());
-        Op::new(NewScalar(Live::new(begins)))
+        Op::new(NewScalar(begins))
     }
 
     /// Sets the value, after all earlier uses and before all later ones. A value of one, two or four bytes travels in
@@ -163,7 +163,7 @@ impl<T: Element> BufferTarget for ScalarMut<T> {
 pub type ReadScalar<T> = Mapped<ToHost<DeviceScalar<T>>, TryMapOutput<fn(Vec<T>) -> Result<T>>>;
 
 /// The steps of [`DeviceScalar::new`].
-pub struct NewScalar<T: Element>(Live<State<T>>);
+pub struct NewScalar<T: Element>(State<T>);
 
 enum State<T: Element> {
     Allocating(T, Credit, MemoryWait),
@@ -173,55 +173,66 @@ enum State<T: Element> {
 impl<T: Element> Submit for NewScalar<T> {
     type Output = DeviceScalar<T>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<DeviceScalar<T>>> {
-        if let State::Allocating(value, credit, wait) = self.0.get()? {
-            ready!(cx.poll_credit(credit, task))?;
-            let scalar = ready!(cx.poll_allocation(wait, task, ScalarMemory::uninitialized))?;
-            let scalar = DeviceScalar(scalar);
-            let set = SetScalar::new(scalar.clone(), *value);
-            self.0.set(State::Setting(scalar, set));
-        }
-        let State::Setting(_, set) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let (scalar, set) = match self.0 {
+            State::Allocating(value, mut credit, mut wait) => {
+                let Poll::Ready(memory) = allocate(&mut credit, &mut wait, task, cx)? else {
+                    return Ok(Submitted::Pending(Self(State::Allocating(value, credit, wait))));
+                };
+                let scalar = DeviceScalar(memory);
+                let set = SetScalar::new(scalar.clone(), value);
+                (scalar, set)
+            }
+            State::Setting(scalar, set) => (scalar, set),
         };
-        let set = ready!(set.poll_submit(task, cx));
-        match self.0.take()? {
-            State::Setting(scalar, _) => Poll::Ready(set.map(|()| scalar)),
-            State::Allocating(..) => Poll::Ready(Err(Error::AlreadyEnded)),
-        }
+        Ok(match set.submit(task, cx)? {
+            Submitted::Ready(()) => Submitted::Ready(scalar),
+            Submitted::Pending(set) => Submitted::Pending(Self(State::Setting(scalar, set))),
+        })
     }
+}
+
+fn allocate<T: Element>(
+    credit: &mut Credit,
+    wait: &mut MemoryWait,
+    task: &mut Context<'_>,
+    cx: &ExecutionContext,
+) -> Poll<Result<ScalarMemory<T>>> {
+    ready!(cx.poll_credit(credit, task))?;
+    cx.poll_allocation(wait, task, ScalarMemory::uninitialized)
 }
 
 /// The steps of [`DeviceScalar::set`].
 pub struct SetScalar<T: Element> {
-    begins: Live<(DeviceScalar<T>, T)>,
+    scalar: DeviceScalar<T>,
+    value: T,
     credit: Credit,
     pinning: Option<Pinning<T>>,
 }
 
 impl<T: Element> SetScalar<T> {
     fn new(scalar: DeviceScalar<T>, value: T) -> Self {
-        Self { begins: Live::new((scalar, value)), credit: Credit::new(), pinning: None }
+        Self { scalar, value, credit: Credit::new(), pinning: None }
     }
 }
 
 impl<T: Element> Submit for SetScalar<T> {
     type Output = ();
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Submitted::poll(self, |steps| steps.poll(task, cx))
+    }
+}
+
+impl<T: Element> SetScalar<T> {
+    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
-        let (DeviceScalar(memory), value) = self.begins.get()?;
-        let set = cx.enqueue(|stream| memory.set(stream, *value).transpose())?;
-        if set.is_none() {
+        let (DeviceScalar(memory), value) = (&self.scalar, self.value);
+        if cx.enqueue(|stream| memory.set(stream, value).transpose())?.is_none() {
             let mut host = ready!(cx.poll_pinned(&mut self.pinning, 1, task))?;
-            host.fill(*value);
+            host.fill(value);
             cx.enqueue(|stream| memory.upload(stream, host))?;
         }
-        self.begins.end();
         Poll::Ready(Ok(()))
     }
 }

@@ -1,6 +1,6 @@
 //! `to_device`: copies a buffer to another device.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Pending, Result, Waiter};
 
@@ -11,7 +11,7 @@ use crate::{
         download::{BufferSource, to_host},
         upload::h2d,
     },
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
     ops::{BoxedOp, DeviceOp, value},
 };
 
@@ -67,9 +67,13 @@ struct Reach {
 impl Submit for Reach {
     type Output = bool;
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<bool>> {
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         cx.may_wait("to_device")?;
-        self.asked.get_or_insert_with(|| self.from.reach(&self.to)).poll(task)
+        let asked = self.asked.get_or_insert_with(|| self.from.reach(&self.to));
+        Ok(match asked.poll(task)? {
+            Poll::Ready(reached) => Submitted::Ready(reached),
+            Poll::Pending => Submitted::Pending(self),
+        })
     }
 }
 
@@ -80,45 +84,41 @@ fn across<'a, B: BufferSource + 'a>(
     to: &Device,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
     let (from, len) = (from.clone(), buffer.as_slice().len());
-    let cross =
-        |place| Op::new(Cross { begins: Some((buffer, place)), crossing: None, waiter: None });
-    let place = Destination { allocate: uninitialized(len).into_steps(), allocated: None };
-    Op::new(place).on(to).then(move |place| cross(place).on(&from))
+    let cross = |place| Op::new(Cross(Moving::Idle(buffer, place)));
+    Op::new(Destination(Place::Allocating(uninitialized(len).into_steps())))
+        .on(to)
+        .then(move |place| cross(place).on(&from))
 }
 
 /// The steps that allocate memory, and wait until no work uses it. An allocation may reuse the memory of a dropped
 /// buffer, which earlier steps of this context still use. `settled()` is not enough: it waits only for submissions of
 /// its own steps.
-struct Destination<T: Element> {
-    allocate: Allocate<T>,
-    allocated: Option<Allocated<T>>,
-}
+struct Destination<T: Element>(Place<T>);
 
-/// Memory whose uses are complete when submission `number` is.
-struct Allocated<T> {
-    place: DeviceBuffer<T>,
-    number: u64,
-    waiter: Option<Waiter>,
+enum Place<T: Element> {
+    Allocating(Allocate<T>),
+    /// The uses of the memory are complete when this submission is.
+    Allocated(DeviceBuffer<T>, u64, Option<Waiter>),
 }
 
 impl<T: Element> Submit for Destination<T> {
     type Output = DeviceBuffer<T>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         cx.may_wait("to_device")?;
-        if self.allocated.is_none() {
-            let place = ready!(self.allocate.poll_submit(task, cx))?;
-            let number = cx.last().unwrap_or_default();
-            self.allocated = Some(Allocated { place, number, waiter: None });
-        }
-        let it = self.allocated.as_mut().ok_or(Error::AlreadyEnded)?;
-        let complete = ready!(cx.poll_submission(it.number, &mut it.waiter, task));
-        let allocated = self.allocated.take().ok_or(Error::AlreadyEnded)?;
-        Poll::Ready(complete.map(|()| allocated.place))
+        let (place, number, mut waiter) = match self.0 {
+            Place::Allocating(allocate) => match allocate.submit(task, cx)? {
+                Submitted::Ready(place) => (place, cx.last().unwrap_or_default(), None),
+                Submitted::Pending(allocate) => {
+                    return Ok(Submitted::Pending(Self(Place::Allocating(allocate))));
+                }
+            },
+            Place::Allocated(place, number, waiter) => (place, number, waiter),
+        };
+        Ok(match cx.poll_submission(number, &mut waiter, task)? {
+            Poll::Ready(()) => Submitted::Ready(place),
+            Poll::Pending => Submitted::Pending(Self(Place::Allocated(place, number, waiter))),
+        })
     }
 }
 
@@ -127,51 +127,43 @@ fn duplicate<'a, B: BufferSource + 'a>(
     buffer: B,
 ) -> impl DeviceOp<Output = DeviceBuffer<B::Element>> + use<'a, B> {
     let len = buffer.as_slice().len();
-    uninitialized::<B::Element>(len)
-        .then(move |place| Op::new(Duplicate(Live::new((buffer, place)))))
+    uninitialized::<B::Element>(len).then(move |place| Op::new(Duplicate(buffer, place)))
 }
 
-struct Duplicate<B: BufferSource>(Live<(B, DeviceBuffer<B::Element>)>);
+struct Duplicate<B: BufferSource>(B, DeviceBuffer<B::Element>);
 
 impl<B: BufferSource> Submit for Duplicate<B> {
     type Output = DeviceBuffer<B::Element>;
 
-    fn poll_submit(
-        &mut self,
-        _: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let (buffer, mut place) = self.0.take()?;
+    fn submit(self, _: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self(buffer, mut place) = self;
         cx.enqueue(|stream| place.copy_from(stream, buffer.as_slice()))?;
-        Poll::Ready(Ok(place))
+        Ok(Submitted::Ready(place))
     }
 }
 
 /// The steps of a copy into memory of another device. The output is available when the copy has arrived.
-struct Cross<B: BufferSource> {
-    begins: Option<(B, DeviceBuffer<B::Element>)>,
-    crossing: Option<Crossing<B::Element>>,
-    waiter: Option<Waiter>,
+struct Cross<B: BufferSource>(Moving<B>);
+
+enum Moving<B: BufferSource> {
+    Idle(B, DeviceBuffer<B::Element>),
+    Copying(Crossing<B::Element>, Option<Waiter>),
 }
 
 impl<B: BufferSource<Element: Element>> Submit for Cross<B> {
     type Output = DeviceBuffer<B::Element>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         cx.may_wait("to_device")?;
-        if let Some((buffer, place)) = self.begins.take() {
-            let crossing = cx.enqueue(|stream| buffer.as_slice().copy_to_peer(stream, place))?;
-            self.crossing = Some(crossing);
+        let (mut crossing, mut waiter) = match self.0 {
+            Moving::Idle(buffer, place) => {
+                (cx.enqueue(|stream| buffer.as_slice().copy_to_peer(stream, place))?, None)
+            }
+            Moving::Copying(crossing, waiter) => (crossing, waiter),
+        };
+        if cx.poll_submission(crossing.ticket().number, &mut waiter, task)?.is_pending() {
+            return Ok(Submitted::Pending(Self(Moving::Copying(crossing, waiter))));
         }
-        let crossing = self.crossing.as_mut().ok_or(Error::AlreadyEnded)?;
-        let number = crossing.ticket().number;
-        let arrived = ready!(cx.poll_submission(number, &mut self.waiter, task));
-        let taken = arrived.and_then(|()| crossing.try_take().unwrap_or(Err(Error::AlreadyEnded)));
-        self.crossing = None;
-        Poll::Ready(taken)
+        crossing.try_take().unwrap_or(Err(Error::AlreadyEnded)).map(Submitted::Ready)
     }
 }

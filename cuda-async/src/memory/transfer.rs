@@ -1,13 +1,13 @@
 //! `upload_into`, `fill`, `copy`: writes to device memory that exists already.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use cuda_core::{Error, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
     memory::{copying::Copying, download::BufferSource, source::HostSource, target::BufferTarget},
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// Uploads host data into existing device memory of the same length, and gives the memory back.
@@ -28,11 +28,11 @@ where
     B: BufferTarget,
     S: HostSource<Element = B::Element>,
 {
-    Op::new(UploadInto(Live::new(Uploading::Idle(target, source, Credit::new()))))
+    Op::new(UploadInto(Uploading::Idle(target, source, Credit::new())))
 }
 
 /// The steps of [`upload_into`].
-pub struct UploadInto<B, S: HostSource>(Live<Uploading<B, S>>);
+pub struct UploadInto<B, S: HostSource>(Uploading<B, S>);
 
 enum Uploading<B, S: HostSource> {
     Idle(B, S, Credit),
@@ -42,37 +42,38 @@ enum Uploading<B, S: HostSource> {
 impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto<B, S> {
     type Output = B;
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
-        if let Uploading::Idle(target, source, credit) = self.0.get()? {
-            let (here, there) = (target.as_slice_mut().len(), source.elements()?.len());
-            if here != there {
-                self.0.end();
-                let detail = format!(
-                    "{there} elements do not match the {here} elements of the target; both must have the same length"
-                );
-                return Poll::Ready(Err(Error::OutOfRange { what: "an upload".into(), detail }));
-            }
-            ready!(cx.poll_credit(credit, task))?;
-            let Uploading::Idle(mut target, source, _) = self.0.take()? else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            match source.into_pinned() {
-                Ok(pinned) => {
-                    let upload = |stream: &_| target.as_slice_mut().upload(stream, 0, pinned);
-                    return Poll::Ready(cx.enqueue(upload).map(|_| target));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let mut copying = match self.0 {
+            Uploading::Idle(mut target, source, mut credit) => {
+                check_lengths(target.as_slice_mut().len(), source.elements()?.len())?;
+                if cx.poll_credit(&mut credit, task)?.is_pending() {
+                    return Ok(Submitted::Pending(Self(Uploading::Idle(target, source, credit))));
                 }
-                Err(source) => self.0.set(Uploading::Copying(Copying::new(source, target))),
-            };
-        }
-        let Uploading::Copying(copying) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+                match source.into_pinned() {
+                    Ok(pinned) => {
+                        cx.enqueue(|stream| target.as_slice_mut().upload(stream, 0, pinned))?;
+                        return Ok(Submitted::Ready(target));
+                    }
+                    Err(source) => Copying::new(source, target),
+                }
+            }
+            Uploading::Copying(copying) => copying,
         };
-        let copied = ready!(copying.poll(task, cx));
-        match self.0.take()? {
-            Uploading::Copying(copying) => Poll::Ready(copied.map(|()| copying.target)),
-            Uploading::Idle(..) => Poll::Ready(Err(Error::AlreadyEnded)),
-        }
+        Ok(match copying.poll(task, cx)? {
+            Poll::Ready(()) => Submitted::Ready(copying.target),
+            Poll::Pending => Submitted::Pending(Self(Uploading::Copying(copying))),
+        })
     }
+}
+
+fn check_lengths(here: usize, there: usize) -> Result<()> {
+    if here == there {
+        return Ok(());
+    }
+    let detail = format!(
+        "{there} elements do not match the {here} elements of the target; both must have the same length"
+    );
+    Err(Error::OutOfRange { what: "an upload".into(), detail })
 }
 
 /// Writes `value` to every element, and gives the memory back.
@@ -87,23 +88,25 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
 /// # Errors
 /// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
 pub fn fill<B: BufferTarget>(target: B, value: B::Element) -> Op<Fill<B>> {
-    Op::new(Fill { begins: Live::new((target, value)), credit: Credit::new() })
+    Op::new(Fill { target, value, credit: Credit::new() })
 }
 
 /// The steps of [`fill`].
 pub struct Fill<B: BufferTarget> {
-    begins: Live<(B, B::Element)>,
+    target: B,
+    value: B::Element,
     credit: Credit,
 }
 
 impl<B: BufferTarget> Submit for Fill<B> {
     type Output = B;
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
-        ready!(cx.poll_credit(&mut self.credit, task))?;
-        let (mut target, value) = self.begins.take()?;
-        let filled = cx.enqueue(|stream| target.as_slice_mut().fill(stream, value));
-        Poll::Ready(filled.map(|_| target))
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        if cx.poll_credit(&mut self.credit, task)?.is_pending() {
+            return Ok(Submitted::Pending(self));
+        }
+        cx.enqueue(|stream| self.target.as_slice_mut().fill(stream, self.value))?;
+        Ok(Submitted::Ready(self.target))
     }
 }
 
@@ -124,26 +127,25 @@ where
     A: BufferSource,
     B: BufferTarget<Element = A::Element>,
 {
-    Op::new(Copy { begins: Live::new((from, into)), credit: Credit::new() })
+    Op::new(Copy { from, into, credit: Credit::new() })
 }
 
 /// The steps of [`copy`].
 pub struct Copy<A, B> {
-    begins: Live<(A, B)>,
+    from: A,
+    into: B,
     credit: Credit,
 }
 
 impl<A: BufferSource, B: BufferTarget<Element = A::Element>> Submit for Copy<A, B> {
     type Output = (A, B);
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<(A, B)>> {
-        ready!(cx.poll_credit(&mut self.credit, task))?;
-        let (from, mut into) = self.begins.take()?;
-        let copied = cx.enqueue(|stream| into.as_slice_mut().copy_from(stream, from.as_slice()));
-        Poll::Ready(copied.map(|_| (from, into)))
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        if cx.poll_credit(&mut self.credit, task)?.is_pending() {
+            return Ok(Submitted::Pending(self));
+        }
+        let Self { from, mut into, .. } = self;
+        cx.enqueue(|stream| into.as_slice_mut().copy_from(stream, from.as_slice()))?;
+        Ok(Submitted::Ready((from, into)))
     }
 }

@@ -2,16 +2,16 @@
 
 use std::task::{Context, Poll, ready};
 
-use cuda_core::{DeviceBuffer, Error, Result, Stream};
+use cuda_core::{DeviceBuffer, Result, Stream};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
     memory::{copying::Copying, source::HostSource},
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// The steps of [`h2d`].
-pub struct Upload<S: HostSource>(Live<State<S>>);
+pub struct Upload<S: HostSource>(State<S>);
 
 enum State<S: HostSource> {
     Idle(S, Credit, MemoryWait),
@@ -33,41 +33,44 @@ enum State<S: HostSource> {
 /// # Errors
 /// [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], or an error of the device.
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
-    Op::new(Upload(Live::new(State::Idle(source, Credit::new(), MemoryWait::new()))))
+    Op::new(Upload(State::Idle(source, Credit::new(), MemoryWait::new())))
 }
 
 impl<S: HostSource> Submit for Upload<S> {
     type Output = DeviceBuffer<S::Element>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        if let State::Idle(source, credit, wait) = self.0.get()? {
-            ready!(cx.poll_credit(credit, task))?;
-            let len = source.elements()?.len();
-            let allocate = |stream: &Stream| DeviceBuffer::uninitialized(stream, len);
-            let allocated = ready!(cx.poll_allocation(wait, task, allocate));
-            let State::Idle(source, ..) = self.0.take()? else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            let mut buffer = allocated?;
-            match source.into_pinned() {
-                Ok(pinned) => {
-                    let uploaded = cx.enqueue(|stream| buffer.upload(stream, 0, pinned));
-                    return Poll::Ready(uploaded.map(|_| buffer));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let mut copying = match self.0 {
+            State::Idle(source, mut credit, mut wait) => {
+                let Poll::Ready(mut buffer) = allocate(&source, &mut credit, &mut wait, task, cx)?
+                else {
+                    return Ok(Submitted::Pending(Self(State::Idle(source, credit, wait))));
+                };
+                match source.into_pinned() {
+                    Ok(pinned) => {
+                        cx.enqueue(|stream| buffer.upload(stream, 0, pinned))?;
+                        return Ok(Submitted::Ready(buffer));
+                    }
+                    Err(source) => Copying::new(source, buffer),
                 }
-                Err(source) => self.0.set(State::Copying(Copying::new(source, buffer))),
-            };
-        }
-        let State::Copying(copying) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+            }
+            State::Copying(copying) => copying,
         };
-        let copied = ready!(copying.poll(task, cx));
-        match self.0.take()? {
-            State::Copying(copying) => Poll::Ready(copied.map(|()| copying.target)),
-            State::Idle(..) => Poll::Ready(Err(Error::AlreadyEnded)),
-        }
+        Ok(match copying.poll(task, cx)? {
+            Poll::Ready(()) => Submitted::Ready(copying.target),
+            Poll::Pending => Submitted::Pending(Self(State::Copying(copying))),
+        })
     }
+}
+
+fn allocate<S: HostSource>(
+    source: &S,
+    credit: &mut Credit,
+    wait: &mut MemoryWait,
+    task: &mut Context<'_>,
+    cx: &ExecutionContext,
+) -> Poll<Result<DeviceBuffer<S::Element>>> {
+    ready!(cx.poll_credit(credit, task))?;
+    let len = source.elements()?.len();
+    cx.poll_allocation(wait, task, |stream: &Stream| DeviceBuffer::uninitialized(stream, len))
 }

@@ -1,13 +1,12 @@
 //! `IntoDeviceOp`: everything that can be used as an operation.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
     op::{
-        live::Live,
         operation::Op,
         submit::{Submit, Submitted},
     },
@@ -44,36 +43,18 @@ impl<O: IntoDeviceOp> IntoDeviceOp for Result<O> {
     type Steps = Fallible<O::Steps>;
 
     fn into_op(self) -> Op<Self::Steps> {
-        Op::new(Fallible(Live::new(self.map(|op| op.into_op().into_steps()))))
+        Op::new(Fallible(self.map(|op| op.into_op().into_steps())))
     }
 }
 
 /// The steps of a `Result` that holds an operation or an error.
-pub struct Fallible<S>(Live<Result<S>>);
+pub struct Fallible<S>(Result<S>);
 
 impl<S: Submit> Submit for Fallible<S> {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        match self.0.get()? {
-            Ok(steps) => steps.poll_submit(task, cx),
-            Err(_) => Poll::Ready(Err(self.0.take()?.err().unwrap_or(Error::AlreadyEnded))),
-        }
-    }
-
     #[inline(always)] // as for `LaunchOp`: operations are taken apart where they were made
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self.0.into_state().unwrap_or(Err(Error::AlreadyEnded)) {
-            Ok(steps) => steps.submit_now(task, cx).map_err(|steps| Self(Live::new(Ok(steps)))),
-            Err(error) => Ok(Err(error)),
-        }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        self.0.peek().and_then(|steps| steps.as_ref().ok()).map_or(0, S::nested_boxes)
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Ok(self.0?.submit(task, cx)?.map_pending(|steps| Self(Ok(steps))))
     }
 }

@@ -1,8 +1,8 @@
 //! `LazyArg`: a buffer, or an operation that yields one.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
@@ -44,26 +44,21 @@ impl<S: Submit> LazyArg for Op<S> {
 
 /// The steps of a buffer that exists already. They submit nothing.
 #[derive(Clone)]
-pub struct Given<B>(Option<B>);
+pub struct Given<B>(B);
 
 impl<B> Given<B> {
     /// Creates the steps of a buffer.
     #[inline]
     pub const fn new(buffer: B) -> Self {
-        Self(Some(buffer))
+        Self(buffer)
     }
 }
 
 impl<B: Send> Submit for Given<B> {
     type Output = B;
 
-    #[inline]
-    fn poll_submit(&mut self, _: &mut Context<'_>, _: &ExecutionContext) -> Poll<Result<B>> {
-        Poll::Ready(self.0.take().ok_or(Error::AlreadyEnded))
-    }
-
     #[inline(always)] // so the buffer is never moved into steps
-    fn submit_now(self, _: &mut Context<'_>, _: &ExecutionContext) -> Submitted<Self> {
-        Ok(self.0.ok_or(Error::AlreadyEnded))
+    fn submit(self, _: &mut Context<'_>, _: &ExecutionContext) -> Result<Submitted<Self>> {
+        Ok(Submitted::Ready(self.0))
     }
 }

@@ -5,19 +5,16 @@
 
 // This folder holds the traits that every combinator and every custom operation implements. It uses `context`
 // only. `run` drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from
-// `Submit::poll_submit` to `ExecutionContext::enqueue`.
+// `Submit::submit` to `ExecutionContext::enqueue`.
 
 mod into_device_op;
 mod lazy_arg;
-pub(crate) mod live;
 mod operation;
 mod span;
 mod submit;
 
 pub use into_device_op::{Fallible, IntoDeviceOp};
 pub use lazy_arg::{Given, LazyArg};
-pub(crate) use live::Live;
 pub use operation::Op;
 pub(crate) use span::OpSpan;
-pub(crate) use submit::poll_once;
-pub use submit::{Submit, Submitted};
+pub use submit::{Submit, Submitted, poll_stored};

@@ -2,69 +2,66 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::Result;
+use cuda_core::{Error, Result};
 
 use crate::context::ExecutionContext;
-
-/// The result of [`Submit::submit_now`]: the output, or the steps if they are pending.
-pub type Submitted<S> = Result<Result<<S as Submit>::Output>, S>;
 
 /// The steps of an operation: a state machine that submits its work. Combinators and custom operations implement this
 /// trait.
 ///
-/// `poll_submit` enqueues work and returns when all of it is *submitted*. The device may still be running it.
-/// - Ready: everything is enqueued. The output may hold a handle to device memory that the device still
-///   writes, because a handle can only enqueue more work behind that. *Host* data in the output is complete.
-/// - Pending: the steps wait for the device or for another thread, and will wake `task`. They are polled again
-///   with the context of the same run.
+/// [`submit`](Submit::submit) takes the steps by value, enqueues the work that can be enqueued now, and returns
+/// - [`Submitted::Ready`] when all of it is *submitted*. The device may still be running it. The output may hold a
+///   handle to device memory that the device still writes, because a handle can only enqueue more work behind that.
+///   *Host* data in the output is complete.
+/// - [`Submitted::Pending`], with the steps that are left, when they wait for the device or for another thread. They
+///   will wake `task`, and the run then submits them again, with the context of the same run.
+/// - an error, which ends the operation.
 ///
-/// Steps drop their inputs before they return ready, and return [`Error::AlreadyEnded`](cuda_core::Error) when
-/// they are polled after that. They never block.
+/// Steps that have ended exist no more, so nothing polls them again. Steps never block.
 ///
 /// ```
-/// use std::task::{Context, Poll, ready};
-/// use cuda_async::{Error, ExecutionContext, context::Credit, op::Submit, prelude::*};
+/// use std::task::Context;
+/// use cuda_async::{Error, ExecutionContext, context::Credit, op::{Submit, Submitted}, prelude::*};
 ///
 /// /// Runs other steps, and copies the buffer that they give.
-/// struct Duplicate<S> {
-///     steps: S,
-///     /// The output of `steps`, while this waits for credit.
-///     buffer: Option<DeviceBuffer<u32>>,
-///     credit: Credit,
+/// enum Duplicate<S> {
+///     Running(S),
+///     /// The other steps have ended, and this waits for credit.
+///     Copying(DeviceBuffer<u32>, Credit),
 /// }
 ///
 /// impl<S: Submit<Output = DeviceBuffer<u32>>> Submit for Duplicate<S> {
 ///     type Output = (DeviceBuffer<u32>, DeviceBuffer<u32>);
 ///
-///     fn poll_submit(
-///         &mut self,
+///     fn submit(
+///         self,
 ///         task: &mut Context<'_>,
 ///         cx: &ExecutionContext,
-///     ) -> Poll<Result<Self::Output, Error>> {
-///         if self.buffer.is_none() {
-///             // Steps that have ended return `Error::AlreadyEnded`, and so does this.
-///             self.buffer = Some(ready!(self.steps.poll_submit(task, cx))?);
-///         }
+///     ) -> Result<Submitted<Self>, Error> {
+///         let (buffer, mut credit) = match self {
+///             Self::Running(steps) => match steps.submit(task, cx)? {
+///                 Submitted::Ready(buffer) => (buffer, Credit::new()),
+///                 Submitted::Pending(steps) => return Ok(Submitted::Pending(Self::Running(steps))),
+///             },
+///             Self::Copying(buffer, credit) => (buffer, credit),
+///         };
 ///         // The stream may have too much in flight. Then this is pending, and wakes the task when some of it is complete.
-///         ready!(cx.poll_credit(&mut self.credit, task))?;
-///         let buffer = self.buffer.take().ok_or(Error::AlreadyEnded)?;
+///         if cx.poll_credit(&mut credit, task)?.is_pending() {
+///             return Ok(Submitted::Pending(Self::Copying(buffer, credit)));
+///         }
 ///         let copy = cx.enqueue(|stream| {
 ///             let mut copy = DeviceBuffer::uninitialized(stream, buffer.len())?;
 ///             copy.copy_from(stream, buffer.as_slice())?;
 ///             Ok(copy)
 ///         })?;
-///         Poll::Ready(Ok((buffer, copy)))
-///     }
-///
-///     fn nested_boxes(&self) -> usize {
-///         self.steps.nested_boxes()
+///         Ok(Submitted::Ready((buffer, copy)))
 ///     }
 /// }
 ///
 /// fn duplicated(
 ///     op: impl DeviceOp<Output = DeviceBuffer<u32>>,
 /// ) -> impl DeviceOp<Output = (DeviceBuffer<u32>, DeviceBuffer<u32>)> {
-///     Op::new(Duplicate { steps: op.into_steps(), buffer: None, credit: Credit::new() })
+///     Op::new(Duplicate::Running(op.into_steps()))
 /// }
 ///
 /// # fn main() -> Result<(), Error> {
@@ -73,48 +70,71 @@ pub type Submitted<S> = Result<Result<<S as Submit>::Output>, S>;
 /// # Ok(())
 /// # }
 /// ```
-pub trait Submit: Send {
+pub trait Submit: Send + Sized {
     /// The output of the operation.
     type Output: Send;
 
     /// Enqueues the work that can be enqueued now.
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>>;
-
-    /// Does the same as [`poll_submit`](Submit::poll_submit), by value. A run calls this before `poll_submit`, and so
-    /// do combinators for the steps inside them. Steps that need not wait are then never stored.
-    ///
-    /// The default implementation polls. Override it where polling would move a large state.
     ///
     /// # Errors
-    /// The outer error holds the steps: they are pending, will wake `task`, and go on with `poll_submit`.
+    /// The error of a step. It ends the operation.
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>>;
+}
+
+/// What [`Submit::submit`] returns.
+#[derive(Debug)]
+pub enum Submitted<S: Submit> {
+    /// All work is enqueued.
+    Ready(S::Output),
+    /// These steps wait, and will wake the task.
+    Pending(S),
+}
+
+impl<S: Submit> Submitted<S> {
+    /// Submits steps whose state machine is written in place: `poll` returns what a [`Future`] of them would.
+    ///
+    /// # Errors
+    /// The error that `poll` returns.
     #[inline]
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self>
-    where
-        Self: Sized,
-    {
-        poll_once(self, task, cx)
+    pub fn poll(
+        mut steps: S,
+        poll: impl FnOnce(&mut S) -> Poll<Result<S::Output>>,
+    ) -> Result<Self> {
+        match poll(&mut steps) {
+            Poll::Ready(output) => output.map(Self::Ready),
+            Poll::Pending => Ok(Self::Pending(steps)),
+        }
     }
 
-    /// Returns the number of boxes that are nested in these steps. Steps that hold other steps return the largest
-    /// number of those. See [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES).
-    fn nested_boxes(&self) -> usize {
-        0
+    /// Puts pending steps into those that hold them.
+    #[inline]
+    pub fn map_pending<T>(self, f: impl FnOnce(S) -> T) -> Submitted<T>
+    where
+        T: Submit<Output = S::Output>,
+    {
+        match self {
+            Self::Ready(output) => Submitted::Ready(output),
+            Self::Pending(steps) => Submitted::Pending(f(steps)),
+        }
     }
 }
 
-/// Polls steps once, by value.
+/// Submits steps that are stored in `slot`, as a poll. The slot is empty once the steps have ended.
+///
+/// # Errors
+/// The error of the steps; [`Error::AlreadyEnded`] if the slot is empty.
 #[inline]
-pub(crate) fn poll_once<S: Submit>(
-    mut steps: S,
+pub fn poll_stored<S: Submit>(
+    slot: &mut Option<S>,
     task: &mut Context<'_>,
     cx: &ExecutionContext,
-) -> Submitted<S> {
-    match steps.poll_submit(task, cx) {
-        Poll::Ready(output) => Ok(output),
-        Poll::Pending => Err(steps),
+) -> Poll<Result<S::Output>> {
+    let steps = slot.take().ok_or(Error::AlreadyEnded)?;
+    match steps.submit(task, cx)? {
+        Submitted::Ready(output) => Poll::Ready(Ok(output)),
+        Submitted::Pending(steps) => {
+            *slot = Some(steps);
+            Poll::Pending
+        }
     }
 }

@@ -1,15 +1,12 @@
 //! `in_pool`, `wait_for_memory`: run an operation in a context that allocates in another way.
 
-use std::{
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{task::Context, time::Duration};
 
-use cuda_core::{Error, MemoryPool, Result};
+use cuda_core::{MemoryPool, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Submit},
+    op::{Submit, Submitted},
 };
 
 /// A change to the allocations of an operation.
@@ -41,7 +38,7 @@ impl AllocationMode for Waiting {
 }
 
 /// The steps of an operation that allocates by an [`AllocationMode`].
-pub struct Allocating<S, A>(Live<State<S, A>>);
+pub struct Allocating<S, A>(State<S, A>);
 
 enum State<S, A> {
     Idle(S, A),
@@ -50,36 +47,27 @@ enum State<S, A> {
 
 impl<S, A> Allocating<S, A> {
     pub(crate) const fn new(steps: S, mode: A) -> Self {
-        Self(Live::new(State::Idle(steps, mode)))
+        Self(State::Idle(steps, mode))
     }
 }
 
 impl<S: Submit, A: AllocationMode> Submit for Allocating<S, A> {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        if let State::Idle(..) = self.0.get()?
-            && let State::Idle(steps, mode) = self.0.take()?
-        {
-            self.0.set(State::Running(steps, mode.context(cx)?));
-        }
-        let State::Running(steps, sibling) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let (steps, sibling) = match self.0 {
+            State::Idle(steps, mode) => (steps, mode.context(cx)?),
+            State::Running(steps, sibling) => (steps, sibling),
         };
-        let output = ready!(steps.poll_submit(task, sibling));
-        let joined = cx.join_sibling(sibling);
-        self.0.end();
-        Poll::Ready(output.and_then(|output| joined.map(|()| output)))
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::Idle(steps, _) | State::Running(steps, _)) => steps.nested_boxes(),
-            None => 0,
-        }
+        let output = match steps.submit(task, &sibling) {
+            Ok(Submitted::Pending(steps)) => {
+                return Ok(Submitted::Pending(Self(State::Running(steps, sibling))));
+            }
+            Ok(Submitted::Ready(output)) => Ok(output),
+            Err(error) => Err(error),
+        };
+        let joined = cx.join_sibling(&sibling);
+        let output = output?;
+        joined.map(|()| Submitted::Ready(output))
     }
 }

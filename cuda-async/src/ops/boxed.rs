@@ -1,69 +1,99 @@
 //! `boxed`: hides the type of an operation.
 
-use std::task::{Context, Poll};
+use std::{
+    cell::Cell,
+    task::{Context, Poll},
+};
 
 use cuda_core::Result;
 
 use crate::{
-    context::{ExecutionContext, MAX_NESTED_BOXES},
+    context::ExecutionContext,
     misuse,
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted, poll_stored},
 };
 
+/// The maximum number of boxes whose submissions are nested, as in an operation that boxes its own successor without an
+/// end: 10,000. More of them are an error. Nested boxes use memory in proportion to their number.
+pub const MAX_NESTED_BOXES: usize = 10_000;
+
+/// The stack that a box leaves to the steps inside it. Deeper boxes get more stack from the heap.
+const STACK_OF_A_BOX: usize = 128 << 10;
+
+/// The stack from the heap for further boxes.
+const MORE_STACK: usize = 2 << 20;
+
 /// An operation whose type is hidden.
-pub type BoxedOp<'a, T> = Op<Box<dyn Submit<Output = T> + 'a>>;
+pub type BoxedOp<'a, T> = Op<Boxed<'a, T>>;
 
-/// Boxes steps. Beyond [`MAX_NESTED_BOXES`] the steps are dropped and replaced by an error, so that neither a poll nor
-/// a drop of the result can overflow the stack.
-pub(crate) fn boxed<'a, S: Submit + 'a>(steps: S) -> BoxedOp<'a, S::Output> {
-    let inner = steps.nested_boxes();
-    Op::new(Box::new(if inner < MAX_NESTED_BOXES {
-        Nested { steps: Live::new(Ok(steps)), boxes: inner + 1 }
-    } else {
-        Nested { steps: Live::new(Err(misuse::too_many_nested_boxes(MAX_NESTED_BOXES))), boxes: 1 }
-    }))
+/// The steps of [`DeviceOp::boxed`](crate::DeviceOp::boxed).
+pub struct Boxed<'a, T>(Option<Box<dyn Hidden<T> + 'a>>);
+
+/// Steps in a box, which are submitted where they are.
+trait Hidden<T>: Send {
+    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<T>>;
 }
 
-/// Steps inside a box, with the number of boxes nested up to this one.
-struct Nested<S> {
-    steps: Live<Result<S>>,
-    boxes: usize,
+impl<S: Submit> Hidden<S::Output> for Option<S> {
+    fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<S::Output>> {
+        poll_stored(self, task, cx)
+    }
 }
 
-impl<S: Submit> Submit for Nested<S> {
-    type Output = S::Output;
+impl<'a, T> Boxed<'a, T> {
+    pub(crate) fn new<S: Submit<Output = T> + 'a>(steps: S) -> Self {
+        Self(Some(Box::new(Some(steps))))
+    }
+}
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        let _nesting = cx.enter_box()?;
-        match self.steps.get()? {
-            Ok(steps) => steps.poll_submit(task, cx),
-            Err(error) => Poll::Ready(Err(error.clone())),
+impl<T: Send> Submit for Boxed<'_, T> {
+    type Output = T;
+
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let _nested = Nested::enter()?;
+        let Some(steps) = &mut self.0 else { return Err(cuda_core::Error::AlreadyEnded) };
+        match on_enough_stack(|| steps.poll(task, cx)) {
+            Poll::Ready(output) => output.map(Submitted::Ready),
+            Poll::Pending => Ok(Submitted::Pending(self)),
         }
     }
+}
 
-    fn nested_boxes(&self) -> usize {
-        self.boxes
+impl<T> Drop for Boxed<'_, T> {
+    fn drop(&mut self) {
+        if let Some(steps) = self.0.take() {
+            on_enough_stack(|| drop(steps));
+        }
     }
 }
 
-impl<S: Submit + ?Sized> Submit for Box<S> {
-    type Output = S::Output;
+fn on_enough_stack<R>(f: impl FnOnce() -> R) -> R {
+    stacker::maybe_grow(STACK_OF_A_BOX, MORE_STACK, f)
+}
 
-    #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        (**self).poll_submit(task, cx)
+thread_local! {
+    /// The number of boxes that this thread is inside of.
+    static NESTED: Cell<usize> = const { Cell::new(0) };
+}
+
+/// Counts a box while its steps are submitted.
+struct Nested;
+
+impl Nested {
+    /// # Errors
+    /// [`Error::Misuse`](cuda_core::Error::Misuse) inside of [`MAX_NESTED_BOXES`] boxes.
+    fn enter() -> Result<Self> {
+        if NESTED.get() >= MAX_NESTED_BOXES {
+            return Err(misuse::too_many_nested_boxes(MAX_NESTED_BOXES));
+        }
+        NESTED.set(NESTED.get() + 1);
+        Ok(Self)
     }
+}
 
-    fn nested_boxes(&self) -> usize {
-        (**self).nested_boxes()
+impl Drop for Nested {
+    fn drop(&mut self) {
+        NESTED.set(NESTED.get() - 1);
     }
 }
 

@@ -6,21 +6,20 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Submit},
+    op::{Submit, poll_stored},
 };
 
 /// The steps of one of the operations that [`zip!`](crate::zip) or [`join_all`](crate::join_all) runs. Holds their
 /// output until all branches are submitted.
-pub struct Branch<S: Submit>(Live<State<S, S::Output>>);
-
-enum State<S, T> {
-    Submitting(S),
-    Submitted(T),
+pub struct Branch<S: Submit> {
+    /// Until they are submitted.
+    steps: Option<S>,
+    output: Option<S::Output>,
 }
 
 impl<S: Submit> Branch<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(Live::new(State::Submitting(steps)))
+        Self { steps: Some(steps), output: None }
     }
 
     /// Ready when the branch is submitted. Later polls are ready too.
@@ -29,20 +28,10 @@ impl<S: Submit> Branch<S> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<()>> {
-        if let Ok(State::Submitting(steps)) = self.0.get() {
-            let output = ready!(steps.poll_submit(task, cx));
-            self.0.end();
-            self.0.set(State::Submitted(output?));
+        if self.output.is_none() {
+            self.output = Some(ready!(poll_stored(&mut self.steps, task, cx))?);
         }
         Poll::Ready(Ok(()))
-    }
-
-    /// The number of boxes that are nested in the steps.
-    pub(crate) fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::Submitting(steps)) => steps.nested_boxes(),
-            Some(State::Submitted(_)) | None => 0,
-        }
     }
 
     /// Takes the output of a submitted branch.
@@ -50,10 +39,7 @@ impl<S: Submit> Branch<S> {
     /// # Errors
     /// [`Error::AlreadyEnded`] if there is none.
     pub(crate) fn take(&mut self) -> Result<S::Output> {
-        match self.0.take()? {
-            State::Submitted(output) => Ok(output),
-            State::Submitting(_) => Err(Error::AlreadyEnded),
-        }
+        self.output.take().ok_or(Error::AlreadyEnded)
     }
 }
 

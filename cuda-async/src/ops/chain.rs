@@ -1,8 +1,8 @@
 //! `then`, `then_with_context`: runs an operation, passes its output to a closure, and runs the operation it returns.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
@@ -57,20 +57,11 @@ where
 #[derive(Clone)]
 pub struct Chain<A: Submit, N: Next<A::Output>>(State<A, N, N::Steps>);
 
-// Not `Live<State>`: every type between two operations shortens the longest chain that the compiler's limit of recursion
-// permits.
+// A type of its own, because the fields of a public enum are public.
 #[derive(Clone)]
 enum State<A, N, B> {
     First(A, N),
     Second(B),
-    Ended,
-}
-
-impl<A, N, B> State<A, N, B> {
-    /// Takes the state and leaves the steps ended.
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Ended)
-    }
 }
 
 impl<A: Submit, N: Next<A::Output>> Chain<A, N> {
@@ -83,54 +74,15 @@ impl<A: Submit, N: Next<A::Output>> Submit for Chain<A, N> {
     type Output = <N::Steps as Submit>::Output;
 
     #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let output = match &mut self.0 {
-            State::First(first, _) => ready!(first.poll_submit(task, cx)),
-            State::Second(second) => {
-                let output = ready!(second.poll_submit(task, cx));
-                self.0 = State::Ended;
-                return Poll::Ready(output);
-            }
-            State::Ended => return Poll::Ready(Err(Error::AlreadyEnded)),
-        };
-        // If the closure panics, the steps stay ended.
-        let State::First(first, next) = self.0.take() else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        drop(first);
-        match next.next(cx, output?).submit_now(task, cx) {
-            Ok(output) => Poll::Ready(output),
-            Err(second) => {
-                self.0 = State::Second(second);
-                Poll::Pending
-            }
-        }
-    }
-
-    #[inline]
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let second = match self.0 {
-            State::First(first, next) => match first.submit_now(task, cx) {
-                Ok(Ok(output)) => next.next(cx, output),
-                Ok(Err(error)) => return Ok(Err(error)),
-                Err(first) => return Err(Self::new(first, next)),
+            State::First(first, next) => match first.submit(task, cx)? {
+                Submitted::Ready(output) => next.next(cx, output),
+                Submitted::Pending(first) => return Ok(Submitted::Pending(Self::new(first, next))),
             },
             State::Second(second) => second,
-            State::Ended => return Ok(Err(Error::AlreadyEnded)),
         };
-        second.submit_now(task, cx).map_err(|second| Self(State::Second(second)))
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match &self.0 {
-            State::First(first, _) => first.nested_boxes(),
-            State::Second(second) => second.nested_boxes(),
-            State::Ended => 0,
-        }
+        Ok(second.submit(task, cx)?.map_pending(|second| Self(State::Second(second))))
     }
 }
 

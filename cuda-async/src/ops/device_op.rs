@@ -9,7 +9,7 @@ use crate::{
     op::{IntoDeviceOp, LazyArg, Op, Submit},
     ops::{
         allocating::{Allocating, FromPool, Waiting},
-        boxed::{BoxedOp, boxed},
+        boxed::{Boxed, BoxedOp},
         chain::{Chain, Plain, WithContext},
         mapped::{InspectOutput, MapError, MapOutput, Mapped, TryMapOutput, UnwrapArc},
         named::Named,
@@ -433,14 +433,14 @@ pub trait DeviceOp:
     ///
     /// # Errors
     /// [`Error::Misuse`](crate::Error::Misuse) when the operation runs, if it has more than
-    /// [`MAX_NESTED_BOXES`](crate::context::MAX_NESTED_BOXES) nested boxes. For loops and long chains use
+    /// [`MAX_NESTED_BOXES`](crate::ops::MAX_NESTED_BOXES) nested boxes. For loops and long chains use
     /// [`iterate`](crate::iterate), [`in_order`](crate::in_order) or [`script`](crate::script).
     fn boxed<'a>(self) -> BoxedOp<'a, <Self as DeviceOp>::Output>
     where
         Self: 'a,
         <Self as DeviceOp>::Steps: 'a,
     {
-        boxed(self.into_steps())
+        Op::new(Boxed::new(self.into_steps()))
     }
 
     /// Runs the operation on the default policy and blocks the calling thread until it is complete. It needs no

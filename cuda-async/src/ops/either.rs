@@ -1,6 +1,6 @@
 //! `Either`: one of two operations of different types.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use cuda_core::Result;
 
@@ -51,29 +51,11 @@ pub enum EitherSteps<A, B> {
 impl<A: Submit, B: Submit<Output = A::Output>> Submit for EitherSteps<A, B> {
     type Output = A::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<A::Output>> {
-        match self {
-            Self::Left(steps) => steps.poll_submit(task, cx),
-            Self::Right(steps) => steps.poll_submit(task, cx),
-        }
-    }
-
     #[inline]
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self {
-            Self::Left(steps) => steps.submit_now(task, cx).map_err(Self::Left),
-            Self::Right(steps) => steps.submit_now(task, cx).map_err(Self::Right),
-        }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self {
-            Self::Left(steps) => steps.nested_boxes(),
-            Self::Right(steps) => steps.nested_boxes(),
-        }
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        Ok(match self {
+            Self::Left(steps) => steps.submit(task, cx)?.map_pending(Self::Left),
+            Self::Right(steps) => steps.submit(task, cx)?.map_pending(Self::Right),
+        })
     }
 }

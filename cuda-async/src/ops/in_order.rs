@@ -1,18 +1,18 @@
 //! `in_order`: runs any number of operations in sequence.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
 use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::iterate::MAX_ITERATIONS_PER_POLL,
 };
 
 /// The steps of [`in_order`].
 pub struct InOrder<I, S: Submit> {
-    rest: Live<I>,
+    rest: I,
     current: Option<S>,
     outputs: Vec<S::Output>,
 }
@@ -30,7 +30,7 @@ pub fn in_order<I>(ops: I) -> Op<InOrder<I::IntoIter, <I::Item as IntoDeviceOp>:
 where
     I: IntoIterator<Item: IntoDeviceOp, IntoIter: Send>,
 {
-    Op::new(InOrder { rest: Live::new(ops.into_iter()), current: None, outputs: Vec::new() })
+    Op::new(InOrder { rest: ops.into_iter(), current: None, outputs: Vec::new() })
 }
 
 impl<I, S> Submit for InOrder<I, S>
@@ -41,48 +41,26 @@ where
     type Output = Vec<S::Output>;
 
     #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        if let Some(steps) = &mut self.current {
-            let output = ready!(steps.poll_submit(task, cx));
-            self.current = None;
-            self.keep(output)?;
-        }
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { mut rest, mut current, mut outputs } = self;
         loop {
-            // Taken out while it runs: an iterator that panics is not asked again.
-            let mut rest = self.rest.take()?;
-            let Some(op) = rest.next() else {
-                return Poll::Ready(Ok(std::mem::take(&mut self.outputs)));
+            let steps = match current.take() {
+                Some(steps) => steps,
+                None => match rest.next() {
+                    Some(op) => op.into_op().into_steps(),
+                    None => return Ok(Submitted::Ready(outputs)),
+                },
             };
-            let submitted = op.into_op().into_steps().submit_now(task, cx);
-            self.rest.set(rest);
-            match submitted {
-                Ok(output) => self.keep(output)?,
-                Err(pending) => {
-                    self.current = Some(pending);
-                    return Poll::Pending;
+            match steps.submit(task, cx)? {
+                Submitted::Ready(output) => outputs.push(output),
+                Submitted::Pending(steps) => {
+                    let current = Some(steps);
+                    return Ok(Submitted::Pending(Self { rest, current, outputs }));
                 }
             }
-            if self.outputs.len().is_multiple_of(MAX_ITERATIONS_PER_POLL) && cx.yield_now(task) {
-                return Poll::Pending;
+            if outputs.len().is_multiple_of(MAX_ITERATIONS_PER_POLL) && cx.yield_now(task) {
+                return Ok(Submitted::Pending(Self { rest, current, outputs }));
             }
         }
-    }
-}
-
-impl<I, S: Submit> InOrder<I, S> {
-    /// Keeps an output. An error ends the sequence.
-    fn keep(&mut self, output: Result<S::Output>) -> Result<()> {
-        match output {
-            Ok(output) => self.outputs.push(output),
-            Err(error) => {
-                self.rest.end();
-                return Err(error);
-            }
-        }
-        Ok(())
     }
 }

@@ -1,15 +1,12 @@
 //! `iterate`: a loop whose iterations are operations.
 
-use std::{
-    ops::ControlFlow,
-    task::{Context, Poll, ready},
-};
+use std::{ops::ControlFlow, task::Context};
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit, Submitted, poll_once},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
 };
 
 /// The number of iterations that one poll submits before it yields to the executor.
@@ -18,7 +15,7 @@ pub const MAX_ITERATIONS_PER_POLL: usize = 64;
 /// The steps of [`iterate`].
 #[derive(Clone)]
 pub struct Iterate<T, F, S> {
-    iteration: Live<Iteration<T, S>>,
+    iteration: Iteration<T, S>,
     f: F,
 }
 
@@ -47,7 +44,7 @@ where
     F: FnMut(T) -> O + Send,
     O: IntoDeviceOp<Output = ControlFlow<B, T>>,
 {
-    Op::new(Iterate { iteration: Live::new(Iteration::Next(state)), f })
+    Op::new(Iterate { iteration: Iteration::Next(state), f })
 }
 
 impl<T, B, F, O, S> Submit for Iterate<T, F, S>
@@ -61,62 +58,26 @@ where
     type Output = B;
 
     #[inline]
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<B>> {
-        if let Iteration::Running(steps) = self.iteration.get()? {
-            let output = ready!(steps.poll_submit(task, cx));
-            self.iteration.end();
-            match output? {
-                ControlFlow::Break(value) => return Poll::Ready(Ok(value)),
-                ControlFlow::Continue(state) => self.iteration.set(Iteration::Next(state)),
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { mut iteration, mut f } = self;
+        let mut iterations = 0;
+        loop {
+            let steps = match iteration {
+                Iteration::Next(state) => f(state).into_op().into_steps(),
+                Iteration::Running(steps) => steps,
             };
-        }
-        let Iteration::Next(state) = self.iteration.take()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        match run_iterations(state, &mut self.f, task, cx) {
-            Ok(output) => Poll::Ready(output),
-            Err(iteration) => {
-                self.iteration.set(iteration);
-                Poll::Pending
+            iteration = match steps.submit(task, cx)? {
+                Submitted::Ready(ControlFlow::Continue(state)) => Iteration::Next(state),
+                Submitted::Ready(ControlFlow::Break(value)) => return Ok(Submitted::Ready(value)),
+                Submitted::Pending(steps) => {
+                    let iteration = Iteration::Running(steps);
+                    return Ok(Submitted::Pending(Self { iteration, f }));
+                }
+            };
+            iterations += 1;
+            if iterations % MAX_ITERATIONS_PER_POLL == 0 && cx.yield_now(task) {
+                return Ok(Submitted::Pending(Self { iteration, f }));
             }
-        }
-    }
-
-    #[inline]
-    fn submit_now(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        match self.iteration.into_state() {
-            Some(Iteration::Next(state)) => run_iterations(state, &mut self.f, task, cx)
-                .map_err(|iteration| Self { iteration: Live::new(iteration), f: self.f }),
-            Some(running) => poll_once(Self { iteration: Live::new(running), f: self.f }, task, cx),
-            None => Ok(Err(Error::AlreadyEnded)),
-        }
-    }
-}
-
-/// Runs iterations until the loop ends. Returns the iteration that is pending as the outer error.
-#[inline]
-fn run_iterations<T, B, F, O, S>(
-    mut state: T,
-    f: &mut F,
-    task: &mut Context<'_>,
-    cx: &ExecutionContext,
-) -> Result<Result<B>, Iteration<T, S>>
-where
-    F: FnMut(T) -> O,
-    O: IntoDeviceOp<Output = ControlFlow<B, T>, Steps = S>,
-    S: Submit<Output = ControlFlow<B, T>>,
-{
-    let mut iterations = 0;
-    loop {
-        match f(state).into_op().into_steps().submit_now(task, cx) {
-            Ok(Ok(ControlFlow::Continue(next))) => state = next,
-            Ok(Ok(ControlFlow::Break(value))) => return Ok(Ok(value)),
-            Ok(Err(error)) => return Ok(Err(error)),
-            Err(steps) => return Err(Iteration::Running(steps)),
-        }
-        iterations += 1;
-        if iterations % MAX_ITERATIONS_PER_POLL == 0 && cx.yield_now(task) {
-            return Err(Iteration::Next(state));
         }
     }
 }

@@ -1,18 +1,18 @@
 //! `join_all`: runs any number of operations concurrently.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::branch::{Branch, Fork, any_pending},
 };
 
 /// The steps of [`join_all`].
 pub struct JoinAll<S: Submit> {
-    branches: Live<Vec<Branch<S>>>,
+    branches: Vec<Branch<S>>,
     fork: Fork,
 }
 
@@ -32,7 +32,7 @@ where
     I: IntoIterator<Item: IntoDeviceOp>,
 {
     let branches = ops.into_iter().map(|op| Branch::new(op.into_op().into_steps())).collect();
-    Op::new(JoinAll { branches: Live::new(branches), fork: Fork::new() })
+    Op::new(JoinAll { branches, fork: Fork::new() })
 }
 
 impl<O: IntoDeviceOp> IntoDeviceOp for Vec<O> {
@@ -47,33 +47,24 @@ impl<O: IntoDeviceOp> IntoDeviceOp for Vec<O> {
 impl<S: Submit> Submit for JoinAll<S> {
     type Output = Vec<S::Output>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let submitted = self.poll_branches(task, cx);
         if submitted == Ok(true) {
-            return Poll::Pending;
+            return Ok(Submitted::Pending(self));
         }
-        let branches = self.branches.take();
-        self.fork.end(cx, submitted.map(drop))?;
-        Poll::Ready(branches?.into_iter().map(|mut branch| branch.take()).collect())
-    }
-
-    fn nested_boxes(&self) -> usize {
-        let branches = self.branches.peek().into_iter().flatten();
-        branches.map(Branch::nested_boxes).max().unwrap_or(0)
+        let Self { branches, mut fork } = self;
+        fork.end(cx, submitted.map(drop))?;
+        let outputs: Result<_> = branches.into_iter().map(|mut branch| branch.take()).collect();
+        outputs.map(Submitted::Ready)
     }
 }
 
 impl<S: Submit> JoinAll<S> {
     /// Polls the branches and returns whether any is pending.
     fn poll_branches(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<bool> {
-        let branches = self.branches.get()?;
-        let contexts = self.fork.contexts(cx, branches.len())?;
+        let contexts = self.fork.contexts(cx, self.branches.len())?;
         let mut pending = 0;
-        for (branch, cx) in branches.iter_mut().zip(contexts) {
+        for (branch, cx) in self.branches.iter_mut().zip(contexts) {
             pending += usize::from(branch.poll(task, cx)?.is_pending());
         }
         any_pending(pending, task, cx)

@@ -1,8 +1,8 @@
 //! `ready_args`: the arguments of a launch or of a tensor operation, which may be operations, in sequence on one stream.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
@@ -69,67 +69,28 @@ pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
 /// The steps of the first arguments, and then the steps of the rest.
 pub struct InSequence<A: Submit, B>(State<A, A::Output, B>);
 
-// Not `Live<State>`: see `Chain`.
 enum State<A, T, B> {
     First(A, B),
     Rest(T, B),
-    Ended,
-}
-
-impl<A, T, B> State<A, T, B> {
-    /// Takes the state and leaves the steps ended.
-    fn take(&mut self) -> Self {
-        std::mem::replace(self, Self::Ended)
-    }
 }
 
 impl<A: Submit, B: Submit> Submit for InSequence<A, B> {
     type Output = (A::Output, B::Output);
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        if let State::First(first, _) = &mut self.0 {
-            let output = ready!(first.poll_submit(task, cx));
-            let State::First(_, rest) = self.0.take() else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            self.0 = State::Rest(output?, rest);
-        }
-        let State::Rest(_, rest) = &mut self.0 else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        let rest = ready!(rest.poll_submit(task, cx));
-        let State::Rest(first, _) = self.0.take() else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        Poll::Ready(rest.map(|rest| (first, rest)))
-    }
-
     #[inline(always)] // so buffers that are ready never move into a state
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let (first, rest) = match self.0 {
-            State::First(first, rest) => match first.submit_now(task, cx) {
-                Ok(Ok(output)) => (output, rest),
-                Ok(Err(error)) => return Ok(Err(error)),
-                Err(first) => return Err(Self(State::First(first, rest))),
+            State::First(first, rest) => match first.submit(task, cx)? {
+                Submitted::Ready(output) => (output, rest),
+                Submitted::Pending(first) => {
+                    return Ok(Submitted::Pending(Self(State::First(first, rest))));
+                }
             },
             State::Rest(first, rest) => (first, rest),
-            State::Ended => return Ok(Err(Error::AlreadyEnded)),
         };
-        match rest.submit_now(task, cx) {
-            Ok(rest) => Ok(rest.map(|rest| (first, rest))),
-            Err(rest) => Err(Self(State::Rest(first, rest))),
-        }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match &self.0 {
-            State::First(first, rest) => first.nested_boxes().max(rest.nested_boxes()),
-            State::Rest(_, rest) => rest.nested_boxes(),
-            State::Ended => 0,
-        }
+        Ok(match rest.submit(task, cx)? {
+            Submitted::Ready(rest) => Submitted::Ready((first, rest)),
+            Submitted::Pending(rest) => Submitted::Pending(Self(State::Rest(first, rest))),
+        })
     }
 }

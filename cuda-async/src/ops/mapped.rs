@@ -1,15 +1,12 @@
 //! `map`, `try_map`, `inspect`, `map_err`, `unwrap_arc`: change the result of an operation on the host.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll, ready},
-};
+use std::{sync::Arc, task::Context};
 
 use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Submit, Submitted},
+    op::{Submit, Submitted},
 };
 
 /// A function that maps the result of an operation.
@@ -88,11 +85,14 @@ impl<T: Send> Mapping<Arc<T>> for UnwrapArc {
 
 /// The steps of an operation whose result a [`Mapping`] changes.
 #[derive(Clone)]
-pub struct Mapped<S, M>(Live<(S, M)>);
+pub struct Mapped<S, M> {
+    steps: S,
+    mapping: M,
+}
 
 impl<S, M> Mapped<S, M> {
     pub(crate) const fn new(steps: S, mapping: M) -> Self {
-        Self(Live::new((steps, mapping)))
+        Self { steps, mapping }
     }
 }
 
@@ -100,31 +100,16 @@ impl<S: Submit, M: Mapping<S::Output>> Submit for Mapped<S, M> {
     type Output = M::Output;
 
     #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<M::Output>> {
-        let result = ready!(self.0.get()?.0.poll_submit(task, cx));
-        let (steps, mapping) = self.0.take()?;
-        // The steps may own a clone of an `Arc` in the output.
-        drop(steps);
-        Poll::Ready(mapping.apply(result))
-    }
-
-    #[inline]
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
-        let Some((steps, mapping)) = self.0.into_state() else {
-            return Ok(Err(Error::AlreadyEnded));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { steps, mapping } = self;
+        let result = match steps.submit(task, cx) {
+            Ok(Submitted::Ready(output)) => Ok(output),
+            Ok(Submitted::Pending(steps)) => {
+                return Ok(Submitted::Pending(Self { steps, mapping }));
+            }
+            Err(error) => Err(error),
         };
-        match steps.submit_now(task, cx) {
-            Ok(result) => Ok(mapping.apply(result)),
-            Err(steps) => Err(Self::new(steps, mapping)),
-        }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        self.0.peek().map_or(0, |(steps, _)| steps.nested_boxes())
+        mapping.apply(result).map(Submitted::Ready)
     }
 }
 

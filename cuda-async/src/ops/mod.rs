@@ -52,7 +52,7 @@ mod zip;
 
 pub use allocating::{Allocating, AllocationMode, FromPool, Waiting};
 pub use bind::bind;
-pub use boxed::BoxedOp;
+pub use boxed::{Boxed, BoxedOp, MAX_NESTED_BOXES};
 pub use branch::Branch;
 pub use chain::{Chain, Next, Plain, WithContext};
 pub use device_op::DeviceOp;

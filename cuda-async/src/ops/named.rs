@@ -1,6 +1,6 @@
 //! `named`: gives an operation a name in recordings, in errors and in `tracing`.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use cuda_core::{Error, Result};
 
@@ -28,39 +28,18 @@ impl<S: Submit> Submit for Named<S> {
     type Output = S::Output;
 
     #[inline]
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        let Self { steps, name, span } = self;
-        let _recorded = cx.name_recorded(name);
-        let poll = || steps.poll_submit(task, cx);
-        let polled = span.get_or_insert_with(|| OpSpan::of_named(name)).in_scope(poll);
-        if polled.is_pending() {
-            check_pending(cx).map_err(|error| error.in_operation(name))?;
-            return Poll::Pending;
-        }
-        *span = None;
-        polled.map_err(|error| error.in_operation(name))
-    }
-
-    #[inline]
-    fn submit_now(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Submitted<Self> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let Self { steps, name, span } = self;
         let _recorded = cx.name_recorded(name);
         let span = span.unwrap_or_else(|| OpSpan::of_named(name));
-        match span.in_scope(|| steps.submit_now(task, cx)) {
-            Ok(ended) => Ok(ended.map_err(|error| error.in_operation(name))),
-            Err(steps) => match check_pending(cx) {
-                Ok(()) => Err(Self { steps, name, span: Some(span) }),
-                Err(error) => Ok(Err(error.in_operation(name))),
-            },
-        }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        self.steps.nested_boxes()
+        let submitted = span.in_scope(|| steps.submit(task, cx)).and_then(|submitted| {
+            if let Submitted::Pending(_) = submitted {
+                check_pending(cx)?;
+            }
+            Ok(submitted)
+        });
+        let submitted = submitted.map_err(|error| error.in_operation(name))?;
+        Ok(submitted.map_pending(|steps| Self { steps, name, span: Some(span) }))
     }
 }
 

@@ -2,21 +2,21 @@
 
 use std::{
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use cuda_core::{Device, Error, Result};
+use cuda_core::{Device, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Submit},
+    op::{Submit, Submitted, poll_stored},
     ops::settled::Settled,
     policy::SchedulingPolicy,
     runtime::device_policy,
 };
 
 /// The steps of [`DeviceOp::on`](crate::ops::DeviceOp::on).
-pub struct On<S: Submit>(Live<State<S>>);
+pub struct On<S: Submit>(State<S>);
 
 enum State<S: Submit> {
     Idle(S, Device),
@@ -26,7 +26,7 @@ enum State<S: Submit> {
 }
 
 struct OtherDevice<S: Submit> {
-    steps: Settled<S>,
+    steps: Option<Settled<S>>,
     cx: ExecutionContext,
     /// Held so that other operations on this device share the policy.
     _policy: Arc<dyn SchedulingPolicy>,
@@ -34,7 +34,7 @@ struct OtherDevice<S: Submit> {
 
 impl<S: Submit> On<S> {
     pub(crate) const fn new(steps: S, device: Device) -> Self {
-        Self(Live::new(State::Idle(steps, device)))
+        Self(State::Idle(steps, device))
     }
 }
 
@@ -43,41 +43,27 @@ impl<S: Submit> OtherDevice<S> {
         cx.wait_by_wakers("on", task)?;
         let policy = device_policy(device)?;
         let cx = cx.on_other_stream(policy.place()?);
-        Ok(Self { steps: Settled::new(steps), cx, _policy: policy })
+        Ok(Self { steps: Some(Settled::new(steps)), cx, _policy: policy })
     }
 }
 
 impl<S: Submit> Submit for On<S> {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        if let State::Idle(..) = self.0.get()?
-            && let State::Idle(steps, device) = self.0.take()?
-        {
-            self.0.set(if device == *cx.device() {
-                State::SameDevice(steps)
-            } else {
-                State::OtherDevice(Box::new(OtherDevice::new(steps, &device, cx, task)?))
-            });
-        }
-        let output = match self.0.get()? {
-            State::SameDevice(steps) => ready!(steps.poll_submit(task, cx)),
-            State::OtherDevice(other) => ready!(other.steps.poll_submit(task, &other.cx)),
-            State::Idle(..) => Err(Error::AlreadyEnded),
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let mut other = match self.0 {
+            State::Idle(steps, device) if device != *cx.device() => {
+                Box::new(OtherDevice::new(steps, &device, cx, task)?)
+            }
+            State::Idle(steps, _) | State::SameDevice(steps) => {
+                let submitted = steps.submit(task, cx)?;
+                return Ok(submitted.map_pending(|steps| Self(State::SameDevice(steps))));
+            }
+            State::OtherDevice(other) => other,
         };
-        self.0.end();
-        Poll::Ready(output)
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::Idle(steps, _) | State::SameDevice(steps)) => steps.nested_boxes(),
-            Some(State::OtherDevice(other)) => other.steps.nested_boxes(),
-            None => 0,
-        }
+        Ok(match poll_stored(&mut other.steps, task, &other.cx)? {
+            Poll::Ready(output) => Submitted::Ready(output),
+            Poll::Pending => Submitted::Pending(Self(State::OtherDevice(other))),
+        })
     }
 }

@@ -1,17 +1,17 @@
 //! `or_else`: runs another operation if the first one fails.
 
-use std::task::{Context, Poll, ready};
+use std::task::Context;
 
 use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Submit},
+    op::{IntoDeviceOp, Submit, Submitted},
     ops::settled::Settled,
 };
 
 /// The steps of [`DeviceOp::or_else`](crate::ops::DeviceOp::or_else).
-pub struct OrElse<S: Submit, F, B>(Live<State<S, F, B>>);
+pub struct OrElse<S: Submit, F, B>(State<S, F, B>);
 
 enum State<S: Submit, F, B> {
     First(Settled<S>, F),
@@ -20,7 +20,7 @@ enum State<S: Submit, F, B> {
 
 impl<S: Submit, F, B> OrElse<S, F, B> {
     pub(crate) const fn new(first: S, f: F) -> Self {
-        Self(Live::new(State::First(Settled::new(first), f)))
+        Self(State::First(Settled::new(first), f))
     }
 }
 
@@ -33,41 +33,21 @@ where
 {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        if let State::First(first, _) = self.0.get()? {
-            if let Err(error) = cx.may_wait("or_else") {
-                self.0.end();
-                return Poll::Ready(Err(error));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let second = match self.0 {
+            State::First(first, f) => {
+                cx.may_wait("or_else")?;
+                match first.submit(task, cx) {
+                    Ok(Submitted::Ready(output)) => return Ok(Submitted::Ready(output)),
+                    Ok(Submitted::Pending(first)) => {
+                        return Ok(Submitted::Pending(Self(State::First(first, f))));
+                    }
+                    Err(error) => f(error).into_op().into_steps(),
+                }
             }
-            let settled = ready!(first.poll_submit(task, cx));
-            let has_panicked = first.has_panicked();
-            let State::First(_, f) = self.0.take()? else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            match settled {
-                Ok(output) => return Poll::Ready(Ok(output)),
-                Err(error) if has_panicked => return Poll::Ready(Err(error)),
-                Err(error) => self.0.set(State::Second(f(error).into_op().into_steps())),
-            };
-        }
-        let State::Second(second) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+            State::Second(second) => second,
         };
-        let output = ready!(second.poll_submit(task, cx));
-        self.0.end();
-        Poll::Ready(output)
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::First(first, _)) => first.nested_boxes(),
-            Some(State::Second(second)) => second.nested_boxes(),
-            None => 0,
-        }
+        Ok(second.submit(task, cx)?.map_pending(|second| Self(State::Second(second))))
     }
 }
 

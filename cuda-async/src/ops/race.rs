@@ -6,13 +6,13 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted, poll_stored},
     ops::{branch::Fork, settled::Settled},
 };
 
 /// The steps of [`race`].
 pub struct Race<S: Submit> {
-    racers: Live<Vec<Settled<S>>>,
+    racers: Vec<Option<Settled<S>>>,
     fork: Fork,
 }
 
@@ -38,8 +38,8 @@ pub fn race<I>(ops: I) -> Op<Race<<I::Item as IntoDeviceOp>::Steps>>
 where
     I: IntoIterator<Item: IntoDeviceOp>,
 {
-    let racers = ops.into_iter().map(|op| Settled::new(op.into_op().into_steps())).collect();
-    Op::new(Race { racers: Live::new(racers), fork: Fork::new() })
+    let racer = |op: I::Item| Some(Settled::new(op.into_op().into_steps()));
+    Op::new(Race { racers: ops.into_iter().map(racer).collect(), fork: Fork::new() })
 }
 
 /// Runs operations of different types concurrently, as [`race`](crate::race()) does. They have the same output type,
@@ -61,22 +61,20 @@ macro_rules! race {
 impl<S: Submit> Submit for Race<S> {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        let polled = self.poll_racers(task, cx);
-        if polled.is_ready() {
-            self.racers.end();
-            self.fork = Fork::new();
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        if self.racers.is_empty() {
+            return Err(no_operations());
         }
-        polled
-    }
-
-    fn nested_boxes(&self) -> usize {
-        let racers = self.racers.peek().into_iter().flatten();
-        racers.map(Submit::nested_boxes).max().unwrap_or(0)
+        cx.wait_by_wakers("race", task)?;
+        // The last context is this one, and no racer uses it. So work behind the race does not wait for the losers,
+        // and need not wait for the winner, which has completed.
+        let contexts = self.fork.contexts(cx, self.racers.len() + 1)?;
+        for (racer, cx) in self.racers.iter_mut().zip(contexts) {
+            if let Poll::Ready(first) = poll_stored(racer, task, cx) {
+                return first.map(Submitted::Ready);
+            }
+        }
+        Ok(Submitted::Pending(self))
     }
 }
 
@@ -85,28 +83,5 @@ fn no_operations() -> Error {
     Error::OutOfRange {
         what: "`race`".into(),
         detail: "it was given no operations; give at least one".into(),
-    }
-}
-
-impl<S: Submit> Race<S> {
-    fn poll_racers(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        let racers = self.racers.get()?;
-        if racers.is_empty() {
-            return Poll::Ready(Err(no_operations()));
-        }
-        cx.wait_by_wakers("race", task)?;
-        // The last context is this one, and no racer uses it. So work behind the race does not wait for the losers,
-        // and need not wait for the winner, which has completed.
-        let contexts = self.fork.contexts(cx, racers.len() + 1)?;
-        for (racer, cx) in racers.iter_mut().zip(contexts) {
-            if let Poll::Ready(first) = racer.poll_submit(task, cx) {
-                return Poll::Ready(first);
-            }
-        }
-        Poll::Pending
     }
 }

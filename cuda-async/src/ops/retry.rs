@@ -1,15 +1,12 @@
 //! `retry`: makes and runs an operation again when it fails.
 
-use std::{
-    task::{Context, Poll, ready},
-    time::Duration,
-};
+use std::{task::Context, time::Duration};
 
 use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::settled::Settled,
     wake::timer::Sleep,
 };
@@ -76,7 +73,7 @@ impl<P> Retry<P> {
 pub struct Retrying<P, F, S: Submit> {
     retry: Retry<P>,
     make: F,
-    attempt: Live<Attempt<S>>,
+    attempt: Attempt<S>,
 }
 
 enum Attempt<S: Submit> {
@@ -107,7 +104,7 @@ where
     F: FnMut() -> O + Send,
     O: IntoDeviceOp,
 {
-    Op::new(Retrying { retry, make, attempt: Live::new(Attempt::Next) })
+    Op::new(Retrying { retry, make, attempt: Attempt::Next })
 }
 
 impl<P, F, O, S> Submit for Retrying<P, F, S>
@@ -119,54 +116,46 @@ where
 {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { mut retry, mut make, mut attempt } = self;
         loop {
-            match self.attempt.get()? {
+            attempt = match attempt {
                 Attempt::Next => {
                     cx.may_wait("retry")?;
-                    self.attempt.end();
-                    let steps = (self.make)().into_op().into_steps();
-                    self.attempt.set(Attempt::Running(Settled::new(steps)));
+                    Attempt::Running(Settled::new(make().into_op().into_steps()))
                 }
-                Attempt::Running(steps) => {
-                    let settled = ready!(steps.poll_submit(task, cx));
-                    let has_panicked = steps.has_panicked();
-                    self.attempt.end();
-                    match settled {
-                        Err(error) if !has_panicked && self.again_after(&error) => {
-                            self.pause(task, cx)?;
-                        }
-                        settled => return Poll::Ready(settled),
+                Attempt::Running(steps) => match steps.submit(task, cx) {
+                    Ok(Submitted::Ready(output)) => return Ok(Submitted::Ready(output)),
+                    Ok(Submitted::Pending(steps)) => {
+                        let attempt = Attempt::Running(steps);
+                        return Ok(Submitted::Pending(Self { retry, make, attempt }));
                     }
+                    Err(error) if retry.again_after(&error) => {
+                        cx.wait_by_wakers("retry", task)?;
+                        Attempt::Pausing(Sleep::new(retry.next_pause()))
+                    }
+                    Err(error) => return Err(error),
+                },
+                Attempt::Pausing(mut sleep) => {
+                    if sleep.poll(task)?.is_pending() {
+                        let attempt = Attempt::Pausing(sleep);
+                        return Ok(Submitted::Pending(Self { retry, make, attempt }));
+                    }
+                    Attempt::Next
                 }
-                Attempt::Pausing(sleep) => {
-                    let slept = ready!(sleep.poll(task));
-                    self.attempt.end();
-                    slept?;
-                    self.attempt.set(Attempt::Next);
-                }
-            }
+            };
         }
     }
 }
 
-impl<P: FnMut(&Error) -> bool, F, S: Submit> Retrying<P, F, S> {
+impl<P: FnMut(&Error) -> bool> Retry<P> {
+    /// Counts an attempt after an error. Returns false if there is none left, or none for this error.
     fn again_after(&mut self, error: &Error) -> bool {
-        if self.retry.left == 0 || !(self.retry.when)(error) {
+        if self.left == 0 || !(self.when)(error) {
             return false;
         }
-        self.retry.left -= 1;
+        self.left -= 1;
         true
-    }
-
-    fn pause(&mut self, task: &Context<'_>, cx: &ExecutionContext) -> Result<()> {
-        cx.wait_by_wakers("retry", task)?;
-        self.attempt.set(Attempt::Pausing(Sleep::new(self.retry.next_pause())));
-        Ok(())
     }
 }
 

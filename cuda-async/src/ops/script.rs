@@ -13,11 +13,11 @@ use parking_lot::Mutex;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted, poll_stored},
 };
 
 /// The steps of [`script`].
-pub struct Script<F, Fut>(Live<State<F, Fut>>);
+pub struct Script<F, Fut>(State<F, Fut>);
 
 enum State<F, Fut> {
     Idle(F),
@@ -57,7 +57,7 @@ where
     Fut: Future<Output = Result<T>> + Send,
     T: Send,
 {
-    Op::new(Script(Live::new(State::Idle(f))))
+    Op::new(Script(State::Idle(f)))
 }
 
 /// The handle through which a [`script`] runs its operations. Clones refer to the same script.
@@ -81,7 +81,7 @@ impl ScriptContext {
     /// The error of the operation; [`Error::OutsideScript`] if the future is awaited outside of its script: in a task
     /// of its own, or after the end of the script.
     pub fn run<O: IntoDeviceOp>(&self, op: O) -> ScriptRun<O::Steps> {
-        ScriptRun { steps: op.into_op().into_steps(), script: self.clone() }
+        ScriptRun { steps: Some(op.into_op().into_steps()), script: self.clone() }
     }
 
     /// Returns the context of the script if this thread is polling the script.
@@ -106,11 +106,11 @@ impl std::fmt::Debug for ScriptContext {
 /// The future of [`ScriptContext::run`].
 #[must_use = "futures do nothing unless they are awaited"]
 pub struct ScriptRun<S> {
-    steps: S,
+    steps: Option<S>,
     script: ScriptContext,
 }
 
-// Steps are polled by plain reference and never refer to themselves.
+// Steps are moved while they are submitted, so they are not pinned.
 impl<S> Unpin for ScriptRun<S> {}
 
 impl<S: Submit> Future for ScriptRun<S> {
@@ -118,7 +118,7 @@ impl<S: Submit> Future for ScriptRun<S> {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         let cx = self.script.current()?;
-        self.steps.poll_submit(task, &cx)
+        poll_stored(&mut self.steps, task, &cx)
     }
 }
 
@@ -146,9 +146,8 @@ where
 {
     type Output = T;
 
-    fn poll_submit(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<T>> {
-        // Taken out while it is polled: a script that panics has ended.
-        let (mut future, script) = match self.0.take()? {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let (mut future, script) = match self.0 {
             State::Idle(f) => {
                 let script = ScriptContext(Arc::default());
                 (Box::pin(f(script.clone())), script)
@@ -163,12 +162,10 @@ where
             let _polling = Polling::new(&script, cx);
             future.as_mut().poll(task)
         };
-        if polled.is_pending() {
-            if cx.is_recording() {
-                return Poll::Ready(Err(Error::needs_host_data("script")));
-            }
-            self.0.set(State::Running(future, script));
+        match polled {
+            Poll::Ready(output) => output.map(Submitted::Ready),
+            Poll::Pending if cx.is_recording() => Err(Error::needs_host_data("script")),
+            Poll::Pending => Ok(Submitted::Pending(Self(State::Running(future, script)))),
         }
-        polled
     }
 }

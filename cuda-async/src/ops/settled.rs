@@ -1,20 +1,16 @@
 //! `settled`: waits until the device has completed an operation.
 
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result, Waiter};
+use cuda_core::{Result, Waiter};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Submit},
+    op::{Submit, Submitted},
 };
 
 /// The steps of [`DeviceOp::settled`](crate::ops::DeviceOp::settled).
-pub struct Settled<S: Submit> {
-    state: Live<State<S, S::Output>>,
-    /// Whether a poll of the inner steps has begun and not returned.
-    is_polling: bool,
-}
+pub struct Settled<S: Submit>(State<S, S::Output>);
 
 enum State<S, T> {
     Idle(S),
@@ -32,73 +28,49 @@ struct Executing<T> {
 
 impl<S: Submit> Settled<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self { state: Live::new(State::Idle(steps)), is_polling: false }
-    }
-
-    /// Whether the inner steps panicked in an earlier poll. Their error then says nothing about the operation, so
-    /// `or_else` and `retry` do not recover from it.
-    pub(super) const fn has_panicked(&self) -> bool {
-        self.is_polling
-    }
-
-    /// Polls the steps. Goes on to `Executing`, or is ready with their result if they have submitted nothing.
-    fn poll_steps(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Option<Result<S::Output>>> {
-        let Ok(State::Submitting(steps, before)) = self.state.get() else {
-            return Poll::Ready(None);
-        };
-        if std::mem::replace(&mut self.is_polling, true) {
-            return Poll::Ready(Some(Err(Error::AlreadyEnded)));
-        }
-        let submitted = steps.poll_submit(task, cx);
-        self.is_polling = false;
-        let submitted = ready!(submitted);
-        let last = cx.last().filter(|number| Some(*number) > *before);
-        self.state.end(); // drops the inputs of the steps
-        Poll::Ready(match last {
-            None => Some(submitted),
-            Some(number) => {
-                self.state.set(State::Executing(Executing { submitted, number, waiter: None }));
-                None
-            }
-        })
+        Self(State::Idle(steps))
     }
 }
 
 impl<S: Submit> Submit for Settled<S> {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let (steps, before) = match self.0 {
+            State::Idle(steps) => {
+                cx.may_wait("settled")?;
+                (steps, cx.last())
+            }
+            State::Submitting(steps, before) => (steps, before),
+            State::Executing(executing) => return executing.wait(task, cx),
+        };
+        let submitted = match steps.submit(task, cx) {
+            Ok(Submitted::Pending(steps)) => {
+                return Ok(Submitted::Pending(Self(State::Submitting(steps, before))));
+            }
+            Ok(Submitted::Ready(output)) => Ok(output),
+            Err(error) => Err(error),
+        };
+        match cx.last().filter(|number| Some(*number) > before) {
+            None => submitted.map(Submitted::Ready),
+            Some(number) => Executing { submitted, number, waiter: None }.wait(task, cx),
+        }
+    }
+}
+
+impl<T> Executing<T> {
+    fn wait<S: Submit<Output = T>>(
+        mut self,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        if let State::Idle(_) = self.state.get()?
-            && let State::Idle(steps) = self.state.take()?
-        {
-            cx.may_wait("settled")?;
-            self.state.set(State::Submitting(steps, cx.last()));
-        }
-        if let Some(submitted) = ready!(self.poll_steps(task, cx)) {
-            return Poll::Ready(submitted);
-        }
-        let State::Executing(executing) = self.state.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        let completed = ready!(cx.poll_submission(executing.number, &mut executing.waiter, task));
-        let State::Executing(executing) = self.state.take()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        Poll::Ready(executing.submitted.and_then(|output| completed.map(|()| output)))
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self.state.peek() {
-            Some(State::Idle(steps) | State::Submitting(steps, _)) => steps.nested_boxes(),
-            Some(State::Executing(_)) | None => 0,
+    ) -> Result<Submitted<Settled<S>>> {
+        match cx.poll_submission(self.number, &mut self.waiter, task) {
+            Poll::Pending => Ok(Submitted::Pending(Settled(State::Executing(self)))),
+            Poll::Ready(completed) => {
+                let output = self.submitted?;
+                completed?;
+                Ok(Submitted::Ready(output))
+            }
         }
     }
 }

@@ -11,7 +11,7 @@
 
 use std::{
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
 };
 
 use cuda_core::{Error, Result, Stream};
@@ -19,15 +19,12 @@ use cuda_core::{Error, Result, Stream};
 use crate::{
     context::{ExecutionContext, RunMode},
     misuse,
-    op::Submit,
+    op::{Submit, Submitted},
     ops::once::{Member, Polled},
 };
 
 /// The steps of [`DeviceOp::shared`](crate::ops::DeviceOp::shared). All clones share one run.
-pub struct Shared<S: Submit> {
-    member: Member<Work<S>, Made<S::Output>>,
-    boxes: usize,
-}
+pub struct Shared<S: Submit>(Member<Work<S>, Made<S::Output>>);
 
 /// The steps, and their context once they have been polled.
 type Work<S> = (S, Option<Box<ExecutionContext>>);
@@ -45,32 +42,21 @@ impl<S: Submit> Shared<S> {
             let error = Error::Panicked { what: "a `shared` operation".into() };
             Made { result: Err(error), after: None }
         };
-        let boxes = steps.nested_boxes();
-        Self { member: Member::new((steps, None), panicked), boxes }
+        Self(Member::new((steps, None), panicked))
     }
 }
 
 impl<S: Submit<Output: Sync>> Submit for Shared<S> {
     type Output = Arc<S::Output>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let id = self.member.id();
-        match self.member.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
-            Some(made) => Poll::Ready(made.into_output(cx)),
-            None if cx.is_part_of(id) => Poll::Ready(Err(misuse::shared_awaits_itself())),
-            None if cx.mode() == RunMode::Detached => {
-                Poll::Ready(Err(Error::needs_host_data("shared")))
-            }
-            None => Poll::Pending,
+    fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let id = self.0.id();
+        match self.0.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
+            Some(made) => made.into_output(cx).map(Submitted::Ready),
+            None if cx.is_part_of(id) => Err(misuse::shared_awaits_itself()),
+            None if cx.mode() == RunMode::Detached => Err(Error::needs_host_data("shared")),
+            None => Ok(Submitted::Pending(self)),
         }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        self.boxes
     }
 }
 
@@ -79,7 +65,7 @@ type PolledSteps<S, T> = Result<Polled<Work<S>, Made<T>>, (Work<S>, Error)>;
 
 /// Polls the steps.
 fn poll_steps<S: Submit>(
-    (mut steps, steps_cx): Work<S>,
+    (steps, steps_cx): Work<S>,
     waker: &Waker,
     cx: &ExecutionContext,
     id: usize,
@@ -88,14 +74,15 @@ fn poll_steps<S: Submit>(
         Ok(steps_cx) => steps_cx,
         Err(error) => return Err(((steps, None), error)),
     };
-    let polled = {
+    let submitted = {
         let _guard = steps_cx.set_poller(cx);
-        steps.poll_submit(&mut Context::from_waker(waker), &steps_cx)
+        steps.submit(&mut Context::from_waker(waker), &steps_cx)
     };
-    let Poll::Ready(output) = polled else {
-        return Ok(Polled::Pending((steps, Some(steps_cx))));
+    let output = match submitted {
+        Ok(Submitted::Pending(steps)) => return Ok(Polled::Pending((steps, Some(steps_cx)))),
+        Ok(Submitted::Ready(output)) => Ok(output),
+        Err(error) => Err(error),
     };
-    drop(steps);
     // Also after an error: the submissions until then are part of every clone's run.
     let after = steps_cx.snapshot().map(Arc::new);
     Ok(Polled::Ended(Made { result: output.map(Arc::new), after }))
@@ -117,12 +104,12 @@ impl<T> Clone for Made<T> {
 
 impl<S: Submit> Clone for Shared<S> {
     fn clone(&self) -> Self {
-        Self { member: self.member.clone(), boxes: self.boxes }
+        Self(self.0.clone())
     }
 }
 
 impl<S: Submit> std::fmt::Debug for Shared<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Shared({})", self.member.state())
+        write!(f, "Shared({})", self.0.state())
     }
 }

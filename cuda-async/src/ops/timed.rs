@@ -1,19 +1,19 @@
 //! `timed`: the device time of an operation.
 
 use std::{
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
-use cuda_core::{DeviceBuffer, Error, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
+use cuda_core::{DeviceBuffer, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::{
     context::{Credit, ExecutionContext},
-    op::{Live, Submit},
+    op::{Submit, Submitted},
 };
 
 /// The steps of [`DeviceOp::timed`](crate::ops::DeviceOp::timed).
-pub struct Timed<S: Submit>(Live<State<S, S::Output>>);
+pub struct Timed<S: Submit>(State<S, S::Output>);
 
 enum State<S, T> {
     Idle(S, Credit),
@@ -26,55 +26,52 @@ enum State<S, T> {
 
 impl<S: Submit> Timed<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(Live::new(State::Idle(steps, Credit::new())))
+        Self(State::Idle(steps, Credit::new()))
     }
 }
 
 impl<S: Submit> Submit for Timed<S> {
     type Output = (S::Output, Duration);
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let pending = |state| Ok(Submitted::Pending(Self(state)));
+        let mut state = self.0;
         loop {
-            match self.0.get()? {
-                State::Idle(_, credit) => {
+            state = match state {
+                State::Idle(steps, mut credit) => {
                     cx.may_wait("timed")?;
-                    ready!(cx.poll_credit(credit, task))?;
-                    let times = cx.enqueue(begin)?;
-                    let State::Idle(steps, _) = self.0.take()? else { return ended() };
-                    self.0.set(State::Running(steps, times));
+                    if cx.poll_credit(&mut credit, task)?.is_pending() {
+                        return pending(State::Idle(steps, credit));
+                    }
+                    State::Running(steps, cx.enqueue(begin)?)
                 }
-                State::Running(steps, _) => {
-                    let output = ready!(steps.poll_submit(task, cx));
-                    let State::Running(steps, mut times) = self.0.take()? else { return ended() };
-                    drop(steps);
-                    let output = output?;
-                    cx.enqueue(|stream| times.slice_mut(1..)?.timestamp(stream))?;
-                    self.0.set(State::Pinning(output, times, None));
+                State::Running(steps, mut times) => match steps.submit(task, cx)? {
+                    Submitted::Pending(steps) => return pending(State::Running(steps, times)),
+                    Submitted::Ready(output) => {
+                        cx.enqueue(|stream| times.slice_mut(1..)?.timestamp(stream))?;
+                        State::Pinning(output, times, None)
+                    }
+                },
+                State::Pinning(output, times, mut pinning) => {
+                    match cx.poll_pinned(&mut pinning, times.len(), task)? {
+                        Poll::Pending => return pending(State::Pinning(output, times, pinning)),
+                        Poll::Ready(host) => {
+                            let landing = cx.enqueue(|stream: &Stream| {
+                                times.as_slice().download(stream, host)
+                            })?;
+                            State::Reading(output, landing, None)
+                        }
+                    }
                 }
-                State::Pinning(_, times, pinning) => {
-                    let host = ready!(cx.poll_pinned(pinning, times.len(), task))?;
-                    let landing =
-                        cx.enqueue(|stream: &Stream| times.as_slice().download(stream, host))?;
-                    let State::Pinning(output, ..) = self.0.take()? else { return ended() };
-                    self.0.set(State::Reading(output, landing, None));
+                State::Reading(output, mut landing, mut waiter) => {
+                    match cx.poll_landing(&mut landing, &mut waiter, task)? {
+                        Poll::Pending => return pending(State::Reading(output, landing, waiter)),
+                        Poll::Ready(times) => {
+                            return Ok(Submitted::Ready((output, between(&times))));
+                        }
+                    }
                 }
-                State::Reading(_, landing, waiter) => {
-                    let times = ready!(cx.poll_landing(landing, waiter, task))?;
-                    let State::Reading(output, ..) = self.0.take()? else { return ended() };
-                    return Poll::Ready(Ok((output, between(&times))));
-                }
-            }
-        }
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::Idle(steps, _) | State::Running(steps, _)) => steps.nested_boxes(),
-            _ => 0,
+            };
         }
     }
 }
@@ -88,8 +85,4 @@ fn begin(stream: &Stream) -> Result<DeviceBuffer<u64>> {
 
 fn between(times: &PinnedBuffer<u64>) -> Duration {
     Duration::from_nanos(times[1].saturating_sub(times[0]))
-}
-
-fn ended<T>() -> Poll<Result<T>> {
-    Poll::Ready(Err(Error::AlreadyEnded))
 }

@@ -9,13 +9,13 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Submit},
+    op::{Submit, Submitted, poll_stored},
     ops::settled::Settled,
     wake::timer::Sleep,
 };
 
 /// The steps of [`DeviceOp::timeout`](crate::ops::DeviceOp::timeout).
-pub struct Timeout<S: Submit>(Live<State<S>>);
+pub struct Timeout<S: Submit>(State<S>);
 
 enum State<S: Submit> {
     Idle(S, Duration),
@@ -23,7 +23,7 @@ enum State<S: Submit> {
 }
 
 struct Running<S: Submit> {
-    steps: Settled<S>,
+    steps: Option<Settled<S>>,
     /// A context on the same stream. The run does not wait for its work if the time is over first.
     cx: ExecutionContext,
     sleep: Sleep,
@@ -32,7 +32,7 @@ struct Running<S: Submit> {
 
 impl<S: Submit> Timeout<S> {
     pub(crate) const fn new(steps: S, after: Duration) -> Self {
-        Self(Live::new(State::Idle(steps, after)))
+        Self(State::Idle(steps, after))
     }
 }
 
@@ -40,12 +40,12 @@ impl<S: Submit> Running<S> {
     fn new(steps: S, after: Duration, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
         cx.wait_by_wakers("timeout", task)?;
         let (cx, sleep) = (cx.sibling()?, Sleep::new(after));
-        Ok(Self { steps: Settled::new(steps), cx, sleep, after })
+        Ok(Self { steps: Some(Settled::new(steps)), cx, sleep, after })
     }
 
     /// Polls the steps before the clock: work that is complete when the poll comes late counts as complete.
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<S::Output>> {
-        if let Poll::Ready(output) = self.steps.poll_submit(task, &self.cx) {
+        if let Poll::Ready(output) = poll_stored(&mut self.steps, task, &self.cx) {
             return Poll::Ready(output);
         }
         ready!(self.sleep.poll(task))?;
@@ -56,33 +56,19 @@ impl<S: Submit> Running<S> {
 impl<S: Submit> Submit for Timeout<S> {
     type Output = S::Output;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<S::Output>> {
-        if let State::Idle(..) = self.0.get()?
-            && let State::Idle(steps, after) = self.0.take()?
-        {
-            self.0.set(State::Running(Box::new(Running::new(steps, after, cx, task)?)));
-        }
-        let State::Running(running) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let mut running = match self.0 {
+            State::Idle(steps, after) => Box::new(Running::new(steps, after, cx, task)?),
+            State::Running(running) => running,
         };
-        let output = ready!(running.poll(task));
+        let Poll::Ready(output) = running.poll(task) else {
+            return Ok(Submitted::Pending(Self(State::Running(running))));
+        };
         let joined = match output.as_ref().map_err(Error::root) {
             Err(Error::TimedOut { .. }) => Ok(()),
             _ => cx.join_sibling(&running.cx),
         };
-        self.0.end();
-        Poll::Ready(output.and_then(|output| joined.map(|()| output)))
-    }
-
-    fn nested_boxes(&self) -> usize {
-        match self.0.peek() {
-            Some(State::Idle(steps, _)) => steps.nested_boxes(),
-            Some(State::Running(running)) => running.steps.nested_boxes(),
-            None => 0,
-        }
+        let output = output?;
+        joined.map(|()| Submitted::Ready(output))
     }
 }

@@ -1,12 +1,12 @@
 //! `value`, `defer`, `with_context`: operations that start from a host value or from a closure.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit, Submitted},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::{
         chain::{Chain, Next},
         device_op::DeviceOp,
@@ -15,7 +15,7 @@ use crate::{
 
 /// The steps of [`value`].
 #[derive(Clone)]
-pub struct Value<T>(Live<T>);
+pub struct Value<T>(T);
 
 /// Creates an operation that gives `x` and submits nothing.
 ///
@@ -25,19 +25,15 @@ pub struct Value<T>(Live<T>);
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 pub const fn value<T: Send>(x: T) -> Op<Value<T>> {
-    Op::new(Value(Live::new(x)))
+    Op::new(Value(x))
 }
 
 impl<T: Send> Submit for Value<T> {
     type Output = T;
 
-    fn poll_submit(&mut self, _: &mut Context<'_>, _: &ExecutionContext) -> Poll<Result<T>> {
-        Poll::Ready(self.0.take())
-    }
-
     #[inline]
-    fn submit_now(mut self, _: &mut Context<'_>, _: &ExecutionContext) -> Submitted<Self> {
-        Ok(self.0.take())
+    fn submit(self, _: &mut Context<'_>, _: &ExecutionContext) -> Result<Submitted<Self>> {
+        Ok(Submitted::Ready(self.0))
     }
 }
 
@@ -55,7 +51,7 @@ where
     F: FnOnce() -> O + Send,
     O: IntoDeviceOp,
 {
-    Op::new(Chain::new(Value(Live::new(())), Deferred(f)))
+    Op::new(Chain::new(Value(()), Deferred(f)))
 }
 
 /// Does the same as [`defer`], under its name in NVIDIA's `cuda-async`.
@@ -83,7 +79,7 @@ where
     F: FnOnce(ExecutionContext) -> O + Send,
     O: IntoDeviceOp,
 {
-    Op::new(Chain::new(Value(Live::new(())), DeferredWithContext(f)))
+    Op::new(Chain::new(Value(()), DeferredWithContext(f)))
 }
 
 /// The closure of [`defer`].

@@ -1,18 +1,18 @@
 //! `zip!` and tuples: runs operations concurrently.
 
-use std::task::{Context, Poll};
+use std::task::Context;
 
 use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{IntoDeviceOp, Live, Op, Submit},
+    op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::branch::{Branch, Fork, any_pending},
 };
 
 /// The steps of [`zip!`](crate::zip) and of tuples of operations; `T` is a tuple of branches.
 pub struct Zip<T> {
-    branches: Live<T>,
+    branches: T,
     fork: Fork,
 }
 
@@ -39,20 +39,19 @@ macro_rules! tuples {
 
             fn into_op(self) -> Op<Self::Steps> {
                 let branches = ($(Branch::new(self.$index.into_op().into_steps()),)+);
-                Op::new(Zip { branches: Live::new(branches), fork: Fork::new() })
+                Op::new(Zip { branches, fork: Fork::new() })
             }
         }
 
         impl<$($name: Submit),+> Submit for Zip<($(Branch<$name>,)+)> {
             type Output = ($($name::Output,)+);
 
-            fn poll_submit(
-                &mut self,
+            fn submit(
+                mut self,
                 task: &mut Context<'_>,
                 cx: &ExecutionContext,
-            ) -> Poll<Result<Self::Output>> {
-                let branches = self.branches.get()?;
-                let fork = &mut self.fork;
+            ) -> Result<Submitted<Self>> {
+                let Self { branches, fork } = &mut self;
                 let mut poll = || {
                     let contexts = fork.contexts(cx, $count)?;
                     let mut pending = 0;
@@ -63,17 +62,11 @@ macro_rules! tuples {
                 };
                 let submitted = poll();
                 if submitted == Ok(true) {
-                    return Poll::Pending;
+                    return Ok(Submitted::Pending(self));
                 }
-                let branches = self.branches.take();
-                self.fork.end(cx, submitted.map(drop))?;
-                let mut branches = branches?;
-                Poll::Ready(Ok(($(branches.$index.take()?,)+)))
-            }
-
-            fn nested_boxes(&self) -> usize {
-                let Some(branches) = self.branches.peek() else { return 0 };
-                0$(.max(branches.$index.nested_boxes()))+
+                let Self { mut branches, mut fork } = self;
+                fork.end(cx, submitted.map(drop))?;
+                Ok(Submitted::Ready(($(branches.$index.take()?,)+)))
             }
         }
     )*};

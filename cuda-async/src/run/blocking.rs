@@ -6,7 +6,7 @@ use cuda_core::{Error, Result, Stream};
 
 use crate::{
     context::{ExecutionContext, RunMode},
-    op::{OpSpan, Submit},
+    op::{OpSpan, Submit, Submitted, poll_stored},
     run::{blocked_task, parker::Parker},
     runtime::defaults,
 };
@@ -25,9 +25,9 @@ pub(crate) fn sync_on<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> 
 #[inline]
 fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
     let task = &mut Context::from_waker(Waker::noop());
-    let output = match cx.in_window(|| steps.submit_now(task, cx)) {
-        Ok(output) => output?,
-        Err(steps) => submit_blocking(steps, cx)?,
+    let output = match cx.in_window(|| steps.submit(task, cx))? {
+        Submitted::Ready(output) => output,
+        Submitted::Pending(steps) => submit_blocking(steps, cx)?,
     };
     match cx.last() {
         None => {}
@@ -38,8 +38,9 @@ fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
 }
 
 #[cold]
-fn submit_blocking<S: Submit>(mut steps: S, cx: &ExecutionContext) -> Result<S::Output> {
-    poll_until_ready(cx, |task| cx.in_window(|| steps.poll_submit(task, cx)))
+fn submit_blocking<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
+    let mut steps = Some(steps);
+    poll_until_ready(cx, |task| cx.in_window(|| poll_stored(&mut steps, task, cx)))
 }
 
 /// Waits for one submission by a waker. A blocking wait could also wait for later work on the stream, such as that of a
@@ -51,7 +52,7 @@ fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
 }
 
 /// Polls until the result is ready. Between polls it blocks until the submission that a step named is complete, or
-/// until the waker is called. The initial `submit_now` had a no-op waker. So before its first poll this function waits
+/// until the waker is called. The first submission had a no-op waker. So before its first poll this function waits
 /// for a named submission only.
 fn poll_until_ready<T>(
     cx: &ExecutionContext,
@@ -76,6 +77,8 @@ pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Outp
     stream.check_credit()?;
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let task = &mut Context::from_waker(Waker::noop());
-    let submitted = OpSpan::of_run(&cx).in_scope(|| cx.in_window(|| steps.submit_now(task, &cx)));
-    submitted.unwrap_or_else(|_| Err(Error::needs_host_data("a step that waits")))
+    match OpSpan::of_run(&cx).in_scope(|| cx.in_window(|| steps.submit(task, &cx)))? {
+        Submitted::Ready(output) => Ok(output),
+        Submitted::Pending(_) => Err(Error::needs_host_data("a step that waits")),
+    }
 }

@@ -3,7 +3,7 @@
 use std::{
     future::{Future, IntoFuture},
     pin::Pin,
-    task::{Context, Poll, Waker, ready},
+    task::{Context, Poll, Waker},
 };
 
 use cuda_core::{Error, Result, Stream, Waiter};
@@ -11,7 +11,7 @@ use cuda_core::{Error, Result, Stream, Waiter};
 use crate::{
     context::{ExecutionContext, RunInFlight, RunMode},
     misuse,
-    op::{Live, Op, OpSpan, Submit},
+    op::{Op, OpSpan, Submit, Submitted},
     policy::SchedulingPolicy,
     run::{blocked_task, parker::Parker},
     runtime::defaults,
@@ -23,7 +23,7 @@ use crate::{
 /// It can be dropped at any time, and the drop never blocks. Submitted work runs to its end, and its memory is freed
 /// after that.
 #[must_use = "the future waits and reports errors only when it is polled; work that `schedule` has submitted runs anyway"]
-pub struct DeviceFuture<S: Submit>(Live<State<S>>);
+pub struct DeviceFuture<S: Submit>(Option<State<S>>);
 
 enum State<S: Submit> {
     /// The run has not begun.
@@ -31,7 +31,7 @@ enum State<S: Submit> {
     /// The steps submit work, and some of them wait.
     Submitting(S, Run),
     /// All work is submitted, and the device runs it. The output is taken when it is complete.
-    Executing(Option<S::Output>, Run),
+    Executing(S::Output, Run),
     /// Placing the operation failed, or a step failed inside `schedule`.
     Failed(Error),
 }
@@ -45,30 +45,29 @@ struct Run {
     _in_flight: RunInFlight,
 }
 
-// Nothing in the future is pinned: steps are polled by plain reference and never refer to themselves.
+// Nothing in the future is pinned: steps are moved whenever they are submitted.
 impl<S: Submit> Unpin for DeviceFuture<S> {}
 
 impl<S: Submit> DeviceFuture<S> {
     pub(crate) fn idle(steps: S) -> Self {
-        Self(Live::new(State::Idle(steps)))
+        Self(Some(State::Idle(steps)))
     }
 
     /// Submits the work that can be submitted now. Steps that wait are polled again, with a waker, when the future is
     /// polled.
     pub(crate) fn scheduled<P: SchedulingPolicy + ?Sized>(steps: S, policy: &P) -> Self {
-        // Each state is built in the return expression, because a state is large and a move would copy it.
         let stream = match policy.place() {
             Ok(stream) => stream,
-            Err(error) => return Self(Live::new(State::Failed(error))),
+            Err(error) => return Self(Some(State::Failed(error))),
         };
         stream.report_before_others();
         let run = Run::on(stream);
         let task = &mut Context::from_waker(Waker::noop());
-        match run.submit(|cx| steps.submit_now(task, cx)) {
-            Ok(Ok(output)) => Self(Live::new(State::Executing(Some(output), run))),
-            Ok(Err(error)) => Self(Live::new(State::Failed(error))),
-            Err(steps) => Self(Live::new(State::Submitting(steps, run))),
-        }
+        Self(Some(match run.submit(|cx| steps.submit(task, cx)) {
+            Ok(Submitted::Ready(output)) => State::Executing(output, run),
+            Ok(Submitted::Pending(steps)) => State::Submitting(steps, run),
+            Err(error) => State::Failed(error),
+        }))
     }
 }
 
@@ -104,7 +103,7 @@ impl<S: Submit> DeviceFuture<S> {
     /// Checks that another thread calls the wakers of this future.
     fn check_may_park(&self) -> Result<()> {
         let mut is_own = is_timer_thread();
-        if let Some(State::Submitting(_, run) | State::Executing(_, run)) = self.0.peek() {
+        if let Some(State::Submitting(_, run) | State::Executing(_, run)) = &self.0 {
             let device = run.cx.device();
             device.check_may_wait()?;
             is_own |= device.delivers_here();
@@ -177,60 +176,54 @@ where
     }
 }
 
-impl<S: Submit> DeviceFuture<S> {
-    /// Begins the run. An operation that completes within this call is never stored.
-    fn poll_idle(&mut self, task: &mut Context<'_>) -> Poll<Result<S::Output>> {
-        let stream = ready!(defaults::poll_default_stream(task));
-        let State::Idle(steps) = self.0.take()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
-        };
-        let mut run = Run::on(stream?);
-        match run.submit(|cx| steps.submit_now(task, cx)) {
-            Ok(output) => {
-                let output = output?;
-                match run.poll(task) {
-                    Poll::Ready(completed) => return Poll::Ready(completed.map(|()| output)),
-                    Poll::Pending => self.0.set(State::Executing(Some(output), run)),
-                }
-            }
-            Err(steps) => self.0.set(State::Submitting(steps, run)),
-        };
-        Poll::Pending
-    }
-}
-
 impl<S: Submit> Future for DeviceFuture<S> {
     type Output = Result<S::Output>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.0.get()? {
-            State::Idle(_) => return self.poll_idle(task),
-            State::Submitting(steps, run) => {
-                let output = ready!(run.submit(|cx| steps.poll_submit(task, cx)));
-                let State::Submitting(steps, run) = self.0.take()? else {
-                    return Poll::Ready(Err(Error::AlreadyEnded));
-                };
-                drop(steps);
-                self.0.set(State::Executing(Some(output?), run));
-            }
-            State::Executing(..) | State::Failed(_) => {}
-        }
-        let ended = match self.0.get()? {
-            State::Executing(output, run) => match ready!(run.poll(task)) {
-                Ok(()) => output.take().ok_or(Error::AlreadyEnded),
-                Err(error) => Err(error),
+        let (steps, run) = match self.0.take().ok_or(Error::AlreadyEnded)? {
+            State::Idle(steps) => match defaults::poll_default_stream(task) {
+                Poll::Ready(stream) => (steps, Run::on(stream?)),
+                Poll::Pending => {
+                    self.0 = Some(State::Idle(steps));
+                    return Poll::Pending;
+                }
             },
-            State::Failed(error) => Err(std::mem::replace(error, Error::AlreadyEnded)),
-            State::Idle(_) | State::Submitting(..) => Err(Error::AlreadyEnded),
+            State::Submitting(steps, run) => (steps, run),
+            State::Executing(output, run) => return self.poll_executing(output, run, task),
+            State::Failed(error) => return Poll::Ready(Err(error)),
         };
-        self.0.end();
-        Poll::Ready(ended)
+        match run.submit(|cx| steps.submit(task, cx))? {
+            Submitted::Ready(output) => self.poll_executing(output, run, task),
+            Submitted::Pending(steps) => {
+                self.0 = Some(State::Submitting(steps, run));
+                Poll::Pending
+            }
+        }
+    }
+}
+
+impl<S: Submit> DeviceFuture<S> {
+    /// Waits for the device. An operation that is complete within its first poll is never stored.
+    #[inline]
+    fn poll_executing(
+        &mut self,
+        output: S::Output,
+        mut run: Run,
+        task: &mut Context<'_>,
+    ) -> Poll<Result<S::Output>> {
+        match run.poll(task) {
+            Poll::Ready(completed) => Poll::Ready(completed.map(|()| output)),
+            Poll::Pending => {
+                self.0 = Some(State::Executing(output, run));
+                Poll::Pending
+            }
+        }
     }
 }
 
 impl<S: Submit> std::fmt::Debug for DeviceFuture<S> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self.0.peek() {
+        f.write_str(match &self.0 {
             Some(State::Idle(_)) => "DeviceFuture(idle)",
             Some(State::Submitting(..)) => "DeviceFuture(submitting)",
             Some(State::Executing(..)) => "DeviceFuture(executing)",

@@ -14,9 +14,7 @@ use futures::executor::block_on;
 use crate::{
     kernels::{Kernels, spun},
     on_every_device,
-    polling::{
-        dropped_at_every_poll, memory_is_freed, own_devices, panics_in_second_poll, polled_again,
-    },
+    polling::{dropped_at_every_poll, memory_is_freed, own_devices, panics_in_second_poll},
 };
 
 on_every_device! {
@@ -28,7 +26,6 @@ on_every_device! {
     or_else_handles_an_allocation_that_is_too_large
     map_err_changes_the_error_only
     unwrap_arc_needs_the_last_owner
-    settled_and_or_else_end_once
     panic_in_a_closure_ends_the_operation
 }
 
@@ -142,23 +139,6 @@ fn unwrap_arc_needs_the_last_owner(device: &Device) {
     let alone = shared.unwrap_arc().then(|x| kernels.scale(x, 3.0));
     let (sum, alone) = zip!(to_host(sum), alone.then(to_host)).sync_on(&stream).unwrap();
     assert_eq!((sum, alone), (vec![2.0; 500], vec![3.0; 500]));
-}
-
-fn settled_and_or_else_end_once(device: &Device) {
-    let stream = device.new_stream().unwrap();
-    let ended = [
-        polled_again(zeros::<u8>(4).settled()).boxed(),
-        polled_again(zeros::<u8>(1 << 50).settled()).boxed(),
-        polled_again(zeros::<u8>(4).map_err(|e| e)).boxed(),
-        polled_again(zeros::<u8>(4).or_else(|_| zeros(4))).boxed(),
-        polled_again(zeros::<u8>(1 << 50).or_else(|_| zeros(4))).boxed(),
-        polled_again(value(Arc::new(4)).unwrap_arc()).boxed(),
-        polled_again(zip!(zeros::<u8>(1 << 50), zeros::<u8>(1))).boxed(),
-        polled_again(vec![zeros::<u8>(1 << 50), zeros::<u8>(1)].into_op()).boxed(),
-    ];
-    for op in ended {
-        assert_eq!(op.sync_on(&stream), Ok(Error::AlreadyEnded));
-    }
 }
 
 fn panic_in_a_closure_ends_the_operation(device: &Device) {

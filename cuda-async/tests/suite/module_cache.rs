@@ -8,7 +8,7 @@ use cuda_async::{
 };
 use futures::executor::block_on;
 
-use crate::{polling::polled_again, wrapper::WrapperProvider};
+use crate::wrapper::WrapperProvider;
 
 const PTX: &str = include_str!("../../../kernels/basic.ptx");
 
@@ -125,15 +125,4 @@ fn concurrent_operations_share_one_load() {
     let modules = block_on(futures::future::try_join_all(waiting)).unwrap();
     assert_eq!(modules.len(), 49);
     assert_eq!(provider.watched.loads.load(Ordering::SeqCst), 1);
-}
-
-#[test]
-fn module_is_given_once() {
-    let (cache, device) =
-        (ModuleCache::new(PTX), Device::open(&CpuProvider::default(), 0).unwrap());
-    let stream = device.new_stream().unwrap();
-    for _ in 0..2 {
-        let again = polled_again(cache.module()).sync_on(&stream).unwrap();
-        assert_eq!(again, cuda_async::Error::AlreadyEnded);
-    }
 }

@@ -142,15 +142,16 @@ fn pending_steps_are_named(device: &Device) {
     let waits = || script(async |_| std::future::pending::<cuda_async::Result<()>>().await);
     let error = record(waits().named("steps"), device).map(drop).unwrap_err();
     assert_eq!(error, Error::needs_host_data("script").in_operation("steps"));
+    use cuda_async::op::{Submit, Submitted};
     struct Never;
-    impl cuda_async::op::Submit for Never {
+    impl Submit for Never {
         type Output = ();
-        fn poll_submit(
-            &mut self,
+        fn submit(
+            self,
             _: &mut std::task::Context<'_>,
             _: &cuda_async::ExecutionContext,
-        ) -> std::task::Poll<cuda_async::Result<()>> {
-            std::task::Poll::Pending
+        ) -> cuda_async::Result<Submitted<Self>> {
+            Ok(Submitted::Pending(self))
         }
     }
     let expected = Error::needs_host_data("a step that waits");

@@ -19,7 +19,7 @@ use crate::{
     kernels::{Kernels, spun},
     link::LinkProvider,
     on_every_device,
-    polling::{dropped_at_every_poll, memory_is_freed, own_devices, polled_again},
+    polling::{dropped_at_every_poll, memory_is_freed, own_devices},
 };
 
 on_every_device! {
@@ -30,7 +30,6 @@ on_every_device! {
     on_same_device_continues_on_the_stream
     on_other_device_and_back
     on_other_device_is_refused_by_async_on
-    on_ends_once
 }
 
 /// Submits work whose completion is not known yet.
@@ -155,15 +154,6 @@ fn on_other_device_is_refused_by_async_on(device: &Device) {
     // SAFETY: nothing is submitted.
     let refused = unsafe { value(1u8).on(&other).async_on(&stream) };
     assert_eq!(refused, Err(Error::needs_host_data("on")));
-}
-
-fn on_ends_once(device: &Device) {
-    let other = Device::open(&cuda_cpu::CpuProvider::default(), 0).unwrap();
-    let stream = device.new_stream().unwrap();
-    for device in [device, &other] {
-        let op = polled_again(zeros::<u8>(4).on(device));
-        assert_eq!(op.sync_on(&stream), Ok(Error::AlreadyEnded));
-    }
 }
 
 #[test]

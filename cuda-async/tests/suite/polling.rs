@@ -8,36 +8,14 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, Error, ExecutionContext, Op, op::Submit, prelude::*};
+use cuda_async::{
+    Device, Error, ExecutionContext, Op,
+    op::{Submit, Submitted},
+    prelude::*,
+};
 use cuda_core::Provider;
 
 use crate::{kernels::Kernels, link::LinkProvider, modules::hold_off_module_loads};
-
-/// Steps that poll other steps once more after their end, and return the result of that poll.
-pub struct PolledAgain<S: Submit>(S);
-
-pub fn polled_again<O: DeviceOp>(op: O) -> Op<PolledAgain<<O as DeviceOp>::Steps>> {
-    Op::new(PolledAgain(op.into_steps()))
-}
-
-impl<S: Submit> Submit for PolledAgain<S> {
-    type Output = Error;
-
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Error, Error>> {
-        if self.0.poll_submit(task, cx).is_pending() {
-            return Poll::Pending;
-        }
-        match self.0.poll_submit(task, cx) {
-            Poll::Ready(Err(error)) => Poll::Ready(Ok(error)),
-            Poll::Ready(Ok(_)) => panic!("it gave two outputs"),
-            Poll::Pending => panic!("it goes on after its end"),
-        }
-    }
-}
 
 /// Steps whose first poll is pending.
 pub struct PendingOnce(bool);
@@ -50,16 +28,16 @@ pub fn panics_in_second_poll() -> impl DeviceOp<Output = u8> {
 impl Submit for PendingOnce {
     type Output = ();
 
-    fn poll_submit(
-        &mut self,
+    fn submit(
+        self,
         task: &mut Context<'_>,
         _: &ExecutionContext,
-    ) -> Poll<Result<(), Error>> {
-        if std::mem::take(&mut self.0) {
+    ) -> Result<Submitted<Self>, Error> {
+        if self.0 {
             task.waker().wake_by_ref();
-            return Poll::Pending;
+            return Ok(Submitted::Pending(Self(false)));
         }
-        Poll::Ready(Ok(()))
+        Ok(Submitted::Ready(()))
     }
 }
 

@@ -20,10 +20,7 @@ use cuda_async::{
 use futures::executor::block_on;
 
 use crate::{
-    devices::own_lease,
-    kernels::Kernels,
-    on_every_device,
-    polling::{own_devices, polled_again},
+    devices::own_lease, kernels::Kernels, on_every_device, polling::own_devices,
     wrapper::WrapperProvider,
 };
 
@@ -162,8 +159,6 @@ fn branches_and_closures_inherit_the_pool(device: &Device) {
     assert_eq!(used(&pool), 14 * KIB as u64);
     drop((output, scripted, shared));
     used_after(&pool, 0);
-    let again = polled_again(zeros::<u8>(4).in_pool(&pool));
-    assert_eq!(again.sync_on(&stream), Ok(Error::AlreadyEnded));
 }
 
 fn inner_pool_counts_for_its_part(device: &Device) {

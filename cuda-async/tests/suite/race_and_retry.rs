@@ -20,7 +20,7 @@ use crate::{
     on_every_device,
     polling::{
         concurrently, dropped_at_every_poll, iterations_for, memory_is_freed, own_devices,
-        panics_in_second_poll, polled_again,
+        panics_in_second_poll,
     },
 };
 
@@ -36,7 +36,6 @@ on_every_device! {
     retry_follows_its_predicate
     retry_pauses
     race_and_retry_are_refused_by_async_on
-    race_and_retry_end_once
     panics_end_race_and_retry
     already_ended_of_the_program_is_an_error_like_others
 }
@@ -223,19 +222,6 @@ fn race_and_retry_are_refused_by_async_on(device: &Device) {
         );
         let op = retry(quickly(1), || value(1));
         assert_eq!(op.async_on(&stream), Err(Error::needs_host_data("retry")));
-    }
-}
-
-fn race_and_retry_end_once(device: &Device) {
-    let stream = device.new_stream().unwrap();
-    let ended = [
-        polled_again(race([zeros::<u8>(4), zeros(5)])).boxed(),
-        polled_again(race([value(()).then(oom)])).boxed(),
-        polled_again(retry(quickly(1), || zeros::<u8>(4))).boxed(),
-        polled_again(retry(quickly(1), || value(()).then(oom))).boxed(),
-    ];
-    for op in ended {
-        assert_eq!(op.sync_on(&stream), Ok(Error::AlreadyEnded));
     }
 }
 

@@ -5,11 +5,14 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicU32, Ordering},
     },
-    task::{Context, Poll, Wake, Waker},
+    task::{Context, Wake, Waker},
 };
 
 use cuda_async::{
-    Device, Error, ExecutionContext, Op, op::Submit, policy::SingleStream, prelude::*,
+    Device, Error, ExecutionContext, Op,
+    op::{Submit, Submitted},
+    policy::SingleStream,
+    prelude::*,
 };
 
 use futures::FutureExt;
@@ -26,18 +29,19 @@ struct Twice(Inside);
 impl Submit for Twice {
     type Output = u32;
 
-    fn poll_submit(
-        &mut self,
+    fn submit(
+        self,
         task: &mut Context<'_>,
         _: &ExecutionContext,
-    ) -> Poll<Result<u32, Error>> {
-        match self.0.lock().unwrap().take() {
+    ) -> Result<Submitted<Self>, Error> {
+        let inside = self.0.lock().unwrap().take();
+        Ok(match inside {
             Some(inside) => {
                 inside(task.waker());
-                Poll::Pending
+                Submitted::Pending(self)
             }
-            None => Poll::Ready(Ok(7)),
-        }
+            None => Submitted::Ready(7),
+        })
     }
 }
 

@@ -16,10 +16,7 @@ use futures::executor::block_on;
 use crate::{
     kernels::{Kernels, spun},
     on_every_device,
-    polling::{
-        concurrently, dropped_at_every_poll, iterations_for, memory_is_freed, own_devices,
-        polled_again,
-    },
+    polling::{concurrently, dropped_at_every_poll, iterations_for, memory_is_freed, own_devices},
 };
 
 on_every_device! {
@@ -29,7 +26,6 @@ on_every_device! {
     work_before_a_timeout_is_still_waited_for
     timeouts_nest
     timeout_is_refused_by_async_on
-    timeout_ends_once
     thousand_tasks_with_timeouts_all_end
     shared_work_outlives_a_timeout
 }
@@ -119,14 +115,6 @@ fn timeout_is_refused_by_async_on(device: &Device) {
     // SAFETY: nothing is submitted.
     let refused = unsafe { value(1u8).timeout(SHORT).async_on(&stream) };
     assert_eq!(refused, Err(Error::needs_host_data("timeout")));
-}
-
-fn timeout_ends_once(device: &Device) {
-    let (kernels, long) = (Kernels::load(device), iterations_for(device, LONG / 4));
-    let stream = device.new_stream().unwrap();
-    let late = zeros::<u32>(32).then(|out| kernels.spin(out, long)).timeout(SHORT);
-    assert_eq!(polled_again(late).sync_on(&stream), Ok(Error::AlreadyEnded));
-    assert_eq!(polled_again(value(1).timeout(LONG)).sync_on(&stream), Ok(Error::AlreadyEnded));
 }
 
 fn thousand_tasks_with_timeouts_all_end(device: &Device) {

@@ -16,7 +16,7 @@ use cuda_async::{
     Device, Error, ExecutionContext, LaunchConfig, Op, Stream,
     cuda_cpu::{CpuOptions, CpuProvider, Timing},
     in_order, launch,
-    op::Submit,
+    op::{Submit, Submitted},
     policy::SingleStream,
     prelude::*,
     script,
@@ -123,12 +123,8 @@ struct Never;
 impl Submit for Never {
     type Output = ();
 
-    fn poll_submit(
-        &mut self,
-        _: &mut Context<'_>,
-        _: &ExecutionContext,
-    ) -> Poll<Result<(), Error>> {
-        Poll::Pending
+    fn submit(self, _: &mut Context<'_>, _: &ExecutionContext) -> Result<Submitted<Self>, Error> {
+        Ok(Submitted::Pending(self))
     }
 }
 

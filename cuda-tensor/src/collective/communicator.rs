@@ -1,16 +1,13 @@
 //! `Communicator`: a group of devices that exchange tensors.
 
-use std::{
-    sync::Arc,
-    task::{Context, Poll},
-};
+use std::{sync::Arc, task::Context};
 
 use cuda_async::{
     DeviceOp, IntoDeviceOp,
     context::ExecutionContext,
     internals::may_wait,
     join_all,
-    op::{Op, Submit},
+    op::{Op, Submit, Submitted},
     ops::Either,
     value,
 };
@@ -180,8 +177,8 @@ struct MayWait(&'static str);
 impl Submit for MayWait {
     type Output = ();
 
-    fn poll_submit(&mut self, _: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
-        Poll::Ready(may_wait(cx, self.0))
+    fn submit(self, _: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        may_wait(cx, self.0).map(Submitted::Ready)
     }
 }
 

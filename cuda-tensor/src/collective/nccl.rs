@@ -7,8 +7,8 @@ use std::{
 
 use cuda_async::{
     context::ExecutionContext,
-    internals::{Live, poll_submission_on},
-    op::{Op, Submit},
+    internals::poll_submission_on,
+    op::{Op, Submit, Submitted},
 };
 use cuda_core::{
     Access, Device, DeviceBuffer, Error, ForeignCall, RawStream, Result, Stream, Waiter,
@@ -124,11 +124,11 @@ pub(super) struct Call<T: Number> {
 impl<T: Number> Call<T> {
     /// Creates the operation that runs it.
     pub(super) fn into_op(self) -> Op<Steps<T>> {
-        Op::new(Steps(Live::new(State::Idle(self))))
+        Op::new(Steps::Idle(self))
     }
 
     /// Submits it on all GPUs.
-    fn submit(self) -> Result<Submitted<T>> {
+    fn start(self) -> Result<InFlight<T>> {
         let streams = &self.nccl.0.streams;
         let mut group = self.nccl.0.group.lock();
         if group.is_broken() {
@@ -174,7 +174,7 @@ impl<T: Number> Call<T> {
         drop(group);
         numbers.reverse();
         let results = results.unwrap_or(self.tensors);
-        Ok(Submitted { nccl: self.nccl, results, numbers, waiter: None })
+        Ok(InFlight { nccl: self.nccl, results, numbers, waiter: None })
     }
 }
 
@@ -213,15 +213,13 @@ fn nest(
 }
 
 /// The steps of a collective.
-pub(super) struct Steps<T: Number>(Live<State<T>>);
-
-enum State<T: Number> {
+pub(super) enum Steps<T: Number> {
     Idle(Call<T>),
-    Submitted(Submitted<T>),
+    InFlight(InFlight<T>),
 }
 
 /// A collective in flight.
-struct Submitted<T: Number> {
+pub(super) struct InFlight<T: Number> {
     nccl: Nccl,
     results: Vec<Tensor<T>>,
     /// The numbers of the submissions that are not known to be complete, one for the stream of each GPU. They are removed
@@ -233,29 +231,19 @@ struct Submitted<T: Number> {
 impl<T: Number> Submit for Steps<T> {
     type Output = Vec<Tensor<T>>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        if let State::Idle(_) = self.0.get()? {
-            let State::Idle(call) = self.0.take()? else {
-                return Poll::Ready(Err(Error::AlreadyEnded));
-            };
-            self.0.set(State::Submitted(call.submit()?));
-        }
-        let State::Submitted(submitted) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let mut in_flight = match self {
+            Self::Idle(call) => call.start()?,
+            Self::InFlight(in_flight) => in_flight,
         };
-        let outcome = ready!(submitted.poll(task, cx));
-        match self.0.take()? {
-            State::Submitted(submitted) => Poll::Ready(outcome.map(|()| submitted.results)),
-            State::Idle(_) => Poll::Ready(Err(Error::AlreadyEnded)),
-        }
+        Ok(match in_flight.poll(task, cx)? {
+            Poll::Ready(()) => Submitted::Ready(in_flight.results),
+            Poll::Pending => Submitted::Pending(Self::InFlight(in_flight)),
+        })
     }
 }
 
-impl<T: Number> Submitted<T> {
+impl<T: Number> InFlight<T> {
     /// Ready when the collective is complete on all GPUs.
     fn poll(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Poll<Result<()>> {
         while let Some(number) = self.numbers.last() {

@@ -9,8 +9,8 @@ use std::{
 
 use cuda_async::{
     context::ExecutionContext,
-    internals::{Live, wait_by_wakers},
-    op::{Op, Submit},
+    internals::wait_by_wakers,
+    op::{Op, Submit, Submitted},
 };
 use cuda_core::{
     Device, Error, Result,
@@ -49,7 +49,7 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
     where
         F: FnOnce(u32) -> K + Send,
     {
-        Op::new(Opened { library: self, state: Live::new(State::Idle(key)) })
+        Op::new(Opened { library: self, state: State::Idle(key) })
     }
 
     /// Returns the opening for a key. The first call for a key, and the first one after a failure, starts it.
@@ -112,7 +112,7 @@ impl<T> Future for Opening<T> {
 /// The steps of [`Library::of`].
 pub(crate) struct Opened<K: 'static, T: 'static, F> {
     library: &'static Library<K, T>,
-    state: Live<State<F, T>>,
+    state: State<F, T>,
 }
 
 enum State<F, T> {
@@ -128,36 +128,30 @@ where
 {
     type Output = Option<Arc<T>>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        let mut opening = match self.state.take()? {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { library, state } = self;
+        let mut opening = match state {
             State::Opening(opening) => opening,
             State::Idle(key) => {
-                let Some(gpu) = gpu(cx.device()).filter(|_| (self.library.is_present)()) else {
-                    return Poll::Ready(Ok(None));
+                let Some(gpu) = gpu(cx.device()).filter(|_| (library.is_present)()) else {
+                    return Ok(Submitted::Ready(None));
                 };
-                let Some(opening) = self.library.opening(gpu, key(gpu))? else {
-                    return Poll::Ready(Ok(None));
+                let Some(opening) = library.opening(gpu, key(gpu))? else {
+                    return Ok(Submitted::Ready(None));
                 };
                 opening
             }
         };
         if let Some(opened) = opening.peek() {
-            return Poll::Ready(opened.clone().map(Some));
+            return opened.clone().map(|opened| Submitted::Ready(Some(opened)));
         }
-        wait_by_wakers(cx, self.library.name, task).map_err(|error| match error {
-            Error::NeedsHostData { .. } => Error::NotLoaded { by: self.library.opened_by.into() },
+        wait_by_wakers(cx, library.name, task).map_err(|error| match error {
+            Error::NeedsHostData { .. } => Error::NotLoaded { by: library.opened_by.into() },
             error => error,
         })?;
-        match Pin::new(&mut opening).poll(task) {
-            Poll::Ready(opened) => Poll::Ready(opened.map(Some)),
-            Poll::Pending => {
-                self.state.set(State::Opening(opening));
-                Poll::Pending
-            }
-        }
+        Ok(match Pin::new(&mut opening).poll(task)? {
+            Poll::Ready(opened) => Submitted::Ready(Some(opened)),
+            Poll::Pending => Submitted::Pending(Self { library, state: State::Opening(opening) }),
+        })
     }
 }

@@ -184,20 +184,6 @@ impl ExecutionContext {
         self.known_shared().map(|shared| shared.allocation_rules.clone()).unwrap_or_default()
     }
 
-    pub(in crate::context) fn nesting(&self) -> usize {
-        match &self.0 {
-            Repr::Inline(root) => root.nesting(),
-            Repr::Shared(shared) => shared.nesting(),
-        }
-    }
-
-    pub(in crate::context) fn set_nesting(&self, nesting: usize) {
-        match &self.0 {
-            Repr::Inline(root) => root.set_nesting(nesting),
-            Repr::Shared(shared) => shared.set_nesting(nesting),
-        }
-    }
-
     /// The shared form of this context. Promotes an inline root.
     pub(in crate::context) fn shared(&self) -> &Arc<SharedContext> {
         match &self.0 {

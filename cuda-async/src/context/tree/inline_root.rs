@@ -23,15 +23,13 @@ pub(super) struct InlineRoot {
     pub(super) mode: RunMode,
     /// The number of the last submission that was made through this context, or 0.
     last: Cell<u64>,
-    /// The number of nested polls of boxes.
-    nesting: Cell<usize>,
     shared: OnceCell<Arc<SharedContext>>,
 }
 
 impl InlineRoot {
     #[inline]
     pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
-        Self { stream, mode, last: Cell::new(0), nesting: Cell::new(0), shared: OnceCell::new() }
+        Self { stream, mode, last: Cell::new(0), shared: OnceCell::new() }
     }
 
     /// The handle that counts the submissions of this run: after a promotion, the shared one.
@@ -68,17 +66,6 @@ impl InlineRoot {
         self.shared.get().map_or(last, |shared| last.max(shared.last()))
     }
 
-    pub(super) fn nesting(&self) -> usize {
-        self.shared.get().map_or(self.nesting.get(), |shared| shared.nesting())
-    }
-
-    pub(super) fn set_nesting(&self, nesting: usize) {
-        match self.shared.get() {
-            Some(shared) => shared.set_nesting(nesting),
-            None => self.nesting.set(nesting),
-        }
-    }
-
     /// The shared context, if this one was promoted.
     #[inline]
     pub(super) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
@@ -95,7 +82,6 @@ impl InlineRoot {
                 stream.open_window();
             }
             let shared = SharedContext::root(stream, self.mode, AllocationRules::default(), last);
-            shared.set_nesting(self.nesting.get());
             Arc::new(shared)
         })
     }

@@ -1,7 +1,7 @@
 //! The contexts of a run, and the streams that they use.
 //!
 //! This folder holds [`ExecutionContext`] and the operations that make one context from another. It uses `cuda-core`
-//! only. `wait`, `nesting` and every folder above `context` use it. A typical call goes from
+//! only. `wait` and every folder above `context` use it. A typical call goes from
 //! [`ExecutionContext::enqueue`] to `inline_root`, or after a promotion to `shared_context`, which gives the stream. From
 //! there it goes to that stream of `cuda-core`.
 //!

@@ -34,9 +34,7 @@ impl ExecutionContext {
         let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
         let rules = self.allocation_rules();
         let stream = rules.applied_to(stream);
-        let root = SharedContext::root(stream, mode, rules, 0);
-        root.set_nesting(self.nesting());
-        root
+        SharedContext::root(stream, mode, rules, 0)
     }
 
     /// Makes `poller` the poller of this context's root, until the guard is dropped.

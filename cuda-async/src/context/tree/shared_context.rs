@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use cuda_core::{Error, Result, Stream, Ticket};
@@ -22,8 +22,6 @@ pub(in crate::context) struct SharedContext {
     pub(super) allocation_rules: AllocationRules,
     /// The number of the last submission that this context has made, or 0.
     last: AtomicU64,
-    /// The number of nested polls of boxes.
-    nesting: AtomicUsize,
 }
 
 pub(super) enum ContextKind {
@@ -66,15 +64,8 @@ pub(super) struct ChildData {
 pub(super) type After = SmallVec<[Ticket; 2]>;
 
 impl SharedContext {
-    fn new(
-        kind: ContextKind,
-        mode: RunMode,
-        allocation_rules: AllocationRules,
-        last: u64,
-        nesting: usize,
-    ) -> Self {
-        let (last, nesting) = (AtomicU64::new(last), AtomicUsize::new(nesting));
-        Self { kind, mode, allocation_rules, last, nesting }
+    fn new(kind: ContextKind, mode: RunMode, allocation_rules: AllocationRules, last: u64) -> Self {
+        Self { kind, mode, allocation_rules, last: AtomicU64::new(last) }
     }
 
     /// The root context of a run on `stream`, whose last submission so far is `last`.
@@ -92,7 +83,7 @@ impl SharedContext {
             part_of: None,
             poller: Mutex::default(),
         });
-        Self::new(kind, mode, allocation_rules, last, 0)
+        Self::new(kind, mode, allocation_rules, last)
     }
 
     /// A context of the same run. Without a stream it borrows one at its first use.
@@ -106,7 +97,7 @@ impl SharedContext {
         let has_after = AtomicBool::new(!after.is_empty());
         let kind =
             ContextKind::Child(ChildData { root, stream, after: Mutex::new(after), has_after });
-        Self::new(kind, self.mode, allocation_rules, 0, self.nesting())
+        Self::new(kind, self.mode, allocation_rules, 0)
     }
 
     /// The root of this context's run.
@@ -164,14 +155,6 @@ impl SharedContext {
 
     pub(super) fn note(&self, number: u64) {
         self.last.fetch_max(number, Ordering::AcqRel);
-    }
-
-    pub(super) fn nesting(&self) -> usize {
-        self.nesting.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn set_nesting(&self, nesting: usize) {
-        self.nesting.store(nesting, Ordering::Relaxed);
     }
 
     pub(super) fn last(&self) -> u64 {

@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use cuda_core::{Device, Error, Module, Result, WeakDevice};
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     context::ExecutionContext,
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
     ops::DeviceOp,
 };
 
@@ -154,7 +154,7 @@ impl ModuleCache {
     /// As [`module`](Self::module). The error [`Error::NotLoaded`] names `operation`, which loads the module for this caller: a
     /// cache may have several users.
     pub(crate) fn module_loaded_by(&self, operation: &'static str) -> Op<LoadCached<'_>> {
-        Op::new(LoadCached { cache: self, loaded_by: operation, load: Live::new(None) })
+        Op::new(LoadCached { cache: self, loaded_by: operation, load: None })
     }
 
     /// The slot of `device`. Drops the slots of closed devices.
@@ -175,40 +175,33 @@ pub struct LoadCached<'a> {
     cache: &'a ModuleCache,
     loaded_by: &'static str,
     /// The load that this operation waits for.
-    load: Live<Option<Shared<LoadingCode>>>,
+    load: Option<Shared<LoadingCode>>,
 }
 
 impl Submit for LoadCached<'_> {
     type Output = Module;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Module>> {
-        let load = self.load.get()?;
-        let slot = self.cache.slot(cx.device());
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { cache, loaded_by, load } = self;
+        let slot = cache.slot(cx.device());
         if let Some(module) = slot.module() {
-            self.load.end();
-            return Poll::Ready(Ok(module));
+            return Ok(Submitted::Ready(module));
         }
-        let load = match load {
+        let mut load = match load {
             Some(load) => load,
             None => {
-                cx.wait_by_wakers("load_ptx", task)
-                    .map_err(|error| not_loaded(error, self.loaded_by))?;
-                load.insert(
-                    slot.join_load(|| self.cache.code.start(cx.device(), self.cache.images))?,
-                )
+                let may_wait = cx.wait_by_wakers("load_ptx", task);
+                may_wait.map_err(|error| not_loaded(error, loaded_by))?;
+                slot.join_load(|| cache.code.start(cx.device(), cache.images))?
             }
         };
-        let loaded = ready!(Pin::new(load).poll(task));
-        self.load.end();
-        Poll::Ready(loaded.map(|module| slot.store(module)))
+        Ok(match Pin::new(&mut load).poll(task)? {
+            Poll::Ready(module) => Submitted::Ready(slot.store(module)),
+            Poll::Pending => Submitted::Pending(Self { cache, loaded_by, load: Some(load) }),
+        })
     }
 }
 
-/// Replaces the error of a step that may not wait by an error that names `operation`, which loads the module.
 #[cold]
 fn not_loaded(error: Error, operation: &'static str) -> Error {
     match error {

@@ -3,7 +3,7 @@
 use std::{
     future::Future,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use cuda_core::{Error, Result};
@@ -11,7 +11,7 @@ use cuda_nvrtc::{Options, Source};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
     wake::OnThread,
 };
 
@@ -36,7 +36,7 @@ use crate::{
 /// the thread cannot be started, and [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on), where steps may not
 /// wait.
 pub fn compile(source: &Source, options: &Options) -> Op<Compile> {
-    Op::new(Compile(Live::new(State::Idle(Box::new((source.clone(), options.clone()))))))
+    Op::new(Compile(State::Idle(Box::new((source.clone(), options.clone())))))
 }
 
 /// Compiles CUDA C to PTX as [`compile`] does, and blocks.
@@ -48,7 +48,7 @@ pub fn compile_blocking(source: &Source, options: &Options) -> Result<String> {
 }
 
 /// The steps of [`compile`].
-pub struct Compile(Live<State>);
+pub struct Compile(State);
 
 enum State {
     Idle(Box<(Source, Options)>),
@@ -58,24 +58,17 @@ enum State {
 impl Submit for Compile {
     type Output = String;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<String>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         cx.wait_by_wakers("compile", task)?;
-        if let State::Idle(parts) = self.0.get()? {
-            let parts = parts.clone();
-            let compiling = OnThread::start("nvrtc", "compiling with NVRTC", move || {
+        let mut compiling = match self.0 {
+            State::Idle(parts) => OnThread::start("nvrtc", "compiling with NVRTC", move || {
                 compile_blocking(&parts.0, &parts.1)
-            })?;
-            self.0.set(State::Compiling(compiling));
-        }
-        let State::Compiling(compiling) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+            })?,
+            State::Compiling(compiling) => compiling,
         };
-        let compiled = ready!(Pin::new(compiling).poll(task));
-        self.0.end();
-        Poll::Ready(compiled)
+        Ok(match Pin::new(&mut compiling).poll(task)? {
+            Poll::Ready(ptx) => Submitted::Ready(ptx),
+            Poll::Pending => Submitted::Pending(Self(State::Compiling(compiling))),
+        })
     }
 }

@@ -2,14 +2,14 @@
 
 use std::{
     borrow::Cow,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
-use cuda_core::{Error, Loading, Module, Result};
+use cuda_core::{Loading, Module, Result};
 
 use crate::{
     context::ExecutionContext,
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// Compiles and loads PTX on the operation's device. The compiler runs on a thread of the device, so no executor thread
@@ -27,11 +27,11 @@ use crate::{
 /// As [`Device::load_ptx_blocking`](cuda_core::Device::load_ptx_blocking); [`Error::NeedsHostData`] in
 /// [`async_on`](crate::DeviceOp::async_on), where steps may not wait.
 pub fn load_ptx<'a>(ptx: impl Into<Cow<'a, str>>) -> Op<LoadPtx<'a>> {
-    Op::new(LoadPtx(Live::new(State::Idle(ptx.into()))))
+    Op::new(LoadPtx(State::Idle(ptx.into())))
 }
 
 /// The steps of [`load_ptx`].
-pub struct LoadPtx<'a>(Live<State<'a>>);
+pub struct LoadPtx<'a>(State<'a>);
 
 enum State<'a> {
     Idle(Cow<'a, str>),
@@ -41,21 +41,15 @@ enum State<'a> {
 impl Submit for LoadPtx<'_> {
     type Output = Module;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Module>> {
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         cx.wait_by_wakers("load_ptx", task)?;
-        if let State::Idle(ptx) = self.0.get()? {
-            let loading = cx.device().start_loading(ptx)?;
-            self.0.set(State::Loading(Box::new(loading)));
-        }
-        let State::Loading(loading) = self.0.get()? else {
-            return Poll::Ready(Err(Error::AlreadyEnded));
+        let mut loading = match self.0 {
+            State::Idle(ptx) => Box::new(cx.device().start_loading(&ptx)?),
+            State::Loading(loading) => loading,
         };
-        let loaded = ready!(loading.poll(task));
-        self.0.end();
-        Poll::Ready(loaded)
+        Ok(match loading.poll(task)? {
+            Poll::Ready(module) => Submitted::Ready(module),
+            Poll::Pending => Submitted::Pending(Self(State::Loading(loading))),
+        })
     }
 }

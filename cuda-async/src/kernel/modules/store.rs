@@ -3,7 +3,7 @@
 use std::{
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use cuda_core::{Device, Module, Result, WeakDevice};
@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use super::{code::LoadingCode, slot::Slot};
 use crate::{
     context::ExecutionContext,
-    op::{Live, Op, Submit},
+    op::{Op, Submit, Submitted},
 };
 
 /// A cache of modules by their PTX text, with limits. It is for programs that make kernels while they run: it loads each text
@@ -75,7 +75,7 @@ impl ModuleStore {
     /// # Errors
     /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait.
     pub fn module(&self, ptx: impl Into<Arc<str>>) -> Op<LoadStored<'_>> {
-        Op::new(LoadStored { store: self, ptx: ptx.into(), load: Live::new(None) })
+        Op::new(LoadStored { store: self, ptx: ptx.into(), load: None })
     }
 
     /// Returns the number of modules, in use or not.
@@ -142,33 +142,29 @@ pub struct LoadStored<'a> {
     store: &'a ModuleStore,
     ptx: Arc<str>,
     /// The slot, which is not evicted meanwhile, and the load that this operation waits for.
-    load: Live<Option<(Arc<Slot>, Shared<LoadingCode>)>>,
+    load: Option<(Arc<Slot>, Shared<LoadingCode>)>,
 }
 
 impl Submit for LoadStored<'_> {
     type Output = Module;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Module>> {
-        let state = self.load.get()?;
-        let (slot, load) = match state {
-            Some(state) => state,
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let Self { store, ptx, load } = self;
+        let (slot, mut load) = match load {
+            Some(load) => load,
             None => {
-                let slot = self.store.slot(cx.device(), &self.ptx);
+                let slot = store.slot(cx.device(), &ptx);
                 if let Some(module) = slot.module() {
-                    self.load.end();
-                    return Poll::Ready(Ok(module));
+                    return Ok(Submitted::Ready(module));
                 }
                 cx.wait_by_wakers("load_ptx", task)?;
-                let load = slot.join_load(|| LoadingCode::of_ptx(cx.device(), &self.ptx))?;
-                state.insert((slot, load))
+                let load = slot.join_load(|| LoadingCode::of_ptx(cx.device(), &ptx))?;
+                (slot, load)
             }
         };
-        let loaded = ready!(Pin::new(load).poll(task)).map(|module| slot.store(module));
-        self.load.end();
-        Poll::Ready(loaded)
+        Ok(match Pin::new(&mut load).poll(task)? {
+            Poll::Ready(module) => Submitted::Ready(slot.store(module)),
+            Poll::Pending => Submitted::Pending(Self { store, ptx, load: Some((slot, load)) }),
+        })
     }
 }

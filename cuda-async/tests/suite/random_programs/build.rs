@@ -13,7 +13,6 @@ use cuda_async::{
     kernel::{BufferTuple, KernelArg, Returned},
     launch,
     memory::{BufferSource, BufferTarget, copy, fill, read_back, upload_into},
-    op::Submit,
     ops,
     prelude::*,
     script, uninitialized, value,
@@ -302,7 +301,7 @@ pub fn parts(x: Buffer, cut: Cut) -> Result<Vec<Buffer>, Error> {
 }
 
 pub type Built = BoxedOp<'static, Held>;
-type Many = Op<ops::Shared<Box<dyn Submit<Output = Held>>>>;
+type Many = Op<ops::Shared<ops::Boxed<'static, Held>>>;
 
 /// Builds the operations of one graph.
 pub struct Builder<'a> {

@@ -10,7 +10,6 @@ use cuda_async::{
     BoxedOp, Device, DeviceFuture, Error, SchedulingPolicy, Stream,
     kernel::KernelArg,
     memory::{BufferSource, BufferTarget, copy},
-    op::Submit,
     policy::{SingleStream, StreamPoolRoundRobin},
     prelude::*,
     uninitialized,
@@ -71,7 +70,7 @@ pub enum Given {
     Host(Words),
 }
 
-type Steps = Box<dyn Submit<Output = Given>>;
+type Steps = cuda_async::ops::Boxed<'static, Given>;
 
 /// A run that has begun.
 enum Begun {

@@ -2,14 +2,14 @@
 
 use std::{
     sync::{Arc, OnceLock},
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
 };
 
 use cuda_async::{
     DeviceOp, ExecutionContext, IntoDeviceOp,
-    internals::{CopyJob, Live, is_large},
+    internals::{CopyJob, is_large},
     memory::{HostSource, h2d, uninitialized},
-    op::{Op, Submit},
+    op::{Op, Submit, Submitted},
     ops::Either,
     value, with_context,
 };
@@ -104,7 +104,7 @@ fn import<T: DType>(
     Ok(Either::Right(if on_gpu {
         Either::Left(value(in_place(cx, owner, layout)?))
     } else {
-        let uploaded = Op::new(Gather::<T>::new(owner, source)).then(h2d);
+        let uploaded = Op::new(Gather::<T>::Idle(owner, source)).then(h2d);
         Either::Right(uploaded.map(|buffer| Tensor::of(buffer, layout)))
     }))
 }
@@ -236,39 +236,34 @@ impl Source {
 
 /// Gives the elements on the host in row-major order. Elements in another order are copied. A large copy runs on a helper
 /// thread, so that no poll takes long.
-struct Gather<T: DType> {
-    begins: Live<(Owner, Source)>,
-    job: Option<CopyJob<Result<Vec<T::Stored>>>>,
-}
-
-impl<T: DType> Gather<T> {
-    fn new(owner: Owner, source: Source) -> Self {
-        Self { begins: Live::new((owner, source)), job: None }
-    }
+enum Gather<T: DType> {
+    Idle(Owner, Source),
+    Copying(Option<CopyJob<Result<Vec<T::Stored>>>>),
 }
 
 impl<T: DType> Submit for Gather<T> {
     type Output = Elements<T>;
 
-    fn poll_submit(
-        &mut self,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<Self::Output>> {
-        if self.job.is_none() {
-            let (owner, source) = self.begins.take()?;
-            if source.is_row_major() {
-                return Poll::Ready(Ok(Elements::InPlace(InPlace { owner, len: source.len })));
+    fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
+        let mut job = match self {
+            Self::Idle(owner, source) => {
+                if source.is_row_major() {
+                    let in_place = InPlace { owner, len: source.len };
+                    return Ok(Submitted::Ready(Elements::InPlace(in_place)));
+                }
+                let large = is_large(source.len.saturating_mul(size_of::<T::Stored>()));
+                let gather = move || gather::<T>(&owner, &source);
+                if !large {
+                    return gather().map(|elements| Submitted::Ready(Elements::Gathered(elements)));
+                }
+                Some(CopyJob::start(gather)?)
             }
-            let large = is_large(source.len.saturating_mul(size_of::<T::Stored>()));
-            let gather = move || gather::<T>(&owner, &source);
-            if !large {
-                return Poll::Ready(gather().map(Elements::Gathered));
-            }
-            self.job = Some(CopyJob::start(gather)?);
-        }
-        let gathered = ready!(CopyJob::poll(&mut self.job, task, cx)).flatten();
-        Poll::Ready(gathered.map(Elements::Gathered))
+            Self::Copying(job) => job,
+        };
+        Ok(match CopyJob::poll(&mut job, task, cx)? {
+            Poll::Ready(gathered) => Submitted::Ready(Elements::Gathered(gathered?)),
+            Poll::Pending => Submitted::Pending(Self::Copying(job)),
+        })
     }
 }
 
