@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use cuda_async::{Device, Error, cuda_cpu::CpuProvider, prelude::*};
+use cuda_async::{Device, cuda_cpu::CpuProvider, prelude::*};
 
 use crate::on_every_device;
 
@@ -82,5 +82,5 @@ fn unreachable_lease_delays_no_other_device() {
     cuda_async::open_blocking("cpu").unwrap();
     assert!(!opening.is_finished());
     let error = opening.join().unwrap().unwrap_err();
-    assert!(matches!(error, Error::Unreachable { .. }) && error.is_retryable(), "{error}");
+    assert!(matches!(error, cuda_async::Error::Unreachable { .. }) && error.is_retryable(), "{error}");
 }

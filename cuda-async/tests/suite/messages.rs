@@ -143,7 +143,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         ),
         (
             "nested boxes",
-            message(|_| (0..200).fold(value(1).boxed(), |op, _| op.map(|x| x).boxed())),
+            message(|_| (0..20_000).fold(value(1).boxed(), |op, _| op.map(|x| x).boxed())),
             "use `iterate`",
         ),
         (

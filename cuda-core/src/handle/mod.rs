@@ -57,4 +57,4 @@ pub use memory_waiter::MemoryWaiter;
 pub use recording::{LaunchResources, MAX_INSTANCES, RecordedNode, Recording};
 pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, RecordedName, Stream};
 #[cfg(all(test, loom))]
-pub(crate) use stream::{Keep, Operand};
+pub(crate) use stream::{Attached, Keep, Operand};

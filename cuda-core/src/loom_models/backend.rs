@@ -12,7 +12,7 @@ use std::{
 use crate::{
     Access, Allocation, Backend, Device, DeviceInfo, Error, NoticeSink, Provider, Result, Stream,
     Ticket,
-    handle::{Keep, Operand},
+    handle::{Attached, Keep, Operand},
     protocol::{
         AllocId, Answer, Capabilities, Control, Foreign, HostBlock, HostId, HostRegion, Notice,
         Pattern, Reply, Request, StreamId, Submission, Work,
@@ -103,26 +103,30 @@ impl Rig {
 pub(super) fn write(stream: &Stream, memory: &Allocation) -> Result<Ticket> {
     let work = Work::Fill { to: memory.region(0), pattern: Pattern::Byte(0), count: 1 };
     // SAFETY: the device of the models has no memory.
-    unsafe { stream.submit(&work, &[Operand::new(memory, 0..1, Access::Write)], None, None) }
+    unsafe {
+        stream.submit(&work, &[Operand::new(memory, 0..1, Access::Write)], Attached::default())
+    }
 }
 
 pub(super) fn read(stream: &Stream, memory: &Allocation) -> Result<Ticket> {
     let to = HostRegion { block: HostId(0), offset: 0 };
     let work = Work::Download { from: memory.region(0), to, bytes: 1 };
     // SAFETY: the device of the models has no memory.
-    unsafe { stream.submit(&work, &[Operand::new(memory, 0..1, Access::Read)], None, None) }
+    unsafe {
+        stream.submit(&work, &[Operand::new(memory, 0..1, Access::Read)], Attached::default())
+    }
 }
 
 /// A submission that uses no memory.
 pub(super) fn nothing(stream: &Stream) -> Result<Ticket> {
     // SAFETY: the device of the models has no memory.
-    unsafe { stream.submit(&Work::Join, &[], None, None) }
+    unsafe { stream.submit(&Work::Join, &[], Attached::default()) }
 }
 
 /// A submission that retains a resource.
 pub(super) fn retaining(stream: &Stream, keep: Keep) -> Result<Ticket> {
     // SAFETY: the device of the models has no memory.
-    unsafe { stream.submit(&Work::Join, &[], Some(keep), None) }
+    unsafe { stream.submit(&Work::Join, &[], Attached { keep: Some(keep), ..Attached::default() }) }
 }
 
 struct Opens(Arc<Model>);

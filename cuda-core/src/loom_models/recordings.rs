@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     Access, Allocation, Result, Stream,
-    handle::Operand,
+    handle::{Attached, Operand},
     internals::Recording,
     protocol::{Pattern, Work},
     sync::RwLock,
@@ -67,7 +67,7 @@ fn replay_and_submission_of_two_operands_do_not_deadlock() {
         for [first, second] in [[&a, &b], [&b, &a]] {
             let operands = [first, second].map(|it| Operand::new(it, 0..1, Access::Write));
             // SAFETY: the device of the models has no memory.
-            unsafe { two.submit(&Work::Join, &operands, None, None) }.unwrap();
+            unsafe { two.submit(&Work::Join, &operands, Attached::default()) }.unwrap();
         }
         replay.join().unwrap().unwrap();
         rig.model.check_order();
@@ -154,7 +154,7 @@ fn launches_around_a_part_that_takes_no_turn_are_ordered() {
                 let operand = Operand::new(&memory, 1..2, Access::Write);
                 // A join, because the log of the model knows no parts.
                 // SAFETY: the device of the models has no memory.
-                unsafe { three.submit(&Work::Join, &[operand], None, None) }.map(drop)
+                unsafe { three.submit(&Work::Join, &[operand], Attached::default()) }.map(drop)
             }
         });
         let fill_at =
@@ -162,13 +162,13 @@ fn launches_around_a_part_that_takes_no_turn_are_ordered() {
         for at in [0, 2] {
             let operand = Operand::new(&memory, at..at + 1, Access::Write);
             // SAFETY: the device of the models has no memory.
-            unsafe { recorder.submit(&fill_at(at), &[operand], None, None) }.unwrap();
+            unsafe { recorder.submit(&fill_at(at), &[operand], Attached::default()) }.unwrap();
         }
         drop(recorder.end_recording().unwrap());
         let launch = |stream: &Stream| {
             let operand = Operand::new(&memory, 0..3, Access::Write).with_gaps(true);
             // SAFETY: the device of the models has no memory.
-            unsafe { stream.submit(&fill_at(0), &[operand], None, None) }
+            unsafe { stream.submit(&fill_at(0), &[operand], Attached::default()) }
         };
         launch(&one).unwrap();
         launch(&two).unwrap();

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{arguments::Arguments, function::Function};
 use crate::{
-    handle::stream::{Operand, Stream, trace},
+    handle::stream::{Attached, Operand, Stream, trace},
     protocol::{Access, Error, Launch, LaunchConfig, Result, Ticket, Use, Work},
 };
 
@@ -45,7 +45,7 @@ impl Function {
             // SAFETY: the operands are the buffers among the arguments. The caller promises that it may use them so, and
             // that the kernel stays inside them. `self` holds the module during this call. A dropped module is unloaded
             // only after all earlier submissions (`DeviceCore::retire_module`).
-            unsafe { stream.submit_launch(&work, &arguments.operands) }
+            unsafe { stream.submit(&work, &arguments.operands, Attached::default()) }
         };
         if !stream.is_recording() {
             trace::launched(&submitted, self.name(), &config);
@@ -95,7 +95,7 @@ impl Function {
         }
         let work = Work::Launch(self.work(config, arguments, Cow::Owned(uses)));
         // SAFETY: as in `launch`. The operands have the variables too.
-        unsafe { stream.submit_launch(&work, &all) }
+        unsafe { stream.submit(&work, &all, Attached::default()) }
     }
 
     /// Checks the limits that every backend has, so that a launch beyond them is the same error everywhere.

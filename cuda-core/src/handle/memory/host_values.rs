@@ -11,7 +11,7 @@ use crate::{
     handle::{
         device::Device,
         memory::slice::SliceMut,
-        stream::{Keep, Stream, UploadSlot, UploadSource},
+        stream::{Attached, Keep, Stream, UploadSlot, UploadSource},
     },
     order::retention::Until,
     protocol::{Access, Element, Error, Result, Ticket, Work},
@@ -105,7 +105,13 @@ impl<T: Element> HostValues<T> {
         let host = block.block().clone();
         let keep = Keep { until: Until::Accepted, resource: block };
         // SAFETY: the copy writes the target. A block that is shared with a submission is never written.
-        unsafe { stream.submit(&work, &[operand], Some(keep), Some(&host)) }
+        unsafe {
+            stream.submit(
+                &work,
+                &[operand],
+                Attached { keep: Some(keep), host: Some(&host), ..Attached::default() },
+            )
+        }
     }
 }
 

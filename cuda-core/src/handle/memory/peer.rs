@@ -11,7 +11,7 @@ use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
     handle::{
         device::Device,
-        stream::{Keep, Stream, copy_to_peer},
+        stream::{Attached, Keep, Stream, copy_to_peer},
     },
     order::retention::Until,
     protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
@@ -119,8 +119,13 @@ impl<T: Element> Slice<'_, T> {
         let work = Work::Send { from: from.region(), transfer, bytes };
         let keep = Keep { until: Until::Complete, resource: to.allocation().clone() };
         // SAFETY: the copy reads `from` and writes `to`, which belongs to this call until the copy is complete.
-        let ticket =
-            unsafe { stream.submit(&work, &[from.operand(Access::Read)], Some(keep), None) }?;
+        let ticket = unsafe {
+            stream.submit(
+                &work,
+                &[from.operand(Access::Read)],
+                Attached { keep: Some(keep), ..Attached::default() },
+            )
+        }?;
         Ok(Crossing { stream: stream.clone(), ticket, buffer: Some(to) })
     }
 }

@@ -15,7 +15,7 @@ use super::{
     pinned::{PinnedBuffer, start_of},
 };
 use crate::{
-    handle::stream::{Allocation, Keep, Operand, Stream},
+    handle::stream::{Allocation, Attached, Keep, Operand, Stream},
     order::retention::Until,
     protocol::{Access, Element, Error, Pattern, Region, Result, Ticket, Work},
 };
@@ -105,7 +105,13 @@ impl<'a> View<'a> {
         let keep = Keep { until: Until::Accepted, resource: lease };
         // SAFETY: the copy writes this view. The caller gave the host buffer up, so no other code writes the block, and
         // `keep` holds it.
-        unsafe { stream.submit(&work, &[self.operand(Access::Write)], Some(keep), Some(&block)) }
+        unsafe {
+            stream.submit(
+                &work,
+                &[self.operand(Access::Write)],
+                Attached { keep: Some(keep), host: Some(&block), ..Attached::default() },
+            )
+        }
     }
 
     /// Copies all of this to `host`.
@@ -128,7 +134,13 @@ impl<'a> View<'a> {
             let keep = Keep { until: Until::Complete, resource: lease.clone() };
             let operand = self.operand(Access::Read);
             // SAFETY: the copy reads this view. The landing gives the block out when the copy is complete.
-            unsafe { stream.submit(&work, &[operand], Some(keep), Some(lease.block())) }?
+            unsafe {
+                stream.submit(
+                    &work,
+                    &[operand],
+                    Attached { keep: Some(keep), host: Some(lease.block()), ..Attached::default() },
+                )
+            }?
         };
         Ok(Landing::new(stream, ticket, lease, len))
     }
@@ -145,7 +157,7 @@ impl<'a> View<'a> {
         let work = Work::Copy { from: from.region(), to: self.region(), bytes: self.bytes };
         let operands = [from.operand(Access::Read), self.operand(Access::Write)];
         // SAFETY: the copy reads `from` and writes this view.
-        unsafe { stream.submit(&work, &operands, None, None) }
+        unsafe { stream.submit(&work, &operands, Attached::default()) }
     }
 
     /// Writes `value` to every element.
@@ -164,7 +176,7 @@ impl<'a> View<'a> {
         };
         let work = Work::Fill { to: self.region(), pattern, count: self.bytes / pattern.bytes() };
         // SAFETY: the fill writes this view.
-        unsafe { stream.submit(&work, &[self.operand(Access::Write)], None, None) }
+        unsafe { stream.submit(&work, &[self.operand(Access::Write)], Attached::default()) }
     }
 
     /// Writes the device's time to the first eight bytes.
@@ -175,7 +187,7 @@ impl<'a> View<'a> {
         let to = self.part::<u64>(0..1)?;
         let work = Work::Timestamp { to: to.region() };
         // SAFETY: the device writes the eight bytes of `to`.
-        unsafe { stream.submit(&work, &[to.operand(Access::Write)], None, None) }
+        unsafe { stream.submit(&work, &[to.operand(Access::Write)], Attached::default()) }
     }
 
     fn same_length(self, what: &'static str, other: u64) -> Result<()> {

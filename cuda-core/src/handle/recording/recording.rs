@@ -17,14 +17,13 @@ use crate::{
     handle::{
         device::Device,
         stream::{
-            Allocation, CapturePool, Keep, Operand, Recorder, Stream, Turns, UploadSource, trace,
+            Allocation, CapturePool, Keep, Operand, Ordered, Recorder, Stream, UploadSource, trace,
         },
     },
     order::{
         Retain,
         plan::{Node, access_set, allocations_with_gaps},
         retention::Until,
-        timeline::Watermarks,
     },
     protocol::{
         Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Name, NodeChange,
@@ -327,17 +326,13 @@ impl Recording {
         // Extended in place: `collect` would move the inline storage of the vector.
         let mut operands = SmallVec::<[Operand<'_>; 4]>::new();
         operands.extend(instance.accesses.operands());
-        let mut marks = stream.timeline().order.lock();
-        let mut turns = Turns::default();
-        turns.take_sorted(instance.accesses.memory().iter().map(|it| &**it));
+        let mut ordered = stream.ordered();
+        ordered.turns.take_sorted(instance.accesses.memory().iter().map(|memory| &**memory));
         // SAFETY: the operands are the memory that the nodes of the graph use, and this call has the turns of marked
         // allocations. The callers of the recorded launches promised that the kernels stay inside it in each replay. The
         // resources of the instance hold the blocks and the modules, and the graph is dropped after its last launch.
-        let launched =
-            unsafe { stream.submit_ordered(&mut marks, &work, &operands, &[], None, &blocks) };
-        // The turns are released before the order lock.
-        drop(turns);
-        drop(marks);
+        let launched = unsafe { ordered.submit(&work, &operands, &[], None, &blocks) };
+        drop(ordered);
         let ticket = launched?;
         (instance.applied, instance.last) = (bindings.version(), Some(ticket));
         if let Some(resources) = &mut instance.resources {
@@ -436,9 +431,8 @@ impl Recording {
             return Err(Error::Misuse { what: "a launch of a graph".into(), detail });
         }
         let accesses = &state.instances[0].accesses;
-        let mut marks = stream.timeline().order.lock();
-        let mut turns = Turns::default();
-        turns.take_sorted(accesses.memory().iter().map(|it| &**it));
+        let mut ordered = stream.ordered();
+        ordered.turns.take_sorted(accesses.memory().iter().map(|memory| &**memory));
         let mut last = Ticket { stream: stream.id(), number: stream.timeline().published() };
         let mut nodes = 0_usize;
         for at in order.into_iter().filter(|at| *at < self.nodes.len()) {
@@ -449,21 +443,18 @@ impl Recording {
                 let uses = state.bindings.uses(&self.nodes, at);
                 let upload = state.bindings.slot_source(at);
                 let upload = upload.or_else(|| self.kept.uploads[at as usize].as_ref());
-                last = submit_node(stream, &mut marks, accesses, work, uses, upload)?;
+                last = submit_node(&mut ordered, accesses, work, uses, upload)?;
                 nodes += 1;
             }
         }
-        // The turns are released before the order lock.
-        drop(turns);
-        drop(marks);
+        drop(ordered);
         trace::replayed(last, nodes);
         Ok(last)
     }
 }
 
 fn submit_node(
-    stream: &Stream,
-    marks: &mut Watermarks,
+    ordered: &mut Ordered<'_>,
     accesses: &AccessSet,
     work: &Work<'_>,
     uses: &[Use],
@@ -476,7 +467,7 @@ fn submit_node(
     let blocks = upload.map_or(&[][..], |it| std::slice::from_ref(&it.block));
     // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep` holds
     // the block of an upload, and the recording holds the modules.
-    unsafe { stream.submit_ordered(marks, work, &operands, &[], keep, blocks) }
+    unsafe { ordered.submit(work, &operands, &[], keep, blocks) }
 }
 
 impl std::fmt::Debug for Recording {

@@ -88,7 +88,8 @@ impl Stream {
             unsafe { core.backend.control(control) }
         };
         // Made only once the backend took the allocation: dropping it frees.
-        let ticket = self.submit_control(allocate).inspect_err(|_| core.refund(counted, bytes))?;
+        let ticket =
+            self.ordered().control(allocate).inspect_err(|_| core.refund(counted, bytes))?;
         core.raise_peak(counted);
         Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
     }

@@ -5,16 +5,11 @@ use std::{any::Any, cell::Cell, sync::Arc};
 use super::{
     allocation::{Allocation, Operand},
     stream::{OnDrop, Stream},
-    submit::{After, Claims, planned_memory},
-    turns::Turns,
+    submit::{Claims, Keep, Ordered, Sent, planned_memory},
 };
 use crate::{
     handle::device::Device,
-    order::{
-        Retain,
-        retention::Until,
-        timeline::{Timeline, Watermarks},
-    },
+    order::{Retain, retention::Until, timeline::Timeline},
     protocol::{
         Access, AllocId, Error, Foreign, ForeignOwner, RawStream, Result, StreamId, Ticket, Use,
     },
@@ -75,7 +70,7 @@ impl Stream {
         });
         let addresses = addresses.collect::<Result<Vec<_>>>()?;
         let submit = &mut |raw| submit(raw, &addresses);
-        let mut marks = self.timeline().order.lock();
+        let mut ordered = self.ordered();
         if let Some(recorder) = self.recorder() {
             if self.is_plan() {
                 let detail = "a plan submits no work, and foreign work is known only once it is submitted; record a graph instead";
@@ -91,74 +86,55 @@ impl Stream {
             });
             let work = captured.with_uses(uses);
             let number = recorder.append_foreign(self.id(), work, operands, kept)?;
-            return Ok(self.publish_recorded(number));
+            return Ok(ordered.publish_recorded(number));
         }
-        let turns = Turns::of_operands(operands);
+        ordered.turns.take(operands);
         // SAFETY: the caller promises it.
-        let submitted =
-            unsafe { self.submit_foreign_ordered(&mut marks, foreign, operands, kept, submit) };
-        // The turns are released before the order lock.
-        drop(turns);
-        submitted
+        unsafe { ordered.submit_foreign(foreign, operands, kept, submit) }
     }
+}
 
-    /// Submits foreign work. Called with the order lock held, with checked operands, and with their turns. Once `submit` was
-    /// called, it counts as a submission, also if it fails or panics: it may have enqueued commands before.
+impl Ordered<'_> {
+    /// Submits foreign work, with checked operands and with their turns. Once `submit` was called, it counts as a submission,
+    /// also if it fails or panics: it may have enqueued commands before.
     ///
     /// # Safety
-    /// As for [`submit_foreign_on`](Self::submit_foreign_on).
-    unsafe fn submit_foreign_ordered(
-        &self,
-        marks: &mut Watermarks,
+    /// As for [`Stream::submit_foreign_on`].
+    unsafe fn submit_foreign(
+        &mut self,
         foreign: &dyn Foreign,
         operands: &[Operand<'_>],
         kept: Option<Arc<dyn Any + Send + Sync>>,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
-        let ticket = self.reserve();
-        let claims = Claims::of_foreign(operands, ticket);
-        let mut after = After::new();
-        if !claims.is_empty() {
-            self.collect_dependencies(marks, &[], &claims, operands, &mut after);
-        }
-        let keeps = kept.is_some();
-        // Retain before submitting, because completion on another thread releases the resource.
-        let ask = kept.is_some_and(|kept| self.keep_foreign(ticket, kept));
-        let begun = Begun { stream: self, ticket, has_begun: Cell::new(false) };
-        let submit = &mut |raw| {
-            begun.has_begun.set(true);
-            submit(raw)
-        };
-        // SAFETY: the caller promises it. `after` and the stream order the uses of the operands.
-        let submitted = unsafe { foreign.submit(ticket, &after, submit) };
-        if let (Err(error), false) = (&submitted, begun.has_begun.get()) {
-            if keeps {
-                self.timeline().retention.forget(ticket.number);
+        let stream = self.stream();
+        let keep = kept.map(|kept| keep_foreign(stream, kept));
+        self.send(Claims::of_foreign, operands, &[], keep, |ticket, after| {
+            let begun = Begun { stream, ticket, has_begun: Cell::new(false) };
+            let submit = &mut |raw| {
+                begun.has_begun.set(true);
+                submit(raw)
+            };
+            // SAFETY: the caller promises it. `after` and the stream order the uses of the operands.
+            let submitted = unsafe { foreign.submit(ticket, after, submit) };
+            match (submitted, begun.has_begun.take()) {
+                (Ok(()), _) => Sent::Taken,
+                (Err(error), true) => Sent::Failed(error),
+                (Err(error), false) => Sent::Refused(error),
             }
-            claims.give_back(operands, ticket);
-            self.timeline().give_back(ticket);
-            return Err(error.clone());
-        }
-        if !after.is_empty() {
-            self.note_edges(marks, ticket, &after);
-        }
-        drop(begun);
-        if ask || self.timeline().take_due_report(ticket.number) {
-            self.device().core().report(ticket);
-        }
-        submitted.map(|()| ticket)
-    }
-
-    /// Retains a resource of foreign code for a submission. Returns whether a report is due.
-    fn keep_foreign(&self, ticket: Ticket, resource: Arc<dyn Any + Send + Sync>) -> bool {
-        let helper = self.device().core().helper.clone();
-        let kept = Arc::new(Kept { resource: Some(resource), helper });
-        self.timeline().retention.keep(ticket.number, Until::Complete, kept)
+        })
     }
 }
 
-/// A submission of foreign code. If that has begun, it is published when this is dropped, also by unwinding. Dropped with
-/// the order lock held.
+/// A resource of foreign code, which a submission needs until it is complete.
+fn keep_foreign(stream: &Stream, resource: Arc<dyn Any + Send + Sync>) -> Keep {
+    let helper = stream.device().core().helper.clone();
+    let kept = Kept { resource: Some(resource), helper };
+    Keep { until: Until::Complete, resource: Arc::new(kept) }
+}
+
+/// A submission of foreign code. If that has begun and panics, it is published, because it may have enqueued commands.
+/// Dropped with the order lock held.
 struct Begun<'a> {
     stream: &'a Stream,
     ticket: Ticket,

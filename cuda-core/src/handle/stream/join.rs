@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{event::Event, stream::Stream};
+use super::{event::Event, stream::Stream, submit::Attached};
 use crate::protocol::{Error, Result, Ticket, Work};
 
 impl Stream {
@@ -59,7 +59,7 @@ impl Stream {
     /// An error of the device.
     pub fn join(&self, tickets: &[Ticket]) -> Result<Ticket> {
         // SAFETY: uses no memory.
-        unsafe { self.submit_after(&Work::Join, &[], tickets, None, None) }
+        unsafe { self.submit(&Work::Join, &[], Attached { after: tickets, ..Attached::default() }) }
     }
 
     /// Orders later work on this stream after all submissions of the handle `other`. This handle counts those

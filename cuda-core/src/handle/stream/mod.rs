@@ -46,5 +46,4 @@ pub use naming::RecordedName;
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
 pub use stream::Stream;
-pub(crate) use submit::Keep;
-pub(crate) use turns::Turns;
+pub(crate) use submit::{Attached, Keep, Ordered};

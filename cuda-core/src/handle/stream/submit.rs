@@ -18,6 +18,7 @@ use super::{
 use crate::{
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
     protocol::{Access, Error, HostBlock, Repeat, Result, Submission, Ticket, Work},
+    sync::MutexGuard,
 };
 
 /// Tickets that a submission comes after.
@@ -29,51 +30,46 @@ pub(crate) struct Keep {
     pub(crate) resource: Arc<dyn Retain>,
 }
 
+/// What a submission has beside its work and its operands.
+#[derive(Default)]
+pub(crate) struct Attached<'a> {
+    /// Tickets that it comes after, beside those of its operands.
+    pub(crate) after: &'a [Ticket],
+    pub(crate) keep: Option<Keep>,
+    /// The host memory of a copy.
+    pub(crate) host: Option<&'a Arc<HostBlock>>,
+}
+
+/// The backend's answer to a submission.
+pub(super) enum Sent {
+    Taken,
+    /// It failed after a part of it was enqueued, so it counts.
+    Failed(Error),
+    /// It enqueued nothing, and does not count.
+    Refused(Error),
+}
+
 impl Stream {
+    /// Takes the order lock.
+    #[inline]
+    pub(crate) fn ordered(&self) -> Ordered<'_> {
+        Ordered { stream: self, turns: Turns::default(), marks: self.timeline().order.lock() }
+    }
+
     /// Submits work, after everything that has to come before it.
     ///
     /// # Safety
     /// - `operands` are the device memory that `work` uses, with its accesses, and the caller may make these accesses.
-    /// - `keep` owns the host memory or the memory of another device that `work` uses, and no other thread accesses its
-    ///   bytes meanwhile, unless both only read.
+    /// - `attached` keeps the host memory or the memory of another device that `work` uses, and no other thread accesses
+    ///   its bytes meanwhile, unless both only read.
     /// - A launched kernel stays inside its operands.
     /// - A module or graph that `work` names is not unloaded or dropped before it is complete.
+    #[inline(always)] // so that each caller compiles only the parts that it uses
     pub(crate) unsafe fn submit(
         &self,
         work: &Work<'_>,
         operands: &[Operand<'_>],
-        keep: Option<Keep>,
-        host: Option<&Arc<HostBlock>>,
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.submit_after(work, operands, &[], keep, host) }
-    }
-
-    /// As [`submit`](Self::submit), for a launch, which retains nothing.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit).
-    pub(crate) unsafe fn submit_launch(
-        &self,
-        work: &Work<'_>,
-        operands: &[Operand<'_>],
-    ) -> Result<Ticket> {
-        // SAFETY: the caller's promise.
-        unsafe { self.submit_after(work, operands, &[], None, None) }
-    }
-
-    /// As [`submit`](Self::submit), also after the tickets in `joined`.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit).
-    #[inline(always)] // so that each caller compiles only the parts that it uses
-    pub(super) unsafe fn submit_after(
-        &self,
-        work: &Work<'_>,
-        operands: &[Operand<'_>],
-        joined: &[Ticket],
-        keep: Option<Keep>,
-        host: Option<&Arc<HostBlock>>,
+        attached: Attached<'_>,
     ) -> Result<Ticket> {
         let device = self.device();
         device.core().reclaim_memory();
@@ -83,76 +79,44 @@ impl Stream {
             takes_turns |= operand.allocation.takes_turns();
         }
         if let Some(recorder) = self.recorder() {
-            return self.append_to_recording(
-                recorder,
-                work,
-                operands,
-                joined,
-                keep.zip(host.cloned()),
-            );
+            return self.append_to_recording(recorder, work, operands, attached);
         }
-        if takes_turns {
-            // SAFETY: the caller's promise.
-            return unsafe { self.submit_in_turn(work, operands, joined, keep, host) };
-        }
-        let mut marks = self.timeline().order.lock();
-        // SAFETY: the caller's promise.
-        let submitted =
-            unsafe { self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host)) };
-        drop(marks);
-        trace::submitted(&submitted, work);
-        submitted
-    }
-
-    /// Submits work on a marked allocation, which takes turns.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit).
-    #[cold]
-    unsafe fn submit_in_turn(
-        &self,
-        work: &Work<'_>,
-        operands: &[Operand<'_>],
-        joined: &[Ticket],
-        keep: Option<Keep>,
-        host: Option<&Arc<HostBlock>>,
-    ) -> Result<Ticket> {
-        if operands.iter().any(|it| it.allocation.is_planned()) {
+        if takes_turns && operands.iter().any(|operand| operand.allocation.is_planned()) {
             return Err(planned_memory());
         }
-        let mut marks = self.timeline().order.lock();
-        let turns = Turns::of_operands(operands);
+        let Attached { after, keep, host } = attached;
+        let mut ordered = self.ordered();
+        if takes_turns {
+            ordered.turns.take(operands);
+        }
         // SAFETY: the caller's promise.
-        let submitted =
-            unsafe { self.submit_ordered(&mut marks, work, operands, joined, keep, blocks(host)) };
-        // The turns are released before the order lock.
-        drop(turns);
-        drop(marks);
+        let submitted = unsafe { ordered.submit(work, operands, after, keep, blocks(host)) };
+        drop(ordered);
         trace::submitted(&submitted, work);
         submitted
     }
 
-    /// Appends work to the recording of this stream. `source` is that of an upload.
+    /// Appends work to the recording of this stream.
     #[cold]
     fn append_to_recording(
         &self,
         recorder: &Arc<Recorder>,
         work: &Work<'_>,
         operands: &[Operand<'_>],
-        joined: &[Ticket],
-        source: Option<(Keep, Arc<HostBlock>)>,
+        attached: Attached<'_>,
     ) -> Result<Ticket> {
-        if operands.iter().any(|it| it.allocation.is_planned()) && !recorder.is_plan() {
+        if operands.iter().any(|operand| operand.allocation.is_planned()) && !recorder.is_plan() {
             return Err(planned_memory());
         }
-        let _order = self.timeline().order.lock();
-        let number = if joined.is_empty() {
-            let source = source.map(|(keep, block)| UploadSource::new(keep.resource, block));
+        let ordered = self.ordered();
+        let number = if attached.after.is_empty() {
+            let upload = attached.keep.zip(attached.host.cloned());
+            let source = upload.map(|(keep, block)| UploadSource::new(keep.resource, block));
             recorder.append(self.device(), self.id(), work, operands, source)?
         } else {
-            recorder.join(self.id(), joined)?
+            recorder.join(self.id(), attached.after)?
         };
-        Ok(self.publish_recorded(number))
+        Ok(ordered.publish_recorded(number))
     }
 
     /// Records an upload whose bytes may change between replays.
@@ -167,11 +131,11 @@ impl Stream {
     ) -> Result<Ticket> {
         let Some(recorder) = self.recorder() else { return Err(Error::AlreadyEnded) };
         self.device().check_same("a buffer", operand.allocation.device())?;
-        let _order = self.timeline().order.lock();
+        let ordered = self.ordered();
         let (_, source) = slot.current();
         let source = UploadSource { slot: Some(slot), ..source };
         let number = recorder.append(self.device(), self.id(), work, &[operand], Some(source))?;
-        Ok(self.publish_recorded(number))
+        Ok(ordered.publish_recorded(number))
     }
 
     /// Records a loop, as [`record_upload`](Self::record_upload).
@@ -182,88 +146,9 @@ impl Stream {
         kept: LoopResources,
     ) -> Result<Ticket> {
         let Some(recorder) = self.recorder() else { return Err(Error::AlreadyEnded) };
-        let _order = self.timeline().order.lock();
+        let ordered = self.ordered();
         let number = recorder.append_loop(self.device(), self.id(), repeat, operands, kept)?;
-        Ok(self.publish_recorded(number))
-    }
-
-    /// Submits work. Called with the order lock held, with checked operands, and with the turns of marked
-    /// allocations.
-    ///
-    /// # Safety
-    /// As for [`submit`](Self::submit). The owner of a graph's resources may keep them instead of `keep`.
-    #[inline]
-    pub(crate) unsafe fn submit_ordered(
-        &self,
-        marks: &mut Watermarks,
-        work: &Work<'_>,
-        operands: &[Operand<'_>],
-        joined: &[Ticket],
-        keep: Option<Keep>,
-        blocks: &[Arc<HostBlock>],
-    ) -> Result<Ticket> {
-        let timeline = self.timeline();
-        let core = self.device().core();
-        let ticket = self.reserve();
-        let claims = Claims::of(operands, ticket);
-        let mut after = After::new();
-        if !joined.is_empty() || !claims.is_empty() {
-            self.collect_dependencies(marks, joined, &claims, operands, &mut after);
-        }
-        // Retain before submitting, because completion on another thread releases the resource.
-        let keeps = keep.is_some();
-        let ask =
-            keep.is_some_and(|it| timeline.retention.keep(ticket.number, it.until, it.resource));
-        let submission = Submission { ticket, after: &after, work };
-        // SAFETY:
-        // - The retention of this stream holds `keep` until an upload is accepted, and until other work is complete.
-        // - `after` and the stream order the uses of the operands.
-        // - The caller promises the rest.
-        let submitted = unsafe {
-            if self.sent.note_deferrable() {
-                core.backend.submit_deferrable(&submission, blocks)
-            } else {
-                core.backend.submit(&submission, blocks)
-            }
-        };
-        if let Err(error) = submitted {
-            if keeps {
-                timeline.retention.forget(ticket.number);
-            }
-            claims.give_back(operands, ticket);
-            timeline.give_back(ticket);
-            return Err(error);
-        }
-        if !after.is_empty() {
-            self.note_edges(marks, ticket, &after);
-        }
-        self.publish(ticket);
-        if ask || timeline.take_due_report(ticket.number) {
-            core.report(ticket);
-        }
-        Ok(ticket)
-    }
-
-    /// Submits a control that takes a ticket.
-    pub(super) fn submit_control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
-        let _order = self.timeline().order.lock();
-        let ticket = self.reserve();
-        send(ticket).inspect_err(|_| self.timeline().give_back(ticket))?;
-        self.publish(ticket);
-        Ok(ticket)
-    }
-
-    /// Begins a submission: takes the next number. If a task awaits the last submission of another handle, requests the
-    /// report of that one before this one follows it. Called with the order lock held.
-    #[inline]
-    pub(super) fn reserve(&self) -> Ticket {
-        let ticket = self.timeline().reserve();
-        if !self.sent.continues_with(ticket.number)
-            && let Some(number) = self.timeline().take_awaited()
-        {
-            self.device().core().want(Ticket { number, ..ticket });
-        }
-        ticket
+        Ok(ordered.publish_recorded(number))
     }
 
     /// Publishes a submission that the backend has taken. Called with the order lock held.
@@ -277,34 +162,145 @@ impl Stream {
     }
 
     pub(super) fn is_plan(&self) -> bool {
-        self.recorder().is_some_and(|it| it.is_plan())
+        self.recorder().is_some_and(|recorder| recorder.is_plan())
+    }
+}
+
+/// A stream whose order lock this thread holds: its submissions come one after the other.
+pub(crate) struct Ordered<'a> {
+    stream: &'a Stream,
+    /// The turns of marked allocations. A field before the lock, so they are released before it.
+    pub(crate) turns: Turns<'a>,
+    marks: MutexGuard<'a, Watermarks>,
+}
+
+impl<'a> Ordered<'a> {
+    /// The stream.
+    pub(super) fn stream(&self) -> &'a Stream {
+        self.stream
     }
 
-    /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once. Called
-    /// with the order lock held.
+    /// Submits work to the backend. The operands are checked, and this holds the turns of those that are marked.
+    ///
+    /// # Safety
+    /// As for [`Stream::submit`]. The owner of a graph's resources may keep them instead of `keep`.
+    #[inline]
+    pub(crate) unsafe fn submit(
+        &mut self,
+        work: &Work<'_>,
+        operands: &[Operand<'_>],
+        joined: &[Ticket],
+        keep: Option<Keep>,
+        blocks: &[Arc<HostBlock>],
+    ) -> Result<Ticket> {
+        let stream = self.stream;
+        self.send(Claims::of, operands, joined, keep, |ticket, after| {
+            let backend = &stream.device().core().backend;
+            let submission = Submission { ticket, after, work };
+            // SAFETY:
+            // - The retention of this stream holds `keep` until an upload is accepted, and until other work is complete.
+            // - `after` and the stream order the uses of the operands.
+            // - The caller promises the rest.
+            let submitted = unsafe {
+                if stream.sent.note_deferrable() {
+                    backend.submit_deferrable(&submission, blocks)
+                } else {
+                    backend.submit(&submission, blocks)
+                }
+            };
+            submitted.map_or_else(Sent::Refused, |()| Sent::Taken)
+        })
+    }
+
+    /// Takes the next ticket, claims the operands with `claim`, and sends the submission with the tickets that it comes
+    /// after. The operands are checked, and this holds the turns of those that are marked.
+    #[inline]
+    pub(super) fn send(
+        &mut self,
+        claim: fn(&[Operand<'_>], Ticket) -> Claims,
+        operands: &[Operand<'_>],
+        joined: &[Ticket],
+        keep: Option<Keep>,
+        send: impl FnOnce(Ticket, &[Ticket]) -> Sent,
+    ) -> Result<Ticket> {
+        let (stream, timeline) = (self.stream, self.stream.timeline());
+        let ticket = self.reserve();
+        let claims = claim(operands, ticket);
+        let mut after = After::new();
+        if !joined.is_empty() || !claims.is_empty() {
+            self.collect_dependencies(joined, &claims, operands, &mut after);
+        }
+        // Retain before submitting, because completion on another thread releases the resource.
+        let keeps = keep.is_some();
+        let ask = keep
+            .is_some_and(|keep| timeline.retention.keep(ticket.number, keep.until, keep.resource));
+        let sent = send(ticket, &after);
+        if let Sent::Refused(error) = sent {
+            if keeps {
+                timeline.retention.forget(ticket.number);
+            }
+            claims.give_back(operands, ticket);
+            timeline.give_back(ticket);
+            return Err(error);
+        }
+        if !after.is_empty() {
+            self.note_edges(ticket, &after);
+        }
+        self.stream.publish(ticket);
+        if ask || timeline.take_due_report(ticket.number) {
+            stream.device().core().report(ticket);
+        }
+        match sent {
+            Sent::Failed(error) => Err(error),
+            Sent::Taken | Sent::Refused(_) => Ok(ticket),
+        }
+    }
+
+    /// Submits a control that takes a ticket.
+    pub(super) fn control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
+        let ticket = self.reserve();
+        send(ticket).inspect_err(|_| self.stream.timeline().give_back(ticket))?;
+        self.stream.publish(ticket);
+        Ok(ticket)
+    }
+
+    /// Begins a submission: takes the next number. If a task awaits the last submission of another handle, requests the
+    /// report of that one before this one follows it.
+    #[inline]
+    fn reserve(&self) -> Ticket {
+        let (stream, timeline) = (self.stream, self.stream.timeline());
+        let ticket = timeline.reserve();
+        if !stream.sent.continues_with(ticket.number)
+            && let Some(number) = timeline.take_awaited()
+        {
+            stream.device().core().want(Ticket { number, ..ticket });
+        }
+        ticket
+    }
+
+    /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once.
     pub(super) fn publish_recorded(&self, number: u64) -> Ticket {
-        let ticket = Ticket { stream: self.id(), number };
-        self.progress().fail(number, Error::needs_host_data("a wait for recorded work"));
-        drop(self.progress().advance(number));
-        self.publish(ticket);
+        let ticket = Ticket { stream: self.stream.id(), number };
+        self.stream.progress().fail(number, Error::needs_host_data("a wait for recorded work"));
+        drop(self.stream.progress().advance(number));
+        self.stream.publish(ticket);
         ticket
     }
 
     /// Adds to `after` the tickets that this submission has to name.
     #[cold]
-    pub(super) fn collect_dependencies(
+    fn collect_dependencies(
         &self,
-        marks: &mut Watermarks,
         joined: &[Ticket],
         claims: &Claims,
         operands: &[Operand<'_>],
         after: &mut After,
     ) {
         for ticket in joined {
-            self.add_dependency(marks, *ticket, after);
+            self.add_dependency(*ticket, after);
         }
         for (index, (ticket, _)) in claims.displaced.iter().enumerate() {
-            if !self.add_dependency(marks, *ticket, after) {
+            if !self.add_dependency(*ticket, after) {
                 // Another thread is submitting the displaced access now. Both are reads, because a writer has exclusive access
                 // or the turn, and two reads need no order. A later writer comes after the restored read.
                 claims.restore(index, operands);
@@ -314,11 +310,11 @@ impl Stream {
 
     /// Adds `ticket` to `after`, unless the submission is already ordered after it. Returns false if `ticket` is not
     /// published yet.
-    fn add_dependency(&self, marks: &Watermarks, ticket: Ticket, after: &mut After) -> bool {
-        if ticket.stream == self.id() || marks.covers(ticket) {
+    fn add_dependency(&self, ticket: Ticket, after: &mut After) -> bool {
+        if ticket.stream == self.stream.id() || self.marks.covers(ticket) {
             return true;
         }
-        let Some(producer) = self.device().core().streams.find(ticket.stream) else {
+        let Some(producer) = self.stream.device().core().streams.find(ticket.stream) else {
             return true;
         };
         if producer.progress.completed() >= ticket.number {
@@ -335,11 +331,11 @@ impl Stream {
     }
 
     #[cold]
-    pub(super) fn note_edges(&self, marks: &mut Watermarks, own: Ticket, after: &After) {
+    fn note_edges(&mut self, own: Ticket, after: &After) {
         for ticket in after {
-            marks.raise(*ticket);
-            if let Some(producer) = self.device().core().streams.find(ticket.stream) {
-                self.timeline().inferred.note(own.number, &producer, ticket.number);
+            self.marks.raise(*ticket);
+            if let Some(producer) = self.stream.device().core().streams.find(ticket.stream) {
+                self.stream.timeline().inferred.note(own.number, &producer, ticket.number);
             }
         }
     }
@@ -389,7 +385,7 @@ impl Claims {
 
     /// Whether no other access was displaced.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.displaced.is_empty()
     }
 
@@ -427,7 +423,7 @@ impl Claims {
 
     /// Undoes the claims of a refused submission, and restores the accesses that they displaced.
     #[cold]
-    pub(super) fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
+    fn give_back(&self, operands: &[Operand<'_>], ticket: Ticket) {
         for operand in operands {
             operand.allocation.accesses.retract(ticket);
         }

@@ -29,21 +29,21 @@ pub(crate) struct Turns<'a>(
 );
 
 impl<'a> Turns<'a> {
-    /// Takes the turns of those operands whose allocation is marked. Called with the order lock held.
-    pub(super) fn of_operands(operands: &[Operand<'a>]) -> Self {
-        let marked = operands.iter().map(|it| it.allocation).filter(|it| it.takes_turns());
-        let mut marked: SmallVec<[&Allocation; 4]> = marked.collect();
-        marked.sort_unstable_by_key(|it| it.id().0);
-        marked.dedup_by_key(|it| it.id());
-        let mut turns = Self::default();
-        turns.take_sorted(marked);
-        turns
+    /// Takes the turns of those operands whose allocation is marked. Called with the order lock held, on a value that holds
+    /// no turns yet.
+    pub(super) fn take(&mut self, operands: &[Operand<'a>]) {
+        let marked = operands.iter().map(|operand| operand.allocation);
+        let mut marked: SmallVec<[&Allocation; 4]> =
+            marked.filter(|allocation| allocation.takes_turns()).collect();
+        marked.sort_unstable_by_key(|allocation| allocation.id().0);
+        marked.dedup_by_key(|allocation| allocation.id());
+        self.take_sorted(marked);
     }
 
     /// Takes the turns of different allocations, which are sorted by their ids. Called with the order lock held, on a
     /// value that holds no turns yet. Extends in place, because a constructor would move the guards.
     #[inline]
     pub(crate) fn take_sorted(&mut self, allocations: impl IntoIterator<Item = &'a Allocation>) {
-        self.0.extend(allocations.into_iter().map(|it| it.turn.lock()));
+        self.0.extend(allocations.into_iter().map(|allocation| allocation.turn.lock()));
     }
 }
