@@ -22,22 +22,10 @@
 //!
 //! [`Credit`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
 
-// Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps. This folder uses `wake` and `cuda-core`. Every folder above it names
-// `ExecutionContext`. A typical call goes from `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A
-// wait goes from `poll_submission` in `wait` to a short spin, and then to a waiter of the stream.
-//
-// Several files add methods to `ExecutionContext`:
-//
-// | file | methods |
-// |---|---|
-// | `tree/execution_context` | `root`, `device`, `enqueue`, `last`, `snapshot`, `mode`, `is_recording`, `name_recorded`, `request_report` |
-// | `tree/fork` | `fork`, `end_fork`, `join_stream` |
-// | `tree/sibling` | `sibling`, `join_sibling`, `with_memory_wait`, `with_pool` |
-// | `tree/polled_root` | `on_other_stream`, `separate_root`, `set_poller`, `mode_of_poll`, `is_part_of` |
-// | `wait/submission` | `poll_submission`, `poll_landing`, `poll_pinned`, `yield_now` |
-// | `wait/credit` | `poll_credit`, `has_credit` |
-// | `wait/memory` | `poll_allocation` |
-// | `wait/blocking` | `may_wait`, `wait_by_wakers`, `block`, `block_until` |
+// Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps. This folder
+// uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
+// `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a short
+// spin, and then to a waiter of the stream.
 
 mod tree;
 mod wait;

@@ -4,12 +4,10 @@ use std::task::Context;
 
 use cuda_core::{Arguments, Function, LaunchConfig, Result};
 
-use super::arguments::{
-    argument::{Buffers, KernelArgs},
-    given_back::BufferTuple,
-};
+use super::arguments::argument::{Buffers, KernelArgs};
 use crate::{
     context::{Credit, ExecutionContext},
+    kernel::arguments::argument::BufferTuple,
     op::{Op, Submit, Submitted},
 };
 

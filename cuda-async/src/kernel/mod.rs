@@ -39,9 +39,8 @@ mod modules;
 mod prepared;
 mod tuning_file;
 
-pub use arguments::argument::{Buffers, ByValue, KernelArg, KernelArgs, Returned};
+pub use arguments::argument::{BufferTuple, Buffers, ByValue, KernelArg, KernelArgs, Returned};
 pub use arguments::buffer_form::KernelBuffer;
-pub use arguments::given_back::BufferTuple;
 pub use arguments::param::{KernelParam, push_param, put_field};
 pub use arguments::typed_args::{
     Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,

@@ -6,7 +6,7 @@ use cuda_core::{Device, DeviceBuffer, Element, HostValues, PinnedBuffer, Result}
 
 use crate::{
     context::{Credit, ExecutionContext},
-    memory::{allocate::uninitialized, target::BufferTarget},
+    memory::{allocate::uninitialized, source::BufferTarget},
     op::{Op, Submit, Submitted},
     ops::DeviceOp,
 };

@@ -26,14 +26,12 @@
 mod allocate;
 mod chunk;
 pub(crate) mod copy_job;
-mod copying;
 mod download;
 pub(crate) mod host_copy;
 mod host_slot;
 mod huge_pages;
 mod scalar;
 mod source;
-mod target;
 mod to_device;
 mod transfer;
 mod upload;
@@ -48,8 +46,7 @@ pub use download::{
 };
 pub use host_slot::{HostSlot, UploadSlot};
 pub use scalar::{DeviceScalar, NewScalar, ReadScalar, ScalarMut, SetScalar};
-pub use source::HostSource;
-pub use target::BufferTarget;
+pub use source::{BufferTarget, HostSource};
 pub use to_device::to_device;
 pub use transfer::{Copy, Fill, UploadInto, copy, fill, upload_into};
 pub use upload::{Upload, h2d};

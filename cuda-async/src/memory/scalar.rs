@@ -13,7 +13,7 @@ use crate::{
     context::{Credit, ExecutionContext, MemoryWait},
     memory::{
         download::{ToHost, to_host},
-        target::BufferTarget,
+        source::BufferTarget,
     },
     op::{Op, Submit, Submitted},
     ops::{DeviceOp, Mapped, TryMapOutput},

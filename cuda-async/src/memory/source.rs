@@ -1,8 +1,8 @@
-//! `HostSource`: host data that can be uploaded.
+//! `HostSource` and `BufferTarget`: host data that can be uploaded, and device memory that operations write to.
 
 use std::sync::Arc;
 
-use cuda_core::{Element, PinnedBuffer, Result};
+use cuda_core::{DeviceBuffer, Element, PinnedBuffer, Result, SliceMut};
 
 /// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
 /// not copied on the host. With the feature `bytes` also `Bytes`, and with the feature `ndarray` also the arrays and views
@@ -165,6 +165,44 @@ mod arrays {
             let columns = matrix.t().as_standard_layout().to_owned();
             assert_eq!(h2d(columns).then(to_host).sync().unwrap(), [1.0, 4.0, 2.0, 5.0, 3.0, 6.0]);
         }
+    }
+}
+
+/// Device memory that can be written: a buffer, an exclusive borrow of one, a mutable slice, or
+/// [`scalar.writable()`](crate::memory::DeviceScalar::writable).
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not device memory to write",
+    note = "`DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>` and `scalar.writable()` are"
+)]
+pub trait BufferTarget: Send {
+    /// The element type.
+    type Element: Element;
+
+    /// Returns a mutable slice of all elements.
+    fn as_slice_mut(&mut self) -> SliceMut<'_, Self::Element>;
+}
+
+impl<T: Element> BufferTarget for DeviceBuffer<T> {
+    type Element = T;
+
+    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        DeviceBuffer::as_slice_mut(self)
+    }
+}
+
+impl<T: Element> BufferTarget for &mut DeviceBuffer<T> {
+    type Element = T;
+
+    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        (**self).as_slice_mut()
+    }
+}
+
+impl<T: Element> BufferTarget for SliceMut<'_, T> {
+    type Element = T;
+
+    fn as_slice_mut(&mut self) -> SliceMut<'_, T> {
+        self.reborrow()
     }
 }
 

@@ -6,7 +6,11 @@ use cuda_core::{Error, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
-    memory::{copying::Copying, download::BufferSource, source::HostSource, target::BufferTarget},
+    memory::{
+        download::BufferSource,
+        source::{BufferTarget, HostSource},
+        upload::Copying,
+    },
     op::{Op, Submit, Submitted},
 };
 

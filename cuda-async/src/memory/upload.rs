@@ -1,12 +1,23 @@
-//! `h2d`: uploads host data to the device.
+//! `h2d`: uploads host data to the device. Ordinary host memory goes through pinned blocks ([`Copying`]).
 
-use std::task::{Context, Poll, ready};
+use std::{
+    collections::VecDeque,
+    ops::Range,
+    sync::Arc,
+    task::{Context, Poll, ready},
+};
 
-use cuda_core::{DeviceBuffer, Result, Stream};
+use cuda_core::{DeviceBuffer, Error, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::{
-    context::{Credit, ExecutionContext, MemoryWait},
-    memory::{copying::Copying, source::HostSource},
+    context::{Credit, ExecutionContext, MemoryWait, RunMode},
+    memory::{
+        chunk::COPY_BYTES,
+        copy_job::CopyJob,
+        host_copy,
+        host_copy::Copier,
+        source::{BufferTarget, HostSource},
+    },
     op::{Op, Submit, Submitted},
 };
 
@@ -73,4 +84,182 @@ fn allocate<S: HostSource>(
     ready!(cx.poll_credit(credit, task))?;
     let len = source.elements()?.len();
     cx.poll_allocation(wait, task, |stream: &Stream| DeviceBuffer::uninitialized(stream, len))
+}
+
+/// A copy that has begun.
+pub(super) struct Copying<S: HostSource, B> {
+    source: Source<S>,
+    pub(super) target: B,
+    /// The number of elements of the target. A source that has fewer later is an error.
+    len: usize,
+    /// The number of elements whose upload is submitted.
+    done: usize,
+    in_flight: BlocksInFlight,
+    waiter: Option<Waiter>,
+    credit: Credit,
+    pinning: Option<Pinning<S::Element>>,
+    /// The copy of the next elements to pinned memory, if the helper thread makes it.
+    job: Option<CopyJob<Result<PinnedBuffer<S::Element>>>>,
+}
+
+enum Source<S: HostSource> {
+    Own(S),
+    Shared(Arc<dyn HostSource<Element = S::Element> + Sync>),
+}
+
+/// The submissions whose blocks are not free yet, and the bytes of each.
+#[derive(Default)]
+struct BlocksInFlight {
+    submissions: VecDeque<(u64, usize)>,
+    bytes: usize,
+}
+
+impl BlocksInFlight {
+    fn push(&mut self, number: u64, bytes: usize) {
+        self.submissions.push_back((number, bytes));
+        self.bytes += bytes;
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.submissions.pop_front().map_or(0, |(_, bytes)| bytes);
+    }
+
+    /// The submission to wait for before `bytes` more are copied.
+    fn before(&self, bytes: usize) -> Option<u64> {
+        let (first, _) = *self.submissions.front()?;
+        (self.bytes + bytes > COPY_BYTES).then_some(first)
+    }
+}
+
+impl<S: HostSource> Source<S> {
+    fn new(source: S) -> Self {
+        if !source.elements().is_ok_and(|elements| host_copy::is_large(size_of_val(elements))) {
+            return Self::Own(source);
+        }
+        match source.into_shared() {
+            Ok(shared) => Self::Shared(shared),
+            Err(own) => Self::Own(own),
+        }
+    }
+
+    fn elements(&self) -> Result<&[S::Element]> {
+        match self {
+            Self::Own(own) => own.elements(),
+            Self::Shared(shared) => shared.elements(),
+        }
+    }
+}
+
+impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
+    /// The source has as many elements as the target.
+    pub(super) fn new(source: S, mut target: B) -> Self {
+        let (in_flight, waiter, credit, pinning, job) = Default::default();
+        let len = target.as_slice_mut().len();
+        let source = Source::new(source);
+        Self { source, target, len, done: 0, in_flight, waiter, credit, pinning, job }
+    }
+
+    pub(super) fn poll(
+        &mut self,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<()>> {
+        while self.done < self.len {
+            let copier = self.copier(cx);
+            let end = self.done.saturating_add(copier.elements::<S::Element>());
+            let range = self.done..end.min(self.len);
+            ready!(self.poll_window(range.len() * size_of::<S::Element>(), task, cx))?;
+            ready!(cx.poll_credit(&mut self.credit, task))?;
+            let pinned = ready!(self.poll_pinned(copier, range, task, cx))?;
+            self.submit(pinned, copier, cx)?;
+            if copier == Copier::Poll && self.done < self.len && cx.yield_now(task) {
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn copier(&self, cx: &ExecutionContext) -> Copier {
+        if self.job.is_some() {
+            return Copier::Helper;
+        }
+        let movable = matches!(self.source, Source::Shared(_));
+        Copier::of(cx, self.len * size_of::<S::Element>(), movable)
+    }
+
+    /// Ready when few enough blocks are in flight. A detached run never polls again, so it takes as many as it needs.
+    fn poll_window(
+        &mut self,
+        bytes: usize,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<()>> {
+        while let Some(first) = self.in_flight.before(bytes) {
+            if cx.mode_of_poll() != RunMode::Detached {
+                ready!(cx.poll_submission(first, &mut self.waiter, task))?;
+            }
+            self.in_flight.pop();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Ready with the elements of `range` in pinned memory.
+    fn poll_pinned(
+        &mut self,
+        copier: Copier,
+        range: Range<usize>,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<PinnedBuffer<S::Element>>> {
+        if self.job.is_none() {
+            let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, range.len(), task))?;
+            // An earlier poll by another run may have requested a smaller block.
+            let range = range.start..range.start + pinned.len();
+            match (&self.source, copier) {
+                (Source::Shared(source), Copier::Helper) => {
+                    let source = source.clone();
+                    self.job = Some(CopyJob::start(move || {
+                        host_copy::copy(part(source.elements()?, range)?, &mut pinned);
+                        Ok(pinned)
+                    })?);
+                }
+                (source, Copier::Threads | Copier::Helper) => {
+                    host_copy::copy(part(source.elements()?, range)?, &mut pinned);
+                    return Poll::Ready(Ok(pinned));
+                }
+                (source, Copier::Poll) => {
+                    pinned.copy_from_slice(part(source.elements()?, range)?);
+                    return Poll::Ready(Ok(pinned));
+                }
+            }
+        }
+        CopyJob::poll(&mut self.job, task, cx).map(Result::flatten)
+    }
+
+    fn submit(
+        &mut self,
+        pinned: PinnedBuffer<S::Element>,
+        copier: Copier,
+        cx: &ExecutionContext,
+    ) -> Result<()> {
+        let (start, len) = (self.done, pinned.len());
+        let mut target = self.target.as_slice_mut();
+        let ticket = cx.enqueue(|stream| target.upload(stream, start, pinned))?;
+        self.done += len;
+        self.in_flight.push(ticket.number, len * size_of::<S::Element>());
+        if copier != Copier::Poll {
+            // The report is requested now, so it does not wait for later batches.
+            cx.request_report()?;
+        }
+        Ok(())
+    }
+}
+
+/// Some elements of a source.
+fn part<T>(elements: &[T], range: Range<usize>) -> Result<&[T]> {
+    let len = elements.len();
+    elements.get(range).ok_or_else(|| {
+        let detail = format!("its `HostSource` has only {len} elements now, and had more before");
+        Error::OutOfRange { what: "an upload".into(), detail }
+    })
 }

@@ -7,14 +7,12 @@
 // only. `run` drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from
 // `Submit::submit` to `ExecutionContext::enqueue`.
 
-mod into_device_op;
 mod lazy_arg;
 mod operation;
 mod span;
 mod submit;
 
-pub use into_device_op::{Fallible, IntoDeviceOp};
 pub use lazy_arg::{Given, LazyArg};
-pub use operation::Op;
+pub use operation::{Fallible, IntoDeviceOp, Op};
 pub(crate) use span::OpSpan;
 pub use submit::{Submit, Submitted, poll_stored};

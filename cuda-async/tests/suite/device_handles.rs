@@ -82,5 +82,8 @@ fn unreachable_lease_delays_no_other_device() {
     cuda_async::open_blocking("cpu").unwrap();
     assert!(!opening.is_finished());
     let error = opening.join().unwrap().unwrap_err();
-    assert!(matches!(error, cuda_async::Error::Unreachable { .. }) && error.is_retryable(), "{error}");
+    assert!(
+        matches!(error, cuda_async::Error::Unreachable { .. }) && error.is_retryable(),
+        "{error}"
+    );
 }

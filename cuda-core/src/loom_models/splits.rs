@@ -6,7 +6,7 @@ use ::loom::thread;
 
 use super::check;
 use crate::{
-    order::{accesses::Accesses, history::Displaced},
+    order::history::{Accesses, Displaced},
     protocol::{Access, StreamId, Ticket},
 };
 

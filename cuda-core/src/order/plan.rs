@@ -26,9 +26,9 @@ use smallvec::SmallVec;
 use super::{
     history::{Displaced, Pieces},
     names::Names,
-    poison::uses_of,
 };
 use crate::{
+    order::history::uses_of,
     protocol::{
         Access, AllocId, CONDITION_BYTES, Error, Name, Result, StreamId, Ticket, Use, Work,
     },

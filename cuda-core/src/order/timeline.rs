@@ -8,7 +8,7 @@
 //!   never made.
 //! - A submission claims its histories before it is published. Another stream can see such a claim only if it is a
 //!   read: the handle of a writer has exclusive access, and replays of recordings take turns with all others (see
-//!   `handle::stream::turns`). The other stream restores that claim instead of waiting for it; see `handle::stream::submit`.
+//!   `handle::stream::submit`). The other stream restores that claim instead of waiting for it.
 //! - A thread that reports progress takes no `order`.
 
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use super::{
-    inferred_completion::InferredCompletion,
     progress::{HasProgress, Progress},
     retention::{Retain, Retention, Until},
 };
 use crate::{
+    order::progress::InferredCompletion,
     protocol::{StreamId, Ticket},
     sync::{
         Mutex,

@@ -41,8 +41,7 @@ pub use ids::{AllocId, FunctionId, GraphId, HostId, ModuleId, PoolId, StreamId, 
 pub use launches::kernels::{
     EntryInfo, ModuleInfo, ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };
-pub use launches::launch_attributes::LaunchAttributes;
-pub use launches::launch_config::LaunchConfig;
+pub use launches::launch_config::{LaunchAttributes, LaunchConfig};
 pub use launches::occupancy::{FunctionAttributes, Occupancy};
 pub use memory::element::Element;
 pub(crate) use memory::element::assert_has_bytes;

@@ -9,21 +9,21 @@ use std::{
 };
 
 use super::{
-    dropped::Dropped,
     host_pool::HostPool,
     loaded_modules::LoadedModules,
-    memory_charge::MemoryCharge,
-    memory_waiters::MemoryWaiters,
     peers::Peers,
-    pools::PoolCount,
     reply::Pending,
-    spare_streams::SpareStreams,
     streams::{AfterProgress, Streams},
 };
 use crate::{
     order::timeline::Timeline,
     protocol::{
         Backend, Capabilities, Control, Error, Provider, Reply, Request, Result, StreamId, Ticket,
+    },
+    runtime::{
+        memory::{MemoryCharge, MemoryWaiters, PoolCount},
+        reclaim::Dropped,
+        streams::SpareStreams,
     },
     sync::{HelperThread, Mutex},
 };

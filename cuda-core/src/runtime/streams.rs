@@ -1,17 +1,22 @@
-//! The live streams of a device, and delivery of the backend's notices to them.
+//! The live streams of a device, and delivery of the backend's notices: progress, failures, and the text that kernels
+//! print. Streams that were lent and came back are lent again.
 
 use std::{
-    sync::{Arc, OnceLock, Weak},
+    io::Write,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc, OnceLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread::ThreadId,
 };
 
 use rustc_hash::FxHashMap;
 
-use super::output::Output;
 use crate::{
     order::timeline::Timeline,
-    protocol::{Error, Notice, NoticeSink, StreamId, Ticket},
-    sync::{Mutex, RwLock},
+    protocol::{Error, Notice, NoticeSink, Result, StreamId, Ticket},
+    sync::{Mutex, RwLock, discard_panic},
 };
 
 #[derive(Default)]
@@ -44,7 +49,7 @@ impl Streams {
     /// Removes a stream if only the table holds it. Otherwise another thread may be about to order work after it.
     pub(crate) fn remove_unused(&self, id: StreamId) -> bool {
         let mut table = self.table.write();
-        // No thread can clone the table's `Arc` meanwhile. A thread may still upgrade a `Weak` of `inferred_completion`. It
+        // No thread can clone the table's `Arc` meanwhile. A thread may still upgrade a `Weak` of `progress`. It
         // only advances the progress, and orders no work after this stream.
         let unused = table.get(&id).is_some_and(|timeline| Arc::strong_count(timeline) == 1);
         let removed = if unused { table.remove(&id) } else { None };
@@ -143,5 +148,105 @@ impl Drop for Delivering<'_> {
         if let Some(at) = delivering.iter().rposition(|thread| *thread == this) {
             delivering.swap_remove(at);
         }
+    }
+}
+
+/// If the pool has this many busy streams of one priority, and no idle one, it lends the oldest of them again.
+const MAX_BUSY_SPARES: usize = 16;
+
+#[derive(Default)]
+pub(crate) struct SpareStreams(Mutex<Vec<Arc<Timeline>>>);
+
+impl SpareStreams {
+    /// Takes an idle stream of this priority. If there is none, but at least [`MAX_BUSY_SPARES`] busy ones, takes the
+    /// one that came back first. Busy streams are avoided because they may run abandoned work for a long time.
+    pub(crate) fn take(&self, priority: i32) -> Option<Arc<Timeline>> {
+        self.take_idle(priority).or_else(|| {
+            self.take_nth(|spare| {
+                let mut alike = (0..spare.len()).filter(|at| spare[*at].priority == priority);
+                let oldest = alike.next();
+                oldest.filter(|_| alike.count() + 1 >= MAX_BUSY_SPARES)
+            })
+        })
+    }
+
+    /// A stream that is known to be idle.
+    pub(crate) fn take_idle(&self, priority: i32) -> Option<Arc<Timeline>> {
+        let idle = |stream: &Arc<Timeline>| stream.priority == priority && !stream.is_busy();
+        self.take_nth(|spare| spare.iter().rposition(idle))
+    }
+
+    fn take_nth(
+        &self,
+        find: impl FnOnce(&[Arc<Timeline>]) -> Option<usize>,
+    ) -> Option<Arc<Timeline>> {
+        let mut spare = self.0.lock();
+        let found = find(&spare)?;
+        Some(spare.remove(found))
+    }
+
+    pub(crate) fn give(&self, stream: Arc<Timeline>) {
+        self.0.lock().push(stream);
+    }
+}
+
+type Print = dyn Fn(&str) + Send + Sync;
+
+/// Where the text goes: to a function of the user, or to standard output.
+#[derive(Default)]
+pub(crate) struct Output {
+    print: parking_lot::RwLock<Option<Arc<Print>>>,
+    /// The threads that are inside the function now. The kernels that print go on when it returns.
+    printing: Mutex<Vec<ThreadId>>,
+    /// The number of these threads, so that other threads need no lock.
+    count: AtomicUsize,
+}
+
+impl Output {
+    /// Replaces the function.
+    pub(crate) fn set(&self, print: Arc<Print>) {
+        let previous = self.print.write().replace(print);
+        drop(previous);
+    }
+
+    /// Prints. Nothing is printed if standard output is closed, or if the function panics.
+    pub(crate) fn print(&self, text: &str) {
+        let print = self.print.read().clone();
+        let Some(print) = print else {
+            _ = std::io::stdout().write_all(text.as_bytes());
+            return;
+        };
+        let this = std::thread::current().id();
+        self.printing.lock().push(this);
+        self.count.fetch_add(1, Ordering::Relaxed);
+        let printed = catch_unwind(AssertUnwindSafe(|| print(text)));
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        let mut printing = self.printing.lock();
+        if let Some(at) = printing.iter().rposition(|thread| *thread == this) {
+            printing.swap_remove(at);
+        }
+        drop(printing);
+        if let Err(payload) = printed {
+            discard_panic(payload);
+        }
+    }
+
+    /// Checks that the calling thread may wait for the device.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] inside the function: the kernel that prints ends after the function, so the wait would not end.
+    #[inline]
+    pub(crate) fn check_may_wait(&self) -> Result<()> {
+        // Relaxed: the thread itself has counted.
+        if self.count.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.check_this_thread() }
+    }
+
+    #[cold]
+    fn check_this_thread(&self) -> Result<()> {
+        if !self.printing.lock().contains(&std::thread::current().id()) {
+            return Ok(());
+        }
+        let detail = "it is inside the output function of the device, whose kernel ends only after the function; wait on another thread".into();
+        Err(Error::Misuse { what: "a wait for the device".into(), detail })
     }
 }

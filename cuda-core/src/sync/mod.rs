@@ -8,9 +8,10 @@
 //! `Streams::remove_unused`, which holds a lock.
 
 #[cfg(not(loom))]
-pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
-#[cfg(not(loom))]
 pub use std::{hint::spin_loop, sync::atomic};
+
+#[cfg(not(loom))]
+pub use parking_lot::{Condvar, Mutex, MutexGuard, RwLock};
 
 /// The current time; in models it stands still.
 #[cfg(not(loom))]
@@ -31,13 +32,10 @@ pub const fn limit(normal: usize, modeled: usize) -> usize {
 
 mod helper_thread;
 mod one_shot;
-pub mod shard;
 mod sharded_arc;
 mod waker_set;
-mod wakes;
 
 pub use helper_thread::HelperThread;
 pub use one_shot::{Receiver, Sender, one_shot};
-pub use sharded_arc::ShardedArc;
-pub use waker_set::{WakerSet, Woken};
-pub use wakes::{discard_panic, wake_each};
+pub use sharded_arc::{SHARDS, Sharded, ShardedArc, own_shard};
+pub use waker_set::{WakerSet, Woken, discard_panic, wake_each};

@@ -2,12 +2,17 @@
 //!
 //! The set itself has no lock; its owner keeps it under one. Wakers are user code, so they are never cloned, woken or
 //! dropped under that lock: methods give them back, and the owner lets them go after it has unlocked.
+//!
+//! Panics of user code, in wakers and in the payloads of panics, are isolated ([`wake_each`], [`discard_panic`]).
 
-use std::{collections::BTreeMap, task::Waker};
+use std::{
+    any::Any,
+    collections::BTreeMap,
+    panic::{AssertUnwindSafe, catch_unwind},
+    task::Waker,
+};
 
 use smallvec::SmallVec;
-
-use super::wake_each;
 
 /// Wakers by key. Keys order the set; a task that waits again replaces its waker.
 #[derive(Debug)]
@@ -110,6 +115,23 @@ impl Drop for Woken {
     }
 }
 
+/// Wakes each waker. A waker that panics does not keep the others asleep.
+pub fn wake_each(wakers: impl IntoIterator<Item = Waker>) {
+    for waker in wakers {
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| waker.wake())) {
+            discard_panic(payload);
+        }
+    }
+}
+
+/// Drops the payload of a panic, whose own drop may panic.
+pub fn discard_panic(payload: Box<dyn Any + Send>) {
+    if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+        // Its drop could panic again, without end.
+        std::mem::forget(again);
+    }
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use std::{
@@ -141,5 +163,72 @@ mod tests {
         assert_eq!((count.0.load(Ordering::SeqCst), set.first()), (2, Some(&3)));
         set.take_all().wake();
         assert_eq!((count.0.load(Ordering::SeqCst), set.is_empty()), (3, true));
+    }
+}
+
+#[cfg(test)]
+mod wakes_tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicUsize, Ordering},
+        },
+        task::Wake,
+    };
+
+    use super::*;
+
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any(Bomb);
+        }
+    }
+
+    struct Throws;
+
+    impl Wake for Throws {
+        fn wake(self: Arc<Self>) {
+            std::panic::panic_any(Bomb);
+        }
+    }
+
+    #[derive(Default)]
+    struct Count(AtomicUsize);
+
+    impl Wake for Count {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    fn throw_and_count(count: &Arc<Count>) {
+        wake_each([Waker::from(Arc::new(Throws)), Waker::from(count.clone())]);
+    }
+
+    #[test]
+    fn panicking_waker_does_not_prevent_other_wakes() {
+        let count = Arc::new(Count::default());
+        throw_and_count(&count);
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
+    }
+
+    #[test]
+    fn wakers_are_woken_while_the_thread_unwinds() {
+        struct Wakes(Arc<Count>);
+        impl Drop for Wakes {
+            fn drop(&mut self) {
+                throw_and_count(&self.0);
+            }
+        }
+        let count = Arc::new(Count::default());
+        let wakes = Wakes(count.clone());
+        let unwound = catch_unwind(AssertUnwindSafe(move || {
+            let _wakes = wakes;
+            panic!("on purpose");
+        }));
+        assert!(unwound.is_err());
+        assert_eq!(count.0.load(Ordering::SeqCst), 1);
     }
 }

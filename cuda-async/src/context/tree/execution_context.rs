@@ -1,15 +1,34 @@
 //! `ExecutionContext`: the stream and the submissions of a part of a run.
 //!
 //! A context belongs to one sequence of steps. It is either an inline root or one of the handles of a shared context.
+//!
+//! # Inline roots
+//! The root context of a run is stored in the run itself and not behind an `Arc`. A run keeps it on its stack or in its future. Most runs never clone it, so most runs allocate
+//! nothing. Anything that needs more than the stream and the last submission promotes the root to an `Arc` first.
+//! After a promotion, both copies of `last` count: [`InlineRoot::last`] is the larger one.
+//!
+//! The cells make this type, and with it [`ExecutionContext`](crate::context::ExecutionContext), `Send` but not `Sync`.
+//! A thread that needs the context of another thread gets a clone, and clones count submissions atomically.
 
-use std::{sync::Arc, time::Duration};
-
-use cuda_core::{Device, Error, Result, Stream, Ticket, internals::RecordedName};
-
-use crate::context::tree::{
-    allocation_rules::AllocationRules, inline_root::InlineRoot, run_mode::RunMode,
-    shared_context::SharedContext,
+use std::{
+    cell::{Cell, OnceCell},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
 };
+
+use crossbeam_utils::CachePadded;
+use cuda_core::{
+    Device, Error, Result, Stream, Ticket,
+    internals::{
+        RecordedName,
+        sync::{SHARDS, Sharded, own_shard},
+    },
+};
+
+use crate::context::tree::{allocation_rules::AllocationRules, shared_context::SharedContext};
 
 /// The context in which an operation runs: its device and its stream. Clones are the same context.
 ///
@@ -243,5 +262,118 @@ impl std::fmt::Debug for ExecutionContext {
 }
 
 #[cfg(all(test, feature = "cpu"))]
-#[path = "execution_context_tests.rs"]
 mod tests;
+
+pub(super) struct InlineRoot {
+    stream: Stream,
+    pub(super) mode: RunMode,
+    /// The number of the last submission that was made through this context, or 0.
+    last: Cell<u64>,
+    shared: OnceCell<Arc<SharedContext>>,
+}
+
+impl InlineRoot {
+    #[inline]
+    pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
+        Self { stream, mode, last: Cell::new(0), shared: OnceCell::new() }
+    }
+
+    /// The handle that counts the submissions of this run: after a promotion, the shared one.
+    #[inline]
+    pub(super) fn stream(&self) -> &Stream {
+        match self.shared.get() {
+            None => &self.stream,
+            Some(shared) => shared.known_stream().unwrap_or(&self.stream),
+        }
+    }
+
+    /// Closes the windows of both handles.
+    #[inline]
+    pub(super) fn close_window(&self) {
+        self.stream.close_window();
+        if let Some(shared) = self.shared.get()
+            && let Some(stream) = shared.known_stream()
+        {
+            stream.close_window();
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&self, number: u64) {
+        self.last.set(self.last.get().max(number));
+        if let Some(shared) = self.shared.get() {
+            shared.note(number);
+        }
+    }
+
+    #[inline]
+    pub(super) fn last(&self) -> u64 {
+        let last = self.last.get();
+        self.shared.get().map_or(last, |shared| last.max(shared.last()))
+    }
+
+    /// The shared context, if this one was promoted.
+    #[inline]
+    pub(super) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
+        self.shared.get()
+    }
+
+    /// Promotes this context, unless that has happened: makes the shared context, which counts the submissions from now
+    /// on.
+    pub(super) fn shared(&self) -> &Arc<SharedContext> {
+        self.shared.get_or_init(|| {
+            let (stream, last) = (self.stream.snapshot(), self.last.get());
+            // The new handle goes on with the window of this one.
+            if self.stream.has_open_window() {
+                stream.open_window();
+            }
+            let shared = SharedContext::root(stream, self.mode, AllocationRules::default(), last);
+            Arc::new(shared)
+        })
+    }
+}
+
+static RUNS: Sharded<AtomicUsize> = [const { CachePadded::new(AtomicUsize::new(0)) }; SHARDS];
+
+/// Counts a run that waits by wakers and has not ended: a future that has begun, or a blocking run from its first wait
+/// by a waker on. A forgotten future counts until the process ends.
+pub(crate) struct RunInFlight {
+    shard: usize,
+}
+
+impl RunInFlight {
+    #[inline]
+    pub(crate) fn new() -> Self {
+        let shard = own_shard();
+        RUNS[shard].fetch_add(1, Ordering::Relaxed);
+        Self { shard }
+    }
+
+    /// Whether the caller's run is the only such run of the process. The counts are read one after the other, so the
+    /// result may be wrong while other runs begin or end. Then a poll spins for a short time without need, or does not.
+    #[inline]
+    pub(in crate::context) fn is_only_one() -> bool {
+        // The caller's run is almost always counted in this thread's shard. If this shard counts more than one run, the
+        // other shards are not read.
+        let own = RUNS[own_shard()].load(Ordering::Relaxed);
+        own <= 1 && RUNS.iter().map(|count| count.load(Ordering::Relaxed)).sum::<usize>() == 1
+    }
+}
+
+impl Drop for RunInFlight {
+    #[inline]
+    fn drop(&mut self) {
+        RUNS[self.shard].fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// The kind of waits in a run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum RunMode {
+    /// A future runs the operation. Every wait registers a waker.
+    Async,
+    /// A thread runs the operation and blocks. It asks the device directly.
+    Blocking,
+    /// The operation is submitted only, or recorded. No step may wait.
+    Detached,
+}

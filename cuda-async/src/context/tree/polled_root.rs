@@ -9,7 +9,8 @@ use std::sync::Arc;
 use cuda_core::{Result, Stream};
 
 use crate::context::tree::{
-    execution_context::ExecutionContext, run_mode::RunMode, shared_context::SharedContext,
+    execution_context::{ExecutionContext, RunMode},
+    shared_context::SharedContext,
 };
 
 /// Holds the poller of a root. Its drop removes the poller.

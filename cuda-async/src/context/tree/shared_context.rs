@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::context::tree::{
-    allocation_rules::AllocationRules, fork_streams::ForkStreams, run_in_flight::RunInFlight,
-    run_mode::RunMode,
+    allocation_rules::AllocationRules,
+    execution_context::{RunInFlight, RunMode},
+    fork_streams::ForkStreams,
 };
 
 /// The data of a context behind an `Arc`. Its kind holds the data that only a root or only a child has.

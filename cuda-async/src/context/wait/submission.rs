@@ -1,12 +1,22 @@
-//! Waits for submissions on a context's stream.
+//! The waits of a context: for submissions on its stream, for credit, and for memory. A blocking run waits on its own
+//! thread.
 
-use std::task::{Context, Poll, ready};
+use std::{
+    task::{Context, Poll, ready},
+    time::{Duration, Instant},
+};
 
-use cuda_core::{Element, Error, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
+use cuda_core::{
+    Element, Error, Landing, MemoryWaiter, PinnedBuffer, Pinning, Result, Stream, Ticket, Waiter,
+};
 
-use crate::context::{
-    tree::{ExecutionContext, RunMode},
-    wait::spin,
+use crate::{
+    context::{
+        tree::{ExecutionContext, RunInFlight, RunMode},
+        wait::spin,
+    },
+    misuse,
+    wake::timer::{Sleep, is_timer_thread},
 };
 
 impl ExecutionContext {
@@ -114,4 +124,260 @@ fn poll_waiter(
         }
     }
     polled
+}
+
+/// A step's wait for credit, used by [`ExecutionContext::poll_credit`]. Each step owns one, because several waiting
+/// steps may share a context. A clone starts without a wait.
+#[derive(Default)]
+pub struct Credit(Option<Box<Waiter>>);
+
+impl Credit {
+    /// Creates a wait that has not started.
+    #[inline]
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// Ready when at most half of each limit of the stream is in flight. Work that is submitted after the first poll
+    /// does not count.
+    fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut waiter = match self.0.take() {
+            Some(waiter) => waiter,
+            None => Box::new(stream.credit_waiter()?),
+        };
+        if waiter.poll(task).is_pending() {
+            self.0 = Some(waiter);
+            return Poll::Pending;
+        }
+        // The outcome is that of one submission, which may belong to another operation.
+        Poll::Ready(stream.check_not_lost())
+    }
+}
+
+impl Drop for Credit {
+    /// Drops the waiter if there is one. That code is not inlined, so a step without a waiter only makes the check.
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(waiter) = self.0.take() {
+            drop_waiter(waiter);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn drop_waiter(waiter: Box<Waiter>) {
+    drop(waiter);
+}
+
+impl Clone for Credit {
+    fn clone(&self) -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for Credit {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Credit({})", if self.0.is_some() { "waiting" } else { "not waiting" })
+    }
+}
+
+impl ExecutionContext {
+    /// Polls for [credit](cuda_core::Stream::has_credit) to submit more work to the stream. There is credit while fewer
+    /// submissions, and fewer bytes of host memory, are in flight than the device allows. Always ready in
+    /// [`async_on`](crate::DeviceOp::async_on), which checks the credit before the first step, and in recordings: steps
+    /// may not wait there.
+    #[inline]
+    pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let stream = self.stream()?;
+        if stream.has_credit() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.mode() {
+            RunMode::Detached => Poll::Ready(Ok(())),
+            // Blocks without a waker, because this thread may deliver the wakes.
+            RunMode::Blocking => Poll::Ready(stream.wait_for_credit()),
+            RunMode::Async => wait_for_credit(stream, credit, task),
+        }
+    }
+
+    /// Whether the stream is known to have credit.
+    #[inline]
+    pub(crate) fn has_credit(&self) -> bool {
+        self.known_stream().is_some_and(Stream::has_credit)
+    }
+}
+
+/// Checks again after each wait, because another step may have taken the credit.
+#[cold]
+fn wait_for_credit(
+    stream: &Stream,
+    credit: &mut Credit,
+    task: &mut Context<'_>,
+) -> Poll<Result<()>> {
+    while !stream.has_credit() {
+        ready!(credit.poll(stream, task))?;
+    }
+    Poll::Ready(Ok(()))
+}
+
+/// The first pause between two tries of an allocation, if no wake comes earlier. Each further pause is twice as long,
+/// and at most [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The wait of one step for memory. It allocates only when the step has to wait.
+#[derive(Default)]
+pub(crate) struct MemoryWait(Option<Box<Waits>>);
+
+impl MemoryWait {
+    pub(crate) const fn new() -> Self {
+        Self(None)
+    }
+}
+
+struct Waits {
+    until: Option<Instant>,
+    waiter: MemoryWaiter,
+    sleep: Sleep,
+    pause: Duration,
+}
+
+impl Waits {
+    fn new(cx: &ExecutionContext, max: Duration) -> Self {
+        Self {
+            until: Instant::now().checked_add(max),
+            waiter: cx.device().memory_waiter(),
+            sleep: Sleep::new(Duration::ZERO),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Ready when the allocation should be tried again.
+    fn poll(&mut self, task: &Context<'_>) -> Poll<Result<()>> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.sleep = Sleep::new(self.pause.min(left.unwrap_or(self.pause)));
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        self.sleep.poll(task)
+    }
+}
+
+impl ExecutionContext {
+    /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is
+    /// pending until it succeeds or the time is over.
+    pub(crate) fn poll_allocation<R>(
+        &self,
+        wait: &mut MemoryWait,
+        task: &Context<'_>,
+        mut allocate: impl FnMut(&Stream) -> Result<R>,
+    ) -> Poll<Result<R>> {
+        loop {
+            let error = match self.enqueue(&mut allocate) {
+                Err(error) => error,
+                Ok(allocated) => return Poll::Ready(Ok(allocated)),
+            };
+            let Some(max) = self.wait_for(&error) else { return Poll::Ready(Err(error)) };
+            let first = wait.0.is_none();
+            if first {
+                self.wait_by_wakers("wait_for_memory", task)?;
+            }
+            let waits = wait.0.get_or_insert_with(|| Box::new(Waits::new(self, max)));
+            if waits.is_over() {
+                return Poll::Ready(Err(error));
+            }
+            waits.waiter.register(task);
+            // After the first registration the loop tries again: memory may have been freed just before it.
+            if !first {
+                ready!(waits.poll(task))?;
+            }
+        }
+    }
+
+    /// The time for which to wait after this error; `None` if this context does not wait, or if waiting cannot help.
+    fn wait_for(&self, error: &Error) -> Option<Duration> {
+        match error {
+            // A request larger than the device never succeeds.
+            Error::OutOfMemory { requested, total, .. } if requested > total && *total > 0 => None,
+            Error::OutOfMemory { .. } if self.mode() != RunMode::Detached => self.memory_wait(),
+            _ => None,
+        }
+    }
+}
+
+impl ExecutionContext {
+    /// Checks that steps may wait in this run.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`] if they may not. It names `step`.
+    pub(crate) fn may_wait(&self, step: &'static str) -> Result<()> {
+        match self.first_mode() {
+            RunMode::Detached => Err(Error::needs_host_data(step)),
+            RunMode::Async | RunMode::Blocking => Ok(()),
+        }
+    }
+
+    /// Makes all later waits of this run use wakers, also in a blocking run. A thread that blocks on one stream
+    /// sees neither the progress of another stream nor the end of a timeout.
+    ///
+    /// # Errors
+    /// [`Error::NeedsHostData`], which names `step`, if steps may not wait in this run. [`Error::Misuse`] inside the output
+    /// function of the device, and inside a waker: the timer thread and the thread that delivers a device's notices could
+    /// not wake themselves.
+    pub(crate) fn wait_by_wakers(&self, step: &'static str, task: &Context<'_>) -> Result<()> {
+        self.may_wait(step)?;
+        if self.mode() == RunMode::Blocking {
+            self.device().check_may_wait()?;
+            if is_timer_thread() || self.device().delivers_here() {
+                return Err(misuse::blocks_in_waker());
+            }
+            self.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
+            // Steps that were polled before this have registered no waker.
+            task.waker().wake_by_ref();
+        }
+        Ok(())
+    }
+
+    /// Stores the submission that the blocking thread waits for.
+    pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
+        self.shared().root_data().blocked.lock().on = Some((stream.clone(), number));
+        Poll::Pending
+    }
+
+    /// Blocks until submission `number` of this context is complete.
+    #[inline]
+    pub(crate) fn block_until(&self, number: u64) -> Result<()> {
+        self.stream()?.synchronize_to(number)
+    }
+
+    /// Blocks for the submission that [`block_on`](Self::block_on) named. Returns false, without blocking, if there is
+    /// none or if the run waits by wakers.
+    ///
+    /// If the wait fails, the step that waits gets the error and decides what follows.
+    pub(crate) fn block(&self) -> bool {
+        let Some(shared) = self.known_shared() else { return false };
+        let root = shared.root_data();
+        let blocked_on = root.blocked.lock().on.take();
+        let Some((stream, number)) = blocked_on.filter(|_| self.mode() == RunMode::Blocking) else {
+            return false;
+        };
+        if let Err(error) = stream.synchronize_to(number) {
+            let ticket = Ticket { stream: stream.id(), number };
+            root.blocked.lock().failed = Some((ticket, error));
+        }
+        true
+    }
+
+    /// Takes the error of a failed wait for this submission.
+    pub(super) fn take_failure(&self, stream: &Stream, number: u64) -> Option<Result<()>> {
+        let mut blocked = self.known_shared()?.root_data().blocked.lock();
+        let ticket = Ticket { stream: stream.id(), number };
+        let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
+        Some(Err(error))
+    }
 }

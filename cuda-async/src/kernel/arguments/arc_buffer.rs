@@ -7,10 +7,12 @@ use cuda_core::{Access, Arguments, DeviceBuffer, Element};
 use super::{
     argument::{KernelArg, given_back},
     buffer_form::{Buffer, KernelBuffer},
-    given_back::BufferTuple,
     typed_args::KernelInput,
 };
-use crate::op::{Given, LazyArg};
+use crate::{
+    kernel::arguments::argument::BufferTuple,
+    op::{Given, LazyArg},
+};
 
 /// A buffer of which an `Arc` is an argument of kernels. They read it.
 ///

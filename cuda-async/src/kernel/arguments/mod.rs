@@ -3,6 +3,5 @@
 pub(crate) mod arc_buffer;
 pub(super) mod argument;
 pub(crate) mod buffer_form;
-pub(super) mod given_back;
 pub(super) mod param;
 pub(super) mod typed_args;

@@ -7,10 +7,12 @@ use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, Sl
 use super::{
     argument::{KernelArg, KernelArgs, Returned, given_back},
     buffer_form::{KernelBuffer, buffer_forms},
-    given_back::BufferTuple,
     param::{KernelParam, push_aligned},
 };
-use crate::memory::{DeviceScalar, ScalarMut};
+use crate::{
+    kernel::arguments::argument::BufferTuple,
+    memory::{DeviceScalar, ScalarMut},
+};
 
 /// An argument for a kernel's `&[T]`: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `&DeviceBuffer<T>`, a slice, a
 /// [`DeviceScalar<T>`](crate::memory::DeviceScalar), or a contiguous `Tensor<T>` of `cuda-tensor` in one of these

@@ -4,18 +4,12 @@
 //! [`Stream`](super::Stream)'s `submit`.
 
 mod arguments;
-mod foreign_launch;
-mod function;
 mod launch;
-mod list;
 mod loading;
 mod module;
 mod occupancy;
-mod parameter;
 mod variables;
 
-pub use arguments::Arguments;
-pub use function::Function;
+pub use arguments::{ArgumentKind, Arguments};
 pub use loading::Loading;
-pub use module::{CachedModule, Module};
-pub use parameter::ArgumentKind;
+pub use module::{CachedModule, Function, Module};

@@ -1,7 +1,7 @@
 //! Questions on occupancy.
 
-use super::function::Function;
 use crate::{
+    handle::kernel::module::Function,
     protocol::{LaunchConfig, Occupancy, Reply, Request},
     runtime::{Pending, unexpected},
 };

@@ -7,15 +7,14 @@ use std::{
 };
 
 use super::{
-    landing::Landing,
     pinned::PinnedBuffer,
     pool::MemoryPool,
     slice::{Slice, SliceMut},
-    view::View,
 };
 use crate::{
     handle::{
         device::Device,
+        memory::{pinned::Landing, slice::View},
         stream::{Allocation, Stream},
     },
     protocol::{Element, Error, Result, Ticket, assert_has_bytes},

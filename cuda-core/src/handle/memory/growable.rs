@@ -2,12 +2,9 @@
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
-use super::{
-    slice::{Slice, SliceMut},
-    view::View,
-};
+use super::slice::{Slice, SliceMut};
 use crate::{
-    handle::{device::Device, stream::Allocation},
+    handle::{device::Device, memory::slice::View, stream::Allocation},
     protocol::{
         AllocId, Control, Element, Error, Reply, Request, Result, Ticket, assert_has_bytes,
     },

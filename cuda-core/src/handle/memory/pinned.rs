@@ -4,18 +4,20 @@
 //! A [`PinnedBuffer`] has exclusive access to its block: while it exists, no submission in flight names the block. An
 //! upload consumes it. A download consumes it too and returns a [`Landing`](super::Landing), which gives the `PinnedBuffer` back only
 //! when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a `Landing` may be dropped
-//! or forgotten at any time.
+//! or forgotten at any time. A [`Pinning`] is a request for a new `PinnedBuffer`.
 
 use std::{
     marker::PhantomData,
     ops::{Deref, DerefMut},
     sync::Arc,
+    task::{Context, Poll, ready},
 };
 
 use crate::{
-    handle::device::Device,
-    protocol::{Element, Error, HostBlock, HostRegion, Result, assert_has_bytes},
+    handle::{device::Device, stream::Stream},
+    protocol::{Element, Error, HostBlock, HostRegion, Result, Ticket, assert_has_bytes},
     runtime::Lease,
+    sync::Receiver,
 };
 
 /// Host memory of `len` elements, pinned if the device is a GPU. It is read and written like a slice.
@@ -158,4 +160,150 @@ pub(super) fn bytes_of<T: Element>(len: usize) -> Result<usize> {
 /// The start of a lease's block.
 pub(super) fn start_of(lease: &Lease) -> HostRegion {
     HostRegion { block: lease.block().id(), offset: 0 }
+}
+
+/// A download in flight. Gives the pinned buffer when the bytes have arrived.
+pub struct Landing<T> {
+    /// A clone of the handle that submitted the download. It counts no submissions.
+    stream: Stream,
+    ticket: Ticket,
+    /// `None` after the buffer was taken.
+    buffer: Option<(Arc<Lease>, usize)>,
+    element: PhantomData<T>,
+}
+
+impl<T: Element> Landing<T> {
+    /// `lease` is the block that the submission `ticket` of `stream` fills with `len` elements.
+    pub(super) fn new(stream: &Stream, ticket: Ticket, lease: Arc<Lease>, len: usize) -> Self {
+        Self { stream: stream.clone(), ticket, buffer: Some((lease, len)), element: PhantomData }
+    }
+
+    /// Returns the ticket of the submission that fills the buffer.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.buffer.as_ref().map_or(0, |(_, len)| *len)
+    }
+
+    /// Returns whether the buffer has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Returns the buffer if the download is known to be complete, else `None`. Does not ask the device.
+    ///
+    /// # Errors
+    /// The failure of the download.
+    pub fn try_take(&mut self) -> Option<Result<PinnedBuffer<T>>> {
+        let outcome = self.stream.progress().outcome(self.ticket.number)?;
+        Some(outcome.and_then(|()| self.take()))
+    }
+
+    /// Blocks the calling thread until the download is complete.
+    ///
+    /// # Errors
+    /// The failure of the download, or the error that lost the device.
+    pub fn wait(mut self) -> Result<PinnedBuffer<T>> {
+        if let Some(landed) = self.try_take() {
+            return landed;
+        }
+        self.stream.synchronize_to(self.ticket.number)?;
+        self.try_take().unwrap_or(Err(Error::AlreadyEnded))
+    }
+
+    /// Called when the stream is known to have passed the copy.
+    fn take(&mut self) -> Result<PinnedBuffer<T>> {
+        let (lease, len) = self.buffer.take().ok_or(Error::AlreadyEnded)?;
+        Ok(PinnedBuffer::of_lease(lease, len))
+    }
+}
+
+/// A request for a pinned buffer. If a GPU has no idle block of that size, a helper thread pins a new one.
+pub struct Pinning<T> {
+    device: Device,
+    len: usize,
+    /// Present once the helper thread pins memory.
+    job: Option<Receiver<Result<Arc<Lease>>>>,
+    /// Whether the result of the job was taken.
+    taken: bool,
+    element: PhantomData<T>,
+}
+
+impl Device {
+    /// Starts to allocate a buffer as [`pinned_uninitialized`](Device::pinned_uninitialized) does, without blocking. If
+    /// a GPU has no idle block of that size, a helper thread pins a new one.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let mut pinning = device.start_pinning::<f32>(1 << 10); // a helper thread pins the memory of a GPU
+    /// let host = pinning.wait()?; // or `poll` it in a task
+    /// assert_eq!(host.len(), 1 << 10);
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
+        Pinning { device: self.clone(), len, job: None, taken: false, element: PhantomData }
+    }
+}
+
+impl<T: Element> Pinning<T> {
+    /// Polls for the buffer. It holds the bytes of an earlier copy.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`]; [`Error::Host`] if the helper thread cannot be started or the backend panicked on
+    /// it; [`Error::AlreadyEnded`] after the result of the helper thread was taken.
+    pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<PinnedBuffer<T>>> {
+        if self.taken {
+            return Poll::Ready(Err(Error::AlreadyEnded));
+        }
+        if self.job.is_none() {
+            let bytes = bytes_of::<T>(self.len)?;
+            let core = self.device.core();
+            if let Some(idle) = core.host.take_idle(bytes) {
+                return Poll::Ready(Ok(PinnedBuffer::of_lease(idle, self.len)));
+            }
+            if !core.capabilities.slow_host_blocks {
+                return Poll::Ready(self.wait());
+            }
+            self.job = Some(self.start(bytes)?);
+        }
+        let Some(job) = &mut self.job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let lease = ready!(job.poll(task)).unwrap_or_else(|| Err(panicked()));
+        self.taken = true;
+        Poll::Ready(lease.map(|lease| PinnedBuffer::of_lease(lease, self.len)))
+    }
+
+    /// Allocates the buffer on the calling thread. This may block while the driver pins memory.
+    ///
+    /// # Errors
+    /// [`Error::OutOfHostMemory`].
+    pub fn wait(&mut self) -> Result<PinnedBuffer<T>> {
+        PinnedBuffer::uninitialized(&self.device, self.len)
+    }
+
+    #[cold]
+    fn start(&self, bytes: usize) -> Result<Receiver<Result<Arc<Lease>>>> {
+        let core = self.device.core();
+        let job = {
+            let core = core.clone();
+            move || core.host.take(&*core.backend, bytes)
+        };
+        let what = "failed to start the helper thread of the device";
+        core.helper.start(job).map_err(|error| Error::host(what, &error))
+    }
+}
+
+#[cold]
+fn panicked() -> Error {
+    let what = "pinning host memory on the helper thread of the device".into();
+    Error::Host { what, detail: "the backend panicked; report this bug of the backend".into() }
+}
+
+impl<T> std::fmt::Debug for Pinning<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Pinning({} x {})", self.len, std::any::type_name::<T>())
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! # Rules
 //! The handles of a scalar are shared, and a write needs no exclusive borrow. The allocation is marked before the first
-//! handle exists, so all its submissions take turns (see `stream::turns`). That orders a write through one handle with
+//! handle exists, so all its submissions take turns (see `stream::submit`). That orders a write through one handle with
 //! every other use.
 //!
 //! Inside one launch nothing orders two arguments. So a declared kernel that writes a scalar must not have it as another
@@ -14,10 +14,9 @@ use super::{
     buffer::DeviceBuffer,
     pinned::PinnedBuffer,
     slice::{Slice, SliceMut},
-    view::is_pattern,
 };
 use crate::{
-    handle::{device::Device, stream::Stream},
+    handle::{device::Device, memory::slice::is_pattern, stream::Stream},
     protocol::{Element, Result, Ticket},
 };
 

@@ -1,11 +1,16 @@
-//! Joins: order later work of a stream after work of other streams.
+//! Joins and events: order later work of a stream after work of other streams.
 
 use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use super::{event::Event, stream::Stream, submit::Attached};
-use crate::protocol::{Error, Result, Ticket, Work};
+use crate::{
+    handle::{
+        device::Device,
+        stream::{stream::Stream, submit::Attached},
+    },
+    protocol::{Error, Result, Ticket, Work},
+};
 
 impl Stream {
     /// Records an event at this point of the stream.
@@ -168,5 +173,31 @@ impl Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);
         handle
+    }
+}
+
+/// A point of a stream that other streams can be ordered after.
+///
+/// Made by [`Stream::record`](super::Stream::record), used by [`Stream::wait_event`](super::Stream::wait_event). It is
+/// a ticket: recording one calls no driver.
+#[derive(Debug, Clone)]
+pub struct Event {
+    device: Device,
+    ticket: Ticket,
+}
+
+impl Event {
+    pub(super) fn new(device: Device, ticket: Ticket) -> Self {
+        Self { device, ticket }
+    }
+
+    /// Returns the ticket of the last submission before the event.
+    pub fn ticket(&self) -> Ticket {
+        self.ticket
+    }
+
+    /// Returns the device of the event.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 }

@@ -19,31 +19,23 @@
 //! | | `reports.wanted`, `covered`, `enqueued`: the reports that the client wants, and their checkpoints |
 //! | | `reported`: the last number that was reported to the client |
 
-mod allocate;
 mod allocation;
-mod capture_pool;
-mod credit;
-mod event;
 mod foreign;
 mod join;
 mod lending;
-mod naming;
 mod recorder;
 mod sent;
 #[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
 mod stream;
 mod submit;
 pub(super) mod trace;
-mod turns;
-mod window;
 
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
-pub use capture_pool::CapturePool;
-pub use event::Event;
+pub use join::Event;
 #[doc(hidden)]
-pub use naming::RecordedName;
-pub use recorder::MAX_RECORDED_BYTES;
+pub use recorder::RecordedName;
+pub use recorder::{CapturePool, MAX_RECORDED_BYTES};
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
 pub use stream::Stream;
 pub(crate) use submit::{Attached, Keep, Ordered};

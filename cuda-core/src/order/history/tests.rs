@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use proptest::{prelude::*, test_runner::TestCaseResult};
 
 use super::*;
-use crate::order::{MAX_READERS, accesses::Accesses};
+use crate::order::{MAX_READERS, history::Accesses};
 
 const LEN: u64 = 100;
 

@@ -1,6 +1,5 @@
 //! Launches of kernels: their shape and attributes, the occupancy of a device, and the kernels of a module.
 
 pub(super) mod kernels;
-pub(super) mod launch_attributes;
 pub(super) mod launch_config;
 pub(super) mod occupancy;
