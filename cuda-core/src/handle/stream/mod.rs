@@ -20,6 +20,7 @@
 //! | | `reported`: the last number that was reported to the client |
 
 mod allocation;
+mod capture_pool;
 mod foreign;
 mod join;
 mod lending;
@@ -32,10 +33,11 @@ pub(super) mod trace;
 
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
+pub use capture_pool::CapturePool;
 pub use join::Event;
-#[doc(hidden)]
-pub use recorder::RecordedName;
-pub use recorder::{CapturePool, MAX_RECORDED_BYTES};
+pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
+#[doc(hidden)]
+pub use stream::RecordedName;
 pub use stream::Stream;
 pub(crate) use submit::{Attached, Keep, Ordered};

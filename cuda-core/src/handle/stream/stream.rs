@@ -1,12 +1,17 @@
 //! Streams: handles of ordered queues of work. `submit` sends work to the backend, and `join` orders streams.
+//!
+//! The device may launch the submissions of a *window* together. *Credit* limits how much a stream has in flight. Work of a
+//! recording has the names of its operations.
 
 use std::sync::Arc;
 
-use super::{recorder::Recorder, sent::Sent};
 use crate::{
-    handle::device::Device,
+    handle::{
+        device::Device,
+        stream::{allocation::Allocation, recorder::Recorder, sent::Sent},
+    },
     order::{Waiter, progress::Progress, timeline::Timeline},
-    protocol::{Error, Result, StreamId, Ticket},
+    protocol::{AllocId, Control, Error, Result, StreamId, Ticket},
     runtime::PoolCore,
 };
 
@@ -497,3 +502,292 @@ impl PartialEq for Stream {
 }
 
 impl Eq for Stream {}
+
+impl Stream {
+    /// Opens a window: until [`close_window`](Self::close_window), the device may hold work that is submitted through this
+    /// handle, and launch it as a graph if the same work came before (see
+    /// [`Device::graph_cache`](crate::Device::graph_cache)). Work that depends on it, waits for it and queries about it are
+    /// unaffected.
+    #[doc(hidden)]
+    #[inline]
+    pub fn open_window(&self) {
+        if self.device().core().has_graph_cache() && !self.is_recording() {
+            self.sent.open_window();
+        }
+    }
+
+    /// Whether this handle has an open window.
+    #[doc(hidden)]
+    #[inline]
+    pub fn has_open_window(&self) -> bool {
+        self.sent.has_open_window()
+    }
+
+    /// Closes the window of this handle, if it has one. The device begins the work that it holds.
+    #[doc(hidden)]
+    #[inline]
+    pub fn close_window(&self) {
+        if self.sent.close_window() {
+            // SAFETY: the stream is held. If the device is lost, waits for the work report it.
+            _ = unsafe { self.device().core().backend.flush(self.id()) };
+        }
+    }
+}
+
+impl Stream {
+    /// Returns the bytes of host memory that the copies in flight use. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let a = DeviceBuffer::uploaded(&stream, device.pinned::<u8>(1 << 10)?)?;
+    /// assert!(stream.host_bytes_in_flight() <= device.capabilities().host_bytes_in_flight);
+    /// stream.synchronize()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn host_bytes_in_flight(&self) -> u64 {
+        self.timeline().retention.bytes() as u64
+    }
+
+    /// Returns whether the stream has credit to submit more work. It has credit while fewer submissions, and fewer
+    /// bytes of host memory, are in flight than its device allows ([`Capabilities`](crate::protocol::Capabilities)).
+    /// Does not ask the device.
+    ///
+    /// Submitting more is no error, but a driver may then block the thread that enqueues, and host memory is used without
+    /// a limit.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert!(stream.has_credit()); // nothing is in flight
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn has_credit(&self) -> bool {
+        let capabilities = &self.device().core().capabilities;
+        self.in_flight() < capabilities.submissions_in_flight
+            && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
+    }
+
+    /// Returns a waiter that is ready when at most half of each limit of the stream is in flight. Work that is
+    /// submitted after this call does not count.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// use std::task::{Context, Poll, Waker};
+    /// let mut waiter = stream.credit_waiter()?;
+    /// // In a task, with the waker of the task. Nothing is in flight, so it is ready.
+    /// assert!(matches!(waiter.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))));
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`waiter`](Self::waiter).
+    pub fn credit_waiter(&self) -> Result<Waiter> {
+        self.waiter(self.half_of_credit())
+    }
+
+    /// The number of the submission to wait for. When it is complete, at most half of each limit is in flight. Work
+    /// that is submitted after this call does not count.
+    fn half_of_credit(&self) -> u64 {
+        let capabilities = &self.device().core().capabilities;
+        let submissions = self.submitted().saturating_sub(capabilities.submissions_in_flight / 2);
+        let bytes = usize::try_from(capabilities.host_bytes_in_flight / 2).unwrap_or(usize::MAX);
+        submissions.max(self.timeline().retention.leaves_at_most(bytes))
+    }
+
+    /// Blocks the calling thread until the stream [has credit](Self::has_credit). Failures of the work that it waits for
+    /// are no error here: the work may belong to others.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, 16)?;
+    /// for value in 0..200 {
+    ///     stream.wait_for_credit()?; // without it, this loop could use any amount of host memory
+    ///     buffer.upload(&stream, 0, PinnedBuffer::copied_from(&device, &[value; 16])?)?;
+    /// }
+    /// stream.synchronize()?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error that lost the device. [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the device.
+    pub fn wait_for_credit(&self) -> Result<()> {
+        while !self.has_credit() {
+            self.device().check_may_wait()?;
+            self.device().core().synchronize(self.timeline(), self.half_of_credit())?;
+        }
+        Ok(())
+    }
+
+    /// Checks that the device is not lost. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// stream.check_not_lost()?; // an error from the fault on, until the device is reset
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The error that lost the device.
+    pub fn check_not_lost(&self) -> Result<()> {
+        self.progress().ended().map_or(Ok(()), Err)
+    }
+
+    /// Checks that the stream [has credit](Self::has_credit), for a caller that cannot wait for it. Asks the device,
+    /// without blocking, if the progress that is known leaves no credit.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// match stream.check_credit() {
+    ///     Ok(()) => println!("submit the next batch"),
+    ///     Err(error @ Error::Busy { .. }) => println!("refuse the request: {error}"),
+    ///     Err(lost) => return Err(lost),
+    /// }
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Busy`], or the error that lost the device.
+    pub fn check_credit(&self) -> Result<()> {
+        if self.has_credit() || self.is_recording() {
+            return Ok(());
+        }
+        self.query()?;
+        if self.has_credit() { Ok(()) } else { Err(self.busy()) }
+    }
+
+    #[cold]
+    fn busy(&self) -> Error {
+        let capabilities = &self.device().core().capabilities;
+        let (in_flight, limit) = (self.in_flight(), capabilities.submissions_in_flight);
+        if in_flight >= limit {
+            return Error::Busy { unit: "submissions", in_flight, limit };
+        }
+        let in_flight = self.host_bytes_in_flight();
+        let limit = capabilities.host_bytes_in_flight;
+        Error::Busy { unit: "bytes of host memory", in_flight, limit }
+    }
+}
+
+impl Stream {
+    /// Allocates memory in the order of this stream, from the pool of this handle. Every stream of the device may use it
+    /// immediately. The contents are unspecified. On a stream of a plan, the memory does not exist on the device.
+    ///
+    /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
+    /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let allocation = stream.allocate(4096)?; // bytes; `DeviceBuffer` has a type
+    /// assert_eq!(allocation.bytes(), 4096);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], or an error of the device.
+    pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
+        self.allocate_from(self.pool()?, bytes)
+    }
+
+    /// As [`allocate`](Self::allocate), from a pool of the device. `None` is the default pool.
+    pub(crate) fn allocate_from(
+        &self,
+        pool: Option<&Arc<PoolCore>>,
+        bytes: u64,
+    ) -> Result<Arc<Allocation>> {
+        if let (Some(home), Some(recorder)) = (self.home(), self.recorder()) {
+            return recorder.allocate(|| home.allocate_from(pool, bytes));
+        }
+        let core = self.device().core();
+        if self.is_recording() {
+            let id = AllocId(core.next_id());
+            return Ok(Allocation::planned(self.device().clone(), id, bytes, self.last()));
+        }
+        if let Some(id) = core.take_dropped(pool, bytes, self.id()) {
+            return Ok(self.reuse(id, pool, bytes));
+        }
+        core.reclaim_memory();
+        match self.try_to_allocate(pool, bytes) {
+            // A request beyond the total never succeeds.
+            Err(Error::OutOfMemory { requested, total, .. }) if requested <= total => {
+                core.recover_memory();
+                self.try_to_allocate(pool, bytes)
+            }
+            other => other,
+        }
+    }
+
+    /// Makes an allocation from dropped memory whose uses are complete or on this stream. This saves a free, an
+    /// allocation and their time on the stream. Work on the allocation comes after everything that this stream has
+    /// submitted so far.
+    fn reuse(&self, id: AllocId, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Arc<Allocation> {
+        // This ticket covers every use on this stream: each was published before its handle was dropped.
+        let last = Ticket { stream: self.id(), number: self.submitted() };
+        if last.number > self.sent.last() && last.number > self.progress().completed() {
+            // As after an allocation, a wait for this handle covers it.
+            let _order = self.timeline().order.lock();
+            self.sent.count_up_to(last.number);
+        }
+        Allocation::new(self.device().clone(), id, bytes, last, pool.cloned())
+    }
+
+    #[inline]
+    fn try_to_allocate(&self, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Result<Arc<Allocation>> {
+        let device = self.device().clone();
+        let core = device.core();
+        let id = AllocId(core.next_id());
+        let counted = pool.map(|pool| &**pool);
+        core.charge(counted, bytes)?;
+        let allocate = |at: Ticket| {
+            let control = match counted {
+                None => Control::Allocate { id, bytes, at },
+                Some(pool) => Control::AllocateIn { pool: pool.id, id, bytes, at },
+            };
+            // SAFETY: the control frees, retires, drops and unloads nothing.
+            unsafe { core.backend.control(control) }
+        };
+        // Made only once the backend took the allocation: dropping it frees.
+        let ticket =
+            self.ordered().control(allocate).inspect_err(|_| core.refund(counted, bytes))?;
+        core.raise_peak(counted);
+        Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
+    }
+}
+
+impl Stream {
+    /// Names the work that this recording takes until the guard is dropped, inside the names that it has already.
+    /// Returns `None` for a live stream, whose work has no names.
+    #[doc(hidden)]
+    pub fn name_recorded(&self, name: &str) -> Option<RecordedName> {
+        let recorder = self.recorder()?.clone();
+        let key = recorder.begin_name(name)?;
+        Some(RecordedName { recorder, key })
+    }
+}
+
+/// Names recorded work until it is dropped.
+#[doc(hidden)]
+pub struct RecordedName {
+    recorder: Arc<Recorder>,
+    key: u64,
+}
+
+impl Drop for RecordedName {
+    fn drop(&mut self) {
+        self.recorder.end_name(self.key);
+    }
+}
