@@ -3,7 +3,11 @@
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, protocol::Status};
 
-use super::{Field, Limits, Reader, TraceContext, WireError, Writer, codec::message, opcode};
+use super::{
+    Field, Limits, Reader, TraceContext, WireError, Writer,
+    codec::{fields, message, variants},
+    opcode,
+};
 
 message! {
     /// Requests a lease.
@@ -185,82 +189,35 @@ pub enum Exclusivity {
     Device,
 }
 
-impl Field for Exclusivity {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(match self {
-            Exclusivity::Shared => 0u8,
-            Exclusivity::Session => 1,
-            Exclusivity::Device => 2,
-        });
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match r.get::<u8>()? {
-            0 => Ok(Exclusivity::Shared),
-            1 => Ok(Exclusivity::Session),
-            2 => Ok(Exclusivity::Device),
-            other => Err(WireError::Undefined { what: "a class", value: other.into() }),
-        }
+variants! {
+    Exclusivity: u8 = "a class" {
+        0 => Shared,
+        1 => Session,
+        2 => Device,
     }
 }
 
-impl Field for DeviceInfo {
+fields! {
+    DeviceEntry { info, capacity, free, leases, max_leases, fenced }
+    LeaseEntry { lease, device, memory, exclusivity, expires_in_ms, connected, ending }
+}
+
+impl Field<'_> for DeviceInfo {
     fn put(&self, w: &mut Writer<'_>) {
         w.put_text(&self.address).put_text(&self.name).put(self.memory).put(self.multiprocessors);
-        w.put(self.compute_capability.0).put(self.compute_capability.1);
-        w.put(self.max_threads_per_block).put(self.max_shared_bytes);
-        w.put(self.driver.is_some());
-        if let Some((major, minor)) = self.driver {
-            w.put(major).put(minor);
-        }
+        w.put(self.compute_capability).put(self.max_threads_per_block).put(self.max_shared_bytes);
+        w.put(self.driver);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let mut info = DeviceInfo::new(r.get::<String>()?, r.get::<String>()?);
         info.memory = r.get()?;
         info.multiprocessors = r.get()?;
-        info.compute_capability = (r.get()?, r.get()?);
+        info.compute_capability = r.get()?;
         info.max_threads_per_block = r.get()?;
         info.max_shared_bytes = r.get()?;
-        info.driver = if r.get()? { Some((r.get()?, r.get()?)) } else { None };
+        info.driver = r.get()?;
         Ok(info)
-    }
-}
-
-impl Field for DeviceEntry {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put_ref(&self.info).put(self.capacity).put(self.free);
-        w.put(self.leases).put(self.max_leases).put(self.fenced);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            info: r.get()?,
-            capacity: r.get()?,
-            free: r.get()?,
-            leases: r.get()?,
-            max_leases: r.get()?,
-            fenced: r.get()?,
-        })
-    }
-}
-
-impl Field for LeaseEntry {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(self.lease).put_text(&self.device).put(self.memory).put(self.exclusivity);
-        w.put(self.expires_in_ms).put(self.connected).put(self.ending);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            lease: r.get()?,
-            device: r.get()?,
-            memory: r.get()?,
-            exclusivity: r.get()?,
-            expires_in_ms: r.get()?,
-            connected: r.get()?,
-            ending: r.get()?,
-        })
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use cuda_core::Error;
+use cuda_core::{Error, protocol::Notice};
 use cuda_lease::wire::{Chunk, Event, Frame, opcode};
 
 use super::{
@@ -90,7 +90,7 @@ impl Meter {
 fn is_fault(lost: &Frame<'_>) -> bool {
     matches!(
         Event::decode(lost.header.opcode, lost.body),
-        Ok(Event::Lost { error: Error::Fault(_) })
+        Ok(Event::Notice(Notice::Lost { error: Error::Fault(_) }))
     )
 }
 
@@ -98,7 +98,7 @@ fn is_fault(lost: &Frame<'_>) -> bool {
 mod tests {
     use cuda_core::{
         Fault, FaultKind, Ticket,
-        protocol::{AllocId, Region, StreamId},
+        protocol::{AllocId, Region, StreamId, Work},
     };
 
     use super::*;
@@ -110,9 +110,9 @@ mod tests {
         let ticket = Ticket { stream: StreamId(1), number: 1 };
         let region = Region { alloc: AllocId(1), offset: 0 };
         let write = Step::Write { to: region, bytes: b"abc" };
-        for step in [Step::Join, write, Step::Join] {
+        for step in [Step::Work(Work::Join), write, Step::Work(Work::Join)] {
             let command = Command::Submit { ticket, after: vec![ticket], step };
-            put_frame(&mut frames, command.opcode(), 1, 1, |out| command.encode(out));
+            put_frame(&mut frames, command.opcode().unwrap(), 1, 1, |out| command.encode(out));
         }
         let chunk = Chunk { transfer: TransferId(1), offset: 0, bytes: &[0; 100] };
         put_frame(&mut frames, Chunk::OPCODE, 1, 1, |out| chunk.encode(out));
@@ -135,9 +135,9 @@ mod tests {
         let fault = || Error::from(Fault::new(FaultKind::Trap, "a trap"));
         let other = Error::OutOfHostMemory { requested: 1 };
         let events = [
-            Event::Faulted { error: fault() },
-            Event::Lost { error: fault() },
-            Event::Lost { error: other },
+            Event::Notice(Notice::Faulted { error: fault() }),
+            Event::Notice(Notice::Lost { error: fault() }),
+            Event::Notice(Notice::Lost { error: other }),
         ];
         let mut frames = Vec::new();
         for event in events {

@@ -10,7 +10,7 @@ use super::{
     Engine,
     hold::Outcome,
     state::{State, violation},
-    step::BackendStep,
+    work::BackendStep,
 };
 use crate::worker::{
     held::{Download, Task, Upload},

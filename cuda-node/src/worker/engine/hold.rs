@@ -12,7 +12,7 @@ use super::{
     Engine,
     graphs::can_launch,
     state::{State, has_module, violation},
-    step::BackendStep,
+    work::BackendStep,
 };
 use crate::worker::{
     held::{Item, Task},

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use cuda_core::{
-    Error, Ticket,
+    Ticket,
     protocol::{StreamId, Work},
 };
 use cuda_lease::{session::SessionError, wire::TransferId};
@@ -111,11 +111,6 @@ pub(super) fn has_module(state: &State, work: &Work<'_>) -> bool {
         Work::Launch(launch) => state.modules.can_launch(launch.function.module),
         _ => true,
     }
-}
-
-/// The error for a reply of a backend that the wire protocol does not have.
-pub(super) fn unknown_reply() -> Error {
-    Error::unsupported("this reply of a device", "the node")
 }
 
 pub(super) fn violation(message: impl Into<String>) -> SessionError {
