@@ -83,6 +83,15 @@ message! {
     /// Lists the devices of a node and the leases of the client's tenant.
     Inventory = opcode::INVENTORY; {}
 
+    /// The reply to [`Inventory`].
+    InventoryReply = opcode::INVENTORY | opcode::REPLY; {
+        /// The devices.
+        devices: Vec<DeviceEntry>,
+    } + {
+        /// The leases of the tenant that asks. `None` if there are none.
+        leases: Vec<LeaseEntry> = LEASES,
+    }
+
     /// The reply to a request that the node does not carry out.
     Refused = opcode::REFUSED; {
         /// The reason.
@@ -97,49 +106,6 @@ const FEATURES: u16 = 1;
 
 /// The tag of the additional field of an [`InventoryReply`] with the leases.
 const LEASES: u16 = 1;
-
-/// The reply to [`Inventory`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct InventoryReply {
-    /// The devices.
-    pub devices: Vec<DeviceEntry>,
-    /// The leases of the tenant that asks. They travel as the additional field 1, which is left out if there are none.
-    pub leases: Vec<LeaseEntry>,
-}
-
-impl InventoryReply {
-    /// The opcode of this message.
-    pub const OPCODE: u16 = opcode::INVENTORY | opcode::REPLY;
-
-    /// Appends the body of this message.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut leases = Vec::new();
-        if !self.leases.is_empty() {
-            Writer::new(&mut leases).put_list(&self.leases, |w, lease| lease.put(w));
-        }
-        let mut w = Writer::new(out);
-        w.put_list(&self.devices, |w, device| device.put(w));
-        if !leases.is_empty() {
-            w.put(LEASES).put_bytes(&leases);
-        }
-    }
-
-    /// Reads a body of this message.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`] if the bytes end inside a field, or the error of a field.
-    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
-        let mut r = Reader::new(body);
-        let (devices, mut leases) = (r.get()?, Vec::new());
-        r.finish_with(|tag, field| {
-            if tag == LEASES {
-                leases = field.get()?;
-            }
-            Ok(tag == LEASES)
-        })?;
-        Ok(Self { devices, leases })
-    }
-}
 
 /// A lease of the tenant that asks for the inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -227,7 +193,8 @@ mod tests {
 
     fn encoded(leases: &[LeaseEntry]) -> Vec<u8> {
         let mut out = Vec::new();
-        InventoryReply { devices: Vec::new(), leases: leases.to_vec() }.encode(&mut out);
+        let leases = (!leases.is_empty()).then(|| leases.to_vec());
+        InventoryReply { devices: Vec::new(), leases }.encode(&mut out);
         out
     }
 
@@ -245,7 +212,7 @@ mod tests {
         };
         let bytes = encoded(std::slice::from_ref(&lease));
         assert_eq!(bytes[..10], [0, 0, 0, 0, 1, 0, (bytes.len() - 10) as u8, 0, 0, 0]);
-        assert_eq!(InventoryReply::decode(&bytes).unwrap().leases, [lease]);
+        assert_eq!(InventoryReply::decode(&bytes).unwrap().leases, Some(vec![lease]));
         // A client that does not know the field skips it.
         let mut old = Reader::new(&bytes);
         assert_eq!(old.get::<Vec<DeviceEntry>>(), Ok(Vec::new()));

@@ -12,9 +12,9 @@ use cuda_lease::{
 use super::{
     Engine,
     objects::OBJECT_LIMIT,
-    state::{State, Stream, violation},
+    state::{State, Stream, Task, violation},
 };
-use crate::worker::{held::Task, modules::Load};
+use crate::worker::modules::Load;
 
 /// The maximum number of retired streams whose work is not complete.
 const RETIRED_LIMIT: usize = 1024;

@@ -9,11 +9,10 @@ use cuda_lease::{session::SessionError, wire::TransferId};
 use super::{
     Engine,
     hold::Outcome,
-    state::{State, violation},
+    state::{Download, State, Task, Upload, violation},
     work::BackendStep,
 };
 use crate::worker::{
-    held::{Download, Task, Upload},
     reports::{Keep, Landing, SMALL},
     staging::{PIECE, Staged},
 };

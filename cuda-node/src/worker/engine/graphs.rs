@@ -14,11 +14,14 @@ use cuda_lease::{
     wire::{Content, Event, TransferId, decode_changes, decode_graph},
 };
 
-use super::{Engine, state::State, work::BackendStep};
+use super::{
+    Engine,
+    state::{Changes, State},
+    work::BackendStep,
+};
 use crate::worker::{
     graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
-    held::Changes,
-    ready::Ready,
+    modules::Ready,
     reports::Keep,
     staging::Staged,
 };

@@ -32,11 +32,10 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    state::{State, has_module, violation},
+    state::{Download, State, Task, Upload, has_module, violation},
     work::BackendStep,
 };
 use super::{
-    held::{Download, Task, Upload},
     quota::Quota,
     reports::{AfterProgress, Reports},
     staging::Staging,
