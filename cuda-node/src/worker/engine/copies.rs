@@ -9,8 +9,7 @@ use cuda_lease::{session::SessionError, wire::TransferId};
 use super::{
     Engine,
     hold::Outcome,
-    state::{Download, State, Task, Upload, violation},
-    work::BackendStep,
+    state::{BackendStep, Download, State, Task, Upload, violation},
 };
 use crate::worker::{
     reports::{Keep, Landing, SMALL},

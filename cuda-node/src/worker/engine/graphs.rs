@@ -16,8 +16,7 @@ use cuda_lease::{
 
 use super::{
     Engine,
-    state::{Changes, State},
-    work::BackendStep,
+    state::{BackendStep, Changes, State},
 };
 use crate::worker::{
     graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},

@@ -11,8 +11,7 @@ use cuda_lease::session::SessionError;
 use super::{
     Engine,
     graphs::can_launch,
-    state::{Item, State, Task, has_module, violation},
-    work::BackendStep,
+    state::{BackendStep, Item, State, Task, has_module, violation},
 };
 use crate::worker::numbers::Stage;
 

@@ -32,8 +32,7 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    state::{Download, State, Task, Upload, has_module, violation},
-    work::BackendStep,
+    state::{BackendStep, Download, State, Task, Upload, has_module, violation},
 };
 use super::{
     quota::Quota,

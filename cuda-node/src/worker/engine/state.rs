@@ -1,11 +1,11 @@
 //! The state of the engine: what exists, and which commands wait in the order of their stream: for bytes, for staging
 //! memory, or for their predecessors.
 
-use std::{collections::VecDeque, time::Instant};
+use std::{collections::VecDeque, sync::Arc, time::Instant};
 
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, GraphId, PoolId, Region, StreamId, Work},
+    protocol::{AllocId, GraphId, HostBlock, PoolId, Region, StreamId, Work},
 };
 use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
@@ -15,6 +15,7 @@ use crate::worker::{
     graphs::{Contents, Graphs},
     modules::Modules,
     quota::Charge,
+    reports::Keep,
     staging::Staged,
     telemetry::Sampler,
 };
@@ -210,6 +211,28 @@ impl Item {
             Task::Download(download) => Some(download.number),
             Task::Free { .. } | Task::Retire => None,
         }
+    }
+}
+
+/// A submission to the backend: a step of the client, or a part of one.
+pub(super) struct BackendStep<'a> {
+    /// The client's ticket of the step.
+    pub(super) ticket: Ticket,
+    /// The client's tickets of other streams that the step comes after.
+    pub(super) after: &'a [Ticket],
+    pub(super) work: &'a Work<'a>,
+    /// The blocks that the work names.
+    pub(super) host: &'a [Arc<HostBlock>],
+    /// Whether the step has no more parts.
+    pub(super) is_last: bool,
+    /// The memory that is kept until the part is complete.
+    pub(super) keep: Keep,
+}
+
+impl<'a> BackendStep<'a> {
+    /// A whole step without host bytes.
+    pub(super) fn whole(ticket: Ticket, after: &'a [Ticket], work: &'a Work<'a>) -> Self {
+        Self { ticket, after, work, host: &[], is_last: true, keep: Keep::Nothing }
     }
 }
 
