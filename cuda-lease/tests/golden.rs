@@ -3,20 +3,20 @@
 //! `GOLDEN_WRITE=1` writes the file anew. A change of the bytes breaks clients in other languages.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
-use std::{fmt::Write, path::PathBuf};
+use std::{fmt::Write, path::PathBuf, sync::Arc};
 
 use cuda_core::{
     Access, Error, FunctionAttributes, LaunchConfig, Occupancy, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolChange, PoolId, PoolMemory,
-        PoolSpec, Region, Relocation, Status, StreamId,
+        AllocId, Control, FunctionId, Graph, GraphId, GraphNode, Launch, ModuleId, NodeChange,
+        Notice, Pattern, PoolChange, PoolId, PoolMemory, PoolSpec, Region, Relocation, Repeat,
+        Reply, Request, Status, StreamId, Work,
     },
 };
 use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, Change, Chunk, Command, Content, Event, Exclusivity, Free,
-    Hello, ImageKind, Inventory, Lane, Node, NodeWork, PutBlob, Query, QueryReply, Refused, Renew,
-    Renewed, Step, Submit, Submitted, TransferId, VERSION, Welcome, decode_nodes, encode_changes,
-    encode_nodes, frames_in, put_frame,
+    Ack, Allocate, Attach, Attached, Chunk, Command, Content, Event, Exclusivity, Free, Hello,
+    ImageKind, Inventory, Lane, PutBlob, Refused, Renew, Renewed, Step, Submit, Submitted,
+    TransferId, VERSION, Welcome, decode_graph, encode_changes, encode_graph, frames_in, put_frame,
 };
 
 /// The epoch of the session in the examples.
@@ -50,14 +50,16 @@ macro_rules! message {
     }};
 }
 
-fn command(name: &str, number: u64, command: Command<'static>) -> Example {
-    let (mut body, opcode) = (Vec::new(), command.opcode());
+fn command(name: &str, number: u64, command: impl Into<Command<'static>>) -> Example {
+    let command = command.into();
+    let (mut body, opcode) = (Vec::new(), command.opcode().unwrap());
     command.encode(&mut body);
     let decode = Box::new(move |body: &[u8]| Command::decode(opcode, body).unwrap() == command);
     frame(name, opcode, EPOCH, number, body, decode)
 }
 
-fn event(name: &str, number: u64, event: Event) -> Example {
+fn event(name: &str, number: u64, event: impl Into<Event>) -> Example {
+    let event = event.into();
     let (mut body, opcode) = (Vec::new(), event.opcode());
     event.encode(&mut body);
     let decode = Box::new(move |body: &[u8]| Event::decode(opcode, body).unwrap() == event);
@@ -155,11 +157,11 @@ fn session(out: &mut Vec<Example>) {
     let with_attributes =
         Launch { config: launch.config.cluster(2, 1, 1).cooperative(), ..launch.clone() };
     let mut change = Vec::new();
-    let step = Step::Fill { to: region, pattern: Pattern::Word(3), count: 4 };
-    encode_changes(&[Change { node: 0, step }], &mut change);
+    let work = Work::Fill { to: region, pattern: Pattern::Word(3), count: 4 };
+    encode_changes(&[NodeChange { node: 0, work }], &[], "lease", &mut change).unwrap();
     out.extend([
-        command("CreateStream", 1, Command::CreateStream { id: stream, priority: 0 }),
-        command("Allocate memory", 2, Command::Allocate { id: alloc, bytes: 16, at: ticket(1) }),
+        command("CreateStream", 1, Control::CreateStream { id: stream, priority: 0 }),
+        command("Allocate memory", 2, Control::Allocate { id: alloc, bytes: 16, at: ticket(1) }),
         command("Write", 3, submit(2, Step::Write { to: region, bytes: &[1, 2, 3, 4] })),
         command(
             "Write in bulk",
@@ -169,7 +171,7 @@ fn session(out: &mut Vec<Example>) {
         command(
             "Fill",
             5,
-            submit(4, Step::Fill { to: region, pattern: Pattern::Word(7), count: 4 }),
+            submit(4, Work::Fill { to: region, pattern: Pattern::Word(7), count: 4 }.into()),
         ),
         command(
             "LoadModule",
@@ -181,15 +183,19 @@ fn session(out: &mut Vec<Example>) {
                 bytes: 4096,
             },
         ),
-        command("Loaded?", 7, Command::Query { id: 1, query: Query::Loaded(ModuleId(3)) }),
-        command("Launch", 8, submit(5, Step::Launch(launch.clone()))),
+        command(
+            "Loaded?",
+            7,
+            Command::Request { id: 1, request: Request::Loaded { module: ModuleId(3) } },
+        ),
+        command("Launch", 8, submit(5, Work::Launch(launch.clone()).into())),
         command(
             "Read",
             9,
             submit(6, Step::Read { from: region, transfer: TransferId(2), bytes: 16 }),
         ),
-        command("Sync", 10, Command::Sync { ticket: ticket(6) }),
-        command("Free memory", 11, Command::Free { id: alloc, stream, after: Vec::new() }),
+        command("Sync", 10, Control::Want { ticket: ticket(6) }),
+        command("Free memory", 11, Control::Free { id: alloc, stream, after: Vec::new() }),
         command(
             "CreateGraph",
             12,
@@ -198,7 +204,11 @@ fn session(out: &mut Vec<Example>) {
                 nodes: Content::Inline(nodes(launch.clone()).leak()),
             },
         ),
-        command("GraphReady?", 13, Command::Query { id: 2, query: Query::GraphReady(GraphId(9)) }),
+        command(
+            "GraphReady?",
+            13,
+            Command::Request { id: 2, request: Request::GraphReady { graph: GraphId(9) } },
+        ),
         command(
             "Launch a graph",
             14,
@@ -209,14 +219,14 @@ fn session(out: &mut Vec<Example>) {
             15,
             submit(8, Step::Graph { graph: GraphId(9), changes: Content::Inline(change.leak()) }),
         ),
-        command("DropGraph", 16, Command::DropGraph { id: GraphId(9) }),
-        command("Launch with attributes", 17, submit(9, Step::Launch(with_attributes))),
+        command("DropGraph", 16, Control::DropGraph { id: GraphId(9) }),
+        command("Launch with attributes", 17, submit(9, Work::Launch(with_attributes).into())),
         command(
             "Occupancy?",
             18,
-            Command::Query {
+            Command::Request {
                 id: 3,
-                query: Query::Occupancy {
+                request: Request::Occupancy {
                     function: FunctionId { module: ModuleId(3), entry: 0 },
                     config: LaunchConfig::new(1, 256),
                 },
@@ -225,35 +235,38 @@ fn session(out: &mut Vec<Example>) {
         command(
             "CreatePool",
             19,
-            Command::CreatePool { id: PoolId(10), spec: PoolSpec::new(1 << 20) },
+            Control::CreatePool { id: PoolId(10), spec: PoolSpec::new(1 << 20) },
         ),
         command(
             "Allocate from a pool",
             20,
-            Command::AllocateIn { pool: PoolId(10), id: AllocId(11), bytes: 16, at: ticket(9) },
+            Control::AllocateIn { pool: PoolId(10), id: AllocId(11), bytes: 16, at: ticket(9) },
         ),
         command(
             "ChangePool",
             21,
-            Command::ChangePool { id: PoolId(10), change: PoolChange::ReleaseThreshold(0) },
+            Control::ChangePool { id: PoolId(10), change: PoolChange::ReleaseThreshold(0) },
         ),
-        command("DropPool", 22, Command::DropPool { id: PoolId(10) }),
+        command("DropPool", 22, Control::DropPool { id: PoolId(10) }),
         command(
             "Memory of a pool?",
             23,
-            Command::Query { id: 3, query: Query::PoolMemory(PoolId(10)) },
+            Command::Request { id: 3, request: Request::PoolMemory { pool: PoolId(10) } },
         ),
         command(
             "TrimPool",
             24,
-            Command::Query { id: 4, query: Query::TrimPool(PoolId(10), 1 << 10) },
+            Command::Request {
+                id: 4,
+                request: Request::TrimPool { pool: PoolId(10), keep: 1 << 10 },
+            },
         ),
         event(
             "Memory of a pool",
             5,
             Event::Reply {
                 id: 3,
-                reply: Ok(QueryReply::Pool(PoolMemory {
+                reply: Ok(Reply::Pool(PoolMemory {
                     reserved: 16,
                     reserved_peak: 32,
                     release_threshold: 1 << 20,
@@ -266,7 +279,7 @@ fn session(out: &mut Vec<Example>) {
             5,
             Event::Reply {
                 id: 3,
-                reply: Ok(QueryReply::Occupancy(Occupancy {
+                reply: Ok(Reply::Occupancy(Occupancy {
                     blocks_per_multiprocessor: 8,
                     max_cooperative_blocks: 1056,
                     max_cluster_blocks: 16,
@@ -280,11 +293,11 @@ fn session(out: &mut Vec<Example>) {
                 })),
             },
         ),
-        event("Progress", 2, Event::Progress { stream, accepted: 6, complete: 6 }),
+        event("Progress", 2, Notice::Progress { stream, accepted: 6, complete: 6 }),
         event(
             "Failed",
             3,
-            Event::Failed { ticket: ticket(5), error: Error::OutOfHostMemory { requested: 16 } },
+            Notice::Failed { ticket: ticket(5), error: Error::OutOfHostMemory { requested: 16 } },
         ),
         event(
             "Ending",
@@ -306,16 +319,16 @@ fn session(out: &mut Vec<Example>) {
 /// The content of a graph: a fill named `clear`, then a loop around a launch.
 fn nodes(launch: Launch<'static>) -> Vec<u8> {
     let region = launch.relocations[0].region;
-    let fill = Step::Fill { to: region, pattern: Pattern::Word(7), count: 4 };
-    let node = |work, after, name| Node { work, after, name };
-    let body = vec![node(NodeWork::Step(Step::Launch(launch)), vec![], None)];
-    let nodes = [
-        node(NodeWork::Step(fill), vec![], Some("clear".into())),
-        node(NodeWork::Repeat { condition: region, body }, vec![0], None),
-    ];
+    let fill = Work::Fill { to: region, pattern: Pattern::Word(7), count: 4 };
+    let node = |work, after, name| GraphNode { work, after, name };
+    let body = Graph { nodes: vec![node(Work::Launch(launch), vec![], None)], host: Vec::new() };
+    let repeat = Repeat { condition: region, body: Arc::new(body), uses: [].into() };
+    let nodes =
+        vec![node(fill, vec![], Some("clear".into())), node(Work::Repeat(repeat), vec![0], None)];
+    let graph = Graph { nodes, host: Vec::new() };
     let mut content = Vec::new();
-    encode_nodes(&nodes, &mut content);
-    assert_eq!(decode_nodes(&content).unwrap(), nodes);
+    encode_graph(&graph, &[], "lease", &mut content).unwrap();
+    assert_eq!(decode_graph(&content).unwrap(), graph);
     content
 }
 

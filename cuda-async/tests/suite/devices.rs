@@ -17,7 +17,7 @@ pub fn cpu() -> Option<Device> {
     Some(cuda_async::open_blocking("cpu").unwrap())
 }
 
-/// A CPU device behind a link of 2 ms.
+/// A leased CPU device behind a link of 2 ms.
 pub fn link() -> Option<Device> {
     static LINK: OnceLock<Device> = OnceLock::new();
     let open = || LinkProvider::new(Duration::from_millis(2)).open_device();
@@ -39,7 +39,7 @@ pub fn own_lease(provider: CpuProvider) -> Device {
 }
 
 /// Starts a node that serves until the process ends, and returns its address.
-fn start_node(provider: CpuProvider) -> String {
+pub fn start_node(provider: CpuProvider) -> String {
     let mut options = NodeOptions::loopback(vec![DeviceOptions::in_process(provider)]);
     // As a local device, so that tests of this limit end soon.
     options.submissions_in_flight = 768;

@@ -1,4 +1,4 @@
-//! The suite that every backend passes: the CPU device, the same behind bytes, and a GPU if there is one.
+//! The suite that every backend passes: the CPU device, leased CPU devices, and a GPU if there is one.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

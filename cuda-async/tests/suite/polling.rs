@@ -67,7 +67,7 @@ fn poll_and_wait<F: Future>(future: Pin<&mut F>) -> Poll<F::Output> {
     polled
 }
 
-/// Opens a CPU device, and one behind bytes, that no other test uses.
+/// Opens a CPU device, and a leased one behind a slow link, that no other test uses.
 pub fn own_devices() -> [Device; 2] {
     let link = LinkProvider::new(std::time::Duration::from_millis(2));
     let providers: [&dyn Provider; 2] = [&cuda_cpu::CpuProvider::default(), &link];

@@ -124,6 +124,12 @@ unsafe impl Provider for WrapperProvider {
     }
 }
 
+/// The same backend with other capabilities.
+pub fn with_capabilities(inner: Arc<dyn Backend>, capabilities: Capabilities) -> Arc<dyn Backend> {
+    let watched = Watched { capabilities: OnceLock::from(capabilities), ..Watched::default() };
+    Arc::new(Wrapper { inner, watched: Arc::new(watched) })
+}
+
 struct Wrapper {
     inner: Arc<dyn Backend>,
     watched: Arc<Watched>,

@@ -5,8 +5,8 @@ use std::{any::Any, sync::Arc};
 use cuda_core::{
     Backend, DeviceInfo, Error, Result, Ticket,
     protocol::{
-        Answer, Capabilities, Control, Foreign, GraphLaunch, HostBlock, ModuleImage, PoolChange,
-        Reply, Request, StreamId, Submission, Work,
+        Answer, Capabilities, Control, Foreign, GraphLaunch, HostBlock, ModuleImage, Reply,
+        Request, StreamId, Submission, Work,
     },
 };
 
@@ -17,7 +17,7 @@ use super::{
         graph::{changes_content, nodes_content},
     },
 };
-use crate::wire::{Command, Content, ImageKind, Query, Step};
+use crate::wire::{Command, Content, ImageKind, Step, Variants};
 
 /// A device that is leased from a node.
 pub(super) struct LeaseBackend {
@@ -54,6 +54,19 @@ fn block(host: &[Arc<HostBlock>]) -> Result<&Arc<HostBlock>> {
     })
 }
 
+/// The block that a copy names, and the range of its bytes.
+fn place(
+    host: &[Arc<HostBlock>],
+    offset: u64,
+    bytes: u64,
+) -> Result<(Arc<HostBlock>, usize, usize)> {
+    let (block, start, count) = (block(host)?.clone(), offset as usize, bytes as usize);
+    if start.checked_add(count).is_none_or(|end| end > block.len()) {
+        return Err(outside(block.len(), start, bytes));
+    }
+    Ok((block, start, count))
+}
+
 // SAFETY: the lane keeps the order of commands, and the node carries them out on a backend that keeps the rules. Progress
 // is passed on behind the failures and the bytes that it covers (`link`). `accepted` is the number that is complete. Host
 // blocks have the requested length.
@@ -69,139 +82,93 @@ unsafe impl Backend for LeaseBackend {
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()> {
         self.check()?;
         let Submission { ticket, after, work } = *submission;
-        let send = |step: Step<'_>| {
-            self.link.send(&Command::Submit { ticket, after: after.to_vec(), step });
-        };
-        match work {
-            Work::Launch(launch) => send(Step::Launch(launch.borrowed())),
-            Work::Join => send(Step::Join),
-            Work::Copy { from, to, bytes } => {
-                send(Step::Copy { from: *from, to: *to, bytes: *bytes });
-            }
-            Work::Fill { to, pattern, count } => {
-                send(Step::Fill { to: *to, pattern: *pattern, count: *count });
-            }
-            Work::Timestamp { to } => send(Step::Timestamp { to: *to }),
+        let mut content;
+        let step = match work {
             Work::Upload { from, to, bytes } if self.link.upload_inline(ticket, *bytes) => {
                 // SAFETY: the bytes do not change until the upload is accepted.
                 let all = unsafe { block(host)?.shared_bytes() };
                 let start = from.offset as usize;
                 let found = all.get(start..start.saturating_add(*bytes as usize));
                 let bytes = found.ok_or_else(|| outside(all.len(), start, *bytes))?;
-                send(Step::Write { to: *to, bytes });
+                Step::Write { to: *to, bytes }
             }
             Work::Upload { from, to, bytes } => {
-                let (transfer, block) = (self.link.next_transfer(), block(host)?.clone());
-                let (start, count) = (from.offset as usize, *bytes as usize);
-                if start.checked_add(count).is_none_or(|end| end > block.len()) {
-                    return Err(outside(block.len(), start, *bytes));
-                }
+                let (block, start, count) = place(host, from.offset, *bytes)?;
+                let transfer = self.link.next_transfer();
                 self.link.upload(ticket, transfer, block, start, count).map_err(not_submitted)?;
-                send(Step::WriteBulk { to: *to, transfer, bytes: *bytes });
+                Step::WriteBulk { to: *to, transfer, bytes: *bytes }
             }
             Work::Download { from, to, bytes } => {
-                let (transfer, block) = (self.link.next_transfer(), block(host)?.clone());
-                let (start, count) = (to.offset as usize, *bytes as usize);
-                if start.checked_add(count).is_none_or(|end| end > block.len()) {
-                    return Err(outside(block.len(), start, *bytes));
-                }
+                let (block, start, count) = place(host, to.offset, *bytes)?;
+                let transfer = self.link.next_transfer();
                 self.link.download(ticket, transfer, block, start, count).map_err(not_submitted)?;
-                send(Step::Read { from: *from, transfer, bytes: *bytes });
+                Step::Read { from: *from, transfer, bytes: *bytes }
             }
             Work::Graph(GraphLaunch { graph, changes, .. }) if changes.is_empty() => {
-                send(Step::Graph { graph: *graph, changes: Content::NO_CHANGES });
+                Step::Graph { graph: *graph, changes: Content::NO_CHANGES }
             }
             Work::Graph(GraphLaunch { graph, changes, .. }) => {
-                let mut content = changes_content(changes, host, &self.info.address)?;
-                let changes = self.link.content(&mut content);
-                send(Step::Graph { graph: *graph, changes });
+                content = changes_content(changes, host, &self.info.address)?;
+                Step::Graph { graph: *graph, changes: self.link.content(&mut content) }
             }
-            _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
-        }
-        Ok(())
+            work => Step::Work(work.borrowed()),
+        };
+        self.link.send(&Command::Submit { ticket, after: after.to_vec(), step })
     }
 
     unsafe fn control(&self, control: Control) -> Result<()> {
         self.check()?;
-        let command = match control {
-            Control::CreateStream { id, priority } => {
-                self.link.add_stream(id);
-                Command::CreateStream { id, priority }
-            }
-            Control::RetireStream { id } => {
-                self.link.retire(id);
-                Command::RetireStream { id }
-            }
-            Control::Allocate { id, bytes, at } => Command::Allocate { id, bytes, at },
-            Control::AllocateIn { pool, id, bytes, at } => {
-                Command::AllocateIn { pool, id, bytes, at }
-            }
-            Control::CreatePool { id, spec } => Command::CreatePool { id, spec },
-            Control::ChangePool { id, change } => {
+        match &control {
+            Control::CreateStream { id, .. } => self.link.add_stream(*id),
+            Control::RetireStream { id } => self.link.retire(*id),
+            Control::UnloadModule { id } => self.link.drop_image(*id),
+            Control::ChangePool { change, .. } => {
                 self.check_pools()?;
-                if !matches!(change, PoolChange::ReleaseThreshold(_) | PoolChange::ResetPeak) {
+                if change.tag().is_none() {
                     return Err(Error::unsupported("this change of a pool", &self.info.address));
                 }
-                Command::ChangePool { id, change }
             }
-            Control::DropPool { id } => Command::DropPool { id },
-            Control::Free { id, stream, after } => Command::Free { id, stream, after },
-            Control::NameVariable { id, module, name, bytes } => {
-                Command::NameVariable { id, module, name, bytes }
-            }
+            _ => {}
+        }
+        let mut content;
+        let command = match control {
             Control::LoadModule { id, image } => {
-                let (kind, bytes) = match image {
+                let (kind, image) = match image {
                     ModuleImage::Ptx(text) => (ImageKind::Ptx, text.into_bytes()),
                     ModuleImage::Cubin(image) => (ImageKind::Cubin, image),
                     _ => return Err(Error::unsupported("this kind of module", &self.info.address)),
                 };
-                let (hash, length) = (*blake3::hash(&bytes).as_bytes(), bytes.len() as u64);
-                self.link.keep_image(id, hash, bytes.into());
-                Command::LoadModule { id, kind, hash, bytes: length }
+                let (hash, bytes) = (*blake3::hash(&image).as_bytes(), image.len() as u64);
+                self.link.keep_image(id, hash, image.into());
+                Command::LoadModule { id, kind, hash, bytes }
             }
-            Control::UnloadModule { id } => {
-                self.link.drop_image(id);
-                Command::UnloadModule { id }
-            }
-            Control::Want { ticket } => Command::Sync { ticket },
             Control::CreateGraph { id, graph } => {
-                let mut content = nodes_content(&graph, &self.info.address)?;
-                let nodes = self.link.content(&mut content);
-                self.link.send(&Command::CreateGraph { id, nodes });
-                return Ok(());
+                content = nodes_content(&graph, &self.info.address)?;
+                Command::CreateGraph { id, nodes: self.link.content(&mut content) }
             }
-            Control::DropGraph { id } => Command::DropGraph { id },
-            _ => return Err(Error::unsupported("this control", &self.info.address)),
+            control => Command::Control(control),
         };
-        self.link.send(&command);
-        Ok(())
+        self.link.send(&command)
     }
 
     fn request(&self, request: Request, answer: Answer) {
-        let query = match request {
-            Request::Loaded { module } => Query::Loaded(module),
-            Request::GraphReady { graph } => Query::GraphReady(graph),
-            Request::Memory => Query::Memory,
-            Request::Occupancy { function, config } if self.capabilities.launch_attributes => {
-                Query::Occupancy { function, config }
-            }
-            Request::PoolMemory { pool } => match self.check_pools() {
-                Ok(()) => Query::PoolMemory(pool),
-                Err(error) => return answer.give(Err(error)),
-            },
-            Request::TrimPool { pool, keep } => match self.check_pools() {
-                Ok(()) => Query::TrimPool(pool, keep),
-                Err(error) => return answer.give(Err(error)),
-            },
-            Request::Reset => Query::Reset,
+        let supported = match request {
             // Memory of another device is not reachable: copies go through the host.
             Request::Reach { .. } => return answer.give(Ok(Reply::Reached(false))),
-            _ => {
-                let error = Error::unsupported("this request", &self.info.address);
-                return answer.give(Err(error));
+            Request::Occupancy { .. } => self.capabilities.launch_attributes,
+            Request::PoolMemory { .. } | Request::TrimPool { .. } => {
+                if let Err(error) = self.check_pools() {
+                    return answer.give(Err(error));
+                }
+                true
             }
+            ref request => request.tag().is_some(),
         };
-        self.link.query(query, answer);
+        if supported {
+            self.link.request(request, answer);
+        } else {
+            answer.give(Err(Error::unsupported("this request", &self.info.address)));
+        }
     }
 
     unsafe fn peek(&self, stream: StreamId) -> Result<u64> {
@@ -212,7 +179,7 @@ unsafe impl Backend for LeaseBackend {
         if self.link.peek(ticket.stream)? >= ticket.number {
             return Ok(());
         }
-        self.link.send(&Command::Sync { ticket });
+        self.link.send(&Control::Want { ticket }.into())?;
         self.link.wait(ticket)
     }
 

@@ -33,3 +33,14 @@ pub use burst::burst;
 pub use lease::Lease;
 pub use node_client::{DetachedLease, NodeClient};
 pub use submit::{Job, Submit, Submitted};
+
+/// Returns the provider of a lease, whose device is opened by the usual ways of a device.
+///
+/// # Errors
+/// The settings contradict each other, or the node has no address.
+#[cfg(feature = "server")]
+pub(crate) fn lease_provider(
+    lease: &LeaseBuilder,
+) -> cuda_core::Result<impl cuda_core::Provider + use<>> {
+    lease.terms().map(provider::LeaseProvider::new)
+}

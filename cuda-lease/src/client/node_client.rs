@@ -115,7 +115,7 @@ impl NodeClient {
     /// # Errors
     /// As [`inventory`](Self::inventory).
     pub fn leases(&self) -> Result<Vec<LeaseEntry>> {
-        self.listing().map(|reply| reply.leases)
+        self.listing().map(|reply| reply.leases.unwrap_or_default())
     }
 
     fn listing(&self) -> Result<InventoryReply> {

@@ -1,6 +1,6 @@
 //! Bulk data: the bytes of uploads and downloads, in chunks.
 
-use super::{Field, Reader, TransferId, WireError, Writer, opcode};
+use super::{Reader, TransferId, WireError, Writer, opcode};
 
 /// A part of the bytes of an upload or download. The chunks of one transfer are sent in order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,15 +37,5 @@ impl<'a> Chunk<'a> {
             return Err(WireError::TooLong { what: "a chunk", length, limit });
         }
         Ok(Self { transfer, offset, bytes })
-    }
-}
-
-impl Field for TransferId {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(self.0);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        r.get().map(Self)
     }
 }

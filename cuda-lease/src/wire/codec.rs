@@ -102,13 +102,14 @@ impl<'a> Writer<'a> {
 
     /// Writes one field.
     #[inline]
-    pub fn put<T: Field>(&mut self, field: T) -> &mut Self {
+    pub fn put<'f, T: Field<'f>>(&mut self, field: T) -> &mut Self {
         field.put(self);
         self
     }
 
     /// Writes one field, without a copy of it.
-    pub fn put_ref<T: Field>(&mut self, field: &T) -> &mut Self {
+    #[inline]
+    pub fn put_ref<'f, T: Field<'f>>(&mut self, field: &T) -> &mut Self {
         field.put(self);
         self
     }
@@ -147,7 +148,7 @@ impl<'a> Writer<'a> {
     }
 
     /// Writes an additional field, which readers of earlier versions skip. All such fields are at the end of a message.
-    pub fn put_tagged<T: Field>(&mut self, tag: u16, field: &T) -> &mut Self {
+    pub fn put_tagged<'f, T: Field<'f>>(&mut self, tag: u16, field: &T) -> &mut Self {
         self.put(tag).put_sized(|w| field.put(w))
     }
 
@@ -185,7 +186,7 @@ impl<'a> Reader<'a> {
     /// [`WireError::Truncated`] if the bytes end inside the field, or [`WireError::Undefined`] if the value is not
     /// defined.
     #[inline]
-    pub fn get<T: Field>(&mut self) -> Result<T, WireError> {
+    pub fn get<T: Field<'a>>(&mut self) -> Result<T, WireError> {
         T::get(self)
     }
 
@@ -289,8 +290,11 @@ fn text(bytes: &[u8]) -> Result<&str, WireError> {
     std::str::from_utf8(bytes).map_err(|_| WireError::NotText)
 }
 
-/// A value that is one field of a message.
-pub trait Field: Sized {
+/// A value that is one field of a message. `'a` is the lifetime of bytes that it borrows from the message.
+pub trait Field<'a>: Sized {
+    /// The smallest number of bytes that a value has. A list is refused if its items cannot be in the rest of the message.
+    const LEAST: usize = 1;
+
     /// Appends the field.
     fn put(&self, w: &mut Writer<'_>);
 
@@ -299,12 +303,122 @@ pub trait Field: Sized {
     /// # Errors
     /// [`WireError::Truncated`] if the bytes end inside the field, or [`WireError::Undefined`] if the value is not
     /// defined.
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError>;
+    fn get(r: &mut Reader<'a>) -> Result<Self, WireError>;
 }
+
+/// An enum whose variants have tags. The tag is the opcode of a frame, or a field in front of those of the variant.
+pub trait Variants<'a>: Sized {
+    /// The type of the tags.
+    type Tag;
+
+    /// Returns whether a variant has this tag.
+    fn has(tag: Self::Tag) -> bool;
+
+    /// Returns the tag. `None` for a variant that has no bytes.
+    fn tag(&self) -> Option<Self::Tag>;
+
+    /// Appends the fields of the variant.
+    fn put_fields(&self, w: &mut Writer<'_>);
+
+    /// Reads the fields of the variant with this tag. Returns `None` if there is no such variant.
+    ///
+    /// # Errors
+    /// The error of a field.
+    fn get_fields(tag: Self::Tag, r: &mut Reader<'a>) -> Result<Option<Self>, WireError>;
+}
+
+/// Gives structs their bytes: the named fields, in this order. `[n]` states the smallest number of bytes.
+macro_rules! fields {
+    ($($(#[$meta:meta])* $ty:ident $([$least:expr])? { $($field:tt),* $(,)? })*) => {$(
+        $(#[$meta])*
+        impl $crate::wire::Field<'_> for $ty {
+            $(const LEAST: usize = $least;)?
+
+            #[inline]
+            fn put(&self, w: &mut $crate::wire::Writer<'_>) {
+                $(w.put_ref(&self.$field);)*
+            }
+
+            #[inline]
+            fn get(r: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
+                Ok(Self { $($field: r.get()?),* })
+            }
+        }
+    )*};
+}
+pub(super) use fields;
+
+/// Gives enums their bytes: a tag for each variant, and its fields in this order. With `= "name"` the enum is a field of
+/// messages, and its bytes begin with the tag.
+macro_rules! variants {
+    ($($ty:ident $(<$life:lifetime>)?: $tag:ty $(= $what:literal)? {
+        $($value:expr => $variant:ident $(($($item:ident),*))? $({ $($field:ident),* })?,)*
+    })*) => {$(
+        impl<'a> $crate::wire::Variants<'a> for $ty $(<$life>)? {
+            type Tag = $tag;
+
+            #[inline]
+            fn has(tag: $tag) -> bool {
+                false $(|| tag == $value)*
+            }
+
+            #[inline]
+            #[allow(unreachable_patterns)]
+            fn tag(&self) -> Option<$tag> {
+                match self {
+                    $($ty::$variant { .. } => Some($value),)*
+                    _ => None,
+                }
+            }
+
+            #[inline]
+            #[allow(unreachable_patterns)]
+            fn put_fields(&self, _w: &mut $crate::wire::Writer<'_>) {
+                match self {
+                    $($ty::$variant $(($($item),*))? $({ $($field),* })? => {
+                        $($(_w.put_ref($item);)*)?
+                        $($(_w.put_ref($field);)*)?
+                    })*
+                    _ => {}
+                }
+            }
+
+            #[inline]
+            fn get_fields(
+                tag: $tag,
+                _r: &mut $crate::wire::Reader<'a>,
+            ) -> Result<Option<Self>, $crate::wire::WireError> {
+                $(if tag == $value {
+                    $($(let $item = _r.get()?;)*)?
+                    return Ok(Some($ty::$variant $(($($item),*))? $({ $($field: _r.get()?),* })?));
+                })*
+                Ok(None)
+            }
+        }
+
+        $(impl $crate::wire::Field<'_> for $ty {
+            /// A variant that has no bytes is written as a tag that no reader knows.
+            fn put(&self, w: &mut $crate::wire::Writer<'_>) {
+                let tag = $crate::wire::Variants::tag(self);
+                w.put(tag.unwrap_or(<$tag>::MAX));
+                $crate::wire::Variants::put_fields(self, w);
+            }
+
+            fn get(r: &mut $crate::wire::Reader<'_>) -> Result<Self, $crate::wire::WireError> {
+                let tag: $tag = r.get()?;
+                let undefined = $crate::wire::WireError::Undefined { what: $what, value: tag.into() };
+                $crate::wire::Variants::get_fields(tag, r)?.ok_or(undefined)
+            }
+        })?
+    )*};
+}
+pub(super) use variants;
 
 macro_rules! numbers {
     ($($ty:ty)*) => {$(
-        impl Field for $ty {
+        impl Field<'_> for $ty {
+            const LEAST: usize = size_of::<$ty>();
+
             #[inline]
             fn put(&self, w: &mut Writer<'_>) {
                 w.out.extend_from_slice(&self.to_le_bytes());
@@ -322,7 +436,7 @@ macro_rules! numbers {
 
 numbers! { u8 u16 u32 u64 i32 }
 
-impl Field for bool {
+impl Field<'_> for bool {
     fn put(&self, w: &mut Writer<'_>) {
         w.put(u8::from(*self));
     }
@@ -337,7 +451,9 @@ impl Field for bool {
     }
 }
 
-impl Field for String {
+impl Field<'_> for String {
+    const LEAST: usize = u32::LEAST;
+
     fn put(&self, w: &mut Writer<'_>) {
         w.put_text(self);
     }
@@ -347,7 +463,21 @@ impl Field for String {
     }
 }
 
-impl Field for Bytes {
+impl<'a> Field<'a> for &'a [u8] {
+    const LEAST: usize = u32::LEAST;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_bytes(self);
+    }
+
+    fn get(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        r.get_bytes()
+    }
+}
+
+impl Field<'_> for Bytes {
+    const LEAST: usize = u32::LEAST;
+
     fn put(&self, w: &mut Writer<'_>) {
         w.put_bytes(self);
     }
@@ -357,7 +487,9 @@ impl Field for Bytes {
     }
 }
 
-impl<const N: usize> Field for [u8; N] {
+impl<const N: usize> Field<'_> for [u8; N] {
+    const LEAST: usize = N;
+
     fn put(&self, w: &mut Writer<'_>) {
         w.put_raw(self);
     }
@@ -369,7 +501,9 @@ impl<const N: usize> Field for [u8; N] {
     }
 }
 
-impl Field for [u32; 3] {
+impl Field<'_> for [u32; 3] {
+    const LEAST: usize = 12;
+
     #[inline]
     fn put(&self, w: &mut Writer<'_>) {
         w.put(self[0]).put(self[1]).put(self[2]);
@@ -381,7 +515,19 @@ impl Field for [u32; 3] {
     }
 }
 
-impl<T: Field> Field for Option<T> {
+impl<'a, A: Field<'a>, B: Field<'a>> Field<'a> for (A, B) {
+    const LEAST: usize = A::LEAST + B::LEAST;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_ref(&self.0).put_ref(&self.1);
+    }
+
+    fn get(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        Ok((r.get()?, r.get()?))
+    }
+}
+
+impl<'a, T: Field<'a>> Field<'a> for Option<T> {
     fn put(&self, w: &mut Writer<'_>) {
         w.put(self.is_some());
         if let Some(value) = self {
@@ -389,18 +535,36 @@ impl<T: Field> Field for Option<T> {
         }
     }
 
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+    fn get(r: &mut Reader<'a>) -> Result<Self, WireError> {
         if r.get::<bool>()? { r.get().map(Some) } else { Ok(None) }
     }
 }
 
-impl<T: Field> Field for Vec<T> {
+impl<'a, T: Field<'a>, E: Field<'a>> Field<'a> for Result<T, E> {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.is_ok());
+        match self {
+            Ok(value) => value.put(w),
+            Err(error) => error.put(w),
+        }
+    }
+
+    fn get(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        Ok(if r.get::<bool>()? { Ok(r.get()?) } else { Err(r.get()?) })
+    }
+}
+
+impl<'a, T: Field<'a>> Field<'a> for Vec<T> {
+    const LEAST: usize = u32::LEAST;
+
+    #[inline]
     fn put(&self, w: &mut Writer<'_>) {
         w.put_list(self, |w, item| item.put(w));
     }
 
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        r.get_list(1, T::get)
+    #[inline]
+    fn get(r: &mut Reader<'a>) -> Result<Self, WireError> {
+        r.get_list(T::LEAST, T::get)
     }
 }
 

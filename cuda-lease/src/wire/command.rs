@@ -1,22 +1,24 @@
 //! Commands: the frames of a session from client to node.
+//!
+//! A command is a [`Control`], a submission of [`Work`] or a [`Request`] of the protocol. Only the bytes of host memory,
+//! of modules and of graphs have forms of their own here, because they may travel on other streams.
 
+use std::borrow::Cow;
+
+pub use cuda_core::protocol::TransferId;
 use cuda_core::{
-    LaunchConfig, Ticket,
+    Access, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolChange, PoolId, PoolSpec,
-        Region, StreamId,
+        AllocId, Control, FunctionId, GraphId, Launch, LaunchAttributes, ModuleId, Pattern,
+        PoolChange, PoolId, PoolSpec, Region, Relocation, Request, StreamId, Use, Work,
     },
 };
 
 use super::{
-    Content, Field, Reader, WireError, Writer,
-    launch::{get_launch, get_launch_with, put_launch},
+    Content, Field, Reader, Variants, WireError, Writer,
+    codec::{fields, variants},
     opcode,
 };
-
-/// The id of one upload or download. The client chooses it and never reuses it in a session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct TransferId(pub u64);
 
 /// The BLAKE3 hash of a blob, which is the image of a module.
 pub type Hash = [u8; 32];
@@ -30,64 +32,11 @@ pub enum ImageKind {
     Cubin,
 }
 
-/// A query of a session. The reply is an [`Event::Reply`](super::Event::Reply).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Query {
-    /// Waits until a module is loaded.
-    Loaded(ModuleId),
-    /// Waits until a graph is ready to be launched.
-    GraphReady(GraphId),
-    /// Asks how many blocks of a kernel run at the same time. Only with the feature
-    /// [`ATTRIBUTES`](super::features::ATTRIBUTES).
-    Occupancy {
-        /// The kernel.
-        function: FunctionId,
-        /// The block, its shared memory, and the cluster.
-        config: LaunchConfig,
-    },
-    /// Asks for the memory of the lease.
-    Memory,
-    /// Resets the device after a fault.
-    Reset,
-    /// Asks for the memory that a pool has reserved.
-    PoolMemory(PoolId),
-    /// Returns free memory of a pool to the system until at most so many bytes are reserved.
-    TrimPool(PoolId, u64),
-}
-
-/// A command of a session. Commands are carried out in their order, and have no replies.
+/// A command of a session. Commands are carried out in their order.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Command<'a> {
-    /// Creates a stream.
-    CreateStream {
-        /// The new stream.
-        id: StreamId,
-        /// The priority; 0 is the default.
-        priority: i32,
-    },
-    /// Retires a stream when its submissions are complete.
-    RetireStream {
-        /// The stream.
-        id: StreamId,
-    },
-    /// Allocates memory in the order of a stream.
-    Allocate {
-        /// The new allocation.
-        id: AllocId,
-        /// Its size.
-        bytes: u64,
-        /// The ticket that the allocation takes.
-        at: Ticket,
-    },
-    /// Frees an allocation after all earlier submissions to `stream`, and after the tickets in `after`.
-    Free {
-        /// The allocation.
-        id: AllocId,
-        /// The stream whose order the free follows.
-        stream: StreamId,
-        /// Tickets of other streams.
-        after: Vec<Ticket>,
-    },
+    /// A control other than [`LoadModule`](Control::LoadModule) and [`CreateGraph`](Control::CreateGraph).
+    Control(Control),
     /// Loads a module. If the node does not have its image, it sends [`Event::NeedBlob`](super::Event::NeedBlob).
     LoadModule {
         /// The new module.
@@ -99,68 +48,12 @@ pub enum Command<'a> {
         /// The length of its image in bytes.
         bytes: u64,
     },
-    /// Unloads a module.
-    UnloadModule {
-        /// The module.
-        id: ModuleId,
-    },
-    /// Gives a variable of a loaded module an id.
-    NameVariable {
-        /// The new allocation.
-        id: AllocId,
-        /// The module.
-        module: ModuleId,
-        /// The name in the PTX.
-        name: String,
-        /// The size in bytes.
-        bytes: u64,
-    },
     /// Creates a graph. Its memory and modules exist until it is dropped.
     CreateGraph {
         /// The new graph.
         id: GraphId,
-        /// Its nodes, as [`decode_nodes`](super::decode_nodes) reads them.
+        /// Its nodes, as [`decode_graph`](super::decode_graph) reads them.
         nodes: Content<'a>,
-    },
-    /// Drops a graph.
-    DropGraph {
-        /// The graph.
-        id: GraphId,
-    },
-    /// Creates a memory pool. A session has at most [`MAX_POOLS`](super::features::MAX_POOLS).
-    CreatePool {
-        /// The new pool.
-        id: PoolId,
-        /// Its properties.
-        spec: PoolSpec,
-    },
-    /// Changes a memory pool.
-    ChangePool {
-        /// The pool.
-        id: PoolId,
-        /// The change.
-        change: PoolChange,
-    },
-    /// Drops a memory pool. Its allocations were freed before.
-    DropPool {
-        /// The pool.
-        id: PoolId,
-    },
-    /// Allocates memory from a pool in the order of a stream.
-    AllocateIn {
-        /// The pool.
-        pool: PoolId,
-        /// The new allocation.
-        id: AllocId,
-        /// Its size.
-        bytes: u64,
-        /// The ticket that the allocation takes.
-        at: Ticket,
-    },
-    /// Requests an [`Event::Progress`](super::Event::Progress) as soon as a ticket is complete.
-    Sync {
-        /// The ticket.
-        ticket: Ticket,
     },
     /// Submits one step of work to a stream.
     Submit {
@@ -171,71 +64,46 @@ pub enum Command<'a> {
         /// The step.
         step: Step<'a>,
     },
-    /// Sends a query.
-    Query {
+    /// A request. The reply is an [`Event::Reply`](super::Event::Reply).
+    Request {
         /// The id that the reply names.
         id: u64,
-        /// The query.
-        query: Query,
+        /// The request.
+        request: Request,
     },
 }
 
-/// One step of work, as [`Work`](cuda_core::protocol::Work), with the host bytes inline or as a transfer.
+/// One step of work, with its host bytes inline or as a transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Step<'a> {
-    /// Orders the stream after the tickets of the submission.
-    Join,
-    /// Writes bytes that travel in this frame.
+    /// Work without host bytes: a join, a copy, a fill, a timestamp or a launch.
+    Work(Work<'a>),
+    /// An upload whose bytes travel in this frame.
     Write {
         /// Destination.
         to: Region,
         /// The bytes.
         bytes: &'a [u8],
     },
-    /// Writes bytes that travel on the bulk lane.
+    /// An upload whose bytes travel on the bulk lane.
     WriteBulk {
         /// Destination.
         to: Region,
-        /// The id of the upload.
+        /// The id of the upload. The client never reuses it in a session.
         transfer: TransferId,
         /// Their number.
         bytes: u64,
     },
-    /// Reads bytes. They travel back as chunks of the download.
+    /// A download. The bytes travel back as chunks.
     Read {
         /// Source.
         from: Region,
-        /// The id of the download.
+        /// The id of the download. The client never reuses it in a session.
         transfer: TransferId,
         /// Their number.
         bytes: u64,
     },
-    /// Copies within the device.
-    Copy {
-        /// Source.
-        from: Region,
-        /// Destination.
-        to: Region,
-        /// Length of the copy.
-        bytes: u64,
-    },
-    /// Fills memory with a repeated pattern.
-    Fill {
-        /// Destination.
-        to: Region,
-        /// The value.
-        pattern: Pattern,
-        /// The number of repetitions.
-        count: u64,
-    },
-    /// Writes the time of the device.
-    Timestamp {
-        /// Destination.
-        to: Region,
-    },
-    /// Runs a kernel.
-    Launch(Launch<'a>),
-    /// Runs the nodes of a graph.
+    /// A launch of a graph.
     Graph {
         /// The graph.
         graph: GraphId,
@@ -244,26 +112,77 @@ pub enum Step<'a> {
     },
 }
 
+impl From<Control> for Command<'_> {
+    fn from(control: Control) -> Self {
+        Command::Control(control)
+    }
+}
+
+impl<'a> From<Work<'a>> for Step<'a> {
+    fn from(work: Work<'a>) -> Self {
+        Step::Work(work)
+    }
+}
+
+variants! {
+    Control: u16 {
+        opcode::STREAM_CREATE => CreateStream { id, priority },
+        opcode::STREAM_RETIRE => RetireStream { id },
+        opcode::MEM_ALLOC => Allocate { id, bytes, at },
+        opcode::MEM_ALLOC_IN => AllocateIn { pool, id, bytes, at },
+        opcode::MEM_FREE => Free { id, stream, after },
+        opcode::MODULE_UNLOAD => UnloadModule { id },
+        opcode::MODULE_VARIABLE => NameVariable { id, module, name, bytes },
+        opcode::GRAPH_DROP => DropGraph { id },
+        opcode::POOL_CREATE => CreatePool { id, spec },
+        opcode::POOL_CHANGE => ChangePool { id, change },
+        opcode::POOL_DROP => DropPool { id },
+        opcode::SYNC => Want { ticket },
+    }
+
+    Command<'a>: u16 {
+        opcode::MODULE_LOAD => LoadModule { id, kind, hash, bytes },
+        opcode::GRAPH_CREATE => CreateGraph { id, nodes },
+        opcode::QUERY => Request { id, request },
+    }
+
+    Step<'a>: u16 {
+        opcode::MEM_WRITE => Write { to, bytes },
+        opcode::MEM_WRITE_BULK => WriteBulk { to, transfer, bytes },
+        opcode::MEM_READ => Read { from, transfer, bytes },
+        opcode::GRAPH_LAUNCH => Graph { graph, changes },
+    }
+
+    Request: u8 = "a query" {
+        1 => Loaded { module },
+        2 => Memory,
+        3 => Reset,
+        4 => GraphReady { graph },
+        5 => Occupancy { function, config },
+        6 => PoolMemory { pool },
+        7 => TrimPool { pool, keep },
+    }
+
+    ImageKind: u8 = "a module's kind" {
+        0 => Ptx,
+        1 => Cubin,
+    }
+
+    PoolChange: u8 = "a change of a pool" {
+        1 => ReleaseThreshold(bytes),
+        2 => ResetPeak,
+    }
+}
+
 impl<'a> Command<'a> {
-    /// Returns the opcode of this command.
-    pub fn opcode(&self) -> u16 {
+    /// Returns the opcode of this command. `None` for one that a lease does not have.
+    #[inline]
+    pub fn opcode(&self) -> Option<u16> {
         match self {
-            Command::CreateStream { .. } => opcode::STREAM_CREATE,
-            Command::RetireStream { .. } => opcode::STREAM_RETIRE,
-            Command::Allocate { .. } => opcode::MEM_ALLOC,
-            Command::Free { .. } => opcode::MEM_FREE,
-            Command::LoadModule { .. } => opcode::MODULE_LOAD,
-            Command::UnloadModule { .. } => opcode::MODULE_UNLOAD,
-            Command::NameVariable { .. } => opcode::MODULE_VARIABLE,
-            Command::Sync { .. } => opcode::SYNC,
-            Command::Query { .. } => opcode::QUERY,
-            Command::CreateGraph { .. } => opcode::GRAPH_CREATE,
-            Command::DropGraph { .. } => opcode::GRAPH_DROP,
-            Command::CreatePool { .. } => opcode::POOL_CREATE,
-            Command::ChangePool { .. } => opcode::POOL_CHANGE,
-            Command::DropPool { .. } => opcode::POOL_DROP,
-            Command::AllocateIn { .. } => opcode::MEM_ALLOC_IN,
-            Command::Submit { step, .. } => step.opcode(),
+            Command::Submit { step: Step::Work(work), .. } => work.tag(),
+            Command::Submit { step, .. } => step.tag(),
+            Command::Control(control) => control.tag(),
+            command => command.tag(),
         }
     }
 
@@ -272,38 +191,16 @@ impl<'a> Command<'a> {
     pub fn encode(&self, out: &mut Vec<u8>) {
         let w = &mut Writer::new(out);
         match self {
-            Command::CreateStream { id, priority } => w.put(*id).put(*priority),
-            Command::RetireStream { id } => w.put(*id),
-            Command::Allocate { id, bytes, at } => w.put(*id).put(*bytes).put(*at),
-            Command::Free { id, stream, after } => {
-                w.put(*id).put(*stream).put_list(after, |w, it| it.put(w))
-            }
-            Command::LoadModule { id, kind, hash, bytes } => {
-                w.put(*id).put(*kind).put(*hash).put(*bytes)
-            }
-            Command::UnloadModule { id } => w.put(*id),
-            Command::NameVariable { id, module, name, bytes } => {
-                w.put(*id).put(*module).put_text(name).put(*bytes)
-            }
-            Command::Sync { ticket } => w.put(*ticket),
-            Command::Query { id, query } => w.put(*id).put(*query),
-            Command::CreateGraph { id, nodes } => {
-                nodes.put(w.put(*id));
-                w
-            }
-            Command::DropGraph { id } => w.put(*id),
-            Command::CreatePool { id, spec } => w.put(*id).put(spec.release_threshold),
-            Command::ChangePool { id, change } => w.put(*id).put(*change),
-            Command::DropPool { id } => w.put(*id),
-            Command::AllocateIn { pool, id, bytes, at } => {
-                w.put(*pool).put(*id).put(*bytes).put(*at)
-            }
             Command::Submit { ticket, after, step } => {
-                w.put(*ticket).put_list(after, |w, it| it.put(w));
-                step.encode(w);
-                w
+                w.put_ref(ticket).put_ref(after);
+                match step {
+                    Step::Work(work) => work.put_fields(w),
+                    step => step.put_fields(w),
+                }
             }
-        };
+            Command::Control(control) => control.put_fields(w),
+            command => command.put_fields(w),
+        }
     }
 
     /// Reads a command.
@@ -312,186 +209,193 @@ impl<'a> Command<'a> {
     /// [`WireError::UnexpectedOpcode`] if no command has this opcode, or the error of a field.
     #[inline]
     pub fn decode(code: u16, body: &'a [u8]) -> Result<Self, WireError> {
-        let mut r = Reader::new(body);
-        let command = match code {
-            opcode::STREAM_CREATE => Command::CreateStream { id: r.get()?, priority: r.get()? },
-            opcode::STREAM_RETIRE => Command::RetireStream { id: r.get()? },
-            opcode::MEM_ALLOC => Command::Allocate { id: r.get()?, bytes: r.get()?, at: r.get()? },
-            opcode::MEM_FREE => {
-                Command::Free { id: r.get()?, stream: r.get()?, after: get_tickets(&mut r)? }
-            }
-            opcode::MODULE_LOAD => Command::LoadModule {
-                id: r.get()?,
-                kind: r.get()?,
-                hash: r.get()?,
-                bytes: r.get()?,
-            },
-            opcode::MODULE_UNLOAD => Command::UnloadModule { id: r.get()? },
-            opcode::MODULE_VARIABLE => Command::NameVariable {
-                id: r.get()?,
-                module: r.get()?,
-                name: r.get()?,
-                bytes: r.get()?,
-            },
-            opcode::SYNC => Command::Sync { ticket: r.get()? },
-            opcode::QUERY => Command::Query { id: r.get()?, query: r.get()? },
-            opcode::GRAPH_CREATE => {
-                Command::CreateGraph { id: r.get()?, nodes: Content::get(&mut r)? }
-            }
-            opcode::GRAPH_DROP => Command::DropGraph { id: r.get()? },
-            opcode::POOL_CREATE => {
-                Command::CreatePool { id: r.get()?, spec: PoolSpec::new(r.get()?) }
-            }
-            opcode::POOL_CHANGE => Command::ChangePool { id: r.get()?, change: r.get()? },
-            opcode::POOL_DROP => Command::DropPool { id: r.get()? },
-            opcode::MEM_ALLOC_IN => {
-                Command::AllocateIn { pool: r.get()?, id: r.get()?, bytes: r.get()?, at: r.get()? }
-            }
-            opcode::LAUNCH
-            | opcode::LAUNCH_WITH
-            | opcode::GRAPH_LAUNCH
-            | opcode::JOIN
-            | opcode::MEM_WRITE
-            | opcode::MEM_WRITE_BULK
-            | opcode::MEM_READ
-            | opcode::MEM_COPY
-            | opcode::MEM_FILL
-            | opcode::TIMESTAMP => Command::Submit {
-                ticket: r.get()?,
-                after: get_tickets(&mut r)?,
-                step: Step::decode(code, &mut r)?,
-            },
-            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
+        let r = &mut Reader::new(body);
+        let command = if Work::has(code) || Step::has(code) {
+            let (ticket, after) = (r.get()?, r.get()?);
+            let step = match Work::get_fields(code, r)? {
+                Some(work) => Some(Step::Work(work)),
+                None => Step::get_fields(code, r)?,
+            };
+            step.map(|step| Command::Submit { ticket, after, step })
+        } else if let Some(control) = Control::get_fields(code, r)? {
+            Some(Command::Control(control))
+        } else {
+            Command::get_fields(code, r)?
         };
-        r.finish()?;
+        let command = command.ok_or(WireError::UnexpectedOpcode { opcode: code })?;
+        r.clone().finish()?;
         Ok(command)
     }
 }
 
-impl<'a> Step<'a> {
-    /// Returns the opcode of the submission of this step.
-    pub fn opcode(&self) -> u16 {
+/// The work that travels without host bytes. A launch with attributes has an opcode of its own, and they come first.
+impl<'a> Variants<'a> for Work<'a> {
+    type Tag = u16;
+
+    #[inline]
+    fn has(code: u16) -> bool {
+        matches!(
+            code,
+            opcode::LAUNCH
+                | opcode::LAUNCH_WITH
+                | opcode::JOIN
+                | opcode::MEM_COPY
+                | opcode::MEM_FILL
+                | opcode::TIMESTAMP
+        )
+    }
+
+    #[inline]
+    fn tag(&self) -> Option<u16> {
+        Some(match self {
+            Work::Launch(launch) if launch.config.attributes.is_none() => opcode::LAUNCH,
+            Work::Launch(_) => opcode::LAUNCH_WITH,
+            Work::Join => opcode::JOIN,
+            Work::Copy { .. } => opcode::MEM_COPY,
+            Work::Fill { .. } => opcode::MEM_FILL,
+            Work::Timestamp { .. } => opcode::TIMESTAMP,
+            _ => return None,
+        })
+    }
+
+    #[inline]
+    fn put_fields(&self, w: &mut Writer<'_>) {
         match self {
-            Step::Join => opcode::JOIN,
-            Step::Write { .. } => opcode::MEM_WRITE,
-            Step::WriteBulk { .. } => opcode::MEM_WRITE_BULK,
-            Step::Read { .. } => opcode::MEM_READ,
-            Step::Copy { .. } => opcode::MEM_COPY,
-            Step::Fill { .. } => opcode::MEM_FILL,
-            Step::Timestamp { .. } => opcode::TIMESTAMP,
-            Step::Launch(launch) if launch.config.attributes.is_none() => opcode::LAUNCH,
-            Step::Launch(_) => opcode::LAUNCH_WITH,
-            Step::Graph { .. } => opcode::GRAPH_LAUNCH,
+            Work::Launch(Launch { function, config, params, relocations, variables }) => {
+                if !config.attributes.is_none() {
+                    w.put(config.attributes);
+                }
+                w.put_ref(function).put(config.grid).put(config.block).put(config.shared_bytes);
+                w.put_bytes(params);
+                w.put_list(relocations, |w, it| it.put(w)).put_list(variables, |w, it| it.put(w));
+            }
+            Work::Copy { from, to, bytes } => _ = w.put_ref(from).put_ref(to).put_ref(bytes),
+            Work::Fill { to, pattern, count } => _ = w.put_ref(to).put_ref(pattern).put_ref(count),
+            Work::Timestamp { to } => _ = w.put_ref(to),
+            _ => {}
         }
     }
 
     #[inline]
-    pub(super) fn encode(&self, w: &mut Writer<'_>) {
-        match self {
-            Step::Join => w,
-            Step::Write { to, bytes } => w.put(*to).put_bytes(bytes),
-            Step::WriteBulk { to, transfer, bytes } => w.put(*to).put(*transfer).put(*bytes),
-            Step::Read { from, transfer, bytes } => w.put(*from).put(*transfer).put(*bytes),
-            Step::Copy { from, to, bytes } => w.put(*from).put(*to).put(*bytes),
-            Step::Fill { to, pattern, count } => w.put(*to).put(*pattern).put(*count),
-            Step::Timestamp { to } => w.put(*to),
-            Step::Launch(launch) => {
-                if !launch.config.attributes.is_none() {
-                    w.put(launch.config.attributes);
-                }
-                put_launch(w, launch);
-                w
+    fn get_fields(code: u16, r: &mut Reader<'a>) -> Result<Option<Self>, WireError> {
+        Ok(Some(match code {
+            opcode::LAUNCH | opcode::LAUNCH_WITH => {
+                let none = LaunchAttributes::default();
+                let attributes = if code == opcode::LAUNCH { none } else { r.get()? };
+                Work::Launch(Launch {
+                    function: r.get()?,
+                    config: LaunchConfig { attributes, ..get_shape(r)? },
+                    params: Cow::Borrowed(r.get_bytes()?),
+                    relocations: r.get::<Vec<_>>()?.into(),
+                    variables: r.get::<Vec<_>>()?.into(),
+                })
             }
-            Step::Graph { graph, changes } => {
-                changes.put(w.put(*graph));
-                w
-            }
-        };
-    }
-
-    #[inline]
-    pub(super) fn decode(code: u16, r: &mut Reader<'a>) -> Result<Self, WireError> {
-        Ok(match code {
-            opcode::LAUNCH => Step::Launch(get_launch(r)?),
-            opcode::LAUNCH_WITH => Step::Launch(get_launch_with(r)?),
-            opcode::GRAPH_LAUNCH => Step::Graph { graph: r.get()?, changes: Content::get(r)? },
-            opcode::JOIN => Step::Join,
-            opcode::MEM_WRITE => Step::Write { to: r.get()?, bytes: r.get_bytes()? },
-            opcode::MEM_WRITE_BULK => {
-                Step::WriteBulk { to: r.get()?, transfer: r.get()?, bytes: r.get()? }
-            }
-            opcode::MEM_READ => Step::Read { from: r.get()?, transfer: r.get()?, bytes: r.get()? },
-            opcode::MEM_COPY => Step::Copy { from: r.get()?, to: r.get()?, bytes: r.get()? },
-            opcode::MEM_FILL => Step::Fill { to: r.get()?, pattern: r.get()?, count: r.get()? },
-            opcode::TIMESTAMP => Step::Timestamp { to: r.get()? },
-            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
-        })
+            opcode::JOIN => Work::Join,
+            opcode::MEM_COPY => Work::Copy { from: r.get()?, to: r.get()?, bytes: r.get()? },
+            opcode::MEM_FILL => Work::Fill { to: r.get()?, pattern: r.get()?, count: r.get()? },
+            opcode::TIMESTAMP => Work::Timestamp { to: r.get()? },
+            _ => return Ok(None),
+        }))
     }
 }
 
 #[inline]
-fn get_tickets(r: &mut Reader<'_>) -> Result<Vec<Ticket>, WireError> {
-    r.get_list(16, Ticket::get)
+fn get_shape(r: &mut Reader<'_>) -> Result<LaunchConfig, WireError> {
+    let ([gx, gy, gz], [x, y, z]): ([u32; 3], [u32; 3]) = (r.get()?, r.get()?);
+    Ok(LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z).shared_bytes(r.get()?))
 }
 
-impl Field for ImageKind {
+fields! {
+    StreamId [8] { 0 }
+    AllocId [8] { 0 }
+    ModuleId [8] { 0 }
+    GraphId [8] { 0 }
+    PoolId [8] { 0 }
+    TransferId [8] { 0 }
+    FunctionId [12] { module, entry }
+    Ticket [16] { stream, number }
+    Region [16] { alloc, offset }
+    Relocation [25] { at, region, bytes, access }
+}
+
+/// The shape of a launch, and its attributes.
+impl Field<'_> for LaunchConfig {
     fn put(&self, w: &mut Writer<'_>) {
-        w.put(match self {
-            ImageKind::Ptx => 0u8,
-            ImageKind::Cubin => 1,
-        });
+        w.put(self.grid).put(self.block).put(self.shared_bytes).put(self.attributes);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match r.get::<u8>()? {
-            0 => Ok(ImageKind::Ptx),
-            1 => Ok(ImageKind::Cubin),
-            other => Err(WireError::Undefined { what: "a module's kind", value: other.into() }),
-        }
+        let config = get_shape(r)?;
+        Ok(Self { attributes: r.get()?, ..config })
     }
 }
 
-impl Field for PoolChange {
+/// The cluster in x, y and z, and the flags: a byte each.
+impl Field<'_> for LaunchAttributes {
     fn put(&self, w: &mut Writer<'_>) {
-        match self {
-            PoolChange::ReleaseThreshold(bytes) => w.put(1u8).put(*bytes),
-            // `ResetPeak`. The client refuses other changes.
-            _ => w.put(2u8),
+        w.put_raw(&self.to_bytes());
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        let bytes: [u8; 4] = r.get()?;
+        let undefined = WireError::Undefined { what: "launch attributes", value: bytes[3].into() };
+        Self::from_bytes(bytes).ok_or(undefined)
+    }
+}
+
+impl Field<'_> for Access {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(*self == Access::Write);
+    }
+
+    #[inline]
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(if r.get()? { Access::Write } else { Access::Read })
+    }
+}
+
+impl Field<'_> for Use {
+    const LEAST: usize = 25;
+
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(self.base).put(self.range.start).put(self.range.end).put(self.access);
+    }
+
+    #[inline]
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self { base: r.get()?, range: r.get()?..r.get()?, access: r.get()? })
+    }
+}
+
+impl Field<'_> for Pattern {
+    fn put(&self, w: &mut Writer<'_>) {
+        let value = match self {
+            Pattern::Byte(value) => u32::from(*value),
+            Pattern::Half(value) => u32::from(*value),
+            Pattern::Word(value) => *value,
         };
+        w.put(self.bytes() as u8).put(value);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match r.get::<u8>()? {
-            1 => r.get().map(PoolChange::ReleaseThreshold),
-            2 => Ok(PoolChange::ResetPeak),
-            other => Err(WireError::Undefined { what: "a change of a pool", value: other.into() }),
+        let (bytes, value) = (r.get::<u8>()?, r.get::<u32>()?);
+        let too_large = |_| WireError::Undefined { what: "a pattern", value: value.into() };
+        match bytes {
+            1 => value.try_into().map(Pattern::Byte).map_err(too_large),
+            2 => value.try_into().map(Pattern::Half).map_err(too_large),
+            4 => Ok(Pattern::Word(value)),
+            other => Err(WireError::Undefined { what: "a pattern's size", value: other.into() }),
         }
     }
 }
 
-impl Field for Query {
+/// The pools of a node are ordinary ones.
+impl Field<'_> for PoolSpec {
     fn put(&self, w: &mut Writer<'_>) {
-        match self {
-            Query::Loaded(module) => w.put(1u8).put(*module),
-            Query::Memory => w.put(2u8),
-            Query::Reset => w.put(3u8),
-            Query::GraphReady(graph) => w.put(4u8).put(*graph),
-            Query::Occupancy { function, config } => w.put(5u8).put(*function).put(*config),
-            Query::PoolMemory(pool) => w.put(6u8).put(*pool),
-            Query::TrimPool(pool, keep) => w.put(7u8).put(*pool).put(*keep),
-        };
+        w.put(self.release_threshold);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match r.get::<u8>()? {
-            1 => r.get().map(Query::Loaded),
-            2 => Ok(Query::Memory),
-            3 => Ok(Query::Reset),
-            4 => r.get().map(Query::GraphReady),
-            5 => Ok(Query::Occupancy { function: r.get()?, config: r.get()? }),
-            6 => r.get().map(Query::PoolMemory),
-            7 => Ok(Query::TrimPool(r.get()?, r.get()?)),
-            other => Err(WireError::Undefined { what: "a query", value: other.into() }),
-        }
+        r.get().map(Self::new)
     }
 }

@@ -3,12 +3,13 @@
 //! An error is a `u16` tag, its message, and a byte string with its fields. A reader that does not know the tag still has
 //! the message. Texts of errors are cut to [`TEXT`] bytes, so an error with all its causes fits in a frame.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use cuda_core::{Error, protocol::Status};
 
 use super::{
-    Field, Reader, WireError, Writer,
+    Field, Reader, Variants, WireError, Writer,
+    codec::variants,
     fault::{get_fault, put_fault},
 };
 
@@ -19,7 +20,7 @@ const DEPTH: u32 = 8;
 /// bottom at most 20 texts of its own: those of a fault with 16 source lines.
 const TEXT: usize = 32 << 10;
 
-impl Field for Error {
+impl Field<'_> for Error {
     fn put(&self, w: &mut Writer<'_>) {
         put_error(&mut w.with_text_limit(TEXT), self, 0);
     }
@@ -29,76 +30,60 @@ impl Field for Error {
     }
 }
 
+// `Error::ContentsLost`, `Error::Fault` and `Error::OutOfMemory` have fields of other kinds.
+variants! {
+    Error: u16 {
+        1 => InvalidPtx { detail },
+        2 => LoadFailed { log },
+        3 => Arguments { kernel, detail },
+        4 => InvalidLaunch { kernel, detail },
+        5 => OutOfRange { what, detail },
+        6 => DeviceLost { address, cause },
+        7 => Unsupported { what, device },
+        8 => Host { what, detail },
+        9 => Misuse { what, detail },
+        10 => NoDriver { detail },
+        11 => DriverUnusable { detail },
+        12 => NoDevice { address, available },
+        13 => NoSuchKernel { name, available },
+        14 => NoSuchVariable { name, available },
+        21 => OutOfHostMemory { requested },
+        23 => TimedOut { after },
+        25 => Driver { call, code, name },
+        26 => PtxTooNew { major, minor, detail },
+        27 => Remote { address, status, detail },
+        28 => Disconnected { address, cause, may_have_run },
+    }
+}
+
 fn put_error(w: &mut Writer<'_>, error: &Error, depth: u32) {
     let mut fields = Vec::new();
     let tag = put_fields(&mut Writer::new(&mut fields).with_text_limit(TEXT), error, depth);
     w.put(tag).put_text(&error.to_string()).put_bytes(&fields);
 }
 
-/// Writes the fields, and returns the tag.
+/// Writes the fields of an error, and returns its tag. 0 is an error without fields: the reader takes its message.
 fn put_fields(w: &mut Writer<'_>, error: &Error, depth: u32) -> u16 {
-    let mut texts = |tag: u16, texts: &[&str]| {
-        texts.iter().for_each(|it| _ = w.put_text(it));
-        tag
-    };
     match error {
-        Error::InvalidPtx { detail } => texts(1, &[detail]),
-        Error::LoadFailed { log } => texts(2, &[log]),
-        Error::Arguments { kernel, detail } => texts(3, &[kernel, detail]),
-        Error::InvalidLaunch { kernel, detail } => texts(4, &[kernel, detail]),
-        Error::OutOfRange { what, detail } => texts(5, &[what, detail]),
-        Error::DeviceLost { address, cause } => texts(6, &[address, cause]),
-        Error::Unsupported { what, device } => texts(7, &[what, device]),
-        Error::Host { what, detail } => texts(8, &[what, detail]),
-        Error::Misuse { what, detail } => texts(9, &[what, detail]),
-        Error::NoDriver { detail } => texts(10, &[detail]),
-        Error::DriverUnusable { detail } => texts(11, &[detail]),
-        Error::NoDevice { address, available } => texts(12, &[address, available]),
-        Error::NoSuchKernel { name, available } => texts(13, &[name, available]),
-        Error::NoSuchVariable { name, available } => texts(14, &[name, available]),
         Error::OutOfMemory { requested, free, total, pool } => {
             w.put(*requested).put(*free).put(*total);
-            match pool {
-                None => 20,
-                Some(pool) => {
-                    w.put_text(pool);
-                    29
-                }
-            }
-        }
-        Error::OutOfHostMemory { requested } => {
-            w.put(*requested);
-            21
+            pool.as_ref().map_or(20, |pool| {
+                w.put_text(pool);
+                29
+            })
         }
         Error::ContentsLost { cause } if depth < DEPTH => {
             put_error(w, cause, depth + 1);
             22
         }
-        Error::TimedOut { after } => {
-            w.put(u64::try_from(after.as_nanos()).unwrap_or(u64::MAX));
-            23
-        }
         Error::Fault(fault) => {
             put_fault(w, fault);
             24
         }
-        Error::Driver { call, code, name } => {
-            w.put_text(call).put(*code).put_text(name);
-            25
+        error => {
+            error.put_fields(w);
+            error.tag().unwrap_or(0)
         }
-        Error::PtxTooNew { major, minor, detail } => {
-            w.put(*major).put(*minor).put_text(detail);
-            26
-        }
-        Error::Remote { address, status, detail } => {
-            w.put_text(address).put(*status).put_text(detail);
-            27
-        }
-        Error::Disconnected { address, cause, may_have_run } => {
-            w.put_text(address).put_text(cause).put(*may_have_run);
-            28
-        }
-        _ => 0,
     }
 }
 
@@ -107,43 +92,44 @@ fn get_error(r: &mut Reader<'_>, depth: u32) -> Result<Error, WireError> {
         return Err(WireError::TooDeep { what: "an error", limit: DEPTH });
     }
     let (tag, message, fields) = (r.get::<u16>()?, r.get_text()?, r.get_bytes()?);
-    let mut r = Reader::new(fields);
-    let r = &mut r;
-    let error = match tag {
-        1 => Error::InvalidPtx { detail: r.get()? },
-        2 => Error::LoadFailed { log: r.get()? },
-        3 => Error::Arguments { kernel: r.get()?, detail: r.get()? },
-        4 => Error::InvalidLaunch { kernel: r.get()?, detail: r.get()? },
-        5 => Error::OutOfRange { what: r.get::<String>()?.into(), detail: r.get()? },
-        6 => Error::DeviceLost { address: r.get()?, cause: r.get()? },
-        7 => Error::Unsupported { what: r.get::<String>()?.into(), device: r.get()? },
-        8 => Error::Host { what: r.get::<String>()?.into(), detail: r.get()? },
-        9 => Error::Misuse { what: r.get::<String>()?.into(), detail: r.get()? },
-        10 => Error::NoDriver { detail: r.get()? },
-        11 => Error::DriverUnusable { detail: r.get()? },
-        12 => Error::NoDevice { address: r.get()?, available: r.get()? },
-        13 => Error::NoSuchKernel { name: r.get()?, available: r.get()? },
-        14 => Error::NoSuchVariable { name: r.get()?, available: r.get()? },
+    let r = &mut Reader::new(fields);
+    Ok(match tag {
         20 | 29 => Error::OutOfMemory {
             requested: r.get()?,
             free: r.get()?,
             total: r.get()?,
             pool: if tag == 29 { Some(r.get::<String>()?.into()) } else { None },
         },
-        21 => Error::OutOfHostMemory { requested: r.get()? },
         22 => Error::ContentsLost { cause: Box::new(get_error(r, depth + 1)?) },
-        23 => Error::TimedOut { after: Duration::from_nanos(r.get()?) },
         24 => get_fault(r)?.into(),
-        25 => Error::Driver { call: r.get::<String>()?.into(), code: r.get()?, name: r.get()? },
-        26 => Error::PtxTooNew { major: r.get()?, minor: r.get()?, detail: r.get()? },
-        27 => Error::Remote { address: r.get()?, status: r.get()?, detail: r.get()? },
-        28 => Error::Disconnected { address: r.get()?, cause: r.get()?, may_have_run: r.get()? },
-        _ => Error::Host { what: "an error of the node".into(), detail: message.to_owned() },
-    };
-    Ok(error)
+        tag => Error::get_fields(tag, r)?.unwrap_or_else(|| Error::Host {
+            what: "an error of the node".into(),
+            detail: message.to_owned(),
+        }),
+    })
 }
 
-impl Field for Status {
+impl Field<'_> for Cow<'static, str> {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put_text(self);
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        r.get::<String>().map(Cow::Owned)
+    }
+}
+
+impl Field<'_> for Duration {
+    fn put(&self, w: &mut Writer<'_>) {
+        w.put(u64::try_from(self.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
+        r.get().map(Duration::from_nanos)
+    }
+}
+
+impl Field<'_> for Status {
     fn put(&self, w: &mut Writer<'_>) {
         w.put(self.code());
     }

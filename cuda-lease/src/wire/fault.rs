@@ -38,7 +38,7 @@ pub(super) fn get_fault(r: &mut Reader<'_>) -> Result<Fault, WireError> {
     Ok(fault)
 }
 
-impl Field for FaultSite {
+impl Field<'_> for FaultSite {
     fn put(&self, w: &mut Writer<'_>) {
         w.put(self.block).put(self.thread).put(self.address).put(self.ptx_line);
         w.put_ref(&self.nearest).put(lines(self.source.as_ref()));
@@ -54,36 +54,20 @@ impl Field for FaultSite {
     }
 }
 
-/// A source line without its calls: file, line, column.
-struct Line(String, u32, u32);
-
-impl Clone for Line {
-    fn clone(&self) -> Self {
-        Self(self.0.clone(), self.1, self.2)
-    }
-}
-
-impl Field for Line {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put_text(&self.0).put(self.1).put(self.2);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self(r.get()?, r.get()?, r.get()?))
-    }
-}
+/// A source line without its calls: the file, and line and column.
+type Line = (String, (u32, u32));
 
 /// The line itself, then the calls that inlined it, outwards.
 fn lines(place: Option<&SourceLine>) -> Vec<Line> {
     std::iter::successors(place, |it| it.inlined_at.as_deref())
         .take(INLINED)
-        .map(|it| Line(it.file.clone(), it.line, it.column))
+        .map(|it| (it.file.clone(), (it.line, it.column)))
         .collect()
 }
 
 fn source(lines: Vec<Line>) -> Option<SourceLine> {
     let lines = lines.into_iter().take(INLINED).rev();
-    lines.fold(None, |call, Line(file, line, column)| {
+    lines.fold(None, |call, (file, (line, column))| {
         let place = SourceLine::new(file, line, column);
         Some(match call {
             None => place,

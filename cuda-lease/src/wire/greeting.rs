@@ -2,7 +2,10 @@
 
 use bytes::Bytes;
 
-use super::{Field, Reader, WireError, Writer, codec::message, opcode};
+use super::{
+    codec::{fields, message, variants},
+    opcode,
+};
 
 /// The version of the protocol that this crate speaks.
 pub const VERSION: u16 = 1;
@@ -85,36 +88,13 @@ pub struct Limits {
     pub module_bytes: u64,
 }
 
-impl Field for Lane {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(match self {
-            Lane::Commands => 0u8,
-            Lane::Bulk => 1,
-        });
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match r.get::<u8>()? {
-            0 => Ok(Lane::Commands),
-            1 => Ok(Lane::Bulk),
-            other => Err(WireError::Undefined { what: "a lane", value: other.into() }),
-        }
+variants! {
+    Lane: u8 = "a lane" {
+        0 => Commands,
+        1 => Bulk,
     }
 }
 
-impl Field for Limits {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(self.submissions_in_flight).put(self.host_bytes_in_flight).put(self.memory);
-        w.put(self.streams).put(self.module_bytes);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            submissions_in_flight: r.get()?,
-            host_bytes_in_flight: r.get()?,
-            memory: r.get()?,
-            streams: r.get()?,
-            module_bytes: r.get()?,
-        })
-    }
+fields! {
+    Limits { submissions_in_flight, host_bytes_in_flight, memory, streams, module_bytes }
 }

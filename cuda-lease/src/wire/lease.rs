@@ -3,7 +3,11 @@
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, protocol::Status};
 
-use super::{Field, Limits, Reader, TraceContext, WireError, Writer, codec::message, opcode};
+use super::{
+    Field, Limits, Reader, TraceContext, WireError, Writer,
+    codec::{fields, message, variants},
+    opcode,
+};
 
 message! {
     /// Requests a lease.
@@ -79,6 +83,15 @@ message! {
     /// Lists the devices of a node and the leases of the client's tenant.
     Inventory = opcode::INVENTORY; {}
 
+    /// The reply to [`Inventory`].
+    InventoryReply = opcode::INVENTORY | opcode::REPLY; {
+        /// The devices.
+        devices: Vec<DeviceEntry>,
+    } + {
+        /// The leases of the tenant that asks. `None` if there are none.
+        leases: Vec<LeaseEntry> = LEASES,
+    }
+
     /// The reply to a request that the node does not carry out.
     Refused = opcode::REFUSED; {
         /// The reason.
@@ -93,49 +106,6 @@ const FEATURES: u16 = 1;
 
 /// The tag of the additional field of an [`InventoryReply`] with the leases.
 const LEASES: u16 = 1;
-
-/// The reply to [`Inventory`].
-#[derive(Debug, Clone, PartialEq)]
-pub struct InventoryReply {
-    /// The devices.
-    pub devices: Vec<DeviceEntry>,
-    /// The leases of the tenant that asks. They travel as the additional field 1, which is left out if there are none.
-    pub leases: Vec<LeaseEntry>,
-}
-
-impl InventoryReply {
-    /// The opcode of this message.
-    pub const OPCODE: u16 = opcode::INVENTORY | opcode::REPLY;
-
-    /// Appends the body of this message.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut leases = Vec::new();
-        if !self.leases.is_empty() {
-            Writer::new(&mut leases).put_list(&self.leases, |w, lease| lease.put(w));
-        }
-        let mut w = Writer::new(out);
-        w.put_list(&self.devices, |w, device| device.put(w));
-        if !leases.is_empty() {
-            w.put(LEASES).put_bytes(&leases);
-        }
-    }
-
-    /// Reads a body of this message.
-    ///
-    /// # Errors
-    /// [`WireError::Truncated`] if the bytes end inside a field, or the error of a field.
-    pub fn decode(body: &[u8]) -> Result<Self, WireError> {
-        let mut r = Reader::new(body);
-        let (devices, mut leases) = (r.get()?, Vec::new());
-        r.finish_with(|tag, field| {
-            if tag == LEASES {
-                leases = field.get()?;
-            }
-            Ok(tag == LEASES)
-        })?;
-        Ok(Self { devices, leases })
-    }
-}
 
 /// A lease of the tenant that asks for the inventory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,82 +155,35 @@ pub enum Exclusivity {
     Device,
 }
 
-impl Field for Exclusivity {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(match self {
-            Exclusivity::Shared => 0u8,
-            Exclusivity::Session => 1,
-            Exclusivity::Device => 2,
-        });
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        match r.get::<u8>()? {
-            0 => Ok(Exclusivity::Shared),
-            1 => Ok(Exclusivity::Session),
-            2 => Ok(Exclusivity::Device),
-            other => Err(WireError::Undefined { what: "a class", value: other.into() }),
-        }
+variants! {
+    Exclusivity: u8 = "a class" {
+        0 => Shared,
+        1 => Session,
+        2 => Device,
     }
 }
 
-impl Field for DeviceInfo {
+fields! {
+    DeviceEntry { info, capacity, free, leases, max_leases, fenced }
+    LeaseEntry { lease, device, memory, exclusivity, expires_in_ms, connected, ending }
+}
+
+impl Field<'_> for DeviceInfo {
     fn put(&self, w: &mut Writer<'_>) {
         w.put_text(&self.address).put_text(&self.name).put(self.memory).put(self.multiprocessors);
-        w.put(self.compute_capability.0).put(self.compute_capability.1);
-        w.put(self.max_threads_per_block).put(self.max_shared_bytes);
-        w.put(self.driver.is_some());
-        if let Some((major, minor)) = self.driver {
-            w.put(major).put(minor);
-        }
+        w.put(self.compute_capability).put(self.max_threads_per_block).put(self.max_shared_bytes);
+        w.put(self.driver);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
         let mut info = DeviceInfo::new(r.get::<String>()?, r.get::<String>()?);
         info.memory = r.get()?;
         info.multiprocessors = r.get()?;
-        info.compute_capability = (r.get()?, r.get()?);
+        info.compute_capability = r.get()?;
         info.max_threads_per_block = r.get()?;
         info.max_shared_bytes = r.get()?;
-        info.driver = if r.get()? { Some((r.get()?, r.get()?)) } else { None };
+        info.driver = r.get()?;
         Ok(info)
-    }
-}
-
-impl Field for DeviceEntry {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put_ref(&self.info).put(self.capacity).put(self.free);
-        w.put(self.leases).put(self.max_leases).put(self.fenced);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            info: r.get()?,
-            capacity: r.get()?,
-            free: r.get()?,
-            leases: r.get()?,
-            max_leases: r.get()?,
-            fenced: r.get()?,
-        })
-    }
-}
-
-impl Field for LeaseEntry {
-    fn put(&self, w: &mut Writer<'_>) {
-        w.put(self.lease).put_text(&self.device).put(self.memory).put(self.exclusivity);
-        w.put(self.expires_in_ms).put(self.connected).put(self.ending);
-    }
-
-    fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self {
-            lease: r.get()?,
-            device: r.get()?,
-            memory: r.get()?,
-            exclusivity: r.get()?,
-            expires_in_ms: r.get()?,
-            connected: r.get()?,
-            ending: r.get()?,
-        })
     }
 }
 
@@ -270,7 +193,8 @@ mod tests {
 
     fn encoded(leases: &[LeaseEntry]) -> Vec<u8> {
         let mut out = Vec::new();
-        InventoryReply { devices: Vec::new(), leases: leases.to_vec() }.encode(&mut out);
+        let leases = (!leases.is_empty()).then(|| leases.to_vec());
+        InventoryReply { devices: Vec::new(), leases }.encode(&mut out);
         out
     }
 
@@ -288,7 +212,7 @@ mod tests {
         };
         let bytes = encoded(std::slice::from_ref(&lease));
         assert_eq!(bytes[..10], [0, 0, 0, 0, 1, 0, (bytes.len() - 10) as u8, 0, 0, 0]);
-        assert_eq!(InventoryReply::decode(&bytes).unwrap().leases, [lease]);
+        assert_eq!(InventoryReply::decode(&bytes).unwrap().leases, Some(vec![lease]));
         // A client that does not know the field skips it.
         let mut old = Reader::new(&bytes);
         assert_eq!(old.get::<Vec<DeviceEntry>>(), Ok(Vec::new()));

@@ -21,7 +21,6 @@ pub mod features;
 mod frame;
 mod graph;
 mod greeting;
-mod launch;
 mod lease;
 pub mod opcode;
 mod submit;
@@ -29,17 +28,17 @@ mod trace;
 
 pub use bulk::Chunk;
 pub use byte_size::{ByteSizeError, parse_bytes};
-pub use codec::{Field, Reader, TEXT_LIMIT, WireError, Writer};
-pub use command::{Command, Hash, ImageKind, Query, Step, TransferId};
+pub use codec::{Field, Reader, TEXT_LIMIT, Variants, WireError, Writer};
+pub use command::{Command, Hash, ImageKind, Step, TransferId};
 pub use cuda_core::protocol::Status;
-pub use event::{Event, QueryReply};
+pub use event::Event;
 pub use frame::{
     FRAME_LIMIT, Frame, FrameBuffer, Frames, HEADER_BYTES, Header, complete_frames, frames_in,
     put_frame,
 };
 pub use graph::{
-    CONTENT_LIMIT, Change, Content, GRAPH_NODES, LOOP_DEPTH, Node, NodeWork, decode_changes,
-    decode_nodes, encode_changes, encode_nodes,
+    Blocks, CONTENT_BLOCK, CONTENT_LIMIT, Content, GRAPH_NODES, LOOP_DEPTH, decode_changes,
+    decode_graph, encode_changes, encode_graph,
 };
 pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{

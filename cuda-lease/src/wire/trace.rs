@@ -109,7 +109,7 @@ fn hex<const N: usize>(digits: &[u8]) -> Option<[u8; N]> {
 }
 
 /// The text of the `traceparent`, without a length.
-impl Field for TraceContext {
+impl Field<'_> for TraceContext {
     fn put(&self, w: &mut Writer<'_>) {
         w.put_raw(self.to_string().as_bytes());
     }

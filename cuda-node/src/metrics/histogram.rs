@@ -67,7 +67,7 @@ impl Histogram {
 }
 
 /// For reports of workers: a count has 32 bits.
-impl Field for Histogram {
+impl Field<'_> for Histogram {
     fn put(&self, w: &mut Writer<'_>) {
         w.put_list(&self.counts, |w, count| {
             w.put(u32::try_from(*count).unwrap_or(u32::MAX));

@@ -1,17 +1,107 @@
-//! Counts the traffic of one lease.
+//! Counts the traffic of leases and of their node.
 
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-use cuda_core::Error;
-use cuda_lease::wire::{Chunk, Event, Frame, opcode};
+use cuda_core::{Error, protocol::Notice};
+use cuda_lease::wire::{Chunk, Command, Event, Frame, Step, opcode};
 
-use super::{
-    NodeMetrics,
-    traffic::{Tally, Traffic, data_bytes},
-};
+use super::NodeMetrics;
+
+/// The kinds of operations that are counted.
+pub const OPERATIONS: [&str; 8] =
+    ["launch", "write", "read", "copy", "fill", "join", "timestamp", "allocate"];
+
+/// The bytes of a chunk in front of its data.
+const CHUNK_HEADER: usize = 16;
+
+/// The index in [`OPERATIONS`] of a command.
+#[inline]
+fn kind(code: u16) -> Option<usize> {
+    Some(match code {
+        opcode::LAUNCH | opcode::LAUNCH_WITH | opcode::GRAPH_LAUNCH => 0,
+        opcode::MEM_WRITE | opcode::MEM_WRITE_BULK => 1,
+        opcode::MEM_READ => 2,
+        opcode::MEM_COPY => 3,
+        opcode::MEM_FILL => 4,
+        opcode::JOIN => 5,
+        opcode::TIMESTAMP => 6,
+        opcode::MEM_ALLOC | opcode::MEM_ALLOC_IN => 7,
+        _ => return None,
+    })
+}
+
+/// The frames of a batch, counted without atomic operations.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub struct Tally {
+    pub(super) operations: [u64; OPERATIONS.len()],
+    pub(super) uploaded: u64,
+}
+
+impl Tally {
+    /// Counts a frame of a client.
+    #[inline]
+    pub fn add(&mut self, frame: &Frame<'_>) {
+        if let Some(kind) = kind(frame.header.opcode) {
+            self.operations[kind] += 1;
+        }
+        match frame.header.opcode {
+            Chunk::OPCODE => self.uploaded += data_bytes(frame),
+            opcode::MEM_WRITE => {
+                if let Ok(Command::Submit { step: Step::Write { bytes, .. }, .. }) =
+                    Command::decode(frame.header.opcode, frame.body)
+                {
+                    self.uploaded += bytes.len() as u64;
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// The data bytes of a [`Chunk`].
+pub(super) fn data_bytes(frame: &Frame<'_>) -> u64 {
+    frame.body.len().saturating_sub(CHUNK_HEADER) as u64
+}
+
+/// Totals of a lease, or of all leases of a node.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    pub(super) operations: [AtomicU64; OPERATIONS.len()],
+    pub(super) failed: AtomicU64,
+    pub(super) faults: AtomicU64,
+    pub(super) uploaded: AtomicU64,
+    pub(super) output: AtomicU64,
+}
+
+impl Traffic {
+    /// Returns the operations that were passed to workers, in the order of [`OPERATIONS`].
+    pub fn operations(&self) -> [u64; OPERATIONS.len()] {
+        std::array::from_fn(|kind| self.operations[kind].load(Relaxed))
+    }
+
+    /// Returns the operations that failed or were skipped.
+    pub fn failed(&self) -> u64 {
+        self.failed.load(Relaxed)
+    }
+
+    /// Returns the faults of kernels.
+    pub fn faults(&self) -> u64 {
+        self.faults.load(Relaxed)
+    }
+
+    /// Returns the bytes of uploads.
+    pub fn uploaded(&self) -> u64 {
+        self.uploaded.load(Relaxed)
+    }
+
+    /// Returns the bytes of downloads and of outputs of stateless submits.
+    pub fn output(&self) -> u64 {
+        self.output.load(Relaxed)
+    }
+}
 
 /// Counts the traffic of one lease, for the lease and for its node.
 #[derive(Debug)]
@@ -90,7 +180,7 @@ impl Meter {
 fn is_fault(lost: &Frame<'_>) -> bool {
     matches!(
         Event::decode(lost.header.opcode, lost.body),
-        Ok(Event::Lost { error: Error::Fault(_) })
+        Ok(Event::Notice(Notice::Lost { error: Error::Fault(_) }))
     )
 }
 
@@ -98,11 +188,11 @@ fn is_fault(lost: &Frame<'_>) -> bool {
 mod tests {
     use cuda_core::{
         Fault, FaultKind, Ticket,
-        protocol::{AllocId, Region, StreamId},
+        protocol::{AllocId, Region, StreamId, Work},
     };
 
     use super::*;
-    use cuda_lease::wire::{Command, Step, TransferId, frames_in, put_frame};
+    use cuda_lease::wire::{TransferId, frames_in, put_frame};
 
     #[test]
     fn bytes_and_operations_count_for_the_lease_and_its_node() {
@@ -110,9 +200,9 @@ mod tests {
         let ticket = Ticket { stream: StreamId(1), number: 1 };
         let region = Region { alloc: AllocId(1), offset: 0 };
         let write = Step::Write { to: region, bytes: b"abc" };
-        for step in [Step::Join, write, Step::Join] {
+        for step in [Step::Work(Work::Join), write, Step::Work(Work::Join)] {
             let command = Command::Submit { ticket, after: vec![ticket], step };
-            put_frame(&mut frames, command.opcode(), 1, 1, |out| command.encode(out));
+            put_frame(&mut frames, command.opcode().unwrap(), 1, 1, |out| command.encode(out));
         }
         let chunk = Chunk { transfer: TransferId(1), offset: 0, bytes: &[0; 100] };
         put_frame(&mut frames, Chunk::OPCODE, 1, 1, |out| chunk.encode(out));
@@ -135,9 +225,9 @@ mod tests {
         let fault = || Error::from(Fault::new(FaultKind::Trap, "a trap"));
         let other = Error::OutOfHostMemory { requested: 1 };
         let events = [
-            Event::Faulted { error: fault() },
-            Event::Lost { error: fault() },
-            Event::Lost { error: other },
+            Event::Notice(Notice::Faulted { error: fault() }),
+            Event::Notice(Notice::Lost { error: fault() }),
+            Event::Notice(Notice::Lost { error: other }),
         ];
         let mut frames = Vec::new();
         for event in events {

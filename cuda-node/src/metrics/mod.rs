@@ -9,11 +9,9 @@ mod histogram;
 mod meter;
 mod node_metrics;
 mod snapshot;
-mod traffic;
 
 pub use exposition::{CONTENT_TYPE, open_metrics, status_label};
 pub use histogram::Histogram;
-pub use meter::Meter;
+pub use meter::{Meter, OPERATIONS, Tally, Traffic};
 pub use node_metrics::{Connected, Latencies, NodeMetrics, Path};
 pub use snapshot::{DeviceStatus, LatencyStatus, LeaseStatus, Snapshot, TenantStatus, Totals};
-pub use traffic::{OPERATIONS, Tally, Traffic};

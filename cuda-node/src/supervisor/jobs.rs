@@ -22,8 +22,8 @@ use super::{
 use crate::{
     metrics::Meter,
     worker::{
-        Assign,
-        jobs::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
+        Assign, WorkerBlob,
+        jobs::{JOB_PART, JobDone, JobPart, NeedImage},
     },
 };
 
@@ -39,7 +39,7 @@ const OUTPUT_BYTES: u64 = 128 << 20;
 
 /// A submit with its bytes.
 pub(super) struct JobRequest {
-    pub(super) job: Job,
+    pub(super) job: Submit,
     pub(super) image: Bytes,
     pub(super) input: Bytes,
 }
@@ -194,10 +194,10 @@ impl JobSocket {
 
     async fn run(&mut self, request: &JobRequest, place: Reserved) -> Result<Reply, WorkerError> {
         let JobRequest { job, image, input } = request;
-        self.send(Job::OPCODE, |out| job.encode(out)).await?;
+        self.send(Submit::OPCODE, |out| job.encode(out)).await?;
         for part in input.chunks(JOB_PART) {
             let body = |out: &mut Vec<u8>| _ = Writer::new(out).put_bytes(part);
-            self.send(JobInput::OPCODE, body).await?;
+            self.send(JobPart::OPCODE, body).await?;
         }
         let (opcode, body) = self.next().await?;
         let (opcode, body) = if opcode == NeedImage::OPCODE {
@@ -205,8 +205,10 @@ impl JobSocket {
             // An empty image is one frame too.
             let parts = image.chunks(JOB_PART).chain(image.is_empty().then_some(&[][..]));
             for part in parts {
-                let body = |out: &mut Vec<u8>| _ = Writer::new(out).put(total).put_bytes(part);
-                self.send(JobImage::OPCODE, body).await?;
+                let body = |out: &mut Vec<u8>| {
+                    _ = Writer::new(out).put(job.hash).put(total).put_bytes(part)
+                };
+                self.send(WorkerBlob::OPCODE, body).await?;
             }
             self.next().await?
         } else {
@@ -226,10 +228,10 @@ impl JobSocket {
         let mut output = Vec::new();
         while (output.len() as u64) < output_bytes {
             let (opcode, body) = self.next().await?;
-            if opcode != JobOutput::OPCODE {
+            if opcode != JobPart::OPCODE {
                 return Err(WireError::UnexpectedOpcode { opcode }.into());
             }
-            output.extend_from_slice(&JobOutput::decode(&body)?.part);
+            output.extend_from_slice(&JobPart::decode(&body)?.part);
             check_output(output.len() as u64, job)?;
         }
         Ok(Reply { status, text, output, place })
@@ -260,7 +262,7 @@ impl JobSocket {
     }
 }
 
-fn check_output(length: u64, job: &Job) -> Result<(), WireError> {
+fn check_output(length: u64, job: &Submit) -> Result<(), WireError> {
     let limit = job.max_output.min(Submit::OUTPUT_LIMIT);
     if length <= limit {
         Ok(())

@@ -1,6 +1,6 @@
 //! The stream of a stateless submit, and the stream of a blob.
 
-use std::{sync::Arc, time::Instant};
+use std::{mem, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
@@ -15,7 +15,6 @@ use super::{
     spans,
     streams::{End, FrameStream, Refusal, refuse, send_frame},
 };
-use crate::worker::jobs::Job;
 
 /// Serves a submit: checks it, reads its input, runs it and sends the reply.
 pub(super) async fn serve(
@@ -55,12 +54,13 @@ pub(super) async fn serve(
 async fn run(
     leases: &Arc<Leases>,
     client: &Client,
-    submit: Submit,
+    mut submit: Submit,
     receive: &mut FrameStream,
 ) -> Result<Result<Reply, Refusal>, End> {
-    let (lease, token) = (submit.lease, submit.token.clone());
+    // The worker needs neither the token nor the image.
+    let (lease, token) = (submit.lease, mem::take(&mut submit.token));
     let prepared = leases.jobs(client, lease, &token).and_then(|(jobs, blobs)| {
-        let image = check(&submit).and_then(|()| image(&submit, &blobs))?;
+        let image = check(&submit).and_then(|()| image(&mut submit, &blobs))?;
         leases.admit_submit(client)?;
         let place = jobs.reserve(submit.input_bytes)?;
         Ok((jobs, image, place))
@@ -70,10 +70,9 @@ async fn run(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let input = receive.read_raw(submit.input_bytes as usize).await?.into();
-    let job = job(submit);
-    let (meter, input_bytes) = (jobs.meter().clone(), job.input_bytes);
-    meter.uploaded(input_bytes);
-    let reply = jobs.run(JobRequest { job, image, input }, place).await;
+    let meter = jobs.meter().clone();
+    meter.uploaded(submit.input_bytes);
+    let reply = jobs.run(JobRequest { job: submit, image, input }, place).await;
     if let Some(reply) = &reply {
         meter.output(reply.output.len() as u64);
     }
@@ -104,8 +103,8 @@ fn check(submit: &Submit) -> Result<(), Refusal> {
 }
 
 /// The image of a request: from its frame, or from the blobs of the tenant.
-fn image(submit: &Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
-    let Some(image) = &submit.image else {
+fn image(submit: &mut Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
+    let Some(image) = submit.image.take() else {
         let missing = || {
             let detail = "the node does not have the image; repeat the submit with the image, or send the image with \
                           `PutBlob` first";
@@ -113,9 +112,9 @@ fn image(submit: &Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
         };
         return blobs.get(&submit.hash).ok_or_else(missing);
     };
-    check_hash(image, &submit.hash)?;
+    check_hash(&image, &submit.hash)?;
     blobs.insert(submit.hash, image.clone());
-    Ok(image.clone())
+    Ok(image)
 }
 
 fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
@@ -124,22 +123,6 @@ fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
     }
     let detail = "the image does not have the stated hash; state the BLAKE3 hash of its bytes";
     Err((Status::BadRequest, detail.into()))
-}
-
-fn job(submit: Submit) -> Job {
-    Job {
-        kind: submit.kind,
-        hash: submit.hash,
-        kernel: submit.kernel,
-        grid: submit.grid,
-        block: submit.block,
-        shared_bytes: submit.shared_bytes,
-        arguments: submit.arguments,
-        region_bytes: submit.region_bytes,
-        input_bytes: submit.input_bytes,
-        output_offset: submit.output_offset,
-        max_output: submit.max_output,
-    }
 }
 
 async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {

@@ -15,14 +15,12 @@
 
 mod engine;
 mod graphs;
-mod held;
 pub mod jobs;
 mod messages;
 mod modules;
 mod numbers;
 mod outbox;
 mod quota;
-mod ready;
 mod reports;
 mod run;
 mod sockets;

@@ -2,7 +2,13 @@
 //!
 //! A launch of a module is held until the backend has loaded it, because the backend may block the launch until then.
 
-use std::{mem, sync::Arc};
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use cuda_core::protocol::{ModuleId, ModuleImage};
 use cuda_lease::{
@@ -10,8 +16,6 @@ use cuda_lease::{
     wire::{Hash, ImageKind},
 };
 use rustc_hash::FxHashMap;
-
-use super::ready::Ready;
 
 /// The modules of a session.
 #[derive(Default)]
@@ -131,5 +135,34 @@ fn image(kind: ImageKind, bytes: &[u8]) -> ModuleImage {
     match kind {
         ImageKind::Ptx => ModuleImage::Ptx(String::from_utf8_lossy(bytes).into_owned()),
         ImageKind::Cubin => ModuleImage::Cubin(bytes.to_vec()),
+    }
+}
+
+/// Whether the backend has prepared a graph or loaded a module, or failed to. A launch before that could block.
+#[derive(Default)]
+pub(super) struct Ready {
+    has_ended: AtomicBool,
+    /// Set when the engine acts on the end. Before, the backend may answer while the engine holds its lock.
+    is_awaited: AtomicBool,
+}
+
+impl Ready {
+    /// Ends the preparation. Calls `advance` if the engine acts on the end.
+    pub(super) fn end(&self, advance: impl FnOnce()) {
+        self.has_ended.store(true, Ordering::SeqCst);
+        if self.is_awaited.load(Ordering::SeqCst) {
+            advance();
+        }
+    }
+
+    /// Makes the end of the preparation advance the engine. A launch after this call sees an end that came before the
+    /// call.
+    pub(super) fn wait(&self) {
+        self.is_awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether the preparation has ended.
+    pub(super) fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::SeqCst)
     }
 }

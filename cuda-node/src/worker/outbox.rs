@@ -12,7 +12,7 @@ use std::{
 
 use cuda_core::{
     Error,
-    protocol::{Status, StreamId},
+    protocol::{Notice, Status, StreamId},
 };
 use cuda_lease::wire::{Chunk, Event, FRAME_LIMIT, HEADER_BYTES, TEXT_LIMIT, put_frame};
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -105,7 +105,7 @@ impl Outbox {
             if queue.output > OUTPUT_LIMIT {
                 return;
             }
-            let event = Event::Output { text: part.to_owned() };
+            let event = Event::Notice(Notice::Output { text: part.to_owned() });
             put_frame(&mut queue.frames, event.opcode(), 0, 0, |out| event.encode(out));
             self.added(queue);
             rest = behind;
@@ -156,7 +156,7 @@ impl Outbox {
             "more than {LIMIT} bytes of events wait for the client; read events while you send commands"
         );
         let (address, status) = ("the lease".into(), Status::Revoked);
-        let lost = Event::Lost { error: Error::Remote { address, status, detail } };
+        let lost = Event::Notice(Notice::Lost { error: Error::Remote { address, status, detail } });
         queue.frames = Vec::new();
         queue.progress.clear();
         self.downloads.fetch_sub(std::mem::take(&mut queue.downloads), Ordering::AcqRel);
@@ -192,7 +192,7 @@ impl Outbox {
         queue.output = 0;
         let downloads = std::mem::take(&mut queue.downloads);
         for (stream, complete) in queue.progress.drain() {
-            let progress = Event::Progress { stream, accepted: complete, complete };
+            let progress = Event::Notice(Notice::Progress { stream, accepted: complete, complete });
             put_frame(out, progress.opcode(), 0, 0, |out| progress.encode(out));
         }
         Wake { is_open: !(queue.closed && out.is_empty()), is_report_due, downloads }
@@ -214,7 +214,8 @@ impl Outbox {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cuda_lease::wire::{FrameBuffer, QueryReply, TransferId};
+    use cuda_core::protocol::Reply;
+    use cuda_lease::wire::{FrameBuffer, TransferId};
 
     fn events(outbox: &Outbox) -> Vec<Event> {
         let (mut out, mut buffer) = (Vec::new(), FrameBuffer::default());
@@ -232,8 +233,9 @@ mod tests {
         outbox.push_output("a");
         outbox.progress(StreamId(3), 2);
         let events = events(&outbox);
-        let progress = Event::Progress { stream: StreamId(3), accepted: 2, complete: 2 };
-        assert_eq!(events, [Event::Output { text: "a".into() }, progress]);
+        let progress =
+            Event::Notice(Notice::Progress { stream: StreamId(3), accepted: 2, complete: 2 });
+        assert_eq!(events, [Event::Notice(Notice::Output { text: "a".into() }), progress]);
         outbox.close();
         assert!(!outbox.wait(&mut Vec::new()).is_open);
     }
@@ -244,7 +246,7 @@ mod tests {
         let text = "é".repeat(TEXT_LIMIT);
         outbox.push_output(&text);
         let parts = events(&outbox).into_iter().map(|event| match event {
-            Event::Output { text } => text,
+            Event::Notice(Notice::Output { text }) => text,
             other => panic!("{other:?}"),
         });
         assert_eq!(parts.collect::<String>(), text);
@@ -279,7 +281,7 @@ mod tests {
         // The socket of commands is at its end.
         assert_eq!(commands.read(&mut [0]).unwrap(), 0);
         match events(&outbox).as_slice() {
-            [Event::Lost { error }] => {
+            [Event::Notice(Notice::Lost { error })] => {
                 assert!(error.to_string().contains("read events"), "{error}");
             }
             other => panic!("{other:?}"),
@@ -291,7 +293,7 @@ mod tests {
     fn reply_that_is_too_long_for_a_frame_becomes_an_error() {
         let outbox = Outbox::default();
         let (max_threads, entries) = (vec![1024; FRAME_LIMIT as usize / 4], Vec::new());
-        let reply = QueryReply::Loaded { max_threads, log: String::new(), entries };
+        let reply = Reply::Loaded { max_threads, log: String::new(), entries };
         outbox.push(&Event::Reply { id: 5, reply: Ok(reply) });
         match events(&outbox).as_slice() {
             [Event::Reply { id: 5, reply: Err(error) }] => {

@@ -10,7 +10,7 @@ use cuda_core::{
     Error, NoticeSink, Ticket,
     protocol::{Notice, StreamId},
 };
-use cuda_lease::wire::{Chunk, Event, TransferId};
+use cuda_lease::wire::{Chunk, TransferId};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
@@ -176,7 +176,7 @@ impl Reports {
     fn fail(&self, client: Ticket, error: Error, stream: &mut Stream) {
         if stream.failed < client.number {
             stream.failed = client.number;
-            self.outbox.push(&Event::Failed { ticket: client, error });
+            self.outbox.push(&Notice::Failed { ticket: client, error }.into());
         }
     }
 
@@ -291,13 +291,13 @@ unsafe impl NoticeSink for Sink {
                 reports.after_progress();
             }
             Notice::Failed { ticket, error } => reports.failed(ticket, error),
-            Notice::Faulted { error } => {
-                *reports.fault.lock() = Some(error.clone());
-                reports.outbox.push(&Event::Faulted { error });
-            }
             Notice::Output { text } => reports.outbox.push_output(&text),
-            Notice::Lost { error } => reports.outbox.push(&Event::Lost { error }),
-            _ => {}
+            notice => {
+                if let Notice::Faulted { error } = &notice {
+                    *reports.fault.lock() = Some(error.clone());
+                }
+                reports.outbox.push(&notice.into());
+            }
         }
     }
 }

@@ -11,10 +11,13 @@ use std::{
     thread,
 };
 
-use cuda_core::{Backend, Error, Provider, protocol::Status};
+use cuda_core::{
+    Backend, Error, Provider,
+    protocol::{Notice, Status},
+};
 use cuda_lease::{
     session::SessionError,
-    wire::{Chunk, Command, Event, Frame, TransferId, features, put_frame},
+    wire::{Chunk, Command, Frame, TransferId, features, put_frame},
 };
 use parking_lot::Mutex;
 use tracing::{
@@ -110,7 +113,8 @@ impl Worker {
             match take(current, &frame) {
                 Ok(()) => true,
                 Err(error) => {
-                    reports.outbox.push(&Event::Lost { error: broken(&device, &error) });
+                    let error = broken(&device, &error);
+                    reports.outbox.push(&Notice::Lost { error }.into());
                     false
                 }
             }
@@ -179,7 +183,8 @@ fn start_uploads(
 ) -> io::Result<thread::JoinHandle<()>> {
     let (bulk, commands, reports) = (bulk.try_clone()?, commands.try_clone()?, reports.clone());
     let broke = move |error: SessionError| {
-        reports.outbox.push(&Event::Lost { error: broken("the lease", &error) });
+        let error = broken("the lease", &error);
+        reports.outbox.push(&Notice::Lost { error }.into());
         // The thread that reads commands ends, and with it the worker.
         _ = commands.shutdown(Shutdown::Read);
     };

@@ -5,21 +5,22 @@ use std::{
     io::{Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
-    sync::mpsc,
+    sync::{Arc, mpsc},
     thread,
 };
 
 use cuda_core::{
     Access, LaunchConfig, Ticket,
     protocol::{
-        AllocId, FunctionId, GraphId, Launch, ModuleId, Pattern, PoolId, Region, Relocation,
-        StreamId, Use,
+        AllocId, Control, FunctionId, Graph, GraphId, GraphNode, HostId, HostRegion, Launch,
+        ModuleId, NodeChange, Notice, Pattern, PoolId, Region, Relocation, Repeat, Request,
+        StreamId, Use, Work,
     },
 };
 use cuda_cpu::{CpuOptions, CpuProvider};
 use cuda_lease::wire::{
-    Change, Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Node, NodeWork,
-    Query, Step, TransferId, encode_changes, encode_nodes, opcode, put_frame,
+    Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Step, TransferId,
+    encode_changes, encode_graph, opcode, put_frame,
 };
 use cuda_node::worker::{self, Assign, Drain, Drained, WorkerBlob};
 
@@ -86,8 +87,10 @@ fn read_events(socket: &UnixStream, last: &HashMap<u64, u64>, ended: mpsc::Sende
             is_drained = true;
         }
         match Event::decode(frame.header.opcode, frame.body) {
-            Ok(Event::Progress { stream, complete: now, .. }) => _ = complete.insert(stream.0, now),
-            Ok(Event::Lost { .. }) => _ = ended.send(()),
+            Ok(Event::Notice(Notice::Progress { stream, complete: now, .. })) => {
+                _ = complete.insert(stream.0, now)
+            }
+            Ok(Event::Notice(Notice::Lost { .. })) => _ = ended.send(()),
             _ => {}
         }
         // A number that the client made up may be the right one, so more may be complete than it counts.
@@ -165,7 +168,7 @@ impl Client {
         for (stream, number) in self.last.clone() {
             if number > 0 {
                 let ticket = Ticket { stream: StreamId(stream), number };
-                self.command(&Command::Sync { ticket });
+                self.command(&Command::Control(Control::Want { ticket }));
             }
         }
         self.last.retain(|_, number| *number > 0);
@@ -174,7 +177,8 @@ impl Client {
     }
 
     fn command(&mut self, command: &Command<'_>) {
-        put_frame(&mut self.commands, command.opcode(), 0, 0, |out| command.encode(out));
+        let opcode = command.opcode().unwrap();
+        put_frame(&mut self.commands, opcode, 0, 0, |out| command.encode(out));
     }
 
     fn blob(&mut self, code: &str) {
@@ -194,18 +198,22 @@ impl Client {
                 self.next_stream = self.next_stream.max(id.0 + 1);
                 self.streams[slot] = id;
                 self.last.insert(id.0, 0);
-                Command::CreateStream { id, priority: i32::from(priority) - 128 }
+                Command::Control(Control::CreateStream { id, priority: i32::from(priority) - 128 })
             }
             1 => {
                 self.last.remove(&stream.0);
-                Command::RetireStream { id: stream }
+                Command::Control(Control::RetireStream { id: stream })
             }
             2 => {
                 let (id, bytes) = (alloc(input), input.one_of(&LENGTHS));
-                Command::Allocate { id, bytes, at: self.ticket(stream, input) }
+                Command::Control(Control::Allocate { id, bytes, at: self.ticket(stream, input) })
             }
-            3 => Command::Free { id: alloc(input), stream, after: self.after(stream, input) },
-            4 => Command::Sync { ticket: self.known(input) },
+            3 => Command::Control(Control::Free {
+                id: alloc(input),
+                stream,
+                after: self.after(stream, input),
+            }),
+            4 => Command::Control(Control::Want { ticket: self.known(input) }),
             5 => {
                 let id = ModuleId(u64::from(input.byte() % 4));
                 let code = input.one_of(&[IOTA, FAULTS, "no PTX"]);
@@ -215,22 +223,30 @@ impl Client {
                 self.command(&Command::LoadModule { id, kind, hash, bytes });
                 return self.blob(code);
             }
-            6 => Command::UnloadModule { id: ModuleId(u64::from(input.byte() % 4)) },
+            6 => Command::Control(Control::UnloadModule {
+                id: ModuleId(u64::from(input.byte() % 4)),
+            }),
             7 => {
                 let module = ModuleId(u64::from(input.byte() % 4));
                 let name = input.one_of(&["__unnamed_1", "$str", "none"]).to_owned();
-                Command::NameVariable { id: alloc(input), module, name, bytes: 13 }
+                Command::Control(Control::NameVariable {
+                    id: alloc(input),
+                    module,
+                    name,
+                    bytes: 13,
+                })
             }
             8 => {
                 let module = ModuleId(u64::from(input.byte() % 4));
-                let query = input.one_of(&[
-                    Query::Memory,
-                    Query::Reset,
-                    Query::Loaded(module),
-                    Query::PoolMemory(PoolId(0)),
-                    Query::TrimPool(PoolId(0), 0),
-                ]);
-                Command::Query { id: u64::from(input.byte()), query }
+                let requests = [
+                    Request::Memory,
+                    Request::Reset,
+                    Request::Loaded { module },
+                    Request::PoolMemory { pool: PoolId(0) },
+                    Request::TrimPool { pool: PoolId(0), keep: 0 },
+                ];
+                let request = requests[usize::from(input.byte()) % requests.len()].clone();
+                Command::Request { id: u64::from(input.byte()), request }
             }
             9 => {
                 // Any bytes, as any command. Not as a graph, which could have an endless loop.
@@ -278,7 +294,7 @@ impl Client {
 
     fn work<'a>(&mut self, input: &mut Input<'a>) -> Step<'a> {
         match input.byte() % 8 {
-            0 => Step::Join,
+            0 => Step::Work(Work::Join),
             1 => {
                 let (to, count) = (region(input), input.byte());
                 Step::Write { to, bytes: input.bytes(usize::from(count)) }
@@ -296,15 +312,15 @@ impl Client {
             }
             4 => {
                 let (from, to) = (region(input), region(input));
-                Step::Copy { from, to, bytes: input.one_of(&LENGTHS) }
+                Step::Work(Work::Copy { from, to, bytes: input.one_of(&LENGTHS) })
             }
             5 => {
                 let to = region(input);
                 let pattern = input.one_of(&[Pattern::Byte(1), Pattern::Half(2), Pattern::Word(3)]);
-                Step::Fill { to, pattern, count: input.one_of(&LENGTHS) }
+                Step::Work(Work::Fill { to, pattern, count: input.one_of(&LENGTHS) })
             }
-            6 => Step::Timestamp { to: region(input) },
-            _ => Step::Launch(launch(input)),
+            6 => Step::Work(Work::Timestamp { to: region(input) }),
+            _ => Step::Work(Work::Launch(launch(input))),
         }
     }
 
@@ -313,23 +329,26 @@ impl Client {
         let (kind, id) = (input.byte() % 6, GraphId(u64::from(input.byte() % 3)));
         match kind {
             0 | 1 => {
-                let mut content = Vec::new();
-                encode_nodes(&nodes(input, 2), &mut content);
+                let (mut content, mut uploads) = (Vec::new(), Vec::new());
+                let graph = graph(input, 2, &mut uploads);
+                encode_graph(&graph, &[(UPLOADS, &uploads)], "lease", &mut content).unwrap();
                 let nodes = self.place(&content, kind == 1);
                 self.command(&Command::CreateGraph { id, nodes });
             }
-            2 => self.command(&Command::DropGraph { id }),
+            2 => self.command(&Command::Control(Control::DropGraph { id })),
             3 => {
-                let query = Query::GraphReady(id);
-                self.command(&Command::Query { id: u64::from(input.byte()), query });
+                let request = Request::GraphReady { graph: id };
+                self.command(&Command::Request { id: u64::from(input.byte()), request });
             }
             _ => {
-                let mut content = Vec::new();
+                let (mut content, mut uploads) = (Vec::new(), Vec::new());
                 let count = input.byte() % 3;
-                let change =
-                    |_| Change { node: u32::from(input.byte() % 4), step: node_step(input) };
+                let change = |_| {
+                    let node = u32::from(input.byte() % 4);
+                    NodeChange { node, work: node_work(input, &mut uploads) }
+                };
                 let changes: Vec<_> = (0..count).map(change).collect();
-                encode_changes(&changes, &mut content);
+                encode_changes(&changes, &[(UPLOADS, &uploads)], "lease", &mut content).unwrap();
                 let (ticket, after) = (self.ticket(stream, input), self.after(stream, input));
                 let step = Step::Graph { graph: id, changes: self.place(&content, kind == 5) };
                 self.command(&Command::Submit { ticket, after, step });
@@ -369,24 +388,28 @@ fn region(input: &mut Input<'_>) -> Region {
     Region { alloc: alloc(input), offset: input.one_of(&[0, 0, 0, 1, 4096, u64::MAX]) }
 }
 
-/// Nodes of a graph, with loops up to a depth.
-fn nodes<'a>(input: &mut Input<'a>, depth: u32) -> Vec<Node<'a>> {
+/// The block that the uploads of graphs read.
+const UPLOADS: HostId = HostId(1);
+
+/// A graph with loops up to a depth. The bytes of its uploads are added to `uploads`.
+fn graph(input: &mut Input<'_>, depth: u32, uploads: &mut Vec<u8>) -> Graph {
     let count = u32::from(input.byte() % 6);
-    (0..count).map(|index| graph_node(input, index, depth)).collect()
+    let nodes = (0..count).map(|index| graph_node(input, index, depth, uploads)).collect();
+    Graph { nodes, host: Vec::new() }
 }
 
 /// A node that comes after an earlier one, or rarely after itself.
-fn graph_node<'a>(input: &mut Input<'a>, index: u32, depth: u32) -> Node<'a> {
+fn graph_node(input: &mut Input<'_>, index: u32, depth: u32, uploads: &mut Vec<u8>) -> GraphNode {
     let work = match input.byte() % 8 {
         0 if depth > 0 => {
             let condition = region(input);
-            let mut body = nodes(input, depth - 1);
+            let mut body = graph(input, depth - 1, uploads);
             // The last node of a pass ends the loop.
-            let step = Step::Fill { to: condition, pattern: Pattern::Word(0), count: 1 };
-            body.push(Node { work: NodeWork::Step(step), after: Vec::new(), name: None });
-            NodeWork::Repeat { condition, body }
+            let work = Work::Fill { to: condition, pattern: Pattern::Word(0), count: 1 };
+            body.nodes.push(GraphNode { work, after: Vec::new(), name: None });
+            Work::Repeat(Repeat { condition, body: Arc::new(body), uses: [].into() })
         }
-        _ => NodeWork::Step(node_step(input)),
+        _ => node_work(input, uploads),
     };
     let after = match input.byte() {
         255 => vec![index],
@@ -394,27 +417,30 @@ fn graph_node<'a>(input: &mut Input<'a>, index: u32, depth: u32) -> Node<'a> {
         _ => Vec::new(),
     };
     let name = (input.byte() % 4 == 1).then(|| "node".into());
-    Node { work, after, name }
+    GraphNode { work, after, name }
 }
 
-fn node_step<'a>(input: &mut Input<'a>) -> Step<'a> {
+fn node_work(input: &mut Input<'_>, uploads: &mut Vec<u8>) -> Work<'static> {
     match input.byte() % 8 {
-        0 => Step::Join,
+        0 => Work::Join,
         1 | 2 => {
             let (to, count) = (region(input), input.byte());
-            Step::Write { to, bytes: input.bytes(usize::from(count)) }
+            let from = HostRegion { block: UPLOADS, offset: uploads.len() as u64 };
+            let bytes = input.bytes(usize::from(count));
+            uploads.extend_from_slice(bytes);
+            Work::Upload { from, to, bytes: bytes.len() as u64 }
         }
         3 => {
             let (from, to) = (region(input), region(input));
-            Step::Copy { from, to, bytes: input.one_of(&LENGTHS) }
+            Work::Copy { from, to, bytes: input.one_of(&LENGTHS) }
         }
         4 => {
             let to = region(input);
             let pattern = input.one_of(&[Pattern::Byte(1), Pattern::Half(2), Pattern::Word(3)]);
-            Step::Fill { to, pattern, count: input.one_of(&LENGTHS) }
+            Work::Fill { to, pattern, count: input.one_of(&LENGTHS) }
         }
-        5 => Step::Timestamp { to: region(input) },
-        _ => Step::Launch(launch(input)),
+        5 => Work::Timestamp { to: region(input) },
+        _ => Work::Launch(launch(input)),
     }
 }
 

@@ -3,13 +3,16 @@
 use bytes::Bytes;
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, ModuleId, PoolId, PoolSpec, Region, Status, StreamId},
+    protocol::{
+        AllocId, Control, ModuleId, Notice, PoolId, PoolSpec, Region, Request, Status, StreamId,
+        Work,
+    },
 };
 use cuda_lease::{
     Lease,
     wire::{
-        Attached, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane, PutBlob, Query,
-        Refused, Renew, Renewed, Step, TransferId, Writer,
+        Attached, Chunk, Command, Event, FRAME_LIMIT, Free, Hello, ImageKind, Lane, PutBlob,
+        Refused, Renew, Renewed, Step, TransferId, Writer, opcode,
     },
 };
 
@@ -44,8 +47,9 @@ fn ticket(number: u64) -> Ticket {
     Ticket { stream: StreamId(1), number }
 }
 
-async fn command(stream: &mut Stream, sequence: u64, command: Command<'_>) {
-    stream.frame(command.opcode(), 1, sequence, |out| command.encode(out)).await;
+async fn command(stream: &mut Stream, sequence: u64, command: impl Into<Command<'_>>) {
+    let command = command.into();
+    stream.frame(command.opcode().unwrap(), 1, sequence, |out| command.encode(out)).await;
 }
 
 /// The error that ended a session.
@@ -53,7 +57,7 @@ async fn lost(stream: &mut Stream) -> String {
     loop {
         match stream.reply().await {
             Ok((opcode, body)) => match Event::decode(opcode, &body) {
-                Ok(Event::Lost { error }) => return error.to_string(),
+                Ok(Event::Notice(Notice::Lost { error })) => return error.to_string(),
                 _ => continue,
             },
             Err(error) => return error,
@@ -130,29 +134,37 @@ fn malformed_frames_end_the_connection() {
 #[test]
 fn protocol_violation_ends_only_its_session() {
     attack(async |node| {
-        let create = || Command::CreateStream { id: StreamId(1), priority: 0 };
+        let create = || Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 });
         let join = |number| Command::Submit {
             ticket: ticket(number),
             after: Vec::new(),
-            step: Step::Join,
+            step: Step::Work(Work::Join),
         };
-        let after = |after| Command::Submit { ticket: ticket(1), after, step: Step::Join };
+        let after =
+            |after| Command::Submit { ticket: ticket(1), after, step: Step::Work(Work::Join) };
         let later = Ticket { stream: StreamId(1), number: 5 };
-        let allocate = || Command::Allocate { id: AllocId(7), bytes: 1, at: ticket(1) };
-        let again = || Command::Allocate { id: AllocId(7), bytes: 1, at: ticket(2) };
+        let allocate =
+            || Command::Control(Control::Allocate { id: AllocId(7), bytes: 1, at: ticket(1) });
+        let again =
+            || Command::Control(Control::Allocate { id: AllocId(7), bytes: 1, at: ticket(2) });
         let module = || Command::LoadModule {
             id: ModuleId(1),
             kind: ImageKind::Ptx,
             hash: [0; 32],
             bytes: u64::MAX,
         };
-        let pool = |id| Command::CreatePool { id: PoolId(id), spec: PoolSpec::new(u64::MAX) };
-        let drop_pool = |id| Command::DropPool { id: PoolId(id) };
+        let pool = |id| {
+            Command::Control(Control::CreatePool { id: PoolId(id), spec: PoolSpec::new(u64::MAX) })
+        };
+        let drop_pool = |id| Command::Control(Control::DropPool { id: PoolId(id) });
         let in_pool = |pool| {
             let (pool, id) = (PoolId(pool), AllocId(7));
-            Command::AllocateIn { pool, id, bytes: 1, at: ticket(1) }
+            Command::Control(Control::AllocateIn { pool, id, bytes: 1, at: ticket(1) })
         };
-        let trim = |pool| Command::Query { id: 1, query: Query::TrimPool(PoolId(pool), 0) };
+        let trim = |pool| {
+            let request = Request::TrimPool { pool: PoolId(pool), keep: 0 };
+            Command::Request { id: 1, request }
+        };
         let cases: Vec<(Vec<Command<'_>>, &str)> = vec![
             (vec![join(1)], "does not exist"),
             (vec![create(), create()], "ids of streams must rise"),
@@ -185,8 +197,8 @@ fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
         for (epoch, sequence, reason) in [(1, 2, "rise by 1"), (9, 1, "epoch 9")] {
             let mut client = RawClient::connect(&node.address).await;
             let (_, _, mut stream) = session(&mut client).await;
-            let create = Command::CreateStream { id: StreamId(1), priority: 0 };
-            stream.frame(create.opcode(), epoch, sequence, |out| create.encode(out)).await;
+            let create = Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 });
+            stream.frame(create.opcode().unwrap(), epoch, sequence, |out| create.encode(out)).await;
             let error = lost(&mut stream).await;
             assert!(error.contains(reason), "{error}");
         }
@@ -197,7 +209,7 @@ fn frames_out_of_order_and_of_other_sessions_end_the_connection() {
 #[test]
 fn opcode_on_the_wrong_stream_ends_the_connection() {
     attack(async |node| {
-        let create = Command::CreateStream { id: StreamId(1), priority: 0 }.opcode();
+        let create = opcode::STREAM_CREATE;
         let places = [(Lane::Commands, 0x0701), (Lane::Commands, 0x06c0), (Lane::Bulk, create)];
         for (lane, opcode) in places {
             let mut client = RawClient::connect(&node.address).await;
@@ -222,8 +234,14 @@ fn huge_sizes_are_refused_without_an_allocation() {
         let blob = PutBlob { lease, token, hash: [1; 32], bytes: u64::MAX };
         put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
         assert_eq!(refusal(&put.reply().await), Status::TooLarge);
-        command(&mut stream, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
-        let all = Command::Allocate { id: AllocId(1), bytes: u64::MAX, at: ticket(1) };
+        command(
+            &mut stream,
+            1,
+            Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 }),
+        )
+        .await;
+        let all =
+            Command::Control(Control::Allocate { id: AllocId(1), bytes: u64::MAX, at: ticket(1) });
         command(&mut stream, 2, all).await;
         let region = Region { alloc: AllocId(1), offset: 0 };
         let read = Step::Read { from: region, transfer: TransferId(1), bytes: u64::MAX };
@@ -231,16 +249,16 @@ fn huge_sizes_are_refused_without_an_allocation() {
         command(&mut stream, 3, read).await;
         let (opcode, body) = stream.reply().await.unwrap();
         match Event::decode(opcode, &body).unwrap() {
-            Event::Failed { ticket: failed, error } => {
+            Event::Notice(Notice::Failed { ticket: failed, error }) => {
                 assert_eq!(failed, ticket(1));
                 assert!(matches!(error, Error::Remote { status: Status::TooLarge, .. }));
             }
             other => panic!("{other:?}"),
         }
-        command(&mut stream, 4, Command::Sync { ticket: ticket(2) }).await;
+        command(&mut stream, 4, Command::Control(Control::Want { ticket: ticket(2) })).await;
         while !matches!(
             stream.reply().await.map(|(opcode, body)| Event::decode(opcode, &body)),
-            Ok(Ok(Event::Progress { complete: 2, .. }))
+            Ok(Ok(Event::Notice(Notice::Progress { complete: 2, .. })))
         ) {}
         assert!(memory(node) < before + (64 << 20), "{before} bytes before");
     });
@@ -275,9 +293,14 @@ fn slow_reader_occupies_bounded_memory() {
         let mut client = RawClient::connect(&node.address).await;
         let (lease, token, mut commands) = session(&mut client).await;
         let (_bulk, _) = client.attach(lease, token, Lane::Bulk).await;
-        command(&mut commands, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
+        command(
+            &mut commands,
+            1,
+            Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 }),
+        )
+        .await;
         let bytes = 1 << 20;
-        let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
+        let allocate = Command::Control(Control::Allocate { id: AllocId(1), bytes, at: ticket(1) });
         command(&mut commands, 2, allocate).await;
         let before = memory(node);
         for transfer in 1..=512u64 {
@@ -297,9 +320,14 @@ fn slow_reader_of_small_downloads_occupies_bounded_memory() {
     attack(async |node| {
         let mut client = RawClient::connect(&node.address).await;
         let (_, _, mut commands) = session(&mut client).await;
-        command(&mut commands, 1, Command::CreateStream { id: StreamId(1), priority: 0 }).await;
+        command(
+            &mut commands,
+            1,
+            Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 }),
+        )
+        .await;
         let bytes = 16 << 10;
-        let allocate = Command::Allocate { id: AllocId(1), bytes, at: ticket(1) };
+        let allocate = Command::Control(Control::Allocate { id: AllocId(1), bytes, at: ticket(1) });
         command(&mut commands, 2, allocate).await;
         let before = memory(node);
         for transfer in 1..=40_000u64 {
@@ -324,7 +352,7 @@ fn modules_that_wait_for_their_code_are_limited() {
             let (id, kind) = (ModuleId(number), ImageKind::Ptx);
             let load = Command::LoadModule { id, kind, hash, bytes: 1 };
             command(&mut stream, 2 * number - 1, load).await;
-            command(&mut stream, 2 * number, Command::UnloadModule { id }).await;
+            command(&mut stream, 2 * number, Command::Control(Control::UnloadModule { id })).await;
             // The node asks for the code.
             if let Err(error) = stream.reply().await {
                 assert!(error.contains("wait for their code"), "{error}");
@@ -356,11 +384,11 @@ fn code_of_a_cancelled_load_is_asked_for_again() {
         let load = |id| Command::LoadModule { id, kind: ImageKind::Ptx, hash, bytes };
         command(&mut stream, 1, load(ModuleId(1))).await;
         assert_eq!(needed(&mut stream).await, hash);
-        command(&mut stream, 2, Command::UnloadModule { id: ModuleId(1) }).await;
+        command(&mut stream, 2, Command::Control(Control::UnloadModule { id: ModuleId(1) })).await;
         command(&mut stream, 3, load(ModuleId(2))).await;
         assert_eq!(needed(&mut stream).await, hash);
-        let query = Query::Loaded(ModuleId(2));
-        command(&mut stream, 4, Command::Query { id: 7, query }).await;
+        let request = Request::Loaded { module: ModuleId(2) };
+        command(&mut stream, 4, Command::Request { id: 7, request }).await;
         let mut put = Stream::open(&client.connection).await;
         let blob = PutBlob { lease, token, hash, bytes };
         put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
@@ -393,7 +421,7 @@ fn loads_of_the_same_code_occupy_bounded_memory() {
             let (id, kind) = (ModuleId(number), ImageKind::Ptx);
             let load = Command::LoadModule { id, kind, hash, bytes: code.len() as u64 };
             command(&mut stream, 2 * number - 1, load).await;
-            command(&mut stream, 2 * number, Command::UnloadModule { id }).await;
+            command(&mut stream, 2 * number, Command::Control(Control::UnloadModule { id })).await;
         }
         assert!(memory(node) < before + (64 << 20), "{before} bytes before");
     });

@@ -7,9 +7,12 @@ mod collectives;
 #[path = "../../../cuda-async/tests/suite/devices.rs"]
 mod devices;
 #[allow(dead_code)]
-#[path = "../../../cuda-async/tests/suite/link/mod.rs"]
+#[path = "../../../cuda-async/tests/suite/link.rs"]
 mod link;
 #[allow(dead_code)]
 #[path = "../../../cuda-async/tests/suite/modules.rs"]
 mod modules;
 mod tensors;
+#[allow(dead_code)]
+#[path = "../../../cuda-async/tests/suite/wrapper.rs"]
+mod wrapper;

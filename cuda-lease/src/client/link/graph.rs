@@ -4,23 +4,19 @@ use std::sync::Arc;
 
 use cuda_core::{
     Error, Result,
-    protocol::{Graph, HostBlock, HostRegion, NodeChange, Repeat, Work},
+    protocol::{Graph, HostBlock, HostId, NodeChange, Repeat, Work},
 };
 
-use crate::wire::{
-    CONTENT_LIMIT, Change, GRAPH_NODES, LOOP_DEPTH, Node, NodeWork, Step, encode_changes,
-    encode_nodes,
-};
+use crate::wire::{CONTENT_LIMIT, GRAPH_NODES, LOOP_DEPTH, encode_changes, encode_graph};
 
 /// The content of a new graph.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a graph that is larger than a lease allows, or that has work that no graph has.
+/// An error for a graph that is larger than a lease allows, or that has work that no graph has.
 pub(in crate::client) fn nodes_content(graph: &Graph, address: &str) -> Result<Vec<u8>> {
-    let mut count = 0;
-    let nodes = nodes(graph, &mut count, 0, address)?;
-    let mut content = Vec::new();
-    encode_nodes(&nodes, &mut content);
+    let (mut count, mut blocks, mut content) = Default::default();
+    collect(graph, &mut count, 0, &mut blocks)?;
+    encode_graph(graph, &bytes_of(&blocks), address, &mut content)?;
     check_length(content)
 }
 
@@ -33,21 +29,21 @@ pub(in crate::client) fn changes_content(
     host: &[Arc<HostBlock>],
     address: &str,
 ) -> Result<Vec<u8>> {
-    let steps = changes.iter().map(|NodeChange { node, work }| {
-        step(work, host, address).map(|step| Change { node: *node, step })
-    });
-    let changes: Vec<_> = steps.collect::<Result<_>>()?;
     let mut content = Vec::new();
-    encode_changes(&changes, &mut content);
+    encode_changes(changes, &bytes_of(host), address, &mut content)?;
     check_length(content)
 }
 
-fn nodes<'a>(
-    graph: &'a Graph,
+/// Collects the blocks of a graph and of its loops.
+///
+/// # Errors
+/// The graph has too many nodes, or loops that are nested too deeply.
+fn collect(
+    graph: &Graph,
     count: &mut usize,
     depth: u32,
-    address: &str,
-) -> Result<Vec<Node<'a>>> {
+    blocks: &mut Vec<Arc<HostBlock>>,
+) -> Result<()> {
     *count = count.saturating_add(graph.nodes.len());
     if *count > GRAPH_NODES || depth > LOOP_DEPTH {
         let detail = format!(
@@ -56,50 +52,20 @@ fn nodes<'a>(
         );
         return Err(Error::OutOfRange { what: "a graph".into(), detail });
     }
-    let mut nodes = Vec::with_capacity(graph.nodes.len());
+    blocks.extend(graph.host.iter().cloned());
     for node in &graph.nodes {
-        let work = match &node.work {
-            Work::Repeat(Repeat { condition, body, .. }) => NodeWork::Repeat {
-                condition: *condition,
-                body: self::nodes(body, count, depth + 1, address)?,
-            },
-            work => NodeWork::Step(step(work, &graph.host, address)?),
-        };
-        let name = node.name.as_deref().map(Into::into);
-        nodes.push(Node { work, after: node.after.clone(), name });
+        if let Work::Repeat(Repeat { body, .. }) = &node.work {
+            collect(body, count, depth + 1, blocks)?;
+        }
     }
-    Ok(nodes)
+    Ok(())
 }
 
-fn step<'a>(work: &'a Work<'_>, host: &'a [Arc<HostBlock>], address: &str) -> Result<Step<'a>> {
-    Ok(match work {
-        Work::Join => Step::Join,
-        Work::Upload { from, to, bytes } => {
-            Step::Write { to: *to, bytes: host_bytes(*from, *bytes, host)? }
-        }
-        Work::Copy { from, to, bytes } => Step::Copy { from: *from, to: *to, bytes: *bytes },
-        Work::Fill { to, pattern, count } => {
-            Step::Fill { to: *to, pattern: *pattern, count: *count }
-        }
-        Work::Timestamp { to } => Step::Timestamp { to: *to },
-        Work::Launch(launch) => Step::Launch(launch.borrowed()),
-        _ => return Err(Error::unsupported("this kind of work in a graph", address)),
-    })
-}
-
-/// The bytes that an upload reads. The caller copies them before the call of the backend returns.
-fn host_bytes(from: HostRegion, bytes: u64, host: &[Arc<HostBlock>]) -> Result<&[u8]> {
-    let block = host.iter().find(|it| it.id() == from.block);
+/// The bytes of blocks. The caller copies them before the call of the backend returns.
+fn bytes_of(blocks: &[Arc<HostBlock>]) -> Vec<(HostId, &[u8])> {
     // SAFETY: the bytes of a graph do not change while it exists, and those of a change not before its launch is
     // accepted.
-    let all = block.map(|it| unsafe { it.shared_bytes() });
-    let start = usize::try_from(from.offset).ok();
-    let end = from.offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
-    let found = all.zip(start.zip(end)).and_then(|(all, (start, end))| all.get(start..end));
-    found.ok_or_else(|| Error::OutOfRange {
-        what: "an upload of a graph".into(),
-        detail: format!("no block beside it has {bytes} bytes at offset {}", from.offset),
-    })
+    blocks.iter().map(|it| (it.id(), unsafe { it.shared_bytes() })).collect()
 }
 
 fn check_length(content: Vec<u8>) -> Result<Vec<u8>> {
@@ -116,10 +82,10 @@ fn check_length(content: Vec<u8>) -> Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use cuda_core::protocol::{AllocId, GraphNode, Region};
+    use cuda_core::protocol::{AllocId, GraphNode, HostRegion, Region};
 
     use super::*;
-    use crate::wire::{decode_changes, decode_nodes};
+    use crate::wire::{CONTENT_BLOCK, decode_changes, decode_graph};
 
     fn upload(block: &HostBlock, offset: u64) -> Work<'static> {
         let from = HostRegion { block: block.id(), offset };
@@ -136,20 +102,27 @@ mod tests {
         vec![block(10), block(20)]
     }
 
+    /// The bytes of a decoded upload to offset 8.
+    fn uploaded<'a>(work: &Work<'_>, content: &'a [u8]) -> &'a [u8] {
+        let Work::Upload { from, to, bytes } = work else { panic!("{work:?} is no upload") };
+        assert_eq!((from.block, to.offset), (CONTENT_BLOCK, 8));
+        &content[from.offset as usize..(from.offset + bytes) as usize]
+    }
+
     #[test]
     fn uploads_carry_the_bytes_of_their_blocks() {
         let host = blocks();
         let work = upload(&host[1], 2);
         let node = GraphNode { work: work.clone(), after: Vec::new(), name: Some("up".into()) };
-        let graph = Graph { nodes: vec![node], host: host.clone() };
-        let step =
-            Step::Write { to: Region { alloc: AllocId(1), offset: 8 }, bytes: &[22, 23, 24, 25] };
+        let graph = Graph { nodes: vec![node.clone()], host: host.clone() };
         let content = nodes_content(&graph, "test").unwrap();
-        let expected =
-            Node { work: NodeWork::Step(step.clone()), after: Vec::new(), name: Some("up".into()) };
-        assert_eq!(decode_nodes(&content).unwrap(), [expected]);
+        let decoded = decode_graph(&content).unwrap();
+        assert_eq!((&decoded.nodes[0].name, &decoded.nodes[0].after), (&node.name, &node.after));
+        assert_eq!(uploaded(&decoded.nodes[0].work, &content), [22, 23, 24, 25]);
         let content = changes_content(&[NodeChange { node: 3, work }], &host, "test").unwrap();
-        assert_eq!(decode_changes(&content).unwrap(), [Change { node: 3, step }]);
+        let changes = decode_changes(&content).unwrap();
+        assert_eq!((changes.len(), changes[0].node), (1, 3));
+        assert_eq!(uploaded(&changes[0].work, &content), [22, 23, 24, 25]);
     }
 
     #[test]

@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use cuda_core::{
     Error, NoticeSink, Ticket,
-    protocol::{Answer, HostBlock, ModuleId, Notice, Reply, StreamId},
+    protocol::{Answer, HostBlock, ModuleId, Notice, Reply, Request, StreamId},
 };
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -23,7 +23,7 @@ use tokio::sync::Notify;
 use self::transfers::Transfers;
 use crate::{
     session::{Outgoing, SessionError},
-    wire::{Chunk, Command, Content, Event, Hash, QueryReply, TransferId},
+    wire::{Chunk, Command, Content, Event, Hash, TransferId},
 };
 
 /// The bytes of bulk data that may be sent and not acknowledged.
@@ -44,7 +44,7 @@ pub(super) struct Link {
     pub(super) send_bulk: Notify,
     state: Mutex<State>,
     changed: Condvar,
-    queries: AtomicU64,
+    requests: AtomicU64,
     transfers_begun: AtomicU64,
     /// Set when something was received since the last command.
     has_heard: AtomicBool,
@@ -97,7 +97,7 @@ impl Link {
             send_bulk: Notify::new(),
             state: Mutex::default(),
             changed: Condvar::new(),
-            queries: AtomicU64::new(1),
+            requests: AtomicU64::new(1),
             transfers_begun: AtomicU64::new(1),
             has_heard: AtomicBool::new(true),
             flights: AtomicU64::new(0),
@@ -105,15 +105,21 @@ impl Link {
     }
 
     /// Sends a command, without waiting for anything.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the wire protocol does not have the command.
     #[inline]
-    pub(super) fn send(&self, command: &Command<'_>) {
-        self.commands.lock().push(command.opcode(), |out| command.encode(out));
+    pub(super) fn send(&self, command: &Command<'_>) -> Result<(), Error> {
+        let unsupported = || Error::unsupported("this operation", &self.address);
+        let opcode = command.opcode().ok_or_else(unsupported)?;
+        self.commands.lock().push(opcode, |out| command.encode(out));
         if self.has_heard.load(Ordering::Relaxed) && self.has_heard.swap(false, Ordering::Relaxed) {
             self.flights.fetch_add(1, Ordering::Relaxed);
         }
         if !self.has_commands.swap(true, Ordering::AcqRel) {
             self.send_commands.notify_one();
         }
+        Ok(())
     }
 
     /// Takes the commands to send next.
@@ -211,19 +217,19 @@ impl Link {
         Some(frames)
     }
 
-    /// Sends a query. `answer` gets the reply.
-    pub(super) fn query(&self, query: crate::wire::Query, answer: Answer) {
-        let id = self.queries.fetch_add(1, Ordering::Relaxed);
+    /// Sends a request of the wire protocol. `answer` gets the reply.
+    pub(super) fn request(&self, request: Request, answer: Answer) {
+        let id = self.requests.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state.lock();
         if let Err(error) = state.check() {
             drop(state);
             return answer.give(Err(error));
         }
-        if let crate::wire::Query::Loaded(module) = query {
+        if let Request::Loaded { module } = request {
             state.loading.insert(id, module);
         }
         state.replies.insert(id, answer);
-        self.send(&Command::Query { id, query });
+        _ = self.send(&Command::Request { id, request });
     }
 
     /// Keeps the code of a module until the node has loaded it.
@@ -285,26 +291,25 @@ impl Link {
     pub(super) fn event(&self, event: Event) -> Option<Hash> {
         self.has_heard.store(true, Ordering::Relaxed);
         match event {
-            Event::Progress { stream, complete, .. } => {
+            Event::Notice(Notice::Progress { stream, complete, .. }) => {
                 let progress = self.state.lock().transfers.progress(stream, complete);
                 self.deliver(progress);
             }
-            Event::Failed { ticket, error } => {
-                let progress = self.state.lock().transfers.failed(ticket);
+            Event::Notice(Notice::Lost { error }) => self.lose(error),
+            Event::Notice(notice) => {
+                let progress = match &notice {
+                    Notice::Failed { ticket, .. } => self.state.lock().transfers.failed(*ticket),
+                    _ => None,
+                };
                 // SAFETY: the node reported it.
-                unsafe { self.sink.notice(Notice::Failed { ticket, error }) };
+                unsafe { self.sink.notice(notice) };
                 self.deliver(progress);
             }
-            // SAFETY: the node reported it.
-            Event::Faulted { error } => unsafe { self.sink.notice(Notice::Faulted { error }) },
-            // SAFETY: the node reported it.
-            Event::Output { text } => unsafe { self.sink.notice(Notice::Output { text }) },
             Event::Reply { id, reply } => self.reply(id, reply),
             Event::NeedBlob { hash } => return Some(hash),
             Event::Ending { status, detail, .. } => {
                 tracing::warn!(%status, detail, address = self.address, "the lease ends soon");
             }
-            Event::Lost { error } => self.lose(error),
         }
         None
     }
@@ -338,7 +343,7 @@ impl Link {
         }
     }
 
-    fn reply(&self, id: u64, reply: Result<QueryReply, Error>) {
+    fn reply(&self, id: u64, reply: Result<Reply, Error>) {
         let answer = {
             let mut state = self.state.lock();
             if let Some(module) = state.loading.remove(&id) {
@@ -347,16 +352,7 @@ impl Link {
             state.replies.remove(&id)
         };
         if let Some(answer) = answer {
-            answer.give(reply.map(|reply| match reply {
-                QueryReply::Loaded { max_threads, log, entries } => {
-                    Reply::Loaded { max_threads, log, entries }
-                }
-                QueryReply::GraphReady => Reply::GraphReady,
-                QueryReply::Memory(info) => Reply::Memory(info),
-                QueryReply::Occupancy(occupancy) => Reply::Occupancy(occupancy),
-                QueryReply::Pool(memory) => Reply::Pool(memory),
-                QueryReply::Reset { lost } => Reply::Reset { lost },
-            }));
+            answer.give(reply);
         }
     }
 

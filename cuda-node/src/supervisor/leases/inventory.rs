@@ -12,9 +12,10 @@ impl Leases {
     pub(in super::super) fn inventory(self: &Arc<Self>, client: &Client) -> InventoryReply {
         self.change(|state, _| {
             let own = state.table.leases().filter(|view| *view.tenant == client.tenant);
+            let leases: Vec<_> = own.map(|view| lease_entry(&view)).collect();
             InventoryReply {
                 devices: state.table.slots().filter_map(|view| self.device_entry(&view)).collect(),
-                leases: own.map(|view| lease_entry(&view)).collect(),
+                leases: (!leases.is_empty()).then_some(leases),
             }
         })
     }

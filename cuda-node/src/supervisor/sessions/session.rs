@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use cuda_core::Error;
+use cuda_core::{Error, protocol::Notice};
 use cuda_lease::{
     session::SessionError,
     wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
@@ -128,7 +128,7 @@ impl Session {
             Error::Disconnected { address, cause, may_have_run: true }
         });
         tracing::info!(%cause, "a session has ended");
-        self.commands.push(&Event::Lost { error: cause });
+        self.commands.push(&Notice::Lost { error: cause }.into());
         self.ended.send_replace(true);
     }
 

@@ -9,11 +9,9 @@ use cuda_lease::{session::SessionError, wire::TransferId};
 use super::{
     Engine,
     hold::Outcome,
-    state::{State, violation},
-    step::BackendStep,
+    state::{BackendStep, Download, State, Task, Upload, violation},
 };
 use crate::worker::{
-    held::{Download, Task, Upload},
     reports::{Keep, Landing, SMALL},
     staging::{PIECE, Staged},
 };

@@ -6,13 +6,12 @@ use std::{any::Any, sync::mpsc::channel};
 use cuda_core::{
     DeviceInfo, Result,
     protocol::{
-        AllocId, Answer, Capabilities, Foreign, FunctionId, GraphId, HostBlock, Launch,
-        LaunchConfig, ModuleId, Notice, NoticeSink, Pattern, Region, Reply, Request, Submission,
+        AllocId, Answer, Capabilities, Foreign, FunctionId, Graph, GraphId, GraphNode, HostBlock,
+        HostId, HostRegion, Launch, LaunchConfig, ModuleId, NodeChange, Notice, NoticeSink,
+        Pattern, Region, Reply, Request, StreamId, Submission, Work,
     },
 };
-use cuda_lease::wire::{
-    Change, Content, ImageKind, Node, NodeWork, TransferId, encode_changes, encode_nodes,
-};
+use cuda_lease::wire::{Content, ImageKind, TransferId, encode_changes, encode_graph};
 
 use super::*;
 use crate::worker::reports::Sink;
@@ -111,7 +110,7 @@ impl Test {
         let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
         let test = Self { engine, backend, last: [0; 3] };
         for id in [1, 2] {
-            test.command(Command::CreateStream { id: StreamId(id), priority: 0 });
+            test.command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }));
         }
         test
     }
@@ -125,15 +124,15 @@ impl Test {
         Ticket { stream: StreamId(stream), number: self.last[stream as usize] }
     }
 
-    fn submit(&mut self, stream: u64, after: &[Ticket], step: Step<'_>) -> Ticket {
-        let ticket = self.next(stream);
+    fn submit<'a>(&mut self, stream: u64, after: &[Ticket], step: impl Into<Step<'a>>) -> Ticket {
+        let (ticket, step) = (self.next(stream), step.into());
         self.command(Command::Submit { ticket, after: after.to_vec(), step });
         ticket
     }
 
     fn allocate(&mut self, stream: u64) {
         let at = self.next(stream);
-        self.command(Command::Allocate { id: ALLOC, bytes: 64, at });
+        self.command(Command::Control(Control::Allocate { id: ALLOC, bytes: 64, at }));
     }
 
     fn create(&self) {
@@ -195,8 +194,8 @@ impl Test {
     }
 }
 
-fn kernel() -> Step<'static> {
-    Step::Launch(Launch {
+fn kernel() -> Work<'static> {
+    Work::Launch(Launch {
         function: FunctionId { module: MODULE, entry: 0 },
         config: LaunchConfig::new(1, 1),
         params: Default::default(),
@@ -205,23 +204,31 @@ fn kernel() -> Step<'static> {
     })
 }
 
-fn write(bytes: &[u8]) -> Step<'_> {
-    Step::Write { to: Region { alloc: ALLOC, offset: 0 }, bytes }
+/// An upload of the first four bytes of block 1.
+fn write() -> Work<'static> {
+    let from = HostRegion { block: HostId(1), offset: 0 };
+    Work::Upload { from, to: Region { alloc: ALLOC, offset: 0 }, bytes: 4 }
+}
+
+/// The content of a graph. Block 1 has four ones.
+fn content_of(nodes: impl IntoIterator<Item = Work<'static>>) -> Vec<u8> {
+    let node = |work| GraphNode { work, after: Vec::new(), name: None };
+    let graph = Graph { nodes: nodes.into_iter().map(node).collect(), host: Vec::new() };
+    let mut content = Vec::new();
+    encode_graph(&graph, &[(HostId(1), &[1; 4])], "lease", &mut content).unwrap();
+    content
 }
 
 /// The content of a graph that uploads four bytes and fills.
 fn content() -> Vec<u8> {
-    let fill =
-        Step::Fill { to: Region { alloc: ALLOC, offset: 0 }, pattern: Pattern::Word(1), count: 1 };
-    let node = |step| Node { work: NodeWork::Step(step), after: Vec::new(), name: None };
-    let mut content = Vec::new();
-    encode_nodes(&[node(write(&[1; 4])), node(fill)], &mut content);
-    content
+    let to = Region { alloc: ALLOC, offset: 0 };
+    content_of([write(), Work::Fill { to, pattern: Pattern::Word(1), count: 1 }])
 }
 
 fn change(bytes: &[u8]) -> Vec<u8> {
     let mut content = Vec::new();
-    encode_changes(&[Change { node: 0, step: write(bytes) }], &mut content);
+    let change = NodeChange { node: 0, work: write() };
+    encode_changes(&[change], &[(HostId(1), bytes)], "lease", &mut content).unwrap();
     content
 }
 
@@ -230,7 +237,7 @@ fn launch_waits_until_the_backend_has_loaded_its_module() {
     let mut test = Test::new();
     test.load();
     test.submit(1, &[], kernel());
-    test.submit(2, &[], Step::Join);
+    test.submit(2, &[], Work::Join);
     assert_eq!(test.submitted(), [(2, 'j')]);
     test.loaded();
     assert_eq!(test.submitted(), [(2, 'j'), (1, 'l')]);
@@ -244,7 +251,7 @@ fn launch_of_a_module_that_is_unloaded_while_it_is_loading_is_not_held() {
     test.load();
     test.submit(1, &[], kernel());
     assert_eq!(test.submitted(), []);
-    test.command(Command::UnloadModule { id: MODULE });
+    test.command(Command::Control(Control::UnloadModule { id: MODULE }));
     assert_eq!(test.submitted(), [(1, 'l')]);
     test.loaded();
 }
@@ -254,9 +261,7 @@ fn launch_of_a_module_that_is_unloaded_while_it_is_loading_is_not_held() {
 fn graph_is_created_when_the_backend_has_loaded_its_modules() {
     let test = Test::new();
     test.load();
-    let node = Node { work: NodeWork::Step(kernel()), after: Vec::new(), name: None };
-    let mut content = Vec::new();
-    encode_nodes(&[node], &mut content);
+    let content = content_of([kernel()]);
     test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
     assert_eq!(*test.backend.created.lock(), []);
     test.loaded();
@@ -269,10 +274,10 @@ fn launch_waits_for_the_preparation_and_other_streams_go_on() {
     test.allocate(1);
     test.create();
     let launch = test.launch(Content::NO_CHANGES);
-    test.submit(1, &[], Step::Join);
-    test.submit(2, &[], Step::Join);
+    test.submit(1, &[], Work::Join);
+    test.submit(2, &[], Work::Join);
     assert_eq!(test.submitted(), [(2, 'j')]);
-    test.submit(2, &[launch], Step::Join);
+    test.submit(2, &[launch], Work::Join);
     assert_eq!(test.submitted(), [(2, 'j')]);
     test.prepared();
     let mut submitted = test.submitted();
@@ -323,7 +328,7 @@ fn content_of_a_dropped_graph_is_discarded() {
     let nodes = content();
     let place = Content::Bulk { transfer: TransferId(1), bytes: nodes.len() as u64 };
     test.command(Command::CreateGraph { id: GRAPH, nodes: place });
-    test.command(Command::DropGraph { id: GRAPH });
+    test.command(Command::Control(Control::DropGraph { id: GRAPH }));
     let place = Content::Bulk { transfer: TransferId(2), bytes: 4 };
     test.command(Command::CreateGraph { id: GRAPH, nodes: place });
     test.arrive(1, &nodes);
@@ -347,7 +352,7 @@ fn launches_in_flight_keep_host_memory_that_a_change_replaces() {
     assert_eq!((blocks.len(), is_alive()), (2, [true, true]));
     test.complete(1);
     assert_eq!(is_alive(), [false, true]);
-    test.command(Command::DropGraph { id: GRAPH });
+    test.command(Command::Control(Control::DropGraph { id: GRAPH }));
     assert_eq!(is_alive(), [false, false]);
     assert_eq!(test.engine.state.lock().graphs.quota.limit_and_used().1, 0);
 }
@@ -357,17 +362,15 @@ fn launches_in_flight_keep_host_memory_that_a_change_replaces() {
 fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     let mut test = Test::new();
     test.allocate(1);
-    let node = |step| Node { work: NodeWork::Step(step), after: Vec::new(), name: None };
     let lost = AllocId(9);
     test.engine.state.lock().objects.announce(lost).unwrap();
     test.engine.state.lock().objects.made(lost, 64);
-    let copy = Step::Copy {
+    let copy = Work::Copy {
         from: Region { alloc: lost, offset: 0 },
         to: Region { alloc: ALLOC, offset: 8 },
         bytes: 8,
     };
-    let mut content = Vec::new();
-    encode_nodes(&[node(write(&[1; 4])), node(copy)], &mut content);
+    let content = content_of([write(), copy]);
     test.command(Command::CreateGraph { id: GRAPH, nodes: Content::Inline(&content) });
     test.prepared();
     let error = cuda_core::Error::OutOfHostMemory { requested: 1 };

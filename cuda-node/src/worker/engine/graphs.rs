@@ -11,14 +11,16 @@ use cuda_core::{
 };
 use cuda_lease::{
     session::SessionError,
-    wire::{Content, Event, TransferId, decode_changes, decode_nodes},
+    wire::{Content, Event, TransferId, decode_changes, decode_graph},
 };
 
-use super::{Engine, state::State, step::BackendStep};
+use super::{
+    Engine,
+    state::{BackendStep, Changes, State},
+};
 use crate::worker::{
     graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
-    held::Changes,
-    ready::Ready,
+    modules::Ready,
     reports::Keep,
     staging::Staged,
 };
@@ -63,8 +65,8 @@ impl Engine {
         id: GraphId,
         content: &[u8],
     ) -> Result<(), SessionError> {
-        let nodes = decode_nodes(content)?;
-        let prepared = prepare(&nodes, &*self.backend, &state.graphs.quota);
+        let graph = decode_graph(content)?;
+        let prepared = prepare(graph, content, &*self.backend, &state.graphs.quota);
         state.graphs.prepared(id, prepared);
         self.answer_graph_queries(state);
         Ok(())
@@ -258,7 +260,7 @@ impl Engine {
         let changes = decode_changes(content).unwrap_or_default();
         let quota = state.graphs.quota.clone();
         match state.graphs.record(graph) {
-            Ok(record) => change(record, graph, &changes, &*self.backend, &quota),
+            Ok(record) => change(record, graph, changes, content, &*self.backend, &quota),
             // The launch fails with the error of the graph.
             Err(_) => Ok(()),
         }

@@ -11,13 +11,9 @@ use cuda_lease::session::SessionError;
 use super::{
     Engine,
     graphs::can_launch,
-    state::{State, has_module, violation},
-    step::BackendStep,
+    state::{BackendStep, Item, State, Task, has_module, violation},
 };
-use crate::worker::{
-    held::{Item, Task},
-    numbers::Stage,
-};
+use crate::worker::numbers::Stage;
 
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;

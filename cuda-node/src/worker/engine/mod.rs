@@ -1,21 +1,19 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
-//! A command arrives in [`Engine::command`]. `hold` keeps it until its predecessors and its bytes are there, `copies`
-//! cuts copies in pieces, `graphs` creates and launches graphs, and `work` passes everything to the backend. `queries`
-//! answers queries of the client. `state`, `step` and `objects` are the data.
+//! A command arrives in [`Engine::command`]. `controls` takes the controls and `requests` the requests of the client.
+//! `hold` keeps a command until its predecessors and its bytes are there, `copies` cuts copies in pieces, `graphs` creates
+//! and launches graphs, and `work` passes everything to the backend. `state`, `objects` and `pools` are the data.
 
+mod controls;
 mod copies;
 #[cfg(test)]
 mod graph_tests;
 mod graphs;
 mod hold;
-mod module_commands;
 mod objects;
-mod pool_commands;
 mod pools;
-mod queries;
+mod requests;
 mod state;
-mod step;
 #[cfg(test)]
 mod tests;
 mod work;
@@ -25,10 +23,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use cuda_core::{
-    Backend, Ticket,
-    protocol::{AllocId, Control, PoolId, StreamId, Work},
-};
+use cuda_core::{Backend, Ticket, protocol::Control};
 use cuda_lease::{
     session::SessionError,
     wire::{Command, Limits, Step},
@@ -37,11 +32,9 @@ use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    state::{State, Stream, has_module, violation},
-    step::BackendStep,
+    state::{BackendStep, Download, State, Task, Upload, has_module, violation},
 };
 use super::{
-    held::{Download, Task, Upload},
     quota::Quota,
     reports::{AfterProgress, Reports},
     staging::Staging,
@@ -50,9 +43,6 @@ use super::{
 /// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as
 /// much ordinary memory again (see `staging`).
 const STAGING: usize = 64 << 20;
-
-/// The maximum number of retired streams whose work is not complete.
-const RETIRED_LIMIT: usize = 1024;
 
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
@@ -116,38 +106,12 @@ impl Engine {
                 state.check(&after, ticket.stream)?;
                 self.submit(state, ticket, after, step)?;
             }
-            Command::Sync { ticket } => self.want(state, ticket),
-            Command::Allocate { id, bytes, at } => {
-                state.expect(at)?;
-                self.announce(state, PoolId::DEFAULT, id, bytes, at)?;
-            }
-            Command::AllocateIn { pool, id, bytes, at } => {
-                state.expect(at)?;
-                self.announce(state, pool, id, bytes, at)?;
-            }
-            Command::CreatePool { id, spec } => self.create_pool(state, id, spec)?,
-            Command::ChangePool { id, change } => self.change_pool(state, id, change)?,
-            Command::DropPool { id } => self.drop_pool(state, id)?,
-            Command::Free { id, stream, after } => {
-                state.stream(stream)?;
-                state.check(&after, stream)?;
-                self.put(state, stream, after, Task::Free { id })?;
-            }
-            Command::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
-            Command::RetireStream { id } => {
-                state.stream(id)?.is_retired = true;
-                self.put(state, id, Vec::new(), Task::Retire)?;
-            }
+            Command::Control(control) => self.take_control(state, control)?,
             Command::LoadModule { id, kind, hash, bytes } => {
                 self.load_module(state, id, kind, hash, bytes)?;
             }
-            Command::UnloadModule { id } => self.unload_module(state, id),
-            Command::NameVariable { id, module, name, bytes } => {
-                self.name_variable(state, id, module, name, bytes)?;
-            }
             Command::CreateGraph { id, nodes } => self.create_graph(state, id, nodes)?,
-            Command::DropGraph { id } => self.drop_graph(state, id),
-            Command::Query { id, query } => self.query(state, id, query)?,
+            Command::Request { id, request } => self.request(state, id, request)?,
         }
         if state.graphs.has_waiting() {
             self.create_due_graphs(state);
@@ -204,8 +168,7 @@ impl Engine {
                 }
                 Task::Graph { number, graph, changes }
             }
-            other => {
-                let work = plain(other)?;
+            Step::Work(work) => {
                 // The usual case, without a copy of the work.
                 if self.can_run(state, ticket.stream, &after)
                     && has_module(state, &work)
@@ -218,52 +181,6 @@ impl Engine {
             }
         };
         self.put(state, ticket.stream, after, task)
-    }
-
-    /// Takes an allocation, which may have to wait.
-    fn announce(
-        &self,
-        state: &mut State,
-        pool: PoolId,
-        id: AllocId,
-        bytes: u64,
-        at: Ticket,
-    ) -> Result<(), SessionError> {
-        state.objects.announce(id)?;
-        state.pools.announce(pool, id)?;
-        let task = Task::Allocate { number: at.number, pool, id, bytes };
-        self.put(state, at.stream, Vec::new(), task)
-    }
-
-    fn create_stream(
-        &self,
-        state: &mut State,
-        id: StreamId,
-        priority: i32,
-    ) -> Result<(), SessionError> {
-        if state.streams.len() as u64 >= u64::from(self.limits.streams) {
-            return Err(violation(format!("more than {} streams exist", self.limits.streams)));
-        }
-        // A removed stream has completed its submissions, so a later stream cannot have its id.
-        if let Some(newest) = state.newest_stream
-            && id <= newest
-        {
-            return Err(violation(format!(
-                "stream {} is not larger than the newest stream, {}; ids of streams must rise",
-                id.0, newest.0
-            )));
-        }
-        if self.reports.streams() >= self.limits.streams as usize + RETIRED_LIMIT {
-            return Err(violation(format!(
-                "at least {RETIRED_LIMIT} retired streams still have work in flight, which is the limit; wait for it \
-                 before creating a stream"
-            )));
-        }
-        state.newest_stream = Some(id);
-        state.streams.insert(id, Stream::default());
-        self.reports.create(id);
-        self.control(Control::CreateStream { id, priority });
-        Ok(())
     }
 
     /// Passes a control on. One that fails shows in the submissions that need it.
@@ -279,18 +196,4 @@ impl AfterProgress for Engine {
             self.advance(&mut self.state.lock());
         }
     }
-}
-
-/// The work of a step that has no host bytes.
-fn plain(step: Step<'_>) -> Result<Work<'_>, SessionError> {
-    Ok(match step {
-        Step::Join => Work::Join,
-        Step::Copy { from, to, bytes } => Work::Copy { from, to, bytes },
-        Step::Fill { to, pattern, count } => Work::Fill { to, pattern, count },
-        Step::Timestamp { to } => Work::Timestamp { to },
-        Step::Launch(launch) => Work::Launch(launch),
-        Step::Write { .. } | Step::WriteBulk { .. } | Step::Read { .. } | Step::Graph { .. } => {
-            return Err(violation("a step with host bytes reached the path for device-only steps"));
-        }
-    })
 }

@@ -10,10 +10,10 @@ use cuda_core::{
     DeviceInfo, Error, NoticeSink, Result,
     protocol::{
         AllocId, Answer, Capabilities, Foreign, FunctionId, HostBlock, Launch, LaunchConfig,
-        ModuleId, Notice, Region, Request, Submission,
+        ModuleId, Notice, Region, Request, StreamId, Submission, Work,
     },
 };
-use cuda_lease::wire::{ImageKind, Query, TransferId};
+use cuda_lease::wire::{ImageKind, TransferId};
 
 use super::*;
 use crate::worker::reports::Sink;
@@ -92,7 +92,7 @@ fn engine() -> Arc<Engine> {
     };
     let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
     backend.engine.set(Arc::downgrade(&engine)).unwrap();
-    engine.command(Command::CreateStream { id: STREAM, priority: 0 }).unwrap();
+    engine.command(Command::Control(Control::CreateStream { id: STREAM, priority: 0 })).unwrap();
     engine
 }
 
@@ -100,7 +100,7 @@ const STREAM: StreamId = StreamId(1);
 
 fn join(number: u64) -> Command<'static> {
     let ticket = Ticket { stream: STREAM, number };
-    Command::Submit { ticket, after: Vec::new(), step: Step::Join }
+    Command::Submit { ticket, after: Vec::new(), step: Step::Work(Work::Join) }
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn waiting_queries_are_limited() {
     let module = ModuleId(1);
     let kind = ImageKind::Ptx;
     engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
-    let ask = |id| engine.command(Command::Query { id, query: Query::Loaded(module) });
+    let ask = |id| engine.command(Command::Request { id, request: Request::Loaded { module } });
     let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
     assert!(refused.to_string().contains("queries wait"), "{refused}");
 }
@@ -140,19 +140,21 @@ fn query_for_a_module_without_code_is_answered_when_the_module_is_unloaded() {
     let engine = engine();
     let (module, kind) = (ModuleId(1), ImageKind::Ptx);
     engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
-    let query = Query::Loaded(module);
-    engine.command(Command::Query { id: 1, query }).unwrap();
+    let request = Request::Loaded { module };
+    engine.command(Command::Request { id: 1, request }).unwrap();
     assert_eq!(engine.state.lock().modules.waiting_queries(), 1);
-    engine.command(Command::UnloadModule { id: module }).unwrap();
+    engine.command(Command::Control(Control::UnloadModule { id: module })).unwrap();
     assert_eq!(engine.state.lock().modules.waiting_queries(), 0);
 }
 
 #[test]
 fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
     let engine = engine();
-    let create = |id| engine.command(Command::CreateStream { id: StreamId(id), priority: 0 });
+    let create = |id| {
+        engine.command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }))
+    };
     create(9).unwrap();
-    engine.command(Command::RetireStream { id: StreamId(9) }).unwrap();
+    engine.command(Command::Control(Control::RetireStream { id: StreamId(9) })).unwrap();
     for used in [9, STREAM.0, 0] {
         assert!(
             create(used).unwrap_err().to_string().contains("ids of streams must rise"),
@@ -162,7 +164,7 @@ fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
     let after = |stream, number| vec![Ticket { stream: StreamId(stream), number }];
     let join = |number, after| {
         let ticket = Ticket { stream: STREAM, number };
-        engine.command(Command::Submit { ticket, after, step: Step::Join })
+        engine.command(Command::Submit { ticket, after, step: Step::Work(Work::Join) })
     };
     // Streams that were removed or skipped have completed everything.
     join(1, after(9, 5)).unwrap();
@@ -182,11 +184,11 @@ fn no_command_follows_the_retirement_of_its_stream() {
     let ticket = Ticket { stream: STREAM, number: 1 };
     // The bytes do not come, so the retirement is held behind the upload.
     engine.command(Command::Submit { ticket, after: Vec::new(), step: upload }).unwrap();
-    engine.command(Command::RetireStream { id: STREAM }).unwrap();
+    engine.command(Command::Control(Control::RetireStream { id: STREAM })).unwrap();
     let late = [
         join(2),
-        Command::Free { id: AllocId(1), stream: STREAM, after: Vec::new() },
-        Command::RetireStream { id: STREAM },
+        Command::Control(Control::Free { id: AllocId(1), stream: STREAM, after: Vec::new() }),
+        Command::Control(Control::RetireStream { id: STREAM }),
     ];
     for command in late {
         assert!(engine.command(command).unwrap_err().to_string().contains("does not exist"));
@@ -205,7 +207,7 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
         engine.command(Command::Submit { ticket, after: Vec::new(), step }).unwrap();
     };
     // The code does not come, so everything behind the launch is held.
-    submit(1, Step::Launch(launch(module)));
+    submit(1, Step::Work(Work::Launch(launch(module))));
     submit(2, Step::Write { to, bytes: &[1; 4] });
     // A client may use 0, and may use the id of an upload again whose bytes have arrived.
     for bytes in [8, 16] {

@@ -8,7 +8,10 @@ use cuda_core::{
     protocol::{AllocId, Control, PoolId, Status, StreamId, Submission, Use},
 };
 
-use super::{Engine, state::State, step::BackendStep};
+use super::{
+    Engine,
+    state::{BackendStep, State},
+};
 use crate::worker::{numbers::Stage, reports::Keep};
 
 impl Engine {

@@ -2,7 +2,7 @@
 //!
 //! `contents` collects the bytes of graph commands that travel on the bulk lane. `work` turns decoded nodes into work
 //! of the backend, with one host block for the bytes of their uploads. `record` keeps the accesses of the nodes, and
-//! `table` the state of each graph. The folder uses `wire`, `cuda_core`, `quota` and `ready`. The engine creates and
+//! `table` the state of each graph. The folder uses `wire`, `cuda_core`, `quota` and `modules`. The engine creates and
 //! launches the graphs.
 //!
 //! # Limits

@@ -7,7 +7,7 @@ use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
 
 use super::{GRAPH_LIMIT, GRAPH_MEMORY, record::Record, work::Prepared};
-use crate::worker::{quota::Quota, ready::Ready};
+use crate::worker::{modules::Ready, quota::Quota};
 
 /// The maximum number of graphs that a session has, with those that were refused.
 const KNOWN_LIMIT: usize = 4 * GRAPH_LIMIT;

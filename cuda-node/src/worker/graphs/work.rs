@@ -1,15 +1,11 @@
-//! Decoded nodes as work of the backend.
+//! Decoded graphs as graphs of the backend: their uploads read host memory of the session.
 
 use std::sync::Arc;
 
 use cuda_core::{
     Backend, Error, Result,
-    protocol::{
-        AllocId, Graph, GraphId, GraphNode, HostBlock, HostRegion, ModuleId, Region, Repeat,
-        Status, Work,
-    },
+    protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Status, Work},
 };
-use cuda_lease::wire::{Change, Node, NodeWork, Step};
 
 use super::{
     GRAPH_LIMIT, GRAPH_MEMORY,
@@ -41,20 +37,21 @@ impl Prepared {
     }
 }
 
-/// Turns the nodes of a new graph into work.
+/// Makes a decoded graph one of the backend. The bytes of its uploads are in `content`.
 ///
 /// # Errors
 /// The quota has no space, or the host has no memory.
 pub(in crate::worker) fn prepare(
-    nodes: &[Node<'_>],
+    mut graph: Graph,
+    content: &[u8],
     backend: &dyn Backend,
     quota: &Arc<Quota>,
 ) -> Result<Prepared> {
     let mut size = Size::default();
-    nodes.iter().for_each(|it| size.add(it));
+    size.add_graph(&graph);
     let charge = charge(size.charged.max(GRAPH_BYTES), backend, quota)?;
-    let mut builder = Builder::new(&size, backend)?;
-    let graph = builder.graph(nodes);
+    let mut builder = Builder::new(&size, content, backend)?;
+    builder.graph(&mut graph);
     let accesses = graph.nodes.iter().map(|it| NodeAccess::of(&it.work)).collect();
     let Builder { block, mut modules, .. } = builder;
     modules.sort_unstable_by_key(|it| it.0);
@@ -63,31 +60,34 @@ pub(in crate::worker) fn prepare(
     Ok(Prepared { graph: Arc::new(graph), record, modules })
 }
 
-/// Turns the changes of a launch into work, and adds them to the record.
+/// Makes the decoded changes of a launch work of the backend, and adds them to the record. The bytes of their uploads are
+/// in `content`.
 ///
 /// # Errors
 /// A change names no node, the quota has no space, or the host has no memory. The record does not change then.
 pub(in crate::worker) fn change(
     record: &mut Record,
     graph: GraphId,
-    changes: &[Change<'_>],
+    changes: Vec<NodeChange<'_>>,
+    content: &[u8],
     backend: &dyn Backend,
     quota: &Arc<Quota>,
 ) -> Result<()> {
     let mut noted = Vec::with_capacity(changes.len());
-    for Change { node, step } in changes {
-        if *node as usize >= record.nodes().len() {
+    for NodeChange { node, work } in changes {
+        if node as usize >= record.nodes().len() {
             return Err(Error::OutOfRange {
                 what: format!("the change of node {node} of graph {}", graph.0).into(),
                 detail: format!("the graph has {} nodes", record.nodes().len()),
             });
         }
         let mut size = Size::default();
-        size.add_step(step);
+        size.add(&work);
         let charge = charge(size.charged, backend, quota)?;
-        let mut builder = Builder::new(&size, backend)?;
-        let work = builder.work(step);
-        noted.push((*node, work, Memory { block: builder.block, _charge: charge }));
+        let mut builder = Builder::new(&size, content, backend)?;
+        let mut work = work.into_owned();
+        builder.work(&mut work);
+        noted.push((node, work, Memory { block: builder.block, _charge: charge }));
     }
     record.change(noted);
     Ok(())
@@ -118,106 +118,87 @@ pub(in crate::worker) fn over_quota(
 #[derive(Default)]
 struct Size {
     charged: u64,
-    uploads: usize,
+    has_uploads: bool,
     /// The bytes of uploads, which `charged` includes.
     uploaded: usize,
 }
 
 impl Size {
-    fn add(&mut self, node: &Node<'_>) {
-        let name = node.name.as_ref().map_or(0, |it| it.len());
-        self.charged += (4 * node.after.len() + name) as u64;
-        match &node.work {
-            NodeWork::Step(step) => self.add_step(step),
-            NodeWork::Repeat { body, .. } => {
-                self.charged += NODE_BYTES;
-                body.iter().for_each(|it| self.add(it));
-            }
+    fn add_graph(&mut self, graph: &Graph) {
+        for node in &graph.nodes {
+            let name = node.name.as_ref().map_or(0, |it| it.len());
+            self.charged += (4 * node.after.len() + name) as u64;
+            self.add(&node.work);
         }
     }
 
-    fn add_step(&mut self, step: &Step<'_>) {
+    fn add(&mut self, work: &Work<'_>) {
         self.charged += NODE_BYTES;
-        match step {
-            Step::Write { bytes, .. } => {
-                self.uploads += 1;
-                self.uploaded += bytes.len();
-                self.charged += bytes.len() as u64;
+        match work {
+            Work::Upload { bytes, .. } => {
+                self.has_uploads = true;
+                self.uploaded += *bytes as usize;
+                self.charged += bytes;
             }
-            Step::Launch(launch) => {
+            Work::Launch(launch) => {
                 let operands = (launch.relocations.len() + launch.variables.len()) as u64;
                 self.charged += launch.params.len() as u64 + OPERAND_BYTES * operands;
             }
+            Work::Repeat(repeat) => self.add_graph(&repeat.body),
             _ => {}
         }
     }
 }
 
-/// Builds work, and copies the bytes of its uploads to one block.
-struct Builder {
+/// Copies the bytes of uploads from the content to one block, and lets the uploads read them there.
+struct Builder<'a> {
+    content: &'a [u8],
     block: Option<Arc<HostBlock>>,
     /// The bytes of the block that are in use.
     filled: usize,
     modules: Vec<ModuleId>,
 }
 
-impl Builder {
+impl<'a> Builder<'a> {
     /// # Errors
     /// The host has no memory.
-    fn new(size: &Size, backend: &dyn Backend) -> Result<Self> {
-        let block = (size.uploads > 0).then(|| backend.host_block(size.uploaded.max(1)));
-        let block = block.transpose()?;
-        Ok(Self { block: block.map(Arc::new), filled: 0, modules: Vec::new() })
+    fn new(size: &Size, content: &'a [u8], backend: &dyn Backend) -> Result<Self> {
+        let block = size.has_uploads.then(|| backend.host_block(size.uploaded.max(1)));
+        let block = block.transpose()?.map(Arc::new);
+        Ok(Self { content, block, filled: 0, modules: Vec::new() })
     }
 
-    fn graph(&mut self, nodes: &[Node<'_>]) -> Graph {
-        let nodes: Vec<_> = nodes.iter().map(|it| self.node(it)).collect();
-        let has_uploads = nodes.iter().any(|it| matches!(it.work, Work::Upload { .. }));
-        let host = self.block.iter().filter(|_| has_uploads).cloned().collect();
-        Graph { nodes, host }
+    fn graph(&mut self, graph: &mut Graph) {
+        graph.nodes.iter_mut().for_each(|it| self.work(&mut it.work));
+        let has_uploads = graph.nodes.iter().any(|it| matches!(it.work, Work::Upload { .. }));
+        graph.host.extend(self.block.iter().filter(|_| has_uploads).cloned());
     }
 
-    fn node(&mut self, node: &Node<'_>) -> GraphNode {
-        let work = match &node.work {
-            NodeWork::Step(step) => self.work(step),
-            NodeWork::Repeat { condition, body } => {
-                let body = self.graph(body);
-                let uses: Vec<_> =
-                    body.nodes.iter().flat_map(|it| NodeAccess::of(&it.work).uses).collect();
-                let (body, uses) = (Arc::new(body), merged_uses(uses.iter()).into());
-                Work::Repeat(Repeat { condition: *condition, body, uses })
+    fn work(&mut self, work: &mut Work<'static>) {
+        match work {
+            Work::Launch(launch) => self.modules.push(launch.function.module),
+            Work::Repeat(repeat) => {
+                // The body of a decoded loop has no other owner.
+                if let Some(body) = Arc::get_mut(&mut repeat.body) {
+                    self.graph(body);
+                    let uses: Vec<_> =
+                        body.nodes.iter().flat_map(|it| NodeAccess::of(&it.work).uses).collect();
+                    repeat.uses = merged_uses(uses.iter()).into();
+                }
             }
-        };
-        let name = node.name.as_deref().map(Into::into);
-        GraphNode { work, after: node.after.clone(), name }
-    }
-
-    fn work(&mut self, step: &Step<'_>) -> Work<'static> {
-        match step {
-            Step::Write { to, bytes } => self.upload(*to, bytes),
-            Step::Copy { from, to, bytes } => Work::Copy { from: *from, to: *to, bytes: *bytes },
-            Step::Fill { to, pattern, count } => {
-                Work::Fill { to: *to, pattern: *pattern, count: *count }
+            Work::Upload { from, bytes, .. } => {
+                let Some(block) = &self.block else { return };
+                let (start, count) = (from.offset as usize, *bytes as usize);
+                // SAFETY: no submission names the block yet.
+                let place = unsafe { block.shared_bytes_mut(self.filled..self.filled + count) };
+                if let (Some(place), Some(bytes)) = (place, self.content.get(start..start + count))
+                {
+                    place.copy_from_slice(bytes);
+                }
+                (from.block, from.offset) = (block.id(), self.filled as u64);
+                self.filled += count;
             }
-            Step::Timestamp { to } => Work::Timestamp { to: *to },
-            Step::Launch(launch) => {
-                self.modules.push(launch.function.module);
-                Work::Launch(launch.clone()).into_owned()
-            }
-            // The reader of the content refuses all other steps.
-            _ => Work::Join,
+            _ => {}
         }
-    }
-
-    fn upload(&mut self, to: Region, bytes: &[u8]) -> Work<'static> {
-        let Some(block) = &self.block else { return Work::Join };
-        let range = self.filled..self.filled + bytes.len();
-        // SAFETY: no submission names the block yet.
-        if let Some(place) = unsafe { block.shared_bytes_mut(range) } {
-            place.copy_from_slice(bytes);
-        }
-        let from = HostRegion { block: block.id(), offset: self.filled as u64 };
-        self.filled += bytes.len();
-        Work::Upload { from, to, bytes: bytes.len() as u64 }
     }
 }

@@ -5,12 +5,13 @@
 //! session's commands. `runner` opens the device at the first job, keeps the modules and the region, and runs the
 //! kernel. The memory of the region counts against the quota that the session uses too (`quota`).
 //!
-//! The protocol of the socket: `Assign`, then for each job [`Job`] and its [`JobInput`]. The worker may answer
-//! [`NeedImage`], and the supervisor sends [`JobImage`]. [`JobDone`] and its [`JobOutput`] end the job.
+//! The protocol of the socket: `Assign`, then for each job the client's `Submit`, without token and image, and its input
+//! as [`JobPart`]s. The worker may answer [`NeedImage`], and the supervisor sends the image as `WorkerBlob`s. [`JobDone`]
+//! and the output as [`JobPart`]s end the job.
 
 mod messages;
 mod runner;
 mod serve;
 
-pub use messages::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage};
+pub use messages::{JOB_PART, JobDone, JobPart, NeedImage};
 pub use serve::{JobServer, Serving};

@@ -14,7 +14,6 @@ use cuda_core::{
 use cuda_lease::wire::{Hash, ImageKind, Submit, TEXT_LIMIT};
 use parking_lot::Mutex;
 
-use super::messages::Job;
 use crate::worker::quota::{Charge, Quota};
 
 /// The modules that a lease keeps for its submits. The least recently used is dropped first.
@@ -69,8 +68,8 @@ struct Layout {
 }
 
 impl Layout {
-    fn of(job: &Job) -> Result<Self, Done> {
-        let Job { region_bytes, input_bytes, output_offset, max_output, .. } = *job;
+    fn of(job: &Submit) -> Result<Self, Done> {
+        let Submit { region_bytes, input_bytes, output_offset, max_output, .. } = *job;
         let end = output_offset.saturating_add(max_output);
         let region = match region_bytes {
             0 => input_bytes.max(end).max(1),
@@ -143,7 +142,7 @@ impl Runner {
 
     /// Runs a job whose image was loaded. Returns the time from the submission of its input and its launch to their
     /// completion too; 0 for a job that failed.
-    pub(super) fn run(&mut self, job: &Job, input: &[u8]) -> (Done, Duration) {
+    pub(super) fn run(&mut self, job: &Submit, input: &[u8]) -> (Done, Duration) {
         match self.try_run(job, input) {
             Ok(done) => done,
             Err((done, error)) => {
@@ -166,7 +165,7 @@ impl Runner {
 
     fn try_run(
         &mut self,
-        job: &Job,
+        job: &Submit,
         input: &[u8],
     ) -> Result<(Done, Duration), (Done, Option<Error>)> {
         let invalid = |done| (done, None);
@@ -221,7 +220,7 @@ impl Opened {
         Ok(Self { device, stream, modules: Vec::new(), region: None, printed })
     }
 
-    fn function(&mut self, job: &Job) -> cuda_core::Result<Function> {
+    fn function(&mut self, job: &Submit) -> cuda_core::Result<Function> {
         let missing = || Error::host("the module of a submit", &"it is not loaded");
         let found = self.modules.iter().position(|(hash, _)| *hash == job.hash);
         let module = self.modules.remove(found.ok_or_else(missing)?);

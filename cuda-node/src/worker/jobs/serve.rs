@@ -14,10 +14,14 @@ use cuda_core::Provider;
 use cuda_lease::wire::{Frame, Submit, WireError, put_frame};
 
 use super::{
-    messages::{JOB_PART, Job, JobDone, JobImage, JobInput, JobOutput, NeedImage},
+    messages::{JOB_PART, JobDone, JobPart, NeedImage},
     runner::{Done, Runner},
 };
-use crate::worker::{messages::Assign, quota::Quota, sockets::read_frames};
+use crate::worker::{
+    messages::{Assign, WorkerBlob},
+    quota::Quota,
+    sockets::read_frames,
+};
 
 /// Serves the stateless submits of one lease. [`Worker::jobs`](super::super::Worker::jobs) makes one.
 pub struct JobServer {
@@ -46,7 +50,7 @@ impl Serving {
 }
 
 struct Arriving {
-    job: Job,
+    job: Submit,
     input: Vec<u8>,
 }
 
@@ -109,21 +113,21 @@ impl JobServer {
                 self.quota.set_limit(Assign::decode(frame.body)?.limits.memory);
                 return Ok(Next::Continue);
             }
-            Job::OPCODE if self.current.is_none() => {
-                let job = Job::decode(frame.body)?;
+            Submit::OPCODE if self.current.is_none() => {
+                let job = Submit::decode(frame.body)?;
                 if job.input_bytes > Submit::INPUT_LIMIT {
                     return Err(ServeError::Order);
                 }
                 self.current = Some(Arriving { job, input: Vec::new() });
             }
-            JobInput::OPCODE => {
+            JobPart::OPCODE => {
                 let Some(current) = &mut self.current else { return Err(ServeError::Order) };
-                let part = JobInput::decode(frame.body)?.part;
+                let part = JobPart::decode(frame.body)?.part;
                 current.input.extend_from_slice(&part);
             }
-            JobImage::OPCODE => {
+            WorkerBlob::OPCODE => {
                 let Some(current) = &self.current else { return Err(ServeError::Order) };
-                let JobImage { total, part } = JobImage::decode(frame.body)?;
+                let WorkerBlob { total, part, .. } = WorkerBlob::decode(frame.body)?;
                 self.image.extend_from_slice(&part);
                 if (self.image.len() as u64) < total {
                     return Ok(Next::Continue);
@@ -175,7 +179,7 @@ impl JobServer {
         };
         put_frame(&mut self.out, JobDone::OPCODE, 0, 0, |out| end.encode(out));
         for part in output.chunks(JOB_PART) {
-            put_frame(&mut self.out, JobOutput::OPCODE, 0, 0, |out| {
+            put_frame(&mut self.out, JobPart::OPCODE, 0, 0, |out| {
                 cuda_lease::wire::Writer::new(out).put_bytes(part);
             });
             self.send(socket)?;

@@ -1,8 +1,10 @@
 //! Graphs of clients that break the rules.
 
-use cuda_core::protocol::{GraphId, Status};
+use std::sync::Arc;
+
+use cuda_core::protocol::{Graph, GraphId, Repeat, Status, Work};
 use cuda_lease::wire::{
-    CONTENT_LIMIT, Command, Content, GRAPH_NODES, LOOP_DEPTH, Node, NodeWork, Step, TransferId,
+    CONTENT_LIMIT, Command, Content, GRAPH_NODES, LOOP_DEPTH, TransferId, Writer, opcode,
 };
 
 use super::session::{Session, content, copy, fill, node, region};
@@ -10,30 +12,38 @@ use crate::hostile::{attack, memory};
 
 /// Content that has one node with these predecessors.
 fn after(after: &[u32]) -> Vec<u8> {
-    content(&[node(Step::Join, &[]), node(Step::Join, after)])
+    content(&[node(Work::Join, &[]), node(Work::Join, after)])
 }
 
 fn nested(times: u32) -> Vec<u8> {
-    let innermost = node(Step::Join, &[]);
-    content(&[(0..times).fold(innermost, |node, _| Node {
-        work: NodeWork::Repeat { condition: region(1, 0), body: vec![node] },
-        after: Vec::new(),
-        name: None,
+    let innermost = node(Work::Join, &[]);
+    content(&[(0..times).fold(innermost, |inner, _| {
+        let body = Arc::new(Graph { nodes: vec![inner], host: Vec::new() });
+        node(Work::Repeat(Repeat { condition: region(1, 0), body, uses: [].into() }), &[])
     })])
 }
 
 #[test]
 fn malformed_content_ends_the_session() {
     attack(async |server| {
-        let read = Step::Read { from: region(1, 0), transfer: TransferId(1), bytes: 4 };
-        let mut truncated = content(&[node(Step::Join, &[])]);
+        // One node of 38 bytes: a read of 4 bytes as transfer 1, after no node.
+        let mut read = Vec::new();
+        let mut w = Writer::new(&mut read);
+        w.put(1u32)
+            .put(38u32)
+            .put(opcode::MEM_READ)
+            .put(region(1, 0))
+            .put(1u64)
+            .put(4u64)
+            .put(0u32);
+        let mut truncated = content(&[node(Work::Join, &[])]);
         truncated.truncate(truncated.len() - 1);
         let cases = [
             (after(&[1]), "must have smaller indices"),
             (after(&[u32::MAX]), "must have smaller indices"),
             (after(&[0, 0]), "must have smaller indices"),
             (nested(LOOP_DEPTH + 1), "nested more than"),
-            (content(&[node(read, &[])]), "0x0605"),
+            (read, "0x0605"),
             ((GRAPH_NODES as u32 + 1).to_le_bytes().to_vec(), "nodes of a graph"),
             (u32::MAX.to_le_bytes().to_vec(), "nodes of a graph"),
             (truncated, "truncated"),
@@ -88,7 +98,7 @@ fn unknown_memory_and_unknown_graphs_are_errors() {
     attack(async |server| {
         let mut session = Session::open(&server.address, &[64]).await;
         let outside = copy(region(1, 0), region(1, 60), 8);
-        let modules = Step::Launch(cuda_core::protocol::Launch {
+        let modules = Work::Launch(cuda_core::protocol::Launch {
             function: cuda_core::protocol::FunctionId {
                 module: cuda_core::protocol::ModuleId(99),
                 entry: 0,
@@ -119,7 +129,7 @@ fn graphs_without_end_occupy_bounded_memory() {
     attack(async |server| {
         let mut session = Session::open(&server.address, &[64]).await;
         let before = memory(server);
-        let joins: Vec<_> = (0..GRAPH_NODES).map(|_| node(Step::Join, &[])).collect();
+        let joins: Vec<_> = (0..GRAPH_NODES).map(|_| node(Work::Join, &[])).collect();
         let joins = content(&joins);
         let mut refused = 0;
         for id in 1..=16 {

@@ -1,9 +1,14 @@
 //! Launches and changes of graphs, at the level of commands.
 
-use cuda_core::{Error, protocol::Status};
-use cuda_lease::wire::{Change, Content, Step};
+use cuda_core::{
+    Error,
+    protocol::{NodeChange, Status, Work},
+};
+use cuda_lease::wire::Content;
 
-use super::session::{Session, changes, content, copy, fill, node, region};
+use super::session::{
+    Session, changes_with, content, content_with, copy, fill, node, region, write,
+};
 use crate::{
     harness::{Node, check},
     raw::block_on,
@@ -50,15 +55,15 @@ fn changes_hold_for_their_launch_and_for_later_ones() {
     let server = Node::start(&[]);
     block_on(async {
         let mut session = Session::open(&server.address, &[64, 64]).await;
-        let write = |bytes| Step::Write { to: region(2, 0), bytes };
-        let nodes = [node(fill(1, 1, 16), &[]), node(write(&[1; 64]), &[])];
-        session.create(5, &content(&nodes)).await;
+        let (ones, twos) = ([1; 64], [2; 64]);
+        let nodes = [node(fill(1, 1, 16), &[]), node(write(2, &ones), &[])];
+        session.create(5, &content_with(&nodes, &[&ones])).await;
         session.launch(5, Content::NO_CHANGES).await;
         assert_eq!(session.read(1, 2).await.unwrap(), [1, 1]);
         assert_eq!(session.read(2, 2).await.unwrap(), [0x0101_0101; 2]);
-        let both =
-            [Change { node: 0, step: fill(1, 2, 16) }, Change { node: 1, step: write(&[2; 64]) }];
-        session.launch(5, Content::Inline(&changes(&both))).await;
+        let change = |node, work| NodeChange { node, work };
+        let both = [change(0, fill(1, 2, 16)), change(1, write(2, &twos))];
+        session.launch(5, Content::Inline(&changes_with(&both, &[&twos]))).await;
         for _ in 0..2 {
             assert_eq!(session.read(1, 2).await.unwrap(), [2, 2]);
             assert_eq!(session.read(2, 2).await.unwrap(), [0x0202_0202; 2]);
@@ -77,15 +82,18 @@ fn long_content_travels_on_the_bulk_lane() {
         block_on(async {
             let mut session = Session::open(&server.address, &[BYTES as u64]).await;
             let long: Vec<u8> = (0..BYTES).map(|at| (at % 251) as u8).collect();
-            let write = |bytes| Step::Write { to: region(1, 0), bytes };
             if is_change {
-                session.create(5, &content(&[node(write(&[0; 4]), &[])])).await;
-                let change = changes(&[Change { node: 0, step: write(&long) }]);
+                let zeros = [0; 4];
+                let nodes = [node(write(1, &zeros), &[])];
+                session.create(5, &content_with(&nodes, &[&zeros])).await;
+                let change = NodeChange { node: 0, work: write(1, &long) };
+                let change = changes_with(&[change], &[&long]);
                 // The launch waits for its content.
                 let place = session.bulk(&change).await;
                 session.launch(5, place).await;
             } else {
-                let place = session.bulk(&content(&[node(write(&long), &[])])).await;
+                let nodes = [node(write(1, &long), &[])];
+                let place = session.bulk(&content_with(&nodes, &[&long])).await;
                 let id = cuda_core::protocol::GraphId(5);
                 session.send(cuda_lease::wire::Command::CreateGraph { id, nodes: place }).await;
                 session.launch(5, Content::NO_CHANGES).await;
@@ -130,7 +138,7 @@ fn refused_change_fails_later_launches_too() {
         let mut session = Session::open(&server.address, &[64]).await;
         session.create(5, &content(&[node(fill(1, 7, 16), &[])])).await;
         session.ready(5).await.unwrap();
-        let change = changes(&[Change { node: 1, step: fill(1, 8, 16) }]);
+        let change = changes_with(&[NodeChange { node: 1, work: fill(1, 8, 16) }], &[]);
         let (first, _) = session.launch(5, Content::Inline(&change)).await;
         let (second, _) = session.launch(5, Content::NO_CHANGES).await;
         let failures = session.read(1, 1).await.unwrap_err();
@@ -147,7 +155,7 @@ fn dropped_graph_gives_its_memory_back() {
     let server = Node::start(&[]);
     block_on(async {
         let mut session = Session::open(&server.address, &[64]).await;
-        let joins: Vec<_> = (0..NODES).map(|_| node(Step::Join, &[])).collect();
+        let joins: Vec<_> = (0..NODES).map(|_| node(Work::Join, &[])).collect();
         let joins = content(&joins);
         for id in 1..=4 {
             session.create(id, &joins).await;

@@ -1,12 +1,15 @@
 //! Loops inside graphs.
 
-use cuda_lease::wire::{Content, Node, NodeWork};
+use std::sync::Arc;
+
+use cuda_core::protocol::{Graph, GraphNode, Region, Repeat, Work};
+use cuda_lease::wire::Content;
 
 use super::session::{Session, content, copy, fill, node, region};
 use crate::{harness, raw::block_on};
 
 /// The nodes of a pass that moves the words of buffer `alloc` by one place: to the front, or to the back.
-fn shift(alloc: u64, to_front: bool, words: u64, first: u32) -> Vec<Node<'static>> {
+fn shift(alloc: u64, to_front: bool, words: u64, first: u32) -> Vec<GraphNode> {
     let step = |at: u64| {
         let (from, to) = if to_front { (at + 1, at) } else { (words - 2 - at, words - 1 - at) };
         copy(region(alloc, 4 * from), region(alloc, 4 * to), 4)
@@ -19,16 +22,17 @@ fn shift(alloc: u64, to_front: bool, words: u64, first: u32) -> Vec<Node<'static
         .collect()
 }
 
+fn repeat(condition: Region, nodes: Vec<GraphNode>) -> Work<'static> {
+    let body = Arc::new(Graph { nodes, host: Vec::new() });
+    Work::Repeat(Repeat { condition, body, uses: [].into() })
+}
+
 /// The condition is the first of some words that each pass moves to the front. Each pass also adds a word to buffer 2.
-fn counting_loop() -> Node<'static> {
+fn counting_loop() -> GraphNode {
     let mut body = shift(1, true, 8, 0);
     body.extend(shift(2, false, 8, 7));
     body.push(node(fill(2, 9, 1), &[13]));
-    Node {
-        work: NodeWork::Repeat { condition: region(1, 0), body },
-        after: vec![],
-        name: Some("count".into()),
-    }
+    GraphNode { name: Some("count".into()), ..node(repeat(region(1, 0), body), &[]) }
 }
 
 #[test]
@@ -60,10 +64,9 @@ fn loop_inside_a_loop_runs_in_each_pass() {
         let mut session = Session::open(&server.address, &[32, 32, 32]).await;
         // The outer loop sets the condition of the inner one anew, for two passes each.
         let mut body = vec![node(fill(1, 1, 2), &[])];
-        body.push(Node { after: vec![0], ..counting_loop() });
+        body.push(GraphNode { after: vec![0], ..counting_loop() });
         body.extend(shift(3, true, 8, 2));
-        let work = NodeWork::Repeat { condition: region(3, 0), body };
-        session.create(5, &content(&[Node { work, after: vec![], name: None }])).await;
+        session.create(5, &content(&[node(repeat(region(3, 0), body), &[])])).await;
         for buffer in 1..4 {
             session.submit(fill(buffer, 0, 8)).await;
         }

@@ -3,11 +3,14 @@
 use bytes::Bytes;
 use cuda_core::{
     Error, Ticket,
-    protocol::{AllocId, GraphId, Pattern, Region, StreamId},
+    protocol::{
+        AllocId, Control, Graph, GraphId, GraphNode, HostId, HostRegion, NodeChange, Notice,
+        Pattern, Region, Reply, Request, StreamId, Work,
+    },
 };
 use cuda_lease::wire::{
-    Attached, Change, Chunk, Command, Content, Event, Lane, Node, NodeWork, Query, QueryReply,
-    Step, TransferId, decode_changes, encode_changes, encode_nodes, put_frame,
+    Attached, Chunk, Command, Content, Event, Lane, Step, TransferId, decode_changes,
+    encode_changes, encode_graph, put_frame,
 };
 
 use crate::raw::{RawClient, Stream};
@@ -34,30 +37,49 @@ pub fn region(alloc: u64, offset: u64) -> Region {
     Region { alloc: AllocId(alloc), offset }
 }
 
-pub fn node<'a>(step: Step<'a>, after: &[u32]) -> Node<'a> {
-    Node { work: NodeWork::Step(step), after: after.to_vec(), name: None }
+pub fn node(work: Work<'static>, after: &[u32]) -> GraphNode {
+    GraphNode { work, after: after.to_vec(), name: None }
 }
 
-pub fn fill(alloc: u64, value: u32, count: u64) -> Step<'static> {
-    Step::Fill { to: region(alloc, 0), pattern: Pattern::Word(value), count }
+/// The block of an upload: each length and first byte has its own.
+fn block(bytes: &[u8]) -> HostId {
+    HostId(bytes.len() as u64 * 256 + u64::from(bytes[0]))
 }
 
-pub fn copy(from: Region, to: Region, bytes: u64) -> Step<'static> {
-    Step::Copy { from, to, bytes }
+/// An upload. The bytes are passed to [`content_with`] or [`changes_with`].
+pub fn write(alloc: u64, bytes: &[u8]) -> Work<'static> {
+    let from = HostRegion { block: block(bytes), offset: 0 };
+    Work::Upload { from, to: region(alloc, 0), bytes: bytes.len() as u64 }
+}
+
+pub fn fill(alloc: u64, value: u32, count: u64) -> Work<'static> {
+    Work::Fill { to: region(alloc, 0), pattern: Pattern::Word(value), count }
+}
+
+pub fn copy(from: Region, to: Region, bytes: u64) -> Work<'static> {
+    Work::Copy { from, to, bytes }
 }
 
 /// The content of a graph.
-pub fn content(nodes: &[Node<'_>]) -> Vec<u8> {
+pub fn content(nodes: &[GraphNode]) -> Vec<u8> {
+    content_with(nodes, &[])
+}
+
+/// The content of a graph with uploads of these bytes.
+pub fn content_with(nodes: &[GraphNode], uploads: &[&[u8]]) -> Vec<u8> {
+    let graph = Graph { nodes: nodes.to_vec(), host: Vec::new() };
+    let blocks: Vec<_> = uploads.iter().map(|it| (block(it), *it)).collect();
     let mut content = Vec::new();
-    encode_nodes(nodes, &mut content);
+    encode_graph(&graph, &blocks, "lease", &mut content).unwrap();
     content
 }
 
-/// The content of a launch.
-pub fn changes(changes: &[Change<'_>]) -> Vec<u8> {
+/// The content of a launch, with uploads of these bytes.
+pub fn changes_with(changes: &[NodeChange<'_>], uploads: &[&[u8]]) -> Vec<u8> {
+    let blocks: Vec<_> = uploads.iter().map(|it| (block(it), *it)).collect();
     let mut content = Vec::new();
-    encode_changes(changes, &mut content);
-    assert_eq!(decode_changes(&content).unwrap(), changes);
+    encode_changes(changes, &blocks, "lease", &mut content).unwrap();
+    assert_eq!(decode_changes(&content).unwrap().len(), changes.len());
     content
 }
 
@@ -79,10 +101,10 @@ impl Session {
             last: 0,
             transfers: 0,
         };
-        session.send(Command::CreateStream { id: STREAM, priority: 0 }).await;
+        session.send(Command::Control(Control::CreateStream { id: STREAM, priority: 0 })).await;
         for (index, bytes) in buffers.iter().enumerate() {
             let (id, at) = (AllocId(index as u64 + 1), session.next());
-            session.send(Command::Allocate { id, bytes: *bytes, at }).await;
+            session.send(Command::Control(Control::Allocate { id, bytes: *bytes, at })).await;
         }
         session
     }
@@ -120,7 +142,7 @@ impl Session {
             let mut body = Vec::new();
             command.encode(&mut body);
             let sequence = self.sent.len() as u64 + 1;
-            let opcode = command.opcode();
+            let opcode = command.opcode().unwrap();
             put_frame(&mut frames, opcode, 1, sequence, |out| out.extend_from_slice(&body));
             self.sent.push((opcode, body));
         }
@@ -129,8 +151,8 @@ impl Session {
     }
 
     /// Submits a step. Returns its ticket and the bytes of its frame.
-    pub async fn submit(&mut self, step: Step<'_>) -> (Ticket, usize) {
-        let ticket = self.next();
+    pub async fn submit(&mut self, step: impl Into<Step<'_>>) -> (Ticket, usize) {
+        let (ticket, step) = (self.next(), step.into());
         let bytes = self.send(Command::Submit { ticket, after: Vec::new(), step }).await;
         (ticket, bytes)
     }
@@ -141,7 +163,7 @@ impl Session {
     }
 
     pub async fn drop_graph(&mut self, id: u64) {
-        self.send(Command::DropGraph { id: GraphId(id) }).await;
+        self.send(Command::Control(Control::DropGraph { id: GraphId(id) })).await;
     }
 
     pub async fn launch(&mut self, id: u64, changes: Content<'_>) -> (Ticket, usize) {
@@ -179,22 +201,23 @@ impl Session {
                 self.received += 1;
                 // The only chunks are those of `read`.
                 let detail = chunk.bytes.to_vec();
-                return Ok(Event::Output {
+                return Ok(Event::Notice(Notice::Output {
                     text: detail.iter().map(|it| char::from(*it)).collect(),
-                });
+                }));
             }
         }
     }
 
     /// Waits until a graph is ready.
     pub async fn ready(&mut self, id: u64) -> Result<(), Error> {
-        self.send(Command::Query { id, query: Query::GraphReady(GraphId(id)) }).await;
+        self.send(Command::Request { id, request: Request::GraphReady { graph: GraphId(id) } })
+            .await;
         loop {
             match self.event().await.unwrap() {
                 Event::Reply { id: of, reply } if of == id => {
-                    return reply.map(|reply| assert_eq!(reply, QueryReply::GraphReady));
+                    return reply.map(|reply| assert_eq!(reply, Reply::GraphReady));
                 }
-                Event::Lost { error } => panic!("{error}"),
+                Event::Notice(Notice::Lost { error }) => panic!("{error}"),
                 _ => {}
             }
         }
@@ -207,19 +230,21 @@ impl Session {
         let from = region(alloc, 0);
         let transfer = TransferId(self.last);
         let (ticket, _) = self.submit(Step::Read { from, transfer, bytes }).await;
-        self.send(Command::Sync { ticket }).await;
+        self.send(Command::Control(Control::Want { ticket })).await;
         let (mut read, mut failures) = (Vec::new(), Vec::new());
         loop {
             match self.event().await.unwrap() {
-                Event::Output { text } => read.extend(text.chars().map(|it| it as u32 as u8)),
-                Event::Failed { ticket, error } => failures.push((ticket, error)),
-                Event::Lost { error } => panic!("{error}"),
-                Event::Progress { complete, .. }
+                Event::Notice(Notice::Output { text }) => {
+                    read.extend(text.chars().map(|it| it as u32 as u8))
+                }
+                Event::Notice(Notice::Failed { ticket, error }) => failures.push((ticket, error)),
+                Event::Notice(Notice::Lost { error }) => panic!("{error}"),
+                Event::Notice(Notice::Progress { complete, .. })
                     if complete >= ticket.number && !failures.is_empty() =>
                 {
                     return Err(failures);
                 }
-                Event::Progress { complete, .. } if complete >= ticket.number => {
+                Event::Notice(Notice::Progress { complete, .. }) if complete >= ticket.number => {
                     let words = read.chunks_exact(4);
                     return Ok(words
                         .map(|it| u32::from_le_bytes(it.try_into().unwrap()))
@@ -234,7 +259,7 @@ impl Session {
     pub async fn lost(&mut self) -> String {
         loop {
             match self.event().await {
-                Ok(Event::Lost { error }) => return error.to_string(),
+                Ok(Event::Notice(Notice::Lost { error })) => return error.to_string(),
                 Ok(_) => {}
                 Err(error) => return error,
             }

@@ -1,22 +1,27 @@
-//! Answers queries, and requests the progress that the client waits for.
+//! Answers requests, and requests the progress that the client waits for.
+
+use std::sync::atomic::Ordering;
 
 use cuda_core::{
-    MemoryInfo, Ticket,
+    Error, MemoryInfo, Ticket,
     protocol::{Answer, Control, Reply, Request, StreamId},
 };
 use cuda_lease::{
     session::SessionError,
-    wire::{Event, Query, QueryReply},
+    wire::{Event, Variants},
 };
 
 use super::{
     Engine,
-    state::{State, Stream, unknown_reply, violation},
+    state::{State, Stream, violation},
 };
 use crate::worker::{messages::Drained, numbers::Stage};
 
-/// The maximum number of queries that wait for an answer.
+/// The maximum number of requests that wait for an answer.
 const QUERY_LIMIT: usize = 4096;
+
+/// The maximum number of requests about pools that wait for an answer.
+const POOL_QUERY_LIMIT: usize = 256;
 
 impl Engine {
     pub(super) fn want(&self, state: &mut State, ticket: Ticket) {
@@ -66,15 +71,15 @@ impl Engine {
         self.control(Control::Want { ticket });
     }
 
-    /// Answers a query, or holds it.
+    /// Answers a request, or holds it.
     ///
     /// # Errors
-    /// Too many queries wait.
-    pub(super) fn query(
+    /// Too many requests wait, or a pool does not exist.
+    pub(super) fn request(
         &self,
         state: &mut State,
         id: u64,
-        query: Query,
+        request: Request,
     ) -> Result<(), SessionError> {
         let waiting = state.modules.waiting_queries()
             + state.graphs.waiting_queries()
@@ -84,35 +89,42 @@ impl Engine {
                 "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
             )));
         }
-        match query {
-            Query::Memory => {
+        match request {
+            Request::Memory => {
                 let (total, used) = self.quota.limit_and_used();
                 let info = MemoryInfo { used, free: total - used.min(total), total };
-                self.reports.outbox.push(&Event::Reply { id, reply: Ok(QueryReply::Memory(info)) });
+                self.reports.outbox.push(&Event::Reply { id, reply: Ok(Reply::Memory(info)) });
             }
-            Query::PoolMemory(pool) => {
-                self.query_pool(state, id, pool, Request::PoolMemory { pool })?;
+            Request::PoolMemory { pool } | Request::TrimPool { pool, .. } => {
+                state.pools.find(pool)?;
+                let asked = state.pools.asked.clone();
+                if asked.fetch_add(1, Ordering::Relaxed) >= POOL_QUERY_LIMIT {
+                    return Err(violation(format!(
+                        "more than {POOL_QUERY_LIMIT} queries about memory pools wait; wait for replies first"
+                    )));
+                }
+                let answer = self.answer(id);
+                let answer = Answer::new(move |reply| {
+                    asked.fetch_sub(1, Ordering::Relaxed);
+                    answer.give(reply);
+                });
+                self.backend.request(request, answer);
             }
-            Query::TrimPool(pool, keep) => {
-                self.query_pool(state, id, pool, Request::TrimPool { pool, keep })?;
-            }
-            Query::Loaded(module) => {
+            Request::Loaded { module } => {
                 state.modules.ask(module, id);
                 self.answer_loaded(state);
             }
-            Query::GraphReady(graph) => {
+            Request::GraphReady { graph } => {
                 state.graphs.ask(graph, id);
                 self.answer_graph_queries(state);
             }
-            Query::Occupancy { function, config } => {
-                // The backend refuses a module that it does not have, or not yet.
-                self.backend.request(Request::Occupancy { function, config }, self.answer(id));
-            }
-            Query::Reset => {
+            Request::Reset => {
                 state.resets += 1;
                 state.waiting_resets.push_back(id);
                 self.advance(state);
             }
+            // The backend refuses the occupancy of a module that it does not have, or not yet.
+            request => self.backend.request(request, self.answer(id)),
         }
         Ok(())
     }
@@ -140,16 +152,9 @@ impl Engine {
     pub(super) fn answer(&self, id: u64) -> Answer {
         let reports = self.reports.clone();
         Answer::new(move |reply| {
-            let reply = reply.and_then(|reply| match reply {
-                Reply::Loaded { max_threads, log, entries } => {
-                    Ok(QueryReply::Loaded { max_threads, log, entries })
-                }
-                Reply::GraphReady => Ok(QueryReply::GraphReady),
-                Reply::Memory(info) => Ok(QueryReply::Memory(info)),
-                Reply::Occupancy(occupancy) => Ok(QueryReply::Occupancy(occupancy)),
-                Reply::Reset { lost } => Ok(QueryReply::Reset { lost }),
-                _ => Err(unknown_reply()),
-            });
+            let unknown = || Error::unsupported("this reply of a device", "the node");
+            let reply =
+                reply.and_then(|it| if it.tag().is_some() { Ok(it) } else { Err(unknown()) });
             reports.outbox.push(&Event::Reply { id, reply });
         })
     }
