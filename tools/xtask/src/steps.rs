@@ -137,16 +137,6 @@ pub(crate) const STEPS: &[Step] = &[
         script: "bash .ci/nvrtc",
     },
     Step {
-        name: "candle-cuda",
-        about: "examples of the feature `candle-cuda` compile",
-        fast: false,
-        folder: Some("target"),
-        minutes: 20,
-        needs: &[],
-        // To run they need a GPU and CUDA's libraries.
-        script: "cargo test -p cuda-tensor --features candle-cuda --doc -- candle_cuda",
-    },
-    Step {
         name: "tidy",
         about: "no unfinished code, spelling, links and quotes of the pages",
         fast: false,
