@@ -6,16 +6,16 @@ mod steps;
 
 use std::{path::Path, process::ExitCode};
 
-use steps::{STEPS, Step};
+use steps::{Runs, STEPS, Step};
 
 const USAGE: &str = "usage: cargo xtask ci [--discard] [--fast | STEP..]
        cargo xtask ci --names
        cargo xtask features CRATE..
 
-ci        runs all steps, the fast ones (*), or those that are named; some run side by side
+ci        runs all steps except `unit`, those marked *, or those that are named; some run side by side
 features  checks CRATE with each of its features alone and with each pair, without default features
 --discard deletes the build outputs that no later step uses
---names   prints the names of the steps as a JSON array, for .github/workflows
+--names   prints the names of the steps of the full run as a JSON array, for .github/workflows
 ";
 
 fn main() -> ExitCode {
@@ -38,10 +38,15 @@ fn ci(options: &[&str]) -> bool {
     let (mut discard, mut fast, mut names) = (false, false, Vec::new());
     for option in options {
         match *option {
+            "--help" => {
+                usage();
+                return true;
+            }
             "--discard" => discard = true,
             "--fast" => fast = true,
             "--names" => {
-                let names: Vec<&str> = STEPS.iter().map(|step| step.name).collect();
+                let full = STEPS.iter().filter(|step| step.runs != Runs::Fast);
+                let names: Vec<&str> = full.map(|step| step.name).collect();
                 println!("{names:?}");
                 return true;
             }
@@ -50,8 +55,9 @@ fn ci(options: &[&str]) -> bool {
         }
     }
     let selected = |step: &&Step| match fast {
-        true => step.fast,
-        false => names.is_empty() || names.contains(&step.name),
+        true => step.runs != Runs::Full,
+        false if names.is_empty() => step.runs != Runs::Fast,
+        false => names.contains(&step.name),
     };
     run::all(STEPS.iter().filter(selected).collect(), discard)
 }
@@ -59,7 +65,12 @@ fn ci(options: &[&str]) -> bool {
 fn usage() -> bool {
     eprint!("{USAGE}\nsteps:\n");
     for step in STEPS {
-        eprintln!("{} {:<12} {}", if step.fast { '*' } else { ' ' }, step.name, step.about);
+        eprintln!(
+            "{} {:<12} {}",
+            if step.runs == Runs::Full { ' ' } else { '*' },
+            step.name,
+            step.about
+        );
     }
     false
 }

@@ -4,8 +4,7 @@
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// Whether it is part of `cargo xtask ci --fast`.
-    pub(crate) fast: bool,
+    pub(crate) runs: Runs,
     /// The folder of its build outputs. Steps with the same folder run one after another.
     pub(crate) folder: Option<&'static str>,
     /// The limit of its duration, which reports a hang. It includes the installation of tools.
@@ -13,6 +12,17 @@ pub(crate) struct Step {
     pub(crate) needs: &'static [Tool],
     /// Runs in bash, in the root of the repository.
     pub(crate) script: &'static str,
+}
+
+/// The runs that a step is part of.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Runs {
+    /// The full run.
+    Full,
+    /// `cargo xtask ci --fast`. The full run has a step that does more.
+    Fast,
+    /// Both.
+    Both,
 }
 
 /// A program that a step needs, and that a machine with Rust may lack.
@@ -56,7 +66,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "format",
         about: "rustfmt",
-        fast: true,
+        runs: Runs::Both,
         folder: None,
         minutes: 5,
         needs: &[],
@@ -65,8 +75,8 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "layers",
         about: "folders use each other without rings",
-        fast: true,
-        folder: Some("target"),
+        runs: Runs::Both,
+        folder: Some("target/tools"),
         minutes: 10,
         needs: &[],
         script: "bash .ci/layers",
@@ -74,7 +84,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "clippy",
         about: "warnings are errors; all features",
-        fast: true,
+        runs: Runs::Both,
         folder: Some("target"),
         minutes: 20,
         needs: &[],
@@ -83,7 +93,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "unit",
         about: "unit tests of what changed since `main`",
-        fast: true,
+        runs: Runs::Fast,
         folder: Some("target"),
         minutes: 20,
         needs: &[],
@@ -92,7 +102,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "doc",
         about: "the documentation without warnings",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target"),
         minutes: 10,
         needs: &[],
@@ -102,7 +112,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "test",
         about: "the README's test command: all tests, and the programs of the book",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target"),
         minutes: 30,
         needs: &[],
@@ -111,7 +121,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "browser",
         about: "the status page and the page of the example server, in Chromium",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target"),
         minutes: 20,
         needs: &[CHROMIUM],
@@ -121,7 +131,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "python",
         about: "the client in Python against a node",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target"),
         minutes: 20,
         needs: &[VENV],
@@ -130,7 +140,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "nvrtc",
         about: "tests with NVRTC; the committed PTX is that of the sources",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target"),
         minutes: 20,
         needs: &[VENV],
@@ -139,7 +149,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "tidy",
         about: "no unfinished code, spelling, links and quotes of the pages",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/tools"),
         minutes: 20,
         needs: &[TYPOS],
@@ -151,7 +161,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "book",
         about: "the book builds",
-        fast: false,
+        runs: Runs::Full,
         folder: None,
         minutes: 20,
         needs: &[MDBOOK],
@@ -160,7 +170,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "deny",
         about: "licenses, duplicates and sources of dependencies; advisories",
-        fast: false,
+        runs: Runs::Full,
         folder: None,
         minutes: 30,
         needs: &[CARGO_DENY],
@@ -174,7 +184,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "loom",
         about: "loom models",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/loom"),
         minutes: 20,
         needs: &[],
@@ -183,7 +193,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "sanitizers",
         about: "unsafe code under AddressSanitizer and ThreadSanitizer",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/sanitizers"),
         minutes: 30,
         needs: &[NIGHTLY],
@@ -192,7 +202,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "digits",
         about: "the README's main command",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/release"),
         minutes: 20,
         needs: &[],
@@ -201,7 +211,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "msrv",
         about: "the oldest supported compiler",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/check"),
         minutes: 20,
         needs: &[OLDEST_RUST],
@@ -211,7 +221,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "features",
         about: "each feature alone and each pair",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/check"),
         minutes: 30,
         needs: &[],
@@ -220,7 +230,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fuzz",
         about: "the fuzz targets build",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/check"),
         minutes: 20,
         needs: &[],
@@ -229,7 +239,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "peers",
         about: "the benchmarks with other libraries build",
-        fast: false,
+        runs: Runs::Full,
         folder: Some("target/check"),
         minutes: 20,
         needs: &[],
