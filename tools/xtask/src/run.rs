@@ -1,6 +1,7 @@
 //! Runs steps side by side.
 
 use std::{
+    env::current_exe,
     fs::{self, File},
     io::{self, IsTerminal, stdout},
     process::{Command, Stdio},
@@ -92,6 +93,7 @@ fn run(step: &Step, alone: bool) -> io::Result<bool> {
         command.args(["--verbose", &format!("{}m", step.minutes), "bash"]);
         command
     };
+    command.env("XTASK", current_exe()?);
     command.args(["-euo", "pipefail", "-c", &script(step)]).stdin(Stdio::null());
     if !alone {
         fs::create_dir_all(LOGS)?;

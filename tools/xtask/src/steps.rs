@@ -60,6 +60,8 @@ const CHROMIUM: Tool = Tool {
 const VENV: Tool =
     Tool { present: "python3 -c 'import ensurepip'", install: "bash .ci/install python3-venv" };
 
+const UNZIP: Tool = Tool { present: "command -v unzip", install: "bash .ci/install unzip" };
+
 /// All steps. Of those that wait, the first whose folder is unused starts next: the long ones of `target` run one after
 /// another, beside the others.
 pub(crate) const STEPS: &[Step] = &[
@@ -225,7 +227,8 @@ pub(crate) const STEPS: &[Step] = &[
         folder: Some("target/check"),
         minutes: 30,
         needs: &[],
-        script: "cargo xtask features cuda-core cuda-async cuda-tensor cuda-lease cuda-run",
+        // `cargo xtask` would wait for the builds in `target`.
+        script: "$XTASK features cuda-core cuda-async cuda-tensor cuda-lease cuda-run",
     },
     Step {
         name: "fuzz",
@@ -242,7 +245,7 @@ pub(crate) const STEPS: &[Step] = &[
         runs: Runs::Full,
         folder: Some("target/check"),
         minutes: 20,
-        needs: &[],
+        needs: &[VENV, UNZIP],
         script: "target=$PWD/target/check
             (cd benches/peers/ptoxide && cargo check --locked --target-dir $target)
             bash benches/peers/cuda_async_0_5/build.sh check --target-dir $target",
