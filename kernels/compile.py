@@ -146,6 +146,7 @@ def arguments():
     parser = argparse.ArgumentParser(description="Compile kernels: the repository's to PTX, your own to PTX or cubins.")
     parser.add_argument("files", nargs="*", type=pathlib.Path, metavar="FILE.cu", help="your own kernels")
     parser.add_argument("--check", action="store_true", help="compare with the committed .ptx, write nothing")
+    parser.add_argument("--skip", action="append", default=[], metavar="FOLDER", help="leave out the sources of this folder")
     parser.add_argument("--nvrtc", type=pathlib.Path, help="another libnvrtc")
     parser.add_argument("--out", type=pathlib.Path, help="write to this folder instead of beside the sources")
     parser.add_argument("-I", action="append", default=[], metavar="FOLDER", help="search headers here")
@@ -160,6 +161,8 @@ def arguments():
         parser.error("--nvrtc and --arch need --out: only the pinned compiler and target are committed")
     if not args.files and (args.I or args.D):
         parser.error("-I and -D are for your own kernels: name their files")
+    if args.files and args.skip:
+        parser.error("--skip is for the repository's own kernels")
     if args.check and args.out:
         parser.error("--check compares with the committed files; it takes no --out")
     return args
@@ -210,6 +213,8 @@ def main():
     failed = 0
     sources = sorted(path.relative_to(ROOT) for pattern in SOURCES for path in ROOT.glob(pattern))
     for path in sorted(sources, key=place):
+        if any(path.is_relative_to(folder) for folder in args.skip):
+            continue
         source, name = ROOT / path, path.as_posix()
         try:
             lines = ("--generate-line-info",) if name.startswith(LINE_INFO) else ()

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `cuda-async`: the recordings behind its graphs | [`Recording`], [`RecordedNode`], [`RecordedName`], the limits |
 //! | `cuda-async` and the backends: code that loom models run | [`sync`] |
+//! | `cuda-cpu`, `cuda-lease`, `cuda-node`: text with a limit | [`text_prefix`] |
 //! | tests of `cuda-driver`, which run the client on a simulated driver | [`LaunchResources`], [`Retain`], the functions |
 
 use crate::{Allocation, Device, Ticket, protocol::AllocId};
@@ -47,4 +48,26 @@ pub fn allocation_id(allocation: &Allocation) -> AllocId {
 /// Returns whether all uses of an allocation are complete.
 pub fn is_settled(allocation: &Allocation) -> bool {
     allocation.is_settled()
+}
+
+/// Returns the longest prefix of a text that has at most `max_bytes` bytes.
+pub fn text_prefix(text: &str, max_bytes: usize) -> &str {
+    // `str::floor_char_boundary` is newer than the oldest supported compiler.
+    let mut end = max_bytes.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::text_prefix;
+
+    #[test]
+    fn text_prefix_ends_between_characters() {
+        let text = "a\u{e9}b";
+        let prefixes = [0, 1, 2, 3, 4, 9].map(|max_bytes| text_prefix(text, max_bytes));
+        assert_eq!(prefixes, ["", "a", "a", "a\u{e9}", text, text]);
+    }
 }

@@ -1,5 +1,5 @@
-//! The status page in a headless browser. `.ci/status-page` installs Chromium and runs these tests; a plain `cargo test`
-//! leaves them out. With `STATUS_PAGE_PICTURES=DIR` they write pictures of the page there.
+//! The status page in a headless browser. `cargo xtask ci browser` installs Chromium and runs these tests; a plain
+//! `cargo test` leaves them out. With `STATUS_PAGE_PICTURES=DIR` they write pictures of the page there.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{net::TcpListener, path::PathBuf};
@@ -21,7 +21,7 @@ fn picture(page: &mut Page<'_>, name: &str) {
 }
 
 #[test]
-#[ignore = "needs Chromium; `.ci/status-page` runs it"]
+#[ignore = "needs Chromium: `cargo xtask ci browser` runs it"]
 fn page_follows_a_lease_from_grant_to_end() {
     let device = DeviceOptions::in_process(CpuProvider::default()).capacity(8 << 30).max_leases(8);
     let mut options = NodeOptions::loopback(vec![device]);
@@ -60,7 +60,7 @@ fn page_follows_a_lease_from_grant_to_end() {
 }
 
 #[test]
-#[ignore = "needs Chromium; `.ci/status-page` runs it"]
+#[ignore = "needs Chromium: `cargo xtask ci browser` runs it"]
 fn text_of_tenants_is_not_markup() {
     let markup = "<b id=\"injected\" onclick=\"alert(1)\">name</b><script>document.title = 'injected'</script>";
     let snapshot = move || Snapshot {
@@ -84,7 +84,7 @@ fn text_of_tenants_is_not_markup() {
 }
 
 #[test]
-#[ignore = "needs Chromium; `.ci/status-page` runs it"]
+#[ignore = "needs Chromium: `cargo xtask ci browser` runs it"]
 fn policy_of_the_page_blocks_scripts_in_it() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

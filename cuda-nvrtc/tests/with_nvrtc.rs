@@ -1,4 +1,4 @@
-//! Compilations with a real NVRTC. `.ci/nvrtc` installs it and runs these tests.
+//! Compilations with a real NVRTC. `cargo xtask ci nvrtc` installs it and runs these tests.
 
 #![allow(clippy::unwrap_used)]
 
@@ -22,6 +22,7 @@ fn types(ptx: &str, entry: &str) -> Vec<String> {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn types_of_all_kinds_of_kernels_are_found() {
     let text = format!(
         "{SAXPY}struct Mixed {{ float a; double b; }};\n\
@@ -43,6 +44,7 @@ fn types_of_all_kinds_of_kernels_are_found() {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn mistakes_are_reported_with_their_line() {
     let source =
         Source::from_text("kernels/bad.cu", "\n\n__global__ void k(float *x) { x[0] = y; }");
@@ -60,6 +62,7 @@ fn mistakes_are_reported_with_their_line() {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn options_and_headers_are_used() {
     let source = Source::from_text(
         "k.cu",
@@ -73,6 +76,7 @@ fn options_and_headers_are_used() {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn second_compilation_comes_from_the_cache() {
     let folder = tempfile::tempdir().unwrap();
     let cache = Cache::in_folder(folder.path());
@@ -98,6 +102,7 @@ fn second_compilation_comes_from_the_cache() {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn program_writes_a_file_that_needs_no_compiler() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("saxpy.cu");

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds target/release/peer_cuda_async. Needs Rust, gcc, python3 with pip, unzip and network access. It needs no GPU,
-# driver or CUDA toolkit: the program opens libcuda when it runs.
+# Builds target/release/peer_cuda_async. `build.sh check` only checks that it compiles. Needs Rust, gcc, python3 with pip,
+# unzip and network access. It needs no GPU, driver or CUDA toolkit: the program opens libcuda when it runs.
 #
 # The peer's build script generates bindings from CUDA's headers with libclang. This script fetches both from PyPI into
 # ./toolkit. CUDA 13.0 is the oldest version that the peer accepts and the one of driver 580, so the bindings contain no
@@ -33,4 +33,6 @@ if [[ -z ${LIBCLANG_PATH:-} ]] && ! installed; then
     export BINDGEN_EXTRA_CLANG_ARGS
 fi
 export CUDA_TOOLKIT_PATH=$toolkit/nvidia/cu13
-cargo build --release --locked "$@"
+command=(build --release)
+[[ ${1:-} != check ]] || { command=(check); shift; }
+cargo "${command[@]}" --locked "$@"

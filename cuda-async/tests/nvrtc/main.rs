@@ -1,5 +1,5 @@
-//! CUDA C with a real NVRTC. `.ci/nvrtc` runs these tests twice: the sources are compiled while the tests are built, and when
-//! they run.
+//! CUDA C with a real NVRTC. `cargo xtask ci nvrtc` runs these tests twice: the sources are compiled while the tests are
+//! built, and when they run.
 #![allow(clippy::unwrap_used)]
 
 use cuda_async::{
@@ -34,6 +34,7 @@ cuda_async::kernels! {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn declared_source_runs() {
     let device = open_blocking("cpu").unwrap();
     let stream = device.new_stream().unwrap();
@@ -54,6 +55,7 @@ fn declared_source_runs() {
 const ZERO: &str = "extern \"C\" __global__ void zero(float *x) { x[threadIdx.x] = 0; }";
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn compile_gives_ptx() {
     let source = Source::from_text("zero.cu", ZERO);
     let module = compile(&source, &Options::new()).then(load_ptx).sync().unwrap();
@@ -62,6 +64,7 @@ fn compile_gives_ptx() {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn mistakes_come_with_lines() {
     let source = Source::from_text("bad.cu", "\n__global__ void k() { y = 1; }");
     let error = compile(&source, &Options::new()).sync().unwrap_err();
@@ -71,6 +74,7 @@ fn mistakes_come_with_lines() {
 }
 
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn source_without_ptx_is_checked_when_it_is_loaded() {
     const FLOATS: Option<Scalar> = Some(Scalar { kind: NumberKind::Float, size: 8 });
     const WRONG: CudaSource = CudaSource::new("zero.cu", ZERO).declared(
@@ -94,6 +98,7 @@ fn source_without_ptx_is_checked_when_it_is_loaded() {
 
 /// The compiler's messages are compile errors of the program.
 #[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
 fn mistakes_in_a_declared_source() {
     let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
     let folder = folder.join("trybuild/kernels/cuda");

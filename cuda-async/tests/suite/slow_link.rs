@@ -16,7 +16,7 @@ use crate::{kernels::Kernels, link::LinkProvider};
 
 /// A round trip takes longer than a busy machine takes to submit everything. So the number of whole round trips in the
 /// time of a pipeline is the number of those that it waits for.
-const DELAY: Duration = Duration::from_millis(500);
+const DELAY: Duration = Duration::from_secs(1);
 
 /// The launches of one pipeline.
 const LAUNCHES: usize = 50;

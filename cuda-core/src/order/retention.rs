@@ -100,7 +100,10 @@ impl Retention {
     #[cold]
     pub(crate) fn forget(&self, number: u64) {
         let mut held = self.held.lock();
-        let refused = held.queue.pop_back_if(|entry| entry.last_use == number);
+        let refused = match held.queue.back() {
+            Some(newest) if newest.last_use == number => held.queue.pop_back(),
+            _ => None,
+        };
         held.subtract(refused.as_slice());
         self.show(&held);
         drop(held);
@@ -155,7 +158,10 @@ impl Retention {
     /// the lock is released, because the drop may run other code.
     fn take_oldest(&self, number: u64) -> Option<Arc<dyn Retain>> {
         let mut held = self.held.lock();
-        let oldest = held.queue.pop_front_if(|entry| entry.last_use <= number)?;
+        let oldest = match held.queue.front() {
+            Some(oldest) if oldest.last_use <= number => held.queue.pop_front()?,
+            _ => return None,
+        };
         held.subtract(std::slice::from_ref(&oldest));
         // With nothing retained, no report is needed.
         if held.queue.is_empty() {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use cuda_core::internals::text_prefix;
 use rustc_hash::FxHashMap;
 
 use crate::memory::OutOfMemory;
@@ -75,7 +76,7 @@ impl Problems {
 
 fn shorten(name: &mut String) {
     if name.len() > MAX_NAME_BYTES {
-        name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
+        name.truncate(text_prefix(name, MAX_NAME_BYTES).len());
         name.push_str("..");
         name.shrink_to_fit();
     }

@@ -5,6 +5,7 @@
 //! never allocates more than a small multiple of its own size.
 
 use bytes::Bytes;
+use cuda_core::internals::text_prefix;
 
 /// An error in the bytes of a peer. The connection that carried them ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -129,12 +130,12 @@ impl<'a> Writer<'a> {
 
     /// Writes a text, cut to [`TEXT_LIMIT`].
     pub fn put_text(&mut self, text: &str) -> &mut Self {
-        self.put_bytes(&text.as_bytes()[..text.floor_char_boundary(self.text_limit)])
+        self.put_bytes(text_prefix(text, self.text_limit).as_bytes())
     }
 
     /// Writes a text without its length, cut to [`TEXT_LIMIT`].
     pub(super) fn put_raw_text(&mut self, text: &str) -> &mut Self {
-        self.put_raw(&text.as_bytes()[..text.floor_char_boundary(self.text_limit)])
+        self.put_raw(text_prefix(text, self.text_limit).as_bytes())
     }
 
     /// Writes the bytes that `put` writes, with their length in front.

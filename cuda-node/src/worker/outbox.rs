@@ -12,6 +12,7 @@ use std::{
 
 use cuda_core::{
     Error,
+    internals::text_prefix,
     protocol::{Notice, Status, StreamId},
 };
 use cuda_lease::wire::{Chunk, Event, FRAME_LIMIT, HEADER_BYTES, TEXT_LIMIT, put_frame};
@@ -99,7 +100,7 @@ impl Outbox {
     pub(super) fn push_output(&self, text: &str) {
         let mut rest = text;
         while !rest.is_empty() {
-            let (part, behind) = rest.split_at(rest.floor_char_boundary(TEXT_LIMIT));
+            let (part, behind) = rest.split_at(text_prefix(rest, TEXT_LIMIT).len());
             let Some(mut queue) = self.open() else { return };
             queue.output += part.len();
             if queue.output > OUTPUT_LIMIT {

@@ -48,15 +48,8 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// then frees it, unless candle has other handles of it. Until then, candle may read the tensor too. Memory that is
     /// released while candle's stream is being captured leaks, because candle cannot free memory during a capture.
     ///
-    /// ```no_run
-    /// use cuda_async::prelude::*;
-    /// use cuda_tensor::{SharedTensor, TensorOps};
-    /// let device = candle_core::Device::new_cuda(0)?;
-    /// let theirs = candle_core::Tensor::new(&[[1.0f32, 2.0], [3.0, 4.0]], &device)?;
-    /// // SAFETY: no code writes the elements of `theirs`.
-    /// let x = unsafe { SharedTensor::<f32>::from_candle_cuda(theirs.t()?) };
-    /// assert_eq!(x.mul_scalar(2.0).to_host_vec().sync()?, [2.0, 6.0, 4.0, 8.0]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```ignore
+    #[doc = include_str!("../../tests/candle/examples/from_candle_cuda.rs")]
     /// ```
     ///
     /// # Errors
@@ -112,14 +105,8 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     /// Commands that candle enqueues later on its device's stream come after all work on the tensor. For candle's
     /// default device, this holds for the default streams of all threads.
     ///
-    /// ```no_run
-    /// use cuda_async::prelude::*;
-    /// use cuda_tensor::{Tensor, TensorOps};
-    /// let device = candle_core::Device::new_cuda(0)?;
-    /// let x = Tensor::from_host(vec![1.0f32, 2.0, 3.0, 4.0], [2, 2]).mul_scalar(2.0);
-    /// let theirs = x.then(move |x| x.into_candle_cuda(&device)).sync()?;
-    /// assert_eq!(theirs.to_vec2::<f32>()?, [[2.0, 4.0], [6.0, 8.0]]);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```ignore
+    #[doc = include_str!("../../tests/candle/examples/into_candle_cuda.rs")]
     /// ```
     ///
     /// # Errors

@@ -15,6 +15,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod examples;
 mod from_candle;
 mod gpu;
 mod into_candle;

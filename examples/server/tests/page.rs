@@ -1,4 +1,4 @@
-//! The page of the server in a headless browser. `.ci/server-page` installs Chromium and runs these tests; a plain
+//! The page of the server in a headless browser. `cargo xtask ci browser` installs Chromium and runs these tests; a plain
 //! `cargo test` leaves them out. With `SERVER_PAGE_PICTURES=DIR` they write pictures of the page there.
 
 use std::{f64::consts::TAU, net::SocketAddr, path::PathBuf, time::Duration};
@@ -153,7 +153,7 @@ fn picture(page: &mut Page<'_>, name: &str) -> Result {
 }
 
 #[test]
-#[ignore = "needs Chromium; `.ci/server-page` runs it"]
+#[ignore = "needs Chromium: `cargo xtask ci browser` runs it"]
 fn page_reads_digits_and_reports_an_unreachable_server() -> Result {
     let server = Server::start(Limits::default(), cpu())?;
     let mut browser = Browser::start();
@@ -195,7 +195,7 @@ fn page_reads_digits_and_reports_an_unreachable_server() -> Result {
 }
 
 #[test]
-#[ignore = "needs Chromium; `.ci/server-page` runs it"]
+#[ignore = "needs Chromium: `cargo xtask ci browser` runs it"]
 fn page_tries_again_when_the_server_is_ready() -> Result {
     let (loaded, load) = channel();
     let load = async { load.await.map_err(Error::other) };
@@ -217,7 +217,7 @@ fn page_tries_again_when_the_server_is_ready() -> Result {
 
 /// The batch waits longer than the deadline of its only request.
 #[test]
-#[ignore = "needs Chromium; `.ci/server-page` runs it"]
+#[ignore = "needs Chromium: `cargo xtask ci browser` runs it"]
 fn page_reports_a_late_answer() -> Result {
     let deadline = Duration::from_millis(50);
     let limits = Limits { wait: Duration::from_secs(600), deadline, ..Limits::default() };

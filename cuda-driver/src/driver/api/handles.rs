@@ -45,7 +45,7 @@ handles! {
 
 impl HostPointer {
     /// The memory at an address that host and device share.
-    pub(crate) const fn shared(address: Address) -> Self {
+    pub(crate) fn shared(address: Address) -> Self {
         Self(std::ptr::with_exposed_provenance_mut(address as usize))
     }
 }

@@ -9,7 +9,7 @@ use std::{
 
 use cuda_core::{
     Access, Arguments, Device, DeviceBuffer, Error, FaultKind, Function, LaunchConfig, Module,
-    PinnedBuffer, Provider, Stream, protocol::Status,
+    PinnedBuffer, Provider, Stream, internals::text_prefix, protocol::Status,
 };
 use cuda_lease::wire::{Hash, ImageKind, Submit, TEXT_LIMIT};
 use parking_lot::Mutex;
@@ -214,7 +214,7 @@ impl Opened {
         device.set_output(move |text| {
             let mut out = out.lock();
             let left = TEXT_LIMIT.saturating_sub(out.len());
-            out.push_str(&text[..text.floor_char_boundary(left)]);
+            out.push_str(text_prefix(text, left));
         });
         let stream = device.new_stream()?;
         Ok(Self { device, stream, modules: Vec::new(), region: None, printed })

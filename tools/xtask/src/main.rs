@@ -1,0 +1,76 @@
+//! `cargo xtask ci`: runs the checks of this repository. `cargo xtask ci --help` lists them.
+
+mod features;
+mod run;
+mod steps;
+
+use std::{path::Path, process::ExitCode};
+
+use steps::{Runs, STEPS, Step};
+
+const USAGE: &str = "usage: cargo xtask ci [--discard] [--fast | STEP..]
+       cargo xtask ci --names
+       cargo xtask features CRATE..
+
+ci        runs all steps except `unit`, those marked *, or those that are named; some run side by side
+features  checks CRATE with each of its features alone and with each pair, without default features
+--discard deletes the build outputs that no later step uses
+--names   prints the names of the steps of the full run as a JSON array, for .github/workflows
+";
+
+fn main() -> ExitCode {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    if let Some(Err(error)) = root.map(std::env::set_current_dir) {
+        eprintln!("failed to enter the root of the repository: {error}");
+        return ExitCode::FAILURE;
+    }
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let passed = match arguments.as_slice() {
+        ["ci", options @ ..] => ci(options),
+        ["features", crates @ ..] if !crates.is_empty() => features::check(crates),
+        _ => usage(),
+    };
+    if passed { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn ci(options: &[&str]) -> bool {
+    let (mut discard, mut fast, mut names) = (false, false, Vec::new());
+    for option in options {
+        match *option {
+            "--help" => {
+                usage();
+                return true;
+            }
+            "--discard" => discard = true,
+            "--fast" => fast = true,
+            "--names" => {
+                let full = STEPS.iter().filter(|step| step.runs != Runs::Fast);
+                let names: Vec<&str> = full.map(|step| step.name).collect();
+                println!("{names:?}");
+                return true;
+            }
+            name if STEPS.iter().any(|step| step.name == name) => names.push(name),
+            _ => return usage(),
+        }
+    }
+    let selected = |step: &&Step| match fast {
+        true => step.runs != Runs::Full,
+        false if names.is_empty() => step.runs != Runs::Fast,
+        false => names.contains(&step.name),
+    };
+    run::all(STEPS.iter().filter(selected).collect(), discard)
+}
+
+fn usage() -> bool {
+    eprint!("{USAGE}\nsteps:\n");
+    for step in STEPS {
+        eprintln!(
+            "{} {:<12} {}",
+            if step.runs == Runs::Full { ' ' } else { '*' },
+            step.name,
+            step.about
+        );
+    }
+    false
+}
