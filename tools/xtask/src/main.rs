@@ -12,10 +12,11 @@ const USAGE: &str = "usage: cargo xtask ci [--discard] [--fast | STEP..]
        cargo xtask ci --names
        cargo xtask features CRATE..
 
-ci        runs all steps except `unit`, those marked *, or those that are named; some run side by side
+ci        runs all steps except `unit` and those marked +, or those that are named; some run side by side
 features  checks CRATE with each of its features alone and with each pair, without default features
 --discard deletes the build outputs that no later step uses
---names   prints the names of the steps of the full run as a JSON array, for .github/workflows
+--fast    runs the steps marked *
+--names   prints the names of all steps except `unit` as a JSON array, for .github/workflows
 ";
 
 fn main() -> ExitCode {
@@ -55,8 +56,8 @@ fn ci(options: &[&str]) -> bool {
         }
     }
     let selected = |step: &&Step| match fast {
-        true => step.runs != Runs::Full,
-        false if names.is_empty() => step.runs != Runs::Fast,
+        true => matches!(step.runs, Runs::Fast | Runs::Both),
+        false if names.is_empty() => matches!(step.runs, Runs::Full | Runs::Both),
         false => names.contains(&step.name),
     };
     run::all(STEPS.iter().filter(selected).collect(), discard)
@@ -67,7 +68,11 @@ fn usage() -> bool {
     for step in STEPS {
         eprintln!(
             "{} {:<12} {}",
-            if step.runs == Runs::Full { ' ' } else { '*' },
+            match step.runs {
+                Runs::Full => ' ',
+                Runs::Fast | Runs::Both => '*',
+                Runs::Apart => '+',
+            },
             step.name,
             step.about
         );

@@ -23,6 +23,9 @@ pub(crate) enum Runs {
     Fast,
     /// Both.
     Both,
+    /// Neither: a step of the workflows, which run each step on a machine of its own. It compiles much again that the full
+    /// run has compiled, and would take the full run beyond half an hour on two cores.
+    Apart,
 }
 
 /// A program that a step needs, and that a machine with Rust may lack.
@@ -172,7 +175,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "deny",
         about: "licenses, duplicates and sources of dependencies; advisories",
-        runs: Runs::Full,
+        runs: Runs::Apart,
         folder: None,
         minutes: 30,
         needs: &[CARGO_DENY],
@@ -213,7 +216,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "msrv",
         about: "the oldest supported compiler",
-        runs: Runs::Full,
+        runs: Runs::Apart,
         folder: Some("target/check"),
         minutes: 20,
         needs: &[OLDEST_RUST],
@@ -223,7 +226,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "features",
         about: "each feature alone and each pair",
-        runs: Runs::Full,
+        runs: Runs::Apart,
         folder: Some("target/check"),
         minutes: 30,
         needs: &[],
@@ -233,7 +236,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "fuzz",
         about: "the fuzz targets build",
-        runs: Runs::Full,
+        runs: Runs::Apart,
         folder: Some("target/check"),
         minutes: 20,
         needs: &[],
@@ -242,7 +245,7 @@ pub(crate) const STEPS: &[Step] = &[
     Step {
         name: "peers",
         about: "the benchmarks with other libraries build",
-        runs: Runs::Full,
+        runs: Runs::Apart,
         folder: Some("target/check"),
         minutes: 20,
         needs: &[VENV, UNZIP],
