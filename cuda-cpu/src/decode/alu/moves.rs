@@ -4,7 +4,6 @@ use cuda_ptx::{Operand, ScalarType as T, Space, Special, Word as W};
 
 use super::compare::bits_kind;
 use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::decode::build::special;
 use crate::decode::form::Form;
 use crate::decode::memory::load_store::GENERIC_SPACES;
 use crate::decode::memory::wide;
@@ -36,11 +35,6 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
 
 /// Decodes a `mov` of one value.
 fn one(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> Result<(), Problem> {
-    if let Operand::Special(register) = a
-        && special::mov_changing(b, d, *register, kind)?
-    {
-        return Ok(());
-    }
     if always(b, d, a, kind) {
         return Ok(());
     }

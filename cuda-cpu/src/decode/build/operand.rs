@@ -3,7 +3,7 @@
 use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarKind, ScalarType, Space, Symbol};
 
 use super::builder::{Builder, OPERANDS, Problem};
-use super::special;
+use super::special::{self, Value};
 use crate::exec::alu::int_arithmetic::{Add, MadLo};
 use crate::exec::alu::select;
 use crate::exec::map;
@@ -14,7 +14,7 @@ use crate::isa::address::{
 };
 use crate::isa::preset::PresetValue;
 use crate::isa::slot::{Class, Slot};
-use crate::machine::code::{Handler, Op};
+use crate::machine::code::Op;
 
 impl Builder<'_> {
     /// Returns the class of a declared register.
@@ -42,6 +42,14 @@ impl Builder<'_> {
         match operand {
             Operand::Reg(id) => self.source_register(*id, class),
             Operand::RegPlus(id, constant) => self.sum(*id, *constant, class),
+            Operand::Special(register)
+                if let Value::Changing(run, imm, own) = special::of(*register) =>
+            {
+                let mut op = Op::new(run);
+                (op.imm, op.d) = (imm, self.frame.register(own.class()));
+                self.push(op);
+                Ok(self.converted(op.d, own.class(), class))
+            }
             _ => {
                 let value = self.value(operand, kind)?;
                 Ok(self.frame.preset(class, value))
@@ -51,16 +59,23 @@ impl Builder<'_> {
 
     /// Returns a register that is used as a source. A register of another width is converted first.
     fn source_register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
-        let (run, from): (Handler, _) = match (self.class_of(id), class) {
-            (Class::W64, Class::W32) => (select::narrow, Class::W64),
-            (Class::W32, Class::W64) => (select::widen, Class::W32),
-            _ => return self.register(id, class),
+        let own = match (self.class_of(id), class) {
+            (own @ Class::W64, Class::W32) | (own @ Class::W32, Class::W64) => own,
+            _ => class,
         };
-        let mut op = Op::new(run);
-        op.a = self.register(id, from)?;
-        op.d = self.frame.register(class);
+        let slot = self.register(id, own)?;
+        Ok(self.converted(slot, own, class))
+    }
+
+    /// Returns a register with a value of another width.
+    fn converted(&mut self, slot: Slot, own: Class, class: Class) -> Slot {
+        if own == class {
+            return slot;
+        }
+        let mut op = Op::new(if own == Class::W64 { select::narrow } else { select::widen });
+        (op.a, op.d) = (slot, self.frame.register(class));
         self.push(op);
-        Ok(op.d)
+        op.d
     }
 
     /// Returns a register with the sum of a register and a constant.
@@ -111,7 +126,10 @@ impl Builder<'_> {
             (Operand::F64(b), Kind::F32) => u64::from((f64::from_bits(*b) as f32).to_bits()),
             (Operand::F64(b), Kind::F64 | Kind::W64) => *b,
             (Operand::F32(b), Kind::F64) => f64::from(f32::from_bits(*b)).to_bits(),
-            (Operand::Special(register), _) => return special::value(*register).ok_or(OPERANDS),
+            (Operand::Special(register), _) => match special::of(*register) {
+                Value::Preset(value) => return Ok(value),
+                Value::Changing(..) => return Err(OPERANDS),
+            },
             (Operand::Symbol(symbol, offset), Kind::W32 | Kind::W64) => {
                 return self.symbol(*symbol, *offset);
             }
