@@ -2,7 +2,7 @@
 
 use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarKind, ScalarType, Space, Symbol};
 
-use super::builder::{Builder, OPERANDS, Problem};
+use super::builder::{Builder, DISAGREES, Problem};
 use super::special::{self, Value};
 use crate::exec::alu::int_arithmetic::{Add, MadLo};
 use crate::exec::alu::select;
@@ -28,7 +28,7 @@ impl Builder<'_> {
 
     /// Returns the slot of a register. Fails if it has another class.
     pub(crate) fn register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
-        let declared = self.body.registers.get(id.0 as usize).ok_or(OPERANDS)?;
+        let declared = self.body.registers.get(id.0 as usize).ok_or(DISAGREES)?;
         if declared.ty == ScalarType::B128 || self.class_of(id) != class {
             return Err("an operand's register has the wrong size");
         }
@@ -83,7 +83,7 @@ impl Builder<'_> {
         let add = match class {
             Class::W64 => map::binary::<Add<u64>>(),
             Class::W32 => map::binary::<Add<u32>>(),
-            Class::Pred => return Err(OPERANDS),
+            Class::Pred => return Err(DISAGREES),
         };
         let mut op = Op::new(add.run);
         op.a = self.source_register(id, class)?;
@@ -128,12 +128,12 @@ impl Builder<'_> {
             (Operand::F32(b), Kind::F64) => f64::from(f32::from_bits(*b)).to_bits(),
             (Operand::Special(register), _) => match special::of(*register) {
                 Value::Preset(value) => return Ok(value),
-                Value::Changing(..) => return Err(OPERANDS),
+                Value::Changing(..) => return Err(DISAGREES),
             },
             (Operand::Symbol(symbol, offset), Kind::W32 | Kind::W64) => {
                 return self.symbol(*symbol, *offset);
             }
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         };
         Ok(PresetValue::Const(bits))
     }
@@ -152,7 +152,7 @@ impl Builder<'_> {
                 None => Err("offsets from a dynamic shared variable are not supported"),
             },
             Symbol::Body(i) => {
-                let variable = self.body.variables.get(i as usize).ok_or(OPERANDS)?;
+                let variable = self.body.variables.get(i as usize).ok_or(DISAGREES)?;
                 match variable.space {
                     Space::Local | Space::Param => local(self.locals.variables[i as usize]),
                     _ => match self.layout.body_address(self.index, i) {
@@ -163,11 +163,11 @@ impl Builder<'_> {
                 }
             }
             Symbol::Param(i) if self.function.is_entry => {
-                let param = self.function.params.get(i as usize).ok_or(OPERANDS)?;
+                let param = self.function.params.get(i as usize).ok_or(DISAGREES)?;
                 at(PARAM_WINDOW + u64::from(param.offset))
             }
-            Symbol::Param(i) => local(*self.locals.params.get(i as usize).ok_or(OPERANDS)?),
-            Symbol::Return(i) => local(*self.locals.returns.get(i as usize).ok_or(OPERANDS)?),
+            Symbol::Param(i) => local(*self.locals.params.get(i as usize).ok_or(DISAGREES)?),
+            Symbol::Return(i) => local(*self.locals.returns.get(i as usize).ok_or(DISAGREES)?),
             Symbol::Function(i) => at(FUNCTION_WINDOW + FUNCTION_STEP * u64::from(i)),
         }
     }
@@ -195,7 +195,7 @@ impl Builder<'_> {
         let id = match operand {
             Operand::Discard => return Ok(self.frame.sink(class)),
             Operand::Reg(id) => *id,
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         };
         if (self.class_of(id), class) != (Class::W64, Class::W32) {
             return self.register(id, class);
@@ -218,7 +218,7 @@ impl Builder<'_> {
                 let value = PresetValue::Const(u64::from(*v != 0));
                 Ok((self.frame.preset(Class::Pred, value), false))
             }
-            _ => Err(OPERANDS),
+            _ => Err(DISAGREES),
         }
     }
 
