@@ -7,6 +7,7 @@ use std::fmt;
 use crate::ast::{Body, Module};
 use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand, RegId, Symbol};
 use crate::modifier::{Modifier, Word};
+use crate::opcode::Opcode;
 use crate::special::{Special, SpecialName};
 use crate::table::{
     Constants, Lanes, Match, Memory, Needs, Part, Pattern, Row, Second, Target, Type, Value, find,
@@ -151,8 +152,8 @@ impl std::error::Error for Mismatch {}
 /// Compares the instructions of one function with the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Checker<'a> {
-    module: &'a Module,
-    body: &'a Body,
+    pub(crate) module: &'a Module,
+    pub(crate) body: &'a Body,
     target: Option<Target>,
 }
 
@@ -183,7 +184,7 @@ impl<'a> Checker<'a> {
         for found in find(opcode, modifiers) {
             match self
                 .operands(found, instruction)
-                .and_then(|()| self.requirements(found, modifiers))
+                .and_then(|()| self.requirements(found, instruction))
             {
                 Ok(()) => return Ok(Checked { found, modifiers, operands }),
                 // The row with the right number of operands explains most.
@@ -208,9 +209,13 @@ impl<'a> Checker<'a> {
     fn requirements(
         &self,
         Match { row, .. }: Match,
-        modifiers: &[Modifier],
+        Instruction { modifiers, operands, .. }: &Instruction,
     ) -> Result<(), Mismatch> {
-        let Needs { mut version, target } = row.needs(modifiers);
+        let specials = operands.iter().filter_map(|operand| match operand {
+            Operand::Special(special) => Some(special.needs()),
+            _ => None,
+        });
+        let Needs { mut version, target } = specials.fold(row.needs(modifiers), Needs::and);
         if row.operands.iter().any(|pattern| matches!(pattern, Pattern::Memory(_)))
             && spaces(modifiers).next().is_none()
         {
@@ -237,12 +242,29 @@ impl<'a> Checker<'a> {
 
     fn operands(&self, found: Match, instruction: &Instruction) -> Result<(), Mismatch> {
         let operands = &instruction.operands;
+        if has_call(found) {
+            return self.call(operands);
+        }
+        let modifiers = &instruction.modifiers;
+        if hints_at_cache(modifiers)
+            && spaces(modifiers).next().is_some()
+            && !spaces(modifiers).any(|space| space == Space::Global)
+        {
+            return Err(Mismatch::Name);
+        }
         let (least, most) = counts(found);
-        if (operands.len() != least && operands.len() != most) && !has_call(found) {
+        if operands.len() != least && operands.len() != most {
             return Err(Mismatch::Count { expected: (least, most), found: operands.len() });
         }
+        let mut addresses = 0;
         for (at, (pattern, operand)) in aligned(found, operands.len()).zip(operands).enumerate() {
-            if !self.fits(found, pattern, operand, instruction) {
+            let space = address_space(modifiers, addresses);
+            addresses += usize::from(matches!(pattern, Pattern::Memory(_)));
+            let is_elsewhere =
+                |symbol| found.row.opcode == Opcode::Cvta && self.space(symbol) != space;
+            if !self.fits(found, pattern, operand, space)
+                || matches!(*operand, Operand::Symbol(symbol, _) if is_elsewhere(symbol))
+            {
                 return Err(Mismatch::Operand {
                     number: at + 1,
                     expected: expected(found, pattern),
@@ -258,13 +280,11 @@ impl<'a> Checker<'a> {
         found: Match,
         pattern: &Pattern,
         operand: &Operand,
-        instruction: &Instruction,
+        space: Option<Space>,
     ) -> bool {
         match (pattern, operand) {
             (Pattern::Value(value), operand) => self.fits_value(found, value, operand),
-            (Pattern::Memory(_), Operand::Address(address)) => {
-                self.fits_address(address, instruction)
-            }
+            (Pattern::Memory(_), Operand::Address(address)) => self.fits_address(address, space),
             (Pattern::Constant(allowed), Operand::Int(bits)) => {
                 allowed.is_empty() || allowed.contains(bits)
             }
@@ -322,22 +342,26 @@ impl<'a> Checker<'a> {
             Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
                 value.constants != Constants::None && is_literal(operand, ty)
             }
-            Operand::Special(special) => specials && special_fits(*special, ty, is_element),
+            Operand::Special(special) => {
+                specials && special_fits(*special, ty, is_element, value.relaxed)
+            }
             Operand::Symbol(..) => value.constants == Constants::All && is_address(ty),
             _ => false,
         };
         match (operand, count) {
             (Operand::Vector(parts), Some(count)) => {
+                let types = || parts.iter().filter_map(|part| self.type_of(part));
                 parts.len() == count
                     && parts.iter().all(|part| element(part, true))
                     && !parts.iter().all(|part| *part == Operand::Discard)
+                    && types().zip(types().skip(1)).all(|(one, next)| fits(one, next, false))
             }
             // A single element may be in braces, as in Triton's output.
             (Operand::Vector(parts), None) if value.lanes == Lanes::ByName => {
                 matches!(parts.as_slice(), [part] if element(part, false))
             }
             (Operand::Special(special @ Special::Named(name)), Some(4)) if name.is_vector() => {
-                specials && special_fits(*special, ty, true)
+                specials && special_fits(*special, ty, true, false)
             }
             (_, Some(_)) => false,
             (operand, None) => element(operand, false),
@@ -354,36 +378,39 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn is_register(&self, operand: &Operand, ty: ScalarType) -> bool {
-        matches!(operand, Operand::Reg(id) if self.register(*id) == Some(ty))
+    /// Returns the declared type of an operand that is a register.
+    fn type_of(&self, operand: &Operand) -> Option<ScalarType> {
+        match operand {
+            Operand::Reg(id) => self.register(*id),
+            _ => None,
+        }
     }
 
-    fn register(&self, id: RegId) -> Option<ScalarType> {
+    fn is_register(&self, operand: &Operand, ty: ScalarType) -> bool {
+        self.type_of(operand) == Some(ty)
+    }
+
+    pub(crate) fn register(&self, id: RegId) -> Option<ScalarType> {
         self.body.registers.get(id.0 as usize).map(|register| register.ty)
     }
 
-    /// Returns whether an address has a base that can be one, in the space of the instruction.
-    fn fits_address(&self, address: &Address, instruction: &Instruction) -> bool {
-        let mut spaces = spaces(&instruction.modifiers);
-        let (first, several) = (spaces.next(), spaces.next().is_some());
-        match address.base {
-            AddressBase::Reg(id) => self.register(id).is_some_and(|ty| {
+    /// Returns whether an address has a base that can be one. `space` is the space that the instruction names, if any.
+    fn fits_address(&self, address: &Address, space: Option<Space>) -> bool {
+        let register = |id| {
+            self.register(id).is_some_and(|ty| {
                 matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned)
-            }),
-            AddressBase::Element { symbol, index, .. } => {
-                let base = AddressBase::Symbol(symbol);
-                let index = AddressBase::Reg(index);
-                [base, index]
-                    .iter()
-                    .all(|base| self.fits_address(&Address { base: *base, offset: 0 }, instruction))
-            }
-            AddressBase::Absolute => several || matches!(first, Some(Space::Local)),
-            AddressBase::Symbol(symbol) => match (self.space(symbol), first) {
-                (None, _) => false,
-                _ if several => true,
-                (own, Some(first)) => own == Some(first),
-                (Some(own), None) => !matches!(own, Space::Param | Space::Const),
-            },
+            })
+        };
+        let symbol = |symbol| match (self.space(symbol), space) {
+            (None, _) => false,
+            (own, Some(space)) => own == Some(space),
+            (Some(own), None) => !matches!(own, Space::Param | Space::Const),
+        };
+        match address.base {
+            AddressBase::Reg(id) => register(id),
+            AddressBase::Symbol(base) => symbol(base),
+            AddressBase::Element { symbol: base, index, .. } => symbol(base) && register(index),
+            AddressBase::Absolute => space == Some(Space::Local),
         }
     }
 
@@ -397,7 +424,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    fn describe(&self, operand: &Operand) -> String {
+    pub(crate) fn describe(&self, operand: &Operand) -> String {
         match operand {
             Operand::Reg(id) => match self.body.registers.get(id.0 as usize) {
                 Some(register) => {
@@ -510,6 +537,33 @@ fn expected(found: Match, pattern: &Pattern) -> String {
 /// The first version of PTX with addresses that are not in a named space.
 const GENERIC_ADDRESSES: (u32, u32) = (2, 0);
 
+/// Returns the space of an address: the first space in the name for the first address, and so on. A barrier that no space is
+/// left for is in the first one.
+fn address_space(modifiers: &[Modifier], number: usize) -> Option<Space> {
+    spaces(modifiers).nth(number).or_else(|| spaces(modifiers).next())
+}
+
+/// Returns whether a modifier is a hint for the caches of global memory.
+fn hints_at_cache(modifiers: &[Modifier]) -> bool {
+    use Word::*;
+    modifiers.iter().any(|modifier| {
+        matches!(
+            modifier,
+            Modifier::Word(
+                L1EvictFirst
+                    | L1EvictLast
+                    | L1EvictNormal
+                    | L1EvictUnchanged
+                    | L1NoAllocate
+                    | L2CacheHint
+                    | L264B
+                    | L2128B
+                    | L2256B
+            )
+        )
+    })
+}
+
 /// Returns the state spaces that the modifiers name.
 fn spaces(modifiers: &[Modifier]) -> impl Iterator<Item = Space> {
     modifiers.iter().filter_map(|modifier| match modifier {
@@ -534,7 +588,7 @@ fn space(word: Word) -> Option<Space> {
 ///
 /// Source: "Operand Type Checking" and "Operand Size Exceeding Instruction-Type Size" of the PTX ISA; for packed and small
 /// types the behavior of `ptxas` 13.5.
-fn fits(own: ScalarType, ty: ScalarType, relaxed: bool) -> bool {
+pub(crate) fn fits(own: ScalarType, ty: ScalarType, relaxed: bool) -> bool {
     use ScalarKind::{Bits, Predicate, Signed, Unsigned};
     if own == ScalarType::Pred || ty == ScalarType::Pred {
         return own == ty;
@@ -573,8 +627,9 @@ fn is_literal(operand: &Operand, ty: ScalarType) -> bool {
     }
 }
 
-/// Returns whether an instruction of the type can read a special register. `whole`: all elements of a vector.
-fn special_fits(special: Special, ty: ScalarType, whole: bool) -> bool {
+/// Returns whether an instruction of the type can read a special register. `whole`: all elements of a vector. `relaxed`:
+/// the sizes may differ.
+fn special_fits(special: Special, ty: ScalarType, whole: bool, relaxed: bool) -> bool {
     let own = special.ty();
     let is_vector = matches!(special, Special::Named(name) if name.is_vector());
     if is_vector && !whole {
@@ -584,10 +639,11 @@ fn special_fits(special: Special, ty: ScalarType, whole: bool) -> bool {
         return own == ty;
     }
     let integer = matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned);
-    let narrow = own == ScalarType::U32 && ty.size() == 2;
+    let narrow = special.fits_half() && ty.size() == 2;
     // Before PTX 3.0, `%gridid` had 32 bits.
     let grid = special == Special::Named(SpecialName::Gridid) && ty.size() == 4;
-    integer && ty.is_fundamental() && (own.size() == ty.size() || narrow || grid)
+    let fits = own.size() == ty.size() || relaxed || narrow || grid;
+    integer && ty.is_fundamental() && fits
 }
 
 /// Returns whether a type can hold an address.

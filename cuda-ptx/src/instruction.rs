@@ -34,7 +34,7 @@ pub struct Instruction {
     pub guard: Option<Guard>,
     /// The opcode, or the name of an instruction with a word that this crate does not know.
     pub opcode: Result<Opcode, Box<str>>,
-    /// The modifiers in order. Empty if the instruction has a word that this crate does not know.
+    /// The modifiers in order, without the second of two such as `.sat.sat`. Empty if the instruction has a word that this crate does not know.
     pub modifiers: Vec<Modifier>,
     /// The operands in order.
     pub operands: Vec<Operand>,

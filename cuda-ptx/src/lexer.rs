@@ -7,7 +7,7 @@
 //! [`parse`]: crate::parse
 
 use crate::error::{Error, ErrorKind};
-use crate::limits::MAX_SOURCE_BYTES;
+use crate::limits::{MAX_SOURCE_BYTES, index};
 
 /// A token: a piece of the text and its position.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,9 +55,14 @@ impl Token<'_> {
 
 /// Returns all tokens of `text`. The last one has the kind [`Kind::End`].
 pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, Error> {
+    tokenize_within(text, MAX_SOURCE_BYTES)
+}
+
+/// Returns all tokens of a text of at most `most` bytes.
+fn tokenize_within(text: &str, most: u64) -> Result<Vec<Token<'_>>, Error> {
     let mut lexer = Lexer { text, at: 0, line: 1, line_start: 0 };
-    if text.len() as u64 > MAX_SOURCE_BYTES {
-        return Err(Error::limit("MAX_SOURCE_BYTES", MAX_SOURCE_BYTES, &lexer.here()));
+    if text.len() as u64 > most {
+        return Err(Error::limit("MAX_SOURCE_BYTES", most, &lexer.here()));
     }
     let mut tokens = Vec::new();
     loop {
@@ -88,7 +93,7 @@ impl<'a> Lexer<'a> {
 
     /// Returns an empty token at the current position, for errors outside of a token.
     fn here(&self) -> Token<'a> {
-        let column = (self.at - self.line_start) as u32 + 1;
+        let column = index(self.at - self.line_start) + 1;
         Token { kind: Kind::End, text: "", line: self.line, column }
     }
 
@@ -252,6 +257,25 @@ mod tests {
     use super::*;
 
     /// The documentation of the crate states this size.
+    /// The limit of the length keeps all positions and indices in 32 bits.
+    #[test]
+    fn text_longer_than_the_limit_is_refused() {
+        let text = ".version 9.1\n.target sm_90 // \u{e9}\n{ add.u32 %r1, %r2, 0x10; }";
+        for length in (0..=text.len()).filter(|length| text.is_char_boundary(*length)) {
+            for most in 0..=text.len() as u64 {
+                let tokens = tokenize_within(&text[..length], most);
+                let kind = ErrorKind::Limit { name: "MAX_SOURCE_BYTES", limit: most };
+                assert_eq!(tokens.is_ok(), length as u64 <= most, "{length} {most}");
+                let position = |error: Error| (error.kind, error.line, error.column);
+                assert!(
+                    tokens.is_ok_and(|tokens| tokens.iter().all(|t| t.line <= 3 && t.column <= 40))
+                        || tokenize_within(&text[..length], most)
+                            .is_err_and(|e| position(e) == (kind, 1, 1))
+                );
+            }
+        }
+    }
+
     #[test]
     fn token_has_32_bytes() {
         assert_eq!(size_of::<Token<'_>>(), 32);

@@ -13,6 +13,7 @@
 #![deny(missing_docs)]
 
 mod ast;
+mod call;
 mod check;
 mod cursor;
 mod error;

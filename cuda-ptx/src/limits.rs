@@ -4,6 +4,15 @@
 /// up to 32 times its length.
 pub const MAX_SOURCE_BYTES: u64 = 128 << 20;
 
+/// Returns a number of bytes or items of a text in 32 bits.
+///
+/// It fits, because the lexer refuses texts longer than [`MAX_SOURCE_BYTES`], and a byte declares at most
+/// [`MAX_REGISTER_LANES`] items.
+pub(crate) fn index(count: usize) -> u32 {
+    const { assert!(MAX_SOURCE_BYTES * MAX_REGISTER_LANES as u64 <= u32::MAX as u64) };
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
 /// The maximum nesting of blocks `{ .. }`.
 pub const MAX_NESTING: u64 = 64;
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use crate::cursor::Cursor;
 use crate::lexer::Kind;
+use crate::limits::index;
 use crate::parser::DefinedVariable;
 
 /// The items of a module: variables, functions and aliases.
@@ -40,18 +41,18 @@ impl<'a> References<'a> {
     /// Adds a variable.
     pub(crate) fn variable(&mut self, variable: DefinedVariable<'a>) {
         if let Entry::Vacant(entry) = self.variables.entry(variable.name) {
-            entry.insert(self.defined.len() as u32);
+            entry.insert(index(self.defined.len()));
             self.defined.push(variable);
         }
     }
 
     /// Adds an item that defines `name`.
     pub(crate) fn item(&mut self, name: &'a str, tokens: Range<usize>) {
-        let index = *self.items.entry(name).or_insert(self.tokens.len());
-        if index == self.tokens.len() {
+        let item = *self.items.entry(name).or_insert(self.tokens.len());
+        if item == self.tokens.len() {
             self.tokens.push(Vec::new());
         }
-        self.tokens[index].push(tokens);
+        self.tokens[item].push(tokens);
     }
 
     /// Records that an item could not be parsed.
@@ -61,7 +62,7 @@ impl<'a> References<'a> {
 
     /// Returns for each kernel the indices of the variables that it may use, in order.
     pub(crate) fn used(&self, cur: &Cursor<'a>, kernels: &[Range<usize>]) -> Vec<Arc<[u32]>> {
-        let all: Arc<[u32]> = (0..self.defined.len() as u32).collect();
+        let all: Arc<[u32]> = (0..index(self.defined.len())).collect();
         if all.is_empty() || self.incomplete {
             return vec![all; kernels.len()];
         }

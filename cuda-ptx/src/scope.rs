@@ -9,6 +9,7 @@ use crate::ast::Register;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::{RegId, Symbol};
 use crate::lexer::Token;
+use crate::limits::index;
 use crate::types::ScalarType;
 
 /// The meaning of a declared name.
@@ -164,14 +165,14 @@ pub(crate) fn declared_registers(
     ty: RegisterType,
     registers: &mut Vec<Register>,
 ) -> Binding {
-    let first = RegId(registers.len() as u32);
+    let first = RegId(index(registers.len()));
     if ty.lanes == 1 {
         registers.push(Register { name: name.to_owned(), ty: ty.ty });
         return Binding::Reg(first);
     }
     let elements = ["x", "y", "z", "w"].iter().take(ty.lanes as usize);
     registers.extend(elements.map(|e| Register { name: format!("{name}.{e}"), ty: ty.ty }));
-    Binding::Vector(first, registers.len() as u32 - first.0)
+    Binding::Vector(first, index(registers.len()) - first.0)
 }
 
 /// Splits `name` into a prefix and a number in every way, the shortest number first.

@@ -317,7 +317,7 @@ mod tests {
         let text = format!(".version 8.0\n.target sm_80\n.address_size 64\n{items}");
         let module = module_signature(&text).unwrap();
         let name = |index: &u32| module.variables[*index as usize].name.clone();
-        module.entries.iter().map(|it| it.variables.iter().map(name).collect()).collect()
+        module.entries.iter().map(|entry| entry.variables.iter().map(name).collect()).collect()
     }
 
     #[test]
@@ -329,8 +329,9 @@ mod tests {
             .global .f64 b = 0d3FF0000000000000, c[3];
             .global .align 2 .b8 open[] = {1, 2, 3};";
         let variables = module_signature(text).unwrap().variables;
-        let found =
-            variables.iter().map(|it| (it.name.as_str(), it.space, it.bytes, it.align, it.ty));
+        let found = variables
+            .iter()
+            .map(|own| (own.name.as_str(), own.space, own.bytes, own.align, own.ty));
         let found: Vec<_> = found.collect();
         let expected = [
             ("a", Space::Const, 64, 4, ScalarType::B8),
@@ -390,7 +391,8 @@ mod tests {
         }
         let text = format!(".version 8.0\n.target sm_80\n{items}");
         let module = module_signature(&text).unwrap();
-        let mut lists: Vec<_> = module.entries.iter().map(|it| it.variables.clone()).collect();
+        let mut lists: Vec<_> =
+            module.entries.iter().map(|entry| entry.variables.clone()).collect();
         assert!(lists.iter().enumerate().all(|(i, list)| list.contains(&(i as u32))));
         lists.sort_by_key(|list| list.as_ptr());
         lists.dedup_by_key(|list| list.as_ptr());

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::table::{NOTHING, Needs, Target};
 use crate::types::ScalarType;
 use crate::words::words;
 
@@ -102,6 +103,46 @@ impl Special {
             Some(digits) => below(digits, 8).map(Self::Pm64),
             None => below(digits, 8).map(Self::Pm),
         }
+    }
+
+    /// Returns the first version of PTX and the first target that have the register, as `ptxas` 13.5 knows them.
+    pub(crate) const fn needs(self) -> Needs {
+        use SpecialName::*;
+        let (version, number) = match self {
+            Self::Named(name) | Self::Element(name, _) => match name {
+                Tid | Ntid | Ctaid | Nctaid | Clock | Gridid => return NOTHING,
+                Laneid | Warpid | Smid => ((1, 3), 0),
+                Clock64 | LanemaskEq | LanemaskGe | LanemaskGt | LanemaskLe | LanemaskLt
+                | Nsmid | Nwarpid => ((2, 0), 20),
+                Globaltimer | GlobaltimerHi | GlobaltimerLo => ((3, 1), 30),
+                DynamicSmemSize | TotalSmemSize => ((4, 1), 20),
+                ClockHi => ((5, 0), 20),
+                ReservedSmemOffset0
+                | ReservedSmemOffset1
+                | ReservedSmemOffsetBegin
+                | ReservedSmemOffsetCap
+                | ReservedSmemOffsetEnd => ((7, 6), 80),
+                ClusterCtaid | ClusterCtarank | ClusterNctaid | ClusterNctarank | Clusterid
+                | Nclusterid | IsExplicitCluster => ((7, 8), 90),
+                CurrentGraphExec => ((8, 0), 50),
+                AggrSmemSize => ((8, 1), 90),
+            },
+            Self::Envreg(_) => ((2, 1), 0),
+            Self::Pm(0..4) => ((1, 3), 0),
+            Self::Pm(_) => ((3, 0), 20),
+            Self::Pm64(_) => ((4, 0), 50),
+        };
+        Needs { version, target: Target { number, specific: false } }
+    }
+
+    /// Returns whether instructions of 16 bits can read the register. Before PTX 2.0, these registers had 16 bits.
+    pub(crate) const fn fits_half(self) -> bool {
+        use SpecialName::*;
+        matches!(
+            self,
+            Self::Named(Gridid | Tid | Ntid | Ctaid | Nctaid)
+                | Self::Element(Tid | Ntid | Ctaid | Nctaid, _)
+        )
     }
 
     /// Returns the type of the register, or of its elements.

@@ -3,7 +3,7 @@
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use super::{
-    build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    build::builder::{Builder, DISAGREES, Problem},
     sync::cluster,
 };
 use crate::decode::form::Form;
@@ -35,9 +35,8 @@ pub(crate) fn whole_warp(b: &mut Builder<'_>) -> Result<(), Problem> {
 
 /// Emits a collective whose operands are in `op`.
 pub(super) fn emit(b: &mut Builder<'_>, mut op: Op, collective: Collective) -> Result<(), Problem> {
-    op.extra = b.code.controls.len() as u32;
     b.states(Effect::Meeting(collective.members));
-    b.code.controls.push(Control::Collective(collective));
+    op.extra = b.add_control(Control::Collective(collective));
     b.emit_self_guarded(op)
 }
 
@@ -56,31 +55,30 @@ pub(super) fn dest_pair(b: &mut Builder<'_>, dest: &Operand) -> Result<(Slot, Sl
 }
 
 /// Returns the register of the member mask: the operand, or without `.sync` the executing lanes. The form without
-/// `.sync` is for GPUs before sm_70, whose warps run in lockstep.
+/// `.sync` is for modules before PTX 6.4, or for GPUs before sm_70, whose warps run in lockstep.
 fn members(b: &mut Builder<'_>, sync: bool, given: &[Operand]) -> Result<Slot, Problem> {
     match given {
         [members] if sync => b.source(members, Kind::W32),
-        [] if !sync && b.module.architecture().is_some_and(|sm| sm < 70) => {
+        [] if !sync => {
             let mut op = Op::new(active_mask);
             op.d = b.frame.temporary(Class::W32);
             b.emit_before(op)?;
             Ok(op.d)
         }
-        [] if !sync => Err("the form without `.sync` requires a target below sm_70"),
-        _ => Err(OPERANDS),
+        _ => Err(DISAGREES),
     }
 }
 
 /// `shfl.sync.bfly.b32 d|p, a, b, c, members;`
 pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let sync = form.take(W::Sync);
-    let mode = form.take_code(&[W::Up, W::Down, W::Bfly, W::Idx]).ok_or(UNKNOWN)?;
+    let mode = form.take_code(&[W::Up, W::Down, W::Bfly, W::Idx]).ok_or(DISAGREES)?;
     let ty = form.ty();
     if ty != Some(T::B32) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let [dest, a, lane, clamp, given @ ..] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let mut op = Op::new(run::collective);
     op.imm = mode;
@@ -100,10 +98,10 @@ pub(crate) fn shfl(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 /// `elect.sync d|p, members;`
 pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let [dest @ Operand::Pair(..), members] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     if !form.take(W::Sync) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let mut op = Op::new(run::collective);
     let members = b.source(members, Kind::W32)?;
@@ -118,13 +116,13 @@ pub(crate) fn elect(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
 pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let sync = form.take(W::Sync);
     let ballot = form.has(W::Ballot);
-    let mode = form.take_code(&[W::All, W::Any, W::Uni, W::Ballot]).ok_or(UNKNOWN)?;
+    let mode = form.take_code(&[W::All, W::Any, W::Uni, W::Ballot]).ok_or(DISAGREES)?;
     let wanted = if ballot { T::B32 } else { T::Pred };
     if form.ty() != Some(wanted) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let [dest, p, given @ ..] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let mut op = Op::new(run::collective);
     let not;
@@ -139,13 +137,13 @@ pub(crate) fn vote(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `match.any.sync.b32 d, a, members;`
 pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let mode = form.take_one(&[W::Any, W::All]).filter(|_| form.take(W::Sync)).ok_or(UNKNOWN)?;
+    let mode = form.take_one(&[W::Any, W::All]).filter(|_| form.take(W::Sync)).ok_or(DISAGREES)?;
     let kind = match form.ty() {
         Some(T::B32) => Kind::W32,
         Some(T::B64) => Kind::W64,
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
-    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let mut op = Op::new(run::collective);
     op.a = b.source(a, kind)?;
     let members = b.source(members, Kind::W32)?;
@@ -160,16 +158,16 @@ pub(crate) fn match_lanes(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<()
 
 /// `redux.sync.add.s32 d, a, members;`
 pub(crate) fn redux(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let name = form.take_one(&REDUX).filter(|_| form.take(W::Sync)).ok_or(UNKNOWN)?;
+    let name = form.take_one(&REDUX).filter(|_| form.take(W::Sync)).ok_or(DISAGREES)?;
     if form.has_ty(T::F32) {
         return redux_float(b, form, name);
     }
     let signed = match (form.ty(), name) {
         (Some(T::S32), W::Add | W::Min | W::Max) => REDUX_SIGNED,
         (Some(T::U32), W::Add | W::Min | W::Max) | (Some(T::B32), W::And | W::Or | W::Xor) => 0,
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
-    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let mut op = Op::new(run::collective);
     op.imm = REDUX.iter().position(|word| *word == name).unwrap_or(0) as u64 | signed;
     op.a = b.source(a, Kind::W32)?;
@@ -186,12 +184,12 @@ fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: W) -> Result<(), 
     let maximum = match name {
         W::Min => 0,
         W::Max => REDUX_MAX,
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
     if form.ty() != Some(T::F32) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
-    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [dest, a, members] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let mut op = Op::new(run::collective);
     op.imm = imm | maximum;
     op.a = b.source(a, Kind::F32)?;
@@ -204,9 +202,9 @@ fn redux_float(b: &mut Builder<'_>, form: &mut Form<'_>, name: W) -> Result<(), 
 /// `activemask.b32 d;`
 pub(crate) fn activemask(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let ty = form.ty();
-    let [dest] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [dest] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     if ty != Some(T::B32) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let mut op = Op::new(active_mask);
     op.d = b.dest(dest, Kind::W32, false)?;
@@ -227,7 +225,7 @@ pub(crate) fn barrier(
     if form.take(W::Warp) {
         return warp_barrier(b, form);
     }
-    let what = form.take_one(&[W::Sync, W::Arrive, W::Red]).ok_or(UNKNOWN)?;
+    let what = form.take_one(&[W::Sync, W::Arrive, W::Red]).ok_or(DISAGREES)?;
     let operands = form.instruction().operands.as_slice();
     if what == W::Red {
         return reducing_barrier(b, form, aligned);
@@ -235,7 +233,7 @@ pub(crate) fn barrier(
     let (id, threads) = match operands {
         [id] => (id, None),
         [id, threads] => (id, Some(threads)),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let kind = if what == W::Sync { BarrierKind::Sync } else { BarrierKind::Arrive };
     emit_barrier(b, id, threads, kind, aligned)
@@ -264,18 +262,18 @@ fn reducing_barrier(
     form: &mut Form<'_>,
     aligned: bool,
 ) -> Result<(), Problem> {
-    let how = form.take_one(&[W::Popc, W::And, W::Or]).ok_or(UNKNOWN)?;
-    let ty = form.ty().ok_or(UNKNOWN)?;
+    let how = form.take_one(&[W::Popc, W::And, W::Or]).ok_or(DISAGREES)?;
+    let ty = form.ty().ok_or(DISAGREES)?;
     let (how, kind) = match (how, ty) {
         (W::Popc, T::U32) => (Reduce::Popc, Kind::W32),
         (W::And, T::Pred) => (Reduce::And, Kind::Pred),
         (W::Or, T::Pred) => (Reduce::Or, Kind::Pred),
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
     let (dest, id, threads, p) = match form.instruction().operands.as_slice() {
         [d, id, p] => (d, id, None, p),
         [d, id, threads, p] => (d, id, Some(threads), p),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let (input, negated) = b.pred(p)?;
     let output = b.dest(dest, kind, false)?;
@@ -284,9 +282,9 @@ fn reducing_barrier(
 }
 
 fn warp_barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let [members] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [members] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     if !form.take(W::Sync) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let members = b.source(members, Kind::W32)?;
     let op = Op::new(run::collective);

@@ -4,7 +4,7 @@
 
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
-use super::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use super::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::control;
@@ -14,7 +14,7 @@ use crate::machine::code::Op;
 
 /// Emits an instruction without effect, if its form is valid.
 fn hint(b: &mut Builder<'_>, is_valid: bool) -> Result<(), Problem> {
-    if is_valid { b.emit(Op::new(control::nothing)) } else { Err(UNKNOWN) }
+    if is_valid { b.emit(Op::new(control::nothing)) } else { Err(DISAGREES) }
 }
 
 pub(crate) fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -66,16 +66,16 @@ fn operands<'a>(form: &Form<'a>) -> &'a [Operand] {
 /// Decodes `createpolicy`. Policies have no effect here, but programs may store and pass them. Fractional policies have
 /// the same bits as on an H200.
 pub(crate) fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let what = form.take_one(&[W::Fractional, W::Range, W::Cvt]).ok_or(UNKNOWN)?;
+    let what = form.take_one(&[W::Fractional, W::Range, W::Cvt]).ok_or(DISAGREES)?;
     if what == W::Cvt {
         let known = form.take(W::L2) && form.take_ty(T::B64);
-        let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+        let [d, a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
         let mut op = Op::new(select::copy::<u64>);
         op.a = b.source(a, Kind::W64)?;
         op.d = b.dest(d, Kind::W64, false)?;
-        return if known { b.emit(op) } else { Err(UNKNOWN) };
+        return if known { b.emit(op) } else { Err(DISAGREES) };
     }
-    let primary = take_priority(form).ok_or(UNKNOWN)?;
+    let primary = take_priority(form).ok_or(DISAGREES)?;
     // Only `evict_first` has a nonzero secondary code.
     let secondary = if take_priority(form) == Some(EVICT_FIRST) { 1 } else { 0 };
     let is_range = what == W::Range;
@@ -83,17 +83,21 @@ pub(crate) fn policy(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
         form.take(W::Global);
     }
     if !form.take_ty(T::B64) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let (d, fraction) = match form.instruction().operands.as_slice() {
         [d] if !is_range => (d, 1.0),
         [d, Operand::F64(bits)] if !is_range => (d, f64::from_bits(*bits)),
         [d, Operand::F32(bits)] if !is_range => (d, f64::from(f32::from_bits(*bits))),
         [d, Operand::Address(_), _, _] if is_range => (d, 1.0),
-        _ => return Err(OPERANDS),
+        _ => {
+            return Err(
+                "the CPU device encodes policies when it loads a module: write the fraction as a number",
+            );
+        }
     };
     if !(fraction > 0.0 && fraction <= 1.0) {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     let sixteenths = ((fraction * 16.0).ceil() as u64).max(1) - 1;
     let bits = (0x100 | u64::from(is_range) << 7 | (primary | secondary) << 4 | sixteenths) << 52;

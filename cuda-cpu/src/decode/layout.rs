@@ -5,6 +5,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::LoadError;
 use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW, SHARED_WINDOW};
+use crate::isa::sizes::index as number_of;
 use crate::memory::{Memory, OutOfMemory};
 
 /// Addresses of variables. Addresses in shared memory are offsets. First come the variables that several kernels or a
@@ -83,7 +84,7 @@ impl Layout {
             if variable.space != Space::Shared {
                 continue;
             }
-            match users.get(&(i as u32)) {
+            match users.get(&number_of(i)) {
                 Some(Some(entry)) => own.entry(*entry).or_default().push(i),
                 Some(None) => self.module[i] = place(&mut common, variable),
                 None => {}
@@ -129,11 +130,11 @@ impl Layout {
             }
         }
         for (index, f) in functions(module, reachable) {
-            let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
-            for (i, v) in variables.filter(|(_, v)| matches!(v.space, Space::Global | Space::Const))
+            for (i, v) in
+                variables_of(f).filter(|(_, v)| matches!(v.space, Space::Global | Space::Const))
             {
                 let at = place(v, &mut self.allocations)?;
-                self.body.insert((index, i as u32), at);
+                self.body.insert((index, i), at);
             }
         }
         Ok(())
@@ -146,9 +147,8 @@ impl Layout {
             }
         }
         for (index, f) in functions(module, reachable) {
-            let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
-            for (i, v) in variables.filter(|(_, v)| v.space != Space::Shared) {
-                if let Some(at) = self.body_address(index, i as u32) {
+            for (i, v) in variables_of(f).filter(|(_, v)| v.space != Space::Shared) {
+                if let Some(at) = self.body_address(index, i) {
                     v.init.iter().for_each(|init| self.write(module, memory, at, init));
                 }
             }
@@ -191,8 +191,12 @@ pub(super) fn functions<'m>(
 }
 
 fn shared_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
-    let variables = f.body.iter().flat_map(|b| b.variables.iter().enumerate());
-    variables.filter(|(_, v)| v.space == Space::Shared).map(|(i, v)| (i as u32, v))
+    variables_of(f).filter(|(_, v)| v.space == Space::Shared)
+}
+
+/// Iterates over the variables that a function declares, with their indices.
+pub(super) fn variables_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
+    f.body.iter().flat_map(|body| (0..).zip(&body.variables))
 }
 
 /// Returns the users of each module-scope variable: the only kernel that uses it, or `None` for several functions or a

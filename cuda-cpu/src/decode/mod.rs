@@ -31,7 +31,7 @@ use rustc_hash::FxHashSet;
 use self::alu::lanewise::lanewise;
 use self::alu::video::video;
 use self::alu::{approximate, arithmetic, bits, compare, float, integer, moves, select};
-use self::build::builder::{Builder, Problem, UNKNOWN};
+use self::build::builder::{Builder, DISAGREES, Problem};
 use self::convert::cvt;
 use self::form::Form;
 use self::memory::{atomic, load_store, stack};
@@ -46,7 +46,7 @@ use crate::{
         },
         control::{control, join, trap},
     },
-    isa::call::Passed,
+    isa::{call::Passed, sizes::index},
     machine::{
         budget::MAX_REGISTERS,
         code::{Code, Control, FunctionCode, Op},
@@ -62,8 +62,7 @@ pub(crate) use layout::Layout;
 /// Returns the entries and all functions that they may call.
 pub(crate) fn reachable(module: &Module) -> FxHashSet<u32> {
     let mut found = FxHashSet::default();
-    let entries =
-        (0..module.functions.len() as u32).filter(|&i| module.functions[i as usize].is_entry);
+    let entries = (0..).zip(&module.functions).filter(|(_, f)| f.is_entry).map(|(i, _)| i);
     let inits = module.variables.iter().flat_map(|v| &v.init);
     let addressed = inits.filter_map(|init| match init.value {
         InitValue::Address { symbol: Symbol::Function(i), .. } => Some(i),
@@ -91,11 +90,17 @@ pub(crate) fn decode(
 ) -> Result<Code, LoadError> {
     let mut code = Code { sources: Sources::new(&module.files), ..Code::default() };
     let mut problems = Problems::default();
-    for (index, function) in module.functions.iter().enumerate() {
+    for (index, function) in (0..).zip(&module.functions) {
         let mut decoded = FunctionCode { name: function.name.clone(), ..FunctionCode::default() };
-        if reachable.contains(&(index as u32)) {
-            let function = (index as u32, function);
-            decode_function(module, function, layout, &mut code, &mut decoded, &mut problems);
+        if reachable.contains(&index) {
+            decode_function(
+                module,
+                (index, function),
+                layout,
+                &mut code,
+                &mut decoded,
+                &mut problems,
+            );
         }
         code.functions.push(decoded);
     }
@@ -105,14 +110,14 @@ pub(crate) fn decode(
 
 fn decode_function(
     module: &Module,
-    (index, function): (u32, &Function),
+    (number, function): (u32, &Function),
     layout: &Layout,
     code: &mut Code,
     into: &mut FunctionCode,
     problems: &mut Problems,
 ) {
     let Some(body) = &function.body else { return };
-    let mut b = Builder::new(module, (index, function), body, layout, code);
+    let mut b = Builder::new(module, (number, function), body, layout, code);
     into.entry = Some(b.pc());
     b.code.sources.begin_function(b.pc());
     stack::begin(&mut b);
@@ -127,7 +132,7 @@ fn decode_function(
     let mut pcs = Vec::with_capacity(body.instructions.len() + 1);
     for (i, ins) in body.instructions.iter().enumerate() {
         b.begin(ins);
-        let used = body.used_bytes.binary_search_by_key(&(i as u32), |(at, _)| *at);
+        let used = body.used_bytes.binary_search_by_key(&index(i), |(at, _)| *at);
         b.used_bytes = used.map_or(u64::MAX, |at| body.used_bytes[at].1);
         while let Some(location) = locations.next_if(|l| l.instruction as usize <= i) {
             b.code.sources.mark(b.pc(), *location);
@@ -144,8 +149,7 @@ fn decode_function(
     b.emit_plain(Op::new(join));
     pcs.push(b.pc());
     let mut end = Op::new(control);
-    end.extra = b.code.controls.len() as u32;
-    b.code.controls.push(if function.is_entry { Control::Exit } else { Control::Return });
+    end.extra = b.add_control(if function.is_entry { Control::Exit } else { Control::Return });
     b.emit_plain(end);
 
     let target = |label: u32| body.labels.get(label as usize).map_or(0, |l| pcs[l.target as usize]);
@@ -243,7 +247,7 @@ fn decode_instruction<'a>(
     b.check(checked);
     let form = &mut Form::new(ins);
     decode(b, form)?;
-    if form.is_spent() { Ok(()) } else { Err(UNKNOWN.into()) }
+    if form.is_spent() { Ok(()) } else { Err(DISAGREES.into()) }
 }
 
 /// Returns the reason why an instruction with an unknown word cannot be decoded.
@@ -254,7 +258,7 @@ fn of_unknown(name: &str) -> Problem {
         Some(Ok(_)) if name.starts_with("cp.") && name.contains(".tensor") => {
             async_copy::TENSOR_MAPS
         }
-        _ => UNKNOWN,
+        _ => "PTX has no such instruction, or this version does not know it",
     }
 }
 

@@ -3,7 +3,7 @@
 use cuda_ptx::{Module, Space, Variable as Declared};
 use rustc_hash::FxHashSet;
 
-use super::layout::{Layout, functions, shared_users};
+use super::layout::{Layout, functions, shared_users, variables_of};
 use crate::{
     fault::FaultSpace,
     machine::variables::{Variable, Variables},
@@ -13,16 +13,15 @@ use crate::{
 pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &Layout) -> Variables {
     let users = shared_users(module, reachable);
     let mut all = Vec::new();
-    for (i, variable) in module.variables.iter().enumerate() {
-        let only_user = users.get(&(i as u32)).copied().flatten();
-        all.extend(named(variable, layout.module_address(i as u32), only_user));
+    for (i, variable) in (0..).zip(&module.variables) {
+        let only_user = users.get(&i).copied().flatten();
+        all.extend(named(variable, layout.module_address(i), only_user));
     }
     let unsized_one = module.variables.iter().find(|v| is_dynamic(v));
     for (index, function) in functions(module, reachable) {
         let own = function.is_entry.then_some(index);
-        for (i, variable) in function.body.iter().flat_map(|body| body.variables.iter().enumerate())
-        {
-            let address = layout.body_address(index, i as u32);
+        for (i, variable) in variables_of(function) {
+            let address = layout.body_address(index, i);
             all.extend(named(variable, address, own));
             if is_dynamic(variable) && function.is_entry {
                 all.push(dynamic(variable, layout, index));

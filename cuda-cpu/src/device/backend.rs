@@ -188,15 +188,15 @@ impl CpuBackend {
 
     /// Resolves the nodes of a graph, with the bodies of its loops.
     fn resolve_graph(&self, graph: &Graph) -> Result<Arc<ResolvedGraph>> {
-        let nodes = graph.nodes.iter().map(|it| {
-            let work = match &it.work {
+        let nodes = graph.nodes.iter().map(|node| {
+            let work = match &node.work {
                 Asked::Repeat(repeat) => Work::Repeat {
                     condition: self.names.address(repeat.condition, CONDITION_BYTES)?,
                     body: self.resolve_graph(&repeat.body)?,
                 },
                 work => self.resolve_node(work, &graph.host)?,
             };
-            Ok(Node::new(work, &it.work))
+            Ok(Node::new(work, &node.work))
         });
         Ok(Arc::new(ResolvedGraph::new(nodes.collect::<Result<_>>()?)))
     }
@@ -395,7 +395,8 @@ unsafe impl Backend for CpuBackend {
             Request::GraphReady { graph } => self.graphs.answer_ready(graph, answer),
             Request::Occupancy { function, config } => {
                 let module = self.shared.device.modules.find_loaded(function.module);
-                let reply = module.and_then(|it| it.occupancy(function.entry, &config, &self.info));
+                let reply =
+                    module.and_then(|module| module.occupancy(function.entry, &config, &self.info));
                 answer.give(reply.map(Reply::Occupancy));
             }
             Request::Memory => answer.give(Ok(Reply::Memory(self.memory()))),

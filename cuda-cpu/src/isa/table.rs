@@ -3,6 +3,7 @@
 use rustc_hash::FxHashMap;
 
 use super::effect::Effect;
+use super::sizes::index;
 use super::slot::Slot;
 
 /// An op that stands for no instruction of its own.
@@ -63,23 +64,23 @@ impl Table {
     /// Adds an op, as a helper without effects.
     pub(crate) fn push(&mut self) {
         self.ops.push(HELPER);
-        self.starts.push(self.effects.len() as u32);
+        self.starts.push(index(self.effects.len()));
     }
 
     /// Declares that the latest op stands for an instruction of this kind.
     pub(crate) fn is_instruction(&mut self, kind: &str, registers: Registers) {
-        let index = match self.by_name.get(kind) {
+        let name = match self.by_name.get(kind) {
             Some(&index) => index,
             None => {
-                let index = self.names.len() as u32;
+                let new = index(self.names.len());
                 self.names.push(kind.to_owned());
-                self.by_name.insert(kind.to_owned(), index);
-                index
+                self.by_name.insert(kind.to_owned(), new);
+                new
             }
         };
         if let Some(last) = self.ops.last_mut() {
-            *last = self.instructions.len() as u32;
-            self.instructions.push((index, registers));
+            *last = index(self.instructions.len());
+            self.instructions.push((name, registers));
         }
     }
 

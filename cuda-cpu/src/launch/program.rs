@@ -75,7 +75,7 @@ impl Program {
         let code = decode(module, &reachable, &layout).inspect_err(|_| {
             layout.allocations.iter().for_each(|&a| _ = memory.free(a));
         })?;
-        let functions = module.functions.iter().enumerate();
+        let functions = (0..).zip(&module.functions);
         let entries = functions
             .filter(|(_, f)| f.is_entry && f.body.is_some())
             .map(|(index, f)| Entry {
@@ -91,12 +91,12 @@ impl Program {
                     })
                     .collect(),
                 param_bytes: f.params.iter().map(|p| p.offset + p.size).max().unwrap_or(0),
-                static_shared: layout.shared_bytes(index as u32),
-                shared_end: layout.shared_end(index as u32),
+                static_shared: layout.shared_bytes(index),
+                shared_end: layout.shared_end(index),
                 max_threads: f.max_threads,
                 required_threads: f.required_threads,
                 required_cluster: f.required_cluster,
-                function: index as u32,
+                function: index,
             })
             .collect();
         let globals = layout.globals(module);

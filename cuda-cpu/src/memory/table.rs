@@ -214,7 +214,7 @@ impl Memory {
     ) -> Result<u64, OutOfMemory> {
         let mut table = self.table.write();
         let full = table.accounting.out_of_memory(more);
-        table.live.get(&base).and_then(|it| it.grown(bytes)).ok_or(full)?;
+        table.live.get(&base).and_then(|live| live.grown(bytes)).ok_or(full)?;
         if !table.accounting.fits_later(more) {
             return Err(full);
         }
@@ -227,7 +227,7 @@ impl Memory {
     /// next launch.
     pub(crate) fn grow(&self, base: u64, bytes: u64) {
         let mut table = self.table.write();
-        let grown = table.live.get(&base).and_then(|it| it.grown(bytes));
+        let grown = table.live.get(&base).and_then(|live| live.grown(bytes));
         if let Some(grown) = grown {
             table.live.insert(base, Arc::new(grown));
         }

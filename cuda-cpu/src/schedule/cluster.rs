@@ -46,7 +46,8 @@ impl Cluster {
         }
         let others = self.others.iter();
         let blocks = std::iter::once(&*first).chain(others.map(|block| &**block));
-        let live: Vec<u32> = blocks.flat_map(|it| it.warps.iter().map(|warp| warp.live)).collect();
+        let live: Vec<u32> =
+            blocks.flat_map(|block| block.warps.iter().map(|warp| warp.live)).collect();
         self.barrier.restart(live.into_iter());
         (self.ended, self.idle) = (0, 0);
     }

@@ -104,7 +104,7 @@ fn reports_never_go_back_and_never_overtake_a_failure() {
             let mut open = last.to_vec();
             while !open.is_empty() {
                 let report = d.next_report();
-                open.retain(|it| it.stream != report.stream || it.number > report.number);
+                open.retain(|other| other.stream != report.stream || other.number > report.number);
             }
             assert!(!d.sink.take_faults().is_empty());
             assert!(d.client.reset().is_some());

@@ -110,16 +110,16 @@ fn collectives_without_members() {
             }}"
         )
     };
-    let h = Host::new(&text(61));
-    let a = h.upload(&[9u32; 128]);
-    h.run("k", 1, 32, args![a]);
-    for (lane, found) in h.download::<u32>(a, 128).chunks(4).enumerate() {
-        let late = lane >= 8;
-        let shuffled = if late { 78 } else { lane as u32 ^ 1 };
-        assert_eq!(found, [0x1F, if late { 0xFFFF_FF00 } else { 77 }, shuffled, 0], "{lane}");
+    for sm in [61, 70] {
+        let h = Host::new(&text(sm));
+        let a = h.upload(&[9u32; 128]);
+        h.run("k", 1, 32, args![a]);
+        for (lane, found) in h.download::<u32>(a, 128).chunks(4).enumerate() {
+            let late = lane >= 8;
+            let shuffled = if late { 78 } else { lane as u32 ^ 1 };
+            assert_eq!(found, [0x1F, if late { 0xFFFF_FF00 } else { 77 }, shuffled, 0], "{lane}");
+        }
     }
-    let error = Host::try_new(&text(70)).err().unwrap_or_default();
-    assert!(error.contains("the form without `.sync` requires a target below sm_70"), "{error}");
 }
 
 /// Each element is a separate atomic, but all sources are read before the first result is written.
@@ -177,10 +177,7 @@ fn call_must_match_the_function() {
     Host::new(&text("call (r), f, (a);")).run("k", 1, 1, &[]);
     for call in ["call (r), f, (b);", "call (r), f;", "call f, (a);", "call (r), f, (a, a);"] {
         let error = Host::try_new(&text(call)).err().unwrap_or_default();
-        assert!(
-            error.contains("the arguments or results do not match the function"),
-            "{call}: {error}"
-        );
+        assert!(error.contains("as the function declares them"), "{call}: {error}");
     }
     // Values in registers must have the width that the function declares, or be constants.
     let in_registers = |call: &str| {
@@ -197,7 +194,7 @@ fn call_must_match_the_function() {
         assert!(in_registers(bad).is_err(), "{bad}");
     }
     let error = Host::try_new(&text("call other;")).err().unwrap_or_default();
-    assert!(error.contains("the callee is a kernel"), "{error}");
+    assert!(error.contains("write a device function"), "{error}");
     let indirect = |address: &str, call: &str| {
         let call = format!(
             "mov.u64 %f, {address}; P: .callprototype (.param .b32 _) _ (.param .b32 _);

@@ -5,7 +5,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::{LabelId, Symbol};
 use crate::lexer::{Kind, Token};
-use crate::limits::{MAX_REGISTER_LANES, MAX_REGISTER_RANGE};
+use crate::limits::{MAX_REGISTER_LANES, MAX_REGISTER_RANGE, index};
 use crate::parser::debug::{location, skip_section, used_bytes};
 use crate::parser::declared::{DeclaredType, declared_type};
 use crate::parser::directive::space;
@@ -89,11 +89,11 @@ impl<'p, 'a> BodyParser<'p, 'a> {
     fn parameters(&mut self, header: &Header<'a>) -> Result<(), Error> {
         // Index 0 is that of the `.entry` or `.func` token, so no block has it.
         self.scopes.open(0);
-        for (i, named) in header.returns.iter().enumerate() {
-            self.parameter(named, Symbol::Return(i as u32))?;
+        for (number, named) in (0..).zip(&header.returns) {
+            self.parameter(named, Symbol::Return(number))?;
         }
-        for (i, named) in header.params.iter().enumerate() {
-            self.parameter(named, Symbol::Param(i as u32))?;
+        for (number, named) in (0..).zip(&header.params) {
+            self.parameter(named, Symbol::Param(number))?;
         }
         Ok(())
     }
@@ -137,13 +137,13 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         match token.text {
             ".reg" => registers(self.cur)?.iter().try_for_each(|register| self.declare(register)),
             ".loc" => {
-                let instruction = self.body.instructions.len() as u32;
+                let instruction = index(self.body.instructions.len());
                 let location = location(self.cur, instruction)?;
                 self.body.locations.push(location);
                 Ok(())
             }
             ".pragma" => {
-                let instruction = self.body.instructions.len() as u32;
+                let instruction = index(self.body.instructions.len());
                 let used = pragma(self.cur)?.and_then(used_bytes).map(|mask| (instruction, mask));
                 self.body.used_bytes.extend(used);
                 Ok(())
@@ -175,7 +175,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
             if let Some(first_line) = self.labels.line(self.scopes.block(), token.text) {
                 return Err(Error::at(&token, ErrorKind::Duplicate { first_line }));
             }
-            let symbol = Symbol::Body(self.body.variables.len() as u32);
+            let symbol = Symbol::Body(index(self.body.variables.len()));
             self.scopes.declare(&token, Binding::Symbol(symbol))?;
             self.body.variables.push(variable);
         }
@@ -187,7 +187,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         self.cur.next();
         match self.labels.find(self.scopes.block(), name.text) {
             Some(Labeled::Code(LabelId(id))) => {
-                let target = self.body.instructions.len() as u32;
+                let target = index(self.body.instructions.len());
                 if let Some(label) = self.labels.code.get_mut(id as usize) {
                     label.target = target;
                 }
@@ -228,7 +228,7 @@ impl<'p, 'a> BodyParser<'p, 'a> {
 
     fn function(&self, name: &Token<'a>) -> Result<u32, Error> {
         match self.globals.find(name.text) {
-            Some(Symbol::Function(index)) => Ok(index),
+            Some(Symbol::Function(function)) => Ok(function),
             _ => Err(Error::at(name, ErrorKind::Undefined("function"))),
         }
     }

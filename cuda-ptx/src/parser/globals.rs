@@ -5,27 +5,33 @@ use std::collections::HashMap;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::Symbol;
 use crate::lexer::Token;
-use crate::types::ScalarType;
 
 /// The symbols of module-scope names, with the lines of their first declarations.
 #[derive(Default)]
 pub(crate) struct Globals<'a> {
-    names: HashMap<&'a str, (Symbol, u32)>,
-    /// The types of variables, by their indices.
-    types: HashMap<Symbol, ScalarType>,
+    names: HashMap<&'a str, Global>,
+}
+
+/// A declared name.
+#[derive(Clone, Copy)]
+struct Global {
+    symbol: Symbol,
+    /// The size of a variable's elements in bytes.
+    size: Option<u32>,
+    line: u32,
 }
 
 impl<'a> Globals<'a> {
     pub(crate) fn find(&self, name: &str) -> Option<Symbol> {
-        self.names.get(name).map(|(symbol, _)| *symbol)
+        self.names.get(name).map(|global| global.symbol)
     }
 
-    /// Returns the type of a variable, or of its elements.
-    pub(crate) fn ty(&self, symbol: Symbol) -> Option<ScalarType> {
-        self.types.get(&symbol).copied()
+    /// Returns the size of a variable's elements in bytes.
+    pub(crate) fn element_size(&self, name: &str) -> Option<u32> {
+        self.names.get(name)?.size
     }
 
-    /// Declares a name. `ty` is the type of a variable.
+    /// Declares a name. `size` is that of a variable's elements.
     ///
     /// # Errors
     /// If the name is declared already.
@@ -33,19 +39,18 @@ impl<'a> Globals<'a> {
         &mut self,
         name: &Token<'a>,
         symbol: Symbol,
-        ty: Option<ScalarType>,
+        size: Option<u32>,
     ) -> Result<(), Error> {
         if self.names.contains_key(name.text) {
             return Err(self.duplicate(name));
         }
-        self.names.insert(name.text, (symbol, name.line));
-        self.types.extend(ty.map(|ty| (symbol, ty)));
+        self.names.insert(name.text, Global { symbol, size, line: name.line });
         Ok(())
     }
 
     /// Returns the error for a name that is declared already.
     pub(crate) fn duplicate(&self, name: &Token<'a>) -> Error {
-        let first_line = self.names.get(name.text).map_or(0, |(_, line)| *line);
+        let first_line = self.names.get(name.text).map_or(0, |global| global.line);
         Error::at(name, ErrorKind::Duplicate { first_line })
     }
 

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::instruction::{Address, AddressBase, Guard, Instruction, Operand};
 use crate::lexer::{Kind, Token};
 use crate::limits::MAX_MODIFIERS;
-use crate::modifier::Modifier;
+use crate::modifier::{Modifier, Word};
 use crate::opcode::Opcode;
 use crate::parser::body::BodyParser;
 use crate::parser::operand::Parentheses;
@@ -15,6 +15,16 @@ fn as_value(operand: &mut Operand) {
     if let Operand::Address(Address { base: AddressBase::Symbol(symbol), offset }) = *operand {
         *operand = Operand::Symbol(symbol, offset);
     }
+}
+
+/// Returns whether a modifier is a repetition that has no effect. NVIDIA's assembler, `ptxas` 13.5, allows it for these words.
+fn is_repeated(before: &[Modifier], modifier: Modifier) -> bool {
+    use Word::{Approx, Cc, PropagateNan, Relu, Sat, Satfinite, Shiftamt, Sync, Uni};
+    let may_repeat = matches!(
+        modifier,
+        Modifier::Word(Approx | Cc | PropagateNan | Relu | Sat | Satfinite | Shiftamt | Sync | Uni)
+    );
+    may_repeat && before.contains(&modifier)
 }
 
 impl BodyParser<'_, '_> {
@@ -67,6 +77,7 @@ impl BodyParser<'_, '_> {
                 return Err(Error::limit("MAX_MODIFIERS", MAX_MODIFIERS, &token));
             }
             match Modifier::from_name(token.text.trim_start_matches('.')) {
+                Some(modifier) if is_repeated(&modifiers, modifier) => {}
                 Some(modifier) => modifiers.push(modifier),
                 None => known = None,
             }

@@ -10,7 +10,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::LabelId;
 use crate::lexer::{Kind, Token};
-use crate::limits::MAX_NESTING;
+use crate::limits::{MAX_NESTING, index};
 use crate::parser::expression::WARP_SIZE;
 
 /// The statement after a label.
@@ -92,8 +92,9 @@ impl<'a> Labels<'a> {
                 Labeled::Prototype(self.prototypes - 1)
             }
             _ => {
+                let id = LabelId(index(self.code.len()));
                 self.code.push(Label { name: name.text.to_owned(), target: 0 });
-                Labeled::Code(LabelId(self.code.len() as u32 - 1))
+                Labeled::Code(id)
             }
         };
         match self.by_name.insert((block, name.text), (labeled, name.line)) {

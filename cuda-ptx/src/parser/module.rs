@@ -5,6 +5,7 @@ use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
 use crate::instruction::Symbol;
 use crate::lexer::{Kind, Token};
+use crate::limits;
 use crate::parser::alias::{Aliases, redirect};
 use crate::parser::body::{BodyParser, DeclaredRegister, registers};
 use crate::parser::debug::{file, location, skip_section};
@@ -90,7 +91,11 @@ impl<'a> ModuleParser<'a> {
         let index = match self.globals.find(token.text) {
             None => {
                 let index = self.module.variables.len();
-                self.globals.declare(&token, Symbol::Module(index as u32), Some(variable.ty))?;
+                self.globals.declare(
+                    &token,
+                    Symbol::Module(limits::index(index)),
+                    Some(variable.ty.size()),
+                )?;
                 self.module.variables.push(variable);
                 index
             }
@@ -139,7 +144,7 @@ impl<'a> ModuleParser<'a> {
         match self.globals.find(name.text) {
             None => {
                 let index = self.module.functions.len();
-                self.globals.declare(name, Symbol::Function(index as u32), None)?;
+                self.globals.declare(name, Symbol::Function(limits::index(index)), None)?;
                 self.module.functions.push(bodiless(header));
                 Ok(index)
             }

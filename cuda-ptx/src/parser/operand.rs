@@ -134,11 +134,11 @@ impl<'a> BodyParser<'_, 'a> {
 
     /// Parses the index of `x[3]`, `x[%r1]` or `x[%r1+3]` behind the bracket.
     fn element(&mut self, symbol: Symbol, name: &Token<'a>) -> Result<Operand, Error> {
-        let ty = match symbol {
-            Symbol::Body(index) => self.body.variables.get(index as usize).map(|own| own.ty),
-            symbol => self.globals.ty(symbol),
+        let size = match symbol {
+            Symbol::Body(index) => self.body.variables.get(index as usize).map(|own| own.ty.size()),
+            _ => self.globals.element_size(name.text),
         };
-        let size = ty.ok_or_else(|| Error::expected("a variable", name))?.size();
+        let size = size.ok_or_else(|| Error::expected("a variable", name))?;
         let token = self.cur.peek();
         let (index, constant) = match self.value()? {
             Operand::Reg(index) => (Some(index), 0),

@@ -51,16 +51,18 @@ fn param<'a>(
     let dims = Dimensions::parse(cur)?;
     let bytes = if dims.open { 0 } else { dims.bytes(&ty, &token)? };
     let offset = u64::from(end_of_last).next_multiple_of(u64::from(ty.align()));
-    if offset + bytes > MAX_PARAMETER_BYTES {
+    let within =
+        |number| u32::try_from(number).ok().filter(|_| offset + bytes <= MAX_PARAMETER_BYTES);
+    let (Some(size), Some(offset)) = (within(bytes), within(offset)) else {
         return Err(Error::limit("MAX_PARAMETER_BYTES", MAX_PARAMETER_BYTES, &token));
-    }
+    };
     let param = Param {
         name: token.text.to_owned(),
         ty: ty.ty,
-        param_type: param_type(&ty, &dims, bytes),
+        param_type: param_type(&ty, &dims, size),
         align: ty.align(),
-        size: bytes as u32,
-        offset: offset as u32,
+        size,
+        offset,
         lanes: ty.lanes,
         pointer: ty.pointer,
         register: register.then_some(RegId(*registers)),
@@ -70,11 +72,11 @@ fn param<'a>(
 }
 
 /// Returns the type of a parameter of `bytes` bytes, 0 for `[]`.
-fn param_type(ty: &DeclaredType, dims: &Dimensions, bytes: u64) -> ParamType {
+fn param_type(ty: &DeclaredType, dims: &Dimensions, bytes: u32) -> ParamType {
     let element = ty.ty;
     match dims.known.is_empty() && !dims.open && ty.lanes == 1 {
         true => ParamType::Scalar(element),
-        false => ParamType::Array { element, count: (bytes / u64::from(element.size())) as u32 },
+        false => ParamType::Array { element, count: bytes / element.size() },
     }
 }
 

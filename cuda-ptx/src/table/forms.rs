@@ -65,7 +65,8 @@ impl Row {
         let Needs { version, target } = self.needs(modifiers);
         match self.before {
             Some(before) if before.version > version => {
-                (version, format!("sm_{}", target.number.max(20)))
+                let specific = if target.specific { "a" } else { "" };
+                (version.max((2, 0)), format!("sm_{}{specific}", target.number.max(20)))
             }
             Some(_) => (version.max((1, 4)), "sm_13".to_owned()),
             None if target.number > 90 => ((9, 2), "sm_100a".to_owned()),

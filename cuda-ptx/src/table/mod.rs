@@ -16,7 +16,7 @@ use std::sync::LazyLock;
 
 pub use self::forms::Form;
 use self::set::Set;
-use crate::modifier::Modifier;
+use crate::modifier::{Modifier, Word};
 use crate::opcode::Opcode;
 use crate::types::ScalarType;
 
@@ -56,6 +56,17 @@ struct Slot {
 pub(crate) struct Needs {
     pub(crate) version: (u32, u32),
     pub(crate) target: Target,
+}
+
+/// The requirement that every version and target meets.
+pub(crate) const NOTHING: Needs =
+    Needs { version: (1, 0), target: Target { number: 0, specific: false } };
+
+impl Needs {
+    /// Returns what meets both requirements.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self { version: self.version.max(other.version), target: self.target.max(other.target) }
+    }
 }
 
 /// A target architecture: `sm_90`, or `sm_90a` if `specific`.
@@ -256,20 +267,16 @@ impl Row {
     /// Returns the first version of PTX and the first target that have the form with these words.
     pub(crate) fn needs(&self, modifiers: &[Modifier]) -> Needs {
         let words = self.word_needs.iter().filter(|(word, _)| modifiers.contains(word));
-        words.fold(self.needs, |all, (_, needs)| Needs {
-            version: all.version.max(needs.version),
-            target: all.target.max(needs.target),
-        })
+        words.fold(self.needs, |all, (_, needs)| all.and(*needs))
     }
 
-    /// Compares the words of a name. Repeated words count once, as for NVIDIA's assembler.
+    /// Compares the words of a name.
     fn matches(&'static self, modifiers: &[Modifier]) -> Option<Match> {
         let mut found = Match { row: self, types: [None; MAX_TYPES], lanes: 1, policy: false };
         let (mut filled, mut types) = (0_u64, 0);
-        for (at, &modifier) in modifiers.iter().enumerate() {
+        for &modifier in modifiers {
             let slot = self.slot(modifier, filled);
             match (modifier, slot) {
-                (Modifier::Word(_), None) if modifiers.get(..at)?.contains(&modifier) => continue,
                 (_, None) => return None,
                 // A type cannot be written twice for one place.
                 (_, Some(slot)) if self.slots.get(slot)?.fixed && filled >> slot != 0 => {
@@ -304,8 +311,7 @@ impl Row {
 }
 
 impl Match {
-    fn take(&mut self, word: crate::Word) {
-        use crate::Word;
+    fn take(&mut self, word: Word) {
         match word {
             Word::V2 => self.lanes = 2,
             Word::V4 => self.lanes = 4,
@@ -342,7 +348,6 @@ mod tests {
     fn words_match_in_any_order_and_types_in_theirs() {
         assert_eq!(matching("add.sat.s32"), 1);
         assert_eq!(matching("add.s32.sat"), 1);
-        assert_eq!(matching("add.sat.sat.s32"), 1);
         assert_eq!(matching("add.sat.u32"), 0);
         assert_eq!(matching("add.s32.s32"), 0);
         assert_eq!(matching("add"), 0);

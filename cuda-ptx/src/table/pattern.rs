@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use super::set::Set;
 use super::{
-    Constants, Lanes, Memory, Needs, Part, Pattern, Row, Second, Slot, Target, Type, Value,
+    Constants, Lanes, Memory, NOTHING, Needs, Part, Pattern, Row, Second, Slot, Target, Type, Value,
 };
 use crate::modifier::Modifier;
 use crate::opcode::Opcode;
@@ -82,9 +82,6 @@ fn word_needs(text: &str) -> Option<(Modifier, Needs)> {
     let (word, rest) = text.split_once(' ')?;
     Some((Modifier::from_name(word)?, needs(rest)?))
 }
-
-/// The requirement of forms that every version and target has.
-const NOTHING: Needs = Needs { version: (1, 0), target: Target { number: 0, specific: false } };
 
 /// Returns a name with the words of its sets.
 fn expanded(text: &str, sets: &Sets) -> String {

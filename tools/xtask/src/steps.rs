@@ -152,6 +152,16 @@ pub(crate) const STEPS: &[Step] = &[
         script: "bash .ci/nvrtc",
     },
     Step {
+        name: "ptxas",
+        about: "the loader of PTX takes and refuses what NVIDIA's assembler does",
+        runs: Runs::Full,
+        folder: Some("target"),
+        minutes: 20,
+        needs: &[VENV],
+        // With the features of `test`, so that its outputs are used.
+        script: "PTXAS=$(bash .ci/ptxas) cargo test --workspace --test ptxas -- --ignored",
+    },
+    Step {
         name: "tidy",
         about: "no unfinished code, spelling, links and quotes of the pages",
         runs: Runs::Full,

@@ -5,7 +5,7 @@ use cuda_ptx::{ScalarType as T, Word as W};
 use super::float::{self, Exact, Rounded, is_float};
 use super::integer::{self, with_carry};
 use super::lanewise::lanewise;
-use crate::decode::build::builder::{Builder, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::carry::{MULTIPLY, SUBTRACT};
 use crate::exec::map::Pick;
@@ -36,7 +36,9 @@ pub(crate) fn multiply_add(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(
     match form.has(W::Cc) {
         true => with_carry(b, form, MULTIPLY),
         // Of the floating-point types, only f32 and f64 have `mad`.
-        false if is_float(form) && !matches!(form.only_ty(), Some(T::F32 | T::F64)) => Err(UNKNOWN),
+        false if is_float(form) && !matches!(form.only_ty(), Some(T::F32 | T::F64)) => {
+            Err(DISAGREES)
+        }
         false => either(b, form, Rounded::Fma, integer::multiply_add),
     }
 }

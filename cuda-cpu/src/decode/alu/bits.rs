@@ -7,7 +7,7 @@ use super::compare::predicates;
 use super::lanewise::lanewise;
 use crate::{
     decode::{
-        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         form::Form,
     },
     exec::{
@@ -95,7 +95,7 @@ pub(crate) fn permute(form: &mut Form<'_>) -> Option<Pick> {
 /// Decodes `lop3`.
 pub(crate) fn table(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let with = form.take_one(&[W::And, W::Or]);
-    let table = form.constant_operand(4).filter(|_| form.take_ty(T::B32)).ok_or(UNKNOWN)?;
+    let table = form.constant_operand(4).filter(|_| form.take_ty(T::B32)).ok_or(DISAGREES)?;
     let pick = map::ternary::<Lop3>().with(table);
     match with {
         Some(W::And) => table_with_test(b, form, &pick, Logic::And),
@@ -112,7 +112,7 @@ fn table_with_test(
     how: Logic,
 ) -> Result<(), Problem> {
     let [Operand::Pair(d, p), x, y, z, _, q] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let mut op = Op::new(pick.run);
     op.imm = pick.imm;
@@ -145,9 +145,9 @@ pub(crate) fn insert(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let pick = match form.ty() {
         Some(T::B32) => map::ternary::<Bfi<u32>>(),
         Some(T::B64) => map::ternary::<Bfi<u64>>(),
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
-    let [d, x, y, at, len] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [d, x, y, at, len] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let pack = map::binary::<PackField>();
     let mut packed = Op::new(pack.run);
     packed.a = b.source(at, pack.d)?;

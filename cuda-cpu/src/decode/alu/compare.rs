@@ -5,7 +5,7 @@ use half::{bf16, f16};
 
 use crate::{
     decode::{
-        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         form::Form,
     },
     exec::{
@@ -154,7 +154,7 @@ fn emit_compare(
 ) -> Result<Slot, Problem> {
     let mut op = Op::new(pick.run);
     op.imm = pick.imm;
-    let [Some(kx), Some(ky), None] = pick.sources else { return Err(UNKNOWN) };
+    let [Some(kx), Some(ky), None] = pick.sources else { return Err(DISAGREES) };
     op.a = b.source(x, kx)?;
     op.b = b.source(y, ky)?;
     op.d = b.frame.register(Class::Pred);
@@ -164,32 +164,32 @@ fn emit_compare(
 
 /// `setp.lt.and.f32 p|q, a, b, c;`
 pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let test = form.take_from(&TESTS).ok_or(UNKNOWN)?;
+    let test = form.take_from(&TESTS).ok_or(DISAGREES)?;
     let logic = form.take_from(&LOGIC);
     let ftz = form.take(W::Ftz);
-    let ty = form.ty().ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(DISAGREES)?;
     let operands = form.instruction().operands.as_slice();
     let (dest, x, y, with) = match (operands, logic) {
         ([d, x, y], None) => (d, x, y, None),
         ([d, x, y, c], Some(logic)) => (d, x, y, Some((c, logic))),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     if matches!(ty, T::F16x2 | T::BF16x2) {
-        let Operand::Pair(p, q) = dest else { return Err(OPERANDS) };
+        let Operand::Pair(p, q) = dest else { return Err(DISAGREES) };
         let with = keep_old(b, with)?;
         for (d, high) in [(p, false), (q, true)] {
-            let pick = packed_part(test, ty, ftz, high).ok_or(UNKNOWN)?;
+            let pick = packed_part(test, ty, ftz, high).ok_or(DISAGREES)?;
             let result = emit_compare(b, &pick, x, y)?;
             finish_slot(b, d, result, false, with)?;
         }
         return Ok(());
     }
-    let pick = comparison(test, ty, ftz).ok_or(UNKNOWN)?;
+    let pick = comparison(test, ty, ftz).ok_or(DISAGREES)?;
     if let (None, Operand::Reg(_)) = (with, dest) {
         let mut op = Op::new(pick.run);
         op.imm = pick.imm;
-        op.a = b.source(x, pick.sources[0].ok_or(UNKNOWN)?)?;
-        op.b = b.source(y, pick.sources[1].ok_or(UNKNOWN)?)?;
+        op.a = b.source(x, pick.sources[0].ok_or(DISAGREES)?)?;
+        op.b = b.source(y, pick.sources[1].ok_or(DISAGREES)?)?;
         op.d = b.dest(dest, Kind::Pred, false)?;
         return b.emit(op);
     }
@@ -269,10 +269,10 @@ fn finish_slot(
 
 /// `set.lt.u32.f32 d, a, b;`
 pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let test = form.take_from(&TESTS).ok_or(UNKNOWN)?;
+    let test = form.take_from(&TESTS).ok_or(DISAGREES)?;
     let logic = form.take_from(&LOGIC);
     let ftz = form.take(W::Ftz);
-    let (to, from) = form.ty().zip(form.ty()).ok_or(UNKNOWN)?;
+    let (to, from) = form.ty().zip(form.ty()).ok_or(DISAGREES)?;
     if let Some(pick) = packed_set(test, to, from, ftz) {
         let ones = match to {
             T::F16x2 => 0x3C00_3C00,
@@ -287,17 +287,17 @@ pub(crate) fn set(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         T::F32 => u64::from(1f32.to_bits()),
         T::F16 => 0x3C00,
         T::BF16 => 0x3F80,
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
-    let pick = comparison(test, from, ftz).ok_or(UNKNOWN)?;
+    let pick = comparison(test, from, ftz).ok_or(DISAGREES)?;
     let operands = form.instruction().operands.as_slice();
     let (dest, mut result, with) = match operands {
         [d, x, y] => (d, emit_compare(b, &pick, x, y)?, None),
         [d, x, y, c] => (d, emit_compare(b, &pick, x, y)?, Some(c)),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     if with.is_some() != logic.is_some() {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     if let Some((c, logic)) = with.zip(logic) {
         let (c, not) = b.pred(c)?;
@@ -325,7 +325,7 @@ fn set_two(
         let op = super::lanewise::operands(b, form, pick)?;
         return b.emit(op);
     };
-    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let (x, y) = (b.source(x, Kind::W32)?, b.source(y, Kind::W32)?);
     let zero = b.source(&Operand::Int(0), Kind::W32)?;
     let compared = |b: &mut Builder<'_>, imm: u64| {
@@ -366,7 +366,7 @@ fn property(form: &mut Form<'_>) -> Option<Pick> {
 
 /// `testp.finite.f32 p, a;`
 pub(crate) fn testp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let pick = property(form).ok_or(UNKNOWN)?;
+    let pick = property(form).ok_or(DISAGREES)?;
     let mut op = super::lanewise::operands(b, form, &pick)?;
     op.b = op.a;
     b.emit(op)
@@ -382,7 +382,7 @@ pub(crate) fn predicates(
     let (dest, x, with) = match (form.instruction().operands.as_slice(), logic) {
         ([d, x], None) => (d, x, None),
         ([d, x, y], Some(logic)) => (d, x, Some((y, logic))),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let (a, not_a) = b.pred(x)?;
     let mut op = Op::new(select::copy_pred);

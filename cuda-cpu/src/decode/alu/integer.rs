@@ -6,7 +6,7 @@ use super::by_type::{by_type, of_type};
 use super::lanewise::operands;
 use crate::{
     decode::{
-        build::builder::{Builder, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         form::Form,
     },
     exec::{
@@ -140,7 +140,7 @@ pub(crate) fn with_carry(
     form: &mut Form<'_>,
     imm: u64,
 ) -> Result<(), Problem> {
-    let pick = carry_of(form, imm).ok_or(UNKNOWN)?;
+    let pick = carry_of(form, imm).ok_or(DISAGREES)?;
     let mut op = operands(b, form, &pick)?;
     let carry = b.carry();
     op.extra = b.extras([carry]);

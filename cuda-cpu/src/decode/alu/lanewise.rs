@@ -4,7 +4,7 @@ use cuda_ptx::Operand;
 
 use crate::{
     decode::{
-        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         form::Form,
     },
     exec::map::Pick,
@@ -18,7 +18,7 @@ pub(crate) fn lanewise(
     b: &mut Builder<'_>,
     form: &Form<'_>,
 ) -> Result<(), Problem> {
-    let op = operands(b, form, &pick.ok_or(UNKNOWN)?)?;
+    let op = operands(b, form, &pick.ok_or(DISAGREES)?)?;
     b.emit(op)
 }
 
@@ -27,7 +27,7 @@ pub(crate) fn operands(b: &mut Builder<'_>, form: &Form<'_>, pick: &Pick) -> Res
     let written = form.instruction().operands.len() - form.constants_taken;
     let sources = pick.sources.iter().flatten().count();
     if written + usize::from(form.zero_appended) != sources + 1 {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     let mut op = Op::new(pick.run);
     op.imm = pick.imm;
@@ -39,6 +39,6 @@ pub(crate) fn operands(b: &mut Builder<'_>, form: &Form<'_>, pick: &Pick) -> Res
         slots[i] = b.source(operand, kind)?;
     }
     [op.a, op.b, op.c] = slots;
-    op.d = b.dest(form.operand(0).ok_or(OPERANDS)?, pick.d, pick.signed)?;
+    op.d = b.dest(form.operand(0).ok_or(DISAGREES)?, pick.d, pick.signed)?;
     Ok(op)
 }

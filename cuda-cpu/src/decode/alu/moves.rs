@@ -3,8 +3,7 @@
 use cuda_ptx::{Operand, ScalarType as T, Space, Special, Word as W};
 
 use super::compare::bits_kind;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
-use crate::decode::build::special;
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::decode::memory::load_store::GENERIC_SPACES;
 use crate::decode::memory::wide;
@@ -21,9 +20,9 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
         return wide::mov(b, form);
     }
     let count = form.take_from(&[(W::V2, 2), (W::V4, 4)]);
-    let ty = form.ty().ok_or(UNKNOWN)?;
-    let kind = bits_kind(ty).ok_or(UNKNOWN)?;
-    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let ty = form.ty().ok_or(DISAGREES)?;
+    let kind = bits_kind(ty).ok_or(DISAGREES)?;
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     if let Some(count) = count {
         return elements(b, d, a, count, kind);
     }
@@ -36,11 +35,6 @@ pub(crate) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
 
 /// Decodes a `mov` of one value.
 fn one(b: &mut Builder<'_>, d: &Operand, a: &Operand, kind: Kind) -> Result<(), Problem> {
-    if let Operand::Special(register) = a
-        && special::mov_changing(b, d, *register, kind)?
-    {
-        return Ok(());
-    }
     if always(b, d, a, kind) {
         return Ok(());
     }
@@ -78,9 +72,9 @@ fn elements(
     count: usize,
     kind: Kind,
 ) -> Result<(), Problem> {
-    let Operand::Vector(dests) = d else { return Err(OPERANDS) };
+    let Operand::Vector(dests) = d else { return Err(DISAGREES) };
     if dests.len() != count || kind == Kind::Pred {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     let written = |d: &&Operand| **d != Operand::Discard;
     match a {
@@ -105,7 +99,7 @@ fn elements(
             }
             Ok(())
         }
-        _ => Err(OPERANDS),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -124,7 +118,7 @@ fn bits_of_part(ty: T, parts: &[Operand]) -> Result<u64, Problem> {
         (size @ (2 | 4 | 8), count @ 2) | (size @ (4 | 8), count @ 4) => {
             Ok(u64::from(8 * size) / count as u64)
         }
-        _ => Err(OPERANDS),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -149,7 +143,7 @@ fn pack(
         slots = [(x, y), (z, w)].map(two).to_vec();
         bits *= 2;
     }
-    let [x, y] = slots[..] else { return Err(OPERANDS) };
+    let [x, y] = slots[..] else { return Err(DISAGREES) };
     let wide = kind.class() == Class::W64;
     let mut op = Op::new(if wide { select::pack_64 } else { select::pack_32 });
     (op.a, op.b, op.imm) = (x, y, bits);
@@ -187,8 +181,8 @@ fn unpack(
 /// `cvta.shared.u64 d, a;` and `cvta.to.shared.u64 d, a;`
 pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let to = form.take(W::To);
-    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
-    let kind = form.ty().and_then(bits_kind).ok_or(UNKNOWN)?;
+    let space = form.take_one(&GENERIC_SPACES).ok_or(DISAGREES)?;
+    let kind = form.ty().and_then(bits_kind).ok_or(DISAGREES)?;
     if kind != Kind::W64 {
         return Err("only 64-bit generic addresses are supported");
     }
@@ -197,7 +191,7 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         W::Local => LOCAL_WINDOW,
         _ => 0,
     };
-    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     if window == 0 && b.is_always_as(d, kind.class(), a) {
         return Ok(());
     }
@@ -210,8 +204,8 @@ pub(crate) fn cvta(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 /// `isspacep.shared p, a;`
 pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let space = form.take_one(&GENERIC_SPACES).ok_or(UNKNOWN)?;
-    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let space = form.take_one(&GENERIC_SPACES).ok_or(DISAGREES)?;
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let mut op = Op::new(is_in_space);
     op.imm = match space {
         W::Global => 0,
@@ -233,9 +227,9 @@ pub(crate) fn isspacep(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
 /// Returns the start and end addresses of the module's constants, which are in global memory. An address takes two
 /// slots, the low half first.
 fn constants(b: &Builder<'_>) -> Vec<Slot> {
-    let all = b.module.variables.iter().enumerate().filter(|(_, v)| v.space == Space::Const);
+    let all = (0..).zip(&b.module.variables).filter(|(_, v)| v.space == Space::Const);
     let placed = all.filter_map(|(i, v)| {
-        let at = b.layout.module_address(i as u32)?;
+        let at = b.layout.module_address(i)?;
         Some([at, at.saturating_add(v.size.unwrap_or(0))])
     });
     placed.flatten().flat_map(|at| [Slot(at as u32), Slot((at >> 32) as u32)]).collect()

@@ -4,7 +4,7 @@ use cuda_ptx::{ScalarType as T, Word as W};
 
 use super::compare::bits_kind;
 use super::lanewise::lanewise;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::map::Pick;
@@ -14,9 +14,9 @@ use crate::machine::code::{Handler, Op};
 
 /// `selp.b32 d, a, b, p;`
 pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let ty = form.ty().ok_or(UNKNOWN)?;
-    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
-    let [d, x, y, p] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let ty = form.ty().ok_or(DISAGREES)?;
+    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(DISAGREES)?;
+    let [d, x, y, p] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let run: Handler =
         if kind.class() == Class::W64 { select::select::<u64> } else { select::select::<u32> };
     let mut op = Op::new(run);
@@ -32,15 +32,15 @@ pub(crate) fn selp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 /// `slct.f32.s32 d, a, b, c;`
 pub(crate) fn slct(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take(W::Ftz);
-    let (ty, by) = form.ty().zip(form.ty()).ok_or(UNKNOWN)?;
-    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(UNKNOWN)?;
+    let (ty, by) = form.ty().zip(form.ty()).ok_or(DISAGREES)?;
+    let kind = bits_kind(ty).filter(|&k| k != Kind::Pred).ok_or(DISAGREES)?;
     let wide = kind.class() == Class::W64;
     let (run, by): (Handler, Kind) = match (wide, by) {
         (false, T::S32) => (select::select_sign::<u32, i32>, Kind::W32),
         (true, T::S32) => (select::select_sign::<u64, i32>, Kind::W32),
         (false, T::F32) => (select::select_sign::<u32, f32>, Kind::F32),
         (true, T::F32) => (select::select_sign::<u64, f32>, Kind::F32),
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
     let sources = [Some(kind), Some(kind), Some(by)];
     lanewise(Some(Pick { run, d: kind, signed: false, sources, imm: 0 }), b, form)

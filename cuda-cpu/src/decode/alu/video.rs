@@ -4,7 +4,7 @@
 
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::video::{
     A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE_AT, D_SIGNED, LARGER, MASK_AT,
@@ -25,20 +25,20 @@ pub(crate) fn video(
     video: Video,
     parts: u32,
 ) -> Result<(), Problem> {
-    let modifiers = modifiers(form, video, parts > 1).ok_or(UNKNOWN)?;
+    let modifiers = modifiers(form, video, parts > 1).ok_or(DISAGREES)?;
     let operands = form.instruction().operands.as_slice();
     let merges = parts == 1 && operands.first().is_some_and(|d| !part(d).is_empty());
     let second = modifiers & (ACCUMULATE | SMALLER | LARGER) != 0;
     let three = parts > 1 || second || merges || video == Video::MultiplyAdd;
     let (d, x, y, c) = match operands {
-        _ if merges && (second || video == Video::MultiplyAdd) => return Err(OPERANDS),
+        _ if merges && (second || video == Video::MultiplyAdd) => return Err(DISAGREES),
         [d, x, y] if !three => (d, x, y, None),
         [d, x, y, c] if three => (d, x, y, Some(c)),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let signs = match (video, c) {
         (Video::MultiplyAdd, Some(c)) if modifiers & PLUS_ONE == 0 => negations(x, y, c)?,
-        _ if [x, y].into_iter().chain(c).any(is_negated) => return Err(OPERANDS),
+        _ if [x, y].into_iter().chain(c).any(is_negated) => return Err(DISAGREES),
         _ => 0,
     };
     let (run, chosen) = match parts {
@@ -113,7 +113,7 @@ fn is_negated(operand: &Operand) -> bool {
 fn negations(x: &Operand, y: &Operand, c: &Operand) -> Result<u64, Problem> {
     let product = is_negated(x) != is_negated(y);
     match (product, is_negated(c)) {
-        (true, true) => Err(OPERANDS),
+        (true, true) => Err(DISAGREES),
         (true, false) => Ok(NEGATE_PRODUCT),
         (false, true) => Ok(NEGATE_C),
         (false, false) => Ok(0),
@@ -138,10 +138,9 @@ fn whole(operand: &Operand) -> Operand {
 
 fn scalar_parts(operands: [&Operand; 3]) -> Result<u64, Problem> {
     let at = [MASK_AT, A_PART_AT, B_PART_AT];
-    operands
-        .into_iter()
-        .zip(at)
-        .try_fold(0, |imm, (operand, at)| Ok(imm | part_code(part(operand)).ok_or(OPERANDS)? << at))
+    operands.into_iter().zip(at).try_fold(0, |imm, (operand, at)| {
+        Ok(imm | part_code(part(operand)).ok_or(DISAGREES)? << at)
+    })
 }
 
 /// Returns the mask of results, and three bits for each source field: first those of `a`, then those of `b`.
@@ -149,10 +148,10 @@ fn simd_parts([d, x, y]: [&Operand; 3], parts: u32) -> Result<u64, Problem> {
     let letter = if parts == 2 { 'h' } else { 'b' };
     let digits = |operand: &Operand, most: u32| -> Result<Vec<u64>, Problem> {
         let Some(text) = part(operand).strip_prefix(letter) else {
-            return if part(operand).is_empty() { Ok(Vec::new()) } else { Err(OPERANDS) };
+            return if part(operand).is_empty() { Ok(Vec::new()) } else { Err(DISAGREES) };
         };
         let digits = text.chars().rev().map(|c| c.to_digit(most).map(u64::from));
-        digits.collect::<Option<_>>().ok_or(OPERANDS)
+        digits.collect::<Option<_>>().ok_or(DISAGREES)
     };
     let mask = match digits(d, parts)? {
         none if none.is_empty() => (1 << parts) - 1,
@@ -163,7 +162,7 @@ fn simd_parts([d, x, y]: [&Operand; 3], parts: u32) -> Result<u64, Problem> {
         let chosen = match digits(operand, 2 * parts)? {
             none if none.is_empty() => (first..first + u64::from(parts)).collect(),
             some if some.len() == parts as usize => some,
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         };
         imm |= chosen.iter().enumerate().fold(0, |imm, (i, digit)| imm | digit << (3 * i)) << at;
     }

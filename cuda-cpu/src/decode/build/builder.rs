@@ -13,14 +13,16 @@ use crate::exec::control;
 use crate::exec::control::guarded;
 use crate::exec::memory::wide::upper;
 use crate::isa::effect::Effect;
+use crate::isa::sizes::index;
 use crate::isa::slot::{Class, Slot};
 use crate::machine::code::{Code, Control, Op};
 
 /// The reason why an instruction cannot be decoded.
 pub(crate) type Problem = &'static str;
 
-pub(crate) const UNKNOWN: Problem = "invalid instruction, or not supported by the CPU device";
-pub(crate) const OPERANDS: Problem = "the operands do not match the instruction";
+/// The internal error for an instruction that the table has and its decoder does not. The table is compared first, so an
+/// invalid instruction has another error.
+pub(crate) const DISAGREES: Problem = "internal error: the decoder of the CPU device does not take a form that the table of instructions has";
 
 /// The state for decoding one function.
 pub(crate) struct Builder<'a> {
@@ -113,7 +115,7 @@ impl<'a> Builder<'a> {
 
     /// Returns the index of the next op.
     pub(crate) fn pc(&self) -> u32 {
-        self.code.ops.len() as u32
+        index(self.code.ops.len())
     }
 
     pub(super) fn push(&mut self, mut op: Op) {
@@ -190,25 +192,30 @@ impl<'a> Builder<'a> {
 
     pub(crate) fn control(&mut self, control: Control) -> Result<(), Problem> {
         let mut op = Op::new(control::control);
-        op.extra = self.code.controls.len() as u32;
-        self.code.controls.push(control);
+        op.extra = self.add_control(control);
         self.emit_self_guarded(op)
+    }
+
+    /// Adds the data of a control op and returns its index, which is the op's `extra`.
+    pub(crate) fn add_control(&mut self, control: Control) -> u32 {
+        self.code.controls.push(control);
+        index(self.code.controls.len()) - 1
     }
 
     /// Returns the jump table of a target list. Branches share it, because a long list named by many of them would
     /// otherwise take unbounded memory.
     pub(crate) fn jump_table(&mut self, list: u32) -> Result<u32, Problem> {
-        let targets = self.body.target_lists.get(list as usize).ok_or(OPERANDS)?;
+        let targets = self.body.target_lists.get(list as usize).ok_or(DISAGREES)?;
         let tables = &mut self.code.jump_tables;
         Ok(*self.tables.entry(list).or_insert_with(|| {
             tables.push(targets.labels.iter().map(|label| label.0).collect());
-            tables.len() as u32 - 1
+            index(tables.len()) - 1
         }))
     }
 
     /// Appends extra operands and returns the index of the first one.
     pub(crate) fn extras(&mut self, slots: impl IntoIterator<Item = Slot>) -> u32 {
-        let first = self.code.extras.len() as u32;
+        let first = index(self.code.extras.len());
         self.code.extras.extend(slots);
         first
     }

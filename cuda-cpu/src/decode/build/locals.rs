@@ -21,13 +21,13 @@ impl Locals {
         let mut locals = Self::default();
         let mut place = |size: u64, align: u32| {
             let at = u64::from(locals.bytes).next_multiple_of(u64::from(align.max(1)));
-            let end = at.saturating_add(size);
-            if end > u64::from(MAX_LOCAL) {
+            let end = u32::try_from(at.saturating_add(size)).ok().filter(|end| *end <= MAX_LOCAL);
+            let (Some(end), Ok(at)) = (end, u32::try_from(at)) else {
                 locals.too_many = true;
                 return 0;
-            }
-            locals.bytes = end as u32;
-            at as u32
+            };
+            locals.bytes = end;
+            at
         };
         let param = |p: &cuda_ptx::Param| (u64::from(p.size), p.align);
         let params = if function.is_entry { &[][..] } else { &function.params };

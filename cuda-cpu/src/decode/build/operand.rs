@@ -2,8 +2,8 @@
 
 use cuda_ptx::{Address, AddressBase, Operand, RegId, ScalarKind, ScalarType, Space, Symbol};
 
-use super::builder::{Builder, OPERANDS, Problem};
-use super::special;
+use super::builder::{Builder, DISAGREES, Problem};
+use super::special::{self, Value};
 use crate::exec::alu::int_arithmetic::{Add, MadLo};
 use crate::exec::alu::select;
 use crate::exec::map;
@@ -14,7 +14,7 @@ use crate::isa::address::{
 };
 use crate::isa::preset::PresetValue;
 use crate::isa::slot::{Class, Slot};
-use crate::machine::code::{Handler, Op};
+use crate::machine::code::Op;
 
 impl Builder<'_> {
     /// Returns the class of a declared register.
@@ -28,7 +28,7 @@ impl Builder<'_> {
 
     /// Returns the slot of a register. Fails if it has another class.
     pub(crate) fn register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
-        let declared = self.body.registers.get(id.0 as usize).ok_or(OPERANDS)?;
+        let declared = self.body.registers.get(id.0 as usize).ok_or(DISAGREES)?;
         if declared.ty == ScalarType::B128 || self.class_of(id) != class {
             return Err("an operand's register has the wrong size");
         }
@@ -42,6 +42,14 @@ impl Builder<'_> {
         match operand {
             Operand::Reg(id) => self.source_register(*id, class),
             Operand::RegPlus(id, constant) => self.sum(*id, *constant, class),
+            Operand::Special(register)
+                if let Value::Changing(run, imm, own) = special::of(*register) =>
+            {
+                let mut op = Op::new(run);
+                (op.imm, op.d) = (imm, self.frame.register(own.class()));
+                self.push(op);
+                Ok(self.converted(op.d, own.class(), class))
+            }
             _ => {
                 let value = self.value(operand, kind)?;
                 Ok(self.frame.preset(class, value))
@@ -51,16 +59,23 @@ impl Builder<'_> {
 
     /// Returns a register that is used as a source. A register of another width is converted first.
     fn source_register(&mut self, id: RegId, class: Class) -> Result<Slot, Problem> {
-        let (run, from): (Handler, _) = match (self.class_of(id), class) {
-            (Class::W64, Class::W32) => (select::narrow, Class::W64),
-            (Class::W32, Class::W64) => (select::widen, Class::W32),
-            _ => return self.register(id, class),
+        let own = match (self.class_of(id), class) {
+            (own @ Class::W64, Class::W32) | (own @ Class::W32, Class::W64) => own,
+            _ => class,
         };
-        let mut op = Op::new(run);
-        op.a = self.register(id, from)?;
-        op.d = self.frame.register(class);
+        let slot = self.register(id, own)?;
+        Ok(self.converted(slot, own, class))
+    }
+
+    /// Returns a register with a value of another width.
+    fn converted(&mut self, slot: Slot, own: Class, class: Class) -> Slot {
+        if own == class {
+            return slot;
+        }
+        let mut op = Op::new(if own == Class::W64 { select::narrow } else { select::widen });
+        (op.a, op.d) = (slot, self.frame.register(class));
         self.push(op);
-        Ok(op.d)
+        op.d
     }
 
     /// Returns a register with the sum of a register and a constant.
@@ -68,7 +83,7 @@ impl Builder<'_> {
         let add = match class {
             Class::W64 => map::binary::<Add<u64>>(),
             Class::W32 => map::binary::<Add<u32>>(),
-            Class::Pred => return Err(OPERANDS),
+            Class::Pred => return Err(DISAGREES),
         };
         let mut op = Op::new(add.run);
         op.a = self.source_register(id, class)?;
@@ -111,11 +126,14 @@ impl Builder<'_> {
             (Operand::F64(b), Kind::F32) => u64::from((f64::from_bits(*b) as f32).to_bits()),
             (Operand::F64(b), Kind::F64 | Kind::W64) => *b,
             (Operand::F32(b), Kind::F64) => f64::from(f32::from_bits(*b)).to_bits(),
-            (Operand::Special(register), _) => return special::value(*register).ok_or(OPERANDS),
+            (Operand::Special(register), _) => match special::of(*register) {
+                Value::Preset(value) => return Ok(value),
+                Value::Changing(..) => return Err(DISAGREES),
+            },
             (Operand::Symbol(symbol, offset), Kind::W32 | Kind::W64) => {
                 return self.symbol(*symbol, *offset);
             }
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         };
         Ok(PresetValue::Const(bits))
     }
@@ -134,7 +152,7 @@ impl Builder<'_> {
                 None => Err("offsets from a dynamic shared variable are not supported"),
             },
             Symbol::Body(i) => {
-                let variable = self.body.variables.get(i as usize).ok_or(OPERANDS)?;
+                let variable = self.body.variables.get(i as usize).ok_or(DISAGREES)?;
                 match variable.space {
                     Space::Local | Space::Param => local(self.locals.variables[i as usize]),
                     _ => match self.layout.body_address(self.index, i) {
@@ -145,11 +163,11 @@ impl Builder<'_> {
                 }
             }
             Symbol::Param(i) if self.function.is_entry => {
-                let param = self.function.params.get(i as usize).ok_or(OPERANDS)?;
+                let param = self.function.params.get(i as usize).ok_or(DISAGREES)?;
                 at(PARAM_WINDOW + u64::from(param.offset))
             }
-            Symbol::Param(i) => local(*self.locals.params.get(i as usize).ok_or(OPERANDS)?),
-            Symbol::Return(i) => local(*self.locals.returns.get(i as usize).ok_or(OPERANDS)?),
+            Symbol::Param(i) => local(*self.locals.params.get(i as usize).ok_or(DISAGREES)?),
+            Symbol::Return(i) => local(*self.locals.returns.get(i as usize).ok_or(DISAGREES)?),
             Symbol::Function(i) => at(FUNCTION_WINDOW + FUNCTION_STEP * u64::from(i)),
         }
     }
@@ -177,7 +195,7 @@ impl Builder<'_> {
         let id = match operand {
             Operand::Discard => return Ok(self.frame.sink(class)),
             Operand::Reg(id) => *id,
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         };
         if (self.class_of(id), class) != (Class::W64, Class::W32) {
             return self.register(id, class);
@@ -200,7 +218,7 @@ impl Builder<'_> {
                 let value = PresetValue::Const(u64::from(*v != 0));
                 Ok((self.frame.preset(Class::Pred, value), false))
             }
-            _ => Err(OPERANDS),
+            _ => Err(DISAGREES),
         }
     }
 

@@ -1,32 +1,22 @@
 //! Special registers.
 
-use cuda_ptx::{Operand, Special as Register, SpecialName as Name};
+use cuda_ptx::{Special as Register, SpecialName as Name};
 
-use super::builder::{Builder, OPERANDS, Problem};
 use crate::exec::number::lane::Kind;
 use crate::exec::special::{clock_32, clock_64, global_timer, global_timer_32};
 use crate::isa::preset::{PresetValue, Special};
-use crate::machine::code::{Handler, Op};
+use crate::machine::code::Handler;
 
 /// The value of a special register.
-enum Value {
+pub(super) enum Value {
     /// Constant while a block runs.
     Preset(PresetValue),
     /// Read by a handler with this `imm`.
     Changing(Handler, u64, Kind),
-    /// The device has no such register.
-    None,
 }
 
-/// Returns the preset of a special register that is constant while a block runs.
-pub(crate) fn value(register: Register) -> Option<PresetValue> {
-    match of(register) {
-        Value::Preset(value) => Some(value),
-        Value::Changing(..) | Value::None => None,
-    }
-}
-
-fn of(register: Register) -> Value {
+/// Returns the value of a special register.
+pub(super) fn of(register: Register) -> Value {
     let (name, axis) = match register {
         Register::Named(name) => (name, 0),
         Register::Element(_, 3..) => return Value::Preset(PresetValue::Const(0)),
@@ -67,13 +57,12 @@ fn of(register: Register) -> Value {
         Name::Nclusterid => Special::NClusterId(axis),
         Name::IsExplicitCluster => Special::IsExplicitCluster,
         // The device supports no device-side graph launch, and reserves no shared memory.
-        Name::CurrentGraphExec | Name::ReservedSmemOffsetBegin => {
-            return Value::Preset(PresetValue::Const(0));
-        }
-        Name::ReservedSmemOffset0
+        Name::CurrentGraphExec
+        | Name::ReservedSmemOffset0
         | Name::ReservedSmemOffset1
+        | Name::ReservedSmemOffsetBegin
         | Name::ReservedSmemOffsetCap
-        | Name::ReservedSmemOffsetEnd => return Value::None,
+        | Name::ReservedSmemOffsetEnd => return Value::Preset(PresetValue::Const(0)),
         Name::Clock => return Value::Changing(clock_32, 0, Kind::W32),
         Name::ClockHi => return Value::Changing(clock_32, 32, Kind::W32),
         Name::Clock64 => return Value::Changing(clock_64, 0, Kind::W64),
@@ -82,22 +71,4 @@ fn of(register: Register) -> Value {
         Name::GlobaltimerHi => return Value::Changing(global_timer_32, 32, Kind::W32),
     };
     Value::Preset(PresetValue::Special(special))
-}
-
-/// Decodes a `mov` of a special register that changes while a block runs. Returns false for other registers.
-pub(crate) fn mov_changing(
-    b: &mut Builder<'_>,
-    d: &Operand,
-    register: Register,
-    kind: Kind,
-) -> Result<bool, Problem> {
-    let Value::Changing(run, imm, own) = of(register) else { return Ok(false) };
-    if own.class() != kind.class() {
-        return Err(OPERANDS);
-    }
-    let mut op = Op::new(run);
-    op.imm = imm;
-    op.d = b.dest(d, own, false)?;
-    b.emit(op)?;
-    Ok(true)
 }

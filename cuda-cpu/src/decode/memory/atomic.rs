@@ -8,7 +8,7 @@ use super::load_store::{
 };
 use super::wide;
 use super::wide::Wide;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::memory::atomics::{
@@ -94,36 +94,36 @@ pub(crate) fn atomic(
 ) -> Result<(), Problem> {
     let order = take_hints(form).unwrap_or(Order::RELAXED);
     form.take(W::Noftz);
-    let Where::Space(space) = take_space(form) else { return Err(UNKNOWN) };
+    let Where::Space(space) = take_space(form) else { return Err(DISAGREES) };
     let names = [W::Add, W::And, W::Or, W::Xor, W::Min, W::Max, W::Inc, W::Dec, W::Cas, W::Exch];
-    let name = form.take_one(&names).ok_or(UNKNOWN)?;
+    let name = form.take_one(&names).ok_or(DISAGREES)?;
     let operands = without_policy(form);
     let (dest, rest) = match operands {
         [d, rest @ ..] if returns => (Some(d), rest),
         rest => (None, rest),
     };
-    let [Operand::Address(address), values @ ..] = rest else { return Err(OPERANDS) };
+    let [Operand::Address(address), values @ ..] = rest else { return Err(DISAGREES) };
     let is_vector = [W::V2, W::V4, W::V8].iter().any(|v| form.has(*v));
     let (Some(first), true) =
         (values.first(), !is_vector || matches!(name, W::Add | W::Min | W::Max))
     else {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     };
     let parts = elements(form, first)?;
-    let ty = form.ty().ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(DISAGREES)?;
     if ty == T::B128 {
         let dest = dest.unwrap_or(&Operand::Discard);
         let wide = Wide { order, space, dest, address, values };
         let fits = !is_vector && returns;
-        return if fits { wide::atomic(b, name, &wide) } else { Err(UNKNOWN) };
+        return if fits { wide::atomic(b, name, &wide) } else { Err(DISAGREES) };
     }
     let found = match (is_vector, name) {
         (true, W::Min | W::Max) => extreme(name, ty),
         _ => select(name, ty),
     };
-    let atomic = found.ok_or(UNKNOWN)?;
+    let atomic = found.ok_or(DISAGREES)?;
     if values.len() != atomic.operands {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     let kind = if name == W::Exch { AccessKind::Exchange } else { AccessKind::Update };
     let shared = Shared { atomic, order, kind, space, ty };
@@ -141,12 +141,12 @@ pub(crate) fn atomic(
     // Each element is a separate atomic operation. The vector as a whole is not atomic.
     let whole = i64::from(ty.size()) * parts.len() as i64;
     if ty.size() > 4 || !matches!(whole, 4 | 8 | 16) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let dests = match dest {
         None => vec![Operand::Discard; parts.len()],
         Some(Operand::Vector(dests)) if dests.len() == parts.len() => dests.clone(),
-        Some(_) => return Err(OPERANDS),
+        Some(_) => return Err(DISAGREES),
     };
     let sources = sources(b, shared.atomic.kind, parts, &dests)?;
     let mut check = Op::new(check_vector);

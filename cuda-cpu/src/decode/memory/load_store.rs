@@ -4,7 +4,7 @@ use cuda_ptx::{Address, AddressBase, Operand, ScalarType as T, Space, Symbol, Wo
 
 use super::wide;
 use super::wide::Wide;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::control;
 use crate::exec::memory::load_store::{Handlers, handlers};
@@ -13,6 +13,7 @@ use crate::exec::number::lane::Kind;
 use crate::isa::address::SpaceKind;
 use crate::isa::effect::{Access, AccessKind, Effect, Order, Values};
 use crate::isa::preset::PresetValue;
+use crate::isa::sizes::index;
 use crate::isa::slot::Slot;
 use crate::machine::code::Op;
 
@@ -125,9 +126,9 @@ pub(super) fn elements<'o>(
         count => count.unwrap_or(1),
     };
     match operand {
-        _ if form.has_ty(T::B128) => Err(UNKNOWN),
+        _ if form.has_ty(T::B128) => Err(DISAGREES),
         Operand::Vector(parts) if parts.len() == count => Ok(parts),
-        _ => Err(OPERANDS),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -137,7 +138,7 @@ fn entry_param(b: &Builder<'_>, address: &Address, bytes: u32) -> Result<Option<
     if !b.function.is_entry {
         return Ok(None);
     }
-    let param = b.function.params.get(i as usize).ok_or(OPERANDS)?;
+    let param = b.function.params.get(i as usize).ok_or(DISAGREES)?;
     let at = i64::from(param.offset).checked_add(address.offset);
     let ends = b.function.params.iter().map(|p| u64::from(p.offset) + u64::from(p.size));
     let total = ends.max().unwrap_or(0);
@@ -160,9 +161,9 @@ fn is_local(b: &Builder<'_>, address: &Address) -> bool {
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);
-    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(OPERANDS) };
+    let [dest, Operand::Address(address)] = without_policy(form) else { return Err(DISAGREES) };
     let dests = elements(form, dest)?;
-    let ty = form.ty().ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(DISAGREES)?;
     let space = match space {
         Where::Space(space) => space,
         Where::Param if is_local(b, address) => SpaceKind::Local,
@@ -172,8 +173,8 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     if let (true, Some(order)) = (wide, order) {
         return wide::load(b, &Wide { order, space, dest, address, values: &[] });
     }
-    let (handlers, kind, signed) = handlers_of(ty, space).ok_or(UNKNOWN)?;
-    let bytes = ty.size() * dests.len() as u32;
+    let (handlers, kind, signed) = handlers_of(ty, space).ok_or(DISAGREES)?;
+    let bytes = ty.size() * index(dests.len());
     if let Some(at) = entry_param(b, address, bytes)? {
         if let [dest] = dests
             && b.is_always(dest, kind.class(), parameter(at, ty, signed))
@@ -183,7 +184,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         let mut op = Op::new(handlers.load_param);
         op.imm = at;
         let slots = dest_slots(b, dests, ty, kind, signed)?;
-        op.b = Slot(slots.len() as u32);
+        op.b = Slot(index(slots.len()));
         op.extra = b.extras(slots);
         return b.emit(op);
     }
@@ -193,7 +194,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
     let mut op = Op::new(handlers.load_vector);
     let width = set_address(b, &mut op, address, space)?;
     let slots = dest_slots(b, dests, ty, kind, signed)?;
-    let count = slots.len() as u32;
+    let count = index(slots.len());
     op.d = Slot(count);
     if let [one] = slots[..] {
         op.run = handlers.load[width];
@@ -264,9 +265,9 @@ pub(super) fn access(kind: AccessKind, space: SpaceKind, ty: T, op: &Op) -> Acce
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let order = take_hints(form);
     let space = take_space(form);
-    let [Operand::Address(address), value] = without_policy(form) else { return Err(OPERANDS) };
+    let [Operand::Address(address), value] = without_policy(form) else { return Err(DISAGREES) };
     let values = elements(form, value)?;
-    let ty = form.ty().ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(DISAGREES)?;
     if let AddressBase::Symbol(Symbol::Module(i)) = address.base
         && b.module.variables.get(i as usize).is_some_and(|v| v.space == Space::Const)
     {
@@ -280,14 +281,14 @@ pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Prob
     if let (T::B128, Some(order)) = (ty, order) {
         return wide::store(b, &Wide { order, space, dest: &Operand::Discard, address, values });
     }
-    let (handlers, kind, _) = handlers_of(ty, space).ok_or(UNKNOWN)?;
+    let (handlers, kind, _) = handlers_of(ty, space).ok_or(DISAGREES)?;
     let slots = match (ty, values) {
         (T::B128, [value]) => b.halves(value)?.to_vec(),
         _ => values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?,
     };
     let mut op = Op::new(handlers.store_vector);
     let width = set_address(b, &mut op, address, space)?;
-    let (count, class) = (slots.len() as u32, kind.class());
+    let (count, class) = (index(slots.len()), kind.class());
     let values;
     if let [one] = slots[..] {
         op.run = handlers.store[width];

@@ -5,7 +5,7 @@
 
 use cuda_ptx::{Opcode as O, Operand, ScalarType as T};
 
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::number::lane::Kind;
@@ -46,7 +46,7 @@ fn address_kind(form: &mut Form<'_>) -> Result<Kind, Problem> {
     match form.ty() {
         Some(T::U32) => Ok(Kind::W32),
         Some(T::U64) => Ok(Kind::W64),
-        _ => Err(UNKNOWN),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -56,7 +56,7 @@ pub(crate) fn alloca(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let (d, bytes, align) = match form.instruction().operands.as_slice() {
         [d, bytes] => (d, bytes, LEAST_ALIGN),
         [d, bytes, Operand::Int(align)] => (d, bytes, *align),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     if !align.is_power_of_two() || align > MAX_ALIGN {
         return Err("the alignment must be a power of two up to 8388608");
@@ -64,17 +64,17 @@ pub(crate) fn alloca(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pro
     let bytes = b.source(bytes, kind)?;
     let address = b.dest(d, kind, false)?;
     let align = align.max(LEAST_ALIGN) as u32;
-    let (class, top) = (kind.class(), b.stack_top.ok_or(UNKNOWN)?);
+    let (class, top) = (kind.class(), b.stack_top.ok_or(DISAGREES)?);
     b.control(Control::Alloca(Alloca { bytes, address, class, align, top }))
 }
 
 /// `stacksave.type d;`
 pub(crate) fn save(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let kind = address_kind(form)?;
-    let [d] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [d] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let wide = kind.class() == Class::W64;
     let mut op = Op::new(if wide { select::widen } else { select::copy::<u32> });
-    op.a = b.stack_top.ok_or(UNKNOWN)?;
+    op.a = b.stack_top.ok_or(DISAGREES)?;
     op.d = b.dest(d, kind, false)?;
     b.emit(op)
 }
@@ -82,10 +82,10 @@ pub(crate) fn save(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 /// `stackrestore.type a;`
 pub(crate) fn restore(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let kind = address_kind(form)?;
-    let [a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let wide = kind.class() == Class::W64;
     let mut op = Op::new(if wide { stack::restore::<u64> } else { stack::restore::<u32> });
     op.a = b.source(a, kind)?;
-    (op.b, op.d) = (bottom(b), b.stack_top.ok_or(UNKNOWN)?);
+    (op.b, op.d) = (bottom(b), b.stack_top.ok_or(DISAGREES)?);
     b.emit(op)
 }

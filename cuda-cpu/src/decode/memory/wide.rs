@@ -3,7 +3,7 @@
 use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 
 use super::load_store::{access, set_address};
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::memory::wide;
@@ -25,7 +25,7 @@ impl Builder<'_> {
             }
             Operand::Reg(_) => return Err("an operand's register has the wrong size"),
             Operand::Discard => self.new_halves(),
-            _ => return Err(OPERANDS),
+            _ => return Err("the CPU device has no constants of 128 bits: write a vector of two"),
         };
         if let Operand::Reg(id) = operand {
             self.registers[id.0 as usize] = Some(low);
@@ -48,12 +48,12 @@ impl Builder<'_> {
 /// Decodes `mov.b128` between registers, from two or four parts, and to them.
 pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take_ty(T::B128);
-    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let from = match a {
         Operand::Vector(parts) => match parts.as_slice() {
             [low, high] => [b.source(low, Kind::W64)?, b.source(high, Kind::W64)?],
             [x, y, z, w] => [joined(b, x, y)?, joined(b, z, w)?],
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         },
         a => b.halves(a)?,
     };
@@ -61,7 +61,7 @@ pub(in crate::decode) fn mov(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result
         Operand::Vector(parts) => match parts.as_slice() {
             [low, high] => [b.dest(low, Kind::W64, false)?, b.dest(high, Kind::W64, false)?],
             parts @ [_, _, _, _] => return split(b, parts, from),
-            _ => return Err(OPERANDS),
+            _ => return Err(DISAGREES),
         },
         d => b.halves(d)?,
     };
@@ -107,7 +107,7 @@ pub(super) fn atomic(b: &mut Builder<'_>, name: W, wide: &Wide<'_>) -> Result<()
     match name {
         W::Exch => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
         W::Cas => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
-        _ => Err(UNKNOWN),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -129,7 +129,7 @@ fn at_once(
     wide: &Wide<'_>,
 ) -> Result<(), Problem> {
     if wide.values.len() != operands {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     if !access_16::is_there() {
         return Err("the processor does not support atomic accesses of 128 bits");

@@ -5,8 +5,9 @@ use half::{bf16, f16};
 
 use super::mbarrier;
 use crate::decode::form::Form;
+use crate::isa::sizes::index;
 use crate::{
-    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    decode::build::builder::{Builder, DISAGREES, Problem},
     exec::{
         control,
         number::lane::Kind,
@@ -40,15 +41,21 @@ pub(super) fn bulk(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> R
 }
 
 fn commit(b: &mut Builder<'_>, form: &Form<'_>) -> Result<(), Problem> {
-    if form.instruction().operands.is_empty() { b.emit(Op::new(run::commit)) } else { Err(UNKNOWN) }
+    if form.instruction().operands.is_empty() {
+        b.emit(Op::new(run::commit))
+    } else {
+        Err(DISAGREES)
+    }
 }
 
 /// `cp.async.bulk.wait_group{.read} n;`
 fn wait(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take(W::Read);
-    let [Operand::Int(left)] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [Operand::Int(left)] = form.instruction().operands.as_slice() else {
+        return Err(DISAGREES);
+    };
     let mut op = Op::new(run::wait);
-    op.imm = u64::from(u32::try_from(*left).map_err(|_| OPERANDS)?);
+    op.imm = u64::from(u32::try_from(*left).map_err(|_| DISAGREES)?);
     b.emit(op)
 }
 
@@ -57,7 +64,7 @@ fn prefetch(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let known = form.take(W::L2) && form.take(W::Global);
     let operands = 2 + usize::from(form.take(W::L2CacheHint));
     if !known || form.instruction().operands.len() != operands {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     b.emit(Op::new(control::nothing))
 }
@@ -120,20 +127,20 @@ fn take_update(b: &mut Builder<'_>, form: &mut Form<'_>) -> Option<(Slot, u32)> 
     }
     let (update, size) = update(name, ty)?;
     b.code.updates.push((update, size));
-    Some((Slot(b.code.updates.len() as u32 - 1), size))
+    Some((Slot(index(b.code.updates.len()) - 1), size))
 }
 
 /// `cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [dst], [src], size, [mbar];` and its variants.
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), Problem> {
-    let (way, completes) = way(form).ok_or(UNKNOWN)?;
+    let (way, completes) = way(form).ok_or(DISAGREES)?;
     if !form.take(if completes { COMPLETES } else { W::BulkGroup }) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let mut operands = form.instruction().operands.iter();
     let (Some(Operand::Address(to)), Some(Operand::Address(from)), Some(size)) =
         (operands.next(), operands.next(), operands.next())
     else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let (from_space, to_space) = match way {
         GLOBAL_TO_SHARED => (SpaceKind::Global, SpaceKind::Shared),
@@ -144,23 +151,23 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, reduces: bool) -> Result<(), P
     let size = b.source(size, Kind::W32)?;
     let mut more = [Slot::NONE; 4];
     if completes {
-        let Some(Operand::Address(barrier)) = operands.next() else { return Err(OPERANDS) };
+        let Some(Operand::Address(barrier)) = operands.next() else { return Err(DISAGREES) };
         more[0] = b.wide_address(barrier, SpaceKind::Shared)?;
     }
     if way == GLOBAL_TO_SHARED && form.take(W::MulticastCluster) {
-        more[2] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
+        more[2] = b.source(operands.next().ok_or(DISAGREES)?, Kind::W32)?;
     }
     if form.take(W::L2CacheHint) {
-        operands.next().ok_or(OPERANDS)?;
+        operands.next().ok_or(DISAGREES)?;
     }
     if way == SHARED_TO_GLOBAL && !reduces && form.take(W::CpMask) {
-        more[1] = b.source(operands.next().ok_or(OPERANDS)?, Kind::W32)?;
+        more[1] = b.source(operands.next().ok_or(DISAGREES)?, Kind::W32)?;
     }
     if reduces {
-        (more[3], _) = take_update(b, form).filter(|_| way != GLOBAL_TO_SHARED).ok_or(UNKNOWN)?;
+        (more[3], _) = take_update(b, form).filter(|_| way != GLOBAL_TO_SHARED).ok_or(DISAGREES)?;
     }
     if operands.next().is_some() {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let mut op = Op::new(run::copy);
     (op.a, op.b, op.c, op.imm) = (to, from, size, way);
@@ -191,23 +198,23 @@ pub(crate) fn store(
     }
     let count = form.take_from(&[(W::V2, 2), (W::V4, 4)]).filter(|_| !reduces).unwrap_or(1);
     let (update, size) = if reduces {
-        take_update(b, form).ok_or(UNKNOWN)?
+        take_update(b, form).ok_or(DISAGREES)?
     } else {
-        let ty = form.ty_of(&TYPES).filter(|ty| ty.size() >= 4).ok_or(UNKNOWN)?;
+        let ty = form.ty_of(&TYPES).filter(|ty| ty.size() >= 4).ok_or(DISAGREES)?;
         (Slot::NONE, ty.size())
     };
     let [Operand::Address(to), values, Operand::Address(barrier)] =
         form.instruction().operands.as_slice()
     else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     if count * size > 16 {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let values = match values {
         Operand::Vector(parts) if parts.len() == count as usize => parts.as_slice(),
         one if count == 1 => std::slice::from_ref(one),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let kind = if size == 8 { Kind::W64 } else { Kind::F32 };
     let values = values.iter().map(|v| b.source(v, kind)).collect::<Result<Vec<_>, _>>()?;

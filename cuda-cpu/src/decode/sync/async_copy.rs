@@ -8,7 +8,7 @@ use super::{
 };
 use crate::decode::form::Form;
 use crate::{
-    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    decode::build::builder::{Builder, DISAGREES, Problem},
     exec::{memory::locate::NARROW_ADDRESS, number::lane::Kind, sync::async_copy as run},
     isa::{
         address::SpaceKind,
@@ -24,7 +24,7 @@ pub(crate) const TENSOR_MAPS: Problem = "the CPU device does not support tensor 
 pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let reduces = form.take(W::Reduce);
     if !form.take(W::Async) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     if form.has(W::Tensor) {
         return Err(TENSOR_MAPS);
@@ -40,13 +40,13 @@ pub(crate) fn cp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem
         Some(W::WaitGroup) => groups(b, form, true),
         Some(W::WaitAll) => {
             if !form.instruction().operands.is_empty() {
-                return Err(UNKNOWN);
+                return Err(DISAGREES);
             }
             b.emit(Op::new(run::commit))?;
             b.emit(Op::new(run::wait))
         }
         Some(caching) => copy(b, form, caching == W::Cg),
-        None => Err(UNKNOWN),
+        None => Err(DISAGREES),
     }
 }
 
@@ -56,10 +56,10 @@ fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Probl
         [] if !waits => b.emit(Op::new(run::commit)),
         [Operand::Int(left)] if waits => {
             let mut op = Op::new(run::wait);
-            op.imm = u64::from(u32::try_from(*left).map_err(|_| OPERANDS)?);
+            op.imm = u64::from(u32::try_from(*left).map_err(|_| DISAGREES)?);
             b.emit(op)
         }
-        _ => Err(OPERANDS),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -77,7 +77,7 @@ fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Proble
         [] => Rest::Nothing,
         [p @ (Operand::Reg(id) | Operand::NotReg(id))] if is_pred(id) => Rest::Ignore(p),
         [size @ (Operand::Reg(_) | Operand::Int(_))] => Rest::Size(size),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     })
 }
 
@@ -85,19 +85,19 @@ fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Proble
 fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(), Problem> {
     let shared = form.take_one(&[W::Shared, W::SharedCta]).is_some();
     if !shared || !form.take(W::Global) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let hinted = form.take(W::L2CacheHint);
     form.take_one(&[W::L264B, W::L2128B, W::L2256B]);
     let operands = form.instruction().operands.as_slice();
-    let operands = if hinted { operands.split_last().ok_or(OPERANDS)?.1 } else { operands };
+    let operands = if hinted { operands.split_last().ok_or(DISAGREES)?.1 } else { operands };
     let [Operand::Address(to), Operand::Address(from), Operand::Int(bytes), more @ ..] = operands
     else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let fits = *bytes == 16 || !whole_lines && matches!(bytes, 4 | 8);
     if !fits {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let (mut size, mut ignore, mut inverted) = (Slot::NONE, Slot::NONE, false);
     match rest(b, more)? {
@@ -123,16 +123,16 @@ fn copy(b: &mut Builder<'_>, form: &mut Form<'_>, whole_lines: bool) -> Result<(
 /// `cp.async.mbarrier.arrive{.noinc}.shared.b64 [addr];`
 fn mbarrier_arrive(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     if !form.take(W::Arrive) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let one_more = !form.take(W::Noinc);
     let (space, ty) = (take_space(form), form.ty());
     let address: &Address = match form.instruction().operands.as_slice() {
         [Operand::Address(address)] => address,
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     if ty != Some(T::B64) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     let op = addressed(b, run::arrive, address, space, one_more.into())?;
     b.states(access(AccessKind::Update, &op, space, Order::RELEASE));

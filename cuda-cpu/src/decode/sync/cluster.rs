@@ -5,7 +5,7 @@ use cuda_ptx::{ScalarType as T, Word as W};
 use super::suspend;
 use crate::decode::form::Form;
 use crate::{
-    decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+    decode::build::builder::{Builder, DISAGREES, Problem},
     exec::{number::lane::Kind, sync::cluster as run},
     isa::{effect::Effect, slot::Slot},
     machine::code::{Handler, Op},
@@ -15,11 +15,11 @@ use crate::{
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     form.take(W::Cluster);
     form.take(W::Aligned);
-    let what = form.take_one(&[W::Arrive, W::Wait]).ok_or(UNKNOWN)?;
+    let what = form.take_one(&[W::Arrive, W::Wait]).ok_or(DISAGREES)?;
     let order =
         form.take_one(if what == W::Arrive { &[W::Release, W::Relaxed] } else { &[W::Acquire] });
     if !form.instruction().operands.is_empty() {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     if what == W::Arrive {
         if order != Some(W::Relaxed) {
@@ -38,7 +38,7 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
 /// `mapa.shared::cluster.u32 d, a, rank;`
 pub(crate) fn map_address(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let (ty, [d, a, rank]) = (address_type(form)?, form.instruction().operands.as_slice()) else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let (kind, handler): (_, Handler) = match ty {
         T::U32 => (Kind::W32, run::map_address::<u32>),
@@ -54,7 +54,7 @@ pub(crate) fn map_address(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<()
 /// `getctarank.shared::cluster.u32 d, a;`
 pub(crate) fn rank(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let (ty, [d, a]) = (address_type(form)?, form.instruction().operands.as_slice()) else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let (kind, handler): (_, Handler) = match ty {
         T::U32 => (Kind::W32, run::rank::<u32>),
@@ -68,5 +68,5 @@ pub(crate) fn rank(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 
 fn address_type(form: &mut Form<'_>) -> Result<T, Problem> {
     form.take(W::SharedCluster);
-    form.ty().filter(|ty| matches!(ty, T::U32 | T::U64)).ok_or(UNKNOWN)
+    form.ty().filter(|ty| matches!(ty, T::U32 | T::U64)).ok_or(DISAGREES)
 }

@@ -3,7 +3,7 @@
 
 use cuda_ptx::{Operand, Word as W};
 
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::control;
 use crate::isa::effect::Effect;
@@ -45,12 +45,12 @@ fn emit(
     over_bytes: bool,
 ) -> Result<(), Problem> {
     if !known {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     match form.instruction().operands.as_slice() {
         [] if !over_bytes => {}
         [Operand::Address(_), Operand::Int(128)] if over_bytes => {}
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     }
     b.states(Effect::Fence);
     b.emit(Op::new(control::fence))

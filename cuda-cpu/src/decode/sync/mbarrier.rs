@@ -3,7 +3,7 @@
 use cuda_ptx::{Address, Modifier, Operand, ScalarType as T, Word as W};
 
 use super::suspend;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::decode::memory::load_store::order_of;
 use crate::exec::memory::locate::NARROW_ADDRESS;
@@ -58,7 +58,7 @@ pub(super) fn completes(register: Slot, space: SpaceKind) -> Effect {
 pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     // `.expect_tx` can also be a modifier of `.arrive`.
     let Some(Modifier::Word(name)) = form.instruction().modifiers.first().copied() else {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     };
     form.take(name);
     // A block runs on one thread, so its accesses are always ordered. Only the race check uses the order.
@@ -66,7 +66,7 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
     form.take_one(&[W::Cta, W::Cluster]);
     let space = take_space(form);
     if !form.take_ty(T::B64) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     match name {
         W::Init => with_count(b, form, space, (run::init, 0), AccessKind::Write),
@@ -80,7 +80,7 @@ pub(crate) fn mbarrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), P
         W::TestWait => wait(b, form, space, order, false),
         W::TryWait => wait(b, form, space, order, true),
         W::PendingCount => pending_count(b, form),
-        _ => Err(UNKNOWN),
+        _ => Err(DISAGREES),
     }
 }
 
@@ -93,7 +93,7 @@ fn with_count(
     kind: AccessKind,
 ) -> Result<(), Problem> {
     let [Operand::Address(address), count] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let mut op = addressed(b, handler, address, space, mode)?;
     op.b = b.source(count, Kind::W32)?;
@@ -105,7 +105,7 @@ fn with_count(
 /// `mbarrier.inval.shared.b64 [addr];`
 fn invalidate(b: &mut Builder<'_>, form: &Form<'_>, space: SpaceKind) -> Result<(), Problem> {
     let [Operand::Address(address)] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let op = addressed(b, run::invalidate, address, space, 0)?;
     b.states(access(AccessKind::Write, &op, space, Order::WEAK));
@@ -125,7 +125,7 @@ fn arrive(
     let (token, address, count) = match form.instruction().operands.as_slice() {
         [token, Operand::Address(address)] if variant.is_none() => (token, address, None),
         [token, Operand::Address(address), count] => (token, address, Some(count)),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let mut op = addressed(b, run::arrive, address, space, mode)?;
     if let Some(count) = count {
@@ -151,7 +151,7 @@ fn wait(
         [done, Operand::Address(address), phase, time] if suspends => {
             (done, address, phase, Some(time))
         }
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     let order = order.unwrap_or(Order::ACQUIRE);
     let phase = b.source(phase, kind)?;
@@ -173,7 +173,7 @@ fn wait(
 
 /// `mbarrier.pending_count.b64 count, state;`
 fn pending_count(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let [count, token] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [count, token] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let mut op = Op::new(run::pending_count);
     op.a = b.source(token, Kind::W64)?;
     op.d = b.dest(count, Kind::W32, false)?;

@@ -18,8 +18,7 @@ pub(super) fn emit(
     first.imm = u64::from(wait + 2);
     b.emit_plain(first);
     let mut pause = Op::new(control);
-    pause.extra = b.code.controls.len() as u32;
-    b.code.controls.push(Control::Pause);
+    pause.extra = b.add_control(Control::Pause);
     b.emit_plain(pause);
     let mut retry = Op::new(again);
     (retry.d, retry.extra) = (fails, wait + 3);

@@ -6,7 +6,7 @@ use super::mma::{dests, sources};
 use crate::decode::form::Form;
 use crate::{
     decode::{
-        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         collective::whole_warp,
     },
     exec::{
@@ -34,8 +34,8 @@ fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
     if !form.take(W::Sync) || !form.take(W::Aligned) {
         return Err("only the `.sync.aligned` form is supported");
     }
-    let shape = form.take_one(&[W::M8n8, W::M16n16, W::M16n8, W::M8n16]).ok_or(UNKNOWN)?;
-    let count = form.take_from(&[(W::X1, 1), (W::X2, 2), (W::X4, 4)]).ok_or(UNKNOWN)?;
+    let shape = form.take_one(&[W::M8n8, W::M16n16, W::M16n8, W::M8n16]).ok_or(DISAGREES)?;
+    let count = form.take_from(&[(W::X1, 1), (W::X2, 2), (W::X4, 4)]).ok_or(DISAGREES)?;
     let transposed = form.take(W::Trans);
     let space = match form.take_one(&[W::Shared, W::SharedCta]) {
         Some(_) => SpaceKind::Shared,
@@ -44,17 +44,17 @@ fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
     if form.has(W::B8x16) {
         return Err("the CPU device does not support elements of 4 or 6 bits");
     }
-    let ty = form.ty().ok_or(UNKNOWN)?;
+    let ty = form.ty().ok_or(DISAGREES)?;
     let layout = match (shape, ty, transposed) {
         (W::M8n8, T::B16, false) => Layout::Rows,
         (W::M8n8, T::B16, true) => Layout::Columns,
         (shape, T::B8, true) if shape == shape_of_bytes => Layout::Bytes,
-        _ => return Err(UNKNOWN),
+        _ => return Err(DISAGREES),
     };
     // A matrix of 16 x 16 bytes takes two registers.
     let registers = if shape == W::M16n16 { 2 * count } else { count };
     if registers > 4 {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
     Ok(Matrices { layout, registers, space })
 }
@@ -63,7 +63,7 @@ fn take(form: &mut Form<'_>, shape_of_bytes: W) -> Result<Matrices, Problem> {
 pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let matrices = take(form, W::M16n16)?;
     let [to, Operand::Address(address)] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     whole_warp(b)?;
     let registers = dests(b, to, Kind::W32)?;
@@ -74,7 +74,7 @@ pub(crate) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
 pub(crate) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let matrices = take(form, W::M16n8)?;
     let [Operand::Address(address), from] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     whole_warp(b)?;
     let registers = sources(b, from, Kind::W32)?;
@@ -89,7 +89,7 @@ fn emit(
     registers: Vec<Slot>,
 ) -> Result<(), Problem> {
     if registers.len() != matrices.registers {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     }
     let mut op = Op::new(run);
     let (base, offset, narrow) = b.address(address, matrices.space)?;
@@ -110,9 +110,9 @@ fn emit(
 pub(crate) fn transpose(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let modifiers = [W::Sync, W::Aligned, W::M8n8, W::Trans];
     if !modifiers.into_iter().all(|m| form.take(m)) || !form.take_ty(T::B16) {
-        return Err(UNKNOWN);
+        return Err(DISAGREES);
     }
-    let [d, a] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let [d, a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     whole_warp(b)?;
     let mut op = Op::new(matrix::transpose);
     op.a = b.source(a, Kind::W32)?;

@@ -3,7 +3,7 @@
 use cuda_ptx::{Operand, ScalarKind, ScalarType as T, Word as W};
 
 use super::sparse::sparse;
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::collective::whole_warp;
 use crate::decode::form::Form;
 use crate::exec::number::lane::Kind;
@@ -47,8 +47,8 @@ pub(crate) fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Proble
     if is_sparse {
         return sparse(b, form);
     }
-    let multiply = pick(form).ok_or(UNKNOWN)?;
-    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let multiply = pick(form).ok_or(DISAGREES)?;
+    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     whole_warp(b)?;
     let [kind, sum] = multiply.kinds;
     let sources = [sources(b, x, kind)?, sources(b, y, kind)?, sources(b, c, sum)?];
@@ -229,7 +229,7 @@ pub(super) fn dests(
     kind: Kind,
 ) -> Result<Vec<Slot>, Problem> {
     let one = |part: &Operand| match part {
-        Operand::Reg(id) if b.class_of(*id) != kind.class() => Err(OPERANDS),
+        Operand::Reg(id) if b.class_of(*id) != kind.class() => Err(DISAGREES),
         part => b.dest(part, kind, false),
     };
     list(operand).iter().map(one).collect()

@@ -3,7 +3,7 @@
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use super::mma::{Multiply, dests, emit, integer_modes, sources, take_types};
-use crate::decode::build::builder::{Builder, OPERANDS, Problem, UNKNOWN};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::collective::whole_warp;
 use crate::decode::form::Form;
 use crate::exec::number::lane::Kind;
@@ -15,9 +15,9 @@ use crate::machine::code::Handler;
 
 /// `mma.sp.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 d, a, b, c, e, 0;`. The `sp` modifier has been taken already.
 pub(super) fn sparse(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let (multiply, metadata) = pick(form).ok_or(UNKNOWN)?;
+    let (multiply, metadata) = pick(form).ok_or(DISAGREES)?;
     let [d, x, y, c, e, Operand::Int(selector)] = form.instruction().operands.as_slice() else {
-        return Err(OPERANDS);
+        return Err(DISAGREES);
     };
     let selectors = match metadata {
         Metadata::OneLane => 4,

@@ -13,7 +13,7 @@ use super::{
 use crate::decode::form::Form;
 use crate::{
     decode::{
-        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         collective::whole_warp,
     },
     exec::{alu::select, tensor::floats::pack_halves},
@@ -23,7 +23,7 @@ use crate::{
 
 /// Decodes `wmma` in all forms.
 pub(crate) fn wmma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let what = form.take_one(&[W::Load, W::Store, W::Mma]).ok_or(UNKNOWN)?;
+    let what = form.take_one(&[W::Load, W::Store, W::Mma]).ok_or(DISAGREES)?;
     if !form.take(W::Sync) || !form.take(W::Aligned) {
         return Err("only the `.sync.aligned` form is supported");
     }
@@ -129,8 +129,8 @@ fn plan(form: &mut Form<'_>) -> Option<Plan> {
 
 /// `wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 d, a, b, c;`
 fn mma(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let plan = plan(form).ok_or(UNKNOWN)?;
-    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(OPERANDS) };
+    let plan = plan(form).ok_or(DISAGREES)?;
+    let [d, x, y, c] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let [kind, sum] = plan.multiply.kinds;
     whole_warp(b)?;
     let (x, y, c) = (sources(b, x, kind)?, sources(b, y, kind)?, sources(b, c, sum)?);
@@ -163,7 +163,7 @@ fn run(
 ) -> Result<(), Problem> {
     let [of_x, of_y, of_c, of_d] = plan.multiply.registers;
     let part = |slots: &[Slot], first: usize, count: usize| {
-        slots.get(first..first + count).map(<[Slot]>::to_vec).ok_or(OPERANDS)
+        slots.get(first..first + count).map(<[Slot]>::to_vec).ok_or(DISAGREES)
     };
     for (at_x, at_y, at_c, at_d) in plan.steps() {
         let results = part(into, at_d, of_d)?;

@@ -12,7 +12,7 @@ use super::{
 use crate::decode::form::Form;
 use crate::{
     decode::{
-        build::builder::{Builder, OPERANDS, Problem, UNKNOWN},
+        build::builder::{Builder, DISAGREES, Problem},
         collective::whole_warp,
         memory::load_store::space_and_registers,
     },
@@ -129,13 +129,13 @@ fn kind(matrix: &Matrix) -> Kind {
 
 /// `wmma.load.a.sync.aligned.row.m16n16k16.f16 r, [p], stride;`
 pub(super) fn load(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
-    let which = form.take_one(&[W::A, W::B, W::C]).ok_or(UNKNOWN)?;
+    let which = form.take_one(&[W::A, W::B, W::C]).ok_or(DISAGREES)?;
     let space = take_space(form);
-    let matrix = Matrix::take(form, which).ok_or(UNKNOWN)?;
+    let matrix = Matrix::take(form, which).ok_or(DISAGREES)?;
     let (to, address, stride) = match form.instruction().operands.as_slice() {
         [to, Operand::Address(address)] => (to, address, None),
         [to, Operand::Address(address), stride] => (to, address, Some(stride)),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     whole_warp(b)?;
     b.emit(Op::new(check_whole_warp))?;
@@ -198,11 +198,11 @@ fn load_parts(
 pub(super) fn store(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
     let space = take_space(form);
     let matrix = Some(()).filter(|()| form.take(W::D)).and_then(|()| Matrix::take(form, W::C));
-    let matrix = matrix.ok_or(UNKNOWN)?;
+    let matrix = matrix.ok_or(DISAGREES)?;
     let (address, from, stride) = match form.instruction().operands.as_slice() {
         [Operand::Address(address), from] => (address, from, None),
         [Operand::Address(address), from, stride] => (address, from, Some(stride)),
-        _ => return Err(OPERANDS),
+        _ => return Err(DISAGREES),
     };
     whole_warp(b)?;
     b.emit(Op::new(check_whole_warp))?;

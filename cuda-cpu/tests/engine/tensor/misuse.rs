@@ -157,10 +157,11 @@ fn copies_read_exactly_their_bytes() {
         ("[a+244], 4", [161, 5, 5, 5]),
         ("[a+240], 16, 8", [160, 161, 0, 0]),
         ("[a+248], 8, 0", [0, 0, 5, 5]),
-        ("[0], 16, q", [0, 0, 0, 0]),
+        ("[none], 16, q", [0, 0, 0, 0]),
     ] {
         let body = format!(
-            "setp.ne.u32 p, lane, 0; @p ret; setp.eq.u32 q, lane, 0;
+            ".reg .b64 none; mov.b64 none, 0;
+            setp.ne.u32 p, lane, 0; @p ret; setp.eq.u32 q, lane, 0;
             st.shared.v4.b32 [room], {{5, 5, 5, 5}};
             cp.async.ca.shared.global [room], {copy}; cp.async.wait_all;
             ld.shared.v4.b32 {{n0, n1, n2, n3}}, [room]; st.global.v4.b32 [o], {{n0, n1, n2, n3}};"
