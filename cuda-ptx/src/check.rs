@@ -245,23 +245,21 @@ impl<'a> Checker<'a> {
         if has_call(found) {
             return self.call(operands);
         }
-        let modifiers = &instruction.modifiers;
-        if hints_at_cache(modifiers)
-            && spaces(modifiers).next().is_some()
-            && !spaces(modifiers).any(|space| space == Space::Global)
-        {
-            return Err(Mismatch::Name);
-        }
         let (least, most) = counts(found);
         if operands.len() != least && operands.len() != most {
             return Err(Mismatch::Count { expected: (least, most), found: operands.len() });
         }
         let mut addresses = 0;
         for (at, (pattern, operand)) in aligned(found, operands.len()).zip(operands).enumerate() {
-            let space = address_space(modifiers, addresses);
-            addresses += usize::from(matches!(pattern, Pattern::Memory(_)));
-            let is_elsewhere =
-                |symbol| found.row.opcode == Opcode::Cvta && self.space(symbol) != space;
+            let mut space = None;
+            if matches!(pattern, Pattern::Memory(_)) {
+                space = address_space(&instruction.modifiers, addresses)?;
+                addresses += 1;
+            }
+            let is_elsewhere = |symbol| {
+                found.row.opcode == Opcode::Cvta
+                    && self.space(symbol) != spaces(&instruction.modifiers).next()
+            };
             if !self.fits(found, pattern, operand, space)
                 || matches!(*operand, Operand::Symbol(symbol, _) if is_elsewhere(symbol))
             {
@@ -539,8 +537,16 @@ const GENERIC_ADDRESSES: (u32, u32) = (2, 0);
 
 /// Returns the space of an address: the first space in the name for the first address, and so on. A barrier that no space is
 /// left for is in the first one.
-fn address_space(modifiers: &[Modifier], number: usize) -> Option<Space> {
-    spaces(modifiers).nth(number).or_else(|| spaces(modifiers).next())
+///
+/// # Errors
+/// If the instruction has a hint for the caches of global memory, and another space.
+fn address_space(modifiers: &[Modifier], number: usize) -> Result<Option<Space>, Mismatch> {
+    let first = spaces(modifiers).next();
+    let is_global = || spaces(modifiers).any(|space| space == Space::Global);
+    if first.is_some() && hints_at_cache(modifiers) && !is_global() {
+        return Err(Mismatch::Name);
+    }
+    Ok(spaces(modifiers).nth(number).or(first))
 }
 
 /// Returns whether a modifier is a hint for the caches of global memory.

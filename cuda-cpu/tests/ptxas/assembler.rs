@@ -4,11 +4,15 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::place::{Case, Place, TAIL};
 
 /// The number of instructions in a module. `ptxas` becomes slow with more.
 const MOST: usize = 250;
+
+/// The number of files that were made: the tests run at the same time.
+static FILES: AtomicUsize = AtomicUsize::new(0);
 
 /// The reason of an instruction at which `ptxas` crashes.
 pub(crate) const CRASH: &str = "ptxas crashes";
@@ -30,10 +34,11 @@ pub(crate) fn judge(cases: &[Case]) -> Vec<Result<(), String>> {
     let chunks = Mutex::new(chunks);
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
-        for thread in 0..threads {
+        for _ in 0..threads {
             let (chunks, refused, path) = (&chunks, &refused, Path::new(&path));
             scope.spawn(move || {
-                let name = format!("ptxas-{}-{thread}.ptx", std::process::id());
+                let number = FILES.fetch_add(1, Ordering::Relaxed);
+                let name = format!("ptxas-{}-{number}.ptx", std::process::id());
                 let file = std::env::temp_dir().join(name);
                 let next = || chunks.lock().unwrap().pop();
                 while let Some((place, members)) = next() {
