@@ -45,7 +45,7 @@ impl Profile {
     /// use cuda_async::prelude::*;
     /// let graph = zeros::<u32>(4).named("clear").graph()?;
     /// let profile = graph.profile().sync()?;
-    /// assert!(profile.plan().to_svg().contains(" us</text>"));
+    /// assert!(profile.plan().nodes().iter().all(|node| node.time().is_some()));
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     pub fn plan(&self) -> &Plan {
