@@ -89,7 +89,8 @@ sources! {
 /// ```
 ///
 /// # Errors
-/// [`Error::ContentsLost`] if the memory has lost its contents, [`Error::OutOfHostMemory`], [`Error::NeedsHostData`] in
+/// [`Error::ContentsLost`](crate::Error::ContentsLost) if the memory has lost its contents,
+/// [`Error::OutOfHostMemory`](crate::Error::OutOfHostMemory), [`Error::NeedsHostData`](crate::Error::NeedsHostData) in
 /// [`async_on`](crate::DeviceOp::async_on), or an error of the device.
 pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
     to_host_into(buffer, Vec::new())

@@ -14,7 +14,7 @@ pub trait AllocationMode: Send {
     /// Returns a context on the same stream with this change.
     ///
     /// # Errors
-    /// [`Error::WrongDevice`] if the pool belongs to another device than the context.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice) if the pool belongs to another device than the context.
     fn context(&self, cx: &ExecutionContext) -> Result<ExecutionContext>;
 }
 

@@ -32,7 +32,7 @@ use crate::sync::{
     limit,
 };
 
-/// Shared ownership of a value, counted separately for each [shard](super::shard).
+/// Shared ownership of a value, counted separately for each shard.
 ///
 /// For values that many threads clone all the time. Each value takes about 2 KiB more than in an `Arc`, and there are
 /// no weak handles. The last handle drops the value, on the thread that drops that handle.
