@@ -5,7 +5,7 @@
 //! only after it matched a row. The page of the book and the tests of the grammar expand the rows with [`Row::forms`].
 //!
 //! This folder uses the enums of words and types. A new instruction is one line of `instructions.txt`, and a variant of
-//! [`Opcode`] or [`Word`](crate::Word) if it has a new word.
+//! [`Opcode`] or [`Word`] if it has a new word.
 
 mod forms;
 mod pattern;
