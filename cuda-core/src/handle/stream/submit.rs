@@ -251,15 +251,18 @@ impl<'a> Ordered<'a> {
         let keeps = keep.is_some();
         let ask = keep
             .is_some_and(|keep| timeline.retention.keep(ticket.number, keep.until, keep.resource));
-        let sent = send(ticket, &after);
-        if let Sent::Refused(error) = sent {
-            if keeps {
-                timeline.retention.forget(ticket.number);
+        let sent = match send(ticket, &after) {
+            Sent::Taken => Ok(ticket),
+            Sent::Failed(error) => Err(error),
+            Sent::Refused(error) => {
+                if keeps {
+                    timeline.retention.forget(ticket.number);
+                }
+                claims.give_back(operands, ticket);
+                timeline.give_back(ticket);
+                return Err(error);
             }
-            claims.give_back(operands, ticket);
-            timeline.give_back(ticket);
-            return Err(error);
-        }
+        };
         if !after.is_empty() {
             self.note_edges(ticket, &after);
         }
@@ -267,10 +270,7 @@ impl<'a> Ordered<'a> {
         if ask || timeline.take_due_report(ticket.number) {
             stream.device().core().report(ticket);
         }
-        match sent {
-            Sent::Failed(error) => Err(error),
-            Sent::Taken | Sent::Refused(_) => Ok(ticket),
-        }
+        sent
     }
 
     /// Submits a control that takes a ticket.
