@@ -1,7 +1,7 @@
 //! `boxed`: hides the type of an operation.
 
 use std::{
-    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering},
     task::{Context, Poll},
 };
 
@@ -50,7 +50,7 @@ impl<T: Send> Submit for Boxed<'_, T> {
     type Output = T;
 
     fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        let _nested = Nested::enter()?;
+        let _nested = Nested::enter(cx)?;
         let Some(steps) = &mut self.0 else { return Err(cuda_core::Error::AlreadyEnded) };
         match on_enough_stack(|| steps.poll(task, cx)) {
             Poll::Ready(output) => output.map(Submitted::Ready),
@@ -71,29 +71,26 @@ fn on_enough_stack<R>(f: impl FnOnce() -> R) -> R {
     stacker::maybe_grow(STACK_OF_A_BOX, MORE_STACK, f)
 }
 
-thread_local! {
-    /// The number of boxes that this thread is inside of.
-    static NESTED: Cell<usize> = const { Cell::new(0) };
-}
+/// Counts a box in its context while its steps are submitted.
+struct Nested<'a>(&'a AtomicUsize);
 
-/// Counts a box while its steps are submitted.
-struct Nested;
-
-impl Nested {
+impl<'a> Nested<'a> {
     /// # Errors
     /// [`Error::Misuse`](cuda_core::Error::Misuse) inside of [`MAX_NESTED_BOXES`] boxes.
-    fn enter() -> Result<Self> {
-        if NESTED.get() >= MAX_NESTED_BOXES {
+    fn enter(cx: &'a ExecutionContext) -> Result<Self> {
+        let count = cx.nested_boxes();
+        let nested = count.load(Ordering::Relaxed);
+        if nested >= MAX_NESTED_BOXES {
             return Err(misuse::too_many_nested_boxes(MAX_NESTED_BOXES));
         }
-        NESTED.set(NESTED.get() + 1);
-        Ok(Self)
+        count.store(nested + 1, Ordering::Relaxed);
+        Ok(Self(count))
     }
 }
 
-impl Drop for Nested {
+impl Drop for Nested<'_> {
     fn drop(&mut self) {
-        NESTED.set(NESTED.get() - 1);
+        self.0.store(self.0.load(Ordering::Relaxed).saturating_sub(1), Ordering::Relaxed);
     }
 }
 

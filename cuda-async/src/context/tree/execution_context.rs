@@ -3,8 +3,9 @@
 //! A context belongs to one sequence of steps. It is either an inline root or one of the handles of a shared context.
 //!
 //! # Inline roots
-//! The root context of a run is stored in the run itself and not behind an `Arc`. A run keeps it on its stack or in its future. Most runs never clone it, so most runs allocate
-//! nothing. Anything that needs more than the stream and the last submission promotes the root to an `Arc` first.
+//! The root context of a run is stored in the run itself and not behind an `Arc`. A run keeps it on its stack or in its
+//! future. Most runs never clone it, so most runs allocate nothing. Anything that needs more than the stream and the last
+//! submission promotes the root to an `Arc` first.
 //! After a promotion, both copies of `last` count: [`InlineRoot::last`] is the larger one.
 //!
 //! The cells make this type, and with it [`ExecutionContext`](crate::context::ExecutionContext), `Send` but not `Sync`.
@@ -47,8 +48,19 @@ impl ExecutionContext {
         Self(Repr::Inline(InlineRoot::new(stream, mode)))
     }
 
-    pub(super) fn from_shared(shared: SharedContext) -> Self {
+    /// Makes a context from `shared`, for steps inside the steps of this context.
+    pub(super) fn derive(&self, mut shared: SharedContext) -> Self {
+        *shared.nested_boxes.get_mut() = self.nested_boxes().load(Ordering::Relaxed);
         Self(Repr::Shared(Arc::new(shared)))
+    }
+
+    /// The number of boxes whose steps contain the steps that use this context now. One thread at a time polls the steps
+    /// of a context, so plain loads and stores count.
+    pub(crate) fn nested_boxes(&self) -> &AtomicUsize {
+        match &self.0 {
+            Repr::Inline(root) => &root.nested_boxes,
+            Repr::Shared(shared) => &shared.nested_boxes,
+        }
     }
 
     /// Returns the device.
@@ -269,13 +281,15 @@ pub(super) struct InlineRoot {
     pub(super) mode: RunMode,
     /// The number of the last submission that was made through this context, or 0.
     last: Cell<u64>,
+    nested_boxes: AtomicUsize,
     shared: OnceCell<Arc<SharedContext>>,
 }
 
 impl InlineRoot {
     #[inline]
     pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
-        Self { stream, mode, last: Cell::new(0), shared: OnceCell::new() }
+        let (last, nested_boxes) = (Cell::new(0), AtomicUsize::new(0));
+        Self { stream, mode, last, nested_boxes, shared: OnceCell::new() }
     }
 
     /// The handle that counts the submissions of this run: after a promotion, the shared one.
@@ -327,7 +341,9 @@ impl InlineRoot {
             if self.stream.has_open_window() {
                 stream.open_window();
             }
-            let shared = SharedContext::root(stream, self.mode, AllocationRules::default(), last);
+            let mut shared =
+                SharedContext::root(stream, self.mode, AllocationRules::default(), last);
+            *shared.nested_boxes.get_mut() = self.nested_boxes.load(Ordering::Relaxed);
             Arc::new(shared)
         })
     }

@@ -26,7 +26,7 @@ impl ExecutionContext {
             after.extend(self.last_ticket());
             branches.extend((1..count).map(|_| {
                 let (stream, after) = (OnceLock::new(), after.clone());
-                Self::from_shared(shared.child(stream, after, shared.allocation_rules.clone()))
+                self.derive(shared.child(stream, after, shared.allocation_rules.clone()))
             }));
         }
         branches.push(self.clone());

@@ -22,13 +22,13 @@ impl ExecutionContext {
     pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
         let root = self.other_root(stream);
         *root.root_data().poller.lock() = Some(self.shared().clone());
-        Self::from_shared(root)
+        self.derive(root)
     }
 
     /// Makes a root context on the same stream for the steps of the `shared` operation `id`, which several runs may
     /// poll. It has no poller until [`set_poller`](Self::set_poller).
     pub(crate) fn separate_root(&self, id: usize) -> Result<Self> {
-        Ok(Self::from_shared(self.other_root(self.stream()?.clone()).with_part_of(id)))
+        Ok(self.derive(self.other_root(self.stream()?.clone()).with_part_of(id)))
     }
 
     fn other_root(&self, stream: Stream) -> SharedContext {

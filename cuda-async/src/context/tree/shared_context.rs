@@ -3,7 +3,7 @@
 
 use std::sync::{
     Arc, OnceLock,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
 };
 
 use cuda_core::{Error, Result, Stream, Ticket};
@@ -23,6 +23,8 @@ pub(in crate::context) struct SharedContext {
     pub(super) allocation_rules: AllocationRules,
     /// The number of the last submission that this context has made, or 0.
     last: AtomicU64,
+    /// See [`ExecutionContext::nested_boxes`](crate::context::ExecutionContext::nested_boxes).
+    pub(super) nested_boxes: AtomicUsize,
 }
 
 pub(super) enum ContextKind {
@@ -66,7 +68,8 @@ pub(super) type After = SmallVec<[Ticket; 2]>;
 
 impl SharedContext {
     fn new(kind: ContextKind, mode: RunMode, allocation_rules: AllocationRules, last: u64) -> Self {
-        Self { kind, mode, allocation_rules, last: AtomicU64::new(last) }
+        let (last, nested_boxes) = (AtomicU64::new(last), AtomicUsize::new(0));
+        Self { kind, mode, allocation_rules, last, nested_boxes }
     }
 
     /// The root context of a run on `stream`, whose last submission so far is `last`.

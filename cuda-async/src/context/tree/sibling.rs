@@ -43,6 +43,6 @@ impl ExecutionContext {
         let stream = OnceLock::from(rules.applied_to(self.stream()?.clone()));
         let sibling = self.shared().child(stream, After::new(), rules);
         sibling.note(self.last().unwrap_or(0));
-        Ok(Self::from_shared(sibling))
+        Ok(self.derive(sibling))
     }
 }

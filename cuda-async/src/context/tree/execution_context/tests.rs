@@ -16,7 +16,7 @@ fn refused_fork_edge_is_added_by_the_next_enqueue() {
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let root = ExecutionContext::root(stream.clone(), RunMode::Async);
     let after = [other.join(&[]).unwrap()].into_iter().collect();
-    let cx = ExecutionContext::from_shared(root.shared().child(
+    let cx = root.derive(root.shared().child(
         OnceLock::from(stream),
         after,
         Default::default(),
