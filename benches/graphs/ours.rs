@@ -77,7 +77,8 @@ impl Ours {
     /// # Safety
     /// `x` is memory of `LEN` floats that lives as long as the lane. Nothing else uses it while the lane does.
     pub unsafe fn lane<'a>(&'a self, raw: &'a Raw, x: Address) -> Result<Lane<'a>, DriverError> {
-        // SAFETY: both use the primary context of the GPU, and `self` keeps the stream. The rest is the caller's promise.
+        // SAFETY: both use the primary context of the GPU, and `self` keeps the stream. `x` is memory that
+        // nothing else uses while the lane lives.
         Ok(unsafe { raw.lane(LEN * 4)?.on(self.raw_stream()).with_memory(x) })
     }
 

@@ -28,7 +28,7 @@ pub use crate::{
 /// # Errors
 /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if they may not. It names `step`.
 pub fn may_wait(cx: &ExecutionContext, step: &'static str) -> Result<()> {
-    cx.may_wait(step)
+    cx.waits().may_wait(step)
 }
 
 /// Makes all later waits of this run use wakers, also in a blocking run.
@@ -36,7 +36,7 @@ pub fn may_wait(cx: &ExecutionContext, step: &'static str) -> Result<()> {
 /// # Errors
 /// [`Error::NeedsHostData`](crate::Error::NeedsHostData), which names `step`, if steps may not wait in this run.
 pub fn wait_by_wakers(cx: &ExecutionContext, step: &'static str, task: &Context<'_>) -> Result<()> {
-    cx.wait_by_wakers(step, task)
+    cx.waits().wait_by_wakers(step, task)
 }
 
 /// Polls until a submission of another stream is complete.
@@ -50,7 +50,7 @@ pub fn poll_submission_on(
     waiter: &mut Option<Waiter>,
     task: &mut Context<'_>,
 ) -> Poll<Result<()>> {
-    cx.poll_submission_on(stream, number, waiter, task)
+    cx.waits().poll_submission_on(stream, number, waiter, task)
 }
 
 /// Returns an operation that gives the module of a cache. The error [`Error::NotLoaded`](crate::Error::NotLoaded) names

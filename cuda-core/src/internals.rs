@@ -2,18 +2,53 @@
 //!
 //! | for | items |
 //! |---|---|
-//! | `cuda-async`: the recordings behind its graphs | [`Recording`], [`RecordedNode`], [`RecordedName`], the limits |
+//! | `cuda-async`: the recordings behind its graphs and plans | [`Recording`], [`RecordedNode`], [`name_recorded`], [`start_plan`], [`end_plan`], the limits |
+//! | `cuda-async`: the streams and the waits of a run | [`Window`], [`lend_branch`], [`allocating_in`], [`request_report`], [`report_before_others`], [`check_not_lost`], [`check_may_wait`], [`delivers_here`], [`idle_pinned`], [`attachment`] |
 //! | `cuda-async` and the backends: code that loom models run | [`sync`] |
 //! | `cuda-cpu`, `cuda-lease`, `cuda-node`: text with a limit | [`text_prefix`] |
-//! | tests of `cuda-driver`, which run the client on a simulated driver | [`LaunchResources`], [`Retain`], the functions |
+//! | tests of `cuda-driver`, which run the client on a simulated driver | [`LaunchResources`], [`Retain`], the other functions |
 
-use crate::{Allocation, Device, Ticket, protocol::AllocId};
+use crate::{Allocation, Device, Result, Ticket, protocol::AllocId};
 pub use crate::{
     handle::{
         LaunchResources, MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, Recording,
+        Window, allocating_in, check_not_lost, end_plan, idle_pinned, lend_branch, name_recorded,
+        report_before_others, request_report, start_plan,
     },
     order::Retain,
 };
+
+/// Returns the value that a layer above stores in a device. The first call creates it with `T::default()`. A device holds
+/// one such value: returns `None` if it has another type than `T`.
+///
+/// ```
+/// # use cuda_core::{*, internals::attachment};
+/// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// let count = attachment::<AtomicU32>(&device).expect("it is the first");
+/// count.fetch_add(1, Ordering::Relaxed);
+/// assert_eq!(attachment::<AtomicU32>(&device).map(|count| count.load(Ordering::Relaxed)), Some(1));
+/// assert!(attachment::<String>(&device).is_none()); // the device holds a value of another type
+/// # Ok::<(), Error>(())
+/// ```
+pub fn attachment<T: Default + Send + Sync + 'static>(device: &Device) -> Option<&T> {
+    device.core().attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
+}
+
+/// Returns whether the calling thread is delivering the notices of a device, as it is inside a waker. Such a thread must not
+/// wait for a notice of this device: no other thread delivers it.
+pub fn delivers_here(device: &Device) -> bool {
+    device.core().streams.delivers_here()
+}
+
+/// Checks that the calling thread may wait for a device.
+///
+/// # Errors
+/// [`Error::Misuse`](crate::Error::Misuse) inside the [output function](Device::set_output), which the kernel that prints
+/// waits for.
+pub fn check_may_wait(device: &Device) -> Result<()> {
+    device.core().streams.output.check_may_wait()
+}
 
 /// Locks, condition variables, atomics, wakers and helper threads, which loom can replace.
 pub mod sync {

@@ -30,10 +30,10 @@ mod runtime;
 mod sync;
 
 pub use handle::{
-    Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Crossing, Device, DeviceBuffer,
-    Event, ForeignCall, Function, GrowableBuffer, HostValues, Landing, Loading, MemoryPool,
-    MemoryWaiter, Module, PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory,
-    SharedSlice, Slice, SliceMut, Stream, WeakDevice,
+    Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Credit, Device, DeviceBuffer,
+    Download, Event, ForeignCall, Function, GrowableBuffer, HostValues, Loading, MemoryPool,
+    MemoryWaiter, Module, PeerCopy, PinnedBuffer, Pinning, PoolOptions, PoolStatistics,
+    ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{

@@ -31,6 +31,6 @@ mod tree;
 mod wait;
 
 pub use tree::{ExecutionContext, MAX_FORK_STREAMS};
-pub(crate) use tree::{RunInFlight, RunMode};
+pub(crate) use tree::{Fork, PollerGuard, RunInFlight, RunMode};
 pub use wait::Credit;
 pub(crate) use wait::{MemoryWait, spin};

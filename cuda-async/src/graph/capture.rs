@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{CapturePool, Result, Stream};
+use cuda_core::{CapturePool, Result, Stream, internals::Recording};
 
 use crate::{graph::cuda_graph::CudaGraph, op::IntoDeviceOp, run::blocking};
 
@@ -51,7 +51,7 @@ impl Capture {
 /// # Errors
 /// An error of the device.
 pub fn begin_capture(stream: &Stream) -> Result<Capture> {
-    let scope = Scope(stream.device().start_recording()?);
+    let scope = Scope(Recording::start(stream.device(), None)?);
     Ok(Capture { scope, stream: stream.clone() })
 }
 
@@ -73,7 +73,7 @@ pub fn begin_capture(stream: &Stream) -> Result<Capture> {
 /// # Errors
 /// [`Error::Misuse`](crate::Error::Misuse) if the pool is sealed, or an error of the device.
 pub fn begin_capture_with_pool(stream: &Stream, pool: &Arc<CapturePool>) -> Result<Capture> {
-    let scope = Scope(stream.device().start_recording_with_pool(pool)?);
+    let scope = Scope(Recording::start(stream.device(), Some(pool))?);
     Ok(Capture { scope, stream: stream.clone() })
 }
 
@@ -95,7 +95,7 @@ pub fn begin_capture_with_pool(stream: &Stream, pool: &Arc<CapturePool>) -> Resu
 /// [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a recording.
 pub fn end_capture(capture: Capture) -> Result<CapturedGraph> {
     let Capture { scope, stream } = capture;
-    Ok(CudaGraph::of_recording((), scope.0.end_recording()?, stream))
+    Ok(CudaGraph::of_recording((), Recording::end(&scope.0)?, stream))
 }
 
 impl<T> CudaGraph<T> {
@@ -118,9 +118,9 @@ impl<T> CudaGraph<T> {
     /// # Errors
     /// The error of `record`, or as [`GraphExt::graph`](crate::graph::GraphExt::graph).
     pub fn scope(stream: &Stream, record: impl FnOnce(&Scope) -> Result<T>) -> Result<Self> {
-        let scope = Scope(stream.device().start_recording()?);
+        let scope = Scope(Recording::start(stream.device(), None)?);
         let output = record(&scope)?;
-        Ok(Self::of_recording(output, scope.0.end_recording()?, stream.clone()))
+        Ok(Self::of_recording(output, Recording::end(&scope.0)?, stream.clone()))
     }
 }
 

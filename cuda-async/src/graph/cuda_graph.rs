@@ -279,7 +279,7 @@ impl<T> LaunchGraph<T> {
                 // No step may wait.
                 Poll::Pending if cx.mode() == RunMode::Detached => false,
                 Poll::Pending => {
-                    cx.wait_by_wakers("launch", task)?;
+                    cx.waits().wait_by_wakers("launch", task)?;
                     return Poll::Pending;
                 }
             };

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cuda_core::{
-    DeviceBuffer, Error, Landing, PinnedBuffer, Pinning, Result, Waiter, internals::Recording,
+    DeviceBuffer, Download, Error, PinnedBuffer, Pinning, Result, Waiter, internals::Recording,
 };
 
 use crate::{
@@ -147,7 +147,7 @@ enum State {
     Idle(Credit),
     Running(Nodes, Credit),
     Pinning(DeviceBuffer<u64>, Option<Pinning<u64>>),
-    Reading(Landing<u64>, Option<Waiter>),
+    Reading(Download<u64>, Option<Waiter>),
 }
 
 /// The nodes that are submitted so far.
@@ -168,7 +168,7 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
         loop {
             state = match state {
                 State::Idle(mut credit) => {
-                    cx.may_wait("profile")?;
+                    cx.waits().may_wait("profile")?;
                     if graph.recording().needs_executable() {
                         return Err(runs_as_a_whole());
                     }
@@ -186,17 +186,20 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
                     State::Pinning(nodes.times, None)
                 }
                 State::Pinning(times, mut pinning) => {
-                    let Poll::Ready(host) = cx.poll_pinned(&mut pinning, times.len(), task)? else {
+                    let Poll::Ready(host) =
+                        cx.waits().poll_pinned(&mut pinning, times.len(), task)?
+                    else {
                         let state = State::Pinning(times, pinning);
                         return Ok(Submitted::Pending(Self { graph, plan, state }));
                     };
-                    let landing = cx.enqueue(|stream| times.as_slice().download(stream, host))?;
-                    State::Reading(landing, None)
+                    let download = cx.enqueue(|stream| times.as_slice().download(stream, host))?;
+                    State::Reading(download, None)
                 }
-                State::Reading(mut landing, mut waiter) => {
-                    let Poll::Ready(stamps) = cx.poll_landing(&mut landing, &mut waiter, task)?
+                State::Reading(mut download, mut waiter) => {
+                    let Poll::Ready(stamps) =
+                        cx.waits().poll_download(&mut download, &mut waiter, task)?
                     else {
-                        let state = State::Reading(landing, waiter);
+                        let state = State::Reading(download, waiter);
                         return Ok(Submitted::Pending(Self { graph, plan, state }));
                     };
                     let times = times_of(&plan, &stamps);
@@ -224,7 +227,7 @@ impl Nodes {
                 self.stamps += 1;
             }
             self.next += 1;
-            if self.next.is_multiple_of(NODES_PER_POLL) && cx.yield_now(task) {
+            if self.next.is_multiple_of(NODES_PER_POLL) && cx.waits().yield_now(task) {
                 return Poll::Pending;
             }
         }

@@ -35,9 +35,9 @@ use crate::{op::IntoDeviceOp, run::blocking};
 /// and for loops on a device without loops; [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a
 /// recording; otherwise the error of a step.
 pub fn record<O: IntoDeviceOp>(op: O, device: &Device) -> Result<Recorded<O::Output>> {
-    let stream = device.start_recording()?;
+    let stream = Recording::start(device, None)?;
     let output = blocking::submit_only(op.into_op().into_steps(), stream.clone())?;
-    let recording = stream.end_recording()?;
+    let recording = Recording::end(&stream)?;
     Ok(Recorded { output, recording })
 }
 

@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use cuda_core::{Error, Result, Stream};
+use cuda_core::{Error, Result, internals::Recording};
 
 use crate::{
     context::ExecutionContext,
@@ -124,13 +124,13 @@ where
     /// Records the loop as a node.
     fn record(mut self, cx: &ExecutionContext) -> Result<S> {
         let Next::Read(state, _) = self.next else { return Err(Error::AlreadyEnded) };
-        let stream = cx.enqueue(Stream::start_body)?;
+        let stream = cx.enqueue(Recording::start_body)?;
         let taken = positions(&state);
         let pass = (self.body)(state).into_op().into_steps();
         let state = blocking::submit_only(pass, stream.clone())?;
         check(&taken, &positions(&state))?;
-        let body = stream.end_recording()?;
-        cx.enqueue(|stream| stream.record_repeat(self.condition.memory(), &body))?;
+        let body = Recording::end(&stream)?;
+        cx.enqueue(|stream| body.record_repeat(stream, self.condition.memory()))?;
         Ok(state)
     }
 }

@@ -31,16 +31,17 @@ use super::device::{device, raw};
 /// capture. It would run at a later launch of the graph, when its memory may have another use.
 pub unsafe fn stream(theirs: &Arc<CudaStream>) -> Result<Stream> {
     let device = device(theirs.context())?;
-    // SAFETY: the caller promises it.
+    // SAFETY: no code captures `theirs` while an operation submits work to the result.
     unsafe { add(&device, theirs) }
 }
 
 /// As [`stream`], with the device of its context.
 ///
 /// # Safety
-/// As for [`stream`].
+/// No code captures `theirs` while an operation submits work to the result.
 pub unsafe fn add(device: &Device, theirs: &Arc<CudaStream>) -> Result<Stream> {
     let raw = raw(theirs)?;
-    // SAFETY: cudarc's stream exists as long as its `Arc`, which is the owner. The caller promises the rest.
+    // SAFETY: cudarc's stream exists as long as its `Arc`, which is the owner. No code
+    // captures it while an operation submits work to it.
     unsafe { device.add_foreign_stream(raw, Box::new(theirs.clone())) }
 }

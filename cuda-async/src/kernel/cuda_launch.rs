@@ -195,7 +195,7 @@ pub unsafe fn launch_named<A: KernelArgs>(
     config: LaunchConfig,
     args: &A,
 ) -> Result<()> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the rules of `launch` hold for the kernel of this name and these arguments.
     unsafe { launch_on(&named(module, path)?, stream, config, args) }
 }
 
@@ -214,6 +214,6 @@ pub unsafe fn launch_on<A: KernelArgs>(
 ) -> Result<()> {
     let mut arguments = Arguments::new();
     args.push_all(&mut arguments);
-    // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued.
+    // SAFETY: the rules of `launch` hold for these arguments. `args` holds the buffers until the launch is enqueued.
     unsafe { function.launch(stream, config, &arguments) }.map(drop)
 }

@@ -57,7 +57,7 @@ pub unsafe fn launch<A: KernelArgs>(
     config: LaunchConfig,
     args: A,
 ) -> Op<LaunchOp<A>> {
-    // SAFETY: the caller promises it.
+    // SAFETY: the rules of this function are those of `new`.
     Op::new(unsafe { LaunchOp::new(function.clone(), config, args, false) })
 }
 
@@ -95,7 +95,7 @@ unsafe fn enqueue<A: KernelArgs>(
             arguments.require_unaliased();
         }
         args.push_all(&mut arguments);
-        // SAFETY: the caller promises it. `args` holds the buffers until the launch is enqueued. A buffer that is
+        // SAFETY: the rules of `launch` hold for these arguments. `args` holds the buffers until the launch is enqueued. A buffer that is
         // dropped afterwards is freed behind the launch.
         unsafe { function.launch(stream, config, &arguments) }
     })
@@ -114,7 +114,7 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
     #[inline(always)] // so the operation is destructured where it was made, and never moved
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let Self { function, config, args, mut credit, is_declared } = self;
-        if !cx.has_credit() && cx.poll_credit(&mut credit, task)?.is_pending() {
+        if !cx.waits().has_credit() && cx.poll_credit(&mut credit, task)?.is_pending() {
             return Ok(Submitted::Pending(Self { function, config, args, credit, is_declared }));
         }
         // SAFETY: the caller of `launch` promised it.

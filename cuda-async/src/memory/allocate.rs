@@ -67,7 +67,7 @@ impl<T: Element> Submit for Allocate<T> {
             return Ok(Submitted::Pending(self));
         }
         let (len, allocate) = (self.len, self.allocate);
-        match cx.poll_allocation(&mut self.wait, task, |stream| allocate(stream, len))? {
+        match cx.waits().poll_allocation(&mut self.wait, task, |stream| allocate(stream, len))? {
             Poll::Ready(buffer) => Ok(Submitted::Ready(buffer)),
             Poll::Pending => Ok(Submitted::Pending(self)),
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use cuda_core::{
-    DeviceBuffer, Element, Landing, PinnedBuffer, Pinning, Result, SharedSlice, Slice, SliceMut,
+    DeviceBuffer, Download, Element, PinnedBuffer, Pinning, Result, SharedSlice, Slice, SliceMut,
     Stream, Waiter,
 };
 
@@ -124,15 +124,15 @@ pub struct ToHost<B: BufferSource> {
     len: Option<usize>,
     /// The number of elements whose download is submitted.
     requested: usize,
-    in_flight: VecDeque<Landing<B::Element>>,
+    in_flight: VecDeque<Download<B::Element>>,
     waiter: Option<Waiter>,
     credit: Credit,
     pinning: Option<Pinning<B::Element>>,
     /// The vector of the output. Empty while a job has it.
-    landed: Vec<B::Element>,
-    /// The number of elements of `landed` that have their values.
+    arrived: Vec<B::Element>,
+    /// The number of elements of `arrived` that have their values.
     done: usize,
-    /// The copy of landed elements to `landed`, if the helper thread makes it.
+    /// The copy of arrived elements to `arrived`, if the helper thread makes it.
     job: Option<CopyJob<Vec<B::Element>>>,
 }
 
@@ -141,7 +141,7 @@ impl<B: BufferSource> Submit for ToHost<B> {
 
     fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         Ok(match self.poll_copy(task, cx)? {
-            Poll::Ready(()) => Submitted::Ready(self.landed),
+            Poll::Ready(()) => Submitted::Ready(self.arrived),
             Poll::Pending => Submitted::Pending(self),
         })
     }
@@ -158,7 +158,7 @@ impl<B: BufferSource> ToHost<B> {
             waiter,
             credit,
             pinning,
-            landed: memory,
+            arrived: memory,
             done: 0,
             job,
         }
@@ -173,12 +173,15 @@ impl<B: BufferSource> ToHost<B> {
             // Landed chunks are copied even while the next chunk waits for credit or for pinned memory.
             let submitted = self.poll_chunks(task, cx, all)?;
             if self.job.is_some() {
-                self.landed = ready!(CopyJob::poll(&mut self.job, task, cx))?;
+                self.arrived = ready!(CopyJob::poll(&mut self.job, task, cx))?;
             }
             let Some(first) = self.in_flight.front_mut() else { return submitted.map(Ok) };
-            let chunk = ready!(cx.poll_landing(first, &mut self.waiter, task))?;
+            let chunk = ready!(cx.waits().poll_download(first, &mut self.waiter, task))?;
             self.in_flight.pop_front();
-            if self.take(chunk, cx)? == Copier::Poll && self.done < all && cx.yield_now(task) {
+            if self.take(chunk, cx)? == Copier::Poll
+                && self.done < all
+                && cx.waits().yield_now(task)
+            {
                 return Poll::Pending;
             }
         }
@@ -187,8 +190,8 @@ impl<B: BufferSource> ToHost<B> {
     /// Makes room for the output. Returns the number of its elements.
     fn begin(&mut self) -> Result<usize> {
         let len = self.source.as_slice().len();
-        let memory = std::mem::take(&mut self.landed);
-        self.landed = match host_copy::is_large(len * size_of::<B::Element>()) {
+        let memory = std::mem::take(&mut self.arrived);
+        self.arrived = match host_copy::is_large(len * size_of::<B::Element>()) {
             true => host_copy::writable(memory, len)?,
             false => host_copy::reserved(memory, len)?,
         };
@@ -196,19 +199,19 @@ impl<B: BufferSource> ToHost<B> {
         Ok(len)
     }
 
-    /// Copies landed elements to their places.
+    /// Copies arrived elements to their places.
     fn take(&mut self, chunk: PinnedBuffer<B::Element>, cx: &ExecutionContext) -> Result<Copier> {
         let copier = self.copier(cx);
         let places = self.done..self.done + chunk.len();
         self.done = places.end;
         match copier {
-            Copier::Poll => self.landed.extend_from_slice(&chunk),
-            Copier::Threads => host_copy::copy(&chunk, &mut self.landed[places]),
+            Copier::Poll => self.arrived.extend_from_slice(&chunk),
+            Copier::Threads => host_copy::copy(&chunk, &mut self.arrived[places]),
             Copier::Helper => {
-                let mut landed = std::mem::take(&mut self.landed);
+                let mut arrived = std::mem::take(&mut self.arrived);
                 self.job = Some(CopyJob::start(move || {
-                    host_copy::copy(&chunk, &mut landed[places]);
-                    landed
+                    host_copy::copy(&chunk, &mut arrived[places]);
+                    arrived
                 })?);
             }
         }
@@ -228,7 +231,7 @@ impl<B: BufferSource> ToHost<B> {
         let copier = self.copier(cx);
         while self.requested < all {
             let chunk = copier.elements::<B::Element>().min(all - self.requested);
-            let in_flight: usize = self.in_flight.iter().map(Landing::len).sum();
+            let in_flight: usize = self.in_flight.iter().map(Download::len).sum();
             let bytes = (in_flight + chunk).saturating_mul(size_of::<B::Element>());
             if in_flight > 0 && bytes > COPY_BYTES {
                 break;
@@ -236,7 +239,7 @@ impl<B: BufferSource> ToHost<B> {
             if cx.poll_credit(&mut self.credit, task)?.is_pending() {
                 return Ok(Poll::Pending);
             }
-            let Poll::Ready(host) = cx.poll_pinned(&mut self.pinning, chunk, task)? else {
+            let Poll::Ready(host) = cx.waits().poll_pinned(&mut self.pinning, chunk, task)? else {
                 return Ok(Poll::Pending);
             };
             let part = self.source.as_slice().slice(self.requested..self.requested + chunk)?;
@@ -275,7 +278,7 @@ impl<B: BufferSource> Submit for ReadBack<B> {
     fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let copied = self.0.poll_copy(task, cx).map_err(|error| error.of_step("read_back"))?;
         Ok(match copied {
-            Poll::Ready(()) => Submitted::Ready((self.0.landed, self.0.source)),
+            Poll::Ready(()) => Submitted::Ready((self.0.arrived, self.0.source)),
             Poll::Pending => Submitted::Pending(self),
         })
     }
@@ -292,8 +295,8 @@ impl<B: BufferSource> Submit for ReadBack<B> {
 /// # Errors
 /// The same as for [`to_host`].
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
-    let (credit, pinning, landing, waiter) = Default::default();
-    Op::new(ToPinned { source: buffer, credit, pinning, landing, waiter })
+    let (credit, pinning, download, waiter) = Default::default();
+    Op::new(ToPinned { source: buffer, credit, pinning, download, waiter })
 }
 
 /// The steps of [`to_pinned`].
@@ -301,7 +304,7 @@ pub struct ToPinned<B: BufferSource> {
     source: B,
     credit: Credit,
     pinning: Option<Pinning<B::Element>>,
-    landing: Option<Landing<B::Element>>,
+    download: Option<Download<B::Element>>,
     waiter: Option<Waiter>,
 }
 
@@ -321,16 +324,16 @@ impl<B: BufferSource> ToPinned<B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<PinnedBuffer<B::Element>>> {
-        let landing = match &mut self.landing {
-            Some(landing) => landing,
+        let download = match &mut self.download {
+            Some(download) => download,
             None => {
                 let source = self.source.as_slice();
                 ready!(cx.poll_credit(&mut self.credit, task))?;
-                let host = ready!(cx.poll_pinned(&mut self.pinning, source.len(), task))?;
-                let landing = cx.enqueue(|stream: &Stream| source.download(stream, host))?;
-                self.landing.insert(landing)
+                let host = ready!(cx.waits().poll_pinned(&mut self.pinning, source.len(), task))?;
+                let download = cx.enqueue(|stream: &Stream| source.download(stream, host))?;
+                self.download.insert(download)
             }
         };
-        cx.poll_landing(landing, &mut self.waiter, task)
+        cx.waits().poll_download(download, &mut self.waiter, task)
     }
 }

@@ -199,7 +199,7 @@ fn allocate<T: Element>(
     cx: &ExecutionContext,
 ) -> Poll<Result<ScalarMemory<T>>> {
     ready!(cx.poll_credit(credit, task))?;
-    cx.poll_allocation(wait, task, ScalarMemory::uninitialized)
+    cx.waits().poll_allocation(wait, task, ScalarMemory::uninitialized)
 }
 
 /// The steps of [`DeviceScalar::set`].
@@ -229,7 +229,7 @@ impl<T: Element> SetScalar<T> {
         ready!(cx.poll_credit(&mut self.credit, task))?;
         let (DeviceScalar(memory), value) = (&self.scalar, self.value);
         if cx.enqueue(|stream| memory.set(stream, value).transpose())?.is_none() {
-            let mut host = ready!(cx.poll_pinned(&mut self.pinning, 1, task))?;
+            let mut host = ready!(cx.waits().poll_pinned(&mut self.pinning, 1, task))?;
             host.fill(value);
             cx.enqueue(|stream| memory.upload(stream, host))?;
         }

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Crossing, Device, DeviceBuffer, Element, Error, Pending, Result, Waiter};
+use cuda_core::{Device, DeviceBuffer, Element, Error, PeerCopy, Pending, Result, Waiter};
 
 use crate::{
     context::ExecutionContext,
@@ -68,7 +68,7 @@ impl Submit for Reach {
     type Output = bool;
 
     fn submit(mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        cx.may_wait("to_device")?;
+        cx.waits().may_wait("to_device")?;
         let asked = self.asked.get_or_insert_with(|| self.from.reach(&self.to));
         Ok(match asked.poll(task)? {
             Poll::Ready(reached) => Submitted::Ready(reached),
@@ -105,7 +105,7 @@ impl<T: Element> Submit for Destination<T> {
     type Output = DeviceBuffer<T>;
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        cx.may_wait("to_device")?;
+        cx.waits().may_wait("to_device")?;
         let (place, number, mut waiter) = match self.0 {
             Place::Allocating(allocate) => match allocate.submit(task, cx)? {
                 Submitted::Ready(place) => (place, cx.last().unwrap_or_default(), None),
@@ -115,7 +115,7 @@ impl<T: Element> Submit for Destination<T> {
             },
             Place::Allocated(place, number, waiter) => (place, number, waiter),
         };
-        Ok(match cx.poll_submission(number, &mut waiter, task)? {
+        Ok(match cx.waits().poll_submission(number, &mut waiter, task)? {
             Poll::Ready(()) => Submitted::Ready(place),
             Poll::Pending => Submitted::Pending(Self(Place::Allocated(place, number, waiter))),
         })
@@ -147,23 +147,23 @@ struct Cross<B: BufferSource>(Moving<B>);
 
 enum Moving<B: BufferSource> {
     Idle(B, DeviceBuffer<B::Element>),
-    Copying(Crossing<B::Element>, Option<Waiter>),
+    Copying(PeerCopy<B::Element>, Option<Waiter>),
 }
 
 impl<B: BufferSource<Element: Element>> Submit for Cross<B> {
     type Output = DeviceBuffer<B::Element>;
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        cx.may_wait("to_device")?;
-        let (mut crossing, mut waiter) = match self.0 {
+        cx.waits().may_wait("to_device")?;
+        let (mut copy, mut waiter) = match self.0 {
             Moving::Idle(buffer, place) => {
                 (cx.enqueue(|stream| buffer.as_slice().copy_to_peer(stream, place))?, None)
             }
-            Moving::Copying(crossing, waiter) => (crossing, waiter),
+            Moving::Copying(copy, waiter) => (copy, waiter),
         };
-        if cx.poll_submission(crossing.ticket().number, &mut waiter, task)?.is_pending() {
-            return Ok(Submitted::Pending(Self(Moving::Copying(crossing, waiter))));
+        if cx.waits().poll_submission(copy.ticket().number, &mut waiter, task)?.is_pending() {
+            return Ok(Submitted::Pending(Self(Moving::Copying(copy, waiter))));
         }
-        crossing.try_take().unwrap_or(Err(Error::AlreadyEnded)).map(Submitted::Ready)
+        copy.try_take().unwrap_or(Err(Error::AlreadyEnded)).map(Submitted::Ready)
     }
 }

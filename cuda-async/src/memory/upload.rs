@@ -83,7 +83,8 @@ fn allocate<S: HostSource>(
 ) -> Poll<Result<DeviceBuffer<S::Element>>> {
     ready!(cx.poll_credit(credit, task))?;
     let len = source.elements()?.len();
-    cx.poll_allocation(wait, task, |stream: &Stream| DeviceBuffer::uninitialized(stream, len))
+    cx.waits()
+        .poll_allocation(wait, task, |stream: &Stream| DeviceBuffer::uninitialized(stream, len))
 }
 
 /// A copy that has begun.
@@ -172,7 +173,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
             ready!(cx.poll_credit(&mut self.credit, task))?;
             let pinned = ready!(self.poll_pinned(copier, range, task, cx))?;
             self.submit(pinned, copier, cx)?;
-            if copier == Copier::Poll && self.done < self.len && cx.yield_now(task) {
+            if copier == Copier::Poll && self.done < self.len && cx.waits().yield_now(task) {
                 return Poll::Pending;
             }
         }
@@ -196,7 +197,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     ) -> Poll<Result<()>> {
         while let Some(first) = self.in_flight.before(bytes) {
             if cx.mode_of_poll() != RunMode::Detached {
-                ready!(cx.poll_submission(first, &mut self.waiter, task))?;
+                ready!(cx.waits().poll_submission(first, &mut self.waiter, task))?;
             }
             self.in_flight.pop();
         }
@@ -212,7 +213,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         cx: &ExecutionContext,
     ) -> Poll<Result<PinnedBuffer<S::Element>>> {
         if self.job.is_none() {
-            let mut pinned = ready!(cx.poll_pinned(&mut self.pinning, range.len(), task))?;
+            let mut pinned = ready!(cx.waits().poll_pinned(&mut self.pinning, range.len(), task))?;
             // An earlier poll by another run may have requested a smaller block.
             let range = range.start..range.start + pinned.len();
             match (&self.source, copier) {

@@ -44,9 +44,9 @@ impl<S: Submit> LazyArg for Op<S> {
 
 /// The steps of a buffer that exists already. They submit nothing.
 #[derive(Clone)]
-pub struct Given<B>(B);
+pub struct Ready<B>(B);
 
-impl<B> Given<B> {
+impl<B> Ready<B> {
     /// Creates the steps of a buffer.
     #[inline]
     pub const fn new(buffer: B) -> Self {
@@ -54,7 +54,7 @@ impl<B> Given<B> {
     }
 }
 
-impl<B: Send> Submit for Given<B> {
+impl<B: Send> Submit for Ready<B> {
     type Output = B;
 
     #[inline(always)] // so the buffer is never moved into steps

@@ -12,7 +12,7 @@ mod operation;
 mod span;
 mod submit;
 
-pub use lazy_arg::{Given, LazyArg};
+pub use lazy_arg::{LazyArg, Ready};
 pub use operation::{Fallible, IntoDeviceOp, Op};
 pub(crate) use span::OpSpan;
 pub use submit::{Submit, Submitted, poll_stored};

@@ -50,35 +50,8 @@ pub(crate) fn any_pending(
     task: &Context<'_>,
     cx: &ExecutionContext,
 ) -> Result<bool> {
-    if pending > 1 && cx.may_wait("zip").is_ok() {
-        cx.wait_by_wakers("zip", task)?;
+    if pending > 1 && cx.waits().may_wait("zip").is_ok() {
+        cx.waits().wait_by_wakers("zip", task)?;
     }
     Ok(pending > 0)
-}
-
-/// The contexts of branches. They are made at the first poll.
-#[derive(Default)]
-pub(crate) struct Fork(Vec<ExecutionContext>);
-
-impl Fork {
-    pub(crate) const fn new() -> Self {
-        Self(Vec::new())
-    }
-
-    /// Returns one context for each of `count` branches.
-    pub(crate) fn contexts(
-        &mut self,
-        cx: &ExecutionContext,
-        count: usize,
-    ) -> Result<&[ExecutionContext]> {
-        if self.0.is_empty() {
-            self.0 = cx.fork(count)?;
-        }
-        Ok(&self.0)
-    }
-
-    /// Orders later work of `cx` after every branch. Returns the outcome of their steps.
-    pub(crate) fn end(&mut self, cx: &ExecutionContext, outcome: Result<()>) -> Result<()> {
-        cx.end_fork(&std::mem::take(&mut self.0), outcome)
-    }
 }

@@ -58,7 +58,7 @@ where
                     return Ok(Submitted::Pending(Self { rest, current, outputs }));
                 }
             }
-            if outputs.len().is_multiple_of(MAX_ITERATIONS_PER_POLL) && cx.yield_now(task) {
+            if outputs.len().is_multiple_of(MAX_ITERATIONS_PER_POLL) && cx.waits().yield_now(task) {
                 return Ok(Submitted::Pending(Self { rest, current, outputs }));
             }
         }

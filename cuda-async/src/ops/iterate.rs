@@ -75,7 +75,7 @@ where
                 }
             };
             iterations += 1;
-            if iterations % MAX_ITERATIONS_PER_POLL == 0 && cx.yield_now(task) {
+            if iterations % MAX_ITERATIONS_PER_POLL == 0 && cx.waits().yield_now(task) {
                 return Ok(Submitted::Pending(Self { iteration, f }));
             }
         }

@@ -5,9 +5,9 @@ use std::task::Context;
 use cuda_core::Result;
 
 use crate::{
-    context::ExecutionContext,
+    context::{ExecutionContext, Fork},
     op::{IntoDeviceOp, Op, Submit, Submitted},
-    ops::branch::{Branch, Fork, any_pending},
+    ops::branch::{Branch, any_pending},
 };
 
 /// The steps of [`join_all`].

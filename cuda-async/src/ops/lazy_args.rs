@@ -6,7 +6,7 @@ use cuda_core::Result;
 
 use crate::{
     context::ExecutionContext,
-    op::{Given, LazyArg, Op, Submit, Submitted},
+    op::{LazyArg, Op, Ready, Submit, Submitted},
 };
 
 /// The arguments of an operation, as a tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`. [`kernels!`](crate::kernels)
@@ -38,11 +38,11 @@ impl<A: LazyArg> LazyArgs for Arg<A> {
 
 impl LazyArgs for () {
     type Ready = ();
-    type Steps = Given<()>;
+    type Steps = Ready<()>;
 
     #[inline(always)]
-    fn into_steps(self) -> Given<()> {
-        Given::new(())
+    fn into_steps(self) -> Ready<()> {
+        Ready::new(())
     }
 }
 

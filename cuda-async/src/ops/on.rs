@@ -40,7 +40,7 @@ impl<S: Submit> On<S> {
 
 impl<S: Submit> OtherDevice<S> {
     fn new(steps: S, device: &Device, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
-        cx.wait_by_wakers("on", task)?;
+        cx.waits().wait_by_wakers("on", task)?;
         let policy = device_policy(device)?;
         let cx = cx.on_other_stream(policy.place()?);
         Ok(Self { steps: Some(Settled::new(steps)), cx, _policy: policy })

@@ -36,7 +36,7 @@ where
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let second = match self.0 {
             State::First(first, f) => {
-                cx.may_wait("or_else")?;
+                cx.waits().may_wait("or_else")?;
                 match first.submit(task, cx) {
                     Ok(Submitted::Ready(output)) => return Ok(Submitted::Ready(output)),
                     Ok(Submitted::Pending(first)) => {

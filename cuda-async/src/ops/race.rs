@@ -5,9 +5,9 @@ use std::task::{Context, Poll};
 use cuda_core::{Error, Result};
 
 use crate::{
-    context::ExecutionContext,
+    context::{ExecutionContext, Fork},
     op::{IntoDeviceOp, Op, Submit, Submitted, poll_stored},
-    ops::{branch::Fork, settled::Settled},
+    ops::settled::Settled,
 };
 
 /// The steps of [`race`].
@@ -65,7 +65,7 @@ impl<S: Submit> Submit for Race<S> {
         if self.racers.is_empty() {
             return Err(no_operations());
         }
-        cx.wait_by_wakers("race", task)?;
+        cx.waits().wait_by_wakers("race", task)?;
         // The last context is this one, and no racer uses it. So work behind the race does not wait for the losers,
         // and need not wait for the winner, which has completed.
         let contexts = self.fork.contexts(cx, self.racers.len() + 1)?;

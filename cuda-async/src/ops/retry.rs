@@ -121,7 +121,7 @@ where
         loop {
             attempt = match attempt {
                 Attempt::Next => {
-                    cx.may_wait("retry")?;
+                    cx.waits().may_wait("retry")?;
                     Attempt::Running(Settled::new(make().into_op().into_steps()))
                 }
                 Attempt::Running(steps) => match steps.submit(task, cx) {
@@ -131,7 +131,7 @@ where
                         return Ok(Submitted::Pending(Self { retry, make, attempt }));
                     }
                     Err(error) if retry.again_after(&error) => {
-                        cx.wait_by_wakers("retry", task)?;
+                        cx.waits().wait_by_wakers("retry", task)?;
                         Attempt::Pausing(Sleep::new(retry.next_pause()))
                     }
                     Err(error) => return Err(error),

@@ -156,7 +156,7 @@ where
         };
         // The futures that the script awaits use wakers. A script that is pending while it is recorded is an error.
         if !cx.is_recording() {
-            cx.wait_by_wakers("script", task)?;
+            cx.waits().wait_by_wakers("script", task)?;
         }
         let polled = {
             let _polling = Polling::new(&script, cx);

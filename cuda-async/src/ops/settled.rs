@@ -38,7 +38,7 @@ impl<S: Submit> Submit for Settled<S> {
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let (steps, before) = match self.0 {
             State::Idle(steps) => {
-                cx.may_wait("settled")?;
+                cx.waits().may_wait("settled")?;
                 (steps, cx.last())
             }
             State::Submitting(steps, before) => (steps, before),
@@ -64,7 +64,7 @@ impl<T> Executing<T> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Result<Submitted<Settled<S>>> {
-        match cx.poll_submission(self.number, &mut self.waiter, task) {
+        match cx.waits().poll_submission(self.number, &mut self.waiter, task) {
             Poll::Pending => Ok(Submitted::Pending(Settled(State::Executing(self)))),
             Poll::Ready(completed) => {
                 let output = self.submitted?;

@@ -17,7 +17,7 @@ use std::{
 use cuda_core::{Error, Result, Stream};
 
 use crate::{
-    context::{ExecutionContext, RunMode},
+    context::{ExecutionContext, PollerGuard, RunMode},
     misuse,
     op::{Submit, Submitted},
     ops::once::{Member, Polled},
@@ -75,7 +75,7 @@ fn poll_steps<S: Submit>(
         Err(error) => return Err(((steps, None), error)),
     };
     let submitted = {
-        let _guard = steps_cx.set_poller(cx);
+        let _guard = PollerGuard::new(&steps_cx, cx);
         steps.submit(&mut Context::from_waker(waker), &steps_cx)
     };
     let output = match submitted {

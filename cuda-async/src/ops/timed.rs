@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{DeviceBuffer, Landing, PinnedBuffer, Pinning, Result, Stream, Waiter};
+use cuda_core::{DeviceBuffer, Download, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::{
     context::{Credit, ExecutionContext},
@@ -21,7 +21,7 @@ enum State<S, T> {
     Running(S, DeviceBuffer<u64>),
     /// The end is written to the second one.
     Pinning(T, DeviceBuffer<u64>, Option<Pinning<u64>>),
-    Reading(T, Landing<u64>, Option<Waiter>),
+    Reading(T, Download<u64>, Option<Waiter>),
 }
 
 impl<S: Submit> Timed<S> {
@@ -39,7 +39,7 @@ impl<S: Submit> Submit for Timed<S> {
         loop {
             state = match state {
                 State::Idle(steps, mut credit) => {
-                    cx.may_wait("timed")?;
+                    cx.waits().may_wait("timed")?;
                     if cx.poll_credit(&mut credit, task)?.is_pending() {
                         return pending(State::Idle(steps, credit));
                     }
@@ -53,19 +53,19 @@ impl<S: Submit> Submit for Timed<S> {
                     }
                 },
                 State::Pinning(output, times, mut pinning) => {
-                    match cx.poll_pinned(&mut pinning, times.len(), task)? {
+                    match cx.waits().poll_pinned(&mut pinning, times.len(), task)? {
                         Poll::Pending => return pending(State::Pinning(output, times, pinning)),
                         Poll::Ready(host) => {
-                            let landing = cx.enqueue(|stream: &Stream| {
+                            let download = cx.enqueue(|stream: &Stream| {
                                 times.as_slice().download(stream, host)
                             })?;
-                            State::Reading(output, landing, None)
+                            State::Reading(output, download, None)
                         }
                     }
                 }
-                State::Reading(output, mut landing, mut waiter) => {
-                    match cx.poll_landing(&mut landing, &mut waiter, task)? {
-                        Poll::Pending => return pending(State::Reading(output, landing, waiter)),
+                State::Reading(output, mut download, mut waiter) => {
+                    match cx.waits().poll_download(&mut download, &mut waiter, task)? {
+                        Poll::Pending => return pending(State::Reading(output, download, waiter)),
                         Poll::Ready(times) => {
                             return Ok(Submitted::Ready((output, between(&times))));
                         }

@@ -38,7 +38,7 @@ impl<S: Submit> Timeout<S> {
 
 impl<S: Submit> Running<S> {
     fn new(steps: S, after: Duration, cx: &ExecutionContext, task: &Context<'_>) -> Result<Self> {
-        cx.wait_by_wakers("timeout", task)?;
+        cx.waits().wait_by_wakers("timeout", task)?;
         let (cx, sleep) = (cx.sibling()?, Sleep::new(after));
         Ok(Self { steps: Some(Settled::new(steps)), cx, sleep, after })
     }

@@ -76,7 +76,7 @@ impl StreamPoolRoundRobin {
     fn rotate(&self, last: usize) -> Result<&Stream> {
         let open = self.open.load(Ordering::Acquire);
         let free = |stream: &Stream| !stream.is_contended();
-        let idle = |stream: &Stream| stream.is_known_idle() && free(stream);
+        let idle = |stream: &Stream| stream.in_flight() == 0 && free(stream);
         let found = self.next_from(last, open, idle).or_else(|| self.next_from(last, open, free));
         match found {
             Some((index, stream)) => {
@@ -122,7 +122,7 @@ impl SchedulingPolicy for StreamPoolRoundRobin {
     fn place(&self) -> Result<Stream> {
         let last = self.last.load(Ordering::Relaxed);
         let warm = self.streams.get(last).and_then(OnceLock::get);
-        match warm.filter(|stream| stream.is_known_idle() && !stream.is_contended()) {
+        match warm.filter(|stream| stream.in_flight() == 0 && !stream.is_contended()) {
             Some(stream) => Ok(stream.clone()),
             None => self.rotate(last).cloned(),
         }

@@ -31,7 +31,7 @@ fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
     };
     match cx.last() {
         None => {}
-        Some(number) if cx.mode() == RunMode::Blocking => cx.block_until(number)?,
+        Some(number) if cx.mode() == RunMode::Blocking => cx.waits().block_until(number)?,
         Some(number) => wait_for(number, cx)?,
     }
     Ok(output)
@@ -48,7 +48,7 @@ fn submit_blocking<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Outp
 #[cold]
 fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
     let mut waiter = None;
-    poll_until_ready(cx, |task| cx.poll_submission(number, &mut waiter, task))
+    poll_until_ready(cx, |task| cx.waits().poll_submission(number, &mut waiter, task))
 }
 
 /// Polls until the result is ready. Between polls it blocks until the submission that a step named is complete, or
@@ -59,13 +59,13 @@ fn poll_until_ready<T>(
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
 ) -> Result<T> {
     let parker = Parker::new();
-    cx.block();
+    cx.waits().block();
     loop {
         if let Poll::Ready(output) = poll(&mut parker.task()) {
             return output;
         }
         // A blocking wait on the device is faster than a wake by its completion thread.
-        if !cx.block() {
+        if !cx.waits().block() {
             parker.park();
         }
     }
@@ -74,7 +74,7 @@ fn poll_until_ready<T>(
 /// Submits an operation without waiting. Returns [`Error::Busy`] if the stream has no credit, and
 /// [`Error::NeedsHostData`] if a step has to wait.
 pub(crate) fn submit_only<S: Submit>(steps: S, stream: Stream) -> Result<S::Output> {
-    stream.check_credit()?;
+    stream.credit().check()?;
     let cx = ExecutionContext::root(stream, RunMode::Detached);
     let task = &mut Context::from_waker(Waker::noop());
     match OpSpan::of_run(&cx).in_scope(|| cx.in_window(|| steps.submit(task, &cx)))? {

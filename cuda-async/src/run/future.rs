@@ -6,7 +6,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_core::{Error, Result, Stream, Waiter};
+use cuda_core::{
+    Error, Result, Stream, Waiter,
+    internals::{check_may_wait, delivers_here, report_before_others},
+};
 
 use crate::{
     context::{ExecutionContext, RunInFlight, RunMode},
@@ -60,7 +63,7 @@ impl<S: Submit> DeviceFuture<S> {
             Ok(stream) => stream,
             Err(error) => return Self(Some(State::Failed(error))),
         };
-        stream.report_before_others();
+        report_before_others(&stream);
         let run = Run::on(stream);
         let task = &mut Context::from_waker(Waker::noop());
         Self(Some(match run.submit(|cx| steps.submit(task, cx)) {
@@ -105,8 +108,8 @@ impl<S: Submit> DeviceFuture<S> {
         let mut is_own = is_timer_thread();
         if let Some(State::Submitting(_, run) | State::Executing(_, run)) = &self.0 {
             let device = run.cx.device();
-            device.check_may_wait()?;
-            is_own |= device.delivers_here();
+            check_may_wait(device)?;
+            is_own |= delivers_here(device);
         }
         if is_own { Err(misuse::blocks_in_waker()) } else { Ok(()) }
     }
@@ -130,7 +133,7 @@ impl Run {
     #[inline]
     fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<()>> {
         match self.cx.last() {
-            Some(number) => self.cx.poll_submission(number, &mut self.waiter, task),
+            Some(number) => self.cx.waits().poll_submission(number, &mut self.waiter, task),
             None => Poll::Ready(Ok(())),
         }
     }

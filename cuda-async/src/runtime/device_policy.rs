@@ -9,7 +9,7 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use cuda_core::{Device, Result};
+use cuda_core::{Device, Result, internals::attachment};
 use parking_lot::Mutex;
 
 use crate::{
@@ -52,7 +52,7 @@ where
     F: Fn(&Device) -> Result<P> + Send + Sync + 'static,
 {
     let make: Arc<Make> = Arc::new(move |device| Ok(Arc::new(make(device)?)));
-    if let Some(DevicePolicy(state)) = device.attachment() {
+    if let Some(DevicePolicy(state)) = attachment(device) {
         let mut state = state.lock();
         let before = (state.make.replace(make), state.live.take());
         state.changes += 1;
@@ -68,7 +68,7 @@ where
 /// The error of the policy's constructor. [`Error::Misuse`](crate::Error::Misuse) if the constructor requests the policy that
 /// it makes.
 pub fn device_policy(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
-    let Some(DevicePolicy(shared)) = device.attachment() else { return usual(device) };
+    let Some(DevicePolicy(shared)) = attachment(device) else { return usual(device) };
     let this_thread = thread::current().id();
     let (make, changes) = {
         let mut state = shared.lock();

@@ -14,7 +14,7 @@ use cuda_async::{
     run::RunBuffered,
 };
 use cuda_core::{
-    Access, Allocation, Arguments, Backend, EntryInfo, Landing, Loading, MemoryInfo, MemoryWaiter,
+    Access, Allocation, Arguments, Backend, Download, EntryInfo, Loading, MemoryInfo, MemoryWaiter,
     NoticeSink, Pending as Reply, Pinning, Provider, Ticket, Waiter,
     protocol::{Capabilities, Control, HostBlock, Notice, Request, Submission, Work},
 };
@@ -35,7 +35,7 @@ fn handles_are_send_sync_and_unpin() {
     send_sync::<Allocation>();
     send_sync::<DeviceBuffer<f32>>();
     send_sync::<PinnedBuffer<f32>>();
-    send_sync::<Landing<f32>>();
+    send_sync::<Download<f32>>();
     send::<ExecutionContext>();
     send_sync::<Arguments>();
     send_sync::<HostBlock>();
@@ -96,7 +96,7 @@ fn operations_are_send() {
     send::<Op<memory::ToPinned<Arc<Buffer>>>>();
     send::<Op<kernel::LaunchOp<(Buffer, f32)>>>();
     send::<Op<kernel::Prepared<(Buffer, f32)>>>();
-    send::<Op<ops::InSequence<cuda_async::op::Given<Buffer>, memory::Allocate<f32>>>>();
+    send::<Op<ops::InSequence<cuda_async::op::Ready<Buffer>, memory::Allocate<f32>>>>();
     send::<Op<kernel::LoadPtx<'static>>>();
     send::<Op<memory::ReadBack<Buffer>>>();
     send::<Op<memory::UploadInto<Buffer, Vec<f32>>>>();

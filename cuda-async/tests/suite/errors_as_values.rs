@@ -38,7 +38,7 @@ fn failing<T: Send>() -> impl FnOnce(T) -> Result<Never, Error> + Send {
 }
 
 fn is_idle(stream: &Stream) -> bool {
-    stream.is_known_idle()
+    stream.in_flight() == 0
 }
 
 fn settled_waits_for_the_device(device: &Device) {

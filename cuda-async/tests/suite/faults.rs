@@ -243,14 +243,14 @@ fn work_lost_to_a_reset_gives_no_output() {
                 .async_on(&stream)
         };
         drop(launched);
-        let landing = device
+        let download = device
             .pinned_uninitialized(1000)
             .and_then(|place| source.download(&stream, 0..1000, place));
         let accepted =
-            landing.inspect_err(|refused| assert!(refused.is_sticky())).is_ok_and(|landing| {
+            download.inspect_err(|refused| assert!(refused.is_sticky())).is_ok_and(|download| {
                 assert!(stream.synchronize().unwrap_err().is_sticky());
                 device.reset().unwrap();
-                assert!(landing.wait().unwrap_err().is_sticky());
+                assert!(download.wait().unwrap_err().is_sticky());
                 true
             });
         device.reset().unwrap();

@@ -153,7 +153,8 @@ fn uploads_wait_for_credit_of_host_memory(device: &Device) {
         let upload = move |_| h2d(data.clone());
         let op = slow.then(move |_| in_order((0..uploads).map(upload))).map(|all| all.len());
         let check = |len| assert_eq!(len, uploads);
-        let most = most_in_flight(device, op, check, Stream::host_bytes_in_flight);
+        let most =
+            most_in_flight(device, op, check, |stream| stream.credit().host_bytes_in_flight());
         assert!(most < limit + 2 * BYTES as u64, "{most}");
         most >= limit
     };

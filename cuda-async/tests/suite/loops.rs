@@ -2,7 +2,7 @@
 
 use cuda_async::{
     Device, Error, Function, LaunchConfig, Result, Stream,
-    graph::{CudaGraph, DeviceScalar, HostSlot, repeat_while},
+    graph::{CudaGraph, DeviceScalar, HostSlot, PlanNode, PlanWork, repeat_while},
     launch,
     memory::{copy, fill},
     prelude::*,
@@ -21,6 +21,7 @@ on_every_device! {
     loops_nest
     loop_that_gives_other_memory_back_is_an_error
     profile_of_a_loop_is_refused_for_its_own_reason
+    plan_of_a_loop_has_the_nodes_of_a_pass
 }
 
 const LEN: usize = 40;
@@ -55,7 +56,7 @@ impl Kernels {
             // SAFETY: both kernels write buffers of one element.
             let down = unsafe { launch(&this.count_down, config, (again.writable(), left)) };
             let add = this.add.clone();
-            // SAFETY: as above.
+            // SAFETY: both kernels write buffers of one element.
             let add = move |x| unsafe { launch(&add, config, (x, 1u32, 1u32)) };
             down.then(move |(_, left)| add(x).map(move |x| (left, x)))
         })
@@ -277,4 +278,18 @@ fn profile_of_a_loop_is_refused_for_its_own_reason(device: &Device) {
 
 fn profile_error<T: Send + Sync>(graph: &CudaGraph<T>, stream: &Stream) -> String {
     graph.profile().sync_on(stream).map(drop).unwrap_err().to_string()
+}
+
+/// A plan allocates no memory and runs nothing, also in the body of a loop.
+fn plan_of_a_loop_has_the_nodes_of_a_pass(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let (kernels, go) = (Kernels::load(device), condition(1, &stream));
+    let zeroed = || zeros::<u32>(1);
+    let op = zip!(zeroed(), zeroed()).then(move |(left, x)| kernels.counted(&go, left, x));
+    let plan = op.plan_on(device);
+    if has_loops(&plan) {
+        let plan = plan.unwrap();
+        let work: Vec<_> = plan.nodes().iter().map(PlanNode::work).collect();
+        assert!(matches!(work[..], [.., PlanWork::Loop { nodes: 2 }]), "{work:?}");
+    }
 }

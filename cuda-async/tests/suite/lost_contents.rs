@@ -140,7 +140,7 @@ fn wait_for_credit_reports_no_failure_of_other_work() {
         let mut future = op().schedule(&SingleStream::from(stream.clone()));
         assert!(future.poll_unpin(&mut Context::from_waker(Waker::noop())).is_pending());
         // Others take the credit between the wake and the next poll.
-        while !stream.has_credit() {
+        while !stream.credit().is_available() {
             stream.query().unwrap();
         }
         take_all_credit();

@@ -40,11 +40,11 @@ fn cross_stream_write_waits_for_readers(device: &Device) {
         // The stream is busy, so the download behind it reads late.
         drop(submit(zeros::<u32>(64).then(|out| kernels.spin(out, SLOW)), &a));
         let place = device.pinned_uninitialized(1000).unwrap();
-        let landing = x.download(&a, 0..1000, place).unwrap();
+        let download = x.download(&a, 0..1000, place).unwrap();
         let twos = PinnedBuffer::copied_from(device, &[2u32; 1000]).unwrap();
         x.upload(&b, 0, twos).unwrap();
         assert_eq!(to_host(&x).sync_on(&b).unwrap(), [2; 1000]);
-        assert_eq!(landing.wait().unwrap()[..], [1; 1000]);
+        assert_eq!(download.wait().unwrap()[..], [1; 1000]);
     }
 }
 

@@ -127,7 +127,7 @@ fn operations_take_all_memory_from_their_pool(device: &Device) {
     drop((x, sum, tensor, scalar));
     used_after(&pool, 0);
     let buffer = DeviceBuffer::<u16>::uninitialized_in(&stream, &pool, 3).unwrap();
-    let allocation = stream.allocate_in(&pool, 5).unwrap();
+    let allocation = pool.allocate(&stream, 5).unwrap();
     assert_eq!(used(&pool), 11);
     // Other operations of the stream do not use it.
     let other = zeros::<u8>(1000).sync_on(&stream).unwrap();
@@ -300,7 +300,7 @@ fn pool_of_another_device_is_refused(device: &Device) {
     let of_default = zeros::<u8>(1).in_pool(&other.default_pool());
     refused(of_default.sync_on(&stream).map(drop), "the default memory pool");
     wrong(stream.in_pool(&pool).map(drop));
-    wrong(stream.allocate_in(&pool, 1).map(drop));
+    wrong(pool.allocate(&stream, 1).map(drop));
     wrong(DeviceBuffer::<u8>::uninitialized_in(&stream, &pool, 1).map(drop));
     // A part on another device may run, and may not allocate.
     let own = MemoryPool::new(device, PoolOptions::new()).unwrap();
@@ -445,7 +445,7 @@ fn allocation_is_tried_again_exactly_once() {
     assert!(matches!(stream.allocate(800 << 10), Err(Error::OutOfMemory { .. })));
     assert_eq!(tries(), 2);
     let pool = pool(&device);
-    assert!(matches!(stream.allocate_in(&pool, 800 << 10), Err(Error::OutOfMemory { .. })));
+    assert!(matches!(pool.allocate(&stream, 800 << 10), Err(Error::OutOfMemory { .. })));
     assert_eq!(tries(), 2);
     // A request beyond the device cannot succeed.
     assert!(matches!(stream.allocate(2 << 20), Err(Error::OutOfMemory { .. })));

@@ -42,12 +42,12 @@ fn refused_behind_a_download(
     device: &Device,
     reader: &Stream,
     x: &mut DeviceBuffer<u32>,
-) -> cuda_async::cuda_core::Landing<u32> {
+) -> cuda_async::cuda_core::Download<u32> {
     let (kernels, long) =
         (Kernels::load(device), iterations_for(device, Duration::from_millis(60)));
     // SAFETY: the output is dropped.
     drop(unsafe { zeros::<u32>(1).then(|out| kernels.spin(out, long)).async_on(reader) }.unwrap());
-    let landing = x.download(reader, 0..64, device.pinned_uninitialized(64).unwrap()).unwrap();
+    let download = x.download(reader, 0..64, device.pinned_uninitialized(64).unwrap()).unwrap();
     let large = kernel(device, LARGE, "large");
     let config = LaunchConfig::new(1, 1).shared_bytes(device.info().max_shared_bytes);
     // SAFETY: the kernel uses nothing of x.
@@ -55,7 +55,7 @@ fn refused_behind_a_download(
     assert!(matches!(refused.map(drop), Err(Error::InvalidLaunch { .. })));
     // This retires the stream of the refused launch, if it counts as idle.
     drop(device.new_stream().unwrap());
-    landing
+    download
 }
 
 #[test]
@@ -63,12 +63,12 @@ fn work_after_a_refused_launch_still_waits_for_readers() {
     let device = own();
     let (reader, writer) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let mut x = h2d(vec![1u32; 64]).sync_on(&reader).unwrap();
-    let landing = refused_behind_a_download(&device, &reader, &mut x);
+    let download = refused_behind_a_download(&device, &reader, &mut x);
     let mut twos = device.pinned::<u32>(64).unwrap();
     twos.fill(2);
     x.upload(&writer, 0, twos).unwrap();
     writer.synchronize().unwrap();
-    assert_eq!(landing.wait().unwrap()[..], [1; 64]);
+    assert_eq!(download.wait().unwrap()[..], [1; 64]);
 }
 
 #[test]
@@ -76,10 +76,10 @@ fn buffers_of_a_refused_launch_are_freed_after_their_readers() {
     let device = own();
     let reader = device.new_stream().unwrap();
     let mut x = h2d(vec![1u32; 64]).sync_on(&reader).unwrap();
-    let landing = refused_behind_a_download(&device, &reader, &mut x);
+    let download = refused_behind_a_download(&device, &reader, &mut x);
     drop(x);
     drop(device.new_stream().unwrap());
-    assert_eq!(landing.wait().unwrap()[..], [1; 64]);
+    assert_eq!(download.wait().unwrap()[..], [1; 64]);
 }
 
 /// Faults on `stream` without waiting for the fault.
@@ -133,14 +133,14 @@ fn query_during_a_reset_does_not_hide_lost_work() {
             let mut place = device.pinned_uninitialized::<u8>(64).unwrap();
             place.fill(0xEE);
             fault(&device, &stream);
-            let landing = sevens.download(&stream, 0..64, place);
+            let download = sevens.download(&stream, 0..64, place);
             let is_well = |new: Stream| zeros::<u8>(1).sync_on(&new).is_ok();
             while device.new_stream().is_ok_and(is_well) {}
             device.reset().unwrap();
-            if let Ok(mut landing) = landing
-                && let Some(Ok(landed)) = landing.try_take()
+            if let Ok(mut download) = download
+                && let Some(Ok(arrived)) = download.try_take()
             {
-                assert_eq!(landed[..], [7; 64], "it never landed");
+                assert_eq!(arrived[..], [7; 64], "it never arrived");
             }
         }
         ended.store(true, Ordering::Relaxed);

@@ -7,7 +7,7 @@ use std::{
 
 use cuda_async::{
     Device, DeviceBuffer, Error,
-    cuda_core::{Crossing, protocol::Capabilities},
+    cuda_core::{PeerCopy, protocol::Capabilities},
     memory::fill,
     prelude::*,
     script, to_device, uninitialized, value, zip,
@@ -160,16 +160,16 @@ fn dropped_at_any_poll(first: &Device, second: &Device) {
 fn copy_to_peer_checks_its_requirements(first: &Device, second: &Device) {
     let (here, there) = (first.new_stream().unwrap(), second.new_stream().unwrap());
     let x = h2d(numbers(LEN)).sync_on(&here).unwrap();
-    let wrong = |crossing: Result<Crossing<f32>, Error>| crossing.map(drop).unwrap_err();
+    let wrong = |copy: Result<PeerCopy<f32>, Error>| copy.map(drop).unwrap_err();
     let short: DeviceBuffer<f32> = uninitialized(LEN - 1).sync_on(&there).unwrap();
     assert!(matches!(wrong(x.as_slice().copy_to_peer(&here, short)), Error::OutOfRange { .. }));
     let place = || value(()).then(|()| uninitialized::<f32>(LEN)).sync_on(&there).unwrap();
     if first.reach(second).wait().unwrap() {
-        let mut crossing = x.as_slice().copy_to_peer(&here, place()).unwrap();
+        let mut copy = x.as_slice().copy_to_peer(&here, place()).unwrap();
         here.synchronize().unwrap();
-        let arrived = crossing.try_take().unwrap().unwrap();
+        let arrived = copy.try_take().unwrap().unwrap();
         assert_eq!(to_host(arrived).sync_on(&there).unwrap(), numbers(LEN));
-        assert!(crossing.try_take().unwrap().is_err());
+        assert!(copy.try_take().unwrap().is_err());
         // Dropped in flight: the memory is retained until the copy is complete.
         drop(x.as_slice().copy_to_peer(&here, place()).unwrap());
     } else {

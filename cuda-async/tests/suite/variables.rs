@@ -174,9 +174,9 @@ fn replays_of_earlier_recordings_are_ordered(device: &Device) {
 }
 
 fn record_look(module: &Module) -> (Recording, DeviceBuffer<u32>) {
-    let recorded = module.device().start_recording().unwrap();
+    let recorded = Recording::start(module.device(), None).unwrap();
     let out = look(module, &recorded, LONG);
-    (recorded.end_recording().unwrap(), out)
+    (Recording::end(&recorded).unwrap(), out)
 }
 
 fn replays_see_the_counter(

@@ -21,6 +21,7 @@ use cuda_async::{
     prelude::*,
     script,
 };
+use cuda_core::internals::delivers_here;
 use futures::{FutureExt, StreamExt, executor::block_on, stream::FuturesUnordered};
 
 /// Opens a device that delays everything by up to `max_delay`.
@@ -179,7 +180,7 @@ fn fork_in_a_waker_is_an_error(device: &Device) {
         fn wake(self: Arc<Self>) {
             let part = || zeros::<u8>(8).then(to_host);
             let run = || zip!(part(), part()).sync_on(&self.0).map(drop);
-            self.1.send(self.0.device().delivers_here().then(run)).unwrap();
+            self.1.send(delivers_here(self.0.device()).then(run)).unwrap();
         }
     }
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
@@ -218,7 +219,7 @@ fn blocking_run_in_a_waker_waits_for_credit(device: Device) {
     struct Runs(Stream, Sender<(bool, bool, Result<(), Error>)>);
     impl Wake for Runs {
         fn wake(self: Arc<Self>) {
-            let (here, credit) = (self.0.device().delivers_here(), self.0.has_credit());
+            let (here, credit) = (delivers_here(self.0.device()), self.0.credit().is_available());
             let ran = zeros::<u8>(1).map(drop).sync_on(&self.0);
             _ = self.1.send((here, credit, ran));
         }

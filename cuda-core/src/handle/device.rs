@@ -51,23 +51,6 @@ impl Device {
         self.0.backend.info()
     }
 
-    /// Returns the value that a layer above stores in this device. The first call creates it with `T::default()`. A
-    /// device holds one such value: returns `None` if it has another type than `T`.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// use std::sync::atomic::{AtomicU32, Ordering};
-    /// let count = device.attachment::<AtomicU32>().expect("it is the first");
-    /// count.fetch_add(1, Ordering::Relaxed);
-    /// assert_eq!(device.attachment::<AtomicU32>().map(|count| count.load(Ordering::Relaxed)), Some(1));
-    /// assert!(device.attachment::<String>().is_none()); // the device holds a value of another type
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn attachment<T: Default + Send + Sync + 'static>(&self) -> Option<&T> {
-        self.0.attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
-    }
-
     /// Returns the device memory in use and free, in bytes. Blocks until the device replies.
     ///
     /// Frees of dropped buffers are submitted first. On the CPU device such memory counts as free at once. On a GPU it
@@ -105,7 +88,7 @@ impl Device {
     /// let a = DeviceBuffer::<u32>::zeroed(&one, 8)?;
     /// let b = DeviceBuffer::<u32>::zeroed(&other, 8)?;
     /// device.synchronize()?; // the work of both streams is complete
-    /// assert!(one.is_known_idle() && other.is_known_idle());
+    /// assert_eq!(one.in_flight() + other.in_flight(), 0);
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -113,9 +96,9 @@ impl Device {
     /// The error that lost the device. Failed submissions are no error here; the stream handle that made them reports
     /// them. [`Error::Misuse`] inside the [output function](Device::set_output).
     pub fn synchronize(&self) -> Result<()> {
-        self.check_may_wait()?;
+        self.0.streams.output.check_may_wait()?;
         let streams = self.0.streams.all();
-        streams.iter().try_for_each(|it| self.0.synchronize(it, it.published()))
+        streams.iter().try_for_each(|stream| self.0.synchronize(stream, stream.published()))
     }
 
     /// Resets the device after a fault. Blocks until the running kernels have ended. In async code use
@@ -138,7 +121,7 @@ impl Device {
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: after a fault the process cannot use it any more and has to be restarted.
     pub fn reset(&self) -> Result<()> {
-        self.check_may_wait()?;
+        self.0.streams.output.check_may_wait()?;
         let reset = self.start_reset().wait();
         self.0.reclaim_all();
         reset
@@ -169,27 +152,6 @@ impl Device {
             Reply::Reset { .. } => Ok(()),
             other => Err(unexpected(&other)),
         })
-    }
-
-    /// Returns whether the calling thread is delivering this device's notices, as it is inside a waker. Such a thread
-    /// must not wait for a notice of this device: no other thread delivers it.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// assert!(!device.delivers_here()); // true inside a waker that this device calls
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn delivers_here(&self) -> bool {
-        self.0.streams.delivers_here()
-    }
-
-    /// Checks that the calling thread may wait for this device.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] inside the [output function](Device::set_output), which the kernel that prints waits for.
-    pub fn check_may_wait(&self) -> Result<()> {
-        self.0.streams.output.check_may_wait()
     }
 
     /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that arrives
@@ -277,14 +239,19 @@ impl Device {
     /// Checks that an object of `other` may be used here.
     #[inline]
     pub(super) fn check_same(&self, what: &'static str, other: &Device) -> Result<()> {
-        if self == other { Ok(()) } else { Err(self.wrong_device(what, other)) }
+        if self == other { Ok(()) } else { Err(wrong_device(what, other, self)) }
     }
+}
 
-    #[cold]
-    pub(super) fn wrong_device(&self, what: impl Into<Cow<'static, str>>, other: &Device) -> Error {
-        let [lives_on, used_on] = [other, self].map(|device| device.info().address.clone());
-        Error::WrongDevice { what: what.into(), lives_on, used_on }
-    }
+/// The error for an object of one device that is used on another one.
+#[cold]
+pub(super) fn wrong_device(
+    what: impl Into<Cow<'static, str>>,
+    lives_on: &Device,
+    used_on: &Device,
+) -> Error {
+    let [lives_on, used_on] = [lives_on, used_on].map(|device| device.info().address.clone());
+    Error::WrongDevice { what: what.into(), lives_on, used_on }
 }
 
 impl PartialEq for Device {

@@ -17,11 +17,17 @@ mod stream;
 pub use device::{Device, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
-    Crossing, DeviceBuffer, ForeignCall, GrowableBuffer, HostValues, Landing, MemoryPool,
+    DeviceBuffer, Download, ForeignCall, GrowableBuffer, HostValues, MemoryPool, PeerCopy,
     PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
+    allocating_in, idle_pinned,
 };
 pub use memory_waiter::MemoryWaiter;
-pub use recording::{LaunchResources, MAX_INSTANCES, RecordedNode, Recording};
-pub use stream::{Allocation, CapturePool, Event, MAX_RECORDED_BYTES, RecordedName, Stream};
+pub use recording::{
+    LaunchResources, MAX_INSTANCES, RecordedNode, Recording, end_plan, start_plan,
+};
+pub use stream::{
+    Allocation, CapturePool, Credit, Event, MAX_RECORDED_BYTES, RecordedName, Stream, Window,
+    check_not_lost, lend_branch, name_recorded, report_before_others, request_report,
+};
 #[cfg(all(test, loom))]
 pub(crate) use stream::{Attached, Keep, Operand};

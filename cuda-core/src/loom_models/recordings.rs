@@ -19,9 +19,9 @@ use crate::{
 
 /// A recording that writes these allocations, in this order.
 fn recorded(rig: &Rig, memory: &[&Arc<Allocation>]) -> Arc<Recording> {
-    let stream = rig.device.start_recording().unwrap();
+    let stream = Recording::start(&rig.device, None).unwrap();
     memory.iter().for_each(|it| _ = write(&stream, it).unwrap());
-    Arc::new(stream.end_recording().unwrap())
+    Arc::new(Recording::end(&stream).unwrap())
 }
 
 fn replaying(recording: &Arc<Recording>, stream: Stream) -> thread::JoinHandle<Result<()>> {
@@ -87,10 +87,10 @@ fn reader_that_submits_during_the_recording_is_ordered() {
             move || read(&two, &memory.read()).map(drop)
         });
         let recording = {
-            let stream = rig.device.start_recording().unwrap();
+            let stream = Recording::start(&rig.device, None).unwrap();
             write(&stream, &memory.write()).unwrap();
             write(&stream, &other).unwrap();
-            stream.end_recording().unwrap()
+            Recording::end(&stream).unwrap()
         };
         recording.replay(&three).unwrap();
         write(&one, &memory.write()).unwrap();
@@ -147,7 +147,7 @@ fn launches_around_a_part_that_takes_no_turn_are_ordered() {
         let [one, two, three] = [(); 3].map(|()| rig.stream());
         let memory = one.allocate(3).unwrap();
         memory.split([1, 2]).unwrap();
-        let recorder = rig.device.start_recording().unwrap();
+        let recorder = Recording::start(&rig.device, None).unwrap();
         let middle = thread::spawn({
             let memory = memory.clone();
             move || {
@@ -164,7 +164,7 @@ fn launches_around_a_part_that_takes_no_turn_are_ordered() {
             // SAFETY: the device of the models has no memory.
             unsafe { recorder.submit(&fill_at(at), &[operand], Attached::default()) }.unwrap();
         }
-        drop(recorder.end_recording().unwrap());
+        drop(Recording::end(&recorder).unwrap());
         let launch = |stream: &Stream| {
             let operand = Operand::new(&memory, 0..3, Access::Write).with_gaps(true);
             // SAFETY: the device of the models has no memory.

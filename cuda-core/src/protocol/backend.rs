@@ -53,7 +53,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
         submission: &Submission<'_>,
         host: &[Arc<HostBlock>],
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the rules of `submit` are among those of this function.
         unsafe { self.submit(submission, host) }
     }
 

@@ -275,9 +275,9 @@ impl DeviceCore {
     /// Sends a control and ignores its error: it can only mean that the device is lost.
     ///
     /// # Safety
-    /// As for [`Backend::control`](crate::protocol::Backend::control).
+    /// The rules of [`Backend::control`](crate::protocol::Backend::control) hold for `control`.
     unsafe fn send(&self, control: Control) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the rules of `control` hold.
         let _ = unsafe { self.backend.control(control) };
     }
 }

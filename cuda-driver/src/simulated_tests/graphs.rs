@@ -9,10 +9,10 @@ use super::*;
 
 /// Records a fill with the value `gate`, which runs once that gate is open, and prepares the recording.
 fn recorded(device: &Device, gate: u32) -> Recording {
-    let stream = device.start_recording().unwrap();
+    let stream = Recording::start(device, None).unwrap();
     let mut memory = DeviceBuffer::<u32>::uninitialized(&stream, 1).unwrap();
     memory.fill(&stream, gate).unwrap();
-    let recording = stream.end_recording().unwrap();
+    let recording = Recording::end(&stream).unwrap();
     recording.prepare().wait().unwrap();
     recording
 }

@@ -5,7 +5,9 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use cuda_core::{
     Device, DeviceBuffer, Error, ForeignCall, MemoryPool, PoolOptions, Stream,
-    internals::{allocation_id, charged_bytes, is_settled, reclaim_all, recover_memory, want},
+    internals::{
+        Window, allocation_id, charged_bytes, is_settled, reclaim_all, recover_memory, want,
+    },
     protocol::Access,
 };
 use proptest::prelude::*;
@@ -231,8 +233,8 @@ proptest! {
                     streams[s].synchronize().unwrap();
                 }
                 Step::Renew(s) => streams[s] = device.new_stream().unwrap(),
-                Step::Window(s) => streams[s].open_window(),
-                Step::Close(s) => streams[s].close_window(),
+                Step::Window(s) => Window(&streams[s]).open(),
+                Step::Close(s) => Window(&streams[s]).close(),
                 Step::Reclaim => reclaim_all(device),
                 _ => {}
             }
@@ -242,7 +244,7 @@ proptest! {
             let bytes: u64 = live.iter().map(|it| it.allocation().bytes()).sum();
             prop_assert!(charged_bytes(device) >= bytes);
         }
-        streams.iter().for_each(Stream::close_window);
+        streams.iter().for_each(|stream| Window(stream).close());
         closed.drain(..).for_each(driver::open);
         device.synchronize().unwrap();
         prop_assert!(fills.values().flatten().all(|it| driver::has_run(*it)));
@@ -261,9 +263,9 @@ fn refused_allocations_do_not_count_in_the_peak() {
         let options = PoolOptions::new();
         let pool = MemoryPool::new(&device, if managed { options.managed() } else { options });
         let Ok(pool) = pool else { continue };
-        stream.allocate_in(&pool, 8).unwrap();
+        pool.allocate(&stream, 8).unwrap();
         for _ in 0..2 {
-            stream.allocate_in(&pool, 1 << 60).unwrap_err();
+            pool.allocate(&stream, 1 << 60).unwrap_err();
         }
         assert_eq!(pool.statistics().unwrap().used_peak, 8, "managed: {managed}");
     }

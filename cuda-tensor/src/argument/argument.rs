@@ -14,7 +14,7 @@ use crate::{
 pub(crate) struct Read<I>(pub(crate) I);
 
 /// A tensor that a kernel of this crate reads from its first element on. The launch gives it back.
-pub(crate) struct Kept<I>(pub(crate) I);
+pub(crate) struct Returned<I>(pub(crate) I);
 
 /// A tensor that a kernel of this crate writes from its first element on. The launch gives it back.
 pub(crate) struct Written<O>(pub(crate) O);
@@ -51,7 +51,7 @@ impl<I: TensorInput> KernelArg for Read<I> {
     }
 }
 
-impl<I: TensorInput> KernelArg for Kept<I> {
+impl<I: TensorInput> KernelArg for Returned<I> {
     type GivenBack<Rest: BufferTuple> = Rest::Prepend<I>;
 
     fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {

@@ -284,7 +284,7 @@ fn give<T: Number + WithDType + CudaDType>(
     tensor: Tensor<T>,
     device: CudaDevice,
 ) -> impl DeviceOp<Output = candle_core::Tensor> {
-    contiguous(tensor).then(move |(Contiguous::Given(tensor) | Contiguous::Copied(tensor))| {
+    contiguous(tensor).then(move |(Contiguous::Original(tensor) | Contiguous::Copied(tensor))| {
         with_context(move |cx| {
             outside_of_recordings(&cx)?;
             wrap(tensor, &device).map(value)

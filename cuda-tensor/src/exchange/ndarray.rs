@@ -43,7 +43,7 @@ impl<T: Element, D: Dimension> HostArray for ArrayView<'_, T, D> {
 
 /// An array in row-major order.
 enum Rows<A: HostArray> {
-    Given(A),
+    Original(A),
     Copied(ArrayD<A::Element>),
 }
 
@@ -51,7 +51,7 @@ impl<A: HostArray> Rows<A> {
     fn of(array: A) -> Self {
         let view = array.as_view();
         match view.is_standard_layout() {
-            true => Self::Given(array),
+            true => Self::Original(array),
             false => Self::Copied(view.as_standard_layout().into_owned()),
         }
     }
@@ -62,14 +62,14 @@ impl<A: HostArray> HostSource for Rows<A> {
 
     fn elements(&self) -> Result<&[A::Element]> {
         match self {
-            Self::Given(array) => array.elements(),
+            Self::Original(array) => array.elements(),
             Self::Copied(array) => array.elements(),
         }
     }
 
     fn into_shared(self) -> Result<Arc<dyn HostSource<Element = A::Element> + Sync>, Self> {
         match self {
-            Self::Given(array) => array.into_shared().map_err(Self::Given),
+            Self::Original(array) => array.into_shared().map_err(Self::Original),
             // `ArrayD` has an inherent method `into_shared`.
             Self::Copied(array) => HostSource::into_shared(array).map_err(Self::Copied),
         }

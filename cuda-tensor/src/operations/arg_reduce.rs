@@ -3,7 +3,7 @@
 use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
 
 use crate::{
-    argument::argument::{Kept, Read, Written},
+    argument::argument::{Read, Returned, Written},
     element::kernels::{Kernels, kernel},
     forms::{TensorInput, WithLayout},
     operations::{
@@ -82,7 +82,7 @@ impl Rows {
             Ok(places.then(move |places| {
                 kernel::<I::Element>(I::Element::fold(), name).then(move |kernel| {
                     let [rows_, n_, chunk_, chunks_] = [rows, n, chunk, chunks].map(|it| it as u64);
-                    let args = (Kept(x), Written(places), rows_, n_, chunk_, chunks_);
+                    let args = (Returned(x), Written(places), rows_, n_, chunk_, chunks_);
                     let threads = threads_per_chunk(rows, chunk.min(n));
                     let config = rows_config(rows * chunks, threads);
                     // SAFETY: reads `rows * n` elements, all of x, and writes `rows * chunks` indices, all of them.

@@ -32,7 +32,7 @@ const fn tile_side<T: DType>() -> usize {
 
 /// A contiguous tensor, in row-major order without gaps: the given one, or a copy of it.
 pub(crate) enum Contiguous<I: TensorInput> {
-    Given(I),
+    Original(I),
     Copied(Tensor<I::Element>),
 }
 
@@ -43,14 +43,14 @@ impl<I: TensorInput> TensorInput for Contiguous<I> {
 
     fn layout(&self) -> &Layout {
         match self {
-            Self::Given(tensor) => tensor.layout(),
+            Self::Original(tensor) => tensor.layout(),
             Self::Copied(tensor) => tensor.layout(),
         }
     }
 
     fn whole(&self) -> Slice<'_, <I::Element as DType>::Stored> {
         match self {
-            Self::Given(tensor) => tensor.whole(),
+            Self::Original(tensor) => tensor.whole(),
             Self::Copied(tensor) => tensor.whole(),
         }
     }
@@ -60,7 +60,7 @@ impl<I: TensorInput> TensorInput for Contiguous<I> {
 pub(crate) fn contiguous<I: TensorInput>(x: I) -> impl DeviceOp<Output = Contiguous<I>> {
     defer(move || {
         if x.layout().is_contiguous() {
-            Either::Left(value(Contiguous::Given(x)))
+            Either::Left(value(Contiguous::Original(x)))
         } else {
             Either::Right(dup(x).map(Contiguous::Copied))
         }

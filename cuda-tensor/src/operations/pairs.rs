@@ -12,7 +12,7 @@ use cuda_core::{Function, LaunchConfig, Result};
 
 use crate::{
     argument::argument::{
-        InPlace, InPlaceAlone, Kept, NO_ADDRESS, Read, StridedIndex, Written, vector_config,
+        InPlace, InPlaceAlone, NO_ADDRESS, Read, Returned, StridedIndex, Written, vector_config,
     },
     element::{
         dtype::{DType, Number},
@@ -422,7 +422,8 @@ where
                     // The kernel writes its results without gaps.
                     Pair::Strided => Either::Right(Either::Right(allocate(results).then(
                         move |results: Tensor<O::Element>| {
-                            let args = (Kept(into), Read(other), Written(results), walk, function);
+                            let args =
+                                (Returned(into), Read(other), Written(results), walk, function);
                             launch(&kernel, strided, args)
                                 .then(|(into, results): (O, Tensor<_>)| copy(results, into))
                         },

@@ -17,14 +17,13 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
-    time::Duration,
 };
 
 use crossbeam_utils::CachePadded;
 use cuda_core::{
-    Device, Error, Result, Stream, Ticket,
+    Device, Error, Result, Stream,
     internals::{
-        RecordedName,
+        RecordedName, Window, name_recorded, request_report,
         sync::{SHARDS, Sharded, own_shard},
     },
 };
@@ -83,8 +82,8 @@ impl ExecutionContext {
     #[inline]
     pub(crate) fn name_recorded(&self, name: &str) -> Option<RecordedName> {
         match &self.0 {
-            Repr::Inline(root) => root.stream().name_recorded(name),
-            Repr::Shared(shared) => shared.root_data().stream.name_recorded(name),
+            Repr::Inline(root) => name_recorded(root.stream(), name),
+            Repr::Shared(shared) => name_recorded(&shared.root_data().stream, name),
         }
     }
 
@@ -97,27 +96,10 @@ impl ExecutionContext {
         let stream = self.stream()?;
         let result = submit(stream);
         if let Err(lost @ Error::DeviceLost { .. }) = result {
-            return Err(self.own_error(lost));
+            return Err(own_error(self, lost));
         }
         self.note(stream.last().number);
         result
-    }
-
-    /// Returns the fault that lost the device, if `error` reports the loss and work of this operation was in flight. The
-    /// operation then reports the fault, and not the `DeviceLost` of its later submission.
-    #[cold]
-    fn own_error(&self, error: Error) -> Error {
-        Self::fault_of(&[self.clone(), self.root_context()], error)
-    }
-
-    /// As [`own_error`](Self::own_error), for work of any of these contexts.
-    #[cold]
-    pub(super) fn fault_of(contexts: &[ExecutionContext], error: Error) -> Error {
-        let fault = || contexts.iter().find_map(|it| it.known_stream()?.fault());
-        error.map_root(|error| match error {
-            Error::DeviceLost { .. } => fault().unwrap_or(error),
-            error => error,
-        })
     }
 
     /// The stream, for a step that enqueues something now; see [`enqueue`](ExecutionContext::enqueue).
@@ -125,7 +107,7 @@ impl ExecutionContext {
     pub(in crate::context) fn stream(&self) -> Result<&Stream> {
         match &self.0 {
             Repr::Inline(root) => Ok(root.stream()),
-            Repr::Shared(shared) => shared.stream().map_err(|error| self.own_error(error)),
+            Repr::Shared(shared) => shared.stream().map_err(|error| own_error(self, error)),
         }
     }
 
@@ -152,20 +134,10 @@ impl ExecutionContext {
     #[inline]
     pub(crate) fn in_window<R>(&self, submit: impl FnOnce() -> R) -> R {
         if let Some(stream) = self.known_stream() {
-            stream.open_window();
+            Window(stream).open();
         }
-        let _window = Window(self);
+        let _window = OpenWindow(self);
         submit()
-    }
-
-    /// Closes the windows of all handles of this context. A context that was promoted meanwhile has two.
-    #[inline]
-    fn close_window(&self) {
-        if let Repr::Inline(root) = &self.0 {
-            root.close_window();
-        } else if let Some(stream) = self.known_stream() {
-            stream.close_window();
-        }
     }
 
     /// Counts submission `number` as this context's own.
@@ -175,11 +147,6 @@ impl ExecutionContext {
             Repr::Inline(root) => root.note(number),
             Repr::Shared(shared) => shared.note(number),
         }
-    }
-
-    /// The last submission of this context, if there is one.
-    pub(super) fn last_ticket(&self) -> Option<Ticket> {
-        Some(Ticket { stream: self.known_stream()?.id(), number: self.last()? })
     }
 
     /// A handle that counts the submissions of this context so far. Returns `None` if there are none.
@@ -197,21 +164,8 @@ impl ExecutionContext {
         }
     }
 
-    /// The kind of waits with which this run began.
-    pub(in crate::context) fn first_mode(&self) -> RunMode {
-        match &self.0 {
-            Repr::Inline(root) => root.mode,
-            Repr::Shared(shared) => shared.first_mode(),
-        }
-    }
-
-    /// The time for which allocations of this context may wait for memory.
-    pub(in crate::context) fn memory_wait(&self) -> Option<Duration> {
-        self.known_shared().and_then(|shared| shared.allocation_rules.wait)
-    }
-
     /// How the allocations of this context are made.
-    pub(super) fn allocation_rules(&self) -> AllocationRules {
+    pub(in crate::context) fn allocation_rules(&self) -> AllocationRules {
         self.known_shared().map(|shared| shared.allocation_rules.clone()).unwrap_or_default()
     }
 
@@ -234,24 +188,43 @@ impl ExecutionContext {
     /// Requests a report of the work so far, so that its completion is known before later work is complete.
     pub(crate) fn request_report(&self) -> Result<()> {
         match (self.known_stream(), self.last()) {
-            (Some(stream), Some(number)) => stream.request_report(number),
+            (Some(stream), Some(number)) => request_report(stream, number),
             _ => Ok(()),
         }
-    }
-
-    fn root_context(&self) -> Self {
-        Self(Repr::Shared(SharedContext::root_of(self.shared()).clone()))
     }
 }
 
 /// The open window of a context. Closed when it is dropped, also by unwinding.
-struct Window<'a>(&'a ExecutionContext);
+struct OpenWindow<'a>(&'a ExecutionContext);
 
-impl Drop for Window<'_> {
+impl Drop for OpenWindow<'_> {
     #[inline]
     fn drop(&mut self) {
-        self.0.close_window();
+        // A context that was promoted meanwhile has two handles with a window.
+        if let Repr::Inline(root) = &self.0.0 {
+            root.close_window();
+        } else if let Some(stream) = self.0.known_stream() {
+            Window(stream).close();
+        }
     }
+}
+
+/// Returns the fault that lost the device, if `error` reports the loss and work of this operation was in flight. The
+/// operation then reports the fault, and not the `DeviceLost` of its later submission.
+#[cold]
+fn own_error(cx: &ExecutionContext, error: Error) -> Error {
+    let root = SharedContext::root_of(cx.shared()).clone();
+    fault_of(&[cx.clone(), ExecutionContext(Repr::Shared(root))], error)
+}
+
+/// Returns the fault that lost the device, if `error` reports the loss and work of any of these contexts was in flight.
+#[cold]
+pub(super) fn fault_of(contexts: &[ExecutionContext], error: Error) -> Error {
+    let fault = || contexts.iter().find_map(|cx| cx.known_stream()?.fault());
+    error.map_root(|error| match error {
+        Error::DeviceLost { .. } => fault().unwrap_or(error),
+        error => error,
+    })
 }
 
 impl Clone for ExecutionContext {
@@ -304,11 +277,11 @@ impl InlineRoot {
     /// Closes the windows of both handles.
     #[inline]
     pub(super) fn close_window(&self) {
-        self.stream.close_window();
+        Window(&self.stream).close();
         if let Some(shared) = self.shared.get()
             && let Some(stream) = shared.known_stream()
         {
-            stream.close_window();
+            Window(stream).close();
         }
     }
 
@@ -338,8 +311,8 @@ impl InlineRoot {
         self.shared.get_or_init(|| {
             let (stream, last) = (self.stream.snapshot(), self.last.get());
             // The new handle goes on with the window of this one.
-            if self.stream.has_open_window() {
-                stream.open_window();
+            if Window(&self.stream).is_open() {
+                Window(&stream).open();
             }
             let mut shared =
                 SharedContext::root(stream, self.mode, AllocationRules::default(), last);

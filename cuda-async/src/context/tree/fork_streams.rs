@@ -1,6 +1,6 @@
 //! `ForkStreams`: the streams that the forks of one run borrow.
 
-use cuda_core::{Result, Stream};
+use cuda_core::{Result, Stream, internals::lend_branch};
 use parking_lot::Mutex;
 
 /// The maximum number of streams that one operation borrows for its branches, in addition to its own. Further branches
@@ -22,16 +22,16 @@ impl ForkStreams {
     pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
         if stream.is_recording() {
             // A stream of a recording uses no resources of the device.
-            return stream.lend_branch();
+            return lend_branch(stream);
         }
         let mut lent = self.0.lock();
         if lent.streams.len() < MAX_FORK_STREAMS {
-            let borrowed = stream.lend_branch()?;
+            let borrowed = lend_branch(stream)?;
             lent.streams.push(borrowed.clone());
             return Ok(borrowed);
         }
         // The others may still run work of dropped branches.
-        if let Some(idle) = lent.streams.iter().find(|stream| stream.is_known_idle()) {
+        if let Some(idle) = lent.streams.iter().find(|stream| stream.in_flight() == 0) {
             return Ok(idle.clone());
         }
         let index = lent.next % lent.streams.len();

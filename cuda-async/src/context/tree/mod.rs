@@ -20,6 +20,8 @@ mod shared_context;
 mod sibling;
 
 pub use execution_context::ExecutionContext;
+pub(crate) use fork::Fork;
 pub use fork_streams::MAX_FORK_STREAMS;
+pub(crate) use polled_root::PollerGuard;
 
 pub(crate) use crate::context::tree::execution_context::{RunInFlight, RunMode};

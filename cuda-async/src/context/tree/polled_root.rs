@@ -16,34 +16,36 @@ use crate::context::tree::{
 /// Holds the poller of a root. Its drop removes the poller.
 pub(crate) struct PollerGuard<'a>(&'a SharedContext);
 
+impl<'a> PollerGuard<'a> {
+    /// Makes `poller` the poller of the root of `cx`, until the guard is dropped.
+    pub(crate) fn new(cx: &'a ExecutionContext, poller: &ExecutionContext) -> Self {
+        let root = &**SharedContext::root_of(cx.shared());
+        let before = root.root_data().poller.lock().replace(poller.shared().clone());
+        drop(before);
+        Self(root)
+    }
+}
+
+impl Drop for PollerGuard<'_> {
+    fn drop(&mut self) {
+        let poller = self.0.root_data().poller.lock().take();
+        drop(poller);
+    }
+}
+
 impl ExecutionContext {
     /// Makes a root context on another stream, perhaps of another device. This context is its poller, and does not count
     /// its work.
     pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
-        let root = self.other_root(stream);
+        let root = root_beside(self, stream);
         *root.root_data().poller.lock() = Some(self.shared().clone());
         self.derive(root)
     }
 
     /// Makes a root context on the same stream for the steps of the `shared` operation `id`, which several runs may
-    /// poll. It has no poller until [`set_poller`](Self::set_poller).
+    /// poll. It has no poller without a [`PollerGuard`].
     pub(crate) fn separate_root(&self, id: usize) -> Result<Self> {
-        Ok(self.derive(self.other_root(self.stream()?.clone()).with_part_of(id)))
-    }
-
-    fn other_root(&self, stream: Stream) -> SharedContext {
-        let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
-        let rules = self.allocation_rules();
-        let stream = rules.applied_to(stream);
-        SharedContext::root(stream, mode, rules, 0)
-    }
-
-    /// Makes `poller` the poller of this context's root, until the guard is dropped.
-    pub(crate) fn set_poller(&self, poller: &ExecutionContext) -> PollerGuard<'_> {
-        let root = &**SharedContext::root_of(self.shared());
-        let before = root.root_data().poller.lock().replace(poller.shared().clone());
-        drop(before);
-        PollerGuard(root)
+        Ok(self.derive(root_beside(self, self.stream()?.clone()).with_part_of(id)))
     }
 
     /// The kind of waits in the run that polls these steps now. In a polled root this is the mode of the outermost
@@ -53,25 +55,26 @@ impl ExecutionContext {
         if !self.known_shared().is_some_and(has_poller) {
             return self.mode();
         }
-        self.poll_chain().last().map_or_else(|| self.mode(), |outermost| outermost.mode())
+        poll_chain(self).last().map_or_else(|| self.mode(), |outermost| outermost.mode())
     }
 
     /// Whether this context, or one of its pollers, is part of the `shared` operation `id`.
     pub(crate) fn is_part_of(&self, id: usize) -> bool {
-        self.poll_chain().any(|context| context.root_data().part_of == Some(id))
-    }
-
-    /// This context, then the poller of its root, then the poller of that one's root, up to the outermost.
-    fn poll_chain(&self) -> impl Iterator<Item = Arc<SharedContext>> {
-        std::iter::successors(self.known_shared().cloned(), |context| {
-            context.root_data().poller.lock().clone()
-        })
+        poll_chain(self).any(|context| context.root_data().part_of == Some(id))
     }
 }
 
-impl Drop for PollerGuard<'_> {
-    fn drop(&mut self) {
-        let poller = self.0.root_data().poller.lock().take();
-        drop(poller);
-    }
+/// Makes a root on another stream, with the allocation rules of `cx`.
+fn root_beside(cx: &ExecutionContext, stream: Stream) -> SharedContext {
+    let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
+    let rules = cx.allocation_rules();
+    let stream = rules.applied_to(stream);
+    SharedContext::root(stream, mode, rules, 0)
+}
+
+/// Returns `cx`, then the poller of its root, then the poller of that one's root, up to the outermost.
+fn poll_chain(cx: &ExecutionContext) -> impl Iterator<Item = Arc<SharedContext>> {
+    std::iter::successors(cx.known_shared().cloned(), |context| {
+        context.root_data().poller.lock().clone()
+    })
 }

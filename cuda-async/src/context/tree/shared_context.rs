@@ -152,11 +152,6 @@ impl SharedContext {
         }
     }
 
-    /// The mode in which the run began.
-    pub(super) fn first_mode(&self) -> RunMode {
-        self.mode
-    }
-
     pub(super) fn note(&self, number: u64) {
         self.last.fetch_max(number, Ordering::AcqRel);
     }

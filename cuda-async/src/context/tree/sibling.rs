@@ -14,12 +14,12 @@ impl ExecutionContext {
     pub(crate) fn sibling(&self) -> Result<Self> {
         // The completion of the work so far is then known before later work is complete.
         self.request_report()?;
-        self.on_this_stream(self.allocation_rules())
+        on_stream_of(self, self.allocation_rules())
     }
 
     /// Makes a sibling whose allocations wait for memory, each at most `max`.
     pub(crate) fn with_memory_wait(&self, max: Duration) -> Result<Self> {
-        self.on_this_stream(AllocationRules { wait: Some(max), ..self.allocation_rules() })
+        on_stream_of(self, AllocationRules { wait: Some(max), ..self.allocation_rules() })
     }
 
     /// Makes a sibling whose allocations come from a pool.
@@ -30,7 +30,7 @@ impl ExecutionContext {
         // Checks the device also if nothing is allocated.
         self.stream()?.in_pool(pool)?;
         let pool = Some(pool.clone());
-        self.on_this_stream(AllocationRules { pool, ..self.allocation_rules() })
+        on_stream_of(self, AllocationRules { pool, ..self.allocation_rules() })
     }
 
     /// Counts the work of a [`sibling`](Self::sibling) as this context's own.
@@ -38,11 +38,12 @@ impl ExecutionContext {
         self.note(sibling.last().unwrap_or(0));
         sibling.known_stream().map_or(Ok(()), |other| self.join_stream(other))
     }
+}
 
-    fn on_this_stream(&self, rules: AllocationRules) -> Result<Self> {
-        let stream = OnceLock::from(rules.applied_to(self.stream()?.clone()));
-        let sibling = self.shared().child(stream, After::new(), rules);
-        sibling.note(self.last().unwrap_or(0));
-        Ok(self.derive(sibling))
-    }
+/// Makes a context on the stream of `cx`.
+fn on_stream_of(cx: &ExecutionContext, rules: AllocationRules) -> Result<ExecutionContext> {
+    let stream = OnceLock::from(rules.applied_to(cx.stream()?.clone()));
+    let sibling = cx.shared().child(stream, After::new(), rules);
+    sibling.note(cx.last().unwrap_or(0));
+    Ok(cx.derive(sibling))
 }

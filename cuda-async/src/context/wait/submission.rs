@@ -7,7 +7,8 @@ use std::{
 };
 
 use cuda_core::{
-    Element, Error, Landing, MemoryWaiter, PinnedBuffer, Pinning, Result, Stream, Ticket, Waiter,
+    Download, Element, Error, MemoryWaiter, PinnedBuffer, Pinning, Result, Stream, Ticket, Waiter,
+    internals::{check_may_wait, check_not_lost, delivers_here, idle_pinned},
 };
 
 use crate::{
@@ -19,19 +20,48 @@ use crate::{
     wake::timer::{Sleep, is_timer_thread},
 };
 
+/// The waits of the steps of a context.
+pub(crate) struct Waits<'a>(&'a ExecutionContext);
+
 impl ExecutionContext {
+    /// Returns the waits of this context's steps.
+    #[inline]
+    pub(crate) fn waits(&self) -> Waits<'_> {
+        Waits(self)
+    }
+
+    /// Polls for [credit](cuda_core::Credit) to submit more work to the stream. There is credit while fewer
+    /// submissions, and fewer bytes of host memory, are in flight than the device allows. Always ready in
+    /// [`async_on`](crate::DeviceOp::async_on), which checks the credit before the first step, and in recordings: steps
+    /// may not wait there.
+    #[inline]
+    pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let stream = self.stream()?;
+        if stream.credit().is_available() {
+            return Poll::Ready(Ok(()));
+        }
+        match self.mode() {
+            RunMode::Detached => Poll::Ready(Ok(())),
+            // Blocks without a waker, because this thread may deliver the wakes.
+            RunMode::Blocking => Poll::Ready(stream.credit().wait()),
+            RunMode::Async => wait_for_credit(stream, credit, task),
+        }
+    }
+}
+
+impl Waits<'_> {
     /// Ready when the bytes of a download have arrived.
-    pub(crate) fn poll_landing<T: Element>(
+    pub(crate) fn poll_download<T: Element>(
         &self,
-        landing: &mut Landing<T>,
+        download: &mut Download<T>,
         waiter: &mut Option<Waiter>,
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
-        if self.mode() == RunMode::Detached {
+        if self.0.mode() == RunMode::Detached {
             return Poll::Ready(Err(Error::needs_host_data("to_host")));
         }
-        ready!(self.poll_submission(landing.ticket().number, waiter, task))?;
-        Poll::Ready(landing.try_take().unwrap_or(Err(Error::AlreadyEnded)))
+        ready!(self.poll_submission(download.ticket().number, waiter, task))?;
+        Poll::Ready(download.try_take().unwrap_or(Err(Error::AlreadyEnded)))
     }
 
     /// Ready when submission `number` of this context's stream is complete. In a detached run, where steps may not
@@ -42,7 +72,7 @@ impl ExecutionContext {
         waiter: &mut Option<Waiter>,
         task: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        self.poll_submission_on(self.stream()?, number, waiter, task)
+        self.poll_submission_on(self.0.stream()?, number, waiter, task)
     }
 
     /// As [`poll_submission`](Self::poll_submission), for a stream that is not this context's.
@@ -53,10 +83,10 @@ impl ExecutionContext {
         waiter: &mut Option<Waiter>,
         task: &mut Context<'_>,
     ) -> Poll<Result<()>> {
-        match self.mode() {
+        match self.0.mode() {
             RunMode::Detached => Poll::Ready(Ok(())),
             RunMode::Blocking => {
-                if self.known_shared().is_none() {
+                if self.0.known_shared().is_none() {
                     // The run is one sequence of steps, so no other step could continue in the meantime.
                     return Poll::Ready(stream.synchronize_to(number));
                 }
@@ -77,12 +107,12 @@ impl ExecutionContext {
         task: &mut Context<'_>,
     ) -> Poll<Result<PinnedBuffer<T>>> {
         if pinning.is_none()
-            && let Some(idle) = self.device().idle_pinned(len)?
+            && let Some(idle) = idle_pinned(self.0.device(), len)?
         {
             return Poll::Ready(Ok(idle));
         }
-        let pending = pinning.get_or_insert_with(|| self.device().start_pinning(len));
-        let polled = match self.mode_of_poll() {
+        let pending = pinning.get_or_insert_with(|| self.0.device().start_pinning(len));
+        let polled = match self.0.mode_of_poll() {
             RunMode::Async => pending.poll(task),
             RunMode::Blocking | RunMode::Detached => Poll::Ready(pending.wait()),
         };
@@ -94,7 +124,7 @@ impl ExecutionContext {
 
     /// Yields to the executor during long host work. Returns whether the caller must return pending.
     pub(crate) fn yield_now(&self, task: &mut Context<'_>) -> bool {
-        let yields = self.mode_of_poll() == RunMode::Async;
+        let yields = self.0.mode_of_poll() == RunMode::Async;
         if yields {
             task.waker().wake_by_ref();
         }
@@ -143,14 +173,14 @@ impl Credit {
     fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
         let mut waiter = match self.0.take() {
             Some(waiter) => waiter,
-            None => Box::new(stream.credit_waiter()?),
+            None => Box::new(stream.credit().waiter()?),
         };
         if waiter.poll(task).is_pending() {
             self.0 = Some(waiter);
             return Poll::Pending;
         }
         // The outcome is that of one submission, which may belong to another operation.
-        Poll::Ready(stream.check_not_lost())
+        Poll::Ready(check_not_lost(stream))
     }
 }
 
@@ -182,29 +212,11 @@ impl std::fmt::Debug for Credit {
     }
 }
 
-impl ExecutionContext {
-    /// Polls for [credit](cuda_core::Stream::has_credit) to submit more work to the stream. There is credit while fewer
-    /// submissions, and fewer bytes of host memory, are in flight than the device allows. Always ready in
-    /// [`async_on`](crate::DeviceOp::async_on), which checks the credit before the first step, and in recordings: steps
-    /// may not wait there.
-    #[inline]
-    pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
-        let stream = self.stream()?;
-        if stream.has_credit() {
-            return Poll::Ready(Ok(()));
-        }
-        match self.mode() {
-            RunMode::Detached => Poll::Ready(Ok(())),
-            // Blocks without a waker, because this thread may deliver the wakes.
-            RunMode::Blocking => Poll::Ready(stream.wait_for_credit()),
-            RunMode::Async => wait_for_credit(stream, credit, task),
-        }
-    }
-
+impl Waits<'_> {
     /// Whether the stream is known to have credit.
     #[inline]
     pub(crate) fn has_credit(&self) -> bool {
-        self.known_stream().is_some_and(Stream::has_credit)
+        self.0.known_stream().is_some_and(|stream| stream.credit().is_available())
     }
 }
 
@@ -215,7 +227,7 @@ fn wait_for_credit(
     credit: &mut Credit,
     task: &mut Context<'_>,
 ) -> Poll<Result<()>> {
-    while !stream.has_credit() {
+    while !stream.credit().is_available() {
         ready!(credit.poll(stream, task))?;
     }
     Poll::Ready(Ok(()))
@@ -230,7 +242,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(50);
 
 /// The wait of one step for memory. It allocates only when the step has to wait.
 #[derive(Default)]
-pub(crate) struct MemoryWait(Option<Box<Waits>>);
+pub(crate) struct MemoryWait(Option<Box<MemoryWaits>>);
 
 impl MemoryWait {
     pub(crate) const fn new() -> Self {
@@ -238,14 +250,14 @@ impl MemoryWait {
     }
 }
 
-struct Waits {
+struct MemoryWaits {
     until: Option<Instant>,
     waiter: MemoryWaiter,
     sleep: Sleep,
     pause: Duration,
 }
 
-impl Waits {
+impl MemoryWaits {
     fn new(cx: &ExecutionContext, max: Duration) -> Self {
         Self {
             until: Instant::now().checked_add(max),
@@ -268,7 +280,7 @@ impl Waits {
     }
 }
 
-impl ExecutionContext {
+impl Waits<'_> {
     /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is
     /// pending until it succeeds or the time is over.
     pub(crate) fn poll_allocation<R>(
@@ -278,7 +290,7 @@ impl ExecutionContext {
         mut allocate: impl FnMut(&Stream) -> Result<R>,
     ) -> Poll<Result<R>> {
         loop {
-            let error = match self.enqueue(&mut allocate) {
+            let error = match self.0.enqueue(&mut allocate) {
                 Err(error) => error,
                 Ok(allocated) => return Poll::Ready(Ok(allocated)),
             };
@@ -287,7 +299,7 @@ impl ExecutionContext {
             if first {
                 self.wait_by_wakers("wait_for_memory", task)?;
             }
-            let waits = wait.0.get_or_insert_with(|| Box::new(Waits::new(self, max)));
+            let waits = wait.0.get_or_insert_with(|| Box::new(MemoryWaits::new(self.0, max)));
             if waits.is_over() {
                 return Poll::Ready(Err(error));
             }
@@ -304,19 +316,21 @@ impl ExecutionContext {
         match error {
             // A request larger than the device never succeeds.
             Error::OutOfMemory { requested, total, .. } if requested > total && *total > 0 => None,
-            Error::OutOfMemory { .. } if self.mode() != RunMode::Detached => self.memory_wait(),
+            Error::OutOfMemory { .. } if self.0.mode() != RunMode::Detached => {
+                self.0.allocation_rules().wait
+            }
             _ => None,
         }
     }
 }
 
-impl ExecutionContext {
+impl Waits<'_> {
     /// Checks that steps may wait in this run.
     ///
     /// # Errors
     /// [`Error::NeedsHostData`] if they may not. It names `step`.
     pub(crate) fn may_wait(&self, step: &'static str) -> Result<()> {
-        match self.first_mode() {
+        match self.0.mode() {
             RunMode::Detached => Err(Error::needs_host_data(step)),
             RunMode::Async | RunMode::Blocking => Ok(()),
         }
@@ -331,12 +345,12 @@ impl ExecutionContext {
     /// not wake themselves.
     pub(crate) fn wait_by_wakers(&self, step: &'static str, task: &Context<'_>) -> Result<()> {
         self.may_wait(step)?;
-        if self.mode() == RunMode::Blocking {
-            self.device().check_may_wait()?;
-            if is_timer_thread() || self.device().delivers_here() {
+        if self.0.mode() == RunMode::Blocking {
+            check_may_wait(self.0.device())?;
+            if is_timer_thread() || delivers_here(self.0.device()) {
                 return Err(misuse::blocks_in_waker());
             }
-            self.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
+            self.0.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
             // Steps that were polled before this have registered no waker.
             task.waker().wake_by_ref();
         }
@@ -345,14 +359,14 @@ impl ExecutionContext {
 
     /// Stores the submission that the blocking thread waits for.
     pub(super) fn block_on<T>(&self, stream: &Stream, number: u64) -> Poll<Result<T>> {
-        self.shared().root_data().blocked.lock().on = Some((stream.clone(), number));
+        self.0.shared().root_data().blocked.lock().on = Some((stream.clone(), number));
         Poll::Pending
     }
 
     /// Blocks until submission `number` of this context is complete.
     #[inline]
     pub(crate) fn block_until(&self, number: u64) -> Result<()> {
-        self.stream()?.synchronize_to(number)
+        self.0.stream()?.synchronize_to(number)
     }
 
     /// Blocks for the submission that [`block_on`](Self::block_on) named. Returns false, without blocking, if there is
@@ -360,10 +374,11 @@ impl ExecutionContext {
     ///
     /// If the wait fails, the step that waits gets the error and decides what follows.
     pub(crate) fn block(&self) -> bool {
-        let Some(shared) = self.known_shared() else { return false };
+        let Some(shared) = self.0.known_shared() else { return false };
         let root = shared.root_data();
         let blocked_on = root.blocked.lock().on.take();
-        let Some((stream, number)) = blocked_on.filter(|_| self.mode() == RunMode::Blocking) else {
+        let Some((stream, number)) = blocked_on.filter(|_| self.0.mode() == RunMode::Blocking)
+        else {
             return false;
         };
         if let Err(error) = stream.synchronize_to(number) {
@@ -375,7 +390,7 @@ impl ExecutionContext {
 
     /// Takes the error of a failed wait for this submission.
     pub(super) fn take_failure(&self, stream: &Stream, number: u64) -> Option<Result<()>> {
-        let mut blocked = self.known_shared()?.root_data().blocked.lock();
+        let mut blocked = self.0.known_shared()?.root_data().blocked.lock();
         let ticket = Ticket { stream: stream.id(), number };
         let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
         Some(Err(error))

@@ -1,6 +1,9 @@
 //! `PlanExt`: the plan of an operation.
 
-use cuda_core::{Device, Result};
+use cuda_core::{
+    Device, Result,
+    internals::{end_plan, start_plan},
+};
 
 use crate::{graph::plan::nodes::Plan, ops::DeviceOp, run::blocking, runtime};
 
@@ -42,10 +45,10 @@ pub trait PlanExt: DeviceOp {
     /// # Errors
     /// As [`graph`](crate::graph::GraphExt::graph).
     fn plan_on(self, device: &Device) -> Result<Plan> {
-        let stream = device.start_plan();
+        let stream = start_plan(device);
         let output = blocking::submit_only(self.into_op().into_steps(), stream.clone())?;
         drop(output);
-        Ok(Plan::of_nodes(stream.end_plan()?))
+        Ok(Plan::of_nodes(end_plan(&stream)?))
     }
 }
 

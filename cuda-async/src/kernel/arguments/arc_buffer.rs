@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     kernel::arguments::argument::BufferTuple,
-    op::{Given, LazyArg},
+    op::{LazyArg, Ready},
 };
 
 /// A buffer of which an `Arc` is an argument of kernels. They read it.
@@ -69,22 +69,22 @@ unsafe impl<B: ArcBuffer> Buffer for Arc<B> {}
 #[diagnostic::do_not_recommend]
 impl<B: ArcBuffer> LazyArg for Arc<B> {
     type Ready = Self;
-    type Steps = Given<Self>;
+    type Steps = Ready<Self>;
 
     #[inline(always)]
-    fn into_arg_steps(self) -> Given<Self> {
-        Given::new(self)
+    fn into_arg_steps(self) -> Ready<Self> {
+        Ready::new(self)
     }
 }
 
 #[diagnostic::do_not_recommend]
 impl<B: ArcBuffer> LazyArg for &Arc<B> {
     type Ready = Self;
-    type Steps = Given<Self>;
+    type Steps = Ready<Self>;
 
     #[inline(always)]
-    fn into_arg_steps(self) -> Given<Self> {
-        Given::new(self)
+    fn into_arg_steps(self) -> Ready<Self> {
+        Ready::new(self)
     }
 }
 

@@ -85,7 +85,7 @@ impl<T: KernelParam> KernelArg for ByValue<T> {
 /// /// # Safety
 /// /// `scale(x, factor, n)` writes x, all below n.
 /// unsafe fn scale<B: KernelArg>(scale: &Function, x: B, n: u32) -> impl DeviceOp<Output = B> + use<B> {
-///     // SAFETY: the caller promises it.
+///     // SAFETY: `scale` writes x, all below n.
 ///     unsafe { launch(scale, LaunchConfig::for_num_elems(n), (Returned(x), 2.0f32, n)) }
 /// }
 /// # let device = cuda_async::open_blocking("cpu")?;

@@ -43,11 +43,11 @@ macro_rules! buffer_forms {
 
         impl<$($generics)*> $crate::op::LazyArg for $form {
             type Ready = Self;
-            type Steps = $crate::op::Given<Self>;
+            type Steps = $crate::op::Ready<Self>;
 
             #[inline(always)]
-            fn into_arg_steps(self) -> $crate::op::Given<Self> {
-                $crate::op::Given::new(self)
+            fn into_arg_steps(self) -> $crate::op::Ready<Self> {
+                $crate::op::Ready::new(self)
             }
         }
 

@@ -190,7 +190,7 @@ impl Submit for LoadCached<'_> {
         let mut load = match load {
             Some(load) => load,
             None => {
-                let may_wait = cx.wait_by_wakers("load_ptx", task);
+                let may_wait = cx.waits().wait_by_wakers("load_ptx", task);
                 may_wait.map_err(|error| not_loaded(error, loaded_by))?;
                 slot.join_load(|| cache.code.start(cx.device(), cache.images))?
             }

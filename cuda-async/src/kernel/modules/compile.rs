@@ -59,7 +59,7 @@ impl Submit for Compile {
     type Output = String;
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        cx.wait_by_wakers("compile", task)?;
+        cx.waits().wait_by_wakers("compile", task)?;
         let mut compiling = match self.0 {
             State::Idle(parts) => OnThread::start("nvrtc", "compiling with NVRTC", move || {
                 compile_blocking(&parts.0, &parts.1)

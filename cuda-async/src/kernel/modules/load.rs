@@ -43,7 +43,7 @@ impl Submit for LoadPtx<'_> {
     type Output = Module;
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        cx.wait_by_wakers("load_ptx", task)?;
+        cx.waits().wait_by_wakers("load_ptx", task)?;
         let mut loading = match self.0 {
             State::Idle(ptx) => Box::new(cx.device().start_loading(&ptx)?),
             State::Loading(loading) => loading,

@@ -157,7 +157,7 @@ impl Submit for LoadStored<'_> {
                 if let Some(module) = slot.module() {
                     return Ok(Submitted::Ready(module));
                 }
-                cx.wait_by_wakers("load_ptx", task)?;
+                cx.waits().wait_by_wakers("load_ptx", task)?;
                 let load = slot.join_load(|| LoadingCode::of_ptx(cx.device(), &ptx))?;
                 (slot, load)
             }

@@ -12,6 +12,8 @@ use cuda_async::{
     race, script, to_pinned, value, with_context,
 };
 
+use cuda_core::internals::Recording;
+
 use crate::{
     modules::load_ptx, on_every_device, polling::memory_is_freed, refusals_and_resets::LARGE,
 };
@@ -96,8 +98,8 @@ fn stream_of_an_ended_recording_is_an_error(device: &Device) {
     let late = zeros::<u32>(1).sync_on(&stream).map(drop);
     assert!(matches!(late, Err(Error::Misuse { .. })), "{late:?}");
     assert!(matches!(stream.query(), Err(Error::NeedsHostData { .. })));
-    assert!(stream.end_recording().is_err());
-    assert!(device.new_stream().unwrap().end_recording().is_err());
+    assert!(Recording::end(&stream).is_err());
+    assert!(Recording::end(&device.new_stream().unwrap()).is_err());
     recorded.replay(&device.new_stream().unwrap()).unwrap();
 }
 
@@ -153,7 +155,7 @@ fn peer_copies_and_recordings_exclude_each_other(device: &Device) {
     let (stream, there) = (device.new_stream().unwrap(), other.new_stream().unwrap());
     let from = h2d([1u32, 2]).sync_on(&stream).unwrap();
     let into = || zeros::<u32>(2).sync_on(&there).unwrap();
-    let inside = device.start_recording().unwrap();
+    let inside = Recording::start(&device, None).unwrap();
     let copied = from.as_slice().copy_to_peer(&inside, into()).map(drop);
     assert!(matches!(copied, Err(Error::Misuse { .. })), "{copied:?}");
     assert!(!copied.unwrap_err().to_string().contains("use another device"));

@@ -5,6 +5,7 @@ use std::{any::Any, borrow::Cow, ffi::c_void, sync::Arc};
 use smallvec::SmallVec;
 
 use crate::{
+    handle::stream::submit_foreign_on,
     handle::{
         kernel::{arguments::Arguments, module::Function},
         stream::{Attached, Operand, Stream, trace},
@@ -40,12 +41,12 @@ impl Function {
         self.check_shape(&config)?;
         arguments.check(self)?;
         let submitted = if self.claims_variables(stream) {
-            // SAFETY: the caller's promise.
+            // SAFETY: the kernel stays inside the operands, and the caller may use them.
             unsafe { self.submit_with_variables(stream, config, arguments) }
         } else {
             let work = Work::Launch(self.work(config, arguments, Cow::Borrowed(&[])));
-            // SAFETY: the operands are the buffers among the arguments. The caller promises that it may use them so, and
-            // that the kernel stays inside them. `self` holds the module during this call. A dropped module is unloaded
+            // SAFETY: the operands are the buffers among the arguments. The caller may use them so,
+            // and the kernel stays inside them. `self` holds the module during this call. A dropped module is unloaded
             // only after all earlier submissions (`DeviceCore::retire_module`).
             unsafe { stream.submit(&work, &arguments.operands, Attached::default()) }
         };
@@ -192,7 +193,8 @@ impl Arguments<'_> {
             let launch = launch.take().ok_or(Error::AlreadyEnded)?;
             launch(raw, &mut pointers)
         };
-        // SAFETY: the caller promises it.
-        unsafe { stream.submit_foreign_on(&operands, Some(kernel), &mut submit) }
+        // SAFETY: a launch enqueues no other command, stays inside its operands, and may make their accesses. The kernel
+        // keeps its module.
+        unsafe { submit_foreign_on(stream, &operands, Some(kernel), &mut submit) }
     }
 }

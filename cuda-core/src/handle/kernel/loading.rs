@@ -106,7 +106,7 @@ impl Device {
     /// # Safety
     /// `image` is complete and was made by NVIDIA's tools. The driver does not check the lengths inside the image.
     pub unsafe fn load_cubin(&self, image: &[u8]) -> Result<Module> {
-        // SAFETY: the caller's promise.
+        // SAFETY: the image is complete and made by NVIDIA's tools.
         unsafe { self.start_loading_cubin(image) }?.wait()
     }
 

@@ -14,7 +14,7 @@ use super::{
 use crate::{
     handle::{
         device::Device,
-        memory::{pinned::Landing, slice::View},
+        memory::{pinned::Download, slice::View},
         stream::{Allocation, Stream},
     },
     protocol::{Element, Error, Result, Ticket, assert_has_bytes},
@@ -66,7 +66,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// # Errors
     /// [`Error::WrongDevice`], [`Error::OutOfMemory`], or an error of the device.
     pub fn uninitialized_in(stream: &Stream, pool: &MemoryPool, len: usize) -> Result<Self> {
-        Self::allocated(stream, len, |bytes| stream.allocate_in(pool, bytes))
+        Self::allocated(stream, len, |bytes| pool.allocate(stream, bytes))
     }
 
     fn allocated(
@@ -156,8 +156,8 @@ impl<T: Element> DeviceBuffer<T> {
     /// # let read = |x: &DeviceBuffer<u32>| Ok::<_, Error>(x.download(&stream, 0..x.len(), device.pinned_uninitialized(x.len())?)?.wait()?.to_vec());
     /// # let host = |values: &[u32]| PinnedBuffer::copied_from(&device, values);
     /// let x = DeviceBuffer::uploaded(&stream, host(&[1, 2, 3])?)?;
-    /// let landing = x.download(&stream, 1..3, device.pinned_uninitialized(2)?)?; // enqueued
-    /// assert_eq!(landing.wait()?[..], [2, 3]);
+    /// let download = x.download(&stream, 1..3, device.pinned_uninitialized(2)?)?; // enqueued
+    /// assert_eq!(download.wait()?[..], [2, 3]);
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -168,7 +168,7 @@ impl<T: Element> DeviceBuffer<T> {
         stream: &Stream,
         range: Range<usize>,
         host: PinnedBuffer<T>,
-    ) -> Result<Landing<T>> {
+    ) -> Result<Download<T>> {
         self.view().part::<T>(range)?.download(stream, host)
     }
 

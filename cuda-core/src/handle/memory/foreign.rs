@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
-    handle::stream::{Allocation, Operand, Stream},
+    handle::stream::{Allocation, Operand, Stream, submit_foreign_on},
     protocol::{Access, Element, Error, ForeignOwner, RawStream, Result, Ticket},
 };
 
@@ -70,8 +70,9 @@ impl<'a> ForeignCall<'a> {
         let mut once = |raw, addresses: &[u64]| {
             submit.take().map_or(Err(Error::AlreadyEnded), |submit| submit(raw, addresses))
         };
-        // SAFETY: the caller promises it.
-        unsafe { stream.submit_foreign_on(&self.operands, self.kept, &mut once) }
+        // SAFETY: the commands use no other memory of this library, make the accesses of the operands only, and the caller
+        // may make them. Other memory stays valid until the commands have run.
+        unsafe { submit_foreign_on(stream, &self.operands, self.kept, &mut once) }
     }
 }
 
@@ -114,7 +115,7 @@ impl<T: Element> DeviceBuffer<T> {
         let Some(bytes) = bytes.filter(|bytes| address.checked_add(*bytes).is_some()) else {
             return wrong(format!("{len} elements of {size} bytes; at least one byte is required"));
         };
-        // SAFETY: the caller promises it.
+        // SAFETY: `len` elements exist at `address` until `owner` is dropped.
         let allocation = unsafe { Allocation::of_foreign(stream, address, bytes, owner) }?;
         Ok(Self::of_allocation(allocation, len))
     }

@@ -99,8 +99,12 @@ impl<T: Element> HostValues<T> {
         let block = self.shared.block.lock().clone();
         let work = Work::Upload { from: start_of(&block), to: view.region(), bytes: view.bytes };
         let operand = view.operand(Access::Write);
-        if stream.recorder().is_some() {
-            return stream.record_upload(&work, operand, self.shared.clone());
+        if stream.is_recording() {
+            return stream.ordered().record(|recorder| {
+                let (_, source) = self.shared.current();
+                let source = UploadSource { slot: Some(self.shared.clone()), ..source };
+                recorder.append(stream.device(), stream.id(), &work, &[operand], Some(source))
+            });
         }
         let host = block.block().clone();
         let keep = Keep { until: Until::Accepted, resource: block };

@@ -2,8 +2,8 @@
 //!
 //! # Rules
 //! A ticket orders work of one device only. So the caller gives up the destination buffer for the time of the copy.
-//! Work that used it on its own device is complete by then. A [`Crossing`] returns the buffer when the source's stream
-//! has passed the copy. Until then that stream retains the memory, so a `Crossing` may be dropped or forgotten.
+//! Work that used it on its own device is complete by then. A [`PeerCopy`] returns the buffer when the source's stream
+//! has passed the copy. Until then that stream retains the memory, so a `PeerCopy` may be dropped or forgotten.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -73,7 +73,7 @@ impl<T: Element> Slice<'_, T> {
     /// [`Error::OutOfRange`] if the lengths differ, if work that uses `to` is not known to be complete, or if a
     /// recording uses `to`; [`Error::Misuse`] inside a recording; [`Error::Unsupported`] if this device does not
     /// [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
-    pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
+    pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<PeerCopy<T>> {
         let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
         if to.len() != self.len() {
             let (from, to) = (self.len(), to.len());
@@ -97,7 +97,7 @@ impl<T: Element> Slice<'_, T> {
             return Err(wrong("a recording uses the destination; copy into other memory".into()));
         }
         if self.is_empty() {
-            return Ok(Crossing {
+            return Ok(PeerCopy {
                 stream: stream.clone(),
                 ticket: Ticket { stream: stream.id(), number: 0 },
                 buffer: Some(to),
@@ -126,20 +126,20 @@ impl<T: Element> Slice<'_, T> {
                 Attached { keep: Some(keep), ..Attached::default() },
             )
         }?;
-        Ok(Crossing { stream: stream.clone(), ticket, buffer: Some(to) })
+        Ok(PeerCopy { stream: stream.clone(), ticket, buffer: Some(to) })
     }
 }
 
 /// A copy to another device in flight. Gives the destination buffer when the copy is complete.
 #[derive(Debug)]
-pub struct Crossing<T> {
+pub struct PeerCopy<T> {
     stream: Stream,
     ticket: Ticket,
     /// Taken when the copy is complete.
     buffer: Option<DeviceBuffer<T>>,
 }
 
-impl<T: Element> Crossing<T> {
+impl<T: Element> PeerCopy<T> {
     /// Returns the ticket of the submission that fills the buffer, on a stream of the source's device.
     pub fn ticket(&self) -> Ticket {
         self.ticket
@@ -147,7 +147,7 @@ impl<T: Element> Crossing<T> {
 
     /// Returns the buffer if the copy is known to be complete, else `None`. Does not ask the device.
     pub fn try_take(&mut self) -> Option<Result<DeviceBuffer<T>>> {
-        let outcome = self.stream.progress().outcome(self.ticket.number)?;
+        let outcome = self.stream.timeline().progress.outcome(self.ticket.number)?;
         let buffer = self.buffer.take().ok_or(Error::AlreadyEnded);
         Some(outcome.and(buffer))
     }

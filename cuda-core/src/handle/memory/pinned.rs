@@ -2,8 +2,8 @@
 //!
 //! # Rules
 //! A [`PinnedBuffer`] has exclusive access to its block: while it exists, no submission in flight names the block. An
-//! upload consumes it. A download consumes it too and returns a [`Landing`](super::Landing), which gives the `PinnedBuffer` back only
-//! when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a `Landing` may be dropped
+//! upload consumes it. A download consumes it too and returns a [`Download`](super::Download), which gives the `PinnedBuffer` back only
+//! when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a `Download` may be dropped
 //! or forgotten at any time. A [`Pinning`] is a request for a new `PinnedBuffer`.
 
 use std::{
@@ -65,25 +65,25 @@ impl Device {
     pub fn pinned_uninitialized<T: Element>(&self, len: usize) -> Result<PinnedBuffer<T>> {
         PinnedBuffer::uninitialized(self, len)
     }
+}
 
-    /// Allocates a buffer as [`pinned_uninitialized`](Device::pinned_uninitialized) does, but only from idle memory
-    /// that is already pinned. `None` if there is none.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// assert!(device.idle_pinned::<u8>(100)?.is_none()); // nothing was pinned yet
-    /// drop(device.pinned::<u8>(100)?);
-    /// assert_eq!(device.idle_pinned::<u8>(100)?.map(|host| host.len()), Some(100));
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
-    pub fn idle_pinned<T: Element>(&self, len: usize) -> Result<Option<PinnedBuffer<T>>> {
-        let idle = self.core().host.take_idle(bytes_of::<T>(len)?);
-        Ok(idle.map(|lease| PinnedBuffer::of_lease(lease, len)))
-    }
+/// Allocates a buffer as [`pinned_uninitialized`](Device::pinned_uninitialized) does, but only from idle memory
+/// that is already pinned. `None` if there is none.
+///
+/// ```
+/// # use cuda_core::{*, internals::idle_pinned};
+/// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+/// assert!(idle_pinned::<u8>(&device, 100)?.is_none()); // nothing was pinned yet
+/// drop(device.pinned::<u8>(100)?);
+/// assert_eq!(idle_pinned::<u8>(&device, 100)?.map(|host| host.len()), Some(100));
+/// # Ok::<(), Error>(())
+/// ```
+///
+/// # Errors
+/// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
+pub fn idle_pinned<T: Element>(device: &Device, len: usize) -> Result<Option<PinnedBuffer<T>>> {
+    let idle = device.core().host.take_idle(bytes_of::<T>(len)?);
+    Ok(idle.map(|lease| PinnedBuffer::of_lease(lease, len)))
 }
 
 impl<T: Element> PinnedBuffer<T> {
@@ -163,7 +163,7 @@ pub(super) fn start_of(lease: &Lease) -> HostRegion {
 }
 
 /// A download in flight. Gives the pinned buffer when the bytes have arrived.
-pub struct Landing<T> {
+pub struct Download<T> {
     /// A clone of the handle that submitted the download. It counts no submissions.
     stream: Stream,
     ticket: Ticket,
@@ -172,7 +172,7 @@ pub struct Landing<T> {
     element: PhantomData<T>,
 }
 
-impl<T: Element> Landing<T> {
+impl<T: Element> Download<T> {
     /// `lease` is the block that the submission `ticket` of `stream` fills with `len` elements.
     pub(super) fn new(stream: &Stream, ticket: Ticket, lease: Arc<Lease>, len: usize) -> Self {
         Self { stream: stream.clone(), ticket, buffer: Some((lease, len)), element: PhantomData }
@@ -198,7 +198,7 @@ impl<T: Element> Landing<T> {
     /// # Errors
     /// The failure of the download.
     pub fn try_take(&mut self) -> Option<Result<PinnedBuffer<T>>> {
-        let outcome = self.stream.progress().outcome(self.ticket.number)?;
+        let outcome = self.stream.timeline().progress.outcome(self.ticket.number)?;
         Some(outcome.and_then(|()| self.take()))
     }
 

@@ -8,11 +8,9 @@ use std::sync::Arc;
 use crate::{
     handle::{
         device::Device,
-        stream::{Allocation, Stream},
+        stream::{Allocation, MemoryRequest, Stream, check_pool},
     },
-    protocol::{
-        Control, Error, Name, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request, Result,
-    },
+    protocol::{Control, Name, PoolChange, PoolId, PoolMemory, PoolSpec, Reply, Request, Result},
     runtime::{PoolCore, unexpected},
 };
 
@@ -198,6 +196,26 @@ impl MemoryPool {
         self.change(PoolChange::ReleaseThreshold(bytes))
     }
 
+    /// Allocates memory of the pool in the order of `stream`, as [`Stream::allocate`] does.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// # let pool = MemoryPool::new(&device, PoolOptions::new().named("scratch"))?;
+    /// let allocation = pool.allocate(&stream, 100)?;
+    /// assert_eq!(pool.statistics()?.used, 100);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of
+    /// the device.
+    pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Arc<Allocation>> {
+        check_pool(stream.device(), &self.device, self.pool.as_ref())?;
+        MemoryRequest { stream, pool: self.pool.as_ref(), bytes }.allocate()
+    }
+
     /// Returns free memory of the pool to the system, until at most `keep` bytes are reserved. Returns the bytes that
     /// are reserved afterwards: memory in use stays, and so does memory whose free has not run. Blocks until the device
     /// replies.
@@ -242,22 +260,6 @@ impl Device {
     pub fn default_pool(&self) -> MemoryPool {
         MemoryPool { device: self.clone(), pool: None }
     }
-
-    /// Checks that a pool of `other`, the default one if `None`, may be used here.
-    #[inline]
-    pub(in crate::handle) fn check_pool(
-        &self,
-        pool: Option<&Arc<PoolCore>>,
-        other: &Device,
-    ) -> Result<()> {
-        if self == other { Ok(()) } else { Err(self.wrong_pool(pool, other)) }
-    }
-
-    #[cold]
-    fn wrong_pool(&self, pool: Option<&Arc<PoolCore>>, other: &Device) -> Error {
-        let named = |pool: &Arc<PoolCore>| format!("the memory pool `{}`", pool.name);
-        self.wrong_device(pool.map_or("the default memory pool".into(), named), other)
-    }
 }
 
 impl Stream {
@@ -280,38 +282,15 @@ impl Stream {
     /// # Errors
     /// [`Error::WrongDevice`](crate::Error::WrongDevice).
     pub fn in_pool(&self, pool: &MemoryPool) -> Result<Stream> {
-        self.check_pool(pool)?;
-        Ok(self.allocating_in(pool))
+        check_pool(self.device(), &pool.device, pool.pool.as_ref())?;
+        Ok(allocating_in(self, pool))
     }
+}
 
-    /// As [`in_pool`](Stream::in_pool), for a pool of any device. If it is one of another device, allocations fail.
-    #[doc(hidden)]
-    pub fn allocating_in(&self, pool: &MemoryPool) -> Stream {
-        self.with_pool(pool.device.clone(), pool.pool.clone())
-    }
-
-    /// Allocates memory from `pool` in the order of this stream. Otherwise as [`allocate`](Stream::allocate).
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// # let pool = MemoryPool::new(&device, PoolOptions::new().named("scratch"))?;
-    /// let allocation = stream.allocate_in(&pool, 100)?;
-    /// assert_eq!(pool.statistics()?.used, 100);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), or as [`allocate`](Stream::allocate).
-    pub fn allocate_in(&self, pool: &MemoryPool, bytes: u64) -> Result<Arc<Allocation>> {
-        self.check_pool(pool)?;
-        self.allocate_from(pool.pool.as_ref(), bytes)
-    }
-
-    fn check_pool(&self, pool: &MemoryPool) -> Result<()> {
-        self.device().check_pool(pool.pool.as_ref(), &pool.device)
-    }
+/// Returns a handle of a stream as [`Stream::in_pool`] does, for a pool of any device. If it is one of another device,
+/// allocations fail.
+pub fn allocating_in(stream: &Stream, pool: &MemoryPool) -> Stream {
+    stream.with_pool(pool.device.clone(), pool.pool.clone())
 }
 
 impl PartialEq for MemoryPool {

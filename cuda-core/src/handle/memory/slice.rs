@@ -25,7 +25,7 @@ use crate::{
         device::Device,
         memory::{
             buffer::DeviceBuffer,
-            pinned::{Landing, PinnedBuffer, start_of},
+            pinned::{Download, PinnedBuffer, start_of},
         },
         stream::{Allocation, Attached, Keep, Operand, Stream},
     },
@@ -90,7 +90,7 @@ impl<T: Element> Slice<'_, T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
-    pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Landing<T>> {
+    pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Download<T>> {
         self.view.download(stream, host)
     }
 }
@@ -185,7 +185,7 @@ impl<T: Element> SliceMut<'_, T> {
     ///
     /// # Errors
     /// As [`upload`](Self::upload).
-    pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Landing<T>> {
+    pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Download<T>> {
         self.view.download(stream, host)
     }
 
@@ -340,7 +340,7 @@ impl<'a> View<'a> {
         self,
         stream: &Stream,
         host: PinnedBuffer<T>,
-    ) -> Result<Landing<T>> {
+    ) -> Result<Download<T>> {
         let len = host.len();
         self.same_length("a download", len as u64 * size_of::<T>() as u64)?;
         let lease = host.into_lease();
@@ -351,7 +351,7 @@ impl<'a> View<'a> {
             let work = Work::Download { from, to, bytes: self.bytes };
             let keep = Keep { until: Until::Complete, resource: lease.clone() };
             let operand = self.operand(Access::Read);
-            // SAFETY: the copy reads this view. The landing gives the block out when the copy is complete.
+            // SAFETY: the copy reads this view. The download gives the block out when the copy is complete.
             unsafe {
                 stream.submit(
                     &work,
@@ -360,7 +360,7 @@ impl<'a> View<'a> {
                 )
             }?
         };
-        Ok(Landing::new(stream, ticket, lease, len))
+        Ok(Download::new(stream, ticket, lease, len))
     }
 
     /// Copies all of `from` here.

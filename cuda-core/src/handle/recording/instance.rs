@@ -19,6 +19,7 @@ use super::{
     rebase::rebase,
 };
 use crate::{
+    handle::stream::MemoryRequest,
     handle::{
         device::Device,
         stream::{Allocation, Stream},
@@ -67,7 +68,8 @@ impl Instance {
         let mut own = FxHashMap::default();
         for recorded in temporary {
             let (_, memory) = self.accesses.find(*recorded)?;
-            let allocated = stream.allocate_from(memory.pool(), memory.bytes()).ok()?;
+            let (pool, bytes) = (memory.pool(), memory.bytes());
+            let allocated = MemoryRequest { stream, pool, bytes }.allocate().ok()?;
             allocated.let_graphs_write();
             own.insert(*recorded, allocated);
         }

@@ -26,4 +26,5 @@ mod temporary;
 pub use instance::MAX_INSTANCES;
 pub use launch_resources::LaunchResources;
 pub use nodes::RecordedNode;
+pub use planning::{end_plan, start_plan};
 pub use recording::Recording;

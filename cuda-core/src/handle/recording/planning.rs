@@ -14,27 +14,21 @@ use crate::{
     protocol::{Error, Result},
 };
 
-impl Device {
-    /// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs;
-    /// [`end_plan`](Stream::end_plan) returns it. Memory that is allocated on the stream does not exist on the device.
-    #[doc(hidden)]
-    pub fn start_plan(&self) -> Stream {
-        Stream::planning(self.clone(), Arc::new(Recorder::of_plan()))
-    }
+/// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`] returns
+/// it. Memory that is allocated on the stream does not exist on the device.
+pub fn start_plan(device: &Device) -> Stream {
+    Stream::recorded(device.clone(), None, Arc::new(Recorder::of_plan()))
 }
 
-impl Stream {
-    /// Ends the plan of this stream and returns its nodes, in an order in which they can run.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
-    #[doc(hidden)]
-    pub fn end_plan(&self) -> Result<Vec<RecordedNode>> {
-        let Some(recorder) = self.recorder().filter(|it| it.is_plan()) else {
-            let detail = "the stream belongs to no plan; end the stream that `start_plan` returned";
-            return Err(Error::Misuse { what: "the end of a plan".into(), detail: detail.into() });
-        };
-        let recorded = recorder.end()?;
-        Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))
-    }
+/// Ends the plan of a stream and returns its nodes, in an order in which they can run.
+///
+/// # Errors
+/// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
+pub fn end_plan(stream: &Stream) -> Result<Vec<RecordedNode>> {
+    let Some(recorder) = stream.recorder().filter(|recorder| recorder.is_plan()) else {
+        let detail = "the stream belongs to no plan; end the stream that `start_plan` returned";
+        return Err(Error::Misuse { what: "the end of a plan".into(), detail: detail.into() });
+    };
+    let recorded = recorder.end()?;
+    Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))
 }

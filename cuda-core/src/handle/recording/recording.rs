@@ -46,7 +46,7 @@ pub struct Recording {
     pub(super) accesses: Vec<Use>,
     /// Dropped before `kept`: executables name modules.
     pub(super) state: Mutex<State>,
-    pub(super) kept: Arc<Kept>,
+    pub(super) kept: Arc<RecordedResources>,
     /// Memory of the recording that no handle names.
     temporary: Vec<AllocId>,
     /// Everything that the nodes name. Some uses have no bytes, so the access set leaves them out.
@@ -61,7 +61,7 @@ pub(super) struct State {
 }
 
 /// The resources of a recording that its launches use. They do not hold the device, because a stream may retain them.
-pub(super) struct Kept {
+pub(super) struct RecordedResources {
     /// For each node, the source of its upload, if it is one.
     pub(super) uploads: Vec<Option<UploadSource>>,
     _others: Vec<Arc<dyn Any + Send + Sync>>,
@@ -73,49 +73,37 @@ type Blocks = SmallVec<[Arc<HostBlock>; 1]>;
 /// The resources of the launches of one executable, which is dropped before the memory that it names.
 struct Resources {
     _executable: Arc<Executable>,
-    _kept: Arc<Kept>,
+    _kept: Arc<RecordedResources>,
     _slots: Vec<UploadSource>,
 }
 
 impl Retain for Resources {}
 
-impl Device {
+impl Recording {
     /// Returns a stream of a new recording. Work that is submitted to the stream is recorded and does not run. Other
-    /// streams of the same recording come from [`lend_branch`](Stream::lend_branch).
+    /// streams of the same recording come from [`lend_branch`](crate::internals::lend_branch). The temporary buffers take
+    /// memory of `pool` when the recording ends.
     ///
     /// Memory that is allocated on the stream is allocated at once, and not again by a replay. A wait for the device is
     /// [`Error::NeedsHostData`]. Events of the stream order nothing outside the recording, and events of other streams
     /// order nothing inside it.
     ///
     /// # Errors
-    /// An error of the backend.
-    #[doc(hidden)]
-    pub fn start_recording(&self) -> Result<Stream> {
-        Ok(Stream::recording(self.lend_stream(0)?, Arc::new(Recorder::new(None))))
-    }
-
-    /// Starts a recording whose temporary buffers take memory of a pool when it ends; otherwise as
-    /// [`start_recording`](Self::start_recording).
-    ///
-    /// # Errors
     /// [`Error::Misuse`] if the pool is sealed, or an error of the backend.
-    #[doc(hidden)]
-    pub fn start_recording_with_pool(&self, pool: &Arc<CapturePool>) -> Result<Stream> {
-        pool.check()?;
-        let recorder = Recorder::new(Some(pool.clone()));
-        Ok(Stream::recording(self.lend_stream(0)?, Arc::new(recorder)))
+    pub fn start(device: &Device, pool: Option<&Arc<CapturePool>>) -> Result<Stream> {
+        pool.map_or(Ok(()), |pool| pool.check())?;
+        let recorder = Arc::new(Recorder::new(pool.cloned()));
+        Ok(Stream::recorded(device.clone(), Some(device.lend_stream(0)?), recorder))
     }
-}
 
-impl Stream {
-    /// Ends the recording of this stream, for all its streams.
+    /// Ends the recording of `stream`, for all its streams. That of a plan, whose memory does not exist, serves as the body of
+    /// a loop in that plan.
     ///
     /// # Errors
     /// [`Error::Misuse`] if this is not a stream of a recording, or if the recording has ended.
-    #[doc(hidden)]
-    pub fn end_recording(&self) -> Result<Recording> {
-        let Some(recorder) = self.recorder().filter(|it| !it.is_plan()) else {
-            let detail = "the stream belongs to no recording; end the stream that `start_recording` returned";
+    pub fn end(stream: &Stream) -> Result<Self> {
+        let Some(recorder) = stream.recorder() else {
+            let detail = "the stream belongs to no recording; end the stream that `Recording::start` returned";
             return Err(Error::Misuse {
                 what: "the end of a recording".into(),
                 detail: detail.into(),
@@ -134,11 +122,11 @@ impl Stream {
         let set = AccessSet::new(accesses.clone(), &memory, &allocations_with_gaps(&nodes))?;
         let mut others: Vec<_> = recorded.modules.into_values().collect();
         others.extend(recorded.others);
-        let kept = Arc::new(Kept { uploads, _others: others });
+        let kept = Arc::new(RecordedResources { uploads, _others: others });
         let bindings = Bindings::new(&kept.uploads);
         let instances = SmallVec::from_buf([Instance::first(set)]);
         let state = Mutex::new(State { bindings, instances });
-        let (device, kernels) = (self.device().clone(), recorded.kernels);
+        let (device, kernels) = (stream.device().clone(), recorded.kernels);
         Ok(Recording { device, nodes, kernels, accesses, state, kept, temporary, named: memory })
     }
 }
@@ -384,14 +372,14 @@ impl Recording {
     /// Checks that a replay can be submitted to a stream.
     fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.check_same("a stream", stream.device())?;
-        if stream.recorder().is_some() {
+        if stream.is_recording() {
             let detail = "a graph cannot contain the launch of another one; record the operations of both in one graph".into();
             return Err(Error::Misuse {
                 what: "a launch of a graph inside a graph".into(),
                 detail,
             });
         }
-        stream.check_credit()?;
+        stream.credit().check()?;
         self.device.core().reclaim_memory();
         Ok(())
     }

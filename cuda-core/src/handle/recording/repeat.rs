@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::recording::Recording;
+use super::{planning::start_plan, recording::Recording};
 use crate::{
     handle::{
         memory::ScalarMemory,
@@ -18,36 +18,34 @@ pub const MAX_LOOP_DEPTH: usize = 8;
 fn depth(work: &Work<'_>) -> usize {
     match work {
         Work::Repeat(repeat) => {
-            1 + repeat.body.nodes.iter().map(|it| depth(&it.work)).max().unwrap_or(0)
+            1 + repeat.body.nodes.iter().map(|node| depth(&node.work)).max().unwrap_or(0)
         }
         _ => 0,
     }
 }
 
-impl Stream {
-    /// Returns a stream of a new recording, for the body of a loop in the recording of this stream. If this is a stream
-    /// of a plan, the new recording is a plan too.
+impl Recording {
+    /// Returns a stream of a new recording, for the body of a loop in the recording of `stream`. If that is a stream of a
+    /// plan, so is the new one.
     ///
     /// # Errors
     /// An error of the backend.
-    #[doc(hidden)]
-    pub fn start_body(&self) -> Result<Stream> {
-        match self.recorder() {
-            Some(recorder) if recorder.is_plan() => Ok(self.device().start_plan()),
-            _ => self.device().start_recording(),
+    pub fn start_body(stream: &Stream) -> Result<Stream> {
+        match stream.recorder() {
+            Some(recorder) if recorder.is_plan() => Ok(start_plan(stream.device())),
+            _ => Self::start(stream.device(), None),
         }
     }
 
-    /// Records a loop, which repeats the work of `body` while `condition` is not 0. The device reads the condition
+    /// Records a loop on `stream`, which repeats this recording while `condition` is not 0. The device reads the condition
     /// before each pass.
     ///
     /// # Errors
     /// [`Error::Misuse`] if this is not a stream of a recording, or if the body uploads from a host slot.
     /// [`Error::Unsupported`] if the device has no loops. [`Error::OutOfRange`] beyond the limits of a recording.
-    #[doc(hidden)]
-    pub fn record_repeat(&self, condition: &ScalarMemory<u32>, body: &Recording) -> Result<Ticket> {
-        let device = self.device();
-        if !self.is_recording() {
+    pub fn record_repeat(&self, stream: &Stream, condition: &ScalarMemory<u32>) -> Result<Ticket> {
+        let device = stream.device();
+        if !stream.is_recording() {
             let detail =
                 "the stream belongs to no recording; record the loop on a stream of a recording"
                     .into();
@@ -56,7 +54,7 @@ impl Stream {
         if !device.core().capabilities.loops {
             return Err(Error::unsupported("a loop inside a graph", &device.info().address));
         }
-        let depth = body.nodes.iter().map(|it| depth(&it.work)).max().unwrap_or(0);
+        let depth = self.nodes.iter().map(|node| depth(&node.work)).max().unwrap_or(0);
         if depth >= MAX_LOOP_DEPTH {
             let detail = format!(
                 "it is the outermost of {} loops, and {MAX_LOOP_DEPTH} is the limit",
@@ -64,30 +62,33 @@ impl Stream {
             );
             return Err(Error::OutOfRange { what: "a loop inside a graph".into(), detail });
         }
-        let uploads = || body.kept.uploads.iter().flatten();
-        if uploads().any(|it| it.slot.is_some()) {
+        let uploads = || self.kept.uploads.iter().flatten();
+        if uploads().any(|upload| upload.slot.is_some()) {
             let detail = "it is inside a loop of a graph; upload before the loop, and pass the buffer into the loop";
             let what = "an upload from a host slot".into();
             return Err(Error::Misuse { what, detail: detail.into() });
         }
         device.check_same("a buffer", condition.device())?;
-        device.check_same("the body of a loop", body.device())?;
-        let host = uploads().map(|it| it.block.clone()).collect();
-        let host_bytes = uploads().map(|it| it.lease.host_bytes()).sum();
-        let nodes = body.nodes.iter().map(|it| GraphNode {
-            work: it.work.clone(),
-            after: it.after.to_vec(),
-            name: it.name.clone(),
+        device.check_same("the body of a loop", self.device())?;
+        let host = uploads().map(|upload| upload.block.clone()).collect();
+        let host_bytes = uploads().map(|upload| upload.lease.host_bytes()).sum();
+        let nodes = self.nodes.iter().map(|node| GraphNode {
+            work: node.work.clone(),
+            after: node.after.to_vec(),
+            name: node.name.clone(),
         });
         let word = condition.buffer().allocation();
         let repeat = Repeat {
             condition: condition.as_slice().view().region(),
             body: Arc::new(Graph { nodes: nodes.collect(), host }),
-            uses: body.accesses().into(),
+            uses: self.accesses().into(),
         };
-        let mut operands = body.operands();
+        let mut operands = self.operands();
         operands.push(Operand::new(word, 0..CONDITION_BYTES, Access::Read));
-        let (held, kernels) = (body.kept.clone(), body.kernels.clone());
-        self.record_loop(repeat, &operands, LoopResources { held, kernels, host_bytes })
+        let (held, kernels) = (self.kept.clone(), self.kernels.clone());
+        let kept = LoopResources { held, kernels, host_bytes };
+        stream
+            .ordered()
+            .record(|recorder| recorder.append_loop(device, stream.id(), repeat, &operands, kept))
     }
 }

@@ -5,7 +5,7 @@ use std::{any::Any, cell::Cell, sync::Arc};
 use super::{
     allocation::{Allocation, Operand},
     stream::{OnDrop, Stream},
-    submit::{Claims, Keep, Ordered, Sent, planned_memory},
+    submit::{Claims, Keep, Ordered, Sent, planned_memory, publish},
 };
 use crate::{
     handle::device::Device,
@@ -39,59 +39,61 @@ impl Stream {
         &self,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,
     ) -> Result<Ticket> {
-        // SAFETY: the caller promises it.
-        unsafe { self.submit_foreign_on(&[], None, &mut |raw, _| submit(raw)) }
+        // SAFETY: without operands, the rules of `submit_foreign_on` are those of this function.
+        unsafe { submit_foreign_on(self, &[], None, &mut |raw, _| submit(raw)) }
     }
+}
 
-    /// As [`submit_foreign`](Self::submit_foreign), for commands that use these operands. `submit` gets their addresses,
-    /// in the same order. `kept` is dropped on the helper thread when the commands have run.
-    ///
-    /// # Safety
-    /// As for [`submit_foreign`](Self::submit_foreign), for memory that is not an operand. The caller may write the operands
-    /// that are written.
-    pub(crate) unsafe fn submit_foreign_on(
-        &self,
-        operands: &[Operand<'_>],
-        kept: Option<Arc<dyn Any + Send + Sync>>,
-        submit: &mut dyn FnMut(RawStream, &[u64]) -> Result<()>,
-    ) -> Result<Ticket> {
-        let device = self.device();
-        let foreign = of(device)?;
-        device.core().reclaim_memory();
-        for operand in operands {
-            device.check_same("a buffer", operand.allocation.device())?;
-            if operand.allocation.is_planned() {
-                return Err(planned_memory());
-            }
+/// Submits foreign code, as [`Stream::submit_foreign`], whose commands use these operands. `submit` gets their addresses,
+/// in the same order. `kept` is dropped on the helper thread when the commands have run.
+///
+/// # Safety
+/// - The rules of [`Stream::submit_foreign`], for memory that is not an operand.
+/// - The caller may make the accesses of `operands`, and the commands make no others to that memory.
+/// - `kept` keeps what else the commands use.
+pub(crate) unsafe fn submit_foreign_on(
+    stream: &Stream,
+    operands: &[Operand<'_>],
+    kept: Option<Arc<dyn Any + Send + Sync>>,
+    submit: &mut dyn FnMut(RawStream, &[u64]) -> Result<()>,
+) -> Result<Ticket> {
+    let device = stream.device();
+    let foreign = of(device)?;
+    device.core().reclaim_memory();
+    for operand in operands {
+        device.check_same("a buffer", operand.allocation.device())?;
+        if operand.allocation.is_planned() {
+            return Err(planned_memory());
         }
-        let addresses = operands.iter().map(|it| {
-            let region = it.allocation.region(it.range.start);
-            foreign.address(region, it.range.end - it.range.start)
-        });
-        let addresses = addresses.collect::<Result<Vec<_>>>()?;
-        let submit = &mut |raw| submit(raw, &addresses);
-        let mut ordered = self.ordered();
-        if let Some(recorder) = self.recorder() {
-            if self.is_plan() {
-                let detail = "a plan submits no work, and foreign work is known only once it is submitted; record a graph instead";
-                let what = "foreign work in a plan".into();
-                return Err(Error::Misuse { what, detail: detail.into() });
-            }
-            // SAFETY: the caller promises it.
-            let captured = unsafe { foreign.capture(submit) }?;
-            let uses = operands.iter().map(|it| Use {
-                base: it.allocation.id(),
-                range: it.range.clone(),
-                access: it.access,
-            });
-            let work = captured.with_uses(uses);
-            let number = recorder.append_foreign(self.id(), work, operands, kept)?;
-            return Ok(ordered.publish_recorded(number));
-        }
-        ordered.turns.take(operands);
-        // SAFETY: the caller promises it.
-        unsafe { ordered.submit_foreign(foreign, operands, kept, submit) }
     }
+    let addresses = operands.iter().map(|operand| {
+        let region = operand.allocation.region(operand.range.start);
+        foreign.address(region, operand.range.end - operand.range.start)
+    });
+    let addresses = addresses.collect::<Result<Vec<_>>>()?;
+    let submit = &mut |raw| submit(raw, &addresses);
+    let mut ordered = stream.ordered();
+    if let Some(recorder) = stream.recorder() {
+        if recorder.is_plan() {
+            let detail = "a plan submits no work, and foreign work is known only once it is submitted; record a graph instead";
+            let what = "foreign work in a plan".into();
+            return Err(Error::Misuse { what, detail: detail.into() });
+        }
+        // SAFETY: `submit` begins and ends no capture and passes the stream to no function of this library. What its
+        // commands use stays valid for every replay: the recording keeps the operands and `kept`.
+        let captured = unsafe { foreign.capture(submit) }?;
+        let uses = operands.iter().map(|operand| Use {
+            base: operand.allocation.id(),
+            range: operand.range.clone(),
+            access: operand.access,
+        });
+        let work = captured.with_uses(uses);
+        return ordered
+            .record(|recorder| recorder.append_foreign(stream.id(), work, operands, kept));
+    }
+    ordered.turns.take(operands);
+    // SAFETY: the operands are checked, `ordered` holds their turns, and the caller may make their accesses.
+    unsafe { ordered.submit_foreign(foreign, operands, kept, submit) }
 }
 
 impl Ordered<'_> {
@@ -99,7 +101,7 @@ impl Ordered<'_> {
     /// also if it fails or panics: it may have enqueued commands before.
     ///
     /// # Safety
-    /// As for [`Stream::submit_foreign_on`].
+    /// The rules of [`submit_foreign_on`].
     unsafe fn submit_foreign(
         &mut self,
         foreign: &dyn Foreign,
@@ -115,7 +117,8 @@ impl Ordered<'_> {
                 begun.has_begun.set(true);
                 submit(raw)
             };
-            // SAFETY: the caller promises it. `after` and the stream order the uses of the operands.
+            // SAFETY: `after` and the stream order the uses of the operands. Other memory that the commands use is ordered and
+            // kept by the caller, and `submit` passes the stream to no function of this library.
             let submitted = unsafe { foreign.submit(ticket, after, submit) };
             match (submitted, begun.has_begun.take()) {
                 (Ok(()), _) => Sent::Taken,
@@ -129,7 +132,7 @@ impl Ordered<'_> {
 /// A resource of foreign code, which a submission needs until it is complete.
 fn keep_foreign(stream: &Stream, resource: Arc<dyn Any + Send + Sync>) -> Keep {
     let helper = stream.device().core().helper.clone();
-    let kept = Kept { resource: Some(resource), helper };
+    let kept = ForeignResource { resource: Some(resource), helper };
     Keep { until: Until::Complete, resource: Arc::new(kept) }
 }
 
@@ -144,20 +147,20 @@ struct Begun<'a> {
 impl Drop for Begun<'_> {
     fn drop(&mut self) {
         if self.has_begun.get() {
-            self.stream.publish(self.ticket);
+            publish(self.stream, self.ticket);
         }
     }
 }
 
 /// A resource of foreign code. Its drop may block, so the helper thread runs it.
-struct Kept {
+struct ForeignResource {
     resource: Option<Arc<dyn Any + Send + Sync>>,
     helper: HelperThread,
 }
 
-impl Retain for Kept {}
+impl Retain for ForeignResource {}
 
-impl Drop for Kept {
+impl Drop for ForeignResource {
     fn drop(&mut self) {
         let resource = self.resource.take();
         // Without the thread, the resource is dropped here.
@@ -184,7 +187,7 @@ impl Device {
     pub unsafe fn add_foreign_stream(&self, raw: RawStream, owner: ForeignOwner) -> Result<Stream> {
         let foreign = of(self)?;
         let id = StreamId(self.core().next_id());
-        // SAFETY: the caller promises it.
+        // SAFETY: `raw` exists until `owner` is dropped, and is not captured while work is submitted to it.
         unsafe { foreign.add_stream(id, raw, owner) }?;
         let timeline = Timeline::new(id, 0, self.capabilities().ordered_visibility);
         self.core().streams.insert(timeline.clone());
@@ -199,7 +202,7 @@ impl Allocation {
     /// As [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
     ///
     /// # Safety
-    /// As for [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
+    /// The rules of [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
     pub(crate) unsafe fn of_foreign(
         stream: &Stream,
         address: u64,
@@ -212,7 +215,8 @@ impl Allocation {
         }
         let device = stream.device().clone();
         let (foreign, id) = (of(&device)?, AllocId(device.core().next_id()));
-        // SAFETY: the caller promises it. The allocation forgets the memory before it drops the owner.
+        // SAFETY: the memory has `bytes` bytes at `address` and exists until `owner` is dropped. The allocation forgets the
+        // memory before it drops the owner.
         unsafe { foreign.add_memory(id, address, bytes) }?;
         // A submission, so that an event behind it covers the work that foreign code enqueued on the stream.
         // SAFETY: enqueues nothing.
@@ -244,7 +248,7 @@ impl Allocation {
         let whole = Operand::new(&this, 0..this.bytes(), Access::Write);
         // SAFETY: enqueues nothing. The stream waits for the earlier uses.
         unsafe {
-            stream.submit_foreign_on(&[whole], None, &mut |_, addresses| {
+            submit_foreign_on(stream, &[whole], None, &mut |_, addresses| {
                 address = addresses.first().copied().unwrap_or_default();
                 Ok(())
             })

@@ -67,26 +67,8 @@ impl Stream {
         unsafe { self.submit(&Work::Join, &[], Attached { after: tickets, ..Attached::default() }) }
     }
 
-    /// Orders later work on this stream after all submissions of the handle `other`. This handle counts those
-    /// submissions as its own, so it also reports their failures.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let (stream, other) = (device.new_stream()?, device.new_stream()?);
-    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
-    /// other.join_stream(&stream)?;
-    /// other.synchronize()?; // also reports failures of the work that was submitted through `stream`
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::WrongDevice`], or an error of the device.
-    pub fn join_stream(&self, other: &Stream) -> Result<Ticket> {
-        self.join_streams(std::iter::once(other))
-    }
-
-    /// Does the same as [`join_stream`](Stream::join_stream) for several handles, with one submission.
+    /// Orders later work on this stream after all submissions of the handles `others`, with one submission. This handle
+    /// counts those submissions as its own, so it also reports their failures.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -95,12 +77,12 @@ impl Stream {
     /// let (a, b) = (DeviceBuffer::<u32>::zeroed(&stream, 4)?, DeviceBuffer::<u32>::zeroed(&other, 4)?);
     /// let end = device.new_stream()?;
     /// end.join_streams([&stream, &other])?;
-    /// end.synchronize()?; // both are complete
+    /// end.synchronize()?; // both are complete; also reports failures of the work of `stream` and `other`
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`join_stream`](Stream::join_stream).
+    /// [`Error::WrongDevice`], or an error of the device.
     pub fn join_streams<'a>(&self, others: impl IntoIterator<Item = &'a Stream>) -> Result<Ticket> {
         let mut tickets = SmallVec::<[Ticket; 4]>::new();
         let mut has_later_work_of_this_stream = false;
@@ -111,12 +93,12 @@ impl Stream {
                 continue;
             }
             if self.is_recording() || other.is_recording() {
-                tickets.extend(self.recorded_join(other)?);
+                tickets.extend(recorded_join(self, other)?);
                 continue;
             }
             self.sent.join(other.snapshot());
             // Skip complete work: a join would add a submission to wait for and no order.
-            if other.progress().completed() >= last.number {
+            if other.timeline().progress.completed() >= last.number {
                 continue;
             }
             if last.stream != self.id() {
@@ -139,23 +121,6 @@ impl Stream {
         }
     }
 
-    /// Returns the ticket to join if one of the streams belongs to a recording. There is none for a live stream in a
-    /// recording: its work was submitted before every replay, and each replay is ordered after the uses of the same
-    /// memory.
-    #[cold]
-    fn recorded_join(&self, other: &Stream) -> Result<Option<Ticket>> {
-        let last = Some(other.last()).filter(|last| last.stream != self.id());
-        match (self.recorder(), other.recorder()) {
-            (Some(this), Some(other)) if Arc::ptr_eq(this, other) => Ok(last),
-            (_, None) => Ok(None),
-            (_, Some(_)) => {
-                let detail = "its work runs only when the recording is replayed; use the output of the recording";
-                let what = "joining a stream of a recording from outside";
-                Err(Error::Misuse { what: what.into(), detail: detail.into() })
-            }
-        }
-    }
-
     /// Returns a second handle of the stream. Unlike a clone, it counts the submissions of this handle up to now as its
     /// own.
     ///
@@ -173,6 +138,22 @@ impl Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);
         handle
+    }
+}
+
+/// Returns the ticket that `this` joins if one of the streams belongs to a recording. There is none for a live stream in a
+/// recording: its work was submitted before every replay, and each replay is ordered after the uses of the same memory.
+#[cold]
+fn recorded_join(this: &Stream, other: &Stream) -> Result<Option<Ticket>> {
+    let last = Some(other.last()).filter(|last| last.stream != this.id());
+    match (this.recorder(), other.recorder()) {
+        (Some(this), Some(other)) if Arc::ptr_eq(this, other) => Ok(last),
+        (_, None) => Ok(None),
+        (_, Some(_)) => {
+            let detail = "its work runs only when the recording is replayed; use the output of the recording";
+            let what = "joining a stream of a recording from outside";
+            Err(Error::Misuse { what: what.into(), detail: detail.into() })
+        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Device {
     /// # Errors
     /// An error of the backend.
     pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
-        self.lend(priority, self.core().spare_streams.take(priority))
+        lend(self, priority, self.core().spare_streams.take(priority))
     }
 
     /// Borrows a stream as [`lend_stream`](Device::lend_stream) does, but only one that is known to be idle. Creates
@@ -67,18 +67,19 @@ impl Device {
     /// # use cuda_core::*;
     /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
     /// let stream = device.lend_idle_stream(0)?;
-    /// assert!(stream.is_known_idle());
+    /// assert_eq!(stream.in_flight(), 0);
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
     /// An error of the backend.
     pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
-        self.lend(priority, self.core().spare_streams.take_idle(priority))
+        lend(self, priority, self.core().spare_streams.take_idle(priority))
     }
+}
 
-    fn lend(&self, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
-        let timeline = spare.map_or_else(|| self.core().create_stream(priority), Ok)?;
-        Ok(Stream::new(self.clone(), timeline, OnDrop::Recycle))
-    }
+/// Lends a spare stream, or a new one.
+fn lend(device: &Device, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
+    let timeline = spare.map_or_else(|| device.core().create_stream(priority), Ok)?;
+    Ok(Stream::new(device.clone(), timeline, OnDrop::Recycle))
 }

@@ -34,10 +34,13 @@ pub(super) mod trace;
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
 pub use capture_pool::CapturePool;
+pub(super) use foreign::submit_foreign_on;
 pub use join::Event;
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
-#[doc(hidden)]
-pub use stream::RecordedName;
-pub use stream::Stream;
+pub use stream::{
+    Credit, RecordedName, Stream, Window, check_not_lost, lend_branch, name_recorded,
+    report_before_others, request_report,
+};
+pub(super) use stream::{MemoryRequest, check_pool};
 pub(crate) use submit::{Attached, Keep, Ordered};

@@ -142,7 +142,7 @@ impl Recorder {
     /// # Errors
     /// [`Error::NeedsHostData`] for a download, [`Error::OutOfRange`] beyond the limits of a recording, [`Error::Misuse`]
     /// for a copy to another device, or if the recording has ended.
-    pub(super) fn append(
+    pub(crate) fn append(
         &self,
         device: &Device,
         stream: StreamId,

@@ -53,9 +53,9 @@ impl More {
     fn settle(&mut self) {
         let failed = &mut self.failed;
         self.joined.retain(|joined| {
-            let complete = joined.progress().completed() >= joined.last().number;
+            let complete = joined.timeline().progress.completed() >= joined.last().number;
             if complete && failed.is_none() {
-                *failed = joined.sent_failure().err();
+                *failed = joined.sent.failure(joined).err();
             }
             !complete
         });
@@ -193,14 +193,14 @@ impl Sent {
     /// false if earlier runs or joined handles have to be checked.
     #[inline]
     pub(super) fn is_flawless(&self, stream: &Stream, until: u64) -> bool {
-        stream.progress().is_flawless(until) && !self.has_more.load(Ordering::Acquire)
+        stream.timeline().progress.is_flawless(until) && !self.has_more.load(Ordering::Acquire)
     }
 
     /// The result of everything that was sent up to submission `until`, if that is known to be complete.
     #[inline]
     pub(super) fn outcome(&self, stream: &Stream, until: u64) -> Option<Result<()>> {
         let (first, last) = (self.first.load(Ordering::Relaxed), self.last().min(until));
-        let outcome = stream.progress().outcome_of(first, last, until)?;
+        let outcome = stream.timeline().progress.outcome_of(first, last, until)?;
         if outcome.is_ok() && !self.has_more.load(Ordering::Acquire) {
             return Some(outcome);
         }
@@ -213,10 +213,12 @@ impl Sent {
         let mut none = More::default();
         let more = lock.as_deref_mut().unwrap_or(&mut none);
         let earlier = more.runs.iter().filter(|(first, _)| *first <= until);
-        let mut earlier = earlier.map(|(first, last)| stream.progress().failure_in(*first, *last));
+        let mut earlier =
+            earlier.map(|(first, last)| stream.timeline().progress.failure_in(*first, *last));
         let failed = earlier.find_map(Result::err);
         let failed = failed.or_else(|| more.failed.take());
-        let failed = failed.or_else(|| more.joined.iter().find_map(|it| it.sent_failure().err()));
+        let failed = failed
+            .or_else(|| more.joined.iter().find_map(|joined| joined.sent.failure(joined).err()));
         let result = failed.map_or(run, Err);
         // Complete and without a failure, so they never will have one.
         more.runs.retain(|(_, last)| *last > until);
@@ -238,15 +240,16 @@ impl Sent {
     pub(super) fn failure(&self, stream: &Stream) -> Result<()> {
         let (first, last) = (self.first.load(Ordering::Relaxed), self.last());
         if first <= last {
-            stream.progress().failure_in(first, last)?;
+            stream.timeline().progress.failure_in(first, last)?;
         }
         if self.has_more.load(Ordering::Acquire) {
             let more = self.more.lock();
             let Some(more) = more.as_deref() else { return Ok(()) };
-            let failure = |(first, last): &(u64, u64)| stream.progress().failure_in(*first, *last);
+            let failure =
+                |(first, last): &(u64, u64)| stream.timeline().progress.failure_in(*first, *last);
             more.runs.iter().try_for_each(failure)?;
             more.failed.clone().map_or(Ok(()), Err)?;
-            more.joined.iter().try_for_each(Stream::sent_failure)?;
+            more.joined.iter().try_for_each(|joined| joined.sent.failure(joined))?;
         }
         Ok(())
     }

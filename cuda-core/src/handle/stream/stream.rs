@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::{
     handle::{
-        device::Device,
+        device::{Device, wrong_device},
         stream::{allocation::Allocation, recorder::Recorder, sent::Sent},
     },
-    order::{Waiter, progress::Progress, timeline::Timeline},
+    order::{Waiter, timeline::Timeline},
     protocol::{AllocId, Control, Error, Result, StreamId, Ticket},
     runtime::PoolCore,
 };
@@ -33,7 +33,7 @@ struct Shared {
     on_drop: OnDrop,
     /// Present in a stream of a recording.
     recording: Option<RecordingParts>,
-    /// Present in a handle with a pool: see [`Stream::with_pool`].
+    /// Present in a handle with a pool: see [`Stream::in_pool`].
     pooled: Option<Pooled>,
 }
 
@@ -66,75 +66,40 @@ pub(super) enum OnDrop {
 
 impl Stream {
     pub(super) fn new(device: Device, timeline: Arc<Timeline>, on_drop: OnDrop) -> Self {
-        Self::with(Shared { device, timeline, on_drop, recording: None, pooled: None })
+        Shared { device, timeline, on_drop, recording: None, pooled: None }.into_handle()
     }
 
-    fn with(shared: Shared) -> Self {
-        Self { shared: Arc::new(shared), sent: Sent::new() }
-    }
-
-    /// A stream of a recording, which allocates on `home`.
-    pub(crate) fn recording(home: Stream, recorder: Arc<Recorder>) -> Self {
-        Self::recorded(home.device().clone(), Some(home), recorder)
-    }
-
-    /// A stream of a plan, whose memory does not exist.
-    pub(crate) fn planning(device: Device, recorder: Arc<Recorder>) -> Self {
-        Self::recorded(device, None, recorder)
-    }
-
-    fn recorded(device: Device, home: Option<Stream>, recorder: Arc<Recorder>) -> Self {
+    /// A stream of a recording, which allocates on the live stream `home`. A plan has none: its memory does not exist.
+    pub(crate) fn recorded(device: Device, home: Option<Stream>, recorder: Arc<Recorder>) -> Self {
         let id = StreamId(device.core().next_id());
         let timeline = Timeline::new(id, home.as_ref().map_or(0, Stream::priority), true);
         let recording = Some(RecordingParts { recorder, home });
-        Self::with(Shared { device, timeline, on_drop: OnDrop::Nothing, recording, pooled: None })
-    }
-
-    /// Another stream: one of the same recording, or one with the same priority that the device
-    /// [lends](Device::lend_stream).
-    ///
-    /// # Errors
-    /// An error of the backend.
-    #[doc(hidden)]
-    pub fn lend_branch(&self) -> Result<Stream> {
-        let lent = match &self.shared.recording {
-            Some(RecordingParts { recorder, home }) => {
-                Self::recorded(self.device().clone(), home.clone(), recorder.clone())
-            }
-            None => self.device().lend_stream(self.priority())?,
-        };
-        Ok(match &self.shared.pooled {
-            Some(Pooled { device, pool, .. }) => lent.with_pool(device.clone(), pool.clone()),
-            None => lent,
-        })
+        Shared { device, timeline, on_drop: OnDrop::Nothing, recording, pooled: None }.into_handle()
     }
 
     /// A handle of the same stream whose allocations come from a pool of `of`. `None` is the default pool.
     pub(crate) fn with_pool(&self, of: Device, pool: Option<Arc<PoolCore>>) -> Self {
         let Shared { device, timeline, recording, pooled, .. } = &*self.shared;
-        let plain = pooled.as_ref().map_or(&self.shared, |it| &it.plain).clone();
-        Self::with(Shared {
+        let plain = pooled.as_ref().map_or(&self.shared, |pooled| &pooled.plain).clone();
+        let shared = Shared {
             device: device.clone(),
             timeline: timeline.clone(),
             on_drop: OnDrop::Nothing,
             recording: recording.clone(),
             pooled: Some(Pooled { device: of, pool, plain }),
-        })
+        };
+        shared.into_handle()
     }
 
-    /// The pool of this handle. `None` is the default pool.
+    /// Returns whether this is a stream of a recording: work that is submitted to it does not run now.
     ///
-    /// # Errors
-    /// [`Error::WrongDevice`] if it is a pool of another device.
-    #[inline]
-    pub(super) fn pool(&self) -> Result<Option<&Arc<PoolCore>>> {
-        let Some(Pooled { device, pool, .. }) = &self.shared.pooled else { return Ok(None) };
-        self.device().check_pool(pool.as_ref(), device)?;
-        Ok(pool.as_ref())
-    }
-
-    /// Whether work that is submitted here is recorded and does not run.
-    #[doc(hidden)]
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert!(!stream.is_recording()); // a stream of the device
+    /// # Ok::<(), Error>(())
+    /// ```
     #[inline]
     pub fn is_recording(&self) -> bool {
         self.shared.recording.is_some()
@@ -146,19 +111,9 @@ impl Stream {
         self.shared.recording.as_ref().map(|recording| &recording.recorder)
     }
 
-    /// The live stream that memory comes from, if this is a stream of a recording that runs.
-    pub(super) fn home(&self) -> Option<&Stream> {
-        self.shared.recording.as_ref().and_then(|recording| recording.home.as_ref())
-    }
-
     #[inline]
     pub(crate) fn timeline(&self) -> &Arc<Timeline> {
         &self.shared.timeline
-    }
-
-    #[inline]
-    pub(crate) fn progress(&self) -> &Progress {
-        &self.timeline().progress
     }
 
     /// Returns the id of the stream on its device.
@@ -235,22 +190,6 @@ impl Stream {
         self.timeline().published()
     }
 
-    /// Returns whether all submissions so far are known to be complete. Does not ask the device.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
-    /// stream.synchronize()?;
-    /// assert!(stream.is_known_idle());
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn is_known_idle(&self) -> bool {
-        self.in_flight() == 0
-    }
-
     /// Returns the number of submissions that are not known to be complete. Does not ask the device.
     ///
     /// ```
@@ -293,7 +232,7 @@ impl Stream {
     /// while !stream.query()? {
     ///     std::hint::spin_loop(); // other work
     /// }
-    /// assert!(stream.is_known_idle());
+    /// assert_eq!(stream.in_flight(), 0);
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -305,7 +244,7 @@ impl Stream {
         }
         let last = self.timeline().published();
         self.device().core().query(self.timeline())?;
-        Ok(self.progress().completed() >= last)
+        Ok(self.timeline().progress.completed() >= last)
     }
 
     /// Blocks the calling thread until all submissions so far, through any handle, are complete.
@@ -317,7 +256,7 @@ impl Stream {
     /// let mut x = DeviceBuffer::<u32>::zeroed(&stream, 4)?; // enqueued, perhaps not complete
     /// x.fill(&stream, 7)?;
     /// stream.synchronize()?; // complete, or the first failure
-    /// assert!(stream.is_known_idle());
+    /// assert_eq!(stream.in_flight(), 0);
     /// # Ok::<(), Error>(())
     /// ```
     ///
@@ -347,7 +286,7 @@ impl Stream {
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
         // First: the output function can run before the submission that prints is published.
-        self.device().check_may_wait()?;
+        self.device().core().streams.output.check_may_wait()?;
         let number = number.min(self.timeline().published());
         let synchronized = self.device().core().synchronize(self.timeline(), number);
         if synchronized.is_ok() && self.sent.is_flawless(self, number) {
@@ -375,50 +314,8 @@ impl Stream {
     /// The error of the backend if it refuses to report.
     pub fn waiter(&self, number: u64) -> Result<Waiter> {
         let number = number.min(self.timeline().published());
-        self.request_report(number)?;
+        request_report(self, number)?;
         Ok(Waiter::new(self.timeline().clone(), number))
-    }
-
-    /// Requests a report that covers submission `number`, unless that submission is known to be complete. A later wait
-    /// for it then does not wait for later work.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
-    /// stream.request_report(stream.last().number)?; // a later wait for it does not wait for later work
-    /// stream.synchronize()?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The error of the backend if it refuses to report.
-    pub fn request_report(&self, number: u64) -> Result<()> {
-        let number = number.min(self.timeline().published());
-        if self.progress().completed() < number {
-            self.device().core().try_want(Ticket { stream: self.id(), number })?;
-        }
-        Ok(())
-    }
-
-    /// Makes the stream request the report of this handle's last submission before another handle submits. This holds
-    /// from the next submission on. A task that waits for this handle then does not wait for later work.
-    ///
-    /// A report covers everything that is submitted until it is requested. A request at the time of the wait would also
-    /// cover the later work of other handles.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// stream.report_before_others(); // before the submissions that a task will wait for
-    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
-    /// stream.synchronize()?;
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn report_before_others(&self) {
-        self.sent.set_awaited();
     }
 
     /// Returns the result of this handle's submissions up to `number`: `Ok`, or the first failure. `None` if that
@@ -439,11 +336,6 @@ impl Stream {
         self.sent.outcome(self, number)
     }
 
-    /// The first failure among the submissions of this handle, without regard to whether they are complete.
-    pub(super) fn sent_failure(&self) -> Result<()> {
-        self.sent.failure(self)
-    }
-
     /// Returns the error that affects the submissions of this handle, if there is one. It is the first failure of a
     /// submission of this handle, or else the error that lost the device. While submissions of this handle are in
     /// flight, it may also be the device's latest fault. Does not ask the device.
@@ -462,12 +354,56 @@ impl Stream {
         if self.is_recording() {
             return None;
         }
-        if let Err(error) = self.sent_failure() {
+        if let Err(error) = self.sent.failure(self) {
             return Some(error);
         }
-        let in_flight = self.progress().completed() < self.last().number;
+        let progress = &self.timeline().progress;
+        let in_flight = progress.completed() < self.last().number;
         let fault = || self.device().core().streams.last_fault();
-        self.progress().ended().or_else(|| if in_flight { fault() } else { None })
+        progress.ended().or_else(|| if in_flight { fault() } else { None })
+    }
+
+    /// Returns the credit of the stream: the limits of its device for work in flight.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// stream.credit().wait()?; // blocks while too much is in flight
+    /// let a = DeviceBuffer::<u32>::zeroed(&stream, 4)?;
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn credit(&self) -> Credit<'_> {
+        Credit(self)
+    }
+
+    /// Allocates memory in the order of this stream, from the pool of this handle. Every stream of the device may use it
+    /// immediately. The contents are unspecified. On a stream of a plan, the memory does not exist on the device.
+    ///
+    /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
+    /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let allocation = stream.allocate(4096)?; // bytes; `DeviceBuffer` has a type
+    /// assert_eq!(allocation.bytes(), 4096);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`], [`Error::WrongDevice`] if the pool is one of another device, or an error of the device.
+    pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
+        let pool = match &self.shared.pooled {
+            Some(Pooled { device, pool, .. }) => {
+                check_pool(self.device(), device, pool.as_ref())?;
+                pool.as_ref()
+            }
+            None => None,
+        };
+        MemoryRequest { stream: self, pool, bytes }.allocate()
     }
 }
 
@@ -476,6 +412,12 @@ impl Clone for Stream {
     #[inline]
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), sent: Sent::new() }
+    }
+}
+
+impl Shared {
+    fn into_handle(self) -> Stream {
+        Stream { shared: Arc::new(self), sent: Sent::new() }
     }
 }
 
@@ -503,38 +445,125 @@ impl PartialEq for Stream {
 
 impl Eq for Stream {}
 
-impl Stream {
-    /// Opens a window: until [`close_window`](Self::close_window), the device may hold work that is submitted through this
-    /// handle, and launch it as a graph if the same work came before (see
-    /// [`Device::graph_cache`](crate::Device::graph_cache)). Work that depends on it, waits for it and queries about it are
-    /// unaffected.
-    #[doc(hidden)]
+/// Returns another stream: one of the same recording, or one with the same priority that the device
+/// [lends](Device::lend_stream).
+///
+/// # Errors
+/// An error of the backend.
+pub fn lend_branch(stream: &Stream) -> Result<Stream> {
+    let device = stream.device();
+    let lent = match &stream.shared.recording {
+        Some(RecordingParts { recorder, home }) => {
+            Stream::recorded(device.clone(), home.clone(), recorder.clone())
+        }
+        None => device.lend_stream(stream.priority())?,
+    };
+    Ok(match &stream.shared.pooled {
+        Some(Pooled { device, pool, .. }) => lent.with_pool(device.clone(), pool.clone()),
+        None => lent,
+    })
+}
+
+/// Checks that a pool of `of`, the default one if `None`, may be used on `device`.
+#[inline]
+pub(in crate::handle) fn check_pool(
+    device: &Device,
+    of: &Device,
+    pool: Option<&Arc<PoolCore>>,
+) -> Result<()> {
+    if device == of {
+        return Ok(());
+    }
+    let named = |pool: &Arc<PoolCore>| format!("the memory pool `{}`", pool.name);
+    Err(wrong_device(pool.map_or("the default memory pool".into(), named), of, device))
+}
+
+/// Requests a report that covers submission `number`, unless that submission is known to be complete. A later wait for
+/// it then does not wait for later work.
+///
+/// # Errors
+/// The error of the backend if it refuses to report.
+pub fn request_report(stream: &Stream, number: u64) -> Result<()> {
+    let timeline = stream.timeline();
+    let number = number.min(timeline.published());
+    if timeline.progress.completed() < number {
+        stream.device().core().try_want(Ticket { stream: stream.id(), number })?;
+    }
+    Ok(())
+}
+
+/// Makes the stream request the report of this handle's last submission before another handle submits. This holds from
+/// the next submission on. A task that waits for this handle then does not wait for later work.
+///
+/// A report covers everything that is submitted until it is requested. A request at the time of the wait would also cover
+/// the later work of other handles.
+pub fn report_before_others(stream: &Stream) {
+    stream.sent.set_awaited();
+}
+
+/// Checks that the device of a stream is not lost. Does not ask the device.
+///
+/// # Errors
+/// The error that lost the device.
+pub fn check_not_lost(stream: &Stream) -> Result<()> {
+    stream.timeline().progress.ended().map_or(Ok(()), Err)
+}
+
+/// The window of a handle of a stream. While it is open, the device may hold work that is submitted through this handle, and
+/// launch it as a graph if the same work came before (see [`Device::graph_cache`](crate::Device::graph_cache)). Work that
+/// depends on it, waits for it and queries about it are unaffected.
+pub struct Window<'a>(pub &'a Stream);
+
+impl Window<'_> {
+    /// Opens the window.
     #[inline]
-    pub fn open_window(&self) {
-        if self.device().core().has_graph_cache() && !self.is_recording() {
-            self.sent.open_window();
+    pub fn open(&self) {
+        if self.0.device().core().has_graph_cache() && !self.0.is_recording() {
+            self.0.sent.open_window();
         }
     }
 
-    /// Whether this handle has an open window.
-    #[doc(hidden)]
+    /// Returns whether the window is open.
     #[inline]
-    pub fn has_open_window(&self) -> bool {
-        self.sent.has_open_window()
+    pub fn is_open(&self) -> bool {
+        self.0.sent.has_open_window()
     }
 
-    /// Closes the window of this handle, if it has one. The device begins the work that it holds.
-    #[doc(hidden)]
+    /// Closes the window, if it is open. The device begins the work that it holds.
     #[inline]
-    pub fn close_window(&self) {
-        if self.sent.close_window() {
+    pub fn close(&self) {
+        if self.0.sent.close_window() {
             // SAFETY: the stream is held. If the device is lost, waits for the work report it.
-            _ = unsafe { self.device().core().backend.flush(self.id()) };
+            _ = unsafe { self.0.device().core().backend.flush(self.0.id()) };
         }
     }
 }
 
-impl Stream {
+/// The credit of a stream. It has credit while fewer submissions, and fewer bytes of host memory, are in flight than its
+/// device allows ([`Capabilities`](crate::protocol::Capabilities)). Returned by [`Stream::credit`].
+///
+/// To submit without credit is no error, but a driver may then block the thread that enqueues, and host memory is used
+/// without a limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Credit<'a>(&'a Stream);
+
+impl Credit<'_> {
+    /// Returns whether the stream has credit to submit more work. Does not ask the device.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// assert!(stream.credit().is_available()); // nothing is in flight
+    /// # Ok::<(), Error>(())
+    /// ```
+    #[inline]
+    pub fn is_available(&self) -> bool {
+        let capabilities = &self.0.device().core().capabilities;
+        self.0.in_flight() < capabilities.submissions_in_flight
+            && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
+    }
+
     /// Returns the bytes of host memory that the copies in flight use. Does not ask the device.
     ///
     /// ```
@@ -542,34 +571,13 @@ impl Stream {
     /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
     /// # let stream = device.new_stream()?;
     /// let a = DeviceBuffer::uploaded(&stream, device.pinned::<u8>(1 << 10)?)?;
-    /// assert!(stream.host_bytes_in_flight() <= device.capabilities().host_bytes_in_flight);
+    /// assert!(stream.credit().host_bytes_in_flight() <= device.capabilities().host_bytes_in_flight);
     /// stream.synchronize()?;
     /// # Ok::<(), Error>(())
     /// ```
     #[inline]
     pub fn host_bytes_in_flight(&self) -> u64 {
-        self.timeline().retention.bytes() as u64
-    }
-
-    /// Returns whether the stream has credit to submit more work. It has credit while fewer submissions, and fewer
-    /// bytes of host memory, are in flight than its device allows ([`Capabilities`](crate::protocol::Capabilities)).
-    /// Does not ask the device.
-    ///
-    /// Submitting more is no error, but a driver may then block the thread that enqueues, and host memory is used without
-    /// a limit.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// assert!(stream.has_credit()); // nothing is in flight
-    /// # Ok::<(), Error>(())
-    /// ```
-    #[inline]
-    pub fn has_credit(&self) -> bool {
-        let capabilities = &self.device().core().capabilities;
-        self.in_flight() < capabilities.submissions_in_flight
-            && self.host_bytes_in_flight() < capabilities.host_bytes_in_flight
+        self.0.timeline().retention.bytes() as u64
     }
 
     /// Returns a waiter that is ready when at most half of each limit of the stream is in flight. Work that is
@@ -580,29 +588,29 @@ impl Stream {
     /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
     /// # let stream = device.new_stream()?;
     /// use std::task::{Context, Poll, Waker};
-    /// let mut waiter = stream.credit_waiter()?;
+    /// let mut waiter = stream.credit().waiter()?;
     /// // In a task, with the waker of the task. Nothing is in flight, so it is ready.
     /// assert!(matches!(waiter.poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(()))));
     /// # Ok::<(), Error>(())
     /// ```
     ///
     /// # Errors
-    /// As [`waiter`](Self::waiter).
-    pub fn credit_waiter(&self) -> Result<Waiter> {
-        self.waiter(self.half_of_credit())
+    /// The error of the backend if it refuses to report.
+    pub fn waiter(&self) -> Result<Waiter> {
+        self.0.waiter(self.half())
     }
 
     /// The number of the submission to wait for. When it is complete, at most half of each limit is in flight. Work
     /// that is submitted after this call does not count.
-    fn half_of_credit(&self) -> u64 {
-        let capabilities = &self.device().core().capabilities;
-        let submissions = self.submitted().saturating_sub(capabilities.submissions_in_flight / 2);
+    fn half(&self) -> u64 {
+        let capabilities = &self.0.device().core().capabilities;
+        let submissions = self.0.submitted().saturating_sub(capabilities.submissions_in_flight / 2);
         let bytes = usize::try_from(capabilities.host_bytes_in_flight / 2).unwrap_or(usize::MAX);
-        submissions.max(self.timeline().retention.leaves_at_most(bytes))
+        submissions.max(self.0.timeline().retention.leaves_at_most(bytes))
     }
 
-    /// Blocks the calling thread until the stream [has credit](Self::has_credit). Failures of the work that it waits for
-    /// are no error here: the work may belong to others.
+    /// Blocks the calling thread until the stream has credit. Failures of the work that it waits for are no error here:
+    /// the work may belong to others.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -610,7 +618,7 @@ impl Stream {
     /// # let stream = device.new_stream()?;
     /// let mut buffer = DeviceBuffer::<u8>::zeroed(&stream, 16)?;
     /// for value in 0..200 {
-    ///     stream.wait_for_credit()?; // without it, this loop could use any amount of host memory
+    ///     stream.credit().wait()?; // without it, this loop could use any amount of host memory
     ///     buffer.upload(&stream, 0, PinnedBuffer::copied_from(&device, &[value; 16])?)?;
     /// }
     /// stream.synchronize()?;
@@ -619,38 +627,23 @@ impl Stream {
     ///
     /// # Errors
     /// The error that lost the device. [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the device.
-    pub fn wait_for_credit(&self) -> Result<()> {
-        while !self.has_credit() {
-            self.device().check_may_wait()?;
-            self.device().core().synchronize(self.timeline(), self.half_of_credit())?;
+    pub fn wait(&self) -> Result<()> {
+        let core = self.0.device().core();
+        while !self.is_available() {
+            core.streams.output.check_may_wait()?;
+            core.synchronize(self.0.timeline(), self.half())?;
         }
         Ok(())
     }
 
-    /// Checks that the device is not lost. Does not ask the device.
+    /// Checks that the stream has credit, for a caller that cannot wait for it. Asks the device, without blocking, if the
+    /// progress that is known leaves no credit.
     ///
     /// ```
     /// # use cuda_core::*;
     /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
     /// # let stream = device.new_stream()?;
-    /// stream.check_not_lost()?; // an error from the fault on, until the device is reset
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// The error that lost the device.
-    pub fn check_not_lost(&self) -> Result<()> {
-        self.progress().ended().map_or(Ok(()), Err)
-    }
-
-    /// Checks that the stream [has credit](Self::has_credit), for a caller that cannot wait for it. Asks the device,
-    /// without blocking, if the progress that is known leaves no credit.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// match stream.check_credit() {
+    /// match stream.credit().check() {
     ///     Ok(()) => println!("submit the next batch"),
     ///     Err(error @ Error::Busy { .. }) => println!("refuse the request: {error}"),
     ///     Err(lost) => return Err(lost),
@@ -660,18 +653,18 @@ impl Stream {
     ///
     /// # Errors
     /// [`Error::Busy`], or the error that lost the device.
-    pub fn check_credit(&self) -> Result<()> {
-        if self.has_credit() || self.is_recording() {
+    pub fn check(&self) -> Result<()> {
+        if self.is_available() || self.0.is_recording() {
             return Ok(());
         }
-        self.query()?;
-        if self.has_credit() { Ok(()) } else { Err(self.busy()) }
+        self.0.query()?;
+        if self.is_available() { Ok(()) } else { Err(self.busy()) }
     }
 
     #[cold]
     fn busy(&self) -> Error {
-        let capabilities = &self.device().core().capabilities;
-        let (in_flight, limit) = (self.in_flight(), capabilities.submissions_in_flight);
+        let capabilities = &self.0.device().core().capabilities;
+        let (in_flight, limit) = (self.0.in_flight(), capabilities.submissions_in_flight);
         if in_flight >= limit {
             return Error::Busy { unit: "submissions", in_flight, limit };
         }
@@ -681,51 +674,34 @@ impl Stream {
     }
 }
 
-impl Stream {
-    /// Allocates memory in the order of this stream, from the pool of this handle. Every stream of the device may use it
-    /// immediately. The contents are unspecified. On a stream of a plan, the memory does not exist on the device.
-    ///
-    /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
-    /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// # let stream = device.new_stream()?;
-    /// let allocation = stream.allocate(4096)?; // bytes; `DeviceBuffer` has a type
-    /// assert_eq!(allocation.bytes(), 4096);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::OutOfMemory`], or an error of the device.
-    pub fn allocate(&self, bytes: u64) -> Result<Arc<Allocation>> {
-        self.allocate_from(self.pool()?, bytes)
-    }
+/// A request for memory in the order of a stream, from a pool of its device. `None` is the default pool.
+pub(in crate::handle) struct MemoryRequest<'a> {
+    pub(in crate::handle) stream: &'a Stream,
+    pub(in crate::handle) pool: Option<&'a Arc<PoolCore>>,
+    pub(in crate::handle) bytes: u64,
+}
 
-    /// As [`allocate`](Self::allocate), from a pool of the device. `None` is the default pool.
-    pub(crate) fn allocate_from(
-        &self,
-        pool: Option<&Arc<PoolCore>>,
-        bytes: u64,
-    ) -> Result<Arc<Allocation>> {
-        if let (Some(home), Some(recorder)) = (self.home(), self.recorder()) {
-            return recorder.allocate(|| home.allocate_from(pool, bytes));
+impl MemoryRequest<'_> {
+    /// Does the work of [`Stream::allocate`].
+    pub(in crate::handle) fn allocate(&self) -> Result<Arc<Allocation>> {
+        let Self { stream, pool, bytes } = *self;
+        let core = stream.device().core();
+        if let Some(RecordingParts { recorder, home }) = &stream.shared.recording {
+            if let Some(home) = home {
+                return recorder.allocate(|| MemoryRequest { stream: home, ..*self }.allocate());
+            }
+            let (device, id) = (stream.device().clone(), AllocId(core.next_id()));
+            return Ok(Allocation::planned(device, id, bytes, stream.last()));
         }
-        let core = self.device().core();
-        if self.is_recording() {
-            let id = AllocId(core.next_id());
-            return Ok(Allocation::planned(self.device().clone(), id, bytes, self.last()));
-        }
-        if let Some(id) = core.take_dropped(pool, bytes, self.id()) {
-            return Ok(self.reuse(id, pool, bytes));
+        if let Some(id) = core.take_dropped(pool, bytes, stream.id()) {
+            return Ok(self.reuse(id));
         }
         core.reclaim_memory();
-        match self.try_to_allocate(pool, bytes) {
+        match self.try_once() {
             // A request beyond the total never succeeds.
             Err(Error::OutOfMemory { requested, total, .. }) if requested <= total => {
                 core.recover_memory();
-                self.try_to_allocate(pool, bytes)
+                self.try_once()
             }
             other => other,
         }
@@ -734,20 +710,23 @@ impl Stream {
     /// Makes an allocation from dropped memory whose uses are complete or on this stream. This saves a free, an
     /// allocation and their time on the stream. Work on the allocation comes after everything that this stream has
     /// submitted so far.
-    fn reuse(&self, id: AllocId, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Arc<Allocation> {
+    fn reuse(&self, id: AllocId) -> Arc<Allocation> {
+        let Self { stream, pool, bytes } = *self;
+        let timeline = stream.timeline();
         // This ticket covers every use on this stream: each was published before its handle was dropped.
-        let last = Ticket { stream: self.id(), number: self.submitted() };
-        if last.number > self.sent.last() && last.number > self.progress().completed() {
+        let last = Ticket { stream: stream.id(), number: stream.submitted() };
+        if last.number > stream.sent.last() && last.number > timeline.progress.completed() {
             // As after an allocation, a wait for this handle covers it.
-            let _order = self.timeline().order.lock();
-            self.sent.count_up_to(last.number);
+            let _order = timeline.order.lock();
+            stream.sent.count_up_to(last.number);
         }
-        Allocation::new(self.device().clone(), id, bytes, last, pool.cloned())
+        Allocation::new(stream.device().clone(), id, bytes, last, pool.cloned())
     }
 
     #[inline]
-    fn try_to_allocate(&self, pool: Option<&Arc<PoolCore>>, bytes: u64) -> Result<Arc<Allocation>> {
-        let device = self.device().clone();
+    fn try_once(&self) -> Result<Arc<Allocation>> {
+        let Self { stream, pool, bytes } = *self;
+        let device = stream.device().clone();
         let core = device.core();
         let id = AllocId(core.next_id());
         let counted = pool.map(|pool| &**pool);
@@ -762,25 +741,21 @@ impl Stream {
         };
         // Made only once the backend took the allocation: dropping it frees.
         let ticket =
-            self.ordered().control(allocate).inspect_err(|_| core.refund(counted, bytes))?;
+            stream.ordered().control(allocate).inspect_err(|_| core.refund(counted, bytes))?;
         core.raise_peak(counted);
         Ok(Allocation::new(device, id, bytes, ticket, pool.cloned()))
     }
 }
 
-impl Stream {
-    /// Names the work that this recording takes until the guard is dropped, inside the names that it has already.
-    /// Returns `None` for a live stream, whose work has no names.
-    #[doc(hidden)]
-    pub fn name_recorded(&self, name: &str) -> Option<RecordedName> {
-        let recorder = self.recorder()?.clone();
-        let key = recorder.begin_name(name)?;
-        Some(RecordedName { recorder, key })
-    }
+/// Names the work that a recording takes until the guard is dropped, inside the names that it has already. Returns `None`
+/// for a live stream, whose work has no names.
+pub fn name_recorded(stream: &Stream, name: &str) -> Option<RecordedName> {
+    let recorder = stream.recorder()?.clone();
+    let key = recorder.begin_name(name)?;
+    Some(RecordedName { recorder, key })
 }
 
 /// Names recorded work until it is dropped.
-#[doc(hidden)]
 pub struct RecordedName {
     recorder: Arc<Recorder>,
     key: u64,

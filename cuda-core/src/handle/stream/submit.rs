@@ -29,12 +29,12 @@ use smallvec::SmallVec;
 use crate::{
     handle::stream::{
         allocation::{Allocation, Operand},
-        recorder::{LoopResources, Recorder, UploadSlot, UploadSource},
+        recorder::{Recorder, UploadSource},
         stream::Stream,
         trace,
     },
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{Access, Error, HostBlock, Repeat, Result, Submission, Ticket, Work},
+    protocol::{Access, Error, HostBlock, Result, Submission, Ticket, Work},
     sync::MutexGuard,
 };
 
@@ -95,8 +95,8 @@ impl Stream {
             device.check_same("a buffer", operand.allocation.device())?;
             takes_turns |= operand.allocation.takes_turns();
         }
-        if let Some(recorder) = self.recorder() {
-            return self.append_to_recording(recorder, work, operands, attached);
+        if self.is_recording() {
+            return append_to_recording(self, work, operands, attached);
         }
         if takes_turns && operands.iter().any(|operand| operand.allocation.is_planned()) {
             return Err(planned_memory());
@@ -106,80 +106,44 @@ impl Stream {
         if takes_turns {
             ordered.turns.take(operands);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the operands are checked, and `ordered` holds the turns of the marked ones. `attached` keeps the host memory
+        // and the other resources of `work`. The caller may make the accesses of the operands.
         let submitted = unsafe { ordered.submit(work, operands, after, keep, blocks(host)) };
         drop(ordered);
         trace::submitted(&submitted, work);
         submitted
     }
+}
 
-    /// Appends work to the recording of this stream.
-    #[cold]
-    fn append_to_recording(
-        &self,
-        recorder: &Arc<Recorder>,
-        work: &Work<'_>,
-        operands: &[Operand<'_>],
-        attached: Attached<'_>,
-    ) -> Result<Ticket> {
-        if operands.iter().any(|operand| operand.allocation.is_planned()) && !recorder.is_plan() {
+/// Appends work to the recording of a stream.
+#[cold]
+fn append_to_recording(
+    stream: &Stream,
+    work: &Work<'_>,
+    operands: &[Operand<'_>],
+    attached: Attached<'_>,
+) -> Result<Ticket> {
+    let planned = operands.iter().any(|operand| operand.allocation.is_planned());
+    stream.ordered().record(|recorder| {
+        if planned && !recorder.is_plan() {
             return Err(planned_memory());
         }
-        let ordered = self.ordered();
-        let number = if attached.after.is_empty() {
-            let upload = attached.keep.zip(attached.host.cloned());
-            let source = upload.map(|(keep, block)| UploadSource::new(keep.resource, block));
-            recorder.append(self.device(), self.id(), work, operands, source)?
-        } else {
-            recorder.join(self.id(), attached.after)?
-        };
-        Ok(ordered.publish_recorded(number))
-    }
-
-    /// Records an upload whose bytes may change between replays.
-    ///
-    /// # Errors
-    /// [`Error::Misuse`] if this is not a stream of a recording, or as for [`submit`](Self::submit).
-    pub(crate) fn record_upload(
-        &self,
-        work: &Work<'_>,
-        operand: Operand<'_>,
-        slot: Arc<dyn UploadSlot>,
-    ) -> Result<Ticket> {
-        let Some(recorder) = self.recorder() else { return Err(Error::AlreadyEnded) };
-        self.device().check_same("a buffer", operand.allocation.device())?;
-        let ordered = self.ordered();
-        let (_, source) = slot.current();
-        let source = UploadSource { slot: Some(slot), ..source };
-        let number = recorder.append(self.device(), self.id(), work, &[operand], Some(source))?;
-        Ok(ordered.publish_recorded(number))
-    }
-
-    /// Records a loop, as [`record_upload`](Self::record_upload).
-    pub(crate) fn record_loop(
-        &self,
-        repeat: Repeat,
-        operands: &[Operand<'_>],
-        kept: LoopResources,
-    ) -> Result<Ticket> {
-        let Some(recorder) = self.recorder() else { return Err(Error::AlreadyEnded) };
-        let ordered = self.ordered();
-        let number = recorder.append_loop(self.device(), self.id(), repeat, operands, kept)?;
-        Ok(ordered.publish_recorded(number))
-    }
-
-    /// Publishes a submission that the backend has taken. Called with the order lock held.
-    #[inline]
-    pub(super) fn publish(&self, ticket: Ticket) {
-        self.timeline().publish(ticket.number);
-        self.sent.count(ticket.number);
-        if self.sent.is_awaited() {
-            self.timeline().set_awaited(ticket.number);
+        if !attached.after.is_empty() {
+            return recorder.join(stream.id(), attached.after);
         }
-    }
+        let upload = attached.keep.zip(attached.host.cloned());
+        let source = upload.map(|(keep, block)| UploadSource::new(keep.resource, block));
+        recorder.append(stream.device(), stream.id(), work, operands, source)
+    })
+}
 
-    pub(super) fn is_plan(&self) -> bool {
-        self.recorder().is_some_and(|recorder| recorder.is_plan())
+/// Publishes a submission that the backend has taken. Called with the order lock held.
+#[inline]
+pub(super) fn publish(stream: &Stream, ticket: Ticket) {
+    stream.timeline().publish(ticket.number);
+    stream.sent.count(ticket.number);
+    if stream.sent.is_awaited() {
+        stream.timeline().set_awaited(ticket.number);
     }
 }
 
@@ -217,7 +181,8 @@ impl<'a> Ordered<'a> {
             // SAFETY:
             // - The retention of this stream holds `keep` until an upload is accepted, and until other work is complete.
             // - `after` and the stream order the uses of the operands.
-            // - The caller promises the rest.
+            // - The caller may make the accesses of `operands`, and a launched kernel stays inside them.
+            // - No module or graph that `work` names is unloaded or dropped before it is complete.
             let submitted = unsafe {
                 if stream.sent.note_deferrable() {
                     backend.submit_deferrable(&submission, blocks)
@@ -266,7 +231,7 @@ impl<'a> Ordered<'a> {
         if !after.is_empty() {
             self.note_edges(ticket, &after);
         }
-        self.stream.publish(ticket);
+        publish(self.stream, ticket);
         if ask || timeline.take_due_report(ticket.number) {
             stream.device().core().report(ticket);
         }
@@ -277,7 +242,7 @@ impl<'a> Ordered<'a> {
     pub(super) fn control(&self, send: impl FnOnce(Ticket) -> Result<()>) -> Result<Ticket> {
         let ticket = self.reserve();
         send(ticket).inspect_err(|_| self.stream.timeline().give_back(ticket))?;
-        self.stream.publish(ticket);
+        publish(self.stream, ticket);
         Ok(ticket)
     }
 
@@ -295,13 +260,20 @@ impl<'a> Ordered<'a> {
         ticket
     }
 
-    /// Counts a node of a recording. Nothing can wait for it: its outcome is [`Error::NeedsHostData`] at once.
-    pub(super) fn publish_recorded(&self, number: u64) -> Ticket {
+    /// Appends a node to the recording of this stream, and counts it. Nothing can wait for it: its outcome is
+    /// [`Error::NeedsHostData`] at once.
+    ///
+    /// # Errors
+    /// The error of `append`, or [`Error::AlreadyEnded`] if this is not a stream of a recording.
+    pub(crate) fn record(&self, append: impl FnOnce(&Recorder) -> Result<u64>) -> Result<Ticket> {
+        let recorder = self.stream.recorder().ok_or(Error::AlreadyEnded)?;
+        let number = append(recorder)?;
+        let progress = &self.stream.timeline().progress;
+        progress.fail(number, Error::needs_host_data("a wait for recorded work"));
+        drop(progress.advance(number));
         let ticket = Ticket { stream: self.stream.id(), number };
-        self.stream.progress().fail(number, Error::needs_host_data("a wait for recorded work"));
-        drop(self.stream.progress().advance(number));
-        self.stream.publish(ticket);
-        ticket
+        publish(self.stream, ticket);
+        Ok(ticket)
     }
 
     /// Adds to `after` the tickets that this submission has to name.

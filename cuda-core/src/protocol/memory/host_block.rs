@@ -99,7 +99,7 @@ impl HostBlock {
     /// # Safety
     /// No submission that writes to the block is in flight, and none is made while the slice lives.
     pub unsafe fn shared_bytes(&self) -> &[u8] {
-        // SAFETY: valid and initialized as above; not written, as the caller promises.
+        // SAFETY: the bytes are valid and initialized while the block lives. No submission writes to them.
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.bytes) }
     }
 
@@ -113,7 +113,7 @@ impl HostBlock {
         if range.start > range.end || range.end > self.bytes {
             return None;
         }
-        // SAFETY: the range lies inside the block; exclusive as the caller promises.
+        // SAFETY: the range lies inside the block. The caller runs the only submission that names these bytes.
         Some(unsafe {
             std::slice::from_raw_parts_mut(self.start.as_ptr().add(range.start), range.len())
         })

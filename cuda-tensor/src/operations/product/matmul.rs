@@ -143,7 +143,7 @@ fn batched<I: TensorInput>(
     let shape: Dims = batch.iter().copied().chain(matrix).collect();
     let x = WithLayout::broadcast(x, &shape)?;
     let matrices = match strides(x.layout()) {
-        Some(strides) => Either::Left(value(Matrices { tensor: Contiguous::Given(x), strides })),
+        Some(strides) => Either::Left(value(Matrices { tensor: Contiguous::Original(x), strides })),
         None => Either::Right(dup(x).map(|copy| Matrices {
             strides: by_rows(copy.shape()),
             tensor: Contiguous::Copied(copy),

@@ -16,11 +16,7 @@ fn refused_fork_edge_is_added_by_the_next_enqueue() {
     let (stream, other) = (device.new_stream().unwrap(), device.new_stream().unwrap());
     let root = ExecutionContext::root(stream.clone(), RunMode::Async);
     let after = [other.join(&[]).unwrap()].into_iter().collect();
-    let cx = root.derive(root.shared().child(
-        OnceLock::from(stream),
-        after,
-        Default::default(),
-    ));
+    let cx = root.derive(root.shared().child(OnceLock::from(stream), after, Default::default()));
     assert!(cx.enqueue(|_| Err::<(), _>(Error::AlreadyEnded)).is_err());
     assert!(cx.enqueue(|stream| stream.join(&[])).unwrap().number >= 2);
     let ContextKind::Child(child) = &cx.shared().kind else { panic!("it is a child") };
