@@ -75,7 +75,7 @@ impl<S: LoopState + Sync> LoopState for Arc<S> {
 
 impl<S: LoopState> LoopState for Vec<S> {
     fn positions(&self, each: &mut dyn FnMut(Position)) {
-        self.iter().for_each(|it| it.positions(each));
+        self.iter().for_each(|state| state.positions(each));
     }
 }
 

@@ -114,10 +114,11 @@ impl Autotuner {
         C: Clone + Debug,
         O: IntoDeviceOp,
     {
-        let texts: Vec<String> = candidates.iter().map(|it| format!("{it:?}")).collect();
+        let texts: Vec<String> =
+            candidates.iter().map(|candidate| format!("{candidate:?}")).collect();
         let place = (key.to_owned(), stream.device().info().name.clone());
         if let Some(text) = self.remembered(&place).await
-            && let Some(at) = texts.iter().position(|it| *it == text)
+            && let Some(at) = texts.iter().position(|other| *other == text)
         {
             return Ok(candidates[at].clone());
         }

@@ -57,8 +57,8 @@ impl Choices {
         let mut text = format!("{HEADER}\n");
         for ((key, device), choice) in &self.0 {
             let fields = [key, device, choice];
-            if fields.iter().all(|it| it.len() <= MAX_TEXT) {
-                text += &fields.map(|it| escaped(it)).join("\t");
+            if fields.iter().all(|field| field.len() <= MAX_TEXT) {
+                text += &fields.map(|field| escaped(field)).join("\t");
                 text.push('\n');
             }
         }
@@ -68,7 +68,7 @@ impl Choices {
     /// Returns `None` if a line is damaged.
     fn from_text(text: &str) -> Option<Self> {
         let mut lines = text.strip_suffix('\n')?.split('\n');
-        lines.next().filter(|it| *it == HEADER)?;
+        lines.next().filter(|line| *line == HEADER)?;
         let mut choices = Self::default();
         for line in lines {
             let fields: Vec<String> = line.split('\t').map(unescaped).collect::<Option<_>>()?;

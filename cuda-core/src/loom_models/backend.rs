@@ -236,7 +236,8 @@ impl Model {
     fn record(&self, stream: StreamId, number: Option<u64>, after: &[Ticket], effect: Effect) {
         let mut log = plain(&self.log);
         if let Some(number) = number {
-            let last = log.iter().rev().find_map(|it| it.number.filter(|_| it.stream == stream));
+            let last =
+                log.iter().rev().find_map(|entry| entry.number.filter(|_| entry.stream == stream));
             assert_eq!(number, last.unwrap_or(0) + 1, "the numbers of {stream:?} have a gap");
         }
         let after = after.iter().map(|ticket| place(&log, *ticket)).collect();

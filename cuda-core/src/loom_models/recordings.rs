@@ -20,7 +20,7 @@ use crate::{
 /// A recording that writes these allocations, in this order.
 fn recorded(rig: &Rig, memory: &[&Arc<Allocation>]) -> Arc<Recording> {
     let stream = Recording::start(&rig.device, None).unwrap();
-    memory.iter().for_each(|it| _ = write(&stream, it).unwrap());
+    memory.iter().for_each(|allocation| _ = write(&stream, allocation).unwrap());
     Arc::new(Recording::end(&stream).unwrap())
 }
 
@@ -65,7 +65,8 @@ fn replay_and_submission_of_two_operands_do_not_deadlock() {
         let [a, b] = [(); 2].map(|()| rig.memory(&one));
         let replay = replaying(&recorded(&rig, &[&a, &b]), one);
         for [first, second] in [[&a, &b], [&b, &a]] {
-            let operands = [first, second].map(|it| Operand::new(it, 0..1, Access::Write));
+            let operands =
+                [first, second].map(|allocation| Operand::new(allocation, 0..1, Access::Write));
             // SAFETY: the device of the models has no memory.
             unsafe { two.submit(&Work::Join, &operands, Attached::default()) }.unwrap();
         }

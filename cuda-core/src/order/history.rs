@@ -600,7 +600,9 @@ fn end(lost: &mut FxHashMap<AllocId, Ranges>, of: &Use) {
         let (before, after) =
             (range.start..range.end.min(of.range.start), range.start.max(of.range.end)..range.end);
         let parts = if overlap(&range, &of.range) { [before, after] } else { [range, 0..0] };
-        left.extend(parts.into_iter().filter(|it| !it.is_empty()).map(|it| (it, error.clone())));
+        left.extend(
+            parts.into_iter().filter(|part| !part.is_empty()).map(|part| (part, error.clone())),
+        );
     }
     *ranges = left;
     if ranges.is_empty() {

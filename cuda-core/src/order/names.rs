@@ -44,9 +44,9 @@ mod tests {
         assert_eq!(names.current(), None);
         let outer = names.begin("a");
         let inner = names.begin("b");
-        assert_eq!(names.current().map(|it| &**it), Some("a/b"));
+        assert_eq!(names.current().map(|name| &**name), Some("a/b"));
         names.end(outer);
-        assert_eq!(names.current().map(|it| &**it), Some("a/b"));
+        assert_eq!(names.current().map(|name| &**name), Some("a/b"));
         names.end(inner);
         names.end(inner);
         assert_eq!(names.current(), None);

@@ -97,7 +97,8 @@ impl Branch {
     /// The last join among the nodes up to a number, if there is one, and the nodes after it up to that number. All
     /// earlier nodes come before that join.
     fn open_nodes(&self, number: u64) -> &[u32] {
-        let end = usize::try_from(number).map_or(self.nodes.len(), |it| it.min(self.nodes.len()));
+        let end =
+            usize::try_from(number).map_or(self.nodes.len(), |number| number.min(self.nodes.len()));
         let joins = self.joins.partition_point(|place| *place < end);
         let start = joins.checked_sub(1).map_or(0, |last| self.joins[last]);
         &self.nodes[start..end]
@@ -152,7 +153,8 @@ impl Plan {
     /// As [`append`](Self::append).
     pub(crate) fn join(&mut self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
         let others = tickets.iter().filter(|ticket| ticket.stream != stream);
-        let mut after: After = others.flat_map(|it| self.ends(it.stream, it.number)).collect();
+        let mut after: After =
+            others.flat_map(|ticket| self.ends(ticket.stream, ticket.number)).collect();
         if after.is_empty() {
             return Ok(self.branches.get(&stream).map_or(0, |branch| branch.nodes.len() as u64));
         }
@@ -230,7 +232,8 @@ impl Plan {
     fn ends(&self, stream: StreamId, number: u64) -> After {
         let Some(branch) = self.branches.get(&stream) else { return After::new() };
         let open = branch.open_nodes(number);
-        let inner: FxHashSet<u32> = open.iter().flat_map(|it| self.after(*it)).copied().collect();
+        let inner: FxHashSet<u32> =
+            open.iter().flat_map(|node| self.after(*node)).copied().collect();
         open.iter().copied().filter(|node| !inner.contains(node)).collect()
     }
 
@@ -263,7 +266,8 @@ impl Plan {
     fn reduced(&self, mut after: After) -> After {
         after.sort_unstable();
         after.dedup();
-        let inner: FxHashSet<u32> = after.iter().flat_map(|it| self.after(*it)).copied().collect();
+        let inner: FxHashSet<u32> =
+            after.iter().flat_map(|node| self.after(*node)).copied().collect();
         after.retain(|node| !inner.contains(node));
         after
     }

@@ -208,7 +208,7 @@ mod tests {
     #[test]
     fn resources_are_released_in_the_order_of_their_last_uses() {
         let (retention, all) = (Retention::default(), [(); 4].map(|()| Arc::new(Resource)));
-        let retained = || all.each_ref().map(|it| Arc::strong_count(it) - 1);
+        let retained = || all.each_ref().map(|resource| Arc::strong_count(resource) - 1);
         for at in [2, 0, 3, 1] {
             retention.keep(at as u64 + 1, Until::Complete, all[at].clone());
         }
@@ -224,7 +224,7 @@ mod tests {
         let retention = Retention::default();
         let mut keep = |number| retention.keep(number, Until::Complete, Arc::new(Resource));
         let due: Vec<_> = (1..=MAX_RETAINED as u64).map(&mut keep).collect();
-        assert_eq!(due.iter().position(|it| *it), Some(MAX_RETAINED - 1));
+        assert_eq!(due.iter().position(|due| *due), Some(MAX_RETAINED - 1));
         // Without any, the count begins again.
         retention.release(1000);
         assert!((1..MAX_RETAINED as u64).all(|number| !keep(number)));

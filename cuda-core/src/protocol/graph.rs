@@ -41,7 +41,11 @@ impl PartialEq for Graph {
     /// Compares the nodes, and the ids of the host blocks.
     fn eq(&self, other: &Self) -> bool {
         self.nodes == other.nodes
-            && self.host.iter().map(|it| it.id()).eq(other.host.iter().map(|it| it.id()))
+            && self
+                .host
+                .iter()
+                .map(|block| block.id())
+                .eq(other.host.iter().map(|block| block.id()))
     }
 }
 
@@ -68,7 +72,10 @@ pub struct NodeChange<'a> {
 impl GraphLaunch<'_> {
     pub(super) fn into_owned(self) -> GraphLaunch<'static> {
         let changes = self.changes.into_iter();
-        let owned = |it: NodeChange<'_>| NodeChange { node: it.node, work: it.work.into_owned() };
+        let owned = |change: NodeChange<'_>| NodeChange {
+            node: change.node,
+            work: change.work.into_owned(),
+        };
         GraphLaunch {
             graph: self.graph,
             uses: Cow::Owned(self.uses.into_owned()),

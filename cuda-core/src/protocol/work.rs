@@ -137,7 +137,9 @@ impl Work<'_> {
             }
             Work::Timestamp { to } => each(to.used(8, Write)),
             Work::Launch(launch) => {
-                launch.relocations.iter().for_each(|it| each(it.region.used(it.bytes, it.access)));
+                launch.relocations.iter().for_each(|relocation| {
+                    each(relocation.region.used(relocation.bytes, relocation.access))
+                });
                 launch.variables.iter().cloned().for_each(each);
             }
             Work::Graph(launch) => launch.uses.iter().cloned().for_each(each),

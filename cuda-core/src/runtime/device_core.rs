@@ -291,8 +291,10 @@ impl Drop for DeviceCore {
     /// Passes the retained resources to the backend, because streams may still use them.
     fn drop(&mut self) {
         let streams = self.streams.all();
-        streams.iter().for_each(|it| it.retention.release(it.progress.completed()));
-        let retained = streams.iter().flat_map(|it| it.retention.take(it.id));
+        streams
+            .iter()
+            .for_each(|timeline| timeline.retention.release(timeline.progress.completed()));
+        let retained = streams.iter().flat_map(|timeline| timeline.retention.take(timeline.id));
         self.backend.close(retained.chain(self.take_foreign()).collect());
     }
 }

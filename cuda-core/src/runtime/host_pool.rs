@@ -128,7 +128,7 @@ mod tests {
         let half = HOST_POOL_LIMIT / 2;
         assert!(idle.give(block(half)).is_empty() && idle.give(block(half)).is_empty());
         let surplus = idle.give(block(SMALLEST));
-        assert_eq!(surplus.iter().map(|it| it.len()).collect::<Vec<_>>(), [half]);
+        assert_eq!(surplus.iter().map(|block| block.len()).collect::<Vec<_>>(), [half]);
         assert!(idle.take(SMALLEST).is_some() && idle.take(half).is_some());
         assert!(idle.take(half).is_none());
         assert_eq!(idle.bytes, 0);

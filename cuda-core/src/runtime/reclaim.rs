@@ -159,7 +159,7 @@ impl DeviceCore {
 
     /// Whether the dropped memory may be used again and is small.
     fn keeps_dropped(&self) -> bool {
-        let bytes = |freed: &[Freed]| freed.iter().map(|it| it.bytes).sum::<u64>();
+        let bytes = |freed: &[Freed]| freed.iter().map(|freed| freed.bytes).sum::<u64>();
         self.capabilities.reuses_memory
             && !self.memory_waiters.has_any()
             && self.dropped.frees.with_all(bytes) <= MAX_KEPT
@@ -198,7 +198,7 @@ impl DeviceCore {
             }
             Retired::Launch(ticket) => {
                 let timeline = self.streams.find(ticket.stream);
-                if timeline.is_some_and(|it| !it.release_complete(ticket.number)) {
+                if timeline.is_some_and(|timeline| !timeline.release_complete(ticket.number)) {
                     self.want(ticket);
                 }
             }
@@ -222,7 +222,8 @@ impl DeviceCore {
                 _ = self.helper.run(move || drop(owner));
             }
             Retired::Stream(id) => {
-                if let Some(timeline) = self.streams.find(id).filter(|it| it.is_busy()) {
+                if let Some(timeline) = self.streams.find(id).filter(|timeline| timeline.is_busy())
+                {
                     let ticket = Ticket { stream: id, number: timeline.published() };
                     return Some((Retired::Stream(id), Some(ticket)));
                 }
@@ -242,7 +243,7 @@ impl DeviceCore {
         for retired in self.dropped.others.take() {
             if let Retired::Foreign(_, uses, owner) = retired {
                 let owner = Arc::new(owner);
-                taken.extend(uses.into_iter().map(|it| (it, Box::new(owner.clone()) as _)));
+                taken.extend(uses.into_iter().map(|used| (used, Box::new(owner.clone()) as _)));
             }
         }
         taken
@@ -260,7 +261,7 @@ impl DeviceCore {
         after.retain(|ticket| !self.streams.is_complete(*ticket));
         // `home` keeps the stream from being retired meanwhile.
         let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
-        let stream = home.as_ref().map_or(self.housekeeping.id, |it| it.id);
+        let stream = home.as_ref().map_or(self.housekeeping.id, |home| home.id);
         after.retain(|ticket| ticket.stream != stream);
         // SAFETY: the last handle was dropped. Each use is complete, on `stream`, or in `after`. A stream that is not in
         // the table was retired, so its work is complete.

@@ -68,7 +68,8 @@ impl Streams {
 
     /// The ticket of each stream's last submission. Its number is 0 if there is none.
     pub(crate) fn last_tickets(&self) -> Vec<Ticket> {
-        let last = |it: &Arc<Timeline>| Ticket { stream: it.id, number: it.published() };
+        let last =
+            |timeline: &Arc<Timeline>| Ticket { stream: timeline.id, number: timeline.published() };
         self.table.read().values().map(last).collect()
     }
 
@@ -76,12 +77,13 @@ impl Streams {
     #[cold]
     pub(crate) fn fail_all(&self, error: &Error) {
         let woken: Vec<_> =
-            self.all().iter().map(|it| it.progress.fail_all(error.clone())).collect();
+            self.all().iter().map(|timeline| timeline.progress.fail_all(error.clone())).collect();
         drop(woken);
     }
 
     pub(crate) fn is_complete(&self, ticket: Ticket) -> bool {
-        self.find(ticket.stream).is_none_or(|it| it.progress.completed() >= ticket.number)
+        self.find(ticket.stream)
+            .is_none_or(|timeline| timeline.progress.completed() >= ticket.number)
     }
 
     /// Whether the calling thread is delivering notices, so that waiting for one would never end.

@@ -22,7 +22,7 @@ impl Plan {
             dot += &match step {
                 Step::Node(index) => {
                     let lines = lines(index, &self.nodes()[index]);
-                    let label: Vec<_> = lines.iter().map(|it| escaped(it)).collect();
+                    let label: Vec<_> = lines.iter().map(|line| escaped(line)).collect();
                     format!("{indent}n{index} [label=\"{}\"];\n", label.join("\\n"))
                 }
                 Step::Begin { number, name } => {

@@ -105,10 +105,10 @@ impl Builder {
     /// The tree below a group. Recursion is limited by `MAX_DEPTH`.
     fn take_tree(&mut self, group: usize) -> Group {
         let Flat { name, members } = std::mem::take(&mut self.groups[group]);
-        let member = |it| match it {
+        let tree = |member| match member {
             FlatMember::Node(index) => Member::Node(index),
             FlatMember::Group(inner) => Member::Group(self.take_tree(inner)),
         };
-        Group { name, members: members.into_iter().map(member).collect() }
+        Group { name, members: members.into_iter().map(tree).collect() }
     }
 }

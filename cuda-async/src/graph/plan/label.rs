@@ -72,7 +72,7 @@ pub(in crate::graph) fn padded(text: &str, width: usize) -> String {
 
 /// The text in one line: control characters become spaces.
 pub(in crate::graph) fn printable(text: &str) -> String {
-    text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
+    text.chars().map(|char| if char.is_control() { ' ' } else { char }).collect()
 }
 
 /// Leaves out the dimensions that are 1, except the first.
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(shapes, ["7", "7x2", "7x1x3"]);
         let times = [0, 1_500, 2_500_000, 61_000_000_000].map(Duration::from_nanos).map(duration);
         assert_eq!(times, ["0.00 us", "1.50 us", "2.50 ms", "61.00 s"]);
-        assert_eq!([0, 1, 2].map(|it| counted(it, "node")), ["0 nodes", "1 node", "2 nodes"]);
+        assert_eq!([0, 1, 2].map(|count| counted(count, "node")), ["0 nodes", "1 node", "2 nodes"]);
     }
 
     #[test]

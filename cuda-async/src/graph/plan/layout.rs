@@ -120,7 +120,7 @@ impl Layout {
 fn ranks(plan: &Plan) -> Vec<usize> {
     let mut ranks: Vec<usize> = Vec::with_capacity(plan.len());
     for node in plan.nodes() {
-        let before = node.after().iter().filter_map(|it| ranks.get(*it as usize));
+        let before = node.after().iter().filter_map(|node| ranks.get(*node as usize));
         let rank = before.max().map_or(0, |rank| rank + 1);
         ranks.push(rank);
     }
@@ -154,8 +154,8 @@ impl Block {
             }
         };
         let parts: Vec<Part> = group.members.iter().map(part).collect();
-        let first = parts.iter().map(|it| it.ranks(ranks).0).min().unwrap_or(0);
-        let last = parts.iter().map(|it| it.ranks(ranks).1).max().unwrap_or(0);
+        let first = parts.iter().map(|part| part.ranks(ranks).0).min().unwrap_or(0);
+        let last = parts.iter().map(|part| part.ranks(ranks).1).max().unwrap_or(0);
         // The first free place in each rank, and the number of its members.
         let mut free = vec![0; last - first + 1];
         let mut members = vec![0; last - first + 1];
@@ -166,7 +166,7 @@ impl Block {
             let free = &mut free[from - first..=to - first];
             let at = free.iter().copied().max().unwrap_or(0);
             free.fill(at + part.width(node_width) + GAP_X);
-            members[from - first..=to - first].iter_mut().for_each(|it| *it += 1);
+            members[from - first..=to - first].iter_mut().for_each(|count| *count += 1);
             if let Part::Group(_, inner) = &part {
                 begins = begins.max(if from == first { inner.begins } else { 0 });
                 ends = ends.max(if to == last { inner.ends } else { 0 });
@@ -177,7 +177,7 @@ impl Block {
         // A member that has its ranks to itself is in the middle.
         for (at, part) in &mut placed {
             let (from, to) = part.ranks(ranks);
-            if members[from - first..=to - first].iter().all(|it| *it == 1) {
+            if members[from - first..=to - first].iter().all(|count| *count == 1) {
                 *at = (width - part.width(node_width)) / 2;
             }
         }

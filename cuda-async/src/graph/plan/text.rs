@@ -12,7 +12,7 @@ impl fmt::Display for Plan {
         let (nodes, edges) = (counted(self.len(), "node"), counted(self.edges(), "edge"));
         write!(f, "plan: {nodes}, {edges}")?;
         let works: Vec<String> = self.nodes().iter().map(work).collect();
-        let width = works.iter().map(|it| it.chars().count()).max().unwrap_or(0);
+        let width = works.iter().map(|work| work.chars().count()).max().unwrap_or(0);
         let digits = self.len().saturating_sub(1).to_string().len();
         for (index, (node, work)) in self.nodes().iter().zip(&works).enumerate() {
             let mut line = format!("#{index:<digits$} {}", padded(work, width));
@@ -20,7 +20,8 @@ impl fmt::Display for Plan {
                 line += &format!("  {}", printable(name));
             }
             if !node.after().is_empty() {
-                let after: Vec<_> = node.after().iter().map(|it| format!("#{it}")).collect();
+                let after: Vec<_> =
+                    node.after().iter().map(|number| format!("#{number}")).collect();
                 line += &format!("  after {}", after.join(", "));
             }
             write!(f, "\n{}", line.trim_end())?;
@@ -31,6 +32,6 @@ impl fmt::Display for Plan {
 
 fn work(node: &PlanNode) -> String {
     let parts = [Some(title(node.work())), Some(detail(node.work())), node.time().map(duration)];
-    let parts: Vec<_> = parts.into_iter().flatten().filter(|it| !it.is_empty()).collect();
+    let parts: Vec<_> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     parts.join(", ")
 }

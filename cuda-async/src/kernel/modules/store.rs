@@ -97,7 +97,8 @@ impl ModuleStore {
     /// Returns the slot of a text on a device, marks it as used, and evicts others if there are too many.
     fn slot(&self, device: &Device, ptx: &str) -> Arc<Slot> {
         let mut entries = self.entries.lock();
-        let found = entries.0.iter().position(|it| it.device.is(device) && *it.ptx == *ptx);
+        let found =
+            entries.0.iter().position(|entry| entry.device.is(device) && *entry.ptx == *ptx);
         let entry = match found {
             Some(index) => entries.0.remove(index),
             None => Entry { device: device.downgrade(), ptx: ptx.into(), slot: Arc::default() },
@@ -119,17 +120,17 @@ impl Entries {
     /// Removes the entries of closed devices. Then removes entries that are not in use, least recently used first, until the
     /// rest is within the limits. Keeps `kept`. Returns the removed entries.
     fn evict(&mut self, max: usize, max_bytes: usize, kept: Option<&Arc<Slot>>) -> Vec<Entry> {
-        let mut evicted: Vec<_> = self.0.extract_if(.., |it| it.device.is_closed()).collect();
-        let mut bytes: usize = self.0.iter().map(|it| it.ptx.len()).sum();
+        let mut evicted: Vec<_> = self.0.extract_if(.., |entry| entry.device.is_closed()).collect();
+        let mut bytes: usize = self.0.iter().map(|entry| entry.ptx.len()).sum();
         let mut count = self.0.len();
-        evicted.extend(self.0.extract_if(.., |it| {
-            let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &it.slot));
+        evicted.extend(self.0.extract_if(.., |entry| {
+            let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &entry.slot));
             // A caller that holds the slot is about to load or use its module.
-            let is_idle = Arc::strong_count(&it.slot) == 1 && it.slot.is_idle();
+            let is_idle = Arc::strong_count(&entry.slot) == 1 && entry.slot.is_idle();
             let goes = (count > max || bytes > max_bytes) && !is_kept && is_idle;
             if goes {
                 count -= 1;
-                bytes -= it.ptx.len();
+                bytes -= entry.ptx.len();
             }
             goes
         }));

@@ -90,7 +90,7 @@ impl Function {
             let operand = Operand::new(variable, 0..variable.bytes(), *access);
             uses.push(variable.region(0).used(variable.bytes(), *access));
             // One submission claims an allocation once: a variable may be an argument too.
-            match all.iter_mut().find(|it| it.allocation.id() == variable.id()) {
+            match all.iter_mut().find(|operand| operand.allocation.id() == variable.id()) {
                 Some(argument) if *access == Access::Write => *argument = operand,
                 Some(argument) => argument.range = operand.range,
                 None => all.push(operand),

@@ -193,7 +193,8 @@ fn described(text: &[EntryInfo], image: Vec<EntryInfo>) -> Result<Vec<EntryInfo>
         let places = |entry: &EntryInfo| -> Vec<_> {
             entry.params.iter().map(|param| (param.offset, param.size)).collect()
         };
-        let same = text.iter().find(|it| it.name == entry.name && places(it) == places(&entry));
+        let same =
+            text.iter().find(|other| other.name == entry.name && places(other) == places(&entry));
         same.cloned().ok_or_else(|| {
             let name = entry.name;
             let log = format!(

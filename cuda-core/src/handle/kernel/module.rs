@@ -169,7 +169,7 @@ impl Module {
         let Parts { id, unloads, variables, .. } = &self.0.parts;
         let variable = variables.open(index, self.device(), *id, unloads.clone())?;
         let mut kept = self.0.kept.lock();
-        if !kept.iter().any(|it| Arc::ptr_eq(it, &variable)) {
+        if !kept.iter().any(|kept| Arc::ptr_eq(kept, &variable)) {
             kept.push(variable.clone());
         }
         drop(kept);
@@ -219,7 +219,7 @@ fn function_of_mangled(mangled: &str) -> Option<&str> {
 
 /// Splits off an identifier, which has its length in front of it.
 fn split_identifier(text: &str) -> Option<(&str, &str)> {
-    let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
+    let rest = text.trim_start_matches(|char: char| char.is_ascii_digit());
     let len = text[..text.len() - rest.len()].parse().ok()?;
     rest.split_at_checked(len)
 }

@@ -442,8 +442,9 @@ pub(super) fn is_pattern<T: Element>(value: &T) -> bool {
 
 /// The shortest pattern whose repetition is `bytes`.
 fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
-    let repeats =
-        |n: usize| bytes.len().is_multiple_of(n) && bytes.chunks(n).all(|it| *it == bytes[..n]);
+    let repeats = |n: usize| {
+        bytes.len().is_multiple_of(n) && bytes.chunks(n).all(|chunk| *chunk == bytes[..n])
+    };
     match bytes {
         [first, ..] if repeats(1) => Some(Pattern::Byte(*first)),
         [a, b, ..] if repeats(2) => Some(Pattern::Half(u16::from_ne_bytes([*a, *b]))),

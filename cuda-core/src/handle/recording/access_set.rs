@@ -29,7 +29,7 @@ impl AccessSet {
         with_gaps: &FxHashSet<AllocId>,
     ) -> Result<Self> {
         let find = |used: &Use| {
-            let at = named.binary_search_by_key(&used.base, |it| it.id());
+            let at = named.binary_search_by_key(&used.base, |allocation| allocation.id());
             // The recorder keeps all memory that it records a use of.
             at.map(|at| named[at].clone()).map_err(|_| Error::AlreadyEnded)
         };
@@ -49,7 +49,7 @@ impl AccessSet {
 
     /// The use of an allocation, and the allocation.
     pub(super) fn find(&self, id: AllocId) -> Option<(&Use, &Arc<Allocation>)> {
-        let at = self.uses.binary_search_by_key(&id, |it| it.base).ok()?;
+        let at = self.uses.binary_search_by_key(&id, |used| used.base).ok()?;
         Some((&self.uses[at], &self.memory[at]))
     }
 
@@ -88,11 +88,11 @@ impl AccessSet {
 
     /// Puts other memory in the place of an allocation.
     pub(super) fn replace(&mut self, from: AllocId, to: Arc<Allocation>) {
-        let Ok(at) = self.uses.binary_search_by_key(&from, |it| it.base) else { return };
+        let Ok(at) = self.uses.binary_search_by_key(&from, |used| used.base) else { return };
         self.memory.remove(at);
         let (used, has_gaps) = (self.uses.remove(at), self.gaps.remove(at));
         let used = Use { base: to.id(), ..used };
-        let place = self.uses.partition_point(|it| it.base < used.base);
+        let place = self.uses.partition_point(|other| other.base < used.base);
         self.uses.insert(place, used);
         self.memory.insert(place, to);
         self.gaps.insert(place, has_gaps);

@@ -82,7 +82,8 @@ impl Bindings {
 
     /// Declares that other memory may replace a recorded allocation.
     pub(super) fn declare(&mut self, nodes: &[Node], recorded: AllocId) {
-        let uses = |node: &&u32| nodes[**node as usize].uses.iter().any(|it| it.base == recorded);
+        let uses =
+            |node: &&u32| nodes[**node as usize].uses.iter().any(|used| used.base == recorded);
         self.memory.entry(recorded).or_insert_with(|| {
             let all: Vec<_> = (0..nodes.len() as u32).collect();
             MemorySlot { bound: recorded, nodes: all.iter().filter(uses).copied().collect() }
@@ -117,13 +118,13 @@ impl Bindings {
 
     /// The source of an upload from a host slot.
     pub(super) fn slot_source(&self, at: u32) -> Option<&UploadSource> {
-        let found = self.slots.binary_search_by_key(&at, |it| it.node).ok()?;
+        let found = self.slots.binary_search_by_key(&at, |slot| slot.node).ok()?;
         Some(&self.slots[found].source)
     }
 
     /// The host blocks of the uploads from host slots.
     pub(super) fn slot_sources(&self) -> impl Iterator<Item = &UploadSource> {
-        self.slots.iter().map(|it| &it.source)
+        self.slots.iter().map(|slot| &slot.source)
     }
 
     /// The nodes that changed after a version.
@@ -139,7 +140,7 @@ impl Bindings {
         for at in users.iter().copied() {
             self.change(nodes, at, |changed| {
                 rebase(&mut changed.work, &to);
-                changed.uses.iter_mut().for_each(|it| *it = rebased_use(it, &to));
+                changed.uses.iter_mut().for_each(|used| *used = rebased_use(used, &to));
             });
             self.rebuilds += u64::from(is_loop(&nodes[at as usize].work));
         }

@@ -80,7 +80,7 @@ impl Instance {
     pub(super) fn work<'a>(&self, work: &'a Work<'static>) -> Work<'a> {
         let mut work = work.borrowed();
         if !self.own.is_empty() {
-            rebase(&mut work, &|id| self.own.get(&id).map_or(id, |it| it.id()));
+            rebase(&mut work, &|id| self.own.get(&id).map_or(id, |allocation| allocation.id()));
         }
         work
     }

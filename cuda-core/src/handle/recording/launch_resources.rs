@@ -44,7 +44,7 @@ impl LaunchResources {
     /// Records a launch that the backend has taken, as the last one of its stream.
     #[inline]
     pub fn launched(&mut self, launch: Ticket) {
-        match self.last.iter_mut().find(|it| it.stream == launch.stream) {
+        match self.last.iter_mut().find(|ticket| ticket.stream == launch.stream) {
             Some(last) => last.number = launch.number,
             None => self.add_stream(launch),
         }
@@ -54,7 +54,7 @@ impl LaunchResources {
     fn add_stream(&mut self, launch: Ticket) {
         if self.last.len() >= STREAMS {
             let streams = &self.device.core().streams;
-            self.last.retain(|it| !streams.is_complete(*it));
+            self.last.retain(|ticket| !streams.is_complete(*ticket));
         }
         self.last.push(launch);
     }

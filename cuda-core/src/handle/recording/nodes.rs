@@ -38,11 +38,11 @@ pub(super) fn described(
         Work::Launch(launch) => kernels.get(&launch.function).cloned(),
         _ => None,
     };
-    let node = |it: &Node| RecordedNode {
-        work: it.work.clone(),
-        after: it.after.to_vec(),
-        name: it.name.clone(),
-        kernel: kernel(&it.work),
+    let described = |node: &Node| RecordedNode {
+        work: node.work.clone(),
+        after: node.after.to_vec(),
+        name: node.name.clone(),
+        kernel: kernel(&node.work),
     };
-    nodes.iter().map(node).collect()
+    nodes.iter().map(described).collect()
 }

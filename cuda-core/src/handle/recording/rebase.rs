@@ -17,14 +17,22 @@ pub(super) fn rebase(work: &mut Work<'_>, to: &impl Fn(AllocId) -> AllocId) {
         }
         // Variables of modules are never replaced.
         Work::Launch(launch) => {
-            if launch.relocations.iter().any(|it| to(it.region.alloc) != it.region.alloc) {
-                launch.relocations.to_mut().iter_mut().for_each(|it| region(&mut it.region));
+            if launch
+                .relocations
+                .iter()
+                .any(|relocation| to(relocation.region.alloc) != relocation.region.alloc)
+            {
+                launch
+                    .relocations
+                    .to_mut()
+                    .iter_mut()
+                    .for_each(|relocation| region(&mut relocation.region));
             }
         }
         Work::Repeat(repeat) => {
             region(&mut repeat.condition);
             repeat.body = Arc::new(rebased_graph(&repeat.body, to));
-            repeat.uses = repeat.uses.iter().map(|it| rebased_use(it, to)).collect();
+            repeat.uses = repeat.uses.iter().map(|used| rebased_use(used, to)).collect();
         }
     }
 }

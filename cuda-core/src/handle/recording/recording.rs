@@ -112,7 +112,7 @@ impl Recording {
         let mut recorded = recorder.end()?;
         let mut nodes = recorded.plan.into_nodes();
         let mut memory: Vec<_> = recorded.memory.into_values().collect();
-        memory.sort_unstable_by_key(|it| it.id().0);
+        memory.sort_unstable_by_key(|allocation| allocation.id().0);
         let mut temporary = temporary::temporary(&memory, &recorded.allocated);
         if let Some(pool) = &recorded.pool {
             temporary::share(pool, &mut nodes, &mut memory, &mut temporary);
@@ -155,9 +155,9 @@ impl Recording {
     /// The operands of the recorded work: one for each allocation, also for those of which no byte is used.
     pub(super) fn operands(&self) -> SmallVec<[Operand<'_>; 8]> {
         let operand = |memory: &Arc<Allocation>| {
-            let used = self.accesses.binary_search_by_key(&memory.id(), |it| it.base);
+            let used = self.accesses.binary_search_by_key(&memory.id(), |used| used.base);
             let used = used.map(|at| &self.accesses[at]);
-            used.map_or((0..0, Access::Read), |it| (it.range.clone(), it.access))
+            used.map_or((0..0, Access::Read), |used| (used.range.clone(), used.access))
         };
         let all = self.named.iter().map(|memory| (memory, operand(memory)));
         all.map(|(memory, (range, access))| Operand::new(memory, range, access)).collect()
@@ -176,7 +176,7 @@ impl Recording {
 
     /// Returns whether the recording replays only if it is prepared: it has a loop or foreign work.
     pub fn needs_executable(&self) -> bool {
-        self.nodes.iter().any(|it| matches!(it.work, Work::Repeat(_) | Work::Foreign(_)))
+        self.nodes.iter().any(|node| matches!(node.work, Work::Repeat(_) | Work::Foreign(_)))
     }
 
     /// Prepares the recording on its device, so that a replay is one submission. The first call starts this and returns
@@ -211,8 +211,9 @@ impl Recording {
         instance: &'a mut Instance,
         retired: &mut Retired,
     ) -> &'a Result<Arc<Executable>> {
-        let uploads = self.kept.uploads.iter().flatten().filter(|it| it.slot.is_none());
-        let host = || uploads.chain(bindings.slot_sources()).map(|it| it.block.clone()).collect();
+        let uploads = self.kept.uploads.iter().flatten().filter(|source| source.slot.is_none());
+        let host =
+            || uploads.chain(bindings.slot_sources()).map(|source| source.block.clone()).collect();
         instance.executable(&self.device, &self.nodes, bindings, host, retired)
     }
 
@@ -347,7 +348,7 @@ impl Recording {
                 retired.extend(instance.resources.take().map(LaunchResources::superseded));
             }
             let source = slot.or_else(|| self.kept.uploads[node as usize].as_ref());
-            blocks.extend(source.map(|it| it.block.clone()));
+            blocks.extend(source.map(|source| source.block.clone()));
         }
         (changes, blocks)
     }
@@ -451,8 +452,8 @@ fn submit_node(
     let used = uses.iter().map(|used| accesses.operand(used));
     let operands: SmallVec<[Operand<'_>; 6]> =
         used.chain(accesses.empty().map(Ok)).collect::<Result<_>>()?;
-    let keep = upload.map(|it| Keep { until: Until::Accepted, resource: it.lease.clone() });
-    let blocks = upload.map_or(&[][..], |it| std::slice::from_ref(&it.block));
+    let keep = upload.map(|source| Keep { until: Until::Accepted, resource: source.lease.clone() });
+    let blocks = upload.map_or(&[][..], |source| std::slice::from_ref(&source.block));
     // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep` holds
     // the block of an upload, and the recording holds the modules.
     unsafe { ordered.submit(work, &operands, &[], keep, blocks) }

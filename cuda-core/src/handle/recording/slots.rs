@@ -14,7 +14,7 @@ impl Recording {
     /// # Errors
     /// [`Error::Misuse`] if the recording does not use the memory, or if it is a variable of a module.
     pub fn declare_slot(&self, recorded: &Arc<Allocation>) -> Result<()> {
-        let is_used = self.accesses.binary_search_by_key(&recorded.id(), |it| it.base).is_ok();
+        let is_used = self.accesses.binary_search_by_key(&recorded.id(), |used| used.base).is_ok();
         if recorded.is_variable() {
             return Err(bad_slot("it is a variable of a module; use a buffer"));
         }
@@ -56,11 +56,11 @@ impl Recording {
         if memory.is_variable() {
             return Err(bad_slot("it is a variable of a module; use a buffer"));
         }
-        if instances.iter().any(|it| it.accesses.find(memory.id()).is_some()) {
+        if instances.iter().any(|instance| instance.accesses.find(memory.id()).is_some()) {
             return Err(bad_slot("the graph uses the same buffer elsewhere; use another buffer"));
         }
         let written =
-            instances[0].accesses.find(bound).is_some_and(|it| it.0.access == Access::Write);
+            instances[0].accesses.find(bound).is_some_and(|used| used.0.access == Access::Write);
         if written && !exclusive && !memory.graphs_may_write() {
             return Err(bad_slot(
                 "the graph writes it, so no other handle may share it; pass the `DeviceBuffer` itself to `replace`",
@@ -70,7 +70,7 @@ impl Recording {
             memory.let_graphs_write();
         }
         memory.take_turns();
-        instances.iter_mut().for_each(|it| it.accesses.replace(bound, memory.clone()));
+        instances.iter_mut().for_each(|instance| instance.accesses.replace(bound, memory.clone()));
         bindings.replace(&self.nodes, recorded.id(), memory.id());
         Ok(())
     }

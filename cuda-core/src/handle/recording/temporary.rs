@@ -41,24 +41,27 @@ pub(super) fn share(
     temporary: &mut [AllocId],
 ) {
     let mut by = FxHashMap::<AllocId, Arc<Allocation>>::default();
-    for it in memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok()) {
-        by.extend(pool.take_like(it).map(|idle| (it.id(), idle)));
+    for allocation in
+        memory.iter().filter(|allocation| temporary.binary_search(&allocation.id()).is_ok())
+    {
+        by.extend(pool.take_like(allocation).map(|idle| (allocation.id(), idle)));
     }
-    let to = |id| by.get(&id).map_or(id, |it| it.id());
+    let to = |id| by.get(&id).map_or(id, |allocation| allocation.id());
     if !by.is_empty() {
         for node in nodes {
             rebase(&mut node.work, &to);
-            node.uses.iter_mut().for_each(|it| *it = rebased_use(it, &to));
+            node.uses.iter_mut().for_each(|used| *used = rebased_use(used, &to));
         }
         for it in memory.iter_mut() {
             if let Some(shared) = by.get(&it.id()) {
                 *it = shared.clone();
             }
         }
-        temporary.iter_mut().for_each(|it| *it = to(*it));
-        memory.sort_unstable_by_key(|it| it.id());
+        temporary.iter_mut().for_each(|id| *id = to(*id));
+        memory.sort_unstable_by_key(|allocation| allocation.id());
         temporary.sort_unstable();
     }
-    let shared = memory.iter().filter(|it| temporary.binary_search(&it.id()).is_ok());
+    let shared =
+        memory.iter().filter(|allocation| temporary.binary_search(&allocation.id()).is_ok());
     pool.give(shared.cloned());
 }

@@ -48,7 +48,7 @@ impl CapturePool {
 
     /// Returns the bytes of device memory that the pool holds for later captures.
     pub fn idle_bytes(&self) -> u64 {
-        self.idle.lock().iter().map(|it| it.bytes()).sum()
+        self.idle.lock().iter().map(|allocation| allocation.bytes()).sum()
     }
 
     /// Releases the memory that the pool holds for later captures. Graphs keep the memory that they use.

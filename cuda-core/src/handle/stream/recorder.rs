@@ -158,8 +158,8 @@ impl Recorder {
             _ => {}
         }
         let module = module_of(device, work)?;
-        let in_order = module.as_ref().is_some_and(|it| it.has_variables);
-        let bytes = source.as_ref().map_or(0, |it| it.lease.host_bytes());
+        let in_order = module.as_ref().is_some_and(|module| module.has_variables);
+        let bytes = source.as_ref().map_or(0, |source| source.lease.host_bytes());
         let node = recorded.plan.next();
         let number = recorded.push(stream, work, operands, in_order, bytes)?;
         if let Some(module) = module {
@@ -182,12 +182,14 @@ impl Recorder {
         let recorded = recorded.as_mut().ok_or_else(ended)?;
         let mut in_order = false;
         for node in &repeat.body.nodes {
-            in_order |= module_of(device, &node.work)?.is_some_and(|it| it.has_variables);
+            in_order |= module_of(device, &node.work)?.is_some_and(|module| module.has_variables);
         }
         if let (Some(outer), Some(body)) =
             (recorded.plan.names.current(), Arc::get_mut(&mut repeat.body))
         {
-            body.nodes.iter_mut().for_each(|it| it.name = Some(inside(outer, it.name.as_deref())));
+            body.nodes
+                .iter_mut()
+                .for_each(|node| node.name = Some(inside(outer, node.name.as_deref())));
         }
         let work = Work::Repeat(repeat);
         let number = recorded.push(stream, &work, operands, in_order, kept.host_bytes)?;
@@ -245,7 +247,8 @@ impl RecordedWork {
         in_order: bool,
         host_bytes: usize,
     ) -> Result<u64> {
-        let memory = operands.iter().map(|it| it.allocation.shared().ok_or(Error::AlreadyEnded));
+        let memory =
+            operands.iter().map(|operand| operand.allocation.shared().ok_or(Error::AlreadyEnded));
         let memory = memory.collect::<Result<SmallVec<[_; 6]>>>()?;
         self.check_room(host_bytes)?;
         let number = self.plan.append(stream, work.clone().into_owned(), in_order)?;

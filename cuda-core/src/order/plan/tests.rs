@@ -284,6 +284,6 @@ fn allocations_with_gaps_have_bytes_that_no_node_uses() {
     plan.append(stream(1), Work::Repeat(repeat), false).unwrap();
     let nodes = plan.into_nodes();
     assert_eq!(allocations_with_gaps(&nodes), [1, 4].map(AllocId).into_iter().collect());
-    let ranges = access_set(&nodes).into_iter().map(|it| it.range);
+    let ranges = access_set(&nodes).into_iter().map(|used| used.range);
     assert_eq!(ranges.collect::<Vec<_>>(), [0..64, 0..64, 8..16, 0..64, 0..4]);
 }

@@ -103,10 +103,10 @@ pub fn module_info(ptx: &str) -> Result<ModuleInfo> {
         name: kernel.name,
         max_threads: 0,
     };
-    let variable = |it: cuda_ptx::VariableSignature| VariableInfo {
-        name: it.name,
-        bytes: it.bytes,
-        is_constant: it.space == cuda_ptx::Space::Const,
+    let variable = |found: cuda_ptx::VariableSignature| VariableInfo {
+        name: found.name,
+        bytes: found.bytes,
+        is_constant: found.space == cuda_ptx::Space::Const,
     };
     let entries = module.entries.into_iter().map(entry).collect();
     let variables = module.variables.into_iter().map(variable).collect();
