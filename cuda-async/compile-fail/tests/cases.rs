@@ -39,3 +39,14 @@ fn programs_are_rejected_with_the_expected_messages() {
     cases.compile_fail("cases/soundness/*.rs");
     cases.compile_fail("cases/hints/*.rs");
 }
+
+/// The messages of NVRTC are compile errors of the program.
+#[test]
+#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
+fn mistakes_in_a_declared_source() {
+    copy_kernels().unwrap();
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
+    let source = "\n__global__ void k(float *x)\n{\n    x[0] = y;\n}\n";
+    fs::write(target.join("trybuild/kernels/cuda/mistake.cu"), source).unwrap();
+    trybuild::TestCases::new().compile_fail("cases/nvrtc/*.rs");
+}

@@ -95,18 +95,3 @@ fn source_without_ptx_is_checked_when_it_is_loaded() {
     assert_eq!(WRONG_MODULES.get(&device).unwrap_err(), error);
     assert!(MODULES.module().sync_on(&stream).is_ok());
 }
-
-/// The compiler's messages are compile errors of the program.
-#[test]
-#[ignore = "needs NVRTC: `cargo xtask ci nvrtc` runs it"]
-fn mistakes_in_a_declared_source() {
-    let folder = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).with_file_name("tests");
-    let folder = folder.join("trybuild/kernels/cuda");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(
-        folder.join("mistake.cu"),
-        "\n__global__ void k(float *x)\n{\n    x[0] = y;\n}\n",
-    )
-    .unwrap();
-    trybuild::TestCases::new().compile_fail("tests/nvrtc/fail/*.rs");
-}

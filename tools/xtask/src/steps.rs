@@ -119,7 +119,7 @@ pub(crate) const STEPS: &[Step] = &[
         about: "the README's test command: all tests, and the programs of the book",
         runs: Runs::Full,
         folder: Some("target"),
-        minutes: 30,
+        minutes: 60,
         needs: &[],
         script: "cargo test --workspace",
     },
