@@ -15,6 +15,7 @@ use super::{
     spans,
     streams::{End, FrameStream, Refusal, refuse, send_frame},
 };
+use crate::worker::jobs::JobDone;
 
 /// Serves a submit: checks it, reads its input, runs it and sends the reply.
 pub(super) async fn serve(
@@ -29,8 +30,9 @@ pub(super) async fn serve(
     let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
     match ran {
         Ok(reply) => {
-            metrics.submitted(reply.status);
-            span.in_scope(|| tracing::debug!(status = %reply.status, "a submit has ended"));
+            let status = reply.done.status;
+            metrics.submitted(status);
+            span.in_scope(|| tracing::debug!(%status, "a submit has ended"));
             let replied = Instant::now();
             reply_with(&mut send, reply).await?;
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
@@ -70,12 +72,7 @@ async fn run(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let input = receive.read_raw(submit.input_bytes as usize).await?.into();
-    let meter = jobs.meter().clone();
-    meter.uploaded(submit.input_bytes);
     let reply = jobs.run(JobRequest { job: submit, image, input }, place).await;
-    if let Some(reply) = &reply {
-        meter.output(reply.output.len() as u64);
-    }
     Ok(reply.ok_or_else(|| {
         // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();
@@ -127,7 +124,7 @@ fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
 
 async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
     // The place is held until all bytes are handed to the connection.
-    let Reply { status, text, output, place: _place } = reply;
+    let Reply { done: JobDone { status, text, .. }, output, place: _place } = reply;
     let is_inline = output.len() <= Submitted::INLINE_LIMIT;
     let output = Bytes::from(output);
     let (inline, following) =

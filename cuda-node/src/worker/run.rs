@@ -36,22 +36,43 @@ use super::{
     staging::{PIECE, Staged},
     warm,
 };
+use crate::process::WorkerEnds;
 
 /// A worker whose device is open, and that has no lease yet.
-pub struct Worker {
+struct Worker {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
     landed: Receiver<Landing>,
     quota: Arc<Quota>,
 }
 
+/// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes the
+/// socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps spare
+/// workers.
+///
+/// # Errors
+/// The error of the provider, of a socket, or of a thread that cannot be started.
+pub fn run(
+    provider: Arc<dyn Provider>,
+    ordinal: u32,
+    ends: WorkerEnds,
+) -> cuda_core::Result<()> {
+    let worker = Worker::open(&*provider, ordinal)?;
+    let WorkerEnds { commands, bulk, jobs } = ends;
+    let failed =
+        |error: io::Error| Error::host("a socket or a thread of the worker failed", &error);
+    let socket = jobs.try_clone().map_err(failed)?;
+    let server = JobServer { provider, ordinal, quota: worker.quota.clone(), socket };
+    let server = spawn("lease-jobs", move || server.run()).map_err(failed)?;
+    let served = worker.serve(commands, bulk).map_err(failed);
+    _ = jobs.shutdown(Shutdown::Both);
+    // A kernel that runs ends first, or the supervisor kills this process.
+    _ = server.join();
+    served
+}
+
 impl Worker {
-    /// Opens the device. On a GPU it uses the device once too: that takes a quarter of a second, so a node keeps spare
-    /// workers.
-    ///
-    /// # Errors
-    /// The error of the provider.
-    pub fn open(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<Self> {
+    fn open(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<Self> {
         let (bulk, landed): (Sender<Landing>, _) = channel();
         let reports = Reports::new(bulk);
         let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
@@ -61,17 +82,7 @@ impl Worker {
         Ok(Self { backend, reports, landed, quota: Arc::default() })
     }
 
-    /// Returns the server of the stateless submits of the same lease. It opens a device of its own when the first one
-    /// arrives, so it costs nothing before.
-    pub fn jobs(&self, provider: Arc<dyn Provider>, ordinal: u32) -> JobServer {
-        JobServer::new(provider, ordinal, self.quota.clone())
-    }
-
-    /// Serves one session, until the supervisor closes the sockets.
-    ///
-    /// # Errors
-    /// An error if a thread cannot be started or a socket fails.
-    pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
+    fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
         let Self { backend, reports, landed, quota } = self;
         let device = backend.info().address.clone();
         let ready = Ready {
@@ -138,20 +149,6 @@ impl Worker {
         drop(span);
         Ok(())
     }
-}
-
-/// Opens the device and serves one session.
-///
-/// # Errors
-/// The error of the provider, or of a socket.
-pub fn run(
-    provider: &dyn Provider,
-    ordinal: u32,
-    commands: UnixStream,
-    bulk: UnixStream,
-) -> cuda_core::Result<()> {
-    let served = Worker::open(provider, ordinal)?.serve(commands, bulk);
-    served.map_err(|error| Error::host("failed to serve a session", &error))
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {

@@ -42,8 +42,6 @@ use crate::{
     quotas::Quotas,
 };
 
-type Table<T> = Result<T, crate::leases::Refusal>;
-
 /// A client: its tenant, its certificate and its connection.
 #[derive(Clone)]
 pub(super) struct Client {
@@ -351,13 +349,7 @@ impl Leases {
         token: &[u8],
         epoch: u32,
     ) -> Result<Arc<Session>, Refusal> {
-        let generation = self.verify(client, lease, token)?;
-        let id = LeaseId(lease);
-        self.change(|state, now| {
-            state.authorize(now, id, generation)?;
-            state.connected(now, id, Some(client.connection))?;
-            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
-            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+        self.access(client, lease, token, |entry, blobs| {
             if let Some(session) = &entry.session {
                 let other =
                     "the lease has another session; resume that one, or acquire a new lease";
@@ -367,18 +359,35 @@ impl Leases {
                     Err((Status::BadRequest, other.into()))
                 };
             }
-            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_lanes);
+            let worker = entry.worker.as_mut().and_then(|worker| worker.lanes.take());
             let limits = Limits { memory: entry.quota, ..self.limits };
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
-            let turns = entry.is_session_exclusive.then(|| self.turns(id));
+            let turns = entry.is_session_exclusive.then(|| self.turns(LeaseId(lease)));
             let meter = entry.meter.clone();
             let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
             let terms = SessionTerms { epoch, lease, limits, address, traced };
             let session = Session::start(terms, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
-            self.watch(id, session.clone());
+            self.watch(LeaseId(lease), session.clone());
             Ok(session)
+        })
+    }
+
+    /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant.
+    fn access<T>(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+        call: impl FnOnce(&mut Entry, Arc<Blobs>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let (id, generation) = (LeaseId(lease), self.verify(client, lease, token)?);
+        self.change(|state, now| {
+            state.table.authorize(now, id, generation).map_err(refusal)?;
+            state.connected(now, id, Some(client.connection))?;
+            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
+            call(state.entries.get_mut(&id).ok_or_else(unknown)?, blobs)
         })
     }
 
@@ -436,11 +445,6 @@ impl Leases {
 }
 
 impl State {
-    fn authorize(&mut self, now: Duration, lease: LeaseId, generation: u64) -> Result<(), Refusal> {
-        let authorized: Table<()> = self.table.authorize(now, lease, generation);
-        authorized.map_err(refusal)
-    }
-
     /// A client uses a lease on a connection. A detached lease has no connections.
     fn connected(
         &mut self,

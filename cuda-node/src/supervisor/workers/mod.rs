@@ -26,7 +26,7 @@ use self::{
 };
 use crate::{
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
-    worker::{Ready, Worker},
+    worker::{self, Ready},
 };
 
 /// The start of a worker.
@@ -148,9 +148,9 @@ pub(super) struct WorkerHandle {
     /// The features of the device, as in [`features`](cuda_lease::wire::features).
     pub(super) features: u64,
     /// The sockets of commands and bulk bytes, until a session takes them.
-    lanes: Option<Lanes>,
+    pub(super) lanes: Option<Lanes>,
     /// The socket of stateless submits, until the first one takes it.
-    jobs: Option<tokio::net::UnixStream>,
+    pub(super) jobs: Option<tokio::net::UnixStream>,
     body: Body,
 }
 
@@ -242,13 +242,7 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        let served = Worker::open(&*provider, 0).and_then(|opened| {
-            let serving = opened.jobs(provider, 0).start(worker.jobs).map_err(failed)?;
-            let served = opened.serve(worker.commands, worker.bulk).map_err(failed);
-            serving.end();
-            served
-        });
-        if let Err(error) = served {
+        if let Err(error) = worker::run(provider, 0, worker) {
             tracing::error!(%error, "a worker failed");
         }
         _ = end.send(());
@@ -260,28 +254,28 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
 /// Waits for the first frame of a worker.
 async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
     let ended = |_| failed("it ended before its device was open; its output has the reason");
+    match read_frame(&mut ends.commands).await.map_err(ended)? {
+        (Ready::OPCODE, body) => Ready::decode(&body).map_err(failed),
+        _ => Err(failed("its first frame is not `Ready`")),
+    }
+}
+
+/// Reads the opcode and the body of one frame of a worker. Reads nothing behind it.
+pub(super) async fn read_frame(
+    socket: &mut tokio::net::UnixStream,
+) -> std::io::Result<(u16, Vec<u8>)> {
     let mut header = [0; HEADER_BYTES];
-    ends.commands.read_exact(&mut header).await.map_err(ended)?;
-    let header = Header::read(&mut Reader::new(&header)).map_err(failed)?;
-    if header.opcode != Ready::OPCODE || header.length > FRAME_LIMIT {
-        return Err(failed("its first frame is not `Ready`"));
+    socket.read_exact(&mut header).await?;
+    let header = Header::read(&mut Reader::new(&header)).map_err(std::io::Error::other)?;
+    if header.length > FRAME_LIMIT {
+        return Err(std::io::Error::other("a frame is too long"));
     }
     let mut body = vec![0; header.length as usize];
-    ends.commands.read_exact(&mut body).await.map_err(ended)?;
-    Ready::decode(&body).map_err(failed)
+    socket.read_exact(&mut body).await?;
+    Ok((header.opcode, body))
 }
 
 impl WorkerHandle {
-    /// Takes the sockets of a session.
-    pub(super) fn take_lanes(&mut self) -> Option<Lanes> {
-        self.lanes.take()
-    }
-
-    /// Takes the socket of stateless submits.
-    pub(super) fn take_jobs(&mut self) -> Option<tokio::net::UnixStream> {
-        self.jobs.take()
-    }
-
     /// The process of the worker, if it has one of its own.
     pub(super) fn pid(&self) -> Option<u32> {
         match &self.body {
