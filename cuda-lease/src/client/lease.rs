@@ -9,7 +9,7 @@ use super::{
     connection::Connection,
     end::Refusal,
     link::Link,
-    submit::{Job, Submit, Target},
+    submit::{Job, Submit},
 };
 use crate::wire::TraceContext;
 
@@ -225,9 +225,8 @@ impl Lease {
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     pub fn submit_job(&self, job: Job) -> Submit<'_> {
-        let trace = self.connection.trace;
-        let target = Target { lease: self.id(), token: self.token(), trace };
-        Submit::new(&self.connection.channel, target, job)
+        let Connection { channel, trace, .. } = &*self.connection;
+        job.with_lease(channel, self.id(), self.token(), *trace)
     }
 
     /// Runs a kernel as a function of a slice: a slice in, a `Vec` of the same length out. The kernel gets a pointer to the

@@ -12,7 +12,7 @@ use super::{
     end::{cause, unavailable},
     spans,
     streams::control::{ControlRequest, ControlStream, Unanswered},
-    submit::{Channel, Job, Submit, Target},
+    submit::{Channel, Job, Submit},
 };
 use crate::{
     authority::ClientTls,
@@ -167,7 +167,7 @@ impl NodeClient {
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
     pub fn submit(&self, lease: u64, token: Bytes, job: Job) -> Submit<'_> {
-        Submit::new(&self.channel, Target { lease, token, trace: None }, job)
+        job.with_lease(&self.channel, lease, token, None)
     }
 
     /// Closes the connection, and blocks until the node has acknowledged this, at most one second.

@@ -1,13 +1,14 @@
 //! The queue of stateless submits of one lease, and the task that passes them to the worker.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
-use cuda_lease::wire::{Submit, WireError, put_frame};
+use cuda_lease::wire::{Submit, WireError};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
@@ -16,8 +17,7 @@ use tokio::{
 
 use super::{
     memory_budget::{MemoryBudget, Reserved},
-    streams::Refusal,
-    workers::read_frame,
+    streams::{Refusal, read_frame, send_frame},
 };
 use crate::{
     metrics::Meter,
@@ -69,16 +69,6 @@ struct Queued {
     /// The time of its arrival.
     at: Instant,
     reply: oneshot::Sender<Reply>,
-}
-
-#[derive(Debug, thiserror::Error)]
-enum WorkerError {
-    #[error(transparent)]
-    Io(#[from] std::io::Error),
-    #[error(transparent)]
-    Wire(#[from] WireError),
-    #[error("the worker closed the socket, or sent a frame between two jobs")]
-    Closed,
 }
 
 impl Jobs {
@@ -135,8 +125,8 @@ async fn serve(
     assign: &Assign,
     meter: &Meter,
     mut requests: mpsc::UnboundedReceiver<Queued>,
-) -> Result<(), WorkerError> {
-    send(&mut socket, Assign::OPCODE, |out| assign.encode(out)).await?;
+) -> io::Result<()> {
+    send_frame(&mut socket, Assign::OPCODE, 0, |out| assign.encode(out)).await?;
     let outputs = MemoryBudget::new(OUTPUT_BYTES);
     loop {
         let next = async {
@@ -148,7 +138,7 @@ async fn serve(
         let next = tokio::select! {
             next = next => next,
             // Between two jobs the worker sends nothing.
-            _ = socket.read(&mut byte) => return Err(WorkerError::Closed),
+            _ = socket.read(&mut byte) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         let Some((place, Queued { request, at, reply, _place })) = next else { return Ok(()) };
         meter.node.record(at.elapsed(), |it| &mut it.submit.queue);
@@ -166,8 +156,8 @@ async fn serve(
 async fn run(
     socket: &mut UnixStream,
     JobRequest { job, image, input }: &JobRequest,
-) -> Result<(JobDone, Vec<u8>), WorkerError> {
-    send(socket, Submit::OPCODE, |out| job.encode(out)).await?;
+) -> io::Result<(JobDone, Vec<u8>)> {
+    send_frame(socket, Submit::OPCODE, 0, |out| job.encode(out)).await?;
     socket.write_all(input).await?;
     let (mut opcode, mut body) = read_frame(socket).await?;
     if opcode == NeedImage::OPCODE {
@@ -176,24 +166,14 @@ async fn run(
         (opcode, body) = read_frame(socket).await?;
     }
     if opcode != JobDone::OPCODE {
-        return Err(WireError::UnexpectedOpcode { opcode }.into());
+        return Err(io::Error::other(WireError::UnexpectedOpcode { opcode }));
     }
-    let done = JobDone::decode(&body)?;
+    let done = JobDone::decode(&body).map_err(io::Error::other)?;
     let (length, limit) = (done.output_bytes, job.max_output.min(Submit::OUTPUT_LIMIT));
     if length > limit {
-        return Err(WireError::TooLong { what: "an output", length, limit }.into());
+        return Err(io::Error::other(WireError::TooLong { what: "an output", length, limit }));
     }
     let mut output = vec![0; length as usize];
     socket.read_exact(&mut output).await?;
     Ok((done, output))
-}
-
-async fn send(
-    socket: &mut UnixStream,
-    opcode: u16,
-    body: impl FnOnce(&mut Vec<u8>),
-) -> std::io::Result<()> {
-    let mut out = Vec::new();
-    put_frame(&mut out, opcode, 0, 0, body);
-    socket.write_all(&out).await
 }

@@ -52,11 +52,7 @@ struct Worker {
 ///
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
-pub fn run(
-    provider: Arc<dyn Provider>,
-    ordinal: u32,
-    ends: WorkerEnds,
-) -> cuda_core::Result<()> {
+pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_core::Result<()> {
     let worker = Worker::open(&*provider, ordinal)?;
     let WorkerEnds { commands, bulk, jobs } = ends;
     let failed =

@@ -60,7 +60,11 @@ fn submits_disturb_no_session_of_their_lease() {
     thread::scope(|scope| {
         scope.spawn(|| {
             for round in 0..8u16 {
-                check(lease.submit_job(square(round.into(), 1000)).launch_blocking(), round.into(), 1000);
+                check(
+                    lease.submit_job(square(round.into(), 1000)).launch_blocking(),
+                    round.into(),
+                    1000,
+                );
                 // A fault, and a module that does not load.
                 let fault = lease.submit("iota", IOTA).block(4).arg(&4u32).launch_blocking();
                 assert_eq!(fault.unwrap_err().status(), Some(Status::LaunchFailed));

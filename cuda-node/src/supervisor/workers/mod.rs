@@ -13,12 +13,9 @@ use std::{
 };
 
 use cuda_core::{DeviceInfo, Error, Provider, Result};
-use cuda_lease::{
-    authority::Tenant,
-    wire::{FRAME_LIMIT, HEADER_BYTES, Header, Reader},
-};
+use cuda_lease::authority::Tenant;
 use parking_lot::Mutex;
-use tokio::{io::AsyncReadExt, sync::oneshot};
+use tokio::sync::oneshot;
 
 use self::{
     jit_cache::{JitCache, Link},
@@ -26,6 +23,7 @@ use self::{
 };
 use crate::{
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
+    supervisor::streams::read_frame,
     worker::{self, Ready},
 };
 
@@ -258,21 +256,6 @@ async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
         (Ready::OPCODE, body) => Ready::decode(&body).map_err(failed),
         _ => Err(failed("its first frame is not `Ready`")),
     }
-}
-
-/// Reads the opcode and the body of one frame of a worker. Reads nothing behind it.
-pub(super) async fn read_frame(
-    socket: &mut tokio::net::UnixStream,
-) -> std::io::Result<(u16, Vec<u8>)> {
-    let mut header = [0; HEADER_BYTES];
-    socket.read_exact(&mut header).await?;
-    let header = Header::read(&mut Reader::new(&header)).map_err(std::io::Error::other)?;
-    if header.length > FRAME_LIMIT {
-        return Err(std::io::Error::other("a frame is too long"));
-    }
-    let mut body = vec![0; header.length as usize];
-    socket.read_exact(&mut body).await?;
-    Ok((header.opcode, body))
 }
 
 impl WorkerHandle {

@@ -26,7 +26,7 @@ pub(super) struct Done {
     pub(super) text: String,
     pub(super) output: Option<PinnedBuffer<u8>>,
     /// The time from the submission of the input and the launch to their completion.
-    pub(super) device: Duration,
+    pub(super) device_time: Duration,
 }
 
 /// The failure of a job.
@@ -92,12 +92,7 @@ impl JobDevice {
 
     /// Runs a job. `image` is read if its module is not loaded. After a fault, resets the device. A device that cannot
     /// be reset is lost for this process.
-    pub(super) fn run(
-        &mut self,
-        job: &Submit,
-        image: &[u8],
-        input: &[u8],
-    ) -> Result<Done, Failed> {
+    pub(super) fn run(&mut self, job: &Submit, image: &[u8], input: &[u8]) -> Result<Done, Failed> {
         let ran = self.try_run(job, image, input);
         if ran.as_ref().is_err_and(|failed| failed.is_sticky) {
             self.region = None;
@@ -124,11 +119,11 @@ impl JobDevice {
         write(&self.stream, region, input).map_err(at(Status::WriteFailed))?;
         self.printed.lock().clear();
         let launched = launch(&module, &self.stream, region, job);
-        let device = started.elapsed();
+        let device_time = started.elapsed();
         launched.map_err(at(Status::LaunchFailed))?;
         let text = mem::take(&mut *self.printed.lock());
         let output = read(&self.stream, region, output).map_err(at(Status::ReadFailed))?;
-        Ok(Done { text, output, device })
+        Ok(Done { text, output, device_time })
     }
 
     /// The module of a job.
@@ -169,17 +164,16 @@ fn layout(job: &Submit) -> Result<(u64, Range<usize>), Failed> {
     let Submit { region_bytes, input_bytes, output_offset, max_output, .. } = *job;
     let end = output_offset.saturating_add(max_output);
     let region = if region_bytes == 0 { input_bytes.max(end).max(1) } else { region_bytes };
-    if input_bytes > region {
-        let text = format!(
-            "the input has {input_bytes} bytes, the region {region}; request a larger region"
-        );
-        return Err(Failed::new(Status::WriteFailed, text));
-    }
-    if output_offset > region {
-        let text = format!(
-            "the output begins at byte {output_offset}, the region has {region}; request a larger region"
-        );
-        return Err(Failed::new(Status::ReadFailed, text));
+    for (part, at, status) in [
+        ("input ends", input_bytes, Status::WriteFailed),
+        ("output begins", output_offset, Status::ReadFailed),
+    ] {
+        if at > region {
+            let text = format!(
+                "the {part} at byte {at}, the region has {region}; request a larger region"
+            );
+            return Err(Failed::new(status, text));
+        }
     }
     let output = output_offset as usize..end.min(region) as usize;
     if output.len() as u64 > Submit::OUTPUT_LIMIT {
@@ -219,9 +213,8 @@ fn launch(
             "parameter 0 (`{}`) has type {}; a submit passes the pointer of the region there",
             first.name, first.ty
         )),
-        None => arguments.refuse(
-            "it has no parameters; a submit passes the pointer of the region first".into(),
-        ),
+        None => arguments
+            .refuse("it has no parameters; a submit passes the pointer of the region first".into()),
     };
     let aligns = params.iter().skip(1).map(|param| param.align as usize);
     for (bytes, align) in job.arguments.iter().zip(aligns.chain(std::iter::repeat(1))) {

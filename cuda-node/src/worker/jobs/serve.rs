@@ -5,6 +5,7 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::Arc,
+    time::Duration,
 };
 
 use cuda_core::{Provider, protocol::Status};
@@ -50,14 +51,18 @@ impl JobServer {
             let has_module = device.as_ref().is_some_and(|device| device.has(&job.hash));
             let image = if has_module { Vec::new() } else { self.request_image()? };
             let ran = self.open(&mut device).and_then(|device| device.run(&job, &image, &input));
-            let (done, output) = match &ran {
-                Ok(Done { text, output, device }) => {
-                    let nanos = device.as_nanos().try_into().unwrap_or(u64::MAX);
-                    (self.done(Status::Ok, text, nanos), output.as_deref().unwrap_or_default())
-                }
-                Err(Failed { status, text, .. }) => (self.done(*status, text, 0), &[][..]),
+            let (status, text, output, device_time) = match ran {
+                Ok(Done { text, output, device_time }) => (Status::Ok, text, output, device_time),
+                Err(Failed { status, text, .. }) => (status, text, None, Duration::ZERO),
             };
-            let done = JobDone { output_bytes: output.len() as u64, ..done };
+            let output = output.as_deref().unwrap_or_default();
+            let done = JobDone {
+                status,
+                text,
+                output_bytes: output.len() as u64,
+                device_nanos: device_time.as_nanos().try_into().unwrap_or(u64::MAX),
+                memory: self.quota.limit_and_used().1,
+            };
             out.clear();
             put_frame(&mut out, JobDone::OPCODE, 0, 0, |out| done.encode(out));
             socket.write_all(&out)?;
@@ -71,11 +76,6 @@ impl JobServer {
             Some(device) => device,
             none => none.insert(JobDevice::open(&*self.provider, self.ordinal, &self.quota)?),
         })
-    }
-
-    fn done(&self, status: Status, text: &str, device_nanos: u64) -> JobDone {
-        let memory = self.quota.limit_and_used().1;
-        JobDone { status, text: text.to_owned(), output_bytes: 0, device_nanos, memory }
     }
 
     fn request_image(&self) -> Result<Vec<u8>, ReadError> {
@@ -203,7 +203,11 @@ mod tests {
         // The kernel writes four values of four bytes.
         let (_, done, output) = supervisor.run(IOTA, 12);
         assert_eq!((done.status, output.len()), (Status::LaunchFailed, 0), "{}", done.text);
-        assert!(done.text.contains("the region for input and output has 12 bytes"), "{}", done.text);
+        assert!(
+            done.text.contains("the region for input and output has 12 bytes"),
+            "{}",
+            done.text
+        );
         let (is_requested, done, output) = supervisor.run(IOTA, 16);
         assert_eq!((is_requested, done.status, output), (false, Status::Ok, numbers()));
     }
