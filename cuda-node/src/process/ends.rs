@@ -54,17 +54,6 @@ impl WorkerEnds {
             jobs: inherited(JOBS_DESCRIPTOR, "jobs")?,
         })
     }
-
-    /// Converts the sockets of the session to tokio's, commands first. Closes the socket of jobs.
-    ///
-    /// # Errors
-    /// The error of the operating system if a socket cannot be made non-blocking or registered.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O enabled.
-    pub fn into_tokio(self) -> io::Result<(UnixStream, UnixStream)> {
-        Ok((non_blocking(self.commands)?, non_blocking(self.bulk)?))
-    }
 }
 
 fn inherited(descriptor: RawFd, name: &'static str) -> Result<BlockingStream> {

@@ -37,13 +37,6 @@ const WAITING_BYTES: u64 = 128 << 20;
 /// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.
 const OUTPUT_BYTES: u64 = 128 << 20;
 
-/// A submit with its bytes.
-pub(super) struct JobRequest {
-    pub(super) job: Submit,
-    pub(super) image: Bytes,
-    pub(super) input: Bytes,
-}
-
 /// The result of a submit.
 pub(super) struct Reply {
     pub(super) done: JobDone,
@@ -63,8 +56,11 @@ pub(super) struct Jobs {
 /// A place in the queue, with its bytes.
 pub(super) type Place = (OwnedSemaphorePermit, Reserved);
 
+/// A submit with its bytes.
 struct Queued {
-    request: JobRequest,
+    job: Submit,
+    image: Bytes,
+    input: Bytes,
     _place: Place,
     /// The time of its arrival.
     at: Instant,
@@ -109,10 +105,16 @@ impl Jobs {
 
     /// Runs a submit behind the earlier ones. Returns `None` if the worker has exited. Dropping the future does not
     /// stop the kernel.
-    pub(super) async fn run(&self, request: JobRequest, place: Place) -> Option<Reply> {
-        self.meter.uploaded(request.job.input_bytes);
+    pub(super) async fn run(
+        &self,
+        job: Submit,
+        image: Bytes,
+        input: Bytes,
+        _place: Place,
+    ) -> Option<Reply> {
+        self.meter.uploaded(job.input_bytes);
         let (reply, receiver) = oneshot::channel();
-        self.queue.send(Queued { request, _place: place, at: Instant::now(), reply }).ok()?;
+        self.queue.send(Queued { job, image, input, _place, at: Instant::now(), reply }).ok()?;
         let reply = receiver.await.ok()?;
         self.meter.output(reply.done.output_bytes);
         Some(reply)
@@ -131,7 +133,7 @@ async fn serve(
     loop {
         let next = async {
             let queued = requests.recv().await?;
-            let bytes = queued.request.job.max_output.min(Submit::OUTPUT_LIMIT);
+            let bytes = queued.job.max_output.min(Submit::OUTPUT_LIMIT);
             Some((outputs.reserve(bytes).await?, queued))
         };
         let mut byte = [0];
@@ -140,22 +142,22 @@ async fn serve(
             // Between two jobs the worker sends nothing.
             _ = socket.read(&mut byte) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
-        let Some((place, Queued { request, at, reply, _place })) = next else { return Ok(()) };
-        meter.node.record(at.elapsed(), |it| &mut it.submit.queue);
-        let (done, output) = run(&mut socket, &request).await?;
+        let Some((place, queued)) = next else { return Ok(()) };
+        meter.node.record(queued.at.elapsed(), |it| &mut it.submit.queue);
+        let (done, output) = run(&mut socket, &queued).await?;
         meter.set_memory(done.memory);
         if done.device_nanos > 0 {
             let time = Duration::from_nanos(done.device_nanos);
             meter.node.record(time, |it| &mut it.submit.device);
         }
-        _ = reply.send(Reply { done, output, place });
+        _ = queued.reply.send(Reply { done, output, place });
     }
 }
 
 /// Runs a job in the worker. Returns its end and its output.
 async fn run(
     socket: &mut UnixStream,
-    JobRequest { job, image, input }: &JobRequest,
+    Queued { job, image, input, .. }: &Queued,
 ) -> io::Result<(JobDone, Vec<u8>)> {
     send_frame(socket, Submit::OPCODE, 0, |out| job.encode(out)).await?;
     socket.write_all(input).await?;

@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use super::{
     blobs::Blobs,
-    jobs::{JobRequest, Reply},
+    jobs::Reply,
     leases::{Client, Leases},
     spans,
     streams::{End, FrameStream, Refusal, refuse, send_frame},
@@ -72,7 +72,7 @@ async fn run(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let input = receive.read_raw(submit.input_bytes as usize).await?.into();
-    let reply = jobs.run(JobRequest { job: submit, image, input }, place).await;
+    let reply = jobs.run(submit, image, input, place).await;
     Ok(reply.ok_or_else(|| {
         // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();

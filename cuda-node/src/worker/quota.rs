@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use cuda_core::{Backend, Error, protocol::Status};
 use parking_lot::Mutex;
 
 /// Counts the device memory of a lease. The limit is 0 until [`set_limit`](Self::set_limit).
@@ -33,39 +34,51 @@ impl Quota {
         (counts.limit, counts.used)
     }
 
-    /// Takes `bytes` bytes.
-    ///
-    /// # Errors
-    /// The limit and the bytes that are free, which are fewer.
-    pub(super) fn take(&self, bytes: u64) -> Result<(), (u64, u64)> {
-        let mut counts = self.0.lock();
-        let free = counts.limit.saturating_sub(counts.used);
-        if bytes > free {
-            return Err((counts.limit, free));
-        }
-        counts.used += bytes;
-        Ok(())
-    }
-
-    /// Gives back bytes that were taken.
-    pub(super) fn give_back(&self, bytes: u64) {
-        let mut counts = self.0.lock();
-        counts.used = counts.used.saturating_sub(bytes);
-    }
-
     /// Takes `bytes` bytes until the returned value is dropped.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
-    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge, (u64, u64)> {
-        self.take(bytes)?;
+    /// Fewer bytes are free.
+    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge, Shortage> {
+        let mut counts = self.0.lock();
+        let (limit, free) = (counts.limit, counts.limit.saturating_sub(counts.used));
+        if bytes > free {
+            return Err(Shortage { bytes, free, limit });
+        }
+        counts.used += bytes;
         Ok(Charge { quota: self.clone(), bytes })
+    }
+}
+
+impl Charge {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.quota.give_back(self.bytes);
+        let mut counts = self.quota.0.lock();
+        counts.used = counts.used.saturating_sub(self.bytes);
+    }
+}
+
+/// A charge that a [`Quota`] has refused.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Shortage {
+    pub(super) bytes: u64,
+    pub(super) free: u64,
+    pub(super) limit: u64,
+}
+
+impl Shortage {
+    pub(super) fn status(&self) -> Status {
+        Status::of_shortage(self.bytes, self.limit)
+    }
+
+    /// The error of a command of a session.
+    pub(super) fn error(&self, backend: &dyn Backend, detail: String) -> Error {
+        let address = backend.info().address.clone();
+        Error::Remote { address, status: self.status(), detail }
     }
 }
 
@@ -76,14 +89,14 @@ mod tests {
     #[test]
     fn charges_beyond_the_limit_are_refused_and_dropped_ones_come_back() {
         let quota = Arc::new(Quota::default());
-        assert_eq!(quota.take(1), Err((0, 0)));
+        let refused = |bytes, free, limit| Shortage { bytes, free, limit };
+        assert_eq!(quota.charge(1).unwrap_err(), refused(1, 0, 0));
         quota.set_limit(10);
-        quota.take(4).unwrap();
-        let charge = quota.charge(6).unwrap();
-        assert_eq!(quota.charge(1).unwrap_err(), (10, 0));
-        drop(charge);
-        assert_eq!(quota.limit_and_used(), (10, 4));
-        quota.give_back(4);
-        assert_eq!(quota.take(11), Err((10, 10)));
+        let (first, second) = (quota.charge(4).unwrap(), quota.charge(6).unwrap());
+        assert_eq!(quota.charge(1).unwrap_err(), refused(1, 0, 10));
+        drop(second);
+        assert_eq!((quota.limit_and_used(), first.bytes()), ((10, 4), 4));
+        drop(first);
+        assert_eq!(quota.charge(11).unwrap_err(), refused(11, 10, 10));
     }
 }

@@ -21,6 +21,7 @@ use super::{
 use crate::worker::{
     graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
     modules::Ready,
+    quota::Shortage,
     reports::Keep,
     staging::Staged,
 };
@@ -268,7 +269,7 @@ impl Engine {
 
     fn over_graph_quota(&self, state: &State, bytes: u64) -> Error {
         let (limit, used) = state.graphs.quota.limit_and_used();
-        over_quota(&*self.backend, bytes, limit.saturating_sub(used), limit)
+        over_quota(&*self.backend, &Shortage { bytes, free: limit.saturating_sub(used), limit })
     }
 }
 

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use cuda_core::{
     Backend, Error, Result,
-    protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Status, Work},
+    protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Work},
 };
 
 use super::{
     GRAPH_LIMIT, GRAPH_MEMORY,
     record::{Memory, NodeAccess, Record, merged_uses},
 };
-use crate::worker::quota::{Charge, Quota};
+use crate::worker::quota::{Charge, Quota, Shortage};
 
 /// The smallest charge of a graph, in bytes. This limits the number of graphs.
 const GRAPH_BYTES: u64 = GRAPH_MEMORY / GRAPH_LIMIT as u64;
@@ -94,24 +94,17 @@ pub(in crate::worker) fn change(
 }
 
 fn charge(bytes: u64, backend: &dyn Backend, quota: &Arc<Quota>) -> Result<Charge> {
-    quota.charge(bytes).map_err(|(limit, free)| over_quota(backend, bytes, free, limit))
+    quota.charge(bytes).map_err(|shortage| over_quota(backend, &shortage))
 }
 
 /// The error for a graph that the host memory of the session's graphs has no space for.
-pub(in crate::worker) fn over_quota(
-    backend: &dyn Backend,
-    bytes: u64,
-    free: u64,
-    limit: u64,
-) -> Error {
-    Error::Remote {
-        address: backend.info().address.clone(),
-        status: Status::of_shortage(bytes, limit),
-        detail: format!(
-            "a graph needs {bytes} bytes of host memory, {free} of the {limit} bytes for the graphs of a lease are \
-             free; drop graphs"
-        ),
-    }
+pub(in crate::worker) fn over_quota(backend: &dyn Backend, shortage: &Shortage) -> Error {
+    let Shortage { bytes, free, limit } = shortage;
+    let detail = format!(
+        "a graph needs {bytes} bytes of host memory, {free} of the {limit} bytes for the graphs of a lease are free; \
+         drop graphs"
+    );
+    shortage.error(backend, detail)
 }
 
 /// The memory that nodes need.

@@ -15,7 +15,7 @@ use cuda_core::{
 use cuda_lease::wire::{Hash, ImageKind, Submit, TEXT_LIMIT};
 use parking_lot::Mutex;
 
-use crate::worker::quota::{Charge, Quota};
+use crate::worker::quota::{Charge, Quota, Shortage};
 
 /// The modules that a lease keeps for its submits. The least recently used is dropped first.
 const MODULES: usize = 16;
@@ -145,8 +145,8 @@ impl JobDevice {
     }
 
     fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Charge), Failed> {
-        let full = |(limit, free): (u64, u64)| {
-            let status = Status::of_shortage(bytes, limit);
+        let full = |shortage: Shortage| {
+            let (status, Shortage { free, limit, .. }) = (shortage.status(), shortage);
             let text = format!(
                 "the region has {bytes} bytes, {free} of the lease's {limit} bytes are free; request a smaller region or a larger lease"
             );
