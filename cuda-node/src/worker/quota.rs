@@ -2,12 +2,16 @@
 
 use std::sync::Arc;
 
-use cuda_core::{Backend, Error, protocol::Status};
+use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
 
-/// Counts the device memory of a lease. The limit is 0 until [`set_limit`](Self::set_limit).
+/// Counts memory of a lease. The limit is 0 until [`set_limit`](Self::set_limit).
 #[derive(Debug, Default)]
-pub(super) struct Quota(Mutex<Counts>);
+pub(super) struct Quota {
+    /// The end of messages: the kind of the memory and an advice. Empty for device memory.
+    kind: &'static str,
+    counts: Mutex<Counts>,
+}
 
 #[derive(Debug, Default)]
 struct Counts {
@@ -23,14 +27,19 @@ pub(super) struct Charge {
 }
 
 impl Quota {
+    /// Creates the quota of other memory than device memory.
+    pub(super) fn new(kind: &'static str, limit: u64) -> Self {
+        Self { kind, counts: Mutex::new(Counts { limit, used: 0 }) }
+    }
+
     /// Sets the limit in bytes.
     pub(super) fn set_limit(&self, bytes: u64) {
-        self.0.lock().limit = bytes;
+        self.counts.lock().limit = bytes;
     }
 
     /// Returns the limit and the bytes in use.
     pub(super) fn limit_and_used(&self) -> (u64, u64) {
-        let counts = self.0.lock();
+        let counts = self.counts.lock();
         (counts.limit, counts.used)
     }
 
@@ -38,14 +47,27 @@ impl Quota {
     ///
     /// # Errors
     /// Fewer bytes are free.
-    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge, Shortage> {
-        let mut counts = self.0.lock();
-        let (limit, free) = (counts.limit, counts.limit.saturating_sub(counts.used));
-        if bytes > free {
-            return Err(Shortage { bytes, free, limit });
+    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge> {
+        let mut counts = self.counts.lock();
+        if bytes > counts.limit.saturating_sub(counts.used) {
+            drop(counts);
+            return Err(self.shortage(bytes));
         }
         counts.used += bytes;
         Ok(Charge { quota: self.clone(), bytes })
+    }
+
+    /// The error for `bytes` bytes that are not free.
+    pub(super) fn shortage(&self, bytes: u64) -> Error {
+        let ((limit, used), kind) = (self.limit_and_used(), self.kind);
+        let free = limit.saturating_sub(used);
+        let detail =
+            format!("{bytes} bytes requested; the lease has {free} free of {limit} bytes{kind}");
+        Error::Remote {
+            address: "the lease".into(),
+            status: Status::of_shortage(bytes, limit),
+            detail,
+        }
     }
 }
 
@@ -57,28 +79,8 @@ impl Charge {
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        let mut counts = self.quota.0.lock();
+        let mut counts = self.quota.counts.lock();
         counts.used = counts.used.saturating_sub(self.bytes);
-    }
-}
-
-/// A charge that a [`Quota`] has refused.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Shortage {
-    pub(super) bytes: u64,
-    pub(super) free: u64,
-    pub(super) limit: u64,
-}
-
-impl Shortage {
-    pub(super) fn status(&self) -> Status {
-        Status::of_shortage(self.bytes, self.limit)
-    }
-
-    /// The error of a command of a session.
-    pub(super) fn error(&self, backend: &dyn Backend, detail: String) -> Error {
-        let address = backend.info().address.clone();
-        Error::Remote { address, status: self.status(), detail }
     }
 }
 
@@ -89,14 +91,17 @@ mod tests {
     #[test]
     fn charges_beyond_the_limit_are_refused_and_dropped_ones_come_back() {
         let quota = Arc::new(Quota::default());
-        let refused = |bytes, free, limit| Shortage { bytes, free, limit };
-        assert_eq!(quota.charge(1).unwrap_err(), refused(1, 0, 0));
+        let is_refused = |bytes, words: &str| {
+            let refused = quota.charge(bytes).unwrap_err().to_string();
+            assert!(refused.contains(words), "{refused}");
+        };
+        is_refused(1, "1 bytes requested; the lease has 0 free of 0 bytes");
         quota.set_limit(10);
         let (first, second) = (quota.charge(4).unwrap(), quota.charge(6).unwrap());
-        assert_eq!(quota.charge(1).unwrap_err(), refused(1, 0, 10));
+        is_refused(1, "0 free of 10");
         drop(second);
         assert_eq!((quota.limit_and_used(), first.bytes()), ((10, 4), 4));
         drop(first);
-        assert_eq!(quota.charge(11).unwrap_err(), refused(11, 10, 10));
+        is_refused(11, "10 free of 10");
     }
 }

@@ -10,11 +10,7 @@ use super::{
     Engine,
     state::{BackendStep, State},
 };
-use crate::worker::{
-    numbers::Stage,
-    quota::{Charge, Shortage},
-    reports::Keep,
-};
+use crate::worker::{numbers::Stage, quota::Charge, reports::Keep};
 
 impl Engine {
     /// Submits a step, or a part of it. Returns whether the backend took it.
@@ -79,12 +75,7 @@ impl Engine {
     ) {
         let charge = match self.quota.charge(bytes) {
             Ok(charge) => charge,
-            Err(shortage) => {
-                let Shortage { free, limit, .. } = shortage;
-                let detail = format!(
-                    "{bytes} bytes requested, {free} of the lease's {limit} bytes are free"
-                );
-                let error = shortage.error(&*self.backend, detail);
+            Err(error) => {
                 state.objects.refused(id, &error);
                 return self.reports.skip(at, error);
             }

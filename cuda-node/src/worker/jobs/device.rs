@@ -15,7 +15,7 @@ use cuda_core::{
 use cuda_lease::wire::{Hash, ImageKind, Submit, TEXT_LIMIT};
 use parking_lot::Mutex;
 
-use crate::worker::quota::{Charge, Quota, Shortage};
+use crate::worker::quota::{Charge, Quota};
 
 /// The modules that a lease keeps for its submits. The least recently used is dropped first.
 const MODULES: usize = 16;
@@ -145,16 +145,16 @@ impl JobDevice {
     }
 
     fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Charge), Failed> {
-        let full = |shortage: Shortage| {
-            let (status, Shortage { free, limit, .. }) = (shortage.status(), shortage);
-            let text = format!(
-                "the region has {bytes} bytes, {free} of the lease's {limit} bytes are free; request a smaller region or a larger lease"
-            );
-            Failed::new(status, text)
+        let failed = |error| match error {
+            Error::Remote { status, detail, .. } => {
+                let text =
+                    format!("the region: {detail}; request a smaller region or a larger lease");
+                Failed::new(status, text)
+            }
+            error => Failed::new(Status::CapacityExceeded, error),
         };
-        let charge = self.quota.charge(bytes).map_err(full)?;
-        let region = DeviceBuffer::uninitialized(&self.stream, bytes as usize);
-        let region = region.map_err(|error| Failed::new(Status::CapacityExceeded, error))?;
+        let charge = self.quota.charge(bytes).map_err(failed)?;
+        let region = DeviceBuffer::uninitialized(&self.stream, bytes as usize).map_err(failed)?;
         Ok((region, charge))
     }
 }
