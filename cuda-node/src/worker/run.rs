@@ -5,7 +5,7 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{
-        Arc,
+        Arc, Weak,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
@@ -19,9 +19,7 @@ use cuda_lease::{
     session::SessionError,
     wire::{Chunk, Command, Frame, TransferId, features, put_frame},
 };
-use parking_lot::Mutex;
 use tracing::{
-    Span,
     field::{Empty, display},
     info_span,
 };
@@ -31,20 +29,12 @@ use super::{
     jobs::JobServer,
     messages::{Assign, Drain, Measured, Ready, WorkerBlob},
     quota::Quota,
-    reports::{AfterProgress, Landing, Reports, Sink},
-    sockets::{ReadError, read_batches, read_frames},
+    reports::{Landing, Reports, Sink},
+    sockets::{ReadError, read_batches, read_frames, read_message},
     staging::{PIECE, Staged},
     warm,
 };
 use crate::process::WorkerEnds;
-
-/// A worker whose device is open, and that has no lease yet.
-struct Worker {
-    backend: Arc<dyn Backend>,
-    reports: Arc<Reports>,
-    landed: Receiver<Landing>,
-    quota: Arc<Quota>,
-}
 
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes the
 /// socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps spare
@@ -53,118 +43,96 @@ struct Worker {
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
 pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_core::Result<()> {
-    let worker = Worker::open(&*provider, ordinal)?;
+    let (bulk, landed): (Sender<Landing>, _) = channel();
+    let reports = Reports::new(bulk);
+    let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
+    if backend.info().driver.is_some() {
+        warm::up(&*provider, ordinal)?;
+    }
     let WorkerEnds { commands, bulk, jobs } = ends;
+    let quota = Arc::<Quota>::default();
     let failed =
         |error: io::Error| Error::host("a socket or a thread of the worker failed", &error);
     let socket = jobs.try_clone().map_err(failed)?;
-    let server = JobServer { provider, ordinal, quota: worker.quota.clone(), socket };
+    let server = JobServer { provider, ordinal, quota: quota.clone(), socket };
     let server = spawn("lease-jobs", move || server.run()).map_err(failed)?;
-    let served = worker.serve(commands, bulk).map_err(failed);
-    _ = jobs.shutdown(Shutdown::Both);
+    let served = serve(&backend, &reports, landed, &quota, &commands, &bulk).map_err(failed);
+    for socket in [&commands, &bulk, &jobs] {
+        _ = socket.shutdown(Shutdown::Both);
+    }
     // A kernel that runs ends first, or the supervisor kills this process.
     _ = server.join();
     served
 }
 
-impl Worker {
-    fn open(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<Self> {
-        let (bulk, landed): (Sender<Landing>, _) = channel();
-        let reports = Reports::new(bulk);
-        let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
-        if backend.info().driver.is_some() {
-            warm::up(provider, ordinal)?;
-        }
-        Ok(Self { backend, reports, landed, quota: Arc::default() })
-    }
-
-    fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
-        let Self { backend, reports, landed, quota } = self;
-        let device = backend.info().address.clone();
-        let ready = Ready {
-            device: backend.info().clone(),
-            features: features::of_device(backend.capabilities()),
-        };
-        reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
-        reports.outbox.set_commands(commands.try_clone()?);
-        let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
-
-        let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
-        let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
-        let (downloads, pumped) = (bulk.try_clone()?, engine.clone());
-        let bulk_writer =
-            spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?;
-
-        let mut uploads = None;
-        // Entered on this thread once the worker has a lease.
-        let mut span = None;
-        let begin = || {
-            if let Some(engine) = &*engine.lock() {
-                engine.begin_batch();
-            }
-        };
-        let mut current: Option<Arc<Engine>> = None;
-        // This thread submits almost everything.
-        let entered = backend.enter();
-        let ended = read_batches(&commands, begin, |frame| {
-            let Some(current) = &current else {
-                let assigned = assign(&frame, &backend, &reports, &quota);
-                let Some((made, of)) = assigned else { return false };
-                span = Some(of.entered());
-                tracing::info!("the worker has a session");
-                *engine.lock() = Some(made.clone());
-                current = Some(made.clone());
-                uploads = start_uploads(&bulk, &commands, made, &reports).ok();
-                return uploads.is_some();
-            };
-            match take(current, &frame) {
-                Ok(()) => true,
-                Err(error) => {
-                    let error = broken(&device, &error);
-                    reports.outbox.push(&Notice::Lost { error }.into());
-                    false
-                }
-            }
-        });
-        if let Err(error) = ended {
-            tracing::debug!(%error, "the commands of the session ended");
-        }
-        drop(entered);
-        let engine = engine.lock().take();
-        if let Some(engine) = engine {
-            engine.close();
-        }
-        reports.outbox.close();
-        _ = writer.join();
-        _ = bulk.shutdown(Shutdown::Both);
-        _ = commands.shutdown(Shutdown::Both);
-        if let Some(uploads) = uploads {
-            _ = uploads.join();
-        }
-        drop(bulk_writer);
-        drop(span);
-        Ok(())
-    }
-}
-
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name.into()).spawn(run)
-}
-
-fn assign(
-    frame: &Frame<'_>,
+/// Reports that the device is open, and serves the session.
+fn serve(
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
+    landed: Receiver<Landing>,
     quota: &Arc<Quota>,
-) -> Option<(Arc<Engine>, Span)> {
-    let assign =
-        Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
+    commands: &UnixStream,
+    bulk: &UnixStream,
+) -> io::Result<()> {
+    let device = backend.info().clone();
+    let ready = Ready { device, features: features::of_device(backend.capabilities()) };
+    let mut out = Vec::new();
+    put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
+    let mut socket = commands;
+    socket.write_all(&out)?;
+    let assigned =
+        read_message(commands, Assign::OPCODE).and_then(|body| Ok(Assign::decode(&body)?));
+    let assign = match assigned {
+        Ok(assign) => assign,
+        Err(error) => {
+            tracing::debug!(%error, "the worker ends without a session");
+            return Ok(());
+        }
+    };
     let span = info_span!("worker", trace_id = Empty, lease = assign.lease);
     if let Some(trace) = &assign.trace {
         span.record("trace_id", display(trace.trace_id()));
     }
+    let _entered = span.entered();
+    tracing::info!("the worker has a session");
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone());
-    Some((engine, span))
+
+    reports.outbox.set_commands(commands.try_clone()?);
+    let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
+    let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
+    // Ends when the reports are dropped.
+    let (downloads, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
+    drop(spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?);
+    let uploads = start_uploads(bulk, commands, engine.clone(), reports)?;
+
+    // This thread submits almost everything.
+    let entered = backend.enter();
+    let ended = read_batches(
+        commands,
+        || engine.begin_batch(),
+        |frame| {
+            let taken = take(&engine, &frame);
+            if let Err(error) = &taken {
+                let error = broken(&ready.device.address, error);
+                reports.outbox.push(&Notice::Lost { error }.into());
+            }
+            taken.is_ok()
+        },
+    );
+    if let Err(error) = ended {
+        tracing::debug!(%error, "the commands of the session ended");
+    }
+    drop(entered);
+    engine.close();
+    reports.outbox.close();
+    _ = writer.join();
+    _ = bulk.shutdown(Shutdown::Both);
+    _ = uploads.join();
+    Ok(())
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(run)
 }
 
 /// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.
@@ -223,11 +191,7 @@ fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
 }
 
 /// Sends the bytes of large downloads.
-fn write_downloads(
-    mut socket: &UnixStream,
-    landed: &Receiver<Landing>,
-    engine: &Mutex<Option<Arc<Engine>>>,
-) {
+fn write_downloads(mut socket: &UnixStream, landed: &Receiver<Landing>, reports: &Weak<Reports>) {
     let mut out = Vec::new();
     for landing in landed {
         out.clear();
@@ -240,9 +204,8 @@ fn write_downloads(
         }
         drop(landing);
         // A download that waits for staging memory can go on.
-        let engine = engine.lock().clone();
-        if let Some(engine) = engine {
-            engine.after_progress();
+        if let Some(reports) = reports.upgrade() {
+            reports.after_progress();
         }
         if socket.write_all(&out).is_err() {
             return;
