@@ -4,8 +4,6 @@ use std::{sync::mpsc::SyncSender, time::Duration};
 
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, Result};
-#[cfg(doc)]
-use cuda_core::Error;
 use tokio::sync::mpsc;
 
 use super::{
@@ -77,7 +75,7 @@ impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if no node answers, [`Error::Remote`] if it refuses, [`Error::Misuse`] for an
+    /// [`Error::Unreachable`](cuda_core::Error::Unreachable) if no node answers, [`Error::Remote`](cuda_core::Error::Remote) if it refuses, [`Error::Misuse`](cuda_core::Error::Misuse) for an
     /// invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
@@ -90,7 +88,7 @@ impl NodeClient {
     /// Lists the devices of the node.
     ///
     /// # Errors
-    /// [`Error::Remote`] if the node refuses, [`Error::Disconnected`] if the connection has ended.
+    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, [`Error::Disconnected`](cuda_core::Error::Disconnected) if the connection has ended.
     pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
         self.listing().map(|reply| reply.devices)
     }

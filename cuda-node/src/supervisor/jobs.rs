@@ -21,10 +21,7 @@ use super::{
 };
 use crate::{
     metrics::Meter,
-    worker::{
-        Assign,
-        jobs::{JobDone, NeedImage},
-    },
+    worker::jobs::{JobDone, NeedImage},
 };
 
 /// The maximum number of submits of a lease that wait or run.
@@ -71,7 +68,6 @@ impl Jobs {
     /// Starts the queue of a worker. `ended` is called when the worker serves no more jobs.
     pub(super) fn start(
         socket: UnixStream,
-        assign: Assign,
         meter: Arc<Meter>,
         ended: impl FnOnce() + Send + 'static,
     ) -> Arc<Self> {
@@ -79,7 +75,7 @@ impl Jobs {
         let (queue, requests) = mpsc::unbounded_channel();
         let own = meter.clone();
         tokio::spawn(async move {
-            if let Err(error) = serve(socket, &assign, &own, requests).await {
+            if let Err(error) = serve(socket, &own, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
                 ended();
             }
@@ -124,11 +120,9 @@ impl Jobs {
 /// Runs one submit after the other, until the lease ends.
 async fn serve(
     mut socket: UnixStream,
-    assign: &Assign,
     meter: &Meter,
     mut requests: mpsc::UnboundedReceiver<Queued>,
 ) -> io::Result<()> {
-    send_frame(&mut socket, Assign::OPCODE, 0, |out| assign.encode(out)).await?;
     let outputs = MemoryBudget::new(OUTPUT_BYTES);
     loop {
         let next = async {

@@ -49,30 +49,17 @@ pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_
     if backend.info().driver.is_some() {
         warm::up(&*provider, ordinal)?;
     }
-    let WorkerEnds { commands, bulk, jobs } = ends;
-    let quota = Arc::<Quota>::default();
-    let failed =
-        |error: io::Error| Error::host("a socket or a thread of the worker failed", &error);
-    let socket = jobs.try_clone().map_err(failed)?;
-    let server = JobServer { provider, ordinal, quota: quota.clone(), socket };
-    let server = spawn("lease-jobs", move || server.run()).map_err(failed)?;
-    let served = serve(&backend, &reports, landed, &quota, &commands, &bulk).map_err(failed);
-    for socket in [&commands, &bulk, &jobs] {
-        _ = socket.shutdown(Shutdown::Both);
-    }
-    // A kernel that runs ends first, or the supervisor kills this process.
-    _ = server.join();
-    served
+    let served = serve((provider, ordinal), &backend, &reports, landed, &ends);
+    served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
-/// Reports that the device is open, and serves the session.
+/// Reports that the device is open, and serves a lease. Submits open the device `ordinal` of `provider` once more.
 fn serve(
+    (provider, ordinal): (Arc<dyn Provider>, u32),
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
     landed: Receiver<Landing>,
-    quota: &Arc<Quota>,
-    commands: &UnixStream,
-    bulk: &UnixStream,
+    WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
 ) -> io::Result<()> {
     let device = backend.info().clone();
     let ready = Ready { device, features: features::of_device(backend.capabilities()) };
@@ -80,12 +67,11 @@ fn serve(
     put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
     let mut socket = commands;
     socket.write_all(&out)?;
-    let assigned =
-        read_message(commands, Assign::OPCODE).and_then(|body| Ok(Assign::decode(&body)?));
-    let assign = match assigned {
+    let assigned = read_message(commands, Assign::OPCODE);
+    let assign = match assigned.and_then(|body| Ok(Assign::decode(&body)?)) {
         Ok(assign) => assign,
         Err(error) => {
-            tracing::debug!(%error, "the worker ends without a session");
+            tracing::debug!(%error, "the worker ends without a lease");
             return Ok(());
         }
     };
@@ -94,10 +80,13 @@ fn serve(
         span.record("trace_id", display(trace.trace_id()));
     }
     let _entered = span.entered();
-    tracing::info!("the worker has a session");
-    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone());
-
+    tracing::info!("the worker has a lease");
+    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
+    let quota = engine.quota();
     reports.outbox.set_commands(commands.try_clone()?);
+
+    let server = JobServer { provider, ordinal, quota: quota.clone(), socket: jobs.try_clone()? };
+    let server = spawn("lease-jobs", move || server.run())?;
     let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
     let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
     // Ends when the reports are dropped.
@@ -107,18 +96,15 @@ fn serve(
 
     // This thread submits almost everything.
     let entered = backend.enter();
-    let ended = read_batches(
-        commands,
-        || engine.begin_batch(),
-        |frame| {
-            let taken = take(&engine, &frame);
-            if let Err(error) = &taken {
-                let error = broken(&ready.device.address, error);
-                reports.outbox.push(&Notice::Lost { error }.into());
-            }
-            taken.is_ok()
-        },
-    );
+    let begin = || engine.begin_batch();
+    let ended = read_batches(commands, begin, |frame| {
+        let taken = take(&engine, &frame);
+        if let Err(error) = &taken {
+            let error = broken(&ready.device.address, error);
+            reports.outbox.push(&Notice::Lost { error }.into());
+        }
+        taken.is_ok()
+    });
     if let Err(error) = ended {
         tracing::debug!(%error, "the commands of the session ended");
     }
@@ -126,8 +112,12 @@ fn serve(
     engine.close();
     reports.outbox.close();
     _ = writer.join();
-    _ = bulk.shutdown(Shutdown::Both);
+    for socket in [bulk, commands, jobs] {
+        _ = socket.shutdown(Shutdown::Both);
+    }
     _ = uploads.join();
+    // A kernel that runs ends first, or the supervisor kills this process.
+    _ = server.join();
     Ok(())
 }
 

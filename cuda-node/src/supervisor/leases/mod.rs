@@ -21,7 +21,7 @@ use cuda_lease::{
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{
     audit::{Audit, Entry as Decision},
@@ -40,6 +40,7 @@ use crate::{
     leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
     metrics::{Meter, NodeMetrics},
     quotas::Quotas,
+    worker::Assign,
 };
 
 /// A client: its tenant, its certificate and its connection.
@@ -360,13 +361,12 @@ impl Leases {
                 };
             }
             let worker = entry.worker.as_mut().and_then(|worker| worker.lanes.take());
-            let limits = Limits { memory: entry.quota, ..self.limits };
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(LeaseId(lease)));
             let meter = entry.meter.clone();
-            let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
-            let terms = SessionTerms { epoch, lease, limits, address, traced };
+            let span = entry.traced.as_ref().map(|it| spans::session(it, lease).span);
+            let terms = SessionTerms { epoch, address, span: span.unwrap_or_else(Span::none) };
             let session = Session::start(terms, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
             self.watch(LeaseId(lease), session.clone());
@@ -374,7 +374,8 @@ impl Leases {
         })
     }
 
-    /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant.
+    /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant. The first call gives the
+    /// lease to its worker.
     fn access<T>(
         self: &Arc<Self>,
         client: &Client,
@@ -387,7 +388,13 @@ impl Leases {
             state.table.authorize(now, id, generation).map_err(refusal)?;
             state.connected(now, id, Some(client.connection))?;
             let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
-            call(state.entries.get_mut(&id).ok_or_else(unknown)?, blobs)
+            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            let trace = entry.traced.as_ref().and_then(|it| it.trace);
+            if let Some(worker) = &mut entry.worker {
+                worker.begin(&Assign { limits, lease, trace });
+            }
+            call(entry, blobs)
         })
     }
 

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use cuda_core::protocol::Status;
-use cuda_lease::wire::Limits;
 
 use super::{Client, LeaseId, Leases, unknown};
-use crate::{
-    supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal},
-    worker::Assign,
-};
+use crate::supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal};
 
 impl Leases {
     /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The first
@@ -37,10 +33,7 @@ impl Leases {
                     leases.change(|state, now| state.table.worker_died(now, LeaseId(lease)));
                 }
             };
-            let limits = Limits { memory: entry.quota, ..self.limits };
-            let trace = entry.traced.as_ref().and_then(|it| it.trace);
-            let assign = Assign { limits, lease, trace };
-            let jobs = entry.jobs.insert(Jobs::start(socket, assign, entry.meter.clone(), ended));
+            let jobs = entry.jobs.insert(Jobs::start(socket, entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
         })
     }

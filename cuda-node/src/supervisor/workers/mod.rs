@@ -13,7 +13,7 @@ use std::{
 };
 
 use cuda_core::{DeviceInfo, Error, Provider, Result};
-use cuda_lease::authority::Tenant;
+use cuda_lease::{authority::Tenant, wire::put_frame};
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
@@ -24,7 +24,7 @@ use self::{
 use crate::{
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
     supervisor::streams::read_frame,
-    worker::{self, Ready},
+    worker::{self, Assign, Ready},
 };
 
 /// The start of a worker.
@@ -149,6 +149,7 @@ pub(super) struct WorkerHandle {
     pub(super) lanes: Option<Lanes>,
     /// The socket of stateless submits, until the first one takes it.
     pub(super) jobs: Option<tokio::net::UnixStream>,
+    has_lease: bool,
     body: Body,
 }
 
@@ -207,7 +208,7 @@ impl Launcher {
         }
         let SupervisorEnds { commands, bulk, jobs } = ends;
         let lanes = Some((commands, bulk));
-        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), body })
+        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), has_lease: false, body })
     }
 }
 
@@ -259,6 +260,17 @@ async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
 }
 
 impl WorkerHandle {
+    /// Gives the worker its lease, in front of everything else on its sockets. Later calls do nothing.
+    pub(super) fn begin(&mut self, assign: &Assign) {
+        if let (Some((commands, _)), false) = (&self.lanes, self.has_lease) {
+            let mut out = Vec::new();
+            put_frame(&mut out, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+            // The socket is empty and takes the bytes at once. The end of a worker is noticed where it is read.
+            _ = rustix::io::write(commands, &out);
+            self.has_lease = true;
+        }
+    }
+
     /// The process of the worker, if it has one of its own.
     pub(super) fn pid(&self) -> Option<u32> {
         match &self.body {

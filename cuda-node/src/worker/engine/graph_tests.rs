@@ -107,7 +107,7 @@ impl Test {
             module_bytes: 1 << 20,
         };
         let reports = Reports::new(channel().0);
-        let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
+        let engine = Engine::new(backend.clone(), reports, limits);
         let test = Self { engine, backend, last: [0; 3] };
         for id in [1, 2] {
             test.command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }));

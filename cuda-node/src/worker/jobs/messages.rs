@@ -1,6 +1,6 @@
 //! Messages about stateless submits between supervisor and worker. They never travel over a network.
 //!
-//! The first frame to the worker is `Assign`. Each job is the client's `Submit`, without token and image, and the raw
+//! Each job is the client's `Submit`, without token and image, and the raw
 //! bytes of its input. The worker may answer [`NeedImage`], and the supervisor sends the length of the image as a `u64`
 //! and its raw bytes. [`JobDone`] and the raw bytes of the output end the job.
 

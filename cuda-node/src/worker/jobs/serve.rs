@@ -16,7 +16,6 @@ use super::{
     messages::{JobDone, NeedImage},
 };
 use crate::worker::{
-    messages::Assign,
     quota::Quota,
     sockets::{ReadError, read_message},
 };
@@ -40,8 +39,6 @@ impl JobServer {
 
     fn serve(&self) -> Result<(), ReadError> {
         let mut socket = &self.socket;
-        let assign = Assign::decode(&read_message(socket, Assign::OPCODE)?)?;
-        self.quota.set_limit(assign.limits.memory);
         // A lease without submits needs no second device context.
         let mut device: Option<JobDevice> = None;
         let mut out = Vec::new();
@@ -98,7 +95,7 @@ impl JobServer {
 mod tests {
     use std::thread;
 
-    use cuda_lease::wire::{ImageKind, Limits};
+    use cuda_lease::wire::ImageKind;
 
     use super::*;
 
@@ -114,19 +111,9 @@ mod tests {
         fn start() -> Self {
             let (supervisor, socket) = UnixStream::pair().unwrap();
             let provider = Arc::new(cuda_cpu::CpuProvider::default());
-            let server = JobServer { provider, ordinal: 0, quota: Arc::default(), socket };
+            let quota = Arc::new(Quota::new("", 1 << 20));
+            let server = JobServer { provider, ordinal: 0, quota, socket };
             thread::spawn(move || server.run());
-            let limits = Limits {
-                submissions_in_flight: 64,
-                host_bytes_in_flight: 1 << 20,
-                memory: 1 << 20,
-                streams: 4,
-                module_bytes: 1 << 20,
-            };
-            let assign = Assign { limits, lease: 1, trace: None };
-            let mut out = Vec::new();
-            put_frame(&mut out, Assign::OPCODE, 0, 0, |out| assign.encode(out));
-            (&supervisor).write_all(&out).unwrap();
             Self(supervisor)
         }
 
