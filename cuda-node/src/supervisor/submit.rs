@@ -28,11 +28,14 @@ pub(super) async fn serve(
     let metrics = leases.metrics();
     let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
     let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
+    let status = ran.as_ref().map_or_else(|(status, _)| *status, |reply| reply.done.status);
+    // Otherwise the node does not have the image, and the client repeats the submit with it. Or there is no such lease.
+    if status != Status::NotFound {
+        metrics.submitted(status);
+        span.in_scope(|| tracing::debug!(%status, "a submit has ended"));
+    }
     match ran {
         Ok(reply) => {
-            let status = reply.done.status;
-            metrics.submitted(status);
-            span.in_scope(|| tracing::debug!(%status, "a submit has ended"));
             let replied = Instant::now();
             reply_with(&mut send, reply).await?;
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
@@ -41,14 +44,7 @@ pub(super) async fn serve(
                 metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
             }
         }
-        Err((status, detail)) => {
-            // The node does not have the image, and the client repeats the submit with it. Or there is no such lease.
-            if status != Status::NotFound {
-                metrics.submitted(status);
-                span.in_scope(|| tracing::debug!(%status, "a submit was refused"));
-            }
-            refuse(&mut send, status, &detail).await;
-        }
+        Err((status, detail)) => refuse(&mut send, status, &detail).await,
     }
     Ok(())
 }

@@ -67,11 +67,11 @@ impl Submit<'_> {
     /// The submits of a lease run one after the other. If the connection is lost, the job is repeated on the next one.
     ///
     /// # Errors
-    /// [`Error::Remote`] with the status of the node: `LoadFailed` with the compiler's log, `LaunchFailed` (launch
-    /// shape, arguments, faults), `WriteFailed` or `ReadFailed` if input or output lie outside the region,
-    /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
-    /// with which the lease ended (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be
-    /// reached any more.
+    /// [`Error::Remote`] with the status of the node: `BadRequest` for an input above its limit, `LoadFailed` with the
+    /// compiler's log, `LaunchFailed` (launch shape, arguments, faults), `WriteFailed` for an input that lies outside
+    /// the region, `ReadFailed` for an output that lies outside it or is above its limit, `CapacityExceeded` if the
+    /// region exceeds the free memory of the lease or too many submits wait, or the status with which the lease ended
+    /// (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be reached any more.
     pub fn launch_blocking(self) -> Result<Submitted> {
         self.lease.wait(perform(self.lease.clone(), self.content)?)?
     }

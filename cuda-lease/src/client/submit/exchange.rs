@@ -34,18 +34,6 @@ pub(super) fn perform(
 
 /// Runs a job. Repeats it on the next connection if one is lost.
 async fn repeat(mut channel: Channel, job: Content) -> Result<Submitted> {
-    for (what, bytes, limit) in [
-        ("input", job.input.len() as u64, wire::Submit::INPUT_LIMIT),
-        ("output", job.request.max_output, wire::Submit::OUTPUT_LIMIT),
-    ] {
-        if bytes > limit {
-            let detail = format!("{bytes} bytes, the limit is {limit}; split the job");
-            return Err(Error::OutOfRange {
-                what: format!("the {what} of a submit").into(),
-                detail,
-            });
-        }
-    }
     let mut is_repeated = false;
     loop {
         let connection = channel.next(is_repeated).await?;
