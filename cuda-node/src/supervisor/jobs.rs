@@ -19,10 +19,7 @@ use super::{
     memory_budget::{MemoryBudget, Reserved},
     streams::{Refusal, read_frame, send_frame},
 };
-use crate::{
-    metrics::Meter,
-    worker::jobs::{JobDone, NeedImage},
-};
+use crate::{metrics::Meter, worker::jobs::JobDone};
 
 /// The maximum number of submits of a lease that wait or run.
 const WAITING: usize = 16;
@@ -155,16 +152,12 @@ async fn run(
 ) -> io::Result<(JobDone, Vec<u8>)> {
     send_frame(socket, Submit::OPCODE, 0, |out| job.encode(out)).await?;
     socket.write_all(input).await?;
-    let (mut opcode, mut body) = read_frame(socket).await?;
-    if opcode == NeedImage::OPCODE {
+    let mut done = read_done(socket).await?;
+    if done.status == Status::NotFound {
         socket.write_u64_le(image.len() as u64).await?;
         socket.write_all(image).await?;
-        (opcode, body) = read_frame(socket).await?;
+        done = read_done(socket).await?;
     }
-    if opcode != JobDone::OPCODE {
-        return Err(io::Error::other(WireError::UnexpectedOpcode { opcode }));
-    }
-    let done = JobDone::decode(&body).map_err(io::Error::other)?;
     let (length, limit) = (done.output_bytes, job.max_output.min(Submit::OUTPUT_LIMIT));
     if length > limit {
         return Err(io::Error::other(WireError::TooLong { what: "an output", length, limit }));
@@ -172,4 +165,11 @@ async fn run(
     let mut output = vec![0; length as usize];
     socket.read_exact(&mut output).await?;
     Ok((done, output))
+}
+
+async fn read_done(socket: &mut UnixStream) -> io::Result<JobDone> {
+    match read_frame(socket).await? {
+        (JobDone::OPCODE, body) => JobDone::decode(&body).map_err(io::Error::other),
+        (opcode, _) => Err(io::Error::other(WireError::UnexpectedOpcode { opcode })),
+    }
 }

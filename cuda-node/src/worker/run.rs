@@ -30,7 +30,7 @@ use super::{
     messages::{Assign, Drain, Measured, Ready, WorkerBlob},
     quota::Quota,
     reports::{Landing, Reports, Sink},
-    sockets::{ReadError, read_batches, read_frames, read_message},
+    sockets::{ReadError, read_frames, read_message},
     staging::{PIECE, Staged},
     warm,
 };
@@ -97,10 +97,10 @@ fn serve(
     // This thread submits almost everything.
     let entered = backend.enter();
     let begin = || engine.begin_batch();
-    let ended = read_batches(commands, begin, |frame| {
+    let ended = read_frames(commands, begin, |frame| {
         let taken = take(&engine, &frame);
         if let Err(error) = &taken {
-            let error = broken(&ready.device.address, error);
+            let error = broken(error);
             reports.outbox.push(&Notice::Lost { error }.into());
         }
         taken.is_ok()
@@ -134,7 +134,7 @@ fn start_uploads(
 ) -> io::Result<thread::JoinHandle<()>> {
     let (bulk, commands, reports) = (bulk.try_clone()?, commands.try_clone()?, reports.clone());
     let broke = move |error: SessionError| {
-        let error = broken("the lease", &error);
+        let error = broken(&error);
         reports.outbox.push(&Notice::Lost { error }.into());
         // The thread that reads commands ends, and with it the worker.
         _ = commands.shutdown(Shutdown::Read);
@@ -155,9 +155,9 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
     engine.command(Command::decode(frame.header.opcode, frame.body)?)
 }
 
-fn broken(device: &str, error: &SessionError) -> Error {
+fn broken(error: &SessionError) -> Error {
     Error::Remote {
-        address: device.to_owned(),
+        address: "the lease".into(),
         status: Status::BadRequest,
         detail: format!("the client broke the protocol: {error}"),
     }
@@ -207,16 +207,20 @@ fn write_downloads(mut socket: &UnixStream, landed: &Receiver<Landing>, reports:
 fn read_uploads(socket: &UnixStream, engine: &Engine, broke: impl FnOnce(SessionError)) {
     let mut filling = None;
     let mut broken = None;
-    let ended = read_frames(socket, |frame| {
-        let added = Chunk::decode(frame.body).map_err(SessionError::from);
-        match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
-            Ok(goes_on) => goes_on,
-            Err(error) => {
-                broken = Some(error);
-                false
+    let ended = read_frames(
+        socket,
+        || {},
+        |frame| {
+            let added = Chunk::decode(frame.body).map_err(SessionError::from);
+            match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
+                Ok(goes_on) => goes_on,
+                Err(error) => {
+                    broken = Some(error);
+                    false
+                }
             }
-        }
-    });
+        },
+    );
     match (broken, ended) {
         (Some(error), _) => broke(error),
         (None, Err(ReadError::Wire(error))) => broke(error.into()),

@@ -21,16 +21,8 @@ pub(super) enum ReadError {
     Wire(#[from] WireError),
 }
 
-/// Reads frames until the socket ends, or `take` returns `false`.
+/// Reads frames until the socket ends, or `take` returns `false`. Calls `begin` before the frames of each read.
 pub(super) fn read_frames(
-    socket: &UnixStream,
-    take: impl FnMut(Frame<'_>) -> bool,
-) -> Result<(), ReadError> {
-    read_batches(socket, || {}, take)
-}
-
-/// As [`read_frames`], and calls `begin` before the frames of each read.
-pub(super) fn read_batches(
     mut socket: &UnixStream,
     mut begin: impl FnMut(),
     mut take: impl FnMut(Frame<'_>) -> bool,

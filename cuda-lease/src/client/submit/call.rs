@@ -53,10 +53,10 @@ impl Job {
         token: Bytes,
         trace: Option<TraceContext>,
     ) -> Submit<'_> {
-        let mut content = self.content;
-        let request = &mut content.request;
+        let mut payload = self.payload;
+        let request = &mut payload.request;
         (request.lease, request.token, request.trace) = (lease, token, request.trace.or(trace));
-        Job { content, lease: channel }
+        Job { payload, lease: channel }
     }
 }
 
@@ -73,7 +73,7 @@ impl Submit<'_> {
     /// region exceeds the free memory of the lease or too many submits wait, or the status with which the lease ended
     /// (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be reached any more.
     pub fn launch_blocking(self) -> Result<Submitted> {
-        self.lease.wait(perform(self.lease.clone(), self.content)?)?
+        self.lease.wait(perform(self.lease.clone(), self.payload)?)?
     }
 
     /// Runs the kernel on any executor, without blocking the calling thread. The job is sent at the first poll. Dropping the
@@ -83,7 +83,7 @@ impl Submit<'_> {
     /// The errors of [`launch_blocking`](Self::launch_blocking).
     pub async fn launch(self) -> Result<Submitted> {
         let (sender, receiver) = tokio::sync::oneshot::channel();
-        let work = perform(self.lease.clone(), self.content)?;
+        let work = perform(self.lease.clone(), self.payload)?;
         self.lease.check()?;
         self.lease.spawn(work, move |submitted| _ = sender.send(submitted));
         receiver.await.unwrap_or_else(|_| Err(self.lease.ended(true)))

@@ -5,7 +5,7 @@ use cuda_core::{Error, Result, protocol::Status};
 use quinn::{SendStream, WriteError};
 use tracing::Instrument;
 
-use super::{call::Submitted, channel::Channel, job::Content};
+use super::{call::Submitted, channel::Channel, job::Payload};
 use crate::{
     client::{
         end::{End, Refusal},
@@ -24,7 +24,7 @@ const REPORTED: usize = 256 << 10;
 /// The operating system gives no random numbers for the ids of the span.
 pub(super) fn perform(
     channel: Channel,
-    mut job: Content,
+    mut job: Payload,
 ) -> Result<impl Future<Output = Result<Submitted>> + Send + 'static> {
     let trace = spans::next(job.request.trace)?;
     job.request.trace = Some(trace);
@@ -33,7 +33,7 @@ pub(super) fn perform(
 }
 
 /// Runs a job. Repeats it on the next connection if one is lost.
-async fn repeat(mut channel: Channel, job: Content) -> Result<Submitted> {
+async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
     let mut is_repeated = false;
     loop {
         let connection = channel.next(is_repeated).await?;
@@ -70,7 +70,7 @@ async fn repeat(mut channel: Channel, job: Content) -> Result<Submitted> {
 /// Sends the job by the hash of its image, and once more with the image if the node does not have it.
 async fn attempt(
     connection: &quinn::Connection,
-    job: &Content,
+    job: &Payload,
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
     let first = send(connection, job, None).await?;
     if !matches!(first, Err((Status::NotFound, _))) {
@@ -89,7 +89,7 @@ async fn attempt(
 
 async fn send(
     connection: &quinn::Connection,
-    job: &Content,
+    job: &Payload,
     image: Option<Bytes>,
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
     let input_bytes = job.input.len() as u64;
@@ -134,7 +134,7 @@ async fn send(
 }
 
 /// Sends the input behind the frame.
-async fn send_input(send: &mut SendStream, job: &Content) -> std::result::Result<(), WriteError> {
+async fn send_input(send: &mut SendStream, job: &Payload) -> std::result::Result<(), WriteError> {
     let Some(progress) = &job.progress else { return send.write_chunk(job.input.clone()).await };
     let (mut input, mut sent) = (job.input.clone(), 0);
     progress(sent);

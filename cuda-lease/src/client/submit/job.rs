@@ -18,13 +18,13 @@ use crate::wire::{self, ImageKind, TraceContext};
 #[derive(Clone)]
 #[must_use = "a job does nothing until it is launched"]
 pub struct Job<L = ()> {
-    pub(super) content: Content,
+    pub(super) payload: Payload,
     pub(super) lease: L,
 }
 
 /// The request of a job, and the bytes that travel beside it.
 #[derive(Clone)]
-pub(super) struct Content {
+pub(super) struct Payload {
     /// The request, without the image and the number of input bytes. It has no lease until the job has one.
     pub(super) request: wire::Submit,
     pub(super) image: Bytes,
@@ -62,33 +62,33 @@ impl Job {
             max_output: 0,
             trace: None,
         };
-        Self { content: Content { request, image, input: Bytes::new(), progress: None }, lease: () }
+        Self { payload: Payload { request, image, input: Bytes::new(), progress: None }, lease: () }
     }
 }
 
 impl<L> Job<L> {
     /// Sets the number of blocks of a one-dimensional launch. The default is 1.
     pub fn grid(mut self, blocks: u32) -> Self {
-        self.content.request.grid = [blocks, 1, 1];
+        self.payload.request.grid = [blocks, 1, 1];
         self
     }
 
     /// Sets the number of threads of a block of a one-dimensional launch. The default is 1.
     pub fn block(mut self, threads: u32) -> Self {
-        self.content.request.block = [threads, 1, 1];
+        self.payload.request.block = [threads, 1, 1];
         self
     }
 
     /// Sets the whole shape of the launch.
     pub fn config(mut self, config: LaunchConfig) -> Self {
-        let request = &mut self.content.request;
+        let request = &mut self.payload.request;
         (request.grid, request.block) = (config.grid, config.block);
         self.shared_bytes(config.shared_bytes)
     }
 
     /// Sets the dynamic shared memory of a block in bytes.
     pub fn shared_bytes(mut self, bytes: u32) -> Self {
-        self.content.request.shared_bytes = bytes;
+        self.payload.request.shared_bytes = bytes;
         self
     }
 
@@ -99,7 +99,7 @@ impl<L> Job<L> {
 
     /// Adds the bytes of an argument, such as a struct that is passed by value.
     pub fn arg_bytes(mut self, bytes: &[u8]) -> Self {
-        self.content.request.arguments.push(Bytes::copy_from_slice(bytes));
+        self.payload.request.arguments.push(Bytes::copy_from_slice(bytes));
         self
     }
 
@@ -110,32 +110,32 @@ impl<L> Job<L> {
 
     /// As [`input`](Self::input), for bytes, which are not copied.
     pub fn input_bytes(mut self, bytes: impl Into<Bytes>) -> Self {
-        self.content.input = bytes.into();
+        self.payload.input = bytes.into();
         self
     }
 
     /// Returns the number of bytes of the input.
     pub fn input_len(&self) -> usize {
-        self.content.input.len()
+        self.payload.input.len()
     }
 
     /// Sets the size of the region in bytes. The default, 0, is the smallest region that holds input and output. A kernel
     /// that needs more memory of its own needs a larger one, up to the quota of the lease minus the memory of its session.
     pub fn region_bytes(mut self, bytes: u64) -> Self {
-        self.content.request.region_bytes = bytes;
+        self.payload.request.region_bytes = bytes;
         self
     }
 
     /// Sets the offset of the output in the region, in bytes. The default is 0.
     pub fn output_offset(mut self, bytes: u64) -> Self {
-        self.content.request.output_offset = bytes;
+        self.payload.request.output_offset = bytes;
         self
     }
 
     /// Sets the maximum number of bytes of the output, at most 64 MiB. The output is shorter if the region ends before.
     /// The default is 0: no output.
     pub fn max_output(mut self, bytes: u64) -> Self {
-        self.content.request.max_output = bytes;
+        self.payload.request.max_output = bytes;
         self
     }
 
@@ -143,21 +143,21 @@ impl<L> Job<L> {
     /// thread of the connection and must return quickly: it delays the renewal and all other traffic of the lease. If
     /// it panics, the submit fails. If the job is sent again, the number starts at 0 again.
     pub fn on_sent(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
-        self.content.progress = Some(Arc::new(progress));
+        self.payload.progress = Some(Arc::new(progress));
         self
     }
 
     /// Sets the span that the submit belongs to, in a trace of the program. Each submit gets a span of its own in that
     /// trace. By default it belongs to the span of its lease.
     pub fn trace_parent(mut self, parent: TraceContext) -> Self {
-        self.content.request.trace = Some(parent);
+        self.payload.request.trace = Some(parent);
         self
     }
 }
 
 impl<L> fmt::Debug for Job<L> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let wire::Submit { lease, kernel, grid, block, arguments, .. } = &self.content.request;
+        let wire::Submit { lease, kernel, grid, block, arguments, .. } = &self.payload.request;
         // The token is a secret.
         f.debug_struct("Job")
             .field("lease", lease)

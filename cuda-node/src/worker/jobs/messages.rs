@@ -1,16 +1,13 @@
 //! Messages about stateless submits between supervisor and worker. They never travel over a network.
 //!
 //! Each job is the client's `Submit`, without token and image, and the raw
-//! bytes of its input. The worker may answer [`NeedImage`], and the supervisor sends the length of the image as a `u64`
-//! and its raw bytes. [`JobDone`] and the raw bytes of the output end the job.
+//! bytes of its input. The answer is [`JobDone`] and the raw bytes of the output. If the worker does not have the image, it
+//! first answers with [`Status::NotFound`], and the supervisor sends the length of the image as a `u64` and its raw bytes.
 
 use cuda_core::protocol::Status;
 use cuda_lease::internals::message;
 
 message! {
-    /// The worker does not have the image of the current job.
-    NeedImage = 0x0790; {}
-
     /// The end of the current job. The output follows.
     JobDone = 0x0791; {
         /// The status.

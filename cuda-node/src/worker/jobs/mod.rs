@@ -27,5 +27,5 @@ mod device;
 mod messages;
 mod serve;
 
-pub use messages::{JobDone, NeedImage};
+pub use messages::JobDone;
 pub(super) use serve::JobServer;

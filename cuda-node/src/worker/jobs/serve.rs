@@ -1,7 +1,7 @@
 //! The thread of a worker that serves jobs.
 
 use std::{
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::Arc,
@@ -13,7 +13,7 @@ use cuda_lease::wire::{Submit, put_frame};
 
 use super::{
     device::{Done, Failed, JobDevice},
-    messages::{JobDone, NeedImage},
+    messages::JobDone,
 };
 use crate::worker::{
     quota::Quota,
@@ -38,53 +38,59 @@ impl JobServer {
     }
 
     fn serve(&self) -> Result<(), ReadError> {
-        let mut socket = &self.socket;
         // A lease without submits needs no second device context.
         let mut device: Option<JobDevice> = None;
-        let mut out = Vec::new();
         while device.as_ref().is_none_or(|device| !device.is_lost()) {
-            let job = Submit::decode(&read_message(socket, Submit::OPCODE)?)?;
+            let job = Submit::decode(&read_message(&self.socket, Submit::OPCODE)?)?;
             let input = self.read_bytes(job.input_bytes)?;
             let has_module = device.as_ref().is_some_and(|device| device.has(&job.hash));
             let image = if has_module { Vec::new() } else { self.request_image()? };
-            let ran = self.open(&mut device).and_then(|device| device.run(&job, &image, &input));
-            let (status, text, output, device_time) = match ran {
-                Ok(Done { text, output, device_time }) => (Status::Ok, text, output, device_time),
-                Err(Failed { status, text, .. }) => (status, text, None, Duration::ZERO),
+            let opened = match &mut device {
+                Some(device) => Ok(device),
+                none => JobDevice::open(&*self.provider, self.ordinal, &self.quota)
+                    .map(|opened| none.insert(opened)),
             };
-            let output = output.as_deref().unwrap_or_default();
-            let done = JobDone {
-                status,
-                text,
-                output_bytes: output.len() as u64,
-                device_nanos: device_time.as_nanos().try_into().unwrap_or(u64::MAX),
-                memory: self.quota.limit_and_used().1,
-            };
-            out.clear();
-            put_frame(&mut out, JobDone::OPCODE, 0, 0, |out| done.encode(out));
-            socket.write_all(&out)?;
-            socket.write_all(output)?;
+            match opened.and_then(|device| device.run(&job, &image, &input)) {
+                Ok(Done { text, output, device_time }) => {
+                    let output = output.as_deref().unwrap_or_default();
+                    self.answer(Status::Ok, text, output, device_time)?;
+                }
+                Err(Failed { status, text, .. }) => {
+                    self.answer(status, text, &[], Duration::ZERO)?;
+                }
+            }
         }
         Ok(())
     }
 
-    fn open<'a>(&self, device: &'a mut Option<JobDevice>) -> Result<&'a mut JobDevice, Failed> {
-        Ok(match device {
-            Some(device) => device,
-            none => none.insert(JobDevice::open(&*self.provider, self.ordinal, &self.quota)?),
-        })
+    fn answer(
+        &self,
+        status: Status,
+        text: String,
+        output: &[u8],
+        device_time: Duration,
+    ) -> io::Result<()> {
+        let done = JobDone {
+            status,
+            text,
+            output_bytes: output.len() as u64,
+            device_nanos: device_time.as_nanos().try_into().unwrap_or(u64::MAX),
+            memory: self.quota.limit_and_used().1,
+        };
+        let mut out = Vec::new();
+        put_frame(&mut out, JobDone::OPCODE, 0, 0, |out| done.encode(out));
+        (&self.socket).write_all(&out)?;
+        (&self.socket).write_all(output)
     }
 
-    fn request_image(&self) -> Result<Vec<u8>, ReadError> {
-        let mut request = Vec::new();
-        put_frame(&mut request, NeedImage::OPCODE, 0, 0, |out| NeedImage {}.encode(out));
-        (&self.socket).write_all(&request)?;
+    fn request_image(&self) -> io::Result<Vec<u8>> {
+        self.answer(Status::NotFound, String::new(), &[], Duration::ZERO)?;
         let mut length = [0; 8];
         (&self.socket).read_exact(&mut length)?;
         self.read_bytes(u64::from_le_bytes(length))
     }
 
-    fn read_bytes(&self, count: u64) -> Result<Vec<u8>, ReadError> {
+    fn read_bytes(&self, count: u64) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; count as usize];
         (&self.socket).read_exact(&mut bytes)?;
         Ok(bytes)
@@ -140,16 +146,16 @@ mod tests {
             let mut out = Vec::new();
             put_frame(&mut out, Submit::OPCODE, 0, 0, |out| job.encode(out));
             socket.write_all(&out).unwrap();
-            let mut opcode = [0; 6];
-            // The opcode lies behind the length, and the frame stays in the socket.
-            rustix::net::recv(socket, &mut opcode, rustix::net::RecvFlags::PEEK).unwrap();
-            let is_requested = opcode[4..] == NeedImage::OPCODE.to_le_bytes();
+            let done_of = |socket: &UnixStream| {
+                JobDone::decode(&read_message(socket, JobDone::OPCODE).unwrap()).unwrap()
+            };
+            let mut done = done_of(socket);
+            let is_requested = done.status == Status::NotFound;
             if is_requested {
-                read_message(socket, NeedImage::OPCODE).unwrap();
                 socket.write_all(&(image.len() as u64).to_le_bytes()).unwrap();
                 socket.write_all(image.as_bytes()).unwrap();
+                done = done_of(socket);
             }
-            let done = JobDone::decode(&read_message(socket, JobDone::OPCODE).unwrap()).unwrap();
             let mut output = vec![0; done.output_bytes as usize];
             socket.read_exact(&mut output).unwrap();
             (is_requested, done, output)
