@@ -177,7 +177,7 @@ impl Lease {
     /// one round trip. The kernel gets a pointer to device memory of the lease, its *region*, and then the arguments. See
     /// [`Job`].
     ///
-    /// It does not use the session: it runs in a device context of its own, and is not ordered with the work of the
+    /// It does not use the session: it runs on a device handle of its own, and is not ordered with the work of the
     /// session.
     ///
     /// ```standalone_crate

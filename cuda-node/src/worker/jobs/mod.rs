@@ -1,5 +1,5 @@
-//! Stateless submits: runs one kernel after the other, in a device context of its own. A *job* is a stateless submit on
-//! its way to or in the worker.
+//! Stateless submits: runs one kernel after the other, on a device handle of its own. A *job* is a stateless submit on its
+//! way to or in the worker.
 //!
 //! [`serve`] reads jobs from a socket of their own and answers them in order, so their bytes never wait in front of a
 //! session's commands. [`device`] opens the device at the first job, keeps the modules and the region, and runs the
@@ -12,8 +12,8 @@
 //! memory, launches and completion.
 //!
 //! - **Several programs.** The jobs of a lease run one after the other, in the order in which their inputs have arrived
-//!   at the supervisor. They run beside the session, which has another device context: its order, its printed text and,
-//!   on a CPU device, its faults are separate.
+//!   at the supervisor. They run beside the session, which has another handle of the device: its order, its printed text
+//!   and, on a CPU device, its faults are separate. On a GPU, a fault ends both.
 //! - **Limits.** The supervisor counts `submits_per_second`, and the host memory of inputs and outputs. The worker
 //!   counts the region against the quota of the lease, together with the session's memory.
 //! - **Modules.** The 16 modules that were used last stay loaded until the lease ends, also over a fault that the device

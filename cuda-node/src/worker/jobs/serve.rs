@@ -38,7 +38,7 @@ impl JobServer {
     }
 
     fn serve(&self) -> Result<(), ReadError> {
-        // A lease without submits needs no second device context.
+        // A lease without submits needs no second handle of the device.
         let mut device: Option<JobDevice> = None;
         while device.as_ref().is_none_or(|device| !device.is_lost()) {
             let job = Submit::decode(&read_message(&self.socket, Submit::OPCODE)?)?;
