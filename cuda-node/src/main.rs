@@ -22,7 +22,7 @@ use cuda_node::{
     process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
     quotas::Quotas,
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
-    worker::Worker,
+    worker,
 };
 use tokio::{
     runtime::Runtime,
@@ -193,11 +193,7 @@ fn work(device: &str) -> Result<()> {
     let ends = WorkerEnds::take().map_err(failed)?;
     die_with_supervisor().map_err(failed)?;
     let (provider, ordinal) = provider(device)?;
-    let worker = Worker::open(&*provider, ordinal)?;
-    let failed = |error| Error::host("a socket or a thread of the worker failed", &error);
-    // The process ends with its session: it does not wait for the kernel of a stateless submit.
-    let _serving = worker.jobs(provider, ordinal).start(ends.jobs).map_err(failed)?;
-    worker.serve(ends.commands, ends.bulk).map_err(failed)
+    worker::run(provider, ordinal, ends)
 }
 
 /// Queries of the completion thread delay launches of other threads, and the network takes longer than a sleep. So the

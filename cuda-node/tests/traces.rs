@@ -173,7 +173,7 @@ fn logs_of_node_and_worker_processes_have_the_trace_id() {
         lines.lock().unwrap().iter().any(is_it)
     };
     let started = Instant::now();
-    let are_there = || has("a lease was granted") && has("the worker has a session");
+    let are_there = || has("a lease was granted") && has("the worker has a lease");
     while !are_there() && started.elapsed() < LONG {
         std::thread::sleep(Duration::from_millis(5));
     }

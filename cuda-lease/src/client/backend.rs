@@ -11,7 +11,7 @@ use cuda_core::{
 };
 
 use super::{
-    connection::Connection,
+    connection::LeaseConnection,
     link::{
         Link,
         graph::{changes_content, nodes_content},
@@ -25,7 +25,7 @@ pub(super) struct LeaseBackend {
     pub(super) capabilities: Capabilities,
     pub(super) link: Arc<Link>,
     /// Ends the lease when it is dropped.
-    pub(super) _connection: Arc<Connection>,
+    pub(super) _connection: Arc<LeaseConnection>,
 }
 
 impl LeaseBackend {

@@ -6,10 +6,9 @@ use bytes::Bytes;
 use cuda_core::{Device, Element, LaunchConfig, Result};
 
 use super::{
-    connection::Connection,
-    end::Refusal,
+    connection::LeaseConnection,
     link::Link,
-    submit::{Job, Submit, Target},
+    submit::{Job, Submit},
 };
 use crate::wire::TraceContext;
 
@@ -18,12 +17,12 @@ use crate::wire::TraceContext;
 /// A `Lease` dereferences to its device, so it can be used wherever a `&Device` is.
 pub struct Lease {
     device: Device,
-    connection: Arc<Connection>,
+    connection: Arc<LeaseConnection>,
     link: Arc<Link>,
 }
 
 impl Lease {
-    pub(super) fn new(device: Device, connection: Arc<Connection>, link: Arc<Link>) -> Self {
+    pub(super) fn new(device: Device, connection: Arc<LeaseConnection>, link: Arc<Link>) -> Self {
         Self { device, connection, link }
     }
 
@@ -145,9 +144,8 @@ impl Lease {
     /// # Errors
     /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, or the error that ended the lease.
     pub fn renew_blocking(&self, lease_secs: u32) -> Result<()> {
-        let connection = &self.connection;
-        let reply = connection.request_renewal(lease_secs)?;
-        self.renewed(reply.blocking_recv().map_err(|_| connection.ended())?)
+        let reply = self.connection.request_renewal(lease_secs)?;
+        self.connection.renewed(reply.blocking_recv())
     }
 
     /// Renews the lease without blocking the calling thread: it expires `lease_secs` seconds from now.
@@ -171,21 +169,15 @@ impl Lease {
     /// # Errors
     /// The errors of [`renew_blocking`](Self::renew_blocking).
     pub async fn renew(&self, lease_secs: u32) -> Result<()> {
-        let connection = &self.connection;
-        let reply = connection.request_renewal(lease_secs)?;
-        self.renewed(reply.await.map_err(|_| connection.ended())?)
-    }
-
-    fn renewed(&self, reply: Result<Bytes, Refusal>) -> Result<()> {
-        let reply = reply.map_err(|refused| self.connection.refused(refused))?;
-        self.connection.renewed(&reply)
+        let reply = self.connection.request_renewal(lease_secs)?;
+        self.connection.renewed(reply.await)
     }
 
     /// Creates a stateless submit: runs the kernel `kernel` of a PTX text once, with the input in and the output back in
     /// one round trip. The kernel gets a pointer to device memory of the lease, its *region*, and then the arguments. See
     /// [`Job`].
     ///
-    /// It does not use the session: it runs in a device context of its own, and is not ordered with the work of the
+    /// It does not use the session: it runs on a device handle of its own, and is not ordered with the work of the
     /// session.
     ///
     /// ```standalone_crate
@@ -225,9 +217,8 @@ impl Lease {
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     pub fn submit_job(&self, job: Job) -> Submit<'_> {
-        let trace = self.connection.trace;
-        let target = Target { lease: self.id(), token: self.token(), trace };
-        Submit::new(&self.connection.channel, target, job)
+        let LeaseConnection { connection, trace, .. } = &*self.connection;
+        job.with_lease(&connection.channel, self.id(), self.token(), *trace)
     }
 
     /// Runs a kernel as a function of a slice: a slice in, a `Vec` of the same length out. The kernel gets a pointer to the
@@ -336,7 +327,7 @@ impl Lease {
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     pub fn free(self) {
-        self.connection.free();
+        self.connection.connection.end();
     }
 
     /// As [`free`](Self::free), then blocks the calling thread until the node has ended the lease: at most one second,
@@ -354,7 +345,7 @@ impl Lease {
     /// # Ok::<(), cuda_core::Error>(())
     /// ```
     pub fn close(self) {
-        self.connection.close();
+        self.connection.connection.close();
     }
 }
 

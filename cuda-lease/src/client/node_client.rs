@@ -1,18 +1,22 @@
 //! Requests to a node without a session: inventory, and leases that outlive their connection.
 
-use std::{sync::mpsc::sync_channel, thread, time::Duration};
+use std::{sync::mpsc::SyncSender, time::Duration};
 
 use bytes::Bytes;
-use cuda_core::{DeviceInfo, Error, Result};
-use tokio::sync::{mpsc, oneshot};
+use cuda_core::{DeviceInfo, Result};
+use tokio::sync::mpsc;
 
 use super::{
     LeaseBuilder,
-    connection::dial::{LeaseTerms, connect, endpoint},
+    connection::{
+        Connection,
+        dial::{LeaseTerms, connect, endpoint},
+        start,
+    },
     end::{cause, unavailable},
     spans,
-    streams::control::{ControlRequest, ControlStream, Unanswered},
-    submit::{Channel, Job, Submit, Target},
+    streams::control::{ControlStream, Unanswered},
+    submit::{Channel, Job, Submit},
 };
 use crate::{
     authority::ClientTls,
@@ -63,49 +67,28 @@ pub struct DetachedLease {
 /// # Ok::<(), cuda_core::Error>(())
 /// ```
 pub struct NodeClient {
-    requests: Option<mpsc::UnboundedSender<ControlRequest>>,
-    channel: Channel,
-    thread: Option<thread::JoinHandle<()>>,
+    connection: Connection,
     address: String,
 }
-
-type Opened = Result<(mpsc::UnboundedSender<ControlRequest>, Channel)>;
 
 impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`] if no node answers, [`Error::Remote`] if it refuses, [`Error::Misuse`] for an
+    /// [`Error::Unreachable`](cuda_core::Error::Unreachable) if no node answers, [`Error::Remote`](cuda_core::Error::Remote) if it refuses, [`Error::Misuse`](cuda_core::Error::Misuse) for an
     /// invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
-        let (opened, receiver) = sync_channel(1);
-        let run = move || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            match runtime {
-                Ok(runtime) => runtime.block_on(serve(terms, |result| _ = opened.send(result))),
-                Err(error) => {
-                    let what = "failed to start the runtime of a connection";
-                    _ = opened.send(Err(Error::host(what, &error)));
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("cuda-lease-node".into()).spawn(run);
-        let failed = |error| Error::host("failed to start the thread of a connection", &error);
-        let thread = thread.map_err(failed)?;
-        let opened = receiver.recv().unwrap_or_else(|_| {
-            let cause = "the thread of the connection ended".into();
-            Err(Error::Unreachable { address: node.to_owned(), cause })
-        })?;
-        let (requests, channel) = opened;
-        let (requests, thread) = (Some(requests), Some(thread));
-        Ok(Self { requests, channel, thread, address: node.to_owned() })
+        let (connection, thread) =
+            start("cuda-lease-node", node, move |opened| serve(terms, opened))?;
+        connection.set_thread(thread);
+        Ok(Self { connection, address: node.to_owned() })
     }
 
     /// Lists the devices of the node.
     ///
     /// # Errors
-    /// [`Error::Remote`] if the node refuses, [`Error::Disconnected`] if the connection has ended.
+    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, [`Error::Disconnected`](cuda_core::Error::Disconnected) if the connection has ended.
     pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
         self.listing().map(|reply| reply.devices)
     }
@@ -167,28 +150,20 @@ impl NodeClient {
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
     pub fn submit(&self, lease: u64, token: Bytes, job: Job) -> Submit<'_> {
-        Submit::new(&self.channel, Target { lease, token, trace: None }, job)
+        job.with_lease(&self.connection.channel, lease, token, None)
     }
 
     /// Closes the connection, and blocks until the node has acknowledged this, at most one second.
-    pub fn close(mut self) {
-        self.requests = None;
-        if let Some(thread) = self.thread.take() {
-            _ = thread.join();
-        }
+    pub fn close(self) {
+        self.connection.close();
     }
 
-    fn request(&self, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
-        let mut bytes = Vec::new();
-        body(&mut bytes);
-        let (reply, receiver) = oneshot::channel();
-        let request = ControlRequest { opcode, body: bytes, reply };
-        let sent = self.requests.as_ref().map(|requests| requests.send(request));
-        if !matches!(sent, Some(Ok(()))) {
-            return Err(self.channel.ended(false));
-        }
-        let reply = self.channel.wait(receiver)?.map_err(|_| self.channel.ended(true))?;
-        reply.map_err(|refused| self.channel.refused(refused))
+    fn request(&self, opcode: u16, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
+        let mut body = Vec::new();
+        encode(&mut body);
+        let (reply, channel) = (self.connection.request(opcode, body)?, &self.connection.channel);
+        let reply = channel.wait(reply)?.map_err(|_| channel.ended(true))?;
+        reply.map_err(|refused| channel.refused(refused))
     }
 
     fn read<T>(&self, message: Result<T, WireError>) -> Result<T> {
@@ -203,15 +178,18 @@ impl std::fmt::Debug for NodeClient {
 }
 
 /// Serves the connection until the client is dropped or the connection ends.
-async fn serve(terms: LeaseTerms, opened: impl FnOnce(Opened)) {
+async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
     let (endpoint, connection, mut control) = match open(&terms).await {
         Ok(open) => open,
-        Err(error) => return opened(Err(error)),
+        Err(error) => {
+            _ = opened.send(Err(error));
+            return;
+        }
     };
     let (channel, current) = Channel::new(terms.address);
     current.send_replace(Some(Ok(connection.clone())));
     let (requests, mut received) = mpsc::unbounded_channel();
-    opened(Ok((requests, channel)));
+    _ = opened.send(Ok(Connection::new(requests, channel)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
     if let Err(end) = control.serve(&mut unanswered, &mut received, &mut renewals).await {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     backend::LeaseBackend,
-    connection::{Connection, Opened, dial::LeaseTerms, driver},
+    connection::{LeaseConnection, Opened, dial::LeaseTerms, driver},
     link::Link,
 };
 use crate::wire::features;
@@ -15,7 +15,7 @@ use crate::wire::features;
 /// The provider of one lease.
 pub(super) struct LeaseProvider {
     terms: LeaseTerms,
-    opened: Mutex<Option<(Arc<Connection>, Arc<Link>)>>,
+    opened: Mutex<Option<(Arc<LeaseConnection>, Arc<Link>)>>,
 }
 
 impl LeaseProvider {
@@ -24,7 +24,7 @@ impl LeaseProvider {
     }
 
     /// The connection that [`open`](Provider::open) made.
-    pub(super) fn take(&self) -> Option<(Arc<Connection>, Arc<Link>)> {
+    pub(super) fn take(&self) -> Option<(Arc<LeaseConnection>, Arc<Link>)> {
         self.opened.lock().take()
     }
 }

@@ -7,7 +7,7 @@ use cuda_cpu::CpuProvider;
 use cuda_node::{
     process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
     supervisor::DeviceOptions,
-    worker::Worker,
+    worker,
 };
 
 /// Returns a CPU device with worker processes.
@@ -22,8 +22,5 @@ pub(crate) fn device() -> DeviceOptions {
 fn serves_one_lease() {
     let ends = WorkerEnds::take().unwrap();
     die_with_supervisor().unwrap();
-    let provider = Arc::new(CpuProvider::default());
-    let worker = Worker::open(&*provider, 0).unwrap();
-    let _serving = worker.jobs(provider, 0).start(ends.jobs).unwrap();
-    worker.serve(ends.commands, ends.bulk).unwrap();
+    worker::run(Arc::new(CpuProvider::default()), 0, ends).unwrap();
 }

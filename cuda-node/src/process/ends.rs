@@ -13,27 +13,22 @@ use super::{
     error::{Error, Result},
 };
 
-/// The supervisor's ends of the sockets to one worker.
+/// The ends of the sockets between a supervisor and one worker, on one of the sides.
 #[derive(Debug)]
-pub struct SupervisorEnds {
+pub struct Ends<Socket> {
     /// Carries commands to the worker and events from it.
-    pub commands: UnixStream,
+    pub commands: Socket,
     /// Carries bulk bytes in both directions.
-    pub bulk: UnixStream,
+    pub bulk: Socket,
     /// Carries stateless submits to the worker and replies from it.
-    pub jobs: UnixStream,
+    pub jobs: Socket,
 }
 
-/// A worker's ends of the sockets to its supervisor, in blocking mode.
-#[derive(Debug)]
-pub struct WorkerEnds {
-    /// Carries commands from the supervisor and events to it.
-    pub commands: BlockingStream,
-    /// Carries bulk bytes in both directions.
-    pub bulk: BlockingStream,
-    /// Carries stateless submits from the supervisor and replies to it.
-    pub jobs: BlockingStream,
-}
+/// The supervisor's ends.
+pub type SupervisorEnds = Ends<UnixStream>;
+
+/// A worker's ends, in blocking mode.
+pub type WorkerEnds = Ends<BlockingStream>;
 
 impl WorkerEnds {
     /// Takes the sockets that this process inherited from its supervisor.
@@ -54,17 +49,6 @@ impl WorkerEnds {
             jobs: inherited(JOBS_DESCRIPTOR, "jobs")?,
         })
     }
-
-    /// Converts the sockets of the session to tokio's, commands first. Closes the socket of jobs.
-    ///
-    /// # Errors
-    /// The error of the operating system if a socket cannot be made non-blocking or registered.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with I/O enabled.
-    pub fn into_tokio(self) -> io::Result<(UnixStream, UnixStream)> {
-        Ok((non_blocking(self.commands)?, non_blocking(self.bulk)?))
-    }
 }
 
 fn inherited(descriptor: RawFd, name: &'static str) -> Result<BlockingStream> {
@@ -72,11 +56,6 @@ fn inherited(descriptor: RawFd, name: &'static str) -> Result<BlockingStream> {
         Ok(owned) => Ok(owned.into()),
         Err(problem) => Err(Error::Descriptor { descriptor, name, problem }),
     }
-}
-
-fn non_blocking(stream: BlockingStream) -> io::Result<UnixStream> {
-    stream.set_nonblocking(true)?;
-    UnixStream::from_std(stream)
 }
 
 /// Creates the sockets between a supervisor and a worker, without a process.
@@ -89,17 +68,14 @@ fn non_blocking(stream: BlockingStream) -> io::Result<UnixStream> {
 /// # Panics
 /// Outside a tokio runtime with I/O enabled.
 pub fn pair() -> Result<(SupervisorEnds, WorkerEnds)> {
-    let make = || -> io::Result<_> {
-        let (supervisor_commands, worker_commands) = BlockingStream::pair()?;
-        let (supervisor_bulk, worker_bulk) = BlockingStream::pair()?;
-        let (supervisor_jobs, worker_jobs) = BlockingStream::pair()?;
-        let supervisor = SupervisorEnds {
-            commands: non_blocking(supervisor_commands)?,
-            bulk: non_blocking(supervisor_bulk)?,
-            jobs: non_blocking(supervisor_jobs)?,
-        };
-        let worker = WorkerEnds { commands: worker_commands, bulk: worker_bulk, jobs: worker_jobs };
-        Ok((supervisor, worker))
+    let pair = || -> io::Result<_> {
+        let (supervisor, worker) = BlockingStream::pair()?;
+        supervisor.set_nonblocking(true)?;
+        Ok((UnixStream::from_std(supervisor)?, worker))
     };
-    make().map_err(Error::Sockets)
+    let pair = || pair().map_err(Error::Sockets);
+    let ((commands, own_commands), (bulk, own_bulk), (jobs, own_jobs)) =
+        (pair()?, pair()?, pair()?);
+    let worker = Ends { commands: own_commands, bulk: own_bulk, jobs: own_jobs };
+    Ok((Ends { commands, bulk, jobs }, worker))
 }

@@ -19,7 +19,7 @@ mod liveness;
 mod worker_process;
 
 pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
-pub use ends::{SupervisorEnds, WorkerEnds, pair};
+pub use ends::{Ends, SupervisorEnds, WorkerEnds, pair};
 pub use error::{DescriptorProblem, Error, Result};
 pub use launcher::{WorkerLauncher, WorkerOutput};
 pub use liveness::die_with_supervisor;

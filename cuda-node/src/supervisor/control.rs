@@ -123,13 +123,10 @@ impl Request {
 }
 
 async fn reply(send: &mut SendStream, id: u64, reply: Reply) -> Result<(), End> {
-    match reply {
-        Ok((opcode, body)) => {
-            send_frame(send, opcode, id, |out| out.extend_from_slice(&body)).await
-        }
-        Err((status, detail)) => {
-            let refused = Refused { status, detail };
-            send_frame(send, Refused::OPCODE, id, |out| refused.encode(out)).await
-        }
-    }
+    let (opcode, body) = reply.unwrap_or_else(|(status, detail)| {
+        let mut body = Vec::new();
+        Refused { status, detail }.encode(&mut body);
+        (Refused::OPCODE, body)
+    });
+    Ok(send_frame(send, opcode, id, |out| out.extend_from_slice(&body)).await?)
 }

@@ -24,9 +24,17 @@ impl MemoryBudget {
 
     /// Waits until `bytes` bytes are free, and takes them. A request for more than the whole budget takes the whole.
     pub(super) async fn reserve(&self, bytes: u64) -> Option<Reserved> {
-        let units = u32::try_from(bytes.min(self.total).div_ceil(UNIT)).unwrap_or(u32::MAX);
         // The semaphore is never closed.
-        self.units.clone().acquire_many_owned(units).await.ok()
+        self.units.clone().acquire_many_owned(self.units_for(bytes)).await.ok()
+    }
+
+    /// As [`reserve`](Self::reserve), without a wait. Returns `None` if the bytes are not free.
+    pub(super) fn try_reserve(&self, bytes: u64) -> Option<Reserved> {
+        self.units.clone().try_acquire_many_owned(self.units_for(bytes)).ok()
+    }
+
+    fn units_for(&self, bytes: u64) -> u32 {
+        u32::try_from(bytes.min(self.total).div_ceil(UNIT)).unwrap_or(u32::MAX)
     }
 }
 

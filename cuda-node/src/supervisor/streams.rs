@@ -1,8 +1,16 @@
-//! Reading frames from a QUIC stream.
+//! Frames on streams: the QUIC streams of clients, and the sockets of workers.
+
+use std::io;
 
 use bytes::Bytes;
-use cuda_lease::wire::{Frame, FrameBuffer, Refused, WireError, put_frame};
+use cuda_lease::wire::{
+    FRAME_LIMIT, Frame, FrameBuffer, HEADER_BYTES, Header, Reader, Refused, WireError, put_frame,
+};
 use quinn::{RecvStream, SendStream};
+use tokio::{
+    io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::UnixStream,
+};
 
 use cuda_core::protocol::Status;
 
@@ -38,7 +46,7 @@ macro_rules! ends {
     )*};
 }
 
-ends! { quinn::ConnectionError quinn::ReadError quinn::WriteError }
+ends! { io::Error quinn::ConnectionError quinn::ReadError quinn::WriteError }
 
 impl From<WireError> for End {
     fn from(error: WireError) -> Self {
@@ -105,16 +113,31 @@ impl FrameStream {
     }
 }
 
+/// Reads the opcode and the body of one frame of a worker. Reads nothing behind it.
+pub(super) async fn read_frame(socket: &mut UnixStream) -> io::Result<(u16, Vec<u8>)> {
+    let mut header = [0; HEADER_BYTES];
+    socket.read_exact(&mut header).await?;
+    let Header { opcode, length, .. } =
+        Header::read(&mut Reader::new(&header)).map_err(io::Error::other)?;
+    if length > FRAME_LIMIT {
+        let (length, limit) = (length.into(), FRAME_LIMIT.into());
+        return Err(io::Error::other(WireError::TooLong { what: "a frame", length, limit }));
+    }
+    let mut body = vec![0; length as usize];
+    socket.read_exact(&mut body).await?;
+    Ok((opcode, body))
+}
+
 /// Sends one frame outside of a session.
 pub(super) async fn send_frame(
-    stream: &mut SendStream,
+    stream: &mut (impl AsyncWrite + Unpin),
     opcode: u16,
     id: u64,
     body: impl FnOnce(&mut Vec<u8>),
-) -> Result<(), End> {
+) -> io::Result<()> {
     let mut out = Vec::new();
     put_frame(&mut out, opcode, 0, id, body);
-    Ok(stream.write_all(&out).await?)
+    stream.write_all(&out).await
 }
 
 /// Sends a refusal, and ends the stream.

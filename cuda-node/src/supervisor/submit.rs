@@ -10,11 +10,12 @@ use tracing::Instrument;
 
 use super::{
     blobs::Blobs,
-    jobs::{JobRequest, Reply},
+    jobs::Reply,
     leases::{Client, Leases},
     spans,
     streams::{End, FrameStream, Refusal, refuse, send_frame},
 };
+use crate::worker::jobs::JobDone;
 
 /// Serves a submit: checks it, reads its input, runs it and sends the reply.
 pub(super) async fn serve(
@@ -27,10 +28,14 @@ pub(super) async fn serve(
     let metrics = leases.metrics();
     let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
     let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
+    let status = ran.as_ref().map_or_else(|(status, _)| *status, |reply| reply.done.status);
+    // Otherwise the node does not have the image, and the client repeats the submit with it. Or there is no such lease.
+    if status != Status::NotFound {
+        metrics.submitted(status);
+        span.in_scope(|| tracing::debug!(%status, "a submit has ended"));
+    }
     match ran {
         Ok(reply) => {
-            metrics.submitted(reply.status);
-            span.in_scope(|| tracing::debug!(status = %reply.status, "a submit has ended"));
             let replied = Instant::now();
             reply_with(&mut send, reply).await?;
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
@@ -39,14 +44,7 @@ pub(super) async fn serve(
                 metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
             }
         }
-        Err((status, detail)) => {
-            // The node does not have the image, and the client repeats the submit with it. Or there is no such lease.
-            if status != Status::NotFound {
-                metrics.submitted(status);
-                span.in_scope(|| tracing::debug!(%status, "a submit was refused"));
-            }
-            refuse(&mut send, status, &detail).await;
-        }
+        Err((status, detail)) => refuse(&mut send, status, &detail).await,
     }
     Ok(())
 }
@@ -70,12 +68,7 @@ async fn run(
         Err(refusal) => return Ok(Err(refusal)),
     };
     let input = receive.read_raw(submit.input_bytes as usize).await?.into();
-    let meter = jobs.meter().clone();
-    meter.uploaded(submit.input_bytes);
-    let reply = jobs.run(JobRequest { job: submit, image, input }, place).await;
-    if let Some(reply) = &reply {
-        meter.output(reply.output.len() as u64);
-    }
+    let reply = jobs.run(submit, image, input, place).await;
     Ok(reply.ok_or_else(|| {
         // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();
@@ -127,7 +120,7 @@ fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
 
 async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
     // The place is held until all bytes are handed to the connection.
-    let Reply { status, text, output, place: _place } = reply;
+    let Reply { done: JobDone { status, text, .. }, output, place: _place } = reply;
     let is_inline = output.len() <= Submitted::INLINE_LIMIT;
     let output = Bytes::from(output);
     let (inline, following) =

@@ -1,8 +1,8 @@
 //! The worker: carries out the commands of one session, and the stateless submits of the same lease, on one device.
 //!
 //! A worker has three sockets to its supervisor. *Commands* carries commands in and events out. *Bulk* carries bulk
-//! data in both directions. *Jobs* carries stateless submits in and their replies out (`jobs`). The worker uses `wire`
-//! and `cuda_core`, and no network.
+//! data in both directions. *Jobs* carries stateless submits in and their replies out (`jobs`). The worker uses `wire`,
+//! `cuda_core` and the sockets of `process`, and no network.
 //!
 //! `graphs` keeps the graphs of the session. A command goes through `engine`, which holds it until its bytes and its
 //! predecessors are there and then submits it to the backend. `reports` turns notices of the backend into events.
@@ -15,7 +15,7 @@
 
 mod engine;
 mod graphs;
-pub mod jobs;
+pub(crate) mod jobs;
 mod messages;
 mod modules;
 mod numbers;
@@ -29,4 +29,4 @@ mod telemetry;
 mod warm;
 
 pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
-pub use run::{Worker, run};
+pub use run::run;

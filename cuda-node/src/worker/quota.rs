@@ -2,16 +2,16 @@
 
 use std::sync::Arc;
 
+use cuda_core::{Error, Result, protocol::Status};
 use parking_lot::Mutex;
 
-/// Counts the device memory of a lease. The limit is 0 until [`set_limit`](Self::set_limit).
-#[derive(Debug, Default)]
-pub(super) struct Quota(Mutex<Counts>);
-
-#[derive(Debug, Default)]
-struct Counts {
+/// Counts memory of a lease.
+#[derive(Debug)]
+pub(super) struct Quota {
+    /// The end of messages: the kind of the memory and an advice. Empty for device memory.
+    kind: &'static str,
     limit: u64,
-    used: u64,
+    used: Mutex<u64>,
 }
 
 /// Bytes of a [`Quota`] in use. Dropping it gives them back.
@@ -22,50 +22,52 @@ pub(super) struct Charge {
 }
 
 impl Quota {
-    /// Sets the limit in bytes.
-    pub(super) fn set_limit(&self, bytes: u64) {
-        self.0.lock().limit = bytes;
+    /// Creates a quota of `limit` bytes.
+    pub(super) fn new(kind: &'static str, limit: u64) -> Self {
+        Self { kind, limit, used: Mutex::new(0) }
     }
 
     /// Returns the limit and the bytes in use.
     pub(super) fn limit_and_used(&self) -> (u64, u64) {
-        let counts = self.0.lock();
-        (counts.limit, counts.used)
-    }
-
-    /// Takes `bytes` bytes.
-    ///
-    /// # Errors
-    /// The limit and the bytes that are free, which are fewer.
-    pub(super) fn take(&self, bytes: u64) -> Result<(), (u64, u64)> {
-        let mut counts = self.0.lock();
-        let free = counts.limit.saturating_sub(counts.used);
-        if bytes > free {
-            return Err((counts.limit, free));
-        }
-        counts.used += bytes;
-        Ok(())
-    }
-
-    /// Gives back bytes that were taken.
-    pub(super) fn give_back(&self, bytes: u64) {
-        let mut counts = self.0.lock();
-        counts.used = counts.used.saturating_sub(bytes);
+        (self.limit, *self.used.lock())
     }
 
     /// Takes `bytes` bytes until the returned value is dropped.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
-    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge, (u64, u64)> {
-        self.take(bytes)?;
+    /// Fewer bytes are free.
+    pub(super) fn charge(self: &Arc<Self>, bytes: u64) -> Result<Charge> {
+        let mut used = self.used.lock();
+        if bytes > self.limit - *used {
+            drop(used);
+            return Err(self.shortage(bytes));
+        }
+        *used += bytes;
         Ok(Charge { quota: self.clone(), bytes })
+    }
+
+    /// The error for `bytes` bytes that are not free.
+    pub(super) fn shortage(&self, bytes: u64) -> Error {
+        let (Self { kind, limit, .. }, free) = (self, self.limit - *self.used.lock());
+        let detail =
+            format!("{bytes} bytes requested; the lease has {free} free of {limit} bytes{kind}");
+        Error::Remote {
+            address: "the lease".into(),
+            status: Status::of_shortage(bytes, *limit),
+            detail,
+        }
+    }
+}
+
+impl Charge {
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 }
 
 impl Drop for Charge {
     fn drop(&mut self) {
-        self.quota.give_back(self.bytes);
+        *self.quota.used.lock() -= self.bytes;
     }
 }
 
@@ -75,15 +77,16 @@ mod tests {
 
     #[test]
     fn charges_beyond_the_limit_are_refused_and_dropped_ones_come_back() {
-        let quota = Arc::new(Quota::default());
-        assert_eq!(quota.take(1), Err((0, 0)));
-        quota.set_limit(10);
-        quota.take(4).unwrap();
-        let charge = quota.charge(6).unwrap();
-        assert_eq!(quota.charge(1).unwrap_err(), (10, 0));
-        drop(charge);
-        assert_eq!(quota.limit_and_used(), (10, 4));
-        quota.give_back(4);
-        assert_eq!(quota.take(11), Err((10, 10)));
+        let quota = Arc::new(Quota::new("; an advice", 10));
+        let is_refused = |bytes, words: &str| {
+            let refused = quota.charge(bytes).unwrap_err().to_string();
+            assert!(refused.contains(words), "{refused}");
+        };
+        let (first, second) = (quota.charge(4).unwrap(), quota.charge(6).unwrap());
+        is_refused(1, "1 bytes requested; the lease has 0 free of 10 bytes; an advice");
+        drop(second);
+        assert_eq!((quota.limit_and_used(), first.bytes()), ((10, 4), 4));
+        drop(first);
+        is_refused(11, "10 free of 10");
     }
 }

@@ -5,7 +5,7 @@ use std::{
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{
-        Arc,
+        Arc, Weak,
         mpsc::{Receiver, Sender, channel},
     },
     thread,
@@ -19,9 +19,7 @@ use cuda_lease::{
     session::SessionError,
     wire::{Chunk, Command, Frame, TransferId, features, put_frame},
 };
-use parking_lot::Mutex;
 use tracing::{
-    Span,
     field::{Empty, display},
     info_span,
 };
@@ -31,147 +29,100 @@ use super::{
     jobs::JobServer,
     messages::{Assign, Drain, Measured, Ready, WorkerBlob},
     quota::Quota,
-    reports::{AfterProgress, Landing, Reports, Sink},
-    sockets::{ReadError, read_batches, read_frames},
+    reports::{Landing, Reports, Sink},
+    sockets::{ReadError, read_frames, read_message},
     staging::{PIECE, Staged},
     warm,
 };
+use crate::process::WorkerEnds;
 
-/// A worker whose device is open, and that has no lease yet.
-pub struct Worker {
-    backend: Arc<dyn Backend>,
-    reports: Arc<Reports>,
-    landed: Receiver<Landing>,
-    quota: Arc<Quota>,
-}
-
-impl Worker {
-    /// Opens the device. On a GPU it uses the device once too: that takes a quarter of a second, so a node keeps spare
-    /// workers.
-    ///
-    /// # Errors
-    /// The error of the provider.
-    pub fn open(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<Self> {
-        let (bulk, landed): (Sender<Landing>, _) = channel();
-        let reports = Reports::new(bulk);
-        let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
-        if backend.info().driver.is_some() {
-            warm::up(provider, ordinal)?;
-        }
-        Ok(Self { backend, reports, landed, quota: Arc::default() })
-    }
-
-    /// Returns the server of the stateless submits of the same lease. It opens a device of its own when the first one
-    /// arrives, so it costs nothing before.
-    pub fn jobs(&self, provider: Arc<dyn Provider>, ordinal: u32) -> JobServer {
-        JobServer::new(provider, ordinal, self.quota.clone())
-    }
-
-    /// Serves one session, until the supervisor closes the sockets.
-    ///
-    /// # Errors
-    /// An error if a thread cannot be started or a socket fails.
-    pub fn serve(self, commands: UnixStream, bulk: UnixStream) -> io::Result<()> {
-        let Self { backend, reports, landed, quota } = self;
-        let device = backend.info().address.clone();
-        let ready = Ready {
-            device: backend.info().clone(),
-            features: features::of_device(backend.capabilities()),
-        };
-        reports.outbox.push_frame(Ready::OPCODE, |out| ready.encode(out));
-        reports.outbox.set_commands(commands.try_clone()?);
-        let engine: Arc<Mutex<Option<Arc<Engine>>>> = Arc::default();
-
-        let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
-        let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
-        let (downloads, pumped) = (bulk.try_clone()?, engine.clone());
-        let bulk_writer =
-            spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?;
-
-        let mut uploads = None;
-        // Entered on this thread once the worker has a lease.
-        let mut span = None;
-        let begin = || {
-            if let Some(engine) = &*engine.lock() {
-                engine.begin_batch();
-            }
-        };
-        let mut current: Option<Arc<Engine>> = None;
-        // This thread submits almost everything.
-        let entered = backend.enter();
-        let ended = read_batches(&commands, begin, |frame| {
-            let Some(current) = &current else {
-                let assigned = assign(&frame, &backend, &reports, &quota);
-                let Some((made, of)) = assigned else { return false };
-                span = Some(of.entered());
-                tracing::info!("the worker has a session");
-                *engine.lock() = Some(made.clone());
-                current = Some(made.clone());
-                uploads = start_uploads(&bulk, &commands, made, &reports).ok();
-                return uploads.is_some();
-            };
-            match take(current, &frame) {
-                Ok(()) => true,
-                Err(error) => {
-                    let error = broken(&device, &error);
-                    reports.outbox.push(&Notice::Lost { error }.into());
-                    false
-                }
-            }
-        });
-        if let Err(error) = ended {
-            tracing::debug!(%error, "the commands of the session ended");
-        }
-        drop(entered);
-        let engine = engine.lock().take();
-        if let Some(engine) = engine {
-            engine.close();
-        }
-        reports.outbox.close();
-        _ = writer.join();
-        _ = bulk.shutdown(Shutdown::Both);
-        _ = commands.shutdown(Shutdown::Both);
-        if let Some(uploads) = uploads {
-            _ = uploads.join();
-        }
-        drop(bulk_writer);
-        drop(span);
-        Ok(())
-    }
-}
-
-/// Opens the device and serves one session.
+/// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes the
+/// socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps spare
+/// workers.
 ///
 /// # Errors
-/// The error of the provider, or of a socket.
-pub fn run(
-    provider: &dyn Provider,
-    ordinal: u32,
-    commands: UnixStream,
-    bulk: UnixStream,
-) -> cuda_core::Result<()> {
-    let served = Worker::open(provider, ordinal)?.serve(commands, bulk);
-    served.map_err(|error| Error::host("failed to serve a session", &error))
+/// The error of the provider, of a socket, or of a thread that cannot be started.
+pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_core::Result<()> {
+    let (bulk, landed): (Sender<Landing>, _) = channel();
+    let reports = Reports::new(bulk);
+    let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
+    if backend.info().driver.is_some() {
+        warm::up(&*provider, ordinal)?;
+    }
+    let served = serve((provider, ordinal), &backend, &reports, landed, &ends);
+    served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
-fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
-    thread::Builder::new().name(name.into()).spawn(run)
-}
-
-fn assign(
-    frame: &Frame<'_>,
+/// Reports that the device is open, and serves a lease. Submits open the device `ordinal` of `provider` once more.
+fn serve(
+    (provider, ordinal): (Arc<dyn Provider>, u32),
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
-    quota: &Arc<Quota>,
-) -> Option<(Arc<Engine>, Span)> {
-    let assign =
-        Assign::decode(frame.body).ok().filter(|_| frame.header.opcode == Assign::OPCODE)?;
+    landed: Receiver<Landing>,
+    WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
+) -> io::Result<()> {
+    let device = backend.info().clone();
+    let ready = Ready { device, features: features::of_device(backend.capabilities()) };
+    let mut out = Vec::new();
+    put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
+    let mut socket = commands;
+    socket.write_all(&out)?;
+    let assigned = read_message(commands, Assign::OPCODE);
+    let assign = match assigned.and_then(|body| Ok(Assign::decode(&body)?)) {
+        Ok(assign) => assign,
+        Err(error) => {
+            tracing::debug!(%error, "the worker ends without a lease");
+            return Ok(());
+        }
+    };
     let span = info_span!("worker", trace_id = Empty, lease = assign.lease);
     if let Some(trace) = &assign.trace {
         span.record("trace_id", display(trace.trace_id()));
     }
-    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits, quota.clone());
-    Some((engine, span))
+    let _entered = span.entered();
+    tracing::info!("the worker has a lease");
+    let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
+    let quota = engine.quota();
+    reports.outbox.set_commands(commands.try_clone()?);
+
+    let server = JobServer { provider, ordinal, quota: quota.clone(), socket: jobs.try_clone()? };
+    let server = spawn("lease-jobs", move || server.run())?;
+    let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
+    let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
+    // Ends when the reports are dropped.
+    let (downloads, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
+    drop(spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?);
+    let uploads = start_uploads(bulk, commands, engine.clone(), reports)?;
+
+    // This thread submits almost everything.
+    let entered = backend.enter();
+    let begin = || engine.begin_batch();
+    let ended = read_frames(commands, begin, |frame| {
+        let taken = take(&engine, &frame);
+        if let Err(error) = &taken {
+            let error = broken(error);
+            reports.outbox.push(&Notice::Lost { error }.into());
+        }
+        taken.is_ok()
+    });
+    if let Err(error) = ended {
+        tracing::debug!(%error, "the commands of the session ended");
+    }
+    drop(entered);
+    engine.close();
+    reports.outbox.close();
+    _ = writer.join();
+    for socket in [bulk, commands, jobs] {
+        _ = socket.shutdown(Shutdown::Both);
+    }
+    _ = uploads.join();
+    // A kernel that runs ends first, or the supervisor kills this process.
+    _ = server.join();
+    Ok(())
+}
+
+fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.into()).spawn(run)
 }
 
 /// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.
@@ -183,7 +134,7 @@ fn start_uploads(
 ) -> io::Result<thread::JoinHandle<()>> {
     let (bulk, commands, reports) = (bulk.try_clone()?, commands.try_clone()?, reports.clone());
     let broke = move |error: SessionError| {
-        let error = broken("the lease", &error);
+        let error = broken(&error);
         reports.outbox.push(&Notice::Lost { error }.into());
         // The thread that reads commands ends, and with it the worker.
         _ = commands.shutdown(Shutdown::Read);
@@ -204,9 +155,9 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
     engine.command(Command::decode(frame.header.opcode, frame.body)?)
 }
 
-fn broken(device: &str, error: &SessionError) -> Error {
+fn broken(error: &SessionError) -> Error {
     Error::Remote {
-        address: device.to_owned(),
+        address: "the lease".into(),
         status: Status::BadRequest,
         detail: format!("the client broke the protocol: {error}"),
     }
@@ -230,11 +181,7 @@ fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
 }
 
 /// Sends the bytes of large downloads.
-fn write_downloads(
-    mut socket: &UnixStream,
-    landed: &Receiver<Landing>,
-    engine: &Mutex<Option<Arc<Engine>>>,
-) {
+fn write_downloads(mut socket: &UnixStream, landed: &Receiver<Landing>, reports: &Weak<Reports>) {
     let mut out = Vec::new();
     for landing in landed {
         out.clear();
@@ -247,9 +194,8 @@ fn write_downloads(
         }
         drop(landing);
         // A download that waits for staging memory can go on.
-        let engine = engine.lock().clone();
-        if let Some(engine) = engine {
-            engine.after_progress();
+        if let Some(reports) = reports.upgrade() {
+            reports.after_progress();
         }
         if socket.write_all(&out).is_err() {
             return;
@@ -261,16 +207,20 @@ fn write_downloads(
 fn read_uploads(socket: &UnixStream, engine: &Engine, broke: impl FnOnce(SessionError)) {
     let mut filling = None;
     let mut broken = None;
-    let ended = read_frames(socket, |frame| {
-        let added = Chunk::decode(frame.body).map_err(SessionError::from);
-        match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
-            Ok(goes_on) => goes_on,
-            Err(error) => {
-                broken = Some(error);
-                false
+    let ended = read_frames(
+        socket,
+        || {},
+        |frame| {
+            let added = Chunk::decode(frame.body).map_err(SessionError::from);
+            match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
+                Ok(goes_on) => goes_on,
+                Err(error) => {
+                    broken = Some(error);
+                    false
+                }
             }
-        }
-    });
+        },
+    );
     match (broken, ended) {
         (Some(error), _) => broke(error),
         (None, Err(ReadError::Wire(error))) => broke(error.into()),

@@ -5,7 +5,9 @@ use std::{
     os::unix::net::UnixStream,
 };
 
-use cuda_lease::wire::{FRAME_LIMIT, Frame, HEADER_BYTES, WireError, complete_frames, frames_in};
+use cuda_lease::wire::{
+    FRAME_LIMIT, Frame, HEADER_BYTES, Header, Reader, WireError, complete_frames, frames_in,
+};
 
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
@@ -19,16 +21,8 @@ pub(super) enum ReadError {
     Wire(#[from] WireError),
 }
 
-/// Reads frames until the socket ends, or `take` returns `false`.
+/// Reads frames until the socket ends, or `take` returns `false`. Calls `begin` before the frames of each read.
 pub(super) fn read_frames(
-    socket: &UnixStream,
-    take: impl FnMut(Frame<'_>) -> bool,
-) -> Result<(), ReadError> {
-    read_batches(socket, || {}, take)
-}
-
-/// As [`read_frames`], and calls `begin` before the frames of each read.
-pub(super) fn read_batches(
     mut socket: &UnixStream,
     mut begin: impl FnMut(),
     mut take: impl FnMut(Frame<'_>) -> bool,
@@ -53,4 +47,17 @@ pub(super) fn read_batches(
         buffer.copy_within(complete..filled, 0);
         filled -= complete;
     }
+}
+
+/// Reads the body of one frame with an opcode. Reads nothing behind it.
+pub(super) fn read_message(mut socket: &UnixStream, opcode: u16) -> Result<Vec<u8>, ReadError> {
+    let mut header = [0; HEADER_BYTES];
+    socket.read_exact(&mut header)?;
+    let header = Header::read(&mut Reader::new(&header))?;
+    if header.opcode != opcode {
+        return Err(WireError::UnexpectedOpcode { opcode: header.opcode }.into());
+    }
+    let mut body = vec![0; header.length as usize];
+    socket.read_exact(&mut body)?;
+    Ok(body)
 }

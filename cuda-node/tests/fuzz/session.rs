@@ -22,7 +22,10 @@ use cuda_lease::wire::{
     Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Step, TransferId,
     encode_changes, encode_graph, opcode, put_frame,
 };
-use cuda_node::worker::{self, Assign, Drain, Drained, WorkerBlob};
+use cuda_node::{
+    process::WorkerEnds,
+    worker::{self, Assign, Drain, Drained, WorkerBlob},
+};
 
 use super::input::Input;
 
@@ -56,13 +59,15 @@ const LENGTHS: [u64; 12] = [
 pub fn session(bytes: &[u8]) {
     let mut options = CpuOptions::default().budget(1 << 14);
     (options.memory, options.workers) = (Some(MEMORY), Some(1));
-    let provider = CpuProvider::new(options);
+    let provider = Arc::new(CpuProvider::new(options));
     let (commands, worker_commands) = UnixStream::pair().unwrap();
     let (bulk, worker_bulk) = UnixStream::pair().unwrap();
+    let (_jobs, jobs) = UnixStream::pair().unwrap();
+    let ends = WorkerEnds { commands: worker_commands, bulk: worker_bulk, jobs };
     let client = Client::default().run(bytes);
 
     thread::scope(|scope| {
-        let worker = scope.spawn(|| worker::run(&provider, 0, worker_commands, worker_bulk));
+        let worker = scope.spawn(|| worker::run(provider, 0, ends));
         let (ended, end) = mpsc::channel();
         scope.spawn(|| read_events(&commands, &client.last, ended));
         scope.spawn(|| read_frames(&bulk, |frame| _ = Chunk::decode(frame.body).unwrap()));

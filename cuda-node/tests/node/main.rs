@@ -12,4 +12,5 @@ mod network;
 mod raw;
 mod requests;
 mod status;
+mod submits;
 mod tenants;

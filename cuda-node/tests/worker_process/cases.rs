@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_node::process::{Error, ExitCause, WorkerLauncher, WorkerOutput, pair};
+use cuda_node::process::{Error, ExitCause, WorkerEnds, WorkerLauncher, WorkerOutput, pair};
 use libtest_mimic::Trial;
 use rustix::process::{Pid, Signal};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _};
@@ -168,11 +168,16 @@ async fn missing_executable_is_an_error() {
 
 async fn pair_connects_the_session_sockets() {
     let (mut supervisor, worker) = pair().unwrap();
-    let (mut commands, mut bulk) = worker.into_tokio().unwrap();
-    supervisor.commands.write_all(b"c").await.unwrap();
-    supervisor.bulk.write_all(b"b").await.unwrap();
-    assert_eq!(commands.read_u8().await.unwrap(), b'c');
-    assert_eq!(bulk.read_u8().await.unwrap(), b'b');
+    let WorkerEnds { commands, bulk, jobs } = worker;
+    let sockets = [&mut supervisor.commands, &mut supervisor.bulk, &mut supervisor.jobs];
+    for ((socket, mut worker), byte) in
+        sockets.into_iter().zip([&commands, &bulk, &jobs]).zip(b'a'..)
+    {
+        socket.write_all(&[byte]).await.unwrap();
+        let mut received = [0];
+        std::io::Read::read_exact(&mut worker, &mut received).unwrap();
+        assert_eq!(received, [byte]);
+    }
     drop(commands);
     assert_eq!(supervisor.commands.read(&mut [0]).await.unwrap(), 0);
 }

@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     sync::Arc,
-    thread,
     time::{Duration, Instant},
 };
 
@@ -13,10 +12,11 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{Instrument, Span};
 
 use super::{
-    Connection, Opened,
+    Connection, LeaseConnection, Opened,
     dial::{LeaseTerms, connect, endpoint},
     grant::Grant,
     renewal::Renewal,
+    start,
 };
 use crate::{
     client::{
@@ -52,30 +52,11 @@ const REASON: Duration = Duration::from_secs(1);
 /// [`Error::Remote`] if the node refuses the lease, [`Error::Unreachable`] if no node answers,
 /// [`Error::Host`] if the thread cannot be started.
 pub(in crate::client) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
-    let (opened, receiver) = std::sync::mpsc::sync_channel(1);
     let address = terms.address.clone();
     let span = spans::lease(terms.allocate.trace.as_ref(), &address);
-    let name = "cuda-lease".to_owned();
-    let run = move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        match runtime {
-            Ok(runtime) => {
-                runtime.block_on(Driver::run(terms, sink, opened).instrument(span));
-            }
-            Err(error) => {
-                let what = "failed to start the runtime of a lease";
-                _ = opened.send(Err(Error::host(what, &error)));
-            }
-        }
-    };
-    let started = thread::Builder::new().name(name).spawn(run);
-    let failed = |error| Error::host("failed to start the thread of a lease", &error);
-    let thread = started.map_err(failed)?;
-    let opened = receiver.recv().unwrap_or_else(|_| {
-        let cause = "the thread of the connection ended".into();
-        Err(Error::Disconnected { address, cause, may_have_run: false })
-    })?;
-    opened.connection.set_thread(thread);
+    let run = move |opened| Driver::run(terms, sink, opened).instrument(span);
+    let (opened, thread) = start("cuda-lease", &address, run)?;
+    opened.connection.connection.set_thread(thread);
     Ok(opened)
 }
 
@@ -136,8 +117,11 @@ impl Driver {
         let grant = Arc::new(Grant::new(&granted));
         let (channel, current) = Channel::new(address.clone());
         let trace = terms.allocate.trace;
-        let connection_of_user =
-            Arc::new(Connection::new(address, sender, grant.clone(), channel, trace));
+        let connection_of_user = Arc::new(LeaseConnection {
+            connection: Connection::new(sender, channel),
+            grant: grant.clone(),
+            trace,
+        });
         let driver = Self {
             terms,
             endpoint,

@@ -10,7 +10,7 @@ pub(crate) type Current = Option<Result<quinn::Connection, String>>;
 
 /// The current connection to a node, and the runtime of its thread.
 #[derive(Clone)]
-pub(crate) struct Channel {
+pub struct Channel {
     /// The address of the node as the user wrote it.
     pub(super) address: String,
     runtime: Handle,

@@ -2,30 +2,21 @@
 
 use bytes::Bytes;
 use cuda_core::{Error, Result, protocol::Status};
-use quinn::{RecvStream, SendStream, WriteError};
+use quinn::{SendStream, WriteError};
 use tracing::Instrument;
 
-use super::{call::Submitted, channel::Channel, job::Job};
+use super::{call::Submitted, channel::Channel, job::Payload};
 use crate::{
     client::{
         end::{End, Refusal},
         spans,
         streams::{blob::put_blob, replies::next_reply},
     },
-    wire::{self, FrameBuffer, TraceContext, WireError, put_frame},
+    wire::{self, FrameBuffer, WireError, put_frame},
 };
 
 /// The bytes of an input between two reports of its progress.
 const REPORTED: usize = 256 << 10;
-
-/// The lease that runs a job.
-#[derive(Debug, Clone)]
-pub(crate) struct Target {
-    pub(crate) lease: u64,
-    pub(crate) token: Bytes,
-    /// The span that the submit belongs to.
-    pub(crate) trace: Option<TraceContext>,
-}
 
 /// Runs a job in a span of its own, whose parent is the current span.
 ///
@@ -33,35 +24,27 @@ pub(crate) struct Target {
 /// The operating system gives no random numbers for the ids of the span.
 pub(super) fn perform(
     channel: Channel,
-    mut target: Target,
-    job: Job,
+    mut job: Payload,
 ) -> Result<impl Future<Output = Result<Submitted>> + Send + 'static> {
-    let trace = spans::next(job.trace.or(target.trace))?;
-    target.trace = Some(trace);
-    let span = spans::submit(&trace, &channel.address, target.lease);
-    Ok(repeat(channel, target, job).instrument(span))
+    let trace = spans::next(job.request.trace)?;
+    job.request.trace = Some(trace);
+    let span = spans::submit(&trace, &channel.address, job.request.lease);
+    Ok(repeat(channel, job).instrument(span))
 }
 
 /// Runs a job. Repeats it on the next connection if one is lost.
-async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submitted> {
-    for (what, bytes, limit) in [
-        ("input", job.input.len() as u64, wire::Submit::INPUT_LIMIT),
-        ("output", job.max_output, wire::Submit::OUTPUT_LIMIT),
-    ] {
-        if bytes > limit {
-            let detail = format!("{bytes} bytes, the limit is {limit}; split the job");
-            return Err(Error::OutOfRange {
-                what: format!("the {what} of a submit").into(),
-                detail,
-            });
-        }
-    }
+async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
     let mut is_repeated = false;
     loop {
         let connection = channel.next(is_repeated).await?;
         is_repeated = true;
-        match attempt(&connection, &target, &job).await {
-            Ok(Ok(submitted)) => return finish(&channel, submitted),
+        match attempt(&connection, &job).await {
+            Ok(Ok(wire::Submitted { status: Status::Ok, text, output, .. })) => {
+                return Ok(Submitted { exit_code: Status::Ok, output, text });
+            }
+            Ok(Ok(wire::Submitted { status, text, .. })) => {
+                return Err(channel.refused((status, text)));
+            }
             Ok(Err(refused)) => return Err(channel.refused(refused)),
             Err(End::Lost(cause)) => {
                 if connection.close_reason().is_none() {
@@ -84,57 +67,33 @@ async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submit
     }
 }
 
-fn finish(channel: &Channel, (submitted, output): (wire::Submitted, Bytes)) -> Result<Submitted> {
-    let wire::Submitted { status, text, .. } = submitted;
-    if status != Status::Ok {
-        return Err(channel.refused((status, text)));
-    }
-    Ok(Submitted { exit_code: status, output, text })
-}
-
 /// Sends the job by the hash of its image, and once more with the image if the node does not have it.
 async fn attempt(
     connection: &quinn::Connection,
-    target: &Target,
-    job: &Job,
-) -> Result<Result<(wire::Submitted, Bytes), Refusal>, End> {
-    let first = send(connection, target, job, None).await?;
+    job: &Payload,
+) -> Result<Result<wire::Submitted, Refusal>, End> {
+    let first = send(connection, job, None).await?;
     if !matches!(first, Err((Status::NotFound, _))) {
         return Ok(first);
     }
     if job.image.len() <= wire::Submit::IMAGE_LIMIT {
-        return send(connection, target, job, Some(job.image.clone())).await;
+        return send(connection, job, Some(job.image.clone())).await;
     }
-    let (lease, token) = (target.lease, target.token.clone());
-    if let Err(refused) = put_blob(connection, lease, token, job.hash, job.image.clone()).await? {
-        return Ok(Err(refused));
+    let wire::Submit { lease, token, hash, .. } = &job.request;
+    let put = put_blob(connection, *lease, token.clone(), *hash, job.image.clone());
+    match put.await? {
+        Ok(()) => send(connection, job, None).await,
+        Err(refused) => Ok(Err(refused)),
     }
-    send(connection, target, job, None).await
 }
 
 async fn send(
     connection: &quinn::Connection,
-    target: &Target,
-    job: &Job,
+    job: &Payload,
     image: Option<Bytes>,
-) -> Result<Result<(wire::Submitted, Bytes), Refusal>, End> {
-    let submit = wire::Submit {
-        lease: target.lease,
-        token: target.token.clone(),
-        kind: job.kind,
-        hash: job.hash,
-        image,
-        kernel: job.kernel.clone(),
-        grid: job.config.grid,
-        block: job.config.block,
-        shared_bytes: job.config.shared_bytes,
-        arguments: job.arguments.clone(),
-        region_bytes: job.region_bytes,
-        input_bytes: job.input.len() as u64,
-        output_offset: job.output_offset,
-        max_output: job.max_output,
-        trace: target.trace,
-    };
+) -> Result<Result<wire::Submitted, Refusal>, End> {
+    let input_bytes = job.input.len() as u64;
+    let submit = wire::Submit { image, input_bytes, ..job.request.clone() };
     let (mut send, mut receive) = connection.open_bi().await?;
     let mut out = Vec::new();
     put_frame(&mut out, wire::Submit::OPCODE, 0, 0, |out| submit.encode(out));
@@ -157,47 +116,34 @@ async fn send(
     if opcode != wire::Submitted::OPCODE {
         return Err(WireError::UnexpectedOpcode { opcode }.into());
     }
-    let submitted = wire::Submitted::decode(&body)?;
-    let output = match submitted.following_bytes {
-        0 => submitted.output.clone(),
-        bytes => following(&mut receive, &mut buffer, bytes).await?,
-    };
-    Ok(Ok((submitted, output)))
+    let mut submitted = wire::Submitted::decode(&body)?;
+    let (length, limit) = (submitted.following_bytes, wire::Submit::OUTPUT_LIMIT);
+    if length > limit {
+        return Err(WireError::TooLong { what: "an output", length, limit }.into());
+    }
+    if length > 0 {
+        let mut output = buffer.buffer().split().to_vec();
+        while output.len() < length as usize {
+            let missing = length as usize - output.len();
+            let chunk = receive.read_chunk(missing, true).await?;
+            output.extend_from_slice(&chunk.ok_or(WireError::Truncated { missing })?.bytes);
+        }
+        submitted.output = output.into();
+    }
+    Ok(Ok(submitted))
 }
 
 /// Sends the input behind the frame.
-async fn send_input(send: &mut SendStream, job: &Job) -> std::result::Result<(), WriteError> {
+async fn send_input(send: &mut SendStream, job: &Payload) -> std::result::Result<(), WriteError> {
     let Some(progress) = &job.progress else { return send.write_chunk(job.input.clone()).await };
     let (mut input, mut sent) = (job.input.clone(), 0);
-    progress.report(sent);
+    progress(sent);
     while !input.is_empty() {
         let part = input.split_to(input.len().min(REPORTED));
         let length = part.len() as u64;
         send.write_chunk(part).await?;
         sent += length;
-        progress.report(sent);
+        progress(sent);
     }
     Ok(())
-}
-
-/// Reads the output behind the frame.
-async fn following(
-    receive: &mut RecvStream,
-    buffer: &mut FrameBuffer,
-    length: u64,
-) -> Result<Bytes, End> {
-    let limit = wire::Submit::OUTPUT_LIMIT;
-    if length > limit {
-        return Err(WireError::TooLong { what: "an output", length, limit }.into());
-    }
-    let length = length as usize;
-    let mut output = buffer.buffer().split().to_vec();
-    while output.len() < length {
-        match receive.read_chunk(usize::MAX, true).await? {
-            Some(chunk) => output.extend_from_slice(&chunk.bytes),
-            None => return Err(WireError::Truncated { missing: length - output.len() }.into()),
-        }
-    }
-    output.truncate(length);
-    Ok(output.into())
 }

@@ -21,7 +21,7 @@ use cuda_lease::{
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
-use tracing::Instrument;
+use tracing::{Instrument, Span};
 
 use super::{
     audit::{Audit, Entry as Decision},
@@ -40,9 +40,8 @@ use crate::{
     leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
     metrics::{Meter, NodeMetrics},
     quotas::Quotas,
+    worker::Assign,
 };
-
-type Table<T> = Result<T, crate::leases::Refusal>;
 
 /// A client: its tenant, its certificate and its connection.
 #[derive(Clone)]
@@ -351,13 +350,7 @@ impl Leases {
         token: &[u8],
         epoch: u32,
     ) -> Result<Arc<Session>, Refusal> {
-        let generation = self.verify(client, lease, token)?;
-        let id = LeaseId(lease);
-        self.change(|state, now| {
-            state.authorize(now, id, generation)?;
-            state.connected(now, id, Some(client.connection))?;
-            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
-            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+        self.access(client, lease, token, |entry, blobs| {
             if let Some(session) = &entry.session {
                 let other =
                     "the lease has another session; resume that one, or acquire a new lease";
@@ -367,18 +360,41 @@ impl Leases {
                     Err((Status::BadRequest, other.into()))
                 };
             }
-            let worker = entry.worker.as_mut().and_then(WorkerHandle::take_lanes);
-            let limits = Limits { memory: entry.quota, ..self.limits };
+            let worker = entry.worker.as_mut().and_then(|worker| worker.lanes.take());
             let address = self.address(entry.slot);
             let worker = worker.ok_or_else(unknown)?;
-            let turns = entry.is_session_exclusive.then(|| self.turns(id));
+            let turns = entry.is_session_exclusive.then(|| self.turns(LeaseId(lease)));
             let meter = entry.meter.clone();
-            let traced = entry.traced.as_ref().map(|it| spans::session(it, lease));
-            let terms = SessionTerms { epoch, lease, limits, address, traced };
+            let span = entry.traced.as_ref().map(|it| spans::session(it, lease).span);
+            let terms = SessionTerms { epoch, address, span: span.unwrap_or_else(Span::none) };
             let session = Session::start(terms, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
-            self.watch(id, session.clone());
+            self.watch(LeaseId(lease), session.clone());
             Ok(session)
+        })
+    }
+
+    /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant. The first call gives the
+    /// lease to its worker.
+    fn access<T>(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+        call: impl FnOnce(&mut Entry, Arc<Blobs>) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let (id, generation) = (LeaseId(lease), self.verify(client, lease, token)?);
+        self.change(|state, now| {
+            state.table.authorize(now, id, generation).map_err(refusal)?;
+            state.connected(now, id, Some(client.connection))?;
+            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
+            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            let limits = Limits { memory: entry.quota, ..self.limits };
+            let trace = entry.traced.as_ref().and_then(|it| it.trace);
+            if let Some(worker) = &mut entry.worker {
+                worker.begin(&Assign { limits, lease, trace });
+            }
+            call(entry, blobs)
         })
     }
 
@@ -436,11 +452,6 @@ impl Leases {
 }
 
 impl State {
-    fn authorize(&mut self, now: Duration, lease: LeaseId, generation: u64) -> Result<(), Refusal> {
-        let authorized: Table<()> = self.table.authorize(now, lease, generation);
-        authorized.map_err(refusal)
-    }
-
     /// A client uses a lease on a connection. A detached lease has no connections.
     fn connected(
         &mut self,

@@ -3,13 +3,9 @@
 use std::sync::Arc;
 
 use cuda_core::protocol::Status;
-use cuda_lease::wire::Limits;
 
-use super::{Client, LeaseId, Leases, State, unknown};
-use crate::{
-    supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal},
-    worker::Assign,
-};
+use super::{Client, LeaseId, Leases, unknown};
+use crate::supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal};
 
 impl Leases {
     /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The first
@@ -20,33 +16,24 @@ impl Leases {
         lease: u64,
         token: &[u8],
     ) -> Result<(Arc<Jobs>, Arc<Blobs>), Refusal> {
-        let generation = self.verify(client, lease, token)?;
-        let id = LeaseId(lease);
-        self.change(|state, now| {
-            state.authorize(now, id, generation)?;
-            state.connected(now, id, Some(client.connection))?;
-            let blobs = state.blobs_of(client);
-            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+        self.access(client, lease, token, |entry, blobs| {
             if entry.is_session_exclusive {
                 let detail =
                     "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
                 return Err((Status::BadRequest, detail.into()));
             }
-            let limits = Limits { memory: entry.quota, ..self.limits };
             if let Some(jobs) = &entry.jobs {
                 return Ok((jobs.clone(), blobs));
             }
-            let socket = entry.worker.as_mut().and_then(|worker| worker.take_jobs());
+            let socket = entry.worker.as_mut().and_then(|worker| worker.jobs.take());
             let socket = socket.ok_or_else(unknown)?;
             let leases = Arc::downgrade(self);
             let ended = move || {
                 if let Some(leases) = leases.upgrade() {
-                    leases.change(|state, now| state.table.worker_died(now, id));
+                    leases.change(|state, now| state.table.worker_died(now, LeaseId(lease)));
                 }
             };
-            let trace = entry.traced.as_ref().and_then(|it| it.trace);
-            let assign = Assign { limits, lease, trace };
-            let jobs = entry.jobs.insert(Jobs::start(socket, assign, entry.meter.clone(), ended));
+            let jobs = entry.jobs.insert(Jobs::start(socket, entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
         })
     }
@@ -79,24 +66,11 @@ impl Leases {
         lease: u64,
         token: &[u8],
     ) -> Result<(Arc<Blobs>, Option<Arc<Session>>), Refusal> {
-        let generation = self.verify(client, lease, token)?;
-        self.change(|state, now| {
-            state.authorize(now, LeaseId(lease), generation)?;
-            state.connected(now, LeaseId(lease), Some(client.connection))?;
-            let blobs = state.blobs_of(client);
-            let entry = state.entries.get(&LeaseId(lease)).ok_or_else(unknown)?;
-            Ok((blobs, entry.session.clone()))
-        })
+        self.access(client, lease, token, |entry, blobs| Ok((blobs, entry.session.clone())))
     }
 
     /// The maximum number of bytes of a blob.
     pub(in crate::supervisor) fn blob_limit(&self) -> u64 {
         self.limits.module_bytes
-    }
-}
-
-impl State {
-    fn blobs_of(&mut self, client: &Client) -> Arc<Blobs> {
-        self.blobs.entry(client.tenant.clone()).or_default().clone()
     }
 }

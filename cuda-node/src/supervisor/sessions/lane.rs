@@ -119,12 +119,6 @@ impl Lane {
         self.filled.notify_one();
     }
 
-    /// Sends the first bytes to the worker.
-    pub(super) fn begin_worker(&self, frames: Bytes) {
-        // The channel is empty, so it has a place.
-        _ = self.to_worker.try_send(frames);
-    }
-
     /// Sends bytes to the worker.
     pub(super) async fn send_to_worker(&self, frames: Bytes) -> bool {
         self.to_worker.send(frames).await.is_ok()

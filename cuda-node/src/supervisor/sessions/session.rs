@@ -6,7 +6,7 @@ use bytes::Bytes;
 use cuda_core::{Error, protocol::Notice};
 use cuda_lease::{
     session::SessionError,
-    wire::{self, Command, Event, Frame, Frames, Hash, Limits, opcode, put_frame},
+    wire::{self, Command, Event, Frame, Frames, Hash, opcode, put_frame},
 };
 use parking_lot::Mutex;
 use tracing::{Instrument, Span};
@@ -20,11 +20,10 @@ use crate::{
     metrics::{Meter, Tally},
     supervisor::{
         blobs::Blobs,
-        spans::Traced,
         streams::{End, FrameStream},
         workers::Lanes,
     },
-    worker::{Assign, Drain, Drained, Measured, WorkerBlob},
+    worker::{Drain, Drained, Measured, WorkerBlob},
 };
 
 /// The maximum number of bytes of events that wait for an acknowledgement of the client.
@@ -56,16 +55,13 @@ pub(in crate::supervisor) struct Session {
 pub(in crate::supervisor) struct SessionTerms {
     /// The epoch, which the client chose.
     pub(in crate::supervisor) epoch: u32,
-    pub(in crate::supervisor) lease: u64,
-    pub(in crate::supervisor) limits: Limits,
     /// The address of the device, for messages.
     pub(in crate::supervisor) address: String,
-    /// The span of the session.
-    pub(in crate::supervisor) traced: Option<Traced>,
+    pub(in crate::supervisor) span: Span,
 }
 
 impl Session {
-    /// Starts a session on a worker that has no lease yet.
+    /// Starts the session of a worker that has a lease.
     pub(in crate::supervisor) fn start(
         terms: SessionTerms,
         (commands, bulk): Lanes,
@@ -73,8 +69,7 @@ impl Session {
         meter: Arc<Meter>,
         turns: Option<Turns>,
     ) -> Arc<Self> {
-        let SessionTerms { epoch, lease, limits, address, traced } = terms;
-        let (trace, span) = traced.map_or((None, Span::none()), |it| (it.trace, it.span));
+        let SessionTerms { epoch, address, span } = terms;
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
         let (commands, from_client) =
@@ -96,12 +91,6 @@ impl Session {
             session.commands.set_running(false);
             tokio::spawn(session.clone().take_turns());
         }
-        let mut assign = Vec::new();
-        put_frame(&mut assign, Assign::OPCODE, 0, 0, |out| {
-            Assign { limits, lease, trace }.encode(out);
-        });
-        // In front of all frames of the client.
-        session.commands.begin_worker(assign.into());
         tokio::spawn(write_worker(commands_out, from_client));
         tokio::spawn(write_worker(bulk_out, uploads));
         let own = session.clone();

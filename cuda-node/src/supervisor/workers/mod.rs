@@ -13,12 +13,9 @@ use std::{
 };
 
 use cuda_core::{DeviceInfo, Error, Provider, Result};
-use cuda_lease::{
-    authority::Tenant,
-    wire::{FRAME_LIMIT, HEADER_BYTES, Header, Reader},
-};
+use cuda_lease::{authority::Tenant, wire::put_frame};
 use parking_lot::Mutex;
-use tokio::{io::AsyncReadExt, sync::oneshot};
+use tokio::sync::oneshot;
 
 use self::{
     jit_cache::{JitCache, Link},
@@ -26,7 +23,8 @@ use self::{
 };
 use crate::{
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
-    worker::{Ready, Worker},
+    supervisor::streams::read_frame,
+    worker::{self, Assign, Ready},
 };
 
 /// The start of a worker.
@@ -148,9 +146,10 @@ pub(super) struct WorkerHandle {
     /// The features of the device, as in [`features`](cuda_lease::wire::features).
     pub(super) features: u64,
     /// The sockets of commands and bulk bytes, until a session takes them.
-    lanes: Option<Lanes>,
+    pub(super) lanes: Option<Lanes>,
     /// The socket of stateless submits, until the first one takes it.
-    jobs: Option<tokio::net::UnixStream>,
+    pub(super) jobs: Option<tokio::net::UnixStream>,
+    has_lease: bool,
     body: Body,
 }
 
@@ -209,7 +208,7 @@ impl Launcher {
         }
         let SupervisorEnds { commands, bulk, jobs } = ends;
         let lanes = Some((commands, bulk));
-        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), body })
+        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), has_lease: false, body })
     }
 }
 
@@ -242,13 +241,7 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        let served = Worker::open(&*provider, 0).and_then(|opened| {
-            let serving = opened.jobs(provider, 0).start(worker.jobs).map_err(failed)?;
-            let served = opened.serve(worker.commands, worker.bulk).map_err(failed);
-            serving.end();
-            served
-        });
-        if let Err(error) = served {
+        if let Err(error) = worker::run(provider, 0, worker) {
             tracing::error!(%error, "a worker failed");
         }
         _ = end.send(());
@@ -260,26 +253,22 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
 /// Waits for the first frame of a worker.
 async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
     let ended = |_| failed("it ended before its device was open; its output has the reason");
-    let mut header = [0; HEADER_BYTES];
-    ends.commands.read_exact(&mut header).await.map_err(ended)?;
-    let header = Header::read(&mut Reader::new(&header)).map_err(failed)?;
-    if header.opcode != Ready::OPCODE || header.length > FRAME_LIMIT {
-        return Err(failed("its first frame is not `Ready`"));
+    match read_frame(&mut ends.commands).await.map_err(ended)? {
+        (Ready::OPCODE, body) => Ready::decode(&body).map_err(failed),
+        _ => Err(failed("its first frame is not `Ready`")),
     }
-    let mut body = vec![0; header.length as usize];
-    ends.commands.read_exact(&mut body).await.map_err(ended)?;
-    Ready::decode(&body).map_err(failed)
 }
 
 impl WorkerHandle {
-    /// Takes the sockets of a session.
-    pub(super) fn take_lanes(&mut self) -> Option<Lanes> {
-        self.lanes.take()
-    }
-
-    /// Takes the socket of stateless submits.
-    pub(super) fn take_jobs(&mut self) -> Option<tokio::net::UnixStream> {
-        self.jobs.take()
+    /// Gives the worker its lease, in front of everything else on its sockets. Later calls do nothing.
+    pub(super) fn begin(&mut self, assign: &Assign) {
+        if let (Some((commands, _)), false) = (&self.lanes, self.has_lease) {
+            let mut out = Vec::new();
+            put_frame(&mut out, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+            // The socket is empty and takes the bytes at once. The end of a worker is noticed where it is read.
+            _ = rustix::io::write(commands, &out);
+            self.has_lease = true;
+        }
     }
 
     /// The process of the worker, if it has one of its own.

@@ -107,7 +107,7 @@ impl Test {
             module_bytes: 1 << 20,
         };
         let reports = Reports::new(channel().0);
-        let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
+        let engine = Engine::new(backend.clone(), reports, limits);
         let test = Self { engine, backend, last: [0; 3] };
         for id in [1, 2] {
             test.command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }));
@@ -364,7 +364,8 @@ fn changes_of_a_launch_that_is_skipped_hold_for_the_next_one() {
     test.allocate(1);
     let lost = AllocId(9);
     test.engine.state.lock().objects.announce(lost).unwrap();
-    test.engine.state.lock().objects.made(lost, 64);
+    let charge = test.engine.quota.charge(64).unwrap();
+    test.engine.state.lock().objects.made(lost, charge);
     let copy = Work::Copy {
         from: Region { alloc: lost, offset: 0 },
         to: Region { alloc: ALLOC, offset: 8 },

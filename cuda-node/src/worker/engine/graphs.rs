@@ -19,7 +19,7 @@ use super::{
     state::{BackendStep, Changes, State},
 };
 use crate::worker::{
-    graphs::{Answerable, Arrived, Prepared, change, over_quota, prepare},
+    graphs::{Answerable, Arrived, Prepared, change, prepare},
     modules::Ready,
     reports::Keep,
     staging::Staged,
@@ -103,7 +103,7 @@ impl Engine {
                 match content {
                     Ok(content) => self.prepare_graph(state, id, &content)?,
                     Err(bytes) => {
-                        let error = self.over_graph_quota(state, bytes);
+                        let error = state.graphs.quota.shortage(bytes);
                         state.graphs.refuse(id, error, None);
                         self.answer_graph_queries(state);
                     }
@@ -185,10 +185,9 @@ impl Engine {
         if decode_changes(content)?.is_empty() {
             return Ok(Changes::None);
         }
-        let bytes = content.len() as u64;
-        Ok(match state.graphs.quota.charge(bytes) {
+        Ok(match state.graphs.quota.charge(content.len() as u64) {
             Ok(charge) => Changes::Here { content: content.to_vec(), _charge: charge },
-            Err(_) => Changes::Refused(self.over_graph_quota(state, bytes)),
+            Err(error) => Changes::Refused(error),
         })
     }
 
@@ -252,7 +251,7 @@ impl Engine {
                     arrived = content;
                     &arrived[..]
                 }
-                Some(Err(bytes)) => return Err(self.over_graph_quota(state, bytes)),
+                Some(Err(bytes)) => return Err(state.graphs.quota.shortage(bytes)),
                 None => return Ok(()),
             },
         };
@@ -264,11 +263,6 @@ impl Engine {
             // The launch fails with the error of the graph.
             Err(_) => Ok(()),
         }
-    }
-
-    fn over_graph_quota(&self, state: &State, bytes: u64) -> Error {
-        let (limit, used) = state.graphs.quota.limit_and_used();
-        over_quota(&*self.backend, bytes, limit.saturating_sub(used), limit)
     }
 }
 

@@ -67,9 +67,7 @@ impl Engine {
         backend: Arc<dyn Backend>,
         reports: Arc<Reports>,
         limits: Limits,
-        quota: Arc<Quota>,
     ) -> Arc<Self> {
-        quota.set_limit(limits.memory);
         let engine = Arc::new(Self {
             backlog: backend.capabilities().submissions_in_flight.max(1),
             inline: Staging::new(backend.clone(), STAGING),
@@ -77,8 +75,8 @@ impl Engine {
             downloads: Staging::new(backend.clone(), STAGING),
             backend,
             reports: reports.clone(),
+            quota: Arc::new(Quota::new("", limits.memory)),
             limits,
-            quota,
             state: Mutex::default(),
             announced: Condvar::new(),
             is_holding: AtomicBool::new(false),
@@ -118,6 +116,11 @@ impl Engine {
         }
         self.settle(state);
         Ok(())
+    }
+
+    /// The device memory of the lease.
+    pub(super) fn quota(&self) -> &Arc<Quota> {
+        &self.quota
     }
 
     /// The staging memory of uploads.

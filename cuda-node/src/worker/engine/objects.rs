@@ -9,7 +9,7 @@ use cuda_lease::session::SessionError;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::state::violation;
-use crate::worker::graphs::NodeAccess;
+use crate::worker::{graphs::NodeAccess, quota::Charge};
 
 /// The maximum number of allocations, of modules, and of named variables that a session may have.
 pub(super) const OBJECT_LIMIT: usize = 1 << 20;
@@ -18,8 +18,8 @@ pub(super) const OBJECT_LIMIT: usize = 1 << 20;
 /// ids that it makes up.
 #[derive(Default)]
 pub(super) struct Objects {
-    /// The bytes of each allocation. 0 before it is made, for one that could not be made, and for a variable.
-    bytes: FxHashMap<AllocId, u64>,
+    /// The memory of each allocation. `None` before it is made, for one that could not be made, and for a variable.
+    charges: FxHashMap<AllocId, Option<Charge>>,
     /// The allocations that were announced and are neither made nor refused.
     pending: FxHashSet<AllocId>,
     variables: FxHashMap<ModuleId, Vec<AllocId>>,
@@ -39,10 +39,10 @@ impl Objects {
     }
 
     fn add(&mut self, id: AllocId) -> Result<(), SessionError> {
-        if self.bytes.insert(id, 0).is_some() {
+        if self.charges.insert(id, None).is_some() {
             return Err(violation(format!("the id of allocation {} is already in use", id.0)));
         }
-        if self.bytes.len() > OBJECT_LIMIT {
+        if self.charges.len() > OBJECT_LIMIT {
             return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
         }
         Ok(())
@@ -59,9 +59,9 @@ impl Objects {
     }
 
     /// Records that an allocation was made.
-    pub(super) fn made(&mut self, id: AllocId, bytes: u64) {
+    pub(super) fn made(&mut self, id: AllocId, charge: Charge) {
         self.pending.remove(&id);
-        self.bytes.insert(id, bytes);
+        self.charges.insert(id, Some(charge));
     }
 
     /// Records that an allocation was refused: its contents are lost.
@@ -75,11 +75,11 @@ impl Objects {
         self.pending.contains(&id)
     }
 
-    /// Removes an allocation. Returns its bytes.
-    pub(super) fn remove(&mut self, id: AllocId) -> u64 {
+    /// Removes an allocation. Returns its memory.
+    pub(super) fn remove(&mut self, id: AllocId) -> Option<Charge> {
         self.poison.forget(id);
         self.pending.remove(&id);
-        self.bytes.remove(&id).unwrap_or(0)
+        self.charges.remove(&id).flatten()
     }
 
     /// Removes the variables of a module.
@@ -108,14 +108,14 @@ impl Objects {
 
     /// As [`Poison::spread`].
     pub(super) fn spread(&self, uses: &[Use], error: &Error) {
-        for of in uses.iter().filter(|it| self.bytes.contains_key(&it.base)) {
+        for of in uses.iter().filter(|it| self.charges.contains_key(&it.base)) {
             self.poison.spread(std::slice::from_ref(of), error);
         }
     }
 
     /// As [`Poison::spread_over`].
     pub(super) fn spread_over(&self, id: AllocId, error: &Error) {
-        if self.bytes.contains_key(&id) {
+        if self.charges.contains_key(&id) {
             self.poison.spread_over(id, error);
         }
     }
@@ -146,7 +146,7 @@ mod tests {
         let is_lost = |objects: &Objects, id| objects.check(&copy(id)).is_some();
         assert!(is_lost(&objects, 1) && is_lost(&objects, 2) && !is_lost(&objects, 3));
         objects.unload(ModuleId(9));
-        assert_eq!(objects.remove(AllocId(1)), 0);
+        assert!(objects.remove(AllocId(1)).is_none());
         assert!(!is_lost(&objects, 1) && !is_lost(&objects, 2));
         assert!(objects.announce(AllocId(2)).is_ok());
     }

@@ -90,7 +90,7 @@ fn engine() -> Arc<Engine> {
         streams: 4,
         module_bytes: 1 << 20,
     };
-    let engine = Engine::new(backend.clone(), reports, limits, Arc::default());
+    let engine = Engine::new(backend.clone(), reports, limits);
     backend.engine.set(Arc::downgrade(&engine)).unwrap();
     engine.command(Command::Control(Control::CreateStream { id: STREAM, priority: 0 })).unwrap();
     engine

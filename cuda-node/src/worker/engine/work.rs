@@ -1,18 +1,16 @@
 //! Passes work, allocations and frees to the backend.
 
-use std::sync::Arc;
-
 use cuda_core::{
-    Backend, Error, Ticket,
+    Error, Ticket,
     order::uses_of,
-    protocol::{AllocId, Control, PoolId, Status, StreamId, Submission, Use},
+    protocol::{AllocId, Control, PoolId, StreamId, Submission, Use},
 };
 
 use super::{
     Engine,
     state::{BackendStep, State},
 };
-use crate::worker::{numbers::Stage, reports::Keep};
+use crate::worker::{numbers::Stage, quota::Charge, reports::Keep};
 
 impl Engine {
     /// Submits a step, or a part of it. Returns whether the backend took it.
@@ -75,11 +73,13 @@ impl Engine {
         id: AllocId,
         bytes: u64,
     ) {
-        if let Err((limit, free)) = self.quota.take(bytes) {
-            let error = over_quota(&self.backend, bytes, free, limit);
-            state.objects.refused(id, &error);
-            return self.reports.skip(at, error);
-        }
+        let charge = match self.quota.charge(bytes) {
+            Ok(charge) => charge,
+            Err(error) => {
+                state.objects.refused(id, &error);
+                return self.reports.skip(at, error);
+            }
+        };
         // Before the allocation: the pools together must not reserve more than the quota.
         self.trim(state.pools.made(pool, bytes, self.quota.limit_and_used().0));
         let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
@@ -91,11 +91,10 @@ impl Engine {
         // SAFETY: gives nothing up.
         match unsafe { self.backend.control(control) } {
             Ok(()) => {
-                state.objects.made(id, bytes);
+                state.objects.made(id, charge);
                 self.reports.telemetry.changed(&self.reports.outbox);
             }
             Err(error) => {
-                self.quota.give_back(bytes);
                 state.pools.not_made(pool, bytes);
                 let error = self.reports.cause(error);
                 state.objects.refused(id, &error);
@@ -105,10 +104,9 @@ impl Engine {
     }
 
     pub(super) fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
-        let bytes = state.objects.remove(id);
-        let dropped_pool = state.pools.freed(id, bytes);
-        if bytes > 0 {
-            self.quota.give_back(bytes);
+        let mut charge = state.objects.remove(id);
+        let dropped_pool = state.pools.freed(id, charge.as_ref().map_or(0, Charge::bytes));
+        if charge.take().is_some() {
             self.reports.telemetry.changed(&self.reports.outbox);
         }
         let after = self.translate(after);
@@ -117,10 +115,4 @@ impl Engine {
             self.control(Control::DropPool { id });
         }
     }
-}
-
-fn over_quota(backend: &Arc<dyn Backend>, bytes: u64, free: u64, quota: u64) -> Error {
-    let address = backend.info().address.clone();
-    let detail = format!("{bytes} bytes requested, {free} of the lease's {quota} bytes are free");
-    Error::Remote { address, status: Status::of_shortage(bytes, quota), detail }
 }

@@ -18,7 +18,7 @@ mod work;
 pub(super) use contents::{Arrived, Contents};
 pub(super) use record::{Kept, NodeAccess};
 pub(super) use table::{Answerable, Graphs};
-pub(super) use work::{Prepared, change, over_quota, prepare};
+pub(super) use work::{Prepared, change, prepare};
 
 /// The maximum number of graphs of a session.
 pub(super) const GRAPH_LIMIT: usize = 4096;

@@ -43,8 +43,7 @@ pub(in crate::worker) enum Answerable {
 
 impl Default for Graphs {
     fn default() -> Self {
-        let quota = Arc::new(Quota::default());
-        quota.set_limit(GRAPH_MEMORY);
+        let quota = Arc::new(Quota::new(" of host memory for graphs; drop graphs", GRAPH_MEMORY));
         Self { states: FxHashMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
     }
 }

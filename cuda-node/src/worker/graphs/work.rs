@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use cuda_core::{
     Backend, Error, Result,
-    protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Status, Work},
+    protocol::{AllocId, Graph, GraphId, HostBlock, ModuleId, NodeChange, Work},
 };
 
 use super::{
     GRAPH_LIMIT, GRAPH_MEMORY,
     record::{Memory, NodeAccess, Record, merged_uses},
 };
-use crate::worker::quota::{Charge, Quota};
+use crate::worker::quota::Quota;
 
 /// The smallest charge of a graph, in bytes. This limits the number of graphs.
 const GRAPH_BYTES: u64 = GRAPH_MEMORY / GRAPH_LIMIT as u64;
@@ -49,7 +49,7 @@ pub(in crate::worker) fn prepare(
 ) -> Result<Prepared> {
     let mut size = Size::default();
     size.add_graph(&graph);
-    let charge = charge(size.charged.max(GRAPH_BYTES), backend, quota)?;
+    let charge = quota.charge(size.charged.max(GRAPH_BYTES))?;
     let mut builder = Builder::new(&size, content, backend)?;
     builder.graph(&mut graph);
     let accesses = graph.nodes.iter().map(|it| NodeAccess::of(&it.work)).collect();
@@ -83,7 +83,7 @@ pub(in crate::worker) fn change(
         }
         let mut size = Size::default();
         size.add(&work);
-        let charge = charge(size.charged, backend, quota)?;
+        let charge = quota.charge(size.charged)?;
         let mut builder = Builder::new(&size, content, backend)?;
         let mut work = work.into_owned();
         builder.work(&mut work);
@@ -91,27 +91,6 @@ pub(in crate::worker) fn change(
     }
     record.change(noted);
     Ok(())
-}
-
-fn charge(bytes: u64, backend: &dyn Backend, quota: &Arc<Quota>) -> Result<Charge> {
-    quota.charge(bytes).map_err(|(limit, free)| over_quota(backend, bytes, free, limit))
-}
-
-/// The error for a graph that the host memory of the session's graphs has no space for.
-pub(in crate::worker) fn over_quota(
-    backend: &dyn Backend,
-    bytes: u64,
-    free: u64,
-    limit: u64,
-) -> Error {
-    Error::Remote {
-        address: backend.info().address.clone(),
-        status: Status::of_shortage(bytes, limit),
-        detail: format!(
-            "a graph needs {bytes} bytes of host memory, {free} of the {limit} bytes for the graphs of a lease are \
-             free; drop graphs"
-        ),
-    }
 }
 
 /// The memory that nodes need.

@@ -1,20 +1,14 @@
 //! Messages about stateless submits between supervisor and worker. They never travel over a network.
+//!
+//! Each job is the client's `Submit`, without token and image, and the raw
+//! bytes of its input. The answer is [`JobDone`] and the raw bytes of the output. If the worker does not have the image, it
+//! first answers with [`Status::NotFound`], and the supervisor sends the length of the image as a `u64` and its raw bytes.
 
-use bytes::Bytes;
 use cuda_core::protocol::Status;
 use cuda_lease::internals::message;
 
 message! {
-    /// The next bytes of the input of the current job, or of its output.
-    JobPart = 0x0711; {
-        /// The bytes.
-        part: Bytes,
-    }
-
-    /// The worker does not have the image of the current job.
-    NeedImage = 0x0790; {}
-
-    /// The end of the current job. [`JobPart`] frames with `output_bytes` bytes follow it.
+    /// The end of the current job. The output follows.
     JobDone = 0x0791; {
         /// The status.
         status: Status,
@@ -28,6 +22,3 @@ message! {
         memory: u64,
     }
 }
-
-/// The maximum number of bytes of an input or output in one frame.
-pub const JOB_PART: usize = 256 << 10;

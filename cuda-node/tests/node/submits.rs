@@ -1,0 +1,81 @@
+//! Stateless submits of several programs, and beside a session.
+
+use std::{
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread,
+};
+
+use cuda_async::prelude::*;
+use cuda_core::{Result, protocol::Status};
+use cuda_lease::{Job, NodeClient, Submitted, authority::ClientTls};
+
+use crate::harness::{Kernels, Node};
+
+const IOTA: &str = include_str!("../../../kernels/iota.ptx");
+
+/// A job that squares `count` values, each of which is `value`.
+fn square(value: f32, count: usize) -> Job {
+    let job = Job::new("square", IOTA).grid(count.div_ceil(256) as u32).block(256);
+    job.arg(&(count as u32)).input(&vec![value; count]).max_output(4 * count as u64)
+}
+
+fn check(submitted: Result<Submitted>, value: f32, count: usize) {
+    assert_eq!(submitted.unwrap().output_as::<f32>().unwrap(), vec![value * value; count]);
+}
+
+#[test]
+fn submits_of_two_programs_to_one_lease_get_their_own_outputs() {
+    let node = Node::start(&[]);
+    let connect = || NodeClient::connect(&node.address, ClientTls::loopback()).unwrap();
+    let lease = connect().allocate(&node.lease()).unwrap();
+    let begin = Barrier::new(2);
+    thread::scope(|scope| {
+        // Regions of several sizes, with outputs that travel inside and behind the reply.
+        for (program, counts) in [[1, 1000, 200_000], [200_000, 1, 70_000]].iter().enumerate() {
+            let (begin, lease) = (&begin, &lease);
+            scope.spawn(move || {
+                let client = connect();
+                begin.wait();
+                for (index, count) in counts.iter().cycle().take(24).enumerate() {
+                    let value = (100 * program + index) as f32;
+                    let submit =
+                        client.submit(lease.id, lease.token.clone(), square(value, *count));
+                    check(submit.launch_blocking(), value, *count);
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn submits_disturb_no_session_of_their_lease() {
+    let node = Node::start(&[]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let (kernels, stream) = (Kernels::new(&lease).unwrap(), lease.new_stream().unwrap());
+    let kept = h2d(vec![7u32; 1000]).sync_on(&stream).unwrap();
+    let ends = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for round in 0..8u16 {
+                check(
+                    lease.submit_job(square(round.into(), 1000)).launch_blocking(),
+                    round.into(),
+                    1000,
+                );
+                // A fault, and a module that does not load.
+                let fault = lease.submit("iota", IOTA).block(4).arg(&4u32).launch_blocking();
+                assert_eq!(fault.unwrap_err().status(), Some(Status::LaunchFailed));
+                let refused = lease.submit("iota", "no PTX").launch_blocking();
+                assert_eq!(refused.unwrap_err().status(), Some(Status::LoadFailed));
+            }
+            ends.store(true, Ordering::Relaxed);
+        });
+        while !ends.load(Ordering::Relaxed) {
+            assert_eq!(kernels.double(&[1.0, 2.0]).unwrap(), [2.0, 4.0]);
+        }
+    });
+    assert_eq!(to_host(kept).sync_on(&stream).unwrap(), vec![7; 1000]);
+}
