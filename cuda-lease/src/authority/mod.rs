@@ -17,7 +17,7 @@ mod client_tls;
 mod development_ca;
 #[cfg(test)]
 #[cfg(feature = "server")]
-mod handshake_tests;
+mod tests;
 mod identity;
 mod pem;
 #[cfg(feature = "server")]

@@ -1,4 +1,4 @@
-//! Tests of the files; `handshake_tests` uses the certificates on connections.
+//! Tests of the files; the tests of `authority` use the certificates on connections.
 
 use std::os::unix::fs::PermissionsExt;
 

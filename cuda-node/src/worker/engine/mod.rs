@@ -6,8 +6,6 @@
 
 mod controls;
 mod copies;
-#[cfg(test)]
-mod graph_tests;
 mod graphs;
 mod hold;
 mod objects;

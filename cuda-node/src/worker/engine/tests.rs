@@ -1,5 +1,7 @@
 //! Tests of protocol violations, and of progress that is reported during the request for it.
 
+mod graphs;
+
 use std::{
     any::Any,
     sync::{OnceLock, mpsc::channel},

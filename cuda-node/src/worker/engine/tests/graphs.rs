@@ -13,7 +13,7 @@ use cuda_core::{
 };
 use cuda_lease::wire::{Content, ImageKind, TransferId, encode_changes, encode_graph};
 
-use super::*;
+use super::super::*;
 use crate::worker::reports::Sink;
 
 /// A backend that keeps the submissions, and prepares graphs and loads modules only when the test says so.
