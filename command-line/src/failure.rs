@@ -101,7 +101,7 @@ impl From<Error> for Failure {
             | Error::NoSuchVariable { .. }
             | Error::Arguments { .. }
             | Error::InvalidLaunch { .. }
-            | Error::Misuse { .. } => Status::BadInput,
+            | Error::Misuse(_) => Status::BadInput,
             _ => Status::Failed,
         };
         let is_log = matches!(

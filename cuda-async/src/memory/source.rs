@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{DeviceBuffer, Element, PinnedBuffer, Result, SliceMut};
+use cuda_core::{DeviceBuffer, Element, Misuse, PinnedBuffer, Result, SliceMut};
 
 /// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
 /// not copied on the host. With the feature `bytes` also `Bytes`, and with the feature `ndarray` also the arrays and views
@@ -114,10 +114,8 @@ mod arrays {
         S: Data<Elem = T>,
         D: Dimension,
     {
-        array.as_slice().ok_or_else(|| Error::OutOfRange {
-            what: "an upload of an array".into(),
-            detail: "its elements are not in row-major order; upload `array.as_standard_layout().to_owned()`".into(),
-        })
+        let unordered = || Misuse::NotRowMajor { object: "an array".into() };
+        array.as_slice().ok_or_else(|| unordered().into())
     }
 
     impl<T: Element, D: Dimension + 'static> HostSource for Array<T, D> {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, Limit, Quantity, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
@@ -71,13 +71,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
 }
 
 fn check_lengths(here: usize, there: usize) -> Result<()> {
-    if here == there {
-        return Ok(());
-    }
-    let detail = format!(
-        "{there} elements do not match the {here} elements of the target; both must have the same length"
-    );
-    Err(Error::OutOfRange { what: "an upload".into(), detail })
+    Limit::Exactly(here as u64).check("an upload", Quantity::Elements, there as u64)
 }
 
 /// Writes `value` to every element, and gives the memory back.

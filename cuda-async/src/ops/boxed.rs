@@ -5,11 +5,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use cuda_core::Result;
+use cuda_core::{Misuse, Result};
 
 use crate::{
     context::ExecutionContext,
-    misuse,
     op::{Op, Submit, Submitted, poll_stored},
 };
 
@@ -84,7 +83,7 @@ impl Nested {
     /// [`Error::Misuse`](cuda_core::Error::Misuse) inside of [`MAX_NESTED_BOXES`] boxes.
     fn enter() -> Result<Self> {
         if NESTED.get() >= MAX_NESTED_BOXES {
-            return Err(misuse::too_many_nested_boxes(MAX_NESTED_BOXES));
+            return Err(Misuse::NestedBoxes { limit: MAX_NESTED_BOXES }.into());
         }
         NESTED.set(NESTED.get() + 1);
         Ok(Self)

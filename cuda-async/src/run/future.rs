@@ -6,11 +6,10 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_core::{Error, Result, Stream, Waiter};
+use cuda_core::{Error, Misuse, Result, Stream, Waiter};
 
 use crate::{
     context::{ExecutionContext, RunInFlight, RunMode},
-    misuse,
     op::{Op, OpSpan, Submit, Submitted},
     policy::SchedulingPolicy,
     run::{blocked_task, parker::Parker},
@@ -108,7 +107,7 @@ impl<S: Submit> DeviceFuture<S> {
             device.check_may_wait()?;
             is_own |= device.delivers_here();
         }
-        if is_own { Err(misuse::blocks_in_waker()) } else { Ok(()) }
+        if is_own { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
     }
 }
 

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cuda_async::{
     Device, Error, Op,
+    cuda_core::Feature,
     cuda_cpu::CpuProvider,
     memory::{copy, upload_into},
     ops::Value,
@@ -172,7 +173,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         ),
         (
             "an unsupported operation",
-            Error::unsupported("a reset", "cuda:0").to_string(),
+            Error::unsupported(Feature::GrowableBuffer, "cuda:0").to_string(),
             "is not supported on `cuda:0`; use another device",
         ),
         (

@@ -17,7 +17,7 @@ use cuda_core::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    protocol::{Error, ForeignOwner, Result, StreamId},
+    protocol::{Error, ForeignOwner, Limit, Quantity, Result, StreamId},
 };
 
 use super::{Reports, event::new_event, foreign_state::ForeignState, passed::Passed};
@@ -158,8 +158,8 @@ impl DriverStream {
 
     #[cold]
     fn not_submitted(&self, number: u64) -> Error {
-        let what = format!("submission {number} of stream {}", self.id.0).into();
-        Error::OutOfRange { what, detail: format!("the last one is {}", self.submitted()) }
+        let (stream, last) = (format!("stream {}", self.id.0), self.submitted());
+        Error::out_of_range(stream, Quantity::Submission, number, Limit::AtMost(last))
     }
 
     /// Whether nothing was enqueued behind submission `number`, so that the stream is idle once it is complete.

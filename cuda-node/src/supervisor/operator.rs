@@ -77,7 +77,8 @@ impl OperatorCommand {
             Reply::Done => Ok(true),
             Reply::Unchanged => Ok(false),
             Reply::Refused(detail) => {
-                Err(Error::Misuse { what: "a command of the operator".into(), detail })
+                let address = socket.display().to_string();
+                Err(Error::Remote { address, status: Status::BadRequest, detail })
             }
         }
     }

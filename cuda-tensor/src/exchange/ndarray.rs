@@ -104,10 +104,7 @@ impl<T: Number> Tensor<T> {
 pub(crate) fn to_ndarray<I: TensorInput>(x: I) -> impl DeviceOp<Output = ArrayD<I::Element>> {
     let shape = IxDyn(x.layout().shape());
     host::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
-        ArrayD::from_shape_vec(shape, elements).map_err(|error| {
-            let what = format!("an array of {}", <I::Element as DType>::NAME);
-            Error::OutOfRange { what: what.into(), detail: error.to_string() }
-        })
+        ArrayD::from_shape_vec(shape, elements).map_err(Error::other)
     })
 }
 

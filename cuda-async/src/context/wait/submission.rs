@@ -7,7 +7,8 @@ use std::{
 };
 
 use cuda_core::{
-    Element, Error, Landing, MemoryWaiter, PinnedBuffer, Pinning, Result, Stream, Ticket, Waiter,
+    Element, Error, Landing, MemoryWaiter, Misuse, PinnedBuffer, Pinning, Result, Stream, Ticket,
+    Waiter,
 };
 
 use crate::{
@@ -15,7 +16,6 @@ use crate::{
         tree::{ExecutionContext, RunInFlight, RunMode},
         wait::spin,
     },
-    misuse,
     wake::timer::{Sleep, is_timer_thread},
 };
 
@@ -334,7 +334,7 @@ impl ExecutionContext {
         if self.mode() == RunMode::Blocking {
             self.device().check_may_wait()?;
             if is_timer_thread() || self.device().delivers_here() {
-                return Err(misuse::blocks_in_waker());
+                return Err(Misuse::BlockingWaker.into());
             }
             self.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
             // Steps that were polled before this have registered no waker.

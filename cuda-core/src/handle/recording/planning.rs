@@ -11,7 +11,7 @@ use crate::{
         device::Device,
         stream::{Recorder, Stream},
     },
-    protocol::{Error, Result},
+    protocol::{Error, Misuse, Result},
 };
 
 impl Device {
@@ -31,8 +31,7 @@ impl Stream {
     #[doc(hidden)]
     pub fn end_plan(&self) -> Result<Vec<RecordedNode>> {
         let Some(recorder) = self.recorder().filter(|it| it.is_plan()) else {
-            let detail = "the stream belongs to no plan; end the stream that `start_plan` returned";
-            return Err(Error::Misuse { what: "the end of a plan".into(), detail: detail.into() });
+            return Err(Error::Misuse(Misuse::NotRecording));
         };
         let recorded = recorder.end()?;
         Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))

@@ -26,8 +26,8 @@ use crate::{
         retention::Until,
     },
     protocol::{
-        Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Name, NodeChange,
-        Result, Ticket, Use, Work,
+        Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Misuse, Name,
+        NodeChange, Result, Ticket, Use, Work,
     },
     runtime::Pending,
     sync::Mutex,
@@ -115,11 +115,7 @@ impl Stream {
     #[doc(hidden)]
     pub fn end_recording(&self) -> Result<Recording> {
         let Some(recorder) = self.recorder().filter(|it| !it.is_plan()) else {
-            let detail = "the stream belongs to no recording; end the stream that `start_recording` returned";
-            return Err(Error::Misuse {
-                what: "the end of a recording".into(),
-                detail: detail.into(),
-            });
+            return Err(Error::Misuse(Misuse::NotRecording));
         };
         let mut recorded = recorder.end()?;
         let mut nodes = recorded.plan.into_nodes();
@@ -385,11 +381,7 @@ impl Recording {
     fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.check_same("a stream", stream.device())?;
         if stream.recorder().is_some() {
-            let detail = "a graph cannot contain the launch of another one; record the operations of both in one graph".into();
-            return Err(Error::Misuse {
-                what: "a launch of a graph inside a graph".into(),
-                detail,
-            });
+            return Err(Error::Misuse(Misuse::GraphInGraph));
         }
         stream.check_credit()?;
         self.device.core().reclaim_memory();
@@ -408,10 +400,7 @@ impl Recording {
     ) -> Result<Ticket> {
         self.check_stream(stream)?;
         if self.needs_executable() {
-            let detail =
-                "it has a loop or foreign work, which runs only with the whole graph; use `replay`"
-                    .into();
-            return Err(Error::Misuse { what: "a replay of single nodes".into(), detail });
+            return Err(Error::Misuse(Misuse::WholeGraphOnly));
         }
         let mut state = self.state.lock();
         state.bindings.refresh(&self.nodes);
@@ -425,10 +414,7 @@ impl Recording {
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
         if self.needs_executable() {
-            let detail =
-                "it has a loop or foreign work and is not prepared; prepare it with `upload` first"
-                    .into();
-            return Err(Error::Misuse { what: "a launch of a graph".into(), detail });
+            return Err(Error::Misuse(Misuse::GraphNotPrepared));
         }
         let accesses = &state.instances[0].accesses;
         let mut ordered = stream.ordered();

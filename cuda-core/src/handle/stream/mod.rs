@@ -36,7 +36,7 @@ pub(crate) use allocation::Operand;
 pub use capture_pool::CapturePool;
 pub use join::Event;
 pub use recorder::MAX_RECORDED_BYTES;
-pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
+pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};
 #[doc(hidden)]
 pub use stream::RecordedName;
 pub use stream::Stream;

@@ -1,7 +1,7 @@
 //! Runs a job on one lease.
 
 use bytes::Bytes;
-use cuda_core::{Element, Error, LaunchConfig, Result, protocol::Status};
+use cuda_core::{Element, LaunchConfig, Limit, Quantity, Result, protocol::Status};
 
 use super::{
     channel::Channel,
@@ -43,13 +43,10 @@ impl Submitted {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of bytes is not a multiple of the size of `T`.
+    /// [`Error::OutOfRange`](cuda_core::Error::OutOfRange) if the number of bytes is not a multiple of the size of `T`.
     pub fn output_as<T: Element>(&self) -> Result<Vec<T>> {
-        let (length, size) = (self.output.len(), size_of::<T>());
-        if size == 0 || !length.is_multiple_of(size) {
-            let detail = format!("{length} bytes are not a whole number of values of {size} bytes");
-            return Err(Error::OutOfRange { what: "the output of a submit".into(), detail });
-        }
+        let (length, size) = (self.output.len() as u64, size_of::<T>() as u64);
+        Limit::MultipleOf(size).check("the output of a submit", Quantity::Bytes, length)?;
         Ok(bytemuck::pod_collect_to_vec(&self.output))
     }
 }
@@ -117,11 +114,11 @@ impl<'a> Submit<'a> {
     /// The submits of a lease run one after the other. If the connection is lost, the job is repeated on the next one.
     ///
     /// # Errors
-    /// [`Error::Remote`] with the status of the node: `LoadFailed` with the compiler's log, `LaunchFailed` (launch
-    /// shape, arguments, faults), `WriteFailed` or `ReadFailed` if input or output lie outside the region,
-    /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
-    /// with which the lease ended (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be
-    /// reached any more.
+    /// [`Error::Remote`](cuda_core::Error::Remote) with the status of the node: `LoadFailed` with the compiler's log,
+    /// `LaunchFailed` (launch shape, arguments, faults), `WriteFailed` or `ReadFailed` if input or output lie outside the
+    /// region, `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the
+    /// status with which the lease ended (`LeaseExpired`, `Revoked` and so on).
+    /// [`Error::Disconnected`](cuda_core::Error::Disconnected) if the node cannot be reached any more.
     pub fn launch_blocking(self) -> Result<Submitted> {
         self.channel.wait(perform(self.channel.clone(), self.target, self.job)?)?
     }

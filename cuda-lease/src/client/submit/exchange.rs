@@ -1,7 +1,7 @@
 //! Sends a job and reads its reply.
 
 use bytes::Bytes;
-use cuda_core::{Error, Result, protocol::Status};
+use cuda_core::{Error, Limit, Quantity, Result, protocol::Status};
 use quinn::{RecvStream, SendStream, WriteError};
 use tracing::Instrument;
 
@@ -45,16 +45,10 @@ pub(super) fn perform(
 /// Runs a job. Repeats it on the next connection if one is lost.
 async fn repeat(mut channel: Channel, target: Target, job: Job) -> Result<Submitted> {
     for (what, bytes, limit) in [
-        ("input", job.input.len() as u64, wire::Submit::INPUT_LIMIT),
-        ("output", job.max_output, wire::Submit::OUTPUT_LIMIT),
+        ("the input of a submit", job.input.len() as u64, wire::Submit::INPUT_LIMIT),
+        ("the output of a submit", job.max_output, wire::Submit::OUTPUT_LIMIT),
     ] {
-        if bytes > limit {
-            let detail = format!("{bytes} bytes, the limit is {limit}; split the job");
-            return Err(Error::OutOfRange {
-                what: format!("the {what} of a submit").into(),
-                detail,
-            });
-        }
+        Limit::AtMost(limit).check(what, Quantity::Bytes, bytes)?;
     }
     let mut is_repeated = false;
     loop {

@@ -44,7 +44,7 @@ fn apply(layout: &Layout, view: &View) -> Result<Layout> {
         View::Unsqueeze(dim) => layout.unsqueeze(dim),
         View::Broadcast(dim) => {
             let mut shape = layout.shape.to_vec();
-            *shape.get_mut(dim).ok_or_else(|| view_error(String::new()))? *= 3;
+            *shape.get_mut(dim).ok_or_else(|| shape_error(&[], ExpectedShape::Form("")))? *= 3;
             layout.broadcast(&shape)
         }
     }
