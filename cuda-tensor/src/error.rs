@@ -60,7 +60,7 @@ pub enum TensorError {
     )]
     DeviceType {
         /// DLPack's number of the type.
-        device_type: i32,
+        device_type: u32,
     },
     /// A DLPack tensor of a GPU is read-only, and operations may write a tensor in its memory.
     #[error(

@@ -160,7 +160,7 @@ impl<T> CudaGraph<T> {
         if self.0.is_launched.load(Ordering::Acquire) {
             return Ok(self.0.output.clone());
         }
-        Err(Misuse::GraphNotLaunched.into())
+        Err(Error::Misuse(Misuse::GraphNotLaunched))
     }
 
     /// Returns the slot of a buffer that the graph uses: other buffers may replace it, without another recording. The

@@ -171,7 +171,7 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
                 State::Idle(mut credit) => {
                     cx.may_wait("profile")?;
                     if graph.recording().needs_executable() {
-                        return Err(Misuse::WholeGraphOnly.into());
+                        return Err(Error::Misuse(Misuse::WholeGraphOnly));
                     }
                     if cx.poll_credit(&mut credit, task)?.is_pending() {
                         let state = State::Idle(credit);

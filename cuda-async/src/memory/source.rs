@@ -19,7 +19,7 @@ pub trait HostSource: Send {
     /// Returns all elements, in the order in which they are uploaded.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they do not lie in one piece of memory.
+    /// [`Misuse::NotRowMajor`](cuda_core::Misuse::NotRowMajor) if they do not lie in one piece of memory.
     fn elements(&self) -> Result<&[Self::Element]>;
 
     /// Moves the data into an `Arc` that another thread can read during the upload. Large uploads in async code are
@@ -103,7 +103,6 @@ impl HostSource for bytes::Bytes {
 
 #[cfg(feature = "ndarray")]
 mod arrays {
-    use cuda_core::Error;
     use ndarray::{Array, ArrayBase, ArrayView, Data, Dimension};
 
     use super::*;

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, Error, Feature, Result};
+use cuda_async::{Device, Error, Result, cuda_core::Feature};
 use cuda_core::{
     Backend, DeviceInfo, NoticeSink, Provider, Ticket,
     protocol::{

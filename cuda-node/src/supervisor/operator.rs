@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, Result, protocol::Status};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt},

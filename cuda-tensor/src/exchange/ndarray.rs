@@ -6,12 +6,7 @@ use cuda_async::{DeviceOp, memory::HostSource};
 use cuda_core::{Element, Error, Result};
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn};
 
-use crate::{
-    element::dtype::{DType, Number},
-    forms::TensorInput,
-    operations::host,
-    tensor::Tensor,
-};
+use crate::{element::dtype::Number, forms::TensorInput, operations::host, tensor::Tensor};
 
 /// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
 #[diagnostic::on_unimplemented(

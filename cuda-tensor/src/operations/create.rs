@@ -8,7 +8,7 @@ use cuda_async::{
     kernel::{ByValue, launch},
     memory::{HostSource, h2d, uninitialized, zeros},
 };
-use cuda_core::{Error, Result};
+use cuda_core::Error;
 
 use crate::{
     argument::argument::{Written, element_config},

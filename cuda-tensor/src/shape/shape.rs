@@ -74,6 +74,8 @@ pub(crate) fn len_of(dims: &[usize]) -> Result<usize> {
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::Error;
+
     use super::*;
 
     #[test]
