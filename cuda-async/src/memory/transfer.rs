@@ -84,8 +84,8 @@ fn check_lengths(here: usize, there: usize) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// [`Misuse::FillPattern`](cuda_core::Misuse::FillPattern) for elements that are not a repetition of one, two or four bytes, or
-/// an error of the device.
+/// [`Misuse::FillPattern`](cuda_core::Misuse::FillPattern) for elements that are not a repetition of one, two or four
+/// bytes, or an error of the device.
 pub fn fill<B: BufferTarget>(target: B, value: B::Element) -> Op<Fill<B>> {
     Op::new(Fill { target, value, credit: Credit::new() })
 }

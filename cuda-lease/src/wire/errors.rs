@@ -236,8 +236,10 @@ mod tests {
         ];
         let errors = features
             .map(|feature| Error::unsupported(feature, "cuda:0"))
-            .chain(quantities.map(|it| Error::out_of_range("a buffer", it, 9, Limit::AtMost(8))))
-            .chain(limits.map(|it| Error::out_of_range("a buffer", Quantity::Bytes, 9, it)))
+            .chain(quantities.map(|quantity| {
+                Error::out_of_range("a buffer", quantity, 9, Limit::AtMost(8))
+            }))
+            .chain(limits.map(|limit| Error::out_of_range("a buffer", Quantity::Bytes, 9, limit)))
             .chain([Error::no_such_object("stream", 3)]);
         for error in errors {
             assert_eq!(round_trip(&error).as_ref(), Ok(&error));

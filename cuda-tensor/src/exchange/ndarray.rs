@@ -99,7 +99,8 @@ impl<T: Number> Tensor<T> {
 pub(crate) fn to_ndarray<I: TensorInput>(x: I) -> impl DeviceOp<Output = ArrayD<I::Element>> {
     let shape = IxDyn(x.layout().shape());
     host::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
-        ArrayD::from_shape_vec(shape, elements).map_err(Error::other)
+        let array = ArrayD::from_shape_vec(shape, elements);
+        array.map_err(|error| Error::other(error.to_string()))
     })
 }
 

@@ -74,8 +74,8 @@ impl<T: Element> Slice<'_, T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ; [`Error::Misuse`] inside a recording, if work that uses `to` is not
-    /// known to be complete, if a recording uses `to`, or if `to` is a variable of a module; [`Error::Unsupported`] if this device does not
-    /// [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
+    /// known to be complete, if a recording uses `to`, or if `to` is a variable of a module; [`Error::Unsupported`] if
+    /// this device does not [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
     pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<Crossing<T>> {
         let wrong =
             |conflict| Error::memory("the destination of a copy to another device", conflict);

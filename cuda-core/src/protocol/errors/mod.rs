@@ -1,6 +1,7 @@
 //! Errors of the library and of devices: [`error::Error`], the parts of its messages, faults of kernels, and the status
 //! codes of nodes.
 
+mod conversions;
 pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod feature;

@@ -44,7 +44,7 @@ pub(super) fn check<T: DType>(dtype: DLDataType) -> Result<()> {
     if dtype == data_type::<T>()? {
         return Ok(());
     }
-    let known = TYPES.iter().find(|it| (it.1, it.2) == (code, bits));
+    let known = TYPES.iter().find(|(_, known, size)| (*known, *size) == (code, bits));
     let mut given = known.map_or_else(
         || format!("of DLPack's type code {code} with {bits} bits"),
         |(name, ..)| (*name).to_owned(),
