@@ -236,9 +236,10 @@ mod tests {
         ];
         let errors = features
             .map(|feature| Error::unsupported(feature, "cuda:0"))
-            .chain(quantities.map(|quantity| {
-                Error::out_of_range("a buffer", quantity, 9, Limit::AtMost(8))
-            }))
+            .chain(
+                quantities
+                    .map(|quantity| Error::out_of_range("a buffer", quantity, 9, Limit::AtMost(8))),
+            )
             .chain(limits.map(|limit| Error::out_of_range("a buffer", Quantity::Bytes, 9, limit)))
             .chain([Error::no_such_object("stream", 3)]);
         for error in errors {
