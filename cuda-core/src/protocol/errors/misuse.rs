@@ -35,7 +35,8 @@ pub enum Misuse {
     },
     /// The elements are not in row-major order.
     #[error(
-        "{object}: its elements are not in row-major order without gaps; copy it in that order first"
+        "{object}: its elements are not in row-major order without gaps; copy it in that order first (ndarray: \
+         `as_standard_layout`)"
     )]
     NotRowMajor {
         /// The array or tensor.
