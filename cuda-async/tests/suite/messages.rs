@@ -116,12 +116,12 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an upload of another length",
             message(|it| upload_into(zeros_of(it, 4), vec![1.0f32])),
-            "1 elements do not match the 4 elements of the target; both must have the same length",
+            "an upload: the number of elements is 1 and must be 4; use the same length on both sides",
         ),
         (
             "a copy of another length",
             message(|it| copy(zeros_of(it, 4), zeros_of(it, 5))),
-            "same length",
+            "use the same length on both sides",
         ),
         (
             "a slice that is too long",
