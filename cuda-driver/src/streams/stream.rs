@@ -274,6 +274,6 @@ mod tests {
         stream.set_submitted(3);
         assert_eq!(stream.check_submitted(3), Ok(()));
         let error = stream.check_submitted(4).unwrap_err().to_string();
-        assert_eq!(error, "submission 4 of stream 7: the last one is 3");
+        assert_eq!(error, "stream 7: the submission is 4 and must be at most 3; submit it first");
     }
 }

@@ -340,8 +340,8 @@ mod tests {
     #[test]
     fn uploads_name_their_bytes_in_the_content() {
         let to = Region { alloc: AllocId(1), offset: 0 };
-        let from = HostRegion { block: HostId(9), offset: 2 };
-        let upload = || node(Work::Upload { from, to, bytes: 3 }, &[]);
+        let source = HostRegion { block: HostId(9), offset: 2 };
+        let upload = || node(Work::Upload { from: source, to, bytes: 3 }, &[]);
         let blocks: [(_, &[u8]); 1] = [(HostId(9), b"\0\0abc")];
         let content = encoded(vec![repeat(vec![upload()], 0)], &blocks);
         let graph = decode_graph(&content).unwrap();
@@ -349,8 +349,8 @@ mod tests {
         let Work::Upload { from, bytes: 3, .. } = body.nodes[0].work else { panic!("no upload") };
         assert_eq!(host_bytes(from, 3, &[(CONTENT_BLOCK, &content)]), Some(&b"abc"[..]));
         for (id, bytes, expected) in [
-            (HostId(8), &b"\0\0abc"[..], from.missing()),
-            (HostId(9), b"\0\0ab", from.outside(3, 4)),
+            (HostId(8), &b"\0\0abc"[..], source.missing()),
+            (HostId(9), b"\0\0ab", source.outside(3, 4)),
         ] {
             let graph = Graph { nodes: vec![upload()], host: Vec::new() };
             let refused = encode_graph(&graph, &[(id, bytes)], "lease", &mut Vec::new());

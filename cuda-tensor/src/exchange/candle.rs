@@ -125,7 +125,7 @@ mod tests {
     fn other_element_type_is_an_error() {
         let theirs = Theirs::new(&[1.0f32, 2.0], &Device::Cpu).unwrap();
         let error = Tensor::<f64>::from_candle(theirs).sync().unwrap_err();
-        let message = "a tensor of candle: its elements are f32, not f64; convert it first, with `tensor.to_dtype(DType::F64)`";
+        let message = "a tensor of candle: its elements are f32, not f64; convert it first, in its own framework, or import it with its own type and use `cast`";
         assert_eq!(error.to_string(), message);
     }
 }
