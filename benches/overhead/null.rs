@@ -5,7 +5,8 @@ use std::{any::Any, sync::Arc};
 use cuda_core::{
     Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Provider, Result, Ticket,
     protocol::{
-        Answer, Capabilities, Control, Foreign, HostBlock, Reply, Request, StreamId, Submission,
+        Answer, Capabilities, Control, Feature, Foreign, HostBlock, Reply, Request, StreamId,
+        Submission,
     },
 };
 
@@ -71,7 +72,7 @@ unsafe impl Backend for Null {
             Request::GraphReady { .. } => Ok(Reply::GraphReady),
             Request::Reach { .. } => Ok(Reply::Reached(false)),
             Request::Reset => Ok(Reply::Reset { lost: None }),
-            _ => Err(Error::unsupported("this request", &self.info.address)),
+            _ => Err(Error::unsupported(Feature::Request, &self.info.address)),
         });
     }
 

@@ -101,7 +101,8 @@ impl From<Error> for Failure {
             | Error::NoSuchVariable { .. }
             | Error::Arguments { .. }
             | Error::InvalidLaunch { .. }
-            | Error::Misuse { .. } => Status::BadInput,
+            | Error::OutOfRange { .. }
+            | Error::Misuse(_) => Status::BadInput,
             _ => Status::Failed,
         };
         let is_log = matches!(
@@ -144,6 +145,8 @@ fn cut(text: String, longest: usize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::{Limit, Quantity};
+
     use super::*;
 
     #[test]
@@ -169,6 +172,8 @@ mod tests {
         let no_device = Error::NoDevice { address: "tpu".into(), available: "`cpu`".into() };
         assert_eq!(status(no_device), Status::Unavailable);
         assert_eq!(status(Error::InvalidPtx { detail: String::new() }), Status::BadInput);
+        let spares = Limit::AtMost(1).check("--spares", Quantity::Workers, 2).unwrap_err();
+        assert_eq!(status(spares), Status::BadInput);
         assert_eq!(status(Error::OutOfHostMemory { requested: 1 }), Status::Failed);
         let of_node =
             |status| Error::Remote { address: "node".into(), status, detail: String::new() };

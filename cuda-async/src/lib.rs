@@ -50,7 +50,6 @@ pub mod internals;
 pub mod interop;
 pub mod kernel;
 pub mod memory;
-mod misuse;
 pub mod op;
 pub mod ops;
 pub mod policy;

@@ -16,7 +16,7 @@
 //! | devices and streams | [`Device`], [`Stream`], [`Event`] |
 //! | memory | [`DeviceBuffer`], [`Slice`], [`SliceMut`], [`PinnedBuffer`], [`MemoryPool`] |
 //! | kernels | [`Module`], [`Function`], [`LaunchConfig`] |
-//! | errors | [`Error`], [`Fault`] |
+//! | errors | [`Error`], [`Misuse`], [`Limit`], [`Feature`], [`Fault`] |
 #![deny(missing_docs)]
 
 mod handle;
@@ -37,8 +37,9 @@ pub use handle::{
 };
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};
 pub use protocol::{
-    Access, Backend, DeviceInfo, Element, EntryInfo, Error, Fault, FaultKind, FaultSite,
-    ForeignOwner, FunctionAttributes, GraphCacheInfo, LaunchConfig, MemoryInfo, NoticeSink,
-    Occupancy, ParamInfo, Provider, RawStream, Result, SourceLine, Ticket, VariableInfo,
+    Access, Backend, DeviceInfo, Element, EntryInfo, Error, ExpectedShape, Fault, FaultKind,
+    FaultSite, Feature, ForeignOwner, FunctionAttributes, GraphCacheInfo, LaunchConfig, Limit,
+    MemoryConflict, MemoryInfo, Misuse, NoticeSink, Occupancy, ParamInfo, Provider, Quantity,
+    RawStream, Result, SourceLine, Ticket, VariableInfo,
 };
 pub use runtime::{HOST_POOL_LIMIT, Pending};

@@ -11,9 +11,9 @@ use std::{
 use cuda_core::{
     internals::sync::HelperThread,
     protocol::{
-        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Foreign, FunctionId,
-        Graph, GraphCacheInfo, GraphId, HostBlock, LaunchConfig, NoticeSink, Region, Reply,
-        Request, Result, StreamId, Submission, Ticket, TransferId,
+        AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Feature, Foreign,
+        FunctionId, Graph, GraphCacheInfo, GraphId, HostBlock, LaunchConfig, NoticeSink, Region,
+        Reply, Request, Result, StreamId, Submission, Ticket, TransferId,
     },
 };
 use parking_lot::Mutex;
@@ -21,7 +21,7 @@ use parking_lot::Mutex;
 use super::{
     completion::{Completion, Reporter, block_on_report},
     context::{Bound, Primary},
-    objects::{BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block, outside},
+    objects::{BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block},
     streams::{DriverStream, StreamTable},
     teardown::{LastUse, Objects, Retained},
     windows::{HeldFree, Shape},
@@ -181,7 +181,7 @@ impl CudaBackend {
         self.answer_later(answer, move |primary, bound| {
             let slot = held?;
             let module = slot.wait()?;
-            let function = module.function_at(id, primary)?;
+            let function = module.function_at(id)?;
             work::occupancy(primary, function, &config, bound).map(Reply::Occupancy)
         });
     }
@@ -329,10 +329,7 @@ unsafe impl Backend for CudaBackend {
             }
             Control::NameVariable { id, module, name, bytes } => {
                 self.primary.alive()?;
-                let (address, size) = self.modules.variable(module, &name)?;
-                if bytes > size {
-                    return Err(outside("variable", id.0, size, 0, bytes));
-                }
+                let address = self.modules.variable(module, &name, bytes)?;
                 self.memory.name_variable(id, module, address, bytes)
             }
             Control::UnloadModule { id } => {
@@ -349,7 +346,7 @@ unsafe impl Backend for CudaBackend {
                 self.primary.alive()?;
                 self.announce(transfer, to, bytes)
             }
-            _ => Err(Error::unsupported("this control", &self.primary.info.address)),
+            _ => Err(Error::unsupported(Feature::Control, &self.primary.info.address)),
         }
     }
 
@@ -379,10 +376,9 @@ unsafe impl Backend for CudaBackend {
             }),
             // Also on a lost device: the message says what to do instead.
             Request::Reset => {
-                let what = "a reset (after a fault a process cannot use CUDA any more: restart the process)";
-                answer.give(Err(Error::unsupported(what, &self.primary.info.address)));
+                answer.give(Err(Error::unsupported(Feature::Reset, &self.primary.info.address)));
             }
-            _ => answer.give(Err(Error::unsupported("this request", &self.primary.info.address))),
+            _ => answer.give(Err(Error::unsupported(Feature::Request, &self.primary.info.address))),
         }
     }
 

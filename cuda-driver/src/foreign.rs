@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use cuda_core::protocol::{
-    AllocId, Error, Foreign, ForeignOwner, ForeignWork, RawStream, Region, Result, StreamId, Ticket,
+    AllocId, Error, Foreign, ForeignOwner, ForeignWork, Misuse, RawStream, Region, Result,
+    StreamId, Ticket,
 };
 
 use super::{
@@ -58,9 +59,7 @@ unsafe impl Foreign for CudaBackend {
         self.primary.alive()?;
         let here = &self.primary.info.address;
         if raw.stream == STREAM_PER_THREAD {
-            let what = "the stream of a thread (`CU_STREAM_PER_THREAD`)".into();
-            let detail = "it is another one on each thread; use a stream of its own".into();
-            return Err(Error::Misuse { what, detail });
+            return Err(Misuse::ThreadStream.into());
         }
         if raw.context != self.primary.context.0 {
             let lives_on = "another CUDA context than the primary one of this GPU".into();

@@ -12,7 +12,7 @@ impl CudaBackend {
             Err(error) => return answer.give(Err(error)),
         };
         self.answer_later(answer, move |_, bound| {
-            mapping.commit(id, bytes, bound).map(|()| Reply::Committed)
+            mapping.commit(bytes, bound).map(|()| Reply::Committed)
         });
     }
 

@@ -6,7 +6,7 @@
 use std::{fmt::Write, path::PathBuf, sync::Arc};
 
 use cuda_core::{
-    Access, Error, FunctionAttributes, LaunchConfig, Occupancy, Ticket,
+    Access, Error, Feature, FunctionAttributes, LaunchConfig, Limit, Occupancy, Quantity, Ticket,
     protocol::{
         AllocId, Control, FunctionId, Graph, GraphId, GraphNode, Launch, ModuleId, NodeChange,
         Notice, Pattern, PoolChange, PoolId, PoolMemory, PoolSpec, Region, Relocation, Repeat,
@@ -306,6 +306,22 @@ fn session(out: &mut Vec<Example>) {
                 status: Status::LeaseExpired,
                 grace_ms: 0,
                 detail: "lease 7 has expired".into(),
+            },
+        ),
+        event(
+            "Failed with a limit",
+            5,
+            Notice::Failed {
+                ticket: ticket(6),
+                error: Error::out_of_range("a buffer", Quantity::End, 24, Limit::AtMost(16)),
+            },
+        ),
+        event(
+            "Failed with a feature",
+            6,
+            Notice::Failed {
+                ticket: ticket(7),
+                error: Error::unsupported(Feature::GraphLoop, "cuda:0"),
             },
         ),
     ]);

@@ -12,7 +12,7 @@ use std::{
 };
 
 use clap::{Args, Parser, Subcommand};
-use cuda_core::{Error, Provider, Result};
+use cuda_core::{Error, Limit, Misuse, Provider, Quantity, Result};
 use cuda_cpu::CpuProvider;
 use cuda_driver::{Completion, CudaProvider};
 use cuda_lease::{authority::ServerTls, wire::parse_bytes};
@@ -244,16 +244,12 @@ fn serve(args: NodeArgs) -> Result<()> {
 
 /// Checks options that limit each other.
 fn check(args: &NodeArgs) -> Result<()> {
-    let misuse =
-        |what: &str, detail: String| Error::Misuse { what: what.to_owned().into(), detail };
-    let (spares, leases) = (args.spares, args.max_leases);
-    if spares > leases as usize {
-        let detail = format!("{spares} workers exceed --max-leases, which is {leases}; use fewer");
-        return Err(misuse("--spares", detail));
-    }
+    let limit = Limit::AtMost(args.max_leases.into());
+    limit.check("--spares with this --max-leases", Quantity::Workers, args.spares as u64)?;
     for (index, name) in args.devices.iter().enumerate() {
         if args.devices[..index].contains(name) {
-            return Err(misuse("--device", format!("{name} is there twice; write it once")));
+            let (object, name) = ("--device".into(), name.clone());
+            return Err(Misuse::NamedTwice { object, name }.into());
         }
     }
     Ok(())
@@ -304,10 +300,10 @@ fn tls(args: &NodeArgs) -> Result<ServerTls> {
     match (&args.cert, &args.key, &args.client_ca) {
         (Some(cert), Some(key), Some(ca)) => Ok(ServerTls::mutual(cert, key, ca)),
         _ if args.insecure => Ok(ServerTls::insecure()),
-        _ => Err(Error::Misuse {
-            what: "the certificates of the node".into(),
-            detail: "pass `--cert`, `--key` and `--client-ca`, or `--insecure` on a loopback address; `cuda-lease certs` makes certificates for tests".into(),
-        }),
+        _ => Err(Error::setting(
+            "the certificates of the node",
+            "pass `--cert`, `--key` and `--client-ca`, or `--insecure` on a loopback address; `cuda-lease certs` makes certificates for tests",
+        )),
     }
 }
 

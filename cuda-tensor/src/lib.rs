@@ -41,6 +41,7 @@ mod argument;
 mod book;
 pub mod collective;
 mod element;
+mod error;
 mod exchange;
 mod forms;
 #[cfg(feature = "cudarc")]
@@ -54,6 +55,7 @@ mod tensor;
 
 pub use argument::partition::Partition;
 pub use element::dtype::{DType, FftFloat, Float, Number, Signed};
+pub use error::TensorError;
 #[cfg(feature = "dlpack")]
 pub use exchange::dlpack;
 #[cfg(feature = "ndarray")]

@@ -43,8 +43,8 @@ use crate::{
 /// [`async_on`](DeviceOp::async_on) they must be loaded before, by [`Tensor::warm_up`] or by running the operation once.
 ///
 /// # Errors
-/// All operations: [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for shapes that cannot be broadcast together and for
-/// dimensions that do not exist, [`Error::OutOfMemory`](cuda_async::Error::OutOfMemory), or an error of the device.
+/// All operations: [`Error::Shape`](cuda_async::Error::Shape) for shapes that cannot be broadcast together,
+/// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for dimensions that do not exist, [`Error::OutOfMemory`](cuda_async::Error::OutOfMemory), or an error of the device.
 pub trait TensorOps: IntoTensor + Sized {
     /// Gives the elements in row-major order on the host. Waits, without blocking an executor thread, until they have
     /// arrived.
@@ -85,7 +85,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// Gives the only element on the host.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the tensor does not have exactly one element.
+    /// [`Error::Shape`](cuda_async::Error::Shape) if the tensor does not have exactly one element.
     fn item(self) -> impl DeviceOp<Output = Self::Element> {
         self.into_tensor().then(host::item)
     }
@@ -165,7 +165,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if `other` cannot be broadcast to the shape of this tensor, and
+    /// Also [`Error::Shape`](cuda_async::Error::Shape) if `other` cannot be broadcast to the shape of this tensor, and
     /// [`Error::Misuse`](cuda_async::Error::Misuse) if this tensor is broadcast.
     fn map2_assign<I>(self, other: I, operation: Binary) -> impl DeviceOp<Output = Self::Form>
     where
@@ -412,7 +412,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if a tensor has fewer than two dimensions or the two sizes `k`
+    /// Also [`Error::Shape`](cuda_async::Error::Shape) if a tensor has fewer than two dimensions or the two sizes `k`
     /// differ.
     fn matmul<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
@@ -438,7 +438,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// As for [`matmul`](TensorOps::matmul), and [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for another shape of the bias.
+    /// As for [`matmul`](TensorOps::matmul), and [`Error::Shape`](cuda_async::Error::Shape) for another shape of the bias.
     fn linear<W, B>(
         self,
         weights: W,
@@ -469,7 +469,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// Also [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for another shape. cuFFT prepares each shape when it is first
+    /// Also [`Error::Shape`](cuda_async::Error::Shape) for another shape. cuFFT prepares each shape when it is first
     /// transformed. Inside a graph and in [`async_on`](DeviceOp::async_on) the operation cannot wait for that: run it once
     /// before, or it returns [`Error::NotLoaded`](cuda_async::Error::NotLoaded).
     fn fft(self) -> impl DeviceOp<Output = Tensor<Self::Element>>

@@ -3,7 +3,7 @@
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use cuda_async::memory::BufferSource;
-use cuda_core::{Device, DeviceBuffer, Error, Result};
+use cuda_core::{Device, DeviceBuffer, Error, MemoryConflict, Result};
 
 use crate::{
     element::dtype::DType,
@@ -54,15 +54,10 @@ impl<T: DType> Tensor<T> {
     pub fn from_buffer(buffer: DeviceBuffer<T::Stored>, shape: impl IntoShape) -> Result<Self> {
         let layout = Layout::contiguous(shape)?;
         if buffer.is_variable() {
-            let detail = "the buffer is a variable of a module, and other handles share its memory; copy it first, with `memory::copy`".into();
-            return Err(Error::Misuse { what: "a tensor".into(), detail });
+            return Err(Error::memory("a tensor", MemoryConflict::Variable));
         }
-        if layout.len() == buffer.len() {
-            return Ok(Self::of(buffer, layout));
-        }
-        let (here, there, shape) = (buffer.len(), layout.len(), layout.shape());
-        let detail = format!("the buffer has {here} elements, but the shape {shape:?} has {there}");
-        Err(Error::OutOfRange { what: "a tensor".into(), detail })
+        layout.check_len(buffer.len())?;
+        Ok(Self::of(buffer, layout))
     }
 
     /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order; see
@@ -163,7 +158,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// Returns the same elements in another shape, in row-major order.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of elements differs, or if the tensor is a view that can have that shape only as
+    /// [`Error::Shape`] if the number of elements differs, or if the tensor is a view that can have that shape only as
     /// a copy; see [`dup`](crate::TensorOps::dup).
     pub fn reshape(self, shape: impl IntoShape) -> Result<Self> {
         let layout = of_operation("reshape", self.layout.reshape(shape))?;
@@ -182,7 +177,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// Returns the tensor with its dimensions in another order: dimension `i` of the result is `order[i]` of this tensor.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if `order` does not name each dimension once.
+    /// [`Error::Shape`] if `order` does not name each dimension once.
     pub fn permute(self, order: &[usize]) -> Result<Self> {
         let layout = of_operation("permute", self.layout.permute(order))?;
         Ok(self.with(layout))
@@ -230,7 +225,7 @@ impl<T: DType, B> Tensor<T, B> {
     /// a missing dimension or one of size 1 is repeated. An operation cannot write a broadcast tensor.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the tensor cannot be broadcast to the shape.
+    /// [`Error::Shape`] if the tensor cannot be broadcast to the shape.
     pub fn broadcast(self, shape: impl IntoShape) -> Result<Self> {
         let layout = of_operation("broadcast", self.layout.broadcast(shape.dims()))?;
         Ok(self.with(layout))

@@ -2,7 +2,12 @@
 
 use std::ops::ControlFlow::{Break, Continue};
 
-use cuda_async::{iterate, ops::ScriptContext, prelude::*};
+use cuda_async::{
+    cuda_core::{Limit, Quantity},
+    iterate,
+    ops::ScriptContext,
+    prelude::*,
+};
 
 /// The number of iterations between two checks of the residual. A check waits for the device, an iteration does not.
 pub const STEPS: usize = 10;
@@ -108,10 +113,8 @@ impl State {
         side: u32,
     ) -> cuda_async::Result<Self> {
         let n = side as usize * side as usize;
-        if b.len() != n {
-            let detail = format!("{} elements for {side} x {side} points", b.len());
-            return Err(cuda_async::Error::OutOfRange { what: "b".into(), detail });
-        }
+        let limit = Limit::Exactly(n as u64);
+        limit.check("the right-hand side", Quantity::Elements, b.len() as u64)?;
         let vectors = zip!(zeros(n), h2d(b.clone()), h2d(b), uninitialized(n));
         let scalars = zip!(uninitialized(1), uninitialized(1), uninitialized(1));
         let ((x, r, p, q), (rr, next_rr, pq)) = cx.run(zip!(vectors, scalars)).await?;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cuda_core::{
-    Device, DeviceBuffer, Element, Error, Pending, Result, Stream, internals::Recording,
+    Device, DeviceBuffer, Element, Error, Misuse, Pending, Result, Stream, internals::Recording,
 };
 
 use crate::{
@@ -160,8 +160,7 @@ impl<T> CudaGraph<T> {
         if self.0.is_launched.load(Ordering::Acquire) {
             return Ok(self.0.output.clone());
         }
-        let detail = "it was not launched, so its output has no values; launch it first".into();
-        Err(Error::Misuse { what: "the output of a graph".into(), detail })
+        Err(Error::Misuse(Misuse::GraphNotLaunched))
     }
 
     /// Returns the slot of a buffer that the graph uses: other buffers may replace it, without another recording. The

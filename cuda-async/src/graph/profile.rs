@@ -7,7 +7,8 @@ use std::{
 };
 
 use cuda_core::{
-    DeviceBuffer, Download, Error, PinnedBuffer, Pinning, Result, Waiter, internals::Recording,
+    DeviceBuffer, Download, Error, Misuse, PinnedBuffer, Pinning, Result, Waiter,
+    internals::Recording,
 };
 
 use crate::{
@@ -170,7 +171,7 @@ impl<T: Send + Sync> Submit for ProfileGraph<T> {
                 State::Idle(mut credit) => {
                     cx.waits().may_wait("profile")?;
                     if graph.recording().needs_executable() {
-                        return Err(runs_as_a_whole());
+                        return Err(Error::Misuse(Misuse::WholeGraphOnly));
                     }
                     if cx.poll_credit(&mut credit, task)?.is_pending() {
                         let state = State::Idle(credit);
@@ -265,10 +266,4 @@ fn times_of(plan: &Plan, stamps: &PinnedBuffer<u64>) -> Vec<Duration> {
         _ => Duration::from_nanos(between.next().unwrap_or(0)),
     };
     plan.nodes().iter().map(time).collect()
-}
-
-#[cold]
-fn runs_as_a_whole() -> Error {
-    let detail = "it has a loop or foreign work, which runs only with the whole graph, and a profile runs the nodes one by one; profile a graph of the other work, or time the launch with `timed`";
-    Error::Misuse { what: "a profile of a graph".into(), detail: detail.into() }
 }

@@ -2,7 +2,7 @@
 
 use std::task::Context;
 
-use cuda_core::{Error, Result, internals::Recording};
+use cuda_core::{Error, Misuse, Result, internals::Recording};
 
 use crate::{
     context::ExecutionContext,
@@ -141,16 +141,8 @@ fn check(taken: &[Position], given: &[Position]) -> Result<()> {
         return Ok(());
     }
     let other_shape = taken.iter().zip(given).find(|(taken, given)| taken.shape() != given.shape());
-    let detail = match other_shape {
-        Some((taken, given)) => format!(
-            "its pass took memory of shape {:?} and gave memory of shape {:?} back; write the result into the state, for example \
-             with `memcpy`",
-            taken.shape(),
-            given.shape()
-        ),
-        None => "its pass gave other memory back than it took, another view of it, or the same in another order; write the \
-                 results into the buffers and tensors of the state, for example with `memcpy`"
-            .into(),
-    };
-    Err(Error::Misuse { what: "a loop".into(), detail })
+    Err(Error::Misuse(other_shape.map_or(Misuse::LoopMemory, |(taken, given)| Misuse::LoopShape {
+        taken: taken.shape().into(),
+        given: given.shape().into(),
+    })))
 }

@@ -2,7 +2,9 @@
 
 use std::{marker::PhantomData, sync::Arc};
 
-use cuda_core::{Allocation, DeviceBuffer, Element, Error, Result, internals::Recording};
+use cuda_core::{
+    Allocation, DeviceBuffer, Element, Error, MemoryConflict, Result, internals::Recording,
+};
 
 /// A buffer of a graph that other buffers of the same length may replace: an input, or an output.
 /// [`CudaGraph::slot`](crate::graph::CudaGraph::slot) makes one.
@@ -67,9 +69,7 @@ fn check_whole<T: Element>(buffer: &DeviceBuffer<T>) -> Result<()> {
     if buffer.allocation().bytes() == (buffer.len() * size_of::<T>()) as u64 {
         return Ok(());
     }
-    let detail =
-        "it is a part of a larger buffer; pass a buffer with an allocation of its own".into();
-    Err(Error::Misuse { what: "a buffer for a slot of a graph".into(), detail })
+    Err(Error::memory("a slot of a graph", MemoryConflict::Part))
 }
 
 impl<T> std::fmt::Debug for Slot<T> {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{Device, Error, RawStream, Result};
+use cuda_core::{Device, Error, Misuse, RawStream, Result};
 use cudarc::driver::{CudaContext, CudaStream, DriverError, sys::CUstreamCaptureStatus};
 
 use crate::open_blocking;
@@ -30,8 +30,7 @@ pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
 pub(super) fn raw(stream: &CudaStream) -> Result<RawStream> {
     let status = stream.capture_status().map_err(failed)?;
     if status != CUstreamCaptureStatus::CU_STREAM_CAPTURE_STATUS_NONE {
-        let detail = "it is being captured; end the capture first".into();
-        return Err(Error::Misuse { what: "a stream of cudarc".into(), detail });
+        return Err(Misuse::StreamInCapture.into());
     }
     let context = stream.context().cu_ctx().cast();
     Ok(RawStream { stream: stream.cu_stream().cast(), context })

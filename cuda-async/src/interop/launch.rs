@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, task::Context};
 
-use cuda_core::{Arguments, Error, LaunchConfig, Result, protocol::LaunchAttributes};
+use cuda_core::{Arguments, Error, Feature, LaunchConfig, Result, protocol::LaunchAttributes};
 use cudarc::driver::{CudaFunction, result};
 
 use super::device::failed;
@@ -39,9 +39,8 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
     fn submit(self, _: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let Self(function, config, args) = self;
         if config.attributes != LaunchAttributes::default() {
-            let what = "a launch with attributes of a kernel of cudarc".into();
-            let detail = "cudarc launches without attributes; load the kernel with `load_ptx`";
-            return Err(Error::Misuse { what, detail: detail.into() });
+            let device = &cx.device().info().address;
+            return Err(Error::unsupported(Feature::ForeignLaunchAttributes, device));
         }
         cx.enqueue(|stream| {
             let mut arguments = Arguments::new();

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{DeviceBuffer, Element, Error, Result};
+use cuda_core::{DeviceBuffer, Element, Error, MemoryConflict, Result};
 use cudarc::driver::{CudaSlice, CudaStream, DevicePtrMut};
 
 use super::{device::device, stream::add};
@@ -65,8 +65,7 @@ pub fn into_slice_ordered<T: Element>(
     };
     let slice = owner.downcast::<Owner<T>>().ok().and_then(|mut owner| owner.0.take());
     let Some(mut slice) = slice else {
-        let detail = "its memory belongs to foreign code other than cudarc; copy it first".into();
-        return Err(Error::Misuse { what: "a buffer".into(), detail });
+        return Err(Error::memory("giving memory to cudarc", MemoryConflict::Foreign));
     };
     // Records on `stream`, behind all work of this library, that the memory was written.
     drop(slice.device_ptr_mut(stream).1);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{DeviceBuffer, Element, PinnedBuffer, Result, SliceMut};
+use cuda_core::{DeviceBuffer, Element, Misuse, PinnedBuffer, Result, SliceMut};
 
 /// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
 /// not copied on the host. With the feature `bytes` also `Bytes`, and with the feature `ndarray` also the arrays and views
@@ -19,7 +19,7 @@ pub trait HostSource: Send {
     /// Returns all elements, in the order in which they are uploaded.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if they do not lie in one piece of memory.
+    /// [`Misuse::NotRowMajor`](cuda_core::Misuse::NotRowMajor) if they do not lie in one piece of memory.
     fn elements(&self) -> Result<&[Self::Element]>;
 
     /// Moves the data into an `Arc` that another thread can read during the upload. Large uploads in async code are
@@ -103,7 +103,6 @@ impl HostSource for bytes::Bytes {
 
 #[cfg(feature = "ndarray")]
 mod arrays {
-    use cuda_core::Error;
     use ndarray::{Array, ArrayBase, ArrayView, Data, Dimension};
 
     use super::*;
@@ -114,10 +113,8 @@ mod arrays {
         S: Data<Elem = T>,
         D: Dimension,
     {
-        array.as_slice().ok_or_else(|| Error::OutOfRange {
-            what: "an upload of an array".into(),
-            detail: "its elements are not in row-major order; upload `array.as_standard_layout().to_owned()`".into(),
-        })
+        let unordered = || Misuse::NotRowMajor { object: "an array".into() };
+        array.as_slice().ok_or_else(|| unordered().into())
     }
 
     impl<T: Element, D: Dimension + 'static> HostSource for Array<T, D> {

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result};
+use cuda_core::{Limit, Quantity, Result};
 
 use crate::{
     context::{Credit, ExecutionContext},
@@ -26,7 +26,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
+/// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
 pub fn upload_into<B, S>(target: B, source: S) -> Op<UploadInto<B, S>>
 where
     B: BufferTarget,
@@ -71,13 +71,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
 }
 
 fn check_lengths(here: usize, there: usize) -> Result<()> {
-    if here == there {
-        return Ok(());
-    }
-    let detail = format!(
-        "{there} elements do not match the {here} elements of the target; both must have the same length"
-    );
-    Err(Error::OutOfRange { what: "an upload".into(), detail })
+    Limit::Exactly(here as u64).check("an upload", Quantity::Elements, there as u64)
 }
 
 /// Writes `value` to every element, and gives the memory back.
@@ -90,7 +84,8 @@ fn check_lengths(here: usize, there: usize) -> Result<()> {
 /// ```
 ///
 /// # Errors
-/// [`Error::Unsupported`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
+/// [`Misuse::FillPattern`](cuda_core::Misuse::FillPattern) for elements that are not a repetition of one, two or four
+/// bytes, or an error of the device.
 pub fn fill<B: BufferTarget>(target: B, value: B::Element) -> Op<Fill<B>> {
     Op::new(Fill { target, value, credit: Credit::new() })
 }
@@ -125,7 +120,7 @@ impl<B: BufferTarget> Submit for Fill<B> {
 /// ```
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
+/// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
 pub fn copy<A, B>(from: A, into: B) -> Op<Copy<A, B>>
 where
     A: BufferSource,

@@ -7,7 +7,9 @@ use std::{
     task::{Context, Poll, ready},
 };
 
-use cuda_core::{DeviceBuffer, Error, PinnedBuffer, Pinning, Result, Stream, Waiter};
+use cuda_core::{
+    DeviceBuffer, Error, Limit, PinnedBuffer, Pinning, Quantity, Result, Stream, Waiter,
+};
 
 use crate::{
     context::{Credit, ExecutionContext, MemoryWait, RunMode},
@@ -259,8 +261,9 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
 /// Some elements of a source.
 fn part<T>(elements: &[T], range: Range<usize>) -> Result<&[T]> {
     let len = elements.len();
-    elements.get(range).ok_or_else(|| {
-        let detail = format!("its `HostSource` has only {len} elements now, and had more before");
-        Error::OutOfRange { what: "an upload".into(), detail }
+    elements.get(range.clone()).ok_or_else(|| {
+        let limit = Limit::AtLeast(range.end as u64);
+        let source = "a `HostSource` that changed during its upload";
+        Error::out_of_range(source, Quantity::Elements, len as u64, limit)
     })
 }

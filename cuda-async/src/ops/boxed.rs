@@ -5,11 +5,10 @@ use std::{
     task::{Context, Poll},
 };
 
-use cuda_core::Result;
+use cuda_core::{Misuse, Result};
 
 use crate::{
     context::ExecutionContext,
-    misuse,
     op::{Op, Submit, Submitted, poll_stored},
 };
 
@@ -81,7 +80,7 @@ impl<'a> Nested<'a> {
         let count = cx.nested_boxes();
         let nested = count.load(Ordering::Relaxed);
         if nested >= MAX_NESTED_BOXES {
-            return Err(misuse::too_many_nested_boxes(MAX_NESTED_BOXES));
+            return Err(Misuse::NestedBoxes { limit: MAX_NESTED_BOXES }.into());
         }
         count.store(nested + 1, Ordering::Relaxed);
         Ok(Self(count))

@@ -2,7 +2,7 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, Limit, Quantity, Result};
 
 use crate::{
     context::{ExecutionContext, Fork},
@@ -80,8 +80,5 @@ impl<S: Submit> Submit for Race<S> {
 
 #[cold]
 fn no_operations() -> Error {
-    Error::OutOfRange {
-        what: "`race`".into(),
-        detail: "it was given no operations; give at least one".into(),
-    }
+    Error::out_of_range("`race`", Quantity::Operations, 0, Limit::AtLeast(1))
 }

@@ -14,11 +14,10 @@ use std::{
     task::{Context, Waker},
 };
 
-use cuda_core::{Error, Result, Stream};
+use cuda_core::{Error, Misuse, Result, Stream};
 
 use crate::{
     context::{ExecutionContext, PollerGuard, RunMode},
-    misuse,
     op::{Submit, Submitted},
     ops::once::{Member, Polled},
 };
@@ -53,7 +52,7 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         let id = self.0.id();
         match self.0.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
             Some(made) => made.into_output(cx).map(Submitted::Ready),
-            None if cx.is_part_of(id) => Err(misuse::shared_awaits_itself()),
+            None if cx.is_part_of(id) => Err(Misuse::AwaitsItself.into()),
             None if cx.mode() == RunMode::Detached => Err(Error::needs_host_data("shared")),
             None => Ok(Submitted::Pending(self)),
         }

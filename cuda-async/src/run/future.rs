@@ -7,13 +7,12 @@ use std::{
 };
 
 use cuda_core::{
-    Error, Result, Stream, Waiter,
+    Error, Misuse, Result, Stream, Waiter,
     internals::{check_may_wait, delivers_here, report_before_others},
 };
 
 use crate::{
     context::{ExecutionContext, RunInFlight, RunMode},
-    misuse,
     op::{Op, OpSpan, Submit, Submitted},
     policy::SchedulingPolicy,
     run::{blocked_task, parker::Parker},
@@ -111,7 +110,7 @@ impl<S: Submit> DeviceFuture<S> {
             check_may_wait(device)?;
             is_own |= delivers_here(device);
         }
-        if is_own { Err(misuse::blocks_in_waker()) } else { Ok(()) }
+        if is_own { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
     }
 }
 

@@ -9,13 +9,10 @@ use std::{
     thread::{self, ThreadId},
 };
 
-use cuda_core::{Device, Result, internals::attachment};
+use cuda_core::{Device, Misuse, Result, internals::attachment};
 use parking_lot::Mutex;
 
-use crate::{
-    misuse,
-    policy::{SchedulingPolicy, StreamPoolRoundRobin},
-};
+use crate::policy::{SchedulingPolicy, StreamPoolRoundRobin};
 
 type Make = dyn Fn(&Device) -> Result<Arc<dyn SchedulingPolicy>> + Send + Sync;
 
@@ -76,7 +73,9 @@ pub fn device_policy(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
             return Ok(policy);
         }
         if state.making.contains(&this_thread) {
-            return Err(misuse::policy_requests_itself(&device.info().address));
+            return Err(
+                Misuse::PolicyRequestsItself { device: device.info().address.clone() }.into()
+            );
         }
         state.making.push(this_thread);
         (state.make.clone(), state.changes)

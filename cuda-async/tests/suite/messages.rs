@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cuda_async::{
     Device, Error, Op,
+    cuda_core::Feature,
     cuda_cpu::CpuProvider,
     memory::{copy, upload_into},
     ops::Value,
@@ -115,12 +116,12 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "an upload of another length",
             message(|it| upload_into(zeros_of(it, 4), vec![1.0f32])),
-            "1 elements do not match the 4 elements of the target; both must have the same length",
+            "an upload: the number of elements is 1 and must be 4; use the same length on both sides",
         ),
         (
             "a copy of another length",
             message(|it| copy(zeros_of(it, 4), zeros_of(it, 5))),
-            "same length",
+            "use the same length on both sides",
         ),
         (
             "a slice that is too long",
@@ -172,7 +173,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         ),
         (
             "an unsupported operation",
-            Error::unsupported("a reset", "cuda:0").to_string(),
+            Error::unsupported(Feature::GrowableBuffer, "cuda:0").to_string(),
             "is not supported on `cuda:0`; use another device",
         ),
         (

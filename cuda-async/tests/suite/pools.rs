@@ -328,7 +328,7 @@ fn pools_are_limited(device: &Device) {
     };
     assert_eq!(pools.len(), most);
     assert!(matches!(&refused, Error::OutOfRange { .. }), "{refused:?}");
-    assert!(refused.to_string().contains("which is the limit; drop one"), "{refused}");
+    assert!(refused.to_string().contains("; drop one"), "{refused}");
     drop(pools);
     for _ in 0..3 * most.min(100) {
         let stream = device.new_stream().unwrap();

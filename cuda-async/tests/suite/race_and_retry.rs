@@ -74,7 +74,7 @@ fn race_is_won_by_an_error(device: &Device) {
     let empty = race(Vec::<BoxedOp<'static, u8>>::new()).sync_on(&stream);
     assert_eq!(
         empty.unwrap_err().to_string(),
-        "`race`: it was given no operations; give at least one"
+        "`race`: the number of operations is 0 and must be at least 1; name one or more"
     );
 }
 

@@ -212,5 +212,5 @@ fn copy_waits_for_its_destination() {
         provider.open_device()
     };
     let refused = copy_into_dropped_memory(&open(), &open()).unwrap_err();
-    assert!(refused.to_string().contains("a copy from another device"), "{refused}");
+    assert!(refused.to_string().contains("a direct copy to another device"), "{refused}");
 }

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::{Device, Error, Result};
+use cuda_async::{Device, Error, Result, cuda_core::Feature};
 use cuda_core::{
     Backend, DeviceInfo, NoticeSink, Provider, Ticket,
     protocol::{
@@ -189,10 +189,10 @@ unsafe impl Backend for Wrapper {
         if matches!(control, Control::Want { .. })
             && left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less).is_ok()
         {
-            return Err(Error::unsupported("this want", "a test"));
+            return Err(Error::unsupported(Feature::Request, "a test"));
         }
         if matches!(control, Control::Receive { .. }) {
-            return Err(Error::unsupported("a copy from another device", "a test"));
+            return Err(Error::unsupported(Feature::PeerCopy, "a test"));
         }
         // SAFETY: the caller keeps the rules.
         unsafe { self.inner.control(control) }

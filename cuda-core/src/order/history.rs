@@ -37,7 +37,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use crate::{
-    protocol::{Access, AllocId, Error, Result, StreamId, Ticket, Use, Work},
+    protocol::{Access, AllocId, Error, Limit, Quantity, Result, StreamId, Ticket, Use, Work},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -159,10 +159,8 @@ impl History {
 
 #[cold]
 fn too_many_pieces() -> Error {
-    let detail = format!(
-        "it would have more than {MAX_PIECES} pieces, which is the limit; write the whole buffer at once to join them"
-    );
-    Error::OutOfRange { what: "splitting a buffer".into(), detail }
+    let most = MAX_PIECES as u64;
+    Error::out_of_range("a split buffer", Quantity::Pieces, most + 1, Limit::AtMost(most))
 }
 
 /// Adds a position to a list that has at most one per queue.

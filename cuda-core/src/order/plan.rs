@@ -30,7 +30,8 @@ use super::{
 use crate::{
     order::history::uses_of,
     protocol::{
-        Access, AllocId, CONDITION_BYTES, Error, Name, Result, StreamId, Ticket, Use, Work,
+        Access, AllocId, CONDITION_BYTES, Error, Limit, Name, Quantity, Result, StreamId, Ticket,
+        Use, Work,
     },
     sync::limit,
 };
@@ -196,14 +197,14 @@ impl Plan {
 
     #[cold]
     fn full(&self) -> Error {
-        let detail = format!(
-            "it has {} nodes, {} edges and {} accesses to pieces of memory, and the limits are {MAX_NODES}, {MAX_EDGES} \
-             and {MAX_ACCESSES}; record parts of the operation",
-            self.nodes.len(),
-            self.edges,
-            self.accesses
-        );
-        Error::OutOfRange { what: "a recording".into(), detail }
+        let (quantity, given, most) = if self.edges > MAX_EDGES {
+            (Quantity::Edges, self.edges, MAX_EDGES)
+        } else if self.accesses > MAX_ACCESSES {
+            (Quantity::Accesses, self.accesses, MAX_ACCESSES)
+        } else {
+            (Quantity::Nodes, self.nodes.len() + 1, MAX_NODES)
+        };
+        Error::out_of_range("a recording", quantity, given as u64, Limit::AtMost(most as u64))
     }
 
     /// Enters the accesses of the next node. Returns the nodes that it has to come after.

@@ -18,8 +18,8 @@ use super::{
 use crate::{
     order::timeline::Timeline,
     protocol::{
-        Backend, Capabilities, Control, Error, Name, PoolId, PoolSpec, Provider, Reply, Request,
-        Result, StreamId, Ticket,
+        Backend, Capabilities, Control, Error, Feature, Limit, Name, PoolId, PoolSpec, Provider,
+        Quantity, Reply, Request, Result, StreamId, Ticket,
     },
     runtime::{
         dropped::Dropped,
@@ -204,16 +204,15 @@ impl DeviceCore {
     ) -> Result<Arc<PoolCore>> {
         let most = self.capabilities.pools;
         if most == 0 {
-            let what = "a memory pool beside the default one";
-            return Err(Error::unsupported(what, &self.backend.info().address));
+            return Err(Error::unsupported(Feature::MemoryPool, &self.backend.info().address));
         }
         if !self.pools.add(most) {
             // Pools may have been dropped meanwhile.
             self.reclaim_all();
             if !self.pools.add(most) {
-                let address = &self.backend.info().address;
-                let detail = format!("`{address}` has {most} pools, which is the limit; drop one");
-                return Err(Error::OutOfRange { what: "a memory pool".into(), detail });
+                let device = format!("the device `{}`", self.backend.info().address);
+                let (given, limit) = (u64::from(most) + 1, Limit::AtMost(most.into()));
+                return Err(Error::out_of_range(device, Quantity::MemoryPools, given, limit));
             }
         }
         let id = PoolId(self.next_id());

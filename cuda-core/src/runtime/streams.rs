@@ -15,7 +15,7 @@ use rustc_hash::FxHashMap;
 
 use crate::{
     order::timeline::Timeline,
-    protocol::{Error, Notice, NoticeSink, Result, StreamId, Ticket},
+    protocol::{Error, Misuse, Notice, NoticeSink, Result, StreamId, Ticket},
     sync::{Mutex, RwLock, discard_panic},
 };
 
@@ -248,7 +248,6 @@ impl Output {
         if !self.printing.lock().contains(&std::thread::current().id()) {
             return Ok(());
         }
-        let detail = "it is inside the output function of the device, whose kernel ends only after the function; wait on another thread".into();
-        Err(Error::Misuse { what: "a wait for the device".into(), detail })
+        Err(Misuse::WaitInOutput.into())
     }
 }

@@ -7,9 +7,9 @@ use cuda_core::{
     internals::sync::HelperThread,
     order::uses_of,
     protocol::{
-        AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Foreign, Graph, GraphId,
-        HostBlock, ModuleId, ModuleImage, PoolId, Reply, Request, StreamId, Submission,
-        Work as Asked,
+        AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Feature, Foreign, Graph, GraphId,
+        HostBlock, Limit, ModuleId, ModuleImage, PoolId, Quantity, Reply, Request, StreamId,
+        Submission, Work as Asked,
     },
 };
 use parking_lot::{Mutex, RwLock};
@@ -31,11 +31,7 @@ use super::{
         queue::{After, Queue},
         shared::Shared,
     },
-    state::{
-        device_state::DeviceState,
-        errors::{self, unknown},
-        lost,
-    },
+    state::{device_state::DeviceState, errors, lost},
 };
 use crate::{CpuOptions, Memory, OutOfMemory};
 
@@ -112,7 +108,7 @@ impl CpuBackend {
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {
-        self.streams.read().get(&id).cloned().ok_or_else(|| unknown("a stream", id.0))
+        self.streams.read().get(&id).cloned().ok_or_else(|| Error::no_such_object("stream", id.0))
     }
 
     /// Returns the queues to wait for, each with a number. A stream that is in neither list has run all jobs.
@@ -151,13 +147,7 @@ impl CpuBackend {
             }
             Asked::Timestamp { to } => {
                 let address = names.address(*to, 8)?;
-                if address % 8 != 0 {
-                    let detail = "it is not aligned to eight bytes".into();
-                    return Err(Error::OutOfRange {
-                        what: "the place of a timestamp".into(),
-                        detail,
-                    });
-                }
+                Limit::MultipleOf(8).check("a timestamp", Quantity::Address, address)?;
                 Work::Timestamp { to: address }
             }
             Asked::Launch(launch) => {
@@ -171,7 +161,7 @@ impl CpuBackend {
                 let resolve = |work: &Asked<'_>| self.resolve_node(work, host);
                 Work::Graph(self.graphs.launched(launch.graph, &launch.changes, resolve)?)
             }
-            _ => return Err(Error::unsupported("this kind of work", &self.info.address)),
+            _ => return Err(Error::unsupported(Feature::Work, &self.info.address)),
         })
     }
 
@@ -179,8 +169,7 @@ impl CpuBackend {
     fn resolve_node(&self, work: &Asked<'_>, host: &[Arc<HostBlock>]) -> Result<Work> {
         match work {
             Asked::Download { .. } | Asked::Send { .. } | Asked::Graph(_) => {
-                let what = "a graph with copies to the host or to another device, or with a graph";
-                Err(Error::unsupported(what, &self.info.address))
+                Err(Error::unsupported(Feature::WorkInGraph, &self.info.address))
             }
             work => self.resolve(work, host),
         }
@@ -260,9 +249,9 @@ impl CpuBackend {
     fn name_variable(&self, id: AllocId, module: ModuleId, name: &str, bytes: u64) -> Result<()> {
         let loaded = self.shared.device.modules.find_loaded(module)?;
         let found = loaded.program().variable(name).filter(|(_, size)| *size >= bytes);
-        let (address, _) = found.ok_or_else(|| Error::OutOfRange {
-            what: format!("variable `{name}`").into(),
-            detail: format!("the module has no such variable of at least {bytes} bytes"),
+        let (address, _) = found.ok_or_else(|| Error::NoSuchVariable {
+            name: name.to_owned(),
+            available: format!("none of this name with {bytes} bytes on the device"),
         })?;
         let pool = PoolId::DEFAULT;
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: Some(module) });
@@ -381,7 +370,7 @@ unsafe impl Backend for CpuBackend {
                     queue.want(ticket.number, &self.shared);
                 }
             }
-            _ => return Err(Error::unsupported("this control", &self.info.address)),
+            _ => return Err(Error::unsupported(Feature::Control, &self.info.address)),
         }
         Ok(())
     }
@@ -411,7 +400,7 @@ unsafe impl Backend for CpuBackend {
             }
             Request::Reach { .. } => answer.give(Ok(Reply::Reached(false))),
             Request::Reset => self.reset(answer),
-            _ => answer.give(Err(Error::unsupported("this request", &self.info.address))),
+            _ => answer.give(Err(Error::unsupported(Feature::Request, &self.info.address))),
         }
     }
 

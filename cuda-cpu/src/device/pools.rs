@@ -8,11 +8,9 @@
 
 use cuda_core::{
     Result,
-    protocol::{PoolChange, PoolId, PoolMemory, PoolSpec},
+    protocol::{Error, PoolChange, PoolId, PoolMemory, PoolSpec},
 };
 use rustc_hash::FxHashMap;
-
-use super::state::errors::unknown;
 
 /// The pools that exist. The default pool always does.
 pub(super) struct Pools {
@@ -125,7 +123,7 @@ impl Pools {
     }
 
     fn pool(&mut self, id: PoolId) -> Result<&mut Pool> {
-        self.table.get_mut(&id).ok_or_else(|| unknown("a memory pool", id.0))
+        self.table.get_mut(&id).ok_or_else(|| Error::no_such_object("memory pool", id.0))
     }
 }
 

@@ -12,8 +12,8 @@ fn retired_stream_is_unknown() {
     let d = Device::new(1);
     d.client.retire_stream(B);
     let refused = d.submit(B, Work::Join);
-    assert!(matches!(refused, Err(Error::OutOfRange { .. })));
-    assert!(matches!(d.client.peek(B), Err(Error::OutOfRange { .. })));
+    assert!(matches!(refused, Err(Error::NoSuchObject { .. })));
+    assert!(matches!(d.client.peek(B), Err(Error::NoSuchObject { .. })));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Child graphs: commands of foreign code, captured on a stream of their own.
 
-use cuda_core::protocol::{Error, Result};
+use cuda_core::protocol::{Error, Misuse, Result};
 
 use crate::{
     context::{Bound, Primary, Reclaimable},
@@ -81,9 +81,8 @@ impl<'a> Capture<'a> {
     /// [`Error::Misuse`] if the driver cannot capture a command, or if foreign code ended the capture.
     pub(crate) fn end(mut self) -> Result<ChildGraph> {
         let (primary, graph) = (self.primary, self.end_capture());
-        let detail = "foreign code ended it or enqueued a command that a graph cannot contain; run this code between two graphs";
-        let refused = || Error::Misuse { what: "a capture".into(), detail: detail.into() };
-        graph.map(|graph| ChildGraph { primary, graph }).ok_or_else(refused)
+        let ended = Error::Misuse(Misuse::CaptureEnded);
+        graph.map(|graph| ChildGraph { primary, graph }).ok_or(ended)
     }
 
     fn end_capture(&mut self) -> Option<GraphHandle> {

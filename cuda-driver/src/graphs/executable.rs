@@ -67,7 +67,8 @@ impl Executable {
     ) -> Result<()> {
         let (raw, primary) = (self.raw, self.primary);
         let known = self.nodes.get(node as usize).filter(|(kind, _)| *kind == work.kind());
-        let (_, handle) = known.ok_or_else(|| unlike(node))?;
+        let unlike = || Error::no_such_object("graph node of this kind", node.into());
+        let (_, handle) = known.ok_or_else(unlike)?;
         // SAFETY: the executable is borrowed mutably, and the node belongs to its graph.
         unsafe { work.set(raw, *handle, primary, bound) }.map_err(|failed| primary.error(failed))
     }
@@ -117,10 +118,4 @@ impl Reclaimable for Destroyed {
         }
         None
     }
-}
-
-#[cold]
-fn unlike(node: u32) -> Error {
-    let detail = "the graph has no such node, or the node is of another kind".into();
-    Error::OutOfRange { what: format!("the change of node {node}").into(), detail }
 }

@@ -23,7 +23,7 @@ use crate::{
     context::{Bound, IdCache, Primary},
     driver::api::StreamHandle,
     graphs::{DriverNode, Executable, GraphSlot, OrderedNode},
-    streams::{taken, unknown},
+    streams::taken,
 };
 
 /// The graphs of one backend. Launches find them through a cache, without a lock.
@@ -51,7 +51,7 @@ impl Graphs {
         {
             let mut table = self.table.write();
             if table.contains_key(&id) {
-                return Err(taken(format!("graph {}", id.0)));
+                return Err(taken("graph", id.0));
             }
             table.insert(id, slot.clone());
         }
@@ -77,7 +77,7 @@ impl Graphs {
     pub(crate) fn remove(&self, id: GraphId) -> Result<()> {
         let removed = self.table.write().remove(&id);
         self.cache.evict([id.0, 0]);
-        removed.map(drop).ok_or_else(|| self.unknown(id))
+        removed.map(drop).ok_or_else(|| Error::no_such_object("graph", id.0))
     }
 
     /// Launches a graph on a stream, with new parameters for some of its nodes. Blocks while the graph is being
@@ -133,18 +133,14 @@ impl Graphs {
     fn look_up(&self, id: GraphId) -> Result<*const GraphSlot> {
         let table = self.table.read();
         // Inserted with the table locked: a `remove` comes after this and evicts the entry.
-        let graph = Arc::as_ptr(table.get(&id).ok_or_else(|| self.unknown(id))?);
+        let graph =
+            Arc::as_ptr(table.get(&id).ok_or_else(|| Error::no_such_object("graph", id.0))?);
         self.cache.insert([id.0, 0], [graph.expose_provenance() as u64, 0]);
         Ok(graph)
     }
 
     fn find(&self, id: GraphId) -> Result<Arc<GraphSlot>> {
         let found = self.table.read().get(&id).cloned();
-        found.ok_or_else(|| self.unknown(id))
-    }
-
-    #[cold]
-    fn unknown(&self, id: GraphId) -> Error {
-        unknown(format!("graph {}", id.0), &self.primary.info.address)
+        found.ok_or_else(|| Error::no_such_object("graph", id.0))
     }
 }

@@ -1,6 +1,6 @@
 //! Machine code: loads a cubin or a fatbin, and asks the driver for its kernels.
 
-use cuda_core::protocol::{EntryInfo, Error, ParamInfo, ParamType, Result};
+use cuda_core::protocol::{EntryInfo, Error, Feature, ParamInfo, ParamType, Result};
 use cuda_ptx::ScalarType;
 
 use crate::{
@@ -50,11 +50,7 @@ pub(super) fn kernels_of(
     bound: &Bound,
 ) -> Result<Vec<(FunctionHandle, EntryInfo)>> {
     let failed = |failed| primary.error(failed);
-    let too_old = || {
-        let what =
-            "loading a cubin with a driver older than CUDA 12.4 (its PTX loads with any driver)";
-        Error::unsupported(what, &primary.info.address)
-    };
+    let too_old = || Error::unsupported(Feature::MachineCode, &primary.info.address);
     // SAFETY: the module is loaded.
     let functions = unsafe { primary.api.functions(module) }.map_err(failed)?;
     let describe = |raw: FunctionHandle| {

@@ -11,10 +11,9 @@ use std::sync::{
     atomic::{AtomicU64, Ordering},
 };
 
-use cuda_core::protocol::{AllocId, Error, Result};
+use cuda_core::protocol::{Error, Limit, Quantity, Result};
 use parking_lot::Mutex;
 
-use super::memory::outside;
 use crate::{
     context::{Bound, Primary, Reclaimable},
     driver::{
@@ -79,10 +78,9 @@ impl Mapping {
     ///
     /// # Errors
     /// [`Error::OutOfMemory`], or an error of the driver. Nothing has changed then.
-    pub(crate) fn commit(&self, id: AllocId, bytes: u64, bound: &Bound) -> Result<()> {
-        if bytes > self.reserved {
-            return Err(outside("allocation", id.0, self.reserved, 0, bytes));
-        }
+    pub(crate) fn commit(&self, bytes: u64, bound: &Bound) -> Result<()> {
+        let limit = Limit::AtMost(self.reserved);
+        limit.check("the memory of a buffer that grows", Quantity::Bytes, bytes)?;
         let mut state = self.mapped.lock();
         let mapped: u64 = state.pieces.iter().map(|piece| piece.bytes).sum();
         let wanted = bytes.next_multiple_of(self.granularity).min(self.reserved);

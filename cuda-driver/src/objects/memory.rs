@@ -19,7 +19,7 @@ use crate::{
         api::{Address, EventHandle, StreamHandle},
         status::{self, Failed, Meaning, meaning_of_state},
     },
-    streams::{DriverStream, new_event, taken, unknown},
+    streams::{DriverStream, new_event, taken},
 };
 
 /// The allocations of one backend.
@@ -107,7 +107,7 @@ impl Memory {
     /// Removes an allocation without freeing it.
     pub(crate) fn forget(&self, id: AllocId) -> Result<()> {
         let Some(Allocation { source, .. }) = self.table.write().remove(&id) else {
-            return Err(self.unknown(id));
+            return Err(Error::no_such_object("allocation", id.0));
         };
         self.cache.evict([id.0, 0]);
         if let Source::Pool { counted } = source {
@@ -130,14 +130,14 @@ impl Memory {
                 entry.insert(allocation);
                 Ok(())
             }
-            Entry::Occupied(_) => Err(taken(format!("allocation {}", id.0))),
+            Entry::Occupied(_) => Err(taken("allocation", id.0)),
         }
     }
 
     /// Frees an allocation in the order of the stream, after all work that was enqueued there before.
     pub(crate) fn free(&self, id: AllocId, stream: &DriverStream, bound: &Bound) -> Result<()> {
         let Some(Allocation { range, source }) = self.table.write().remove(&id) else {
-            return Err(self.unknown(id));
+            return Err(Error::no_such_object("allocation", id.0));
         };
         self.cache.evict([id.0, 0]);
         match source {
@@ -170,7 +170,7 @@ impl Memory {
     pub(crate) fn mapping(&self, id: AllocId) -> Result<Arc<Mapping>> {
         match self.table.read().get(&id).map(|it| &it.source) {
             Some(Source::Mapping(mapping)) => Ok(mapping.clone()),
-            _ => Err(self.unknown(id)),
+            _ => Err(Error::no_such_object("allocation", id.0)),
         }
     }
 
@@ -183,14 +183,14 @@ impl Memory {
         };
         match region.offset.checked_add(bytes) {
             Some(end) if end <= allocation.bytes => Ok(allocation.address + region.offset),
-            _ => Err(outside("allocation", region.alloc.0, allocation.bytes, region.offset, bytes)),
+            _ => Err(region.outside(bytes, allocation.bytes)),
         }
     }
 
     #[cold]
     fn look_up(&self, id: AllocId) -> Result<AddressRange> {
         let table = self.table.read();
-        let range = table.get(&id).ok_or_else(|| self.unknown(id))?.range;
+        let range = table.get(&id).ok_or_else(|| Error::no_such_object("allocation", id.0))?.range;
         self.cache.insert([id.0, 0], [range.address, range.bytes]);
         Ok(range)
     }
@@ -283,11 +283,6 @@ impl Memory {
             Err(error) => error,
         }
     }
-
-    #[cold]
-    fn unknown(&self, id: AllocId) -> Error {
-        unknown(format!("allocation {}", id.0), &self.primary.info.address)
-    }
 }
 
 /// Memory outside of a pool, to be freed once the event is reached.
@@ -314,11 +309,4 @@ impl Reclaimable for FreedMemory {
         }
         None
     }
-}
-
-/// The error for bytes that are not inside the object they name.
-#[cold]
-pub(crate) fn outside(what: &str, id: u64, has: u64, offset: u64, bytes: u64) -> Error {
-    let detail = format!("{bytes} bytes at offset {offset} are outside its {has} bytes");
-    Error::OutOfRange { what: format!("{what} {id}").into(), detail }
 }

@@ -17,7 +17,7 @@ mod transfers;
 pub(crate) use graphs::Graphs;
 pub(crate) use host_memory::host_block;
 pub(crate) use mapping::Mapping;
-pub(crate) use memory::{Memory, outside};
+pub(crate) use memory::Memory;
 pub(crate) use modules::{DriverFunction, ModuleSlot, Modules};
 pub(crate) use pools::Pools;
 pub(crate) use transfers::{BackendId, Target, Transfers};

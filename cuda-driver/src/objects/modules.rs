@@ -17,7 +17,8 @@ use std::{
 use cuda_core::{
     internals::sync::HelperThread,
     protocol::{
-        Answer, EntryInfo, Error, FunctionId, ModuleId, ModuleImage, Reply, Result, module_info,
+        Answer, EntryInfo, Error, Feature, FunctionId, Misuse, ModuleId, ModuleImage, Reply,
+        Result, module_info,
     },
 };
 use parking_lot::RwLock;
@@ -31,7 +32,7 @@ use crate::{
     context::{Bound, IdCache, Primary, Reclaimable},
     driver::api::{Address, FunctionHandle, ModuleHandle, function_attribute as attribute},
     graphs::{Prepared, Replies},
-    streams::{taken, unknown},
+    streams::taken,
 };
 
 /// The modules of one backend.
@@ -95,7 +96,7 @@ impl Modules {
         {
             let mut table = self.table.write();
             if table.contains_key(&id) {
-                return Err(taken(format!("module {}", id.0)));
+                return Err(taken("module", id.0));
             }
             table.insert(id, slot.clone());
         }
@@ -110,19 +111,19 @@ impl Modules {
         let found = self.table.read().get(&id).cloned();
         match found {
             Some(slot) => slot.answer(answer),
-            None => answer.give(Err(self.unknown(id))),
+            None => answer.give(Err(Error::no_such_object("module", id.0))),
         }
     }
 
     /// Returns a handle that keeps a module loaded.
     pub(crate) fn hold(&self, id: ModuleId) -> Result<Arc<ModuleSlot>> {
-        self.table.read().get(&id).cloned().ok_or_else(|| self.unknown(id))
+        self.table.read().get(&id).cloned().ok_or_else(|| Error::no_such_object("module", id.0))
     }
 
     /// Unloads a module that no launch uses. Later launches do not find it.
     pub(crate) fn unload(&self, id: ModuleId) -> Result<()> {
         let removed = self.table.write().remove(&id);
-        let slot = removed.ok_or_else(|| self.unknown(id))?;
+        let slot = removed.ok_or_else(|| Error::no_such_object("module", id.0))?;
         let entries = slot.ready().map_or(0, |module| module.functions.len() as u64);
         for entry in 0..entries {
             self.cache.evict([id.0, entry]);
@@ -130,20 +131,24 @@ impl Modules {
         Ok(())
     }
 
-    /// The address and the size of a variable of a loaded module.
-    pub(crate) fn variable(&self, id: ModuleId, name: &str) -> Result<(Address, u64)> {
+    /// The address of a variable of a loaded module, which has `bytes` bytes or more.
+    pub(crate) fn variable(&self, id: ModuleId, name: &str, bytes: u64) -> Result<Address> {
         let slot = self.hold(id)?;
-        let missing = || unknown(format!("variable `{name}`"), &self.primary.info.address);
+        let missing = || Error::NoSuchVariable {
+            name: name.to_owned(),
+            available: format!("none of this name with {bytes} bytes on the device"),
+        };
         let module = slot.ready().ok_or_else(missing)?;
-        match module.variable(name) {
-            Some(found) => Ok(found),
+        let found = match module.variable(name) {
             // The variables of a cubin cannot be listed, so they are looked up by the names that the client has.
             None if module.is_machine_code => {
                 let found = module.locate(name.to_owned(), &self.primary.bind()?);
-                found.map(|it| (it.address, it.bytes)).ok_or_else(missing)
+                found.map(|found| (found.address, found.bytes))
             }
-            None => Err(missing()),
-        }
+            found => found,
+        };
+        let found = found.filter(|(_, size)| *size >= bytes);
+        found.map(|(address, _)| address).ok_or_else(missing)
     }
 
     /// A kernel. Blocks while its module is loading.
@@ -165,7 +170,7 @@ impl Modules {
     fn look_up(&self, id: FunctionId) -> Result<*const DriverFunction> {
         let slot = self.hold(id.module)?;
         let module = slot.wait()?;
-        let function = module.function_at(id, self.primary)?;
+        let function = module.function_at(id)?;
         let function = std::ptr::from_ref(function);
         let address = function.expose_provenance() as u64;
         self.cache.insert([id.module.0, id.entry.into()], [address, 0]);
@@ -176,18 +181,13 @@ impl Modules {
     pub(crate) fn take(&mut self) -> Vec<Arc<ModuleSlot>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
     }
-
-    #[cold]
-    fn unknown(&self, id: ModuleId) -> Error {
-        unknown(format!("module {}", id.0), &self.primary.info.address)
-    }
 }
 
 /// Loads a module into its slot. Runs on the helper thread.
 fn load(slot: &Arc<ModuleSlot>, primary: &'static Primary, image: ModuleImage) {
     // If this job is the last owner, the module was unloaded before it was loaded.
     slot.end(if Arc::strong_count(slot) == 1 {
-        Err(unknown("a module that was unloaded", &primary.info.address))
+        Err(Misuse::UnloadedModule.into())
     } else {
         LoadedModule::load(primary, image)
     });
@@ -208,7 +208,7 @@ impl LoadedModule {
         match image {
             ModuleImage::Ptx(text) => Self::compile(primary, text),
             ModuleImage::Cubin(image) => Self::load_cubin(primary, &image),
-            _ => Err(Error::unsupported("this kind of module", &primary.info.address)),
+            _ => Err(Error::unsupported(Feature::ModuleImage, &primary.info.address)),
         }
     }
 
@@ -268,10 +268,9 @@ impl LoadedModule {
     }
 
     /// A kernel of this module.
-    pub(crate) fn function_at(&self, id: FunctionId, primary: &Primary) -> Result<&DriverFunction> {
+    pub(crate) fn function_at(&self, id: FunctionId) -> Result<&DriverFunction> {
         self.functions.get(id.entry as usize).ok_or_else(|| {
-            let what = format!("kernel {} of module {}", id.entry, id.module.0);
-            unknown(what, &primary.info.address)
+            Error::no_such_object(format!("kernel in module {}", id.module.0), id.entry.into())
         })
     }
 

@@ -2,14 +2,14 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use cuda_core::protocol::{Error, PoolChange, PoolId, PoolMemory, PoolSpec, Result};
+use cuda_core::protocol::{Error, Feature, PoolChange, PoolId, PoolMemory, PoolSpec, Result};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 use crate::{
     context::{Bound, DroppedPool, MemoryPool, Primary},
     driver::status,
-    streams::{taken, unknown},
+    streams::taken,
 };
 
 /// The pools of a backend. [`PoolId::DEFAULT`] is the pool of the device, which all backends share.
@@ -47,8 +47,7 @@ impl Pools {
         let pool = self.primary.create_pool(spec, bound).map_err(|failed| match failed.code {
             // Drivers before CUDA 13.0 and systems without managed memory return these codes.
             status::INVALID_VALUE | status::NOT_SUPPORTED if spec.is_managed => {
-                let what = "a pool of managed memory (needs a driver of CUDA 13.0 or newer)";
-                Error::unsupported(what, &self.primary.info.address)
+                Error::unsupported(Feature::ManagedPool, &self.primary.info.address)
             }
             _ => self.primary.error(failed),
         })?;
@@ -60,13 +59,13 @@ impl Pools {
             _ => {}
         }
         self.retire(pool);
-        Err(taken(format!("memory pool {}", id.0)))
+        Err(taken("memory pool", id.0))
     }
 
     /// Drops a pool. The driver destroys it when the frees of its allocations have run.
     pub(crate) fn remove(&self, id: PoolId) -> Result<()> {
         let removed = self.table.write().remove(&id);
-        self.retire(removed.ok_or_else(|| self.unknown(id))?);
+        self.retire(removed.ok_or_else(|| Error::no_such_object("memory pool", id.0))?);
         Ok(())
     }
 
@@ -88,7 +87,7 @@ impl Pools {
             PoolChange::ResetPeak => pool.reset_peak(api, bound),
             _ => {
                 let address = &self.primary.info.address;
-                return Err(Error::unsupported("this change of a memory pool", address));
+                return Err(Error::unsupported(Feature::PoolChange, address));
             }
         }
         .map_err(|failed| self.primary.error(failed))
@@ -104,7 +103,7 @@ impl Pools {
             return default.ok_or_else(|| self.unsupported());
         }
         let named = self.table.read().get(&id).cloned();
-        named.map(PoolRef::Named).ok_or_else(|| self.unknown(id))
+        named.map(PoolRef::Named).ok_or_else(|| Error::no_such_object("memory pool", id.0))
     }
 
     /// Returns the memory that a pool has reserved.
@@ -118,11 +117,6 @@ impl Pools {
 
     #[cold]
     fn unsupported(&self) -> Error {
-        Error::unsupported("a memory pool", &self.primary.info.address)
-    }
-
-    #[cold]
-    fn unknown(&self, id: PoolId) -> Error {
-        unknown(format!("memory pool {}", id.0), &self.primary.info.address)
+        Error::unsupported(Feature::MemoryPool, &self.primary.info.address)
     }
 }

@@ -1,7 +1,7 @@
 //! Announced transfers between the devices of this process. The destination's backend announces a transfer, and the
 //! source's backend takes it.
 
-use cuda_core::protocol::{Error, Result, TransferId};
+use cuda_core::protocol::{Limit, Quantity, Result, TransferId};
 use parking_lot::Mutex;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
@@ -36,12 +36,8 @@ impl Transfers {
     /// Announces a transfer.
     pub(crate) fn announce(&self, transfer: TransferId, target: Target) -> Result<()> {
         let mut table = self.0.lock();
-        if table.len() >= MAX_ANNOUNCED {
-            let detail = format!(
-                "{MAX_ANNOUNCED} transfers are announced and not sent, the limit; send some first"
-            );
-            return Err(Error::OutOfRange { what: "a transfer".into(), detail });
-        }
+        let (given, limit) = (table.len() as u64 + 1, Limit::AtMost(MAX_ANNOUNCED as u64));
+        limit.check("the process", Quantity::Transfers, given)?;
         table.insert(transfer, target);
         Ok(())
     }

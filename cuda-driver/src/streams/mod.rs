@@ -23,17 +23,10 @@ use reports::Reports;
 pub(crate) use stream::DriverStream;
 pub(crate) use table::StreamTable;
 
-use cuda_core::protocol::Error;
-
-/// The error for an id that names nothing.
-#[cold]
-pub(crate) fn unknown(what: impl Into<String>, address: &str) -> Error {
-    let detail = format!("it does not exist on `{address}`");
-    Error::OutOfRange { what: what.into().into(), detail }
-}
+use cuda_core::protocol::{Error, Misuse};
 
 /// The error for a new id that is in use.
 #[cold]
-pub(crate) fn taken(what: impl Into<String>) -> Error {
-    Error::OutOfRange { what: what.into().into(), detail: "the id is already in use".into() }
+pub(crate) fn taken(object: &'static str, id: u64) -> Error {
+    Misuse::IdInUse { object: object.into(), id }.into()
 }

@@ -17,7 +17,7 @@ use cuda_core::{
         Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
-    protocol::{Error, ForeignOwner, Result, StreamId},
+    protocol::{Error, ForeignOwner, Limit, Quantity, Result, StreamId},
 };
 
 use super::{Reports, event::new_event, foreign_state::ForeignState, passed::Passed};
@@ -158,8 +158,8 @@ impl DriverStream {
 
     #[cold]
     fn not_submitted(&self, number: u64) -> Error {
-        let what = format!("submission {number} of stream {}", self.id.0).into();
-        Error::OutOfRange { what, detail: format!("the last one is {}", self.submitted()) }
+        let (stream, last) = (format!("stream {}", self.id.0), self.submitted());
+        Error::out_of_range(stream, Quantity::Submission, number, Limit::AtMost(last))
     }
 
     /// Whether nothing was enqueued behind submission `number`, so that the stream is idle once it is complete.
@@ -274,6 +274,6 @@ mod tests {
         stream.set_submitted(3);
         assert_eq!(stream.check_submitted(3), Ok(()));
         let error = stream.check_submitted(4).unwrap_err().to_string();
-        assert_eq!(error, "submission 4 of stream 7: the last one is 3");
+        assert_eq!(error, "stream 7: the submission is 4 and must be at most 3; submit it first");
     }
 }

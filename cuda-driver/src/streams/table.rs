@@ -6,7 +6,7 @@ use cuda_core::protocol::{Error, ForeignOwner, GraphCacheInfo, Result, StreamId}
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use super::{DriverStream, taken, unknown};
+use super::{DriverStream, taken};
 use crate::{
     context::{Bound, IdCache, Primary},
     driver::api::{STREAM_NON_BLOCKING, StreamHandle},
@@ -50,7 +50,7 @@ impl StreamTable {
     #[cold]
     fn look_up(&self, id: StreamId) -> Result<*const DriverStream> {
         let table = self.table.read();
-        let found = table.get(&id).ok_or_else(|| self.unknown(id))?;
+        let found = table.get(&id).ok_or_else(|| Error::no_such_object("stream", id.0))?;
         let stream = Arc::as_ptr(found);
         self.cache.insert([id.0, 0], [stream.expose_provenance() as u64, 0]);
         Ok(stream)
@@ -59,7 +59,7 @@ impl StreamTable {
     /// The stream with this id, held.
     #[inline]
     pub(crate) fn find(&self, id: StreamId) -> Result<Arc<DriverStream>> {
-        self.table.read().get(&id).cloned().ok_or_else(|| self.unknown(id))
+        self.table.read().get(&id).cloned().ok_or_else(|| Error::no_such_object("stream", id.0))
     }
 
     /// Every stream, held.
@@ -81,7 +81,7 @@ impl StreamTable {
         let priority = priority.clamp(*priorities.start(), *priorities.end());
         let Primary { api, reclaim, .. } = self.primary;
         if self.table.read().contains_key(&id) {
-            return Err(taken(format!("stream {}", id.0)));
+            return Err(taken("stream", id.0));
         }
         let mut raw = StreamHandle::NULL;
         // SAFETY: writes one handle; the context is bound.
@@ -100,7 +100,7 @@ impl StreamTable {
         let id = stream.id;
         match self.table.write().entry(id) {
             Entry::Vacant(entry) => entry.insert(Arc::new(stream)),
-            Entry::Occupied(_) => return Err(taken(format!("stream {}", id.0))),
+            Entry::Occupied(_) => return Err(taken("stream", id.0)),
         };
         Ok(())
     }
@@ -109,16 +109,11 @@ impl StreamTable {
     pub(crate) fn retire(&self, id: StreamId) -> Result<()> {
         let removed = self.table.write().remove(&id);
         self.cache.evict([id.0, 0]);
-        removed.map(drop).ok_or_else(|| self.unknown(id))
+        removed.map(drop).ok_or_else(|| Error::no_such_object("stream", id.0))
     }
 
     /// Takes out every stream, for a backend that is dropped.
     pub(crate) fn take(&mut self) -> Vec<Arc<DriverStream>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
-    }
-
-    #[cold]
-    fn unknown(&self, id: StreamId) -> Error {
-        unknown(format!("stream {}", id.0), &self.primary.info.address)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::protocol::{Error, HostBlock, HostRegion, Pattern, Region, Result};
+use cuda_core::protocol::{HostBlock, HostRegion, Limit, Pattern, Quantity, Region, Result};
 
 use super::place::{Names, Place};
 use crate::{context::Bound, driver::api::Address};
@@ -87,22 +87,15 @@ pub(super) fn fill_target(
     pattern: Pattern,
     count: u64,
 ) -> Result<(Address, u64)> {
-    let bytes = count.checked_mul(pattern.bytes()).ok_or_else(too_large)?;
+    // An overflow is outside of every allocation.
+    let bytes = count.saturating_mul(pattern.bytes());
     let to = names.memory.locate(to, bytes)?;
-    if to % pattern.bytes() != 0 {
-        let detail = format!("it is not aligned to the pattern's {} bytes", pattern.bytes());
-        return Err(Error::OutOfRange { what: "the start of a fill".into(), detail });
-    }
+    Limit::MultipleOf(pattern.bytes()).check("a fill", Quantity::Address, to)?;
     Ok((to, bytes))
 }
 
 /// A number of bytes or elements as the driver takes it; nothing for 0.
 pub(super) fn size(count: u64) -> Result<Option<usize>> {
-    usize::try_from(count).map(|count| (count != 0).then_some(count)).map_err(|_| too_large())
-}
-
-#[cold]
-fn too_large() -> Error {
-    let detail = "more bytes than the address space has".into();
-    Error::OutOfRange { what: "a transfer".into(), detail }
+    Limit::AtMost(usize::MAX as u64).check("a transfer", Quantity::Bytes, count)?;
+    Ok((count != 0).then_some(count as usize))
 }

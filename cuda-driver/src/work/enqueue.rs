@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::protocol::{Error, HostBlock, Result, Work};
+use cuda_core::protocol::{Error, Feature, HostBlock, Result, Work};
 
 use super::{copy, graph, launch, peers, place::Place, timestamp};
 use crate::context::Bound;
@@ -36,10 +36,9 @@ pub(crate) unsafe fn enqueue(
         // SAFETY: the caller's promise.
         Work::Graph(launch) => unsafe { graph::launch(place, launch, host, bound) },
         Work::Repeat(_) | Work::Foreign(_) => {
-            let what = "a loop or captured work outside a graph";
-            Err(Error::unsupported(what, &place.names.primary.info.address))
+            Err(Error::unsupported(Feature::WorkOutsideGraph, &place.names.primary.info.address))
         }
         Work::Send { from, transfer, bytes } => peers::send(place, *from, *transfer, *bytes, bound),
-        _ => Err(Error::unsupported("this kind of work", &place.names.primary.info.address)),
+        _ => Err(Error::unsupported(Feature::Work, &place.names.primary.info.address)),
     }
 }

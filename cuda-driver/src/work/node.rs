@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cuda_core::protocol::{
-    CONDITION_BYTES, Error, HostBlock, Launch, Pattern, Region, Repeat, Result, Work,
+    CONDITION_BYTES, Error, Feature, HostBlock, Launch, Pattern, Region, Repeat, Result, Work,
 };
 use smallvec::SmallVec;
 
@@ -45,16 +45,15 @@ pub(crate) unsafe fn node(
         Work::Timestamp { to } => timestamp::node(names, *to),
         Work::Foreign(foreign) => {
             let child = foreign.commands().map(DriverNode::Child);
-            let what = "work that another device has captured";
-            child.ok_or_else(|| Error::unsupported(what, &names.primary.info.address))
+            let feature = Feature::CapturedElsewhere;
+            child.ok_or_else(|| Error::unsupported(feature, &names.primary.info.address))
         }
         // SAFETY: the caller's promise.
         Work::Repeat(repeat) => unsafe { repeated(names, repeat) },
         Work::Download { .. } | Work::Send { .. } | Work::Graph(_) => {
-            let what = "a graph with copies to the host or to another device, or with a graph";
-            Err(Error::unsupported(what, &names.primary.info.address))
+            Err(Error::unsupported(Feature::WorkInGraph, &names.primary.info.address))
         }
-        _ => Err(Error::unsupported("this kind of work", &names.primary.info.address)),
+        _ => Err(Error::unsupported(Feature::Work, &names.primary.info.address)),
     }
 }
 
@@ -64,7 +63,7 @@ pub(crate) unsafe fn node(
 /// As for [`node`].
 unsafe fn repeated(names: Names<'_>, repeat: &Repeat) -> Result<DriverNode> {
     if names.primary.condition.is_none() {
-        return Err(Error::unsupported("a loop inside a graph", &names.primary.info.address));
+        return Err(Error::unsupported(Feature::GraphLoop, &names.primary.info.address));
     }
     let condition = names.memory.locate(repeat.condition, CONDITION_BYTES)?;
     let body = repeat.body.nodes.iter().map(|it| {

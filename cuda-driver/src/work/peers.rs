@@ -1,13 +1,12 @@
 //! Copies to other GPUs of the process.
 
-use cuda_core::protocol::{Region, Result, TransferId};
+use cuda_core::protocol::{Error, Limit, Quantity, Region, Result, TransferId};
 
 use super::place::Place;
 use crate::{
     context::{Bound, Primary},
     driver::status::{self, Failed},
-    objects::{Transfers, outside},
-    streams::unknown,
+    objects::Transfers,
 };
 
 /// Enables copies from `primary` to the device at `address`. Returns false if the devices do not support it. May block.
@@ -44,14 +43,12 @@ pub(super) fn send(
 ) -> Result<()> {
     let primary = place.names.primary;
     let target = Transfers::get().take(transfer);
-    let target =
-        target.ok_or_else(|| unknown(format!("transfer {}", transfer.0), &primary.info.address))?;
-    if bytes > target.bytes {
-        return Err(outside("transfer", transfer.0, target.bytes, 0, bytes));
-    }
+    let target = target.ok_or_else(|| Error::no_such_object("transfer", transfer.0))?;
+    let limit = Limit::AtMost(target.bytes);
+    limit.check("a copy to another device", Quantity::Bytes, bytes)?;
     let from = place.names.memory.locate(from, bytes)?;
     let peer = Primary::opened(target.ordinal)
-        .ok_or_else(|| unknown(format!("device {}", target.ordinal), &primary.info.address))?;
+        .ok_or_else(|| Error::no_such_object("device", target.ordinal.into()))?;
     if bytes == 0 {
         return Ok(());
     }

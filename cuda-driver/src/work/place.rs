@@ -7,8 +7,8 @@ use cuda_core::protocol::{HostBlock, HostRegion, Result};
 use crate::{
     context::Primary,
     driver::{api::Api, status::Failed},
-    objects::{Graphs, Memory, Modules, outside},
-    streams::{DriverStream, unknown},
+    objects::{Graphs, Memory, Modules},
+    streams::DriverStream,
 };
 
 /// The objects of a backend that work names.
@@ -51,15 +51,12 @@ impl Names<'_> {
         size: usize,
         host: &[Arc<HostBlock>],
     ) -> Result<*mut u8> {
-        let block = host.iter().find(|block| block.id() == region.block).ok_or_else(|| {
-            unknown(format!("host block {}", region.block.0), &self.primary.info.address)
-        })?;
+        let block = host.iter().find(|block| block.id() == region.block);
+        let block = block.ok_or_else(|| region.missing())?;
         let start = usize::try_from(region.offset)
             .ok()
             .filter(|start| start.checked_add(size).is_some_and(|end| end <= block.len()));
-        let start = start.ok_or_else(|| {
-            outside("host block", block.id().0, block.len() as u64, region.offset, size as u64)
-        })?;
+        let start = start.ok_or_else(|| region.outside(size as u64, block.len() as u64))?;
         // Inside the block, so the driver may use the pointer.
         Ok(block.as_ptr().wrapping_add(start))
     }

@@ -1,6 +1,6 @@
 //! Timestamps: the device's clock, written in the order of a stream.
 
-use cuda_core::protocol::{Error, LaunchConfig, Region, Result};
+use cuda_core::protocol::{Error, Feature, LaunchConfig, Limit, Quantity, Region, Result};
 
 use super::place::{Names, Place};
 use crate::{
@@ -27,10 +27,7 @@ pub(super) fn node(names: Names<'_>, to: Region) -> Result<DriverNode> {
 /// The address of the timestamp, and the clock.
 fn target(names: Names<'_>, to: Region) -> Result<(Address, &'static DeviceClock)> {
     let to = names.memory.locate(to, 8)?;
-    if to % 8 != 0 {
-        let detail = "it is not aligned to eight bytes".into();
-        return Err(Error::OutOfRange { what: "the place of a timestamp".into(), detail });
-    }
-    let unsupported = || Error::unsupported("the device's time", &names.primary.info.address);
+    Limit::MultipleOf(8).check("a timestamp", Quantity::Address, to)?;
+    let unsupported = || Error::unsupported(Feature::Timestamp, &names.primary.info.address);
     Ok((to, names.primary.clock.as_ref().ok_or_else(unsupported)?))
 }

@@ -88,10 +88,10 @@ fn invalid_launches_are_errors() {
     let wrong = gpu.launch(stream, store, ONE, &[0; 24], &[(17, alloc)]);
     assert!(matches!(wrong, Err(Error::Arguments { .. })), "{wrong:?}");
     let wrong = gpu.launch(stream, store, ONE, &[0; 24], &[(8, AllocId(u64::MAX))]);
-    assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(Error::NoSuchObject { .. })), "{wrong:?}");
     let nowhere = FunctionId { module: ModuleId(u64::MAX), entry: 0 };
     let wrong = gpu.launch(stream, nowhere, ONE, &[], &[]);
-    assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(Error::NoSuchObject { .. })), "{wrong:?}");
     gpu.sync(stream).unwrap();
 }
 

@@ -73,11 +73,15 @@ fn empty_copy_is_a_no_op_and_too_large_copy_an_error() {
         ),
         gpu.try_alloc(stream, alloc, 1),
     ] {
-        assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+        let is_expected = matches!(
+            wrong,
+            Err(Error::OutOfRange { .. } | Error::NoSuchObject { .. } | Error::Misuse(_))
+        );
+        assert!(is_expected, "{wrong:?}");
     }
     let free = Control::Free { id: AllocId(u64::MAX), stream, after: Vec::new() };
     let wrong = gpu.control(free);
-    assert!(matches!(wrong, Err(Error::OutOfRange { .. })), "{wrong:?}");
+    assert!(matches!(wrong, Err(Error::NoSuchObject { .. })), "{wrong:?}");
     gpu.sync(stream).unwrap();
 }
 

@@ -15,13 +15,13 @@
 mod client_tls;
 #[cfg(feature = "certs")]
 mod development_ca;
-#[cfg(test)]
-#[cfg(feature = "server")]
-mod tests;
 mod identity;
 mod pem;
 #[cfg(feature = "server")]
 mod server_tls;
+#[cfg(test)]
+#[cfg(feature = "server")]
+mod tests;
 mod tls;
 mod token;
 

@@ -5,8 +5,8 @@ use std::{any::Any, sync::Arc};
 use cuda_core::{
     Backend, DeviceInfo, Error, Result, Ticket,
     protocol::{
-        Answer, Capabilities, Control, Foreign, GraphLaunch, HostBlock, ModuleImage, Reply,
-        Request, StreamId, Submission, Work,
+        Answer, Capabilities, Control, Feature, Foreign, GraphLaunch, HostBlock, HostRegion,
+        ModuleImage, Reply, Request, StreamId, Submission, Work,
     },
 };
 
@@ -42,27 +42,25 @@ impl LeaseBackend {
         if self.capabilities.pools > 0 {
             return Ok(());
         }
-        Err(Error::unsupported("memory pools", &self.info.address))
+        Err(Error::unsupported(Feature::MemoryPool, &self.info.address))
     }
 }
 
 /// The block that a copy names.
-fn block(host: &[Arc<HostBlock>]) -> Result<&Arc<HostBlock>> {
-    host.first().ok_or_else(|| Error::OutOfRange {
-        what: "a copy between host and device".into(),
-        detail: "it names no block of host memory".into(),
-    })
+fn block(host: &[Arc<HostBlock>], region: HostRegion) -> Result<&Arc<HostBlock>> {
+    host.first().ok_or_else(|| region.missing())
 }
 
 /// The block that a copy names, and the range of its bytes.
 fn place(
     host: &[Arc<HostBlock>],
-    offset: u64,
+    region: HostRegion,
     bytes: u64,
 ) -> Result<(Arc<HostBlock>, usize, usize)> {
-    let (block, start, count) = (block(host)?.clone(), offset as usize, bytes as usize);
+    let block = block(host, region)?.clone();
+    let (start, count) = (region.offset as usize, bytes as usize);
     if start.checked_add(count).is_none_or(|end| end > block.len()) {
-        return Err(outside(block.len(), start, bytes));
+        return Err(region.outside(bytes, block.len() as u64));
     }
     Ok((block, start, count))
 }
@@ -86,20 +84,20 @@ unsafe impl Backend for LeaseBackend {
         let step = match work {
             Work::Upload { from, to, bytes } if self.link.upload_inline(ticket, *bytes) => {
                 // SAFETY: the bytes do not change until the upload is accepted.
-                let all = unsafe { block(host)?.shared_bytes() };
+                let all = unsafe { block(host, *from)?.shared_bytes() };
                 let start = from.offset as usize;
                 let found = all.get(start..start.saturating_add(*bytes as usize));
-                let bytes = found.ok_or_else(|| outside(all.len(), start, *bytes))?;
+                let bytes = found.ok_or_else(|| from.outside(*bytes, all.len() as u64))?;
                 Step::Write { to: *to, bytes }
             }
             Work::Upload { from, to, bytes } => {
-                let (block, start, count) = place(host, from.offset, *bytes)?;
+                let (block, start, count) = place(host, *from, *bytes)?;
                 let transfer = self.link.next_transfer();
                 self.link.upload(ticket, transfer, block, start, count).map_err(not_submitted)?;
                 Step::WriteBulk { to: *to, transfer, bytes: *bytes }
             }
             Work::Download { from, to, bytes } => {
-                let (block, start, count) = place(host, to.offset, *bytes)?;
+                let (block, start, count) = place(host, *to, *bytes)?;
                 let transfer = self.link.next_transfer();
                 self.link.download(ticket, transfer, block, start, count).map_err(not_submitted)?;
                 Step::Read { from: *from, transfer, bytes: *bytes }
@@ -125,7 +123,7 @@ unsafe impl Backend for LeaseBackend {
             Control::ChangePool { change, .. } => {
                 self.check_pools()?;
                 if change.tag().is_none() {
-                    return Err(Error::unsupported("this change of a pool", &self.info.address));
+                    return Err(Error::unsupported(Feature::PoolChange, &self.info.address));
                 }
             }
             _ => {}
@@ -136,7 +134,7 @@ unsafe impl Backend for LeaseBackend {
                 let (kind, image) = match image {
                     ModuleImage::Ptx(text) => (ImageKind::Ptx, text.into_bytes()),
                     ModuleImage::Cubin(image) => (ImageKind::Cubin, image),
-                    _ => return Err(Error::unsupported("this kind of module", &self.info.address)),
+                    _ => return Err(Error::unsupported(Feature::ModuleImage, &self.info.address)),
                 };
                 let (hash, bytes) = (*blake3::hash(&image).as_bytes(), image.len() as u64);
                 self.link.keep_image(id, hash, image.into());
@@ -167,7 +165,7 @@ unsafe impl Backend for LeaseBackend {
         if supported {
             self.link.request(request, answer);
         } else {
-            answer.give(Err(Error::unsupported("this request", &self.info.address)));
+            answer.give(Err(Error::unsupported(Feature::Request, &self.info.address)));
         }
     }
 
@@ -200,13 +198,5 @@ fn not_submitted(lost: Error) -> Error {
             Error::Disconnected { address, cause, may_have_run: false }
         }
         error => error,
-    }
-}
-
-#[cold]
-fn outside(length: usize, start: usize, bytes: u64) -> Error {
-    Error::OutOfRange {
-        what: "a copy between host and device".into(),
-        detail: format!("{bytes} bytes at {start} lie outside a block of {length}"),
     }
 }

@@ -16,7 +16,7 @@ use super::{
     spans,
 };
 use crate::{
-    authority::{ClientTls, TlsError},
+    authority::ClientTls,
     transport,
     wire::{Allocate, Exclusivity, TraceContext},
 };
@@ -76,9 +76,9 @@ impl LeaseBuilder {
     /// `ca`, `cert`, `key` (PEM files) and `server_name`.
     ///
     /// # Errors
-    /// [`Error::Misuse`] with the mistake in the address.
+    /// [`Misuse::Setting`](cuda_core::Misuse::Setting) with the mistake in the address.
     pub fn parse(address: &str) -> Result<Self> {
-        let parsed = Address::parse(address).map_err(|error| misuse(error.to_string()))?;
+        let parsed = Address::parse(address).map_err(invalid)?;
         let mut builder = Self::new(parsed.node);
         builder.min_vram = parsed.min_vram.unwrap_or(builder.min_vram);
         builder.lease_secs = parsed.lease_secs.unwrap_or(builder.lease_secs);
@@ -97,7 +97,7 @@ impl LeaseBuilder {
             }
             _ => {
                 let detail = "`cert` and `key` must both be set, together with `ca`; set all three, or `ca` alone";
-                return Err(misuse(detail.into()));
+                return Err(invalid(detail));
             }
         }
         if let Some(name) = parsed.server_name {
@@ -185,7 +185,8 @@ impl LeaseBuilder {
         let device = Device::open(&provider, 0)?;
         let opened = provider.take();
         opened.map(|(connection, link)| Lease::new(device, connection, link)).ok_or_else(|| {
-            misuse("the provider opened no connection; report this as a bug of cuda-lease".into())
+            let detail = "the provider opened no connection; report this as a bug of cuda-lease";
+            Error::Host { what: "failed to open a lease".into(), detail: detail.into() }
         })
     }
 
@@ -201,14 +202,15 @@ impl LeaseBuilder {
             .name("cuda-lease-acquire".into())
             .spawn(acquire)
             .map_err(|error| Error::host("failed to start a thread", &error))?;
-        receiver.await.unwrap_or_else(|_| Err(misuse("the request for the lease panicked".into())))
+        receiver
+            .await
+            .unwrap_or_else(|_| Err(Error::Panicked { what: "the request for the lease".into() }))
     }
 
     pub(super) fn terms(&self) -> Result<LeaseTerms> {
         let socket = self.resolve()?;
         let host = self.node.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let invalid = |error: TlsError| misuse(error.to_string());
         let server_name = self.tls.server_name_for(host).map_err(invalid)?;
         let mut tls = self.tls.config_for(socket).map_err(invalid)?;
         tls.transport_config(transport::connection());
@@ -248,6 +250,6 @@ impl LeaseBuilder {
     }
 }
 
-fn misuse(detail: String) -> Error {
-    Error::Misuse { what: "a request for a lease".into(), detail }
+fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::setting("a request for a lease", cause)
 }

@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, thread};
 
 use bytes::Bytes;
-use cuda_core::{Element, Error, Result, protocol::Status};
+use cuda_core::{Element, Error, Limit, Quantity, Result, protocol::Status};
 use parking_lot::{Condvar, Mutex};
 
 use super::{
@@ -22,7 +22,7 @@ const IN_FLIGHT: usize = 2;
 ///
 /// # Errors
 /// The result of an input has the errors of [`Submit::launch_blocking`](crate::Submit::launch_blocking). When no lease is left, the
-/// remaining inputs get the error of the last lease. Without leases every result is [`Error::Misuse`].
+/// remaining inputs get the error of the last lease. Without leases every result is [`Error::OutOfRange`].
 ///
 /// ```standalone_crate
 /// use cuda_cpu::CpuProvider;
@@ -99,10 +99,7 @@ struct State {
 
 impl InputQueue {
     fn new(count: usize) -> Self {
-        let lost = Error::Misuse {
-            what: "a burst".into(),
-            detail: "it has no lease; state at least one".into(),
-        };
+        let lost = Error::out_of_range("a burst", Quantity::Leases, 0, Limit::AtLeast(1));
         let results = (0..count).map(|_| None).collect();
         let state = State { waiting: (0..count).collect(), left: count, results, lost };
         Self { state: Mutex::new(state), changed: Condvar::new() }

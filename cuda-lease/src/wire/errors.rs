@@ -5,7 +5,7 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use cuda_core::{Error, protocol::Status};
+use cuda_core::{Error, Feature, Limit, Quantity, protocol::Status};
 
 use super::{
     Field, Reader, Variants, WireError, Writer,
@@ -30,18 +30,16 @@ impl Field<'_> for Error {
     }
 }
 
-// `Error::ContentsLost`, `Error::Fault` and `Error::OutOfMemory` have fields of other kinds.
+// `Error::ContentsLost`, `Error::Fault` and `Error::OutOfMemory` have fields of other kinds. `Error::Misuse` and
+// `Error::Shape` are mistakes of a client, which no node reports. The tags 5, 7 and 9 had texts in the place of fields.
 variants! {
     Error: u16 {
         1 => InvalidPtx { detail },
         2 => LoadFailed { log },
         3 => Arguments { kernel, detail },
         4 => InvalidLaunch { kernel, detail },
-        5 => OutOfRange { what, detail },
         6 => DeviceLost { address, cause },
-        7 => Unsupported { what, device },
         8 => Host { what, detail },
-        9 => Misuse { what, detail },
         10 => NoDriver { detail },
         11 => DriverUnusable { detail },
         12 => NoDevice { address, available },
@@ -53,6 +51,67 @@ variants! {
         26 => PtxTooNew { major, minor, detail },
         27 => Remote { address, status, detail },
         28 => Disconnected { address, cause, may_have_run },
+        30 => OutOfRange { object, quantity, given, limit },
+        31 => Unsupported { feature, device },
+        32 => NoSuchObject { object, id },
+    }
+
+    Limit: u8 = "a limit" {
+        0 => AtMost(value),
+        1 => AtLeast(value),
+        2 => Below(value),
+        3 => Exactly(value),
+        4 => MultipleOf(value),
+    }
+
+    Quantity: u16 = "a quantity" {
+        0 => Elements,
+        1 => Bytes,
+        2 => End,
+        3 => Index,
+        4 => Address,
+        5 => Dimensions,
+        6 => Dimension,
+        7 => Size,
+        8 => Pieces,
+        9 => Nodes,
+        10 => Edges,
+        11 => Accesses,
+        12 => UploadedBytes,
+        13 => LoopDepth,
+        14 => MemoryPools,
+        15 => Transfers,
+        16 => Submission,
+        17 => Operations,
+        18 => Devices,
+        19 => Tensors,
+        20 => Leases,
+        21 => Workers,
+        22 => Start,
+    }
+
+    Feature: u16 = "a feature" {
+        0 => MemoryPool,
+        1 => ManagedPool,
+        2 => GrowableBuffer,
+        3 => Cluster,
+        4 => LaunchAttributes,
+        5 => ForeignLaunchAttributes,
+        6 => GraphLoop,
+        7 => ForeignWork,
+        8 => PeerCopy,
+        9 => MachineCode,
+        10 => Timestamp,
+        11 => Reset,
+        12 => WorkInGraph,
+        13 => WorkOutsideGraph,
+        14 => CapturedElsewhere,
+        15 => Work,
+        16 => Control,
+        17 => Request,
+        18 => Reply,
+        19 => ModuleImage,
+        20 => PoolChange,
     }
 }
 
@@ -102,10 +161,14 @@ fn get_error(r: &mut Reader<'_>, depth: u32) -> Result<Error, WireError> {
         },
         22 => Error::ContentsLost { cause: Box::new(get_error(r, depth + 1)?) },
         24 => get_fault(r)?.into(),
-        tag => Error::get_fields(tag, r)?.unwrap_or_else(|| Error::Host {
-            what: "an error of the node".into(),
-            detail: message.to_owned(),
-        }),
+        tag => match Error::get_fields(tag, r) {
+            Ok(Some(error)) => error,
+            // A newer node has tags, features and limits that this side does not know. Its message states them.
+            Ok(None) | Err(WireError::Undefined { .. }) => {
+                Error::Host { what: "an error of the node".into(), detail: message.to_owned() }
+            }
+            Err(error) => return Err(error),
+        },
     })
 }
 
@@ -156,6 +219,44 @@ mod tests {
     fn error_without_a_tag_of_its_own_keeps_its_message() {
         let read = round_trip(&Error::AlreadyEnded).unwrap();
         assert!(read.to_string().contains("has already ended"), "{read}");
+    }
+
+    #[test]
+    fn every_feature_quantity_and_limit_keeps_its_fields() {
+        let features =
+            (0..).map_while(|tag| Feature::get_fields(tag, &mut Reader::new(&[])).ok()?);
+        let quantities =
+            (0..).map_while(|tag| Quantity::get_fields(tag, &mut Reader::new(&[])).ok()?);
+        let limits = [
+            Limit::AtMost(7),
+            Limit::AtLeast(7),
+            Limit::Below(7),
+            Limit::Exactly(7),
+            Limit::MultipleOf(7),
+        ];
+        let errors = features
+            .map(|feature| Error::unsupported(feature, "cuda:0"))
+            .chain(
+                quantities
+                    .map(|quantity| Error::out_of_range("a buffer", quantity, 9, Limit::AtMost(8))),
+            )
+            .chain(limits.map(|limit| Error::out_of_range("a buffer", Quantity::Bytes, 9, limit)))
+            .chain([Error::no_such_object("stream", 3)]);
+        for error in errors {
+            assert_eq!(round_trip(&error).as_ref(), Ok(&error));
+        }
+    }
+
+    #[test]
+    fn unknown_feature_of_a_newer_node_keeps_its_message() {
+        let (mut fields, mut out) = (Vec::new(), Vec::new());
+        Writer::new(&mut fields).put(999u16).put_text("cuda:0");
+        Writer::new(&mut out)
+            .put(31u16)
+            .put_text("time travel is not supported")
+            .put_bytes(&fields);
+        let read = Reader::new(&out).get::<Error>().unwrap();
+        assert!(read.to_string().contains("time travel is not supported"), "{read}");
     }
 
     fn nested(error: Error, times: u32) -> Error {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use cuda_core::{
     Error,
-    protocol::{Graph, GraphNode, HostId, HostRegion, NodeChange, Region, Repeat, Work},
+    protocol::{Feature, Graph, GraphNode, HostId, HostRegion, NodeChange, Region, Repeat, Work},
 };
 
 use super::{Field, Reader, TransferId, Variants, WireError, Writer, opcode};
@@ -156,14 +156,17 @@ fn put_work(
 ) -> Result<(), Error> {
     match work {
         Work::Upload { from, to, bytes } => {
-            let found = host_bytes(*from, *bytes, blocks).ok_or_else(|| Error::OutOfRange {
-                what: "an upload of a graph".into(),
-                detail: format!("no block beside it has {bytes} bytes at offset {}", from.offset),
+            let found = host_bytes(*from, *bytes, blocks).ok_or_else(|| {
+                let block = blocks.iter().find(|(id, _)| *id == from.block);
+                block.map_or_else(
+                    || from.missing(),
+                    |(_, block)| from.outside(*bytes, block.len() as u64),
+                )
             })?;
             w.put(opcode::MEM_WRITE).put_ref(to).put_bytes(found);
         }
         work => {
-            let unsupported = || Error::unsupported("this kind of work in a graph", address);
+            let unsupported = || Error::unsupported(Feature::WorkInGraph, address);
             w.put(work.tag().ok_or_else(unsupported)?);
             work.put_fields(w);
         }
@@ -337,18 +340,21 @@ mod tests {
     #[test]
     fn uploads_name_their_bytes_in_the_content() {
         let to = Region { alloc: AllocId(1), offset: 0 };
-        let from = HostRegion { block: HostId(9), offset: 2 };
-        let upload = || node(Work::Upload { from, to, bytes: 3 }, &[]);
+        let source = HostRegion { block: HostId(9), offset: 2 };
+        let upload = || node(Work::Upload { from: source, to, bytes: 3 }, &[]);
         let blocks: [(_, &[u8]); 1] = [(HostId(9), b"\0\0abc")];
         let content = encoded(vec![repeat(vec![upload()], 0)], &blocks);
         let graph = decode_graph(&content).unwrap();
         let Work::Repeat(Repeat { body, .. }) = &graph.nodes[0].work else { panic!("no loop") };
         let Work::Upload { from, bytes: 3, .. } = body.nodes[0].work else { panic!("no upload") };
         assert_eq!(host_bytes(from, 3, &[(CONTENT_BLOCK, &content)]), Some(&b"abc"[..]));
-        for (id, bytes) in [(HostId(8), &b"\0\0abc"[..]), (HostId(9), b"\0\0ab")] {
+        for (id, bytes, expected) in [
+            (HostId(8), &b"\0\0abc"[..], source.missing()),
+            (HostId(9), b"\0\0ab", source.outside(3, 4)),
+        ] {
             let graph = Graph { nodes: vec![upload()], host: Vec::new() };
             let refused = encode_graph(&graph, &[(id, bytes)], "lease", &mut Vec::new());
-            assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{refused:?}");
+            assert_eq!(refused, Err(expected));
         }
     }
 

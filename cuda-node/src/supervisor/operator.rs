@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, Result, protocol::Status};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt},
@@ -77,7 +77,8 @@ impl OperatorCommand {
             Reply::Done => Ok(true),
             Reply::Unchanged => Ok(false),
             Reply::Refused(detail) => {
-                Err(Error::Misuse { what: "a command of the operator".into(), detail })
+                let address = socket.display().to_string();
+                Err(Error::Remote { address, status: Status::BadRequest, detail })
             }
         }
     }

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{Error, Provider, Result};
+use cuda_core::{Error, Limit, Provider, Quantity, Result};
 use cuda_lease::{
     authority::{ServerTls, TokenKey},
     internals::transport,
@@ -157,10 +157,9 @@ impl DeviceOptions {
         let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
         // A worker on the CPU can use no more than the memory of the machine.
         if !is_gpu && capacity > info.memory {
-            return Err(invalid(format_args!(
-                "a capacity of {capacity} bytes exceeds the memory of device {}, {} bytes; set at most that",
-                info.address, info.memory
-            )));
+            let device = format!("the capacity of `{}`", info.address);
+            let limit = Limit::AtMost(info.memory);
+            return Err(Error::out_of_range(device, Quantity::Bytes, capacity, limit));
         }
         let name = info.address.clone();
         let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
@@ -330,11 +329,11 @@ fn open_all(
         opened.collect::<Result<Vec<_>>>().map(|opened| opened.into_iter().unzip())
     };
     let opened = thread::scope(|scope| scope.spawn(open).join());
-    opened.unwrap_or_else(|_| Err(invalid("the thread that opens devices panicked")))
+    opened.unwrap_or_else(|_| Err(Error::Panicked { what: "the thread that opens devices".into() }))
 }
 
-fn invalid(error: impl std::fmt::Display) -> Error {
-    Error::Misuse { what: "the settings of a node".into(), detail: error.to_string() }
+fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
+    Error::setting("the settings of a node", cause)
 }
 
 async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) {

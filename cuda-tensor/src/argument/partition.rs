@@ -1,11 +1,12 @@
 //! `Partition`: a tensor that a kernel writes tile by tile.
 
-use cuda_core::{Error, LaunchConfig, Result, Slice};
+use cuda_core::{ExpectedShape, LaunchConfig, Result, Slice};
 
 use crate::{
     element::dtype::DType,
     forms::{Sealed, TensorInput, TensorOutput},
     shape::{
+        error::shape_error,
         layout::Layout,
         shape::{Dims, IntoShape},
     },
@@ -52,17 +53,14 @@ impl<O: TensorOutput> Partition<O> {
     /// Divides a tensor, or an exclusive borrow of one, into tiles of the shape `tile`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the tile has another number of dimensions or a size of 0, or if there are more than three
+    /// [`Error::Shape`](cuda_core::Error::Shape) if the tile has another number of dimensions or a size of 0, or if there are more than three
     /// dimensions, which is the limit of a grid. The launch checks the number of tiles.
     pub fn new(tensor: O, tile: impl IntoShape) -> Result<Self> {
         let (shape, tile) = (tensor.layout().shape(), tile.dims());
         if shape.len() == tile.len() && tile.len() <= 3 && tile.iter().all(|size| *size > 0) {
             return Ok(Self { tile: tile.into(), tensor });
         }
-        let detail = format!(
-            "a tensor of shape {shape:?} cannot be divided into tiles of {tile:?}: both must have the same number of dimensions, three at most, and no size of a tile may be 0"
-        );
-        Err(Error::OutOfRange { what: "a partition of a tensor".into(), detail })
+        Err(shape_error(shape, ExpectedShape::TilesOf(tile.into())))
     }
 }
 

@@ -11,7 +11,7 @@ use cuda_async::{
     ops::Either,
     value,
 };
-use cuda_core::{Device, Error, Result};
+use cuda_core::{Device, Error, ExpectedShape, Limit, Misuse, Quantity, Result};
 
 use super::{plain, reduction::Reduction};
 use crate::{Number, Tensor, TensorOps};
@@ -37,15 +37,13 @@ impl Communicator {
     /// Creates a group of distinct devices. Blocks the thread: NCCL takes about a second to connect GPUs.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if there are no devices, or if one is listed twice; or an error of a device or of NCCL.
+    /// [`Error::OutOfRange`] if there are no devices, [`Error::Misuse`] if one is listed twice; or an error of a device or of NCCL.
     pub fn new(devices: &[Device]) -> Result<Self> {
-        let misuse = |detail: String| Error::Misuse { what: "a communicator".into(), detail };
-        if devices.is_empty() {
-            return Err(misuse("it has no devices; name one or more".into()));
-        }
+        let what = "a communicator";
+        Limit::AtLeast(1).check(what, Quantity::Devices, devices.len() as u64)?;
         let twice = devices.iter().enumerate().find(|(at, device)| devices[..*at].contains(device));
         if let Some((_, device)) = twice {
-            return Err(misuse(format!("it has {device} twice; name each device once")));
+            return Err(Misuse::NamedTwice { object: what.into(), name: device.to_string() }.into());
         }
         Ok(Self(Arc::new(Group {
             #[cfg(feature = "cudarc")]
@@ -70,7 +68,7 @@ impl Communicator {
     /// Reduces the tensors, which must have one shape, and gives the result on each device. NCCL reduces in place.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there is not one tensor for each device or if the shapes differ;
+    /// [`Error::OutOfRange`] if there is not one tensor for each device, [`Error::Shape`] if the shapes differ;
     /// [`Error::WrongDevice`] if a tensor is not on its device; [`Error::NeedsHostData`] in a graph; or an error of a device.
     pub fn all_reduce<T: Number>(
         &self,
@@ -128,12 +126,10 @@ impl Communicator {
         let group = self.clone();
         let ranks = self.devices().len();
         self.prepared("reduce_scatter", tensors).then(move |tensors| {
-            let first = tensors.first().and_then(|it| it.shape().first().copied());
-            if first.is_none_or(|size| !size.is_multiple_of(ranks)) {
-                let shape = tensors.first().map(|it| it.shape().to_vec()).unwrap_or_default();
-                let detail = format!("the shape is {shape:?}; the first dimension must be a multiple of {ranks}, the number of devices");
-                return Err(Error::OutOfRange { what: "a reduce-scatter".into(), detail });
-            }
+            let what = "a reduce-scatter, which divides the first dimension among the devices";
+            let shape = tensors.first().map(|tensor| tensor.shape()).unwrap_or_default();
+            Limit::AtLeast(1).check(what, Quantity::Dimensions, shape.len() as u64)?;
+            Limit::MultipleOf(ranks as u64).check(what, Quantity::Size, shape[0] as u64)?;
             #[cfg(feature = "cudarc")]
             let tensors = match group.0.nccl.as_ref() {
                 Some(nccl) => match nccl.reduce_scatter(tensors, reduction) {
@@ -188,11 +184,8 @@ fn is_whole<T: Number>(tensor: &Tensor<T>) -> bool {
 }
 
 fn check<T: Number>(devices: &[Device], tensors: &[Tensor<T>]) -> Result<()> {
-    let wrong = |detail| Err(Error::OutOfRange { what: "a collective".into(), detail });
-    if tensors.len() != devices.len() {
-        let (tensors, devices) = (tensors.len(), devices.len());
-        return wrong(format!("{tensors} tensors for {devices} devices; pass one for each device"));
-    }
+    let limit = Limit::Exactly(devices.len() as u64);
+    limit.check("a collective", Quantity::Tensors, tensors.len() as u64)?;
     for (at, (tensor, device)) in tensors.iter().zip(devices).enumerate() {
         if tensor.device() != device {
             return Err(Error::WrongDevice {
@@ -202,10 +195,9 @@ fn check<T: Number>(devices: &[Device], tensors: &[Tensor<T>]) -> Result<()> {
             });
         }
         if tensor.shape() != tensors[0].shape() {
-            let (here, first) = (tensor.shape(), tensors[0].shape());
-            return wrong(format!(
-                "tensor {at} has the shape {here:?} and tensor 0 has {first:?}; they must be the same"
-            ));
+            let operation = format!("tensor {at} of a collective").into();
+            let (given, first) = (tensor.shape().into(), tensors[0].shape().into());
+            return Err(Error::Shape { operation, given, expected: ExpectedShape::Same(first) });
         }
     }
     Ok(())

@@ -17,7 +17,7 @@ use cudarc::nccl::sys;
 
 use super::reduction::Reduction;
 use crate::{
-    Number, Tensor,
+    Number, Tensor, TensorError,
     libraries::nccl::{Collective, Communicators, Group, data_type},
 };
 
@@ -132,8 +132,7 @@ impl<T: Number> Call<T> {
         let streams = &self.nccl.0.streams;
         let mut group = self.nccl.0.group.lock();
         if group.is_broken() {
-            let detail = "an earlier collective of this group failed; make a new communicator";
-            return Err(Error::Misuse { what: "a communicator".into(), detail: detail.into() });
+            return Err(TensorError::BrokenCommunicator.into());
         }
         let results = match &self.target {
             None => None,

@@ -3,7 +3,10 @@
 use cuda_async::{DeviceOp, defer};
 use cuda_core::{Error, Result};
 
-use crate::{element::dtype::Number, forms::TensorInput, operations::host, tensor::Tensor};
+use crate::{
+    element::dtype::Number, error::TensorError, forms::TensorInput, operations::host,
+    tensor::Tensor,
+};
 
 impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// Uploads a tensor of `candle`, in row-major order. Needs the feature `candle`.
@@ -23,7 +26,7 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the elements are of another type or there are too many dimensions, the error of candle,
+    /// [`TensorError::ElementType`], [`Error::OutOfRange`] if there are too many dimensions, the error of candle,
     /// or an error of [`from_host`](Tensor::from_host).
     pub fn from_candle(tensor: candle_core::Tensor) -> impl DeviceOp<Output = Self> {
         defer(move || {
@@ -38,19 +41,15 @@ impl<T: Number + candle_core::WithDType> Tensor<T> {
 /// Checks that the elements are of type `T`.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if they are of another type.
+/// [`TensorError::ElementType`] if they are of another type.
 pub(crate) fn check_elements<T: Number + candle_core::WithDType>(
     tensor: &candle_core::Tensor,
 ) -> Result<()> {
     if tensor.dtype() == T::DTYPE {
         return Ok(());
     }
-    let (theirs, ours) = (tensor.dtype().as_str(), T::NAME);
-    let detail = format!(
-        "its elements are {theirs}, not {ours}; convert it first, with `tensor.to_dtype(DType::{:?})`",
-        T::DTYPE
-    );
-    Err(Error::OutOfRange { what: "a tensor of candle".into(), detail })
+    let (given, expected) = (tensor.dtype().as_str().to_owned(), T::NAME);
+    Err(TensorError::ElementType { object: "a tensor of candle", given, expected }.into())
 }
 
 /// Downloads a tensor into a tensor of candle on its CPU device.
@@ -126,7 +125,7 @@ mod tests {
     fn other_element_type_is_an_error() {
         let theirs = Theirs::new(&[1.0f32, 2.0], &Device::Cpu).unwrap();
         let error = Tensor::<f64>::from_candle(theirs).sync().unwrap_err();
-        let message = "a tensor of candle: its elements are f32, not f64; convert it first, with `tensor.to_dtype(DType::F64)`";
+        let message = "a tensor of candle: its elements are f32, not f64; convert it first, in its own framework, or import it with its own type and use `cast`";
         assert_eq!(error.to_string(), message);
     }
 }

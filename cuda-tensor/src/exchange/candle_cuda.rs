@@ -26,11 +26,12 @@ use cuda_async::{
     ops::Either,
     value, with_context,
 };
-use cuda_core::{Device, DeviceBuffer, Error, Result};
+use cuda_core::{Device, DeviceBuffer, Error, Limit, Misuse, Quantity, Result};
 use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCaptureStatus};
 
 use crate::{
     element::dtype::Number,
+    error::TensorError,
     exchange::candle::check_elements,
     operations::copy::{Contiguous, contiguous, dup},
     shape::layout::Layout,
@@ -53,11 +54,11 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::OutOfRange`] if the elements are of another type, if the tensor is not on a GPU, if it reaches past
-    ///   its memory, if it has too many dimensions, or if two indices have the same element, except in a dimension with
-    ///   a stride of 0.
+    /// - [`TensorError::ElementType`], or [`TensorError::NotOnGpu`].
+    /// - [`Error::OutOfRange`] if the tensor reaches past its memory, or if it has too many dimensions.
     /// - [`Error::WrongDevice`] if the tensor is not on the device on which the operation runs.
-    /// - [`Error::Misuse`] in a recording, or if candle's stream is being captured.
+    /// - [`Error::Misuse`] in a recording, if candle's stream is being captured, or if two indices have the same element,
+    ///   except in a dimension with a stride of 0.
     /// - An error of the device, also if a per-thread default stream is being captured.
     ///
     /// # Safety
@@ -112,7 +113,7 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     /// # Errors
     /// The tensor is dropped on an error:
     /// - [`Error::WrongDevice`] if `device` is not the GPU of the tensor.
-    /// - [`Error::Misuse`] if `device` is not a GPU, in a recording, if a recording uses the memory, or if candle's stream
+    /// - [`TensorError::NotOnGpu`], or [`Error::Misuse`] in a recording, if a recording uses the memory, or if candle's stream
     ///   is being captured. Also if the memory is a part of a split buffer, or belongs to foreign code other than
     ///   cudarc.
     /// - [`Error::StillShared`] if the memory has other owners.
@@ -143,12 +144,10 @@ fn is_per_thread(stream: &CudaStream) -> bool {
 /// Returns candle's device as a GPU, which must be the device `ours`.
 ///
 /// # Errors
-/// [`Error::Misuse`] if it is not a GPU, [`Error::WrongDevice`] if it is another GPU.
+/// [`TensorError::NotOnGpu`] if it is not a GPU, [`Error::WrongDevice`] if it is another GPU.
 fn cuda_device(theirs: &candle_core::Device, ours: &Device) -> Result<CudaDevice> {
     let candle_core::Device::Cuda(theirs) = theirs else {
-        let detail =
-            "it is not a CUDA GPU; use `to_candle`, which copies to candle's CPU device".into();
-        return Err(Error::Misuse { what: "a device of candle".into(), detail });
+        return Err(TensorError::NotOnGpu { object: "a device of candle" }.into());
     };
     let (lives_on, used_on) = (ours.info().address.clone(), address(theirs));
     if lives_on == used_on {
@@ -162,20 +161,9 @@ fn address(device: &CudaDevice) -> String {
     format!("cuda:{}", device.cuda_stream().context().ordinal())
 }
 
-/// Returns the error for a tensor of candle that cannot be converted.
-fn wrong(detail: String) -> Error {
-    Error::OutOfRange { what: "a tensor of candle".into(), detail }
-}
-
 /// Returns [`Error::Misuse`] in a recording.
 fn outside_of_recordings(cx: &ExecutionContext) -> Result<()> {
-    if !cx.is_recording() {
-        return Ok(());
-    }
-    let detail =
-        "it cannot convert tensors from or to candle; convert them before or after the recording"
-            .into();
-    Err(Error::Misuse { what: "a recording".into(), detail })
+    if cx.is_recording() { Err(Misuse::ExchangeInRecording.into()) } else { Ok(()) }
 }
 
 /// Returns a tensor in the memory of a tensor of candle.
@@ -187,8 +175,7 @@ fn in_place<T: Number + WithDType + CudaDType>(
     check_elements::<T>(tensor)?;
     let (storage, theirs) = tensor.storage_and_layout();
     let Storage::Cuda(storage) = &*storage else {
-        let detail = "it is not on a CUDA GPU; use `Tensor::from_candle`, which copies it";
-        return Err(wrong(detail.into()));
+        return Err(TensorError::NotOnGpu { object: "a tensor of candle" }.into());
     };
     let (lives_on, used_on) = (address(storage.device()), &cx.device().info().address);
     if lives_on != *used_on {
@@ -202,12 +189,8 @@ fn in_place<T: Number + WithDType + CudaDType>(
     }
     let slice = storage.as_cuda_slice::<T>().map_err(Error::other)?;
     let (first, len) = (theirs.start_offset(), layout.span().len());
-    if first.checked_add(len).is_none_or(|end| end > slice.len()) {
-        let has = slice.len();
-        return Err(wrong(format!(
-            "its layout spans {len} elements from {first}, which reach past its memory of {has} elements; use a shape that fits its storage"
-        )));
-    }
+    let end = first.saturating_add(len) as u64;
+    Limit::AtMost(slice.len() as u64).check("a tensor of candle", Quantity::End, end)?;
     let theirs_on = storage.device().cuda_stream();
     let ordered = ordered_stream(&theirs_on);
     // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at

@@ -6,12 +6,7 @@ use cuda_async::{DeviceOp, memory::HostSource};
 use cuda_core::{Element, Error, Result};
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn};
 
-use crate::{
-    element::dtype::{DType, Number},
-    forms::TensorInput,
-    operations::host,
-    tensor::Tensor,
-};
+use crate::{element::dtype::Number, forms::TensorInput, operations::host, tensor::Tensor};
 
 /// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
 #[diagnostic::on_unimplemented(
@@ -104,10 +99,8 @@ impl<T: Number> Tensor<T> {
 pub(crate) fn to_ndarray<I: TensorInput>(x: I) -> impl DeviceOp<Output = ArrayD<I::Element>> {
     let shape = IxDyn(x.layout().shape());
     host::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
-        ArrayD::from_shape_vec(shape, elements).map_err(|error| {
-            let what = format!("an array of {}", <I::Element as DType>::NAME);
-            Error::OutOfRange { what: what.into(), detail: error.to_string() }
-        })
+        let array = ArrayD::from_shape_vec(shape, elements);
+        array.map_err(|error| Error::other(error.to_string()))
     })
 }
 

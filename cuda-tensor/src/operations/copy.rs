@@ -1,7 +1,7 @@
 //! Copies of tensors: `dup`, `memcpy`, `cast`.
 
 use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
-use cuda_core::{LaunchConfig, Slice};
+use cuda_core::{ExpectedShape, LaunchConfig, Slice};
 
 use crate::{
     argument::argument::{Read, StridedIndex, Written, element_config},
@@ -12,7 +12,7 @@ use crate::{
     forms::{Sealed, TensorInput, TensorOutput},
     operations::create::allocate,
     shape::{
-        error::{broadcast_target, shape_error},
+        error::{broadcast_target, of_operation, shape_error},
         layout::{Layout, merge_dims},
     },
     tensor::Tensor,
@@ -135,12 +135,8 @@ where
     defer(move || {
         let (x, y) = (from.layout(), into.layout());
         if x.shape() != y.shape() {
-            let detail = format!(
-                "a tensor of shape {:?} does not fit into one of shape {:?}",
-                x.shape(),
-                y.shape()
-            );
-            return Err(shape_error("memcpy", detail));
+            let expected = ExpectedShape::Same(y.shape().into());
+            return of_operation("memcpy", Err(shape_error(x.shape(), expected)));
         }
         if y.has_overlap() {
             return Err(broadcast_target("memcpy"));

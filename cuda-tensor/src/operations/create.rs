@@ -8,7 +8,7 @@ use cuda_async::{
     kernel::{ByValue, launch},
     memory::{HostSource, h2d, uninitialized, zeros},
 };
-use cuda_core::{Error, Result};
+use cuda_core::Error;
 
 use crate::{
     argument::argument::{Written, element_config},
@@ -16,6 +16,7 @@ use crate::{
         dtype::{DType, Number},
         kernels::kernel,
     },
+    error::TensorError,
     shape::{layout::Layout, shape::IntoShape},
     tensor::Tensor,
 };
@@ -51,7 +52,7 @@ impl<T: DType> Tensor<T> {
     /// Creates a tensor of zeros, or of `false`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for a shape with too many dimensions or elements, [`Error::OutOfMemory`], or an error of the
+    /// [`Error::OutOfRange`] for too many dimensions, [`Error::Shape`] for too many elements, [`Error::OutOfMemory`], or an error of the
     /// device.
     pub fn zeros(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         defer(move || {
@@ -112,18 +113,6 @@ fn open_libraries<T: DType>() -> impl DeviceOp<Output = ()> {
     })
 }
 
-fn check_len(len: usize, layout: &Layout) -> Result<()> {
-    if len == layout.len() {
-        return Ok(());
-    }
-    let detail = format!(
-        "{len} elements were given, but {} are needed for the shape {:?}",
-        layout.len(),
-        layout.shape()
-    );
-    Err(Error::OutOfRange { what: "a tensor".into(), detail })
-}
-
 impl Tensor<bool> {
     /// Uploads the elements of a tensor of `bool` in row-major order.
     ///
@@ -136,7 +125,7 @@ impl Tensor<bool> {
         defer(move || {
             let bytes: Vec<u8> = elements.as_ref().iter().map(|it| u8::from(*it)).collect();
             let layout = Layout::contiguous(shape)?;
-            check_len(bytes.len(), &layout)?;
+            layout.check_len(bytes.len())?;
             Ok(h2d(bytes).map(|buffer| Tensor::of(buffer, layout)))
         })
     }
@@ -162,10 +151,10 @@ impl<T: Number> Tensor<T> {
     {
         defer(move || {
             let layout = Layout::contiguous(shape)?;
-            check_len(elements.elements()?.len(), &layout)?;
+            layout.check_len(elements.elements()?.len())?;
             // The source is foreign code. It may give another length when it is uploaded.
             Ok(h2d(elements).try_map(move |buffer| {
-                check_len(buffer.len(), &layout)?;
+                layout.check_len(buffer.len())?;
                 Ok(Tensor::of(buffer, layout))
             }))
         })
@@ -208,7 +197,7 @@ macro_rules! ranges {
             /// Creates a tensor of the numbers in a range, from its start in steps of 1. The end is excluded.
             ///
             /// # Errors
-            /// As [`zeros`](Tensor::zeros), and [`Error::OutOfRange`] for a range with NaN or without a bound.
+            /// As [`zeros`](Tensor::zeros), and [`TensorError::Unbounded`] for a range with NaN or without a bound.
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
                 let len = (range.end as f64 - range.start as f64).ceil();
                 defer(move || {
@@ -243,8 +232,7 @@ fn partition_point(limit: usize, is_before: impl Fn(usize) -> bool) -> usize {
 }
 
 fn no_range(range: &impl std::fmt::Debug) -> Error {
-    let detail = format!("the range {range:?} has no number of elements; use finite bounds");
-    Error::OutOfRange { what: "a tensor".into(), detail }
+    TensorError::Unbounded { range: format!("{range:?}") }.into()
 }
 
 macro_rules! integer_ranges {

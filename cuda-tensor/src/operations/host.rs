@@ -4,13 +4,16 @@ use cuda_async::{
     DeviceOp, defer,
     memory::{BufferSource, to_host_into},
 };
-use cuda_core::{Error, Result, Slice};
+use cuda_core::{Error, ExpectedShape, Result, Slice};
 
 use crate::{
     element::dtype::DType,
     forms::TensorInput,
     operations::copy::{Contiguous, contiguous},
-    shape::error::shape_error,
+    shape::{
+        error::{of_operation, shape_error},
+        layout::Layout,
+    },
 };
 
 /// The elements of a contiguous tensor, which are inside its buffer.
@@ -58,15 +61,20 @@ fn download<I: TensorInput>(
 
 /// Downloads the only element.
 pub(crate) fn item<I: TensorInput>(x: I) -> impl DeviceOp<Output = I::Element> {
-    defer(move || match x.layout().len() {
-        1 => {
-            let elements = download(x, Vec::new()).map_err(|error| error.of_step("item"));
-            Ok(elements.try_map(|elements| elements.first().copied().ok_or_else(|| several(0))))
-        }
-        len => Err(several(len)),
+    defer(move || {
+        of_operation("item", check_one(x.layout()))?;
+        let elements = download(x, Vec::new()).map_err(|error| error.of_step("item"));
+        Ok(elements.try_map(|elements| elements.first().copied().ok_or_else(|| several(&[0]))))
     })
 }
 
-fn several(len: usize) -> Error {
-    shape_error("item", format!("it has {len} elements, not one; use `to_host_vec()`"))
+/// Checks that there is one element.
+pub(crate) fn check_one(layout: &Layout) -> Result<()> {
+    if layout.len() == 1 { Ok(()) } else { Err(several(layout.shape())) }
+}
+
+fn several(shape: &[usize]) -> Error {
+    let form =
+        "have one element; reduce it first, for example with `max()`, or use `to_host_vec()`";
+    shape_error(shape, ExpectedShape::Form(form))
 }

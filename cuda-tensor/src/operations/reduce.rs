@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use cuda_async::{DeviceOp, IntoDeviceOp, defer, kernel::launch, ops::Either};
-use cuda_core::{Error, LaunchConfig, Result};
+use cuda_core::{Error, LaunchConfig, Limit, Quantity, Result};
 
 use crate::{
     argument::argument::{MAX_BLOCKS, Read, Written},
@@ -17,10 +17,7 @@ use crate::{
         create::allocate,
         pairs::{self, Binary},
     },
-    shape::{
-        error::{of_operation, shape_error},
-        layout::Layout,
-    },
+    shape::{error::of_operation, layout::Layout},
     tensor::Tensor,
 };
 
@@ -171,8 +168,8 @@ pub(crate) fn without_dim(layout: &Layout, dim: usize) -> Result<Layout> {
 }
 
 pub(crate) fn empty_dimension(called: &'static str) -> Error {
-    let detail = "the dimension has no elements, so there is no largest or smallest one; reduce a dimension that has elements".into();
-    shape_error(called, detail)
+    let tensor = format!("`{called}` of a tensor");
+    Error::out_of_range(tensor, Quantity::Size, 0, Limit::AtLeast(1))
 }
 
 /// Reduces dimension `dim`. `called` is the operation of the program.

@@ -9,7 +9,8 @@ use crate::{
         kernels::kernel,
     },
     forms::{IntoTensor, TensorInput},
-    shape::error::shape_error,
+    operations::host::check_one,
+    shape::error::of_operation,
 };
 
 /// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or 1.
@@ -39,7 +40,7 @@ pub trait ScalarExt<T: Number> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the tensor does not have exactly one element;
+    /// [`Error::Shape`](cuda_async::Error::Shape) if the tensor does not have exactly one element;
     /// [`Error::WrongDevice`](cuda_async::Error::WrongDevice) on another device; or an error of the device.
     fn set_from<I>(&self, value: I) -> impl DeviceOp<Output = ()> + use<Self, T, I>
     where
@@ -53,15 +54,7 @@ impl<T: Number> ScalarExt<T> for DeviceScalar<T> {
     {
         let scalar = self.writable();
         value.into_tensor().then(move |value| {
-            match value.layout().len() {
-                1 => {}
-                len => {
-                    let detail = format!(
-                        "the tensor has {len} elements, not one; reduce it first, for example with `max()`"
-                    );
-                    return Err(shape_error("set_from", detail));
-                }
-            }
+            of_operation("set_from", check_one(value.layout()))?;
             let name = format!("cast_{}", <I::Element as DType>::NAME);
             Ok(kernel::<T>(T::cast(), name).then(move |cast| {
                 // SAFETY: reads and writes one element. Launches that use the scalar are ordered.

@@ -2,9 +2,12 @@
 
 use std::ops::{Bound, Range, RangeBounds};
 
-use cuda_core::{Error, Result};
+use cuda_core::{Error, ExpectedShape, Limit, MemoryConflict, Quantity, Result};
 
-use crate::shape::shape::{Dims, IntoShape, len_of};
+use crate::shape::{
+    error::shape_error,
+    shape::{Dims, IntoShape, len_of},
+};
 
 /// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at
 /// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
@@ -19,8 +22,10 @@ pub struct Layout {
     offset: usize,
 }
 
-fn view_error(detail: String) -> Error {
-    Error::OutOfRange { what: "a view of a tensor".into(), detail }
+/// Returns the error for a number that does not fit a tensor of this shape.
+#[cold]
+fn view_error(shape: &[usize], quantity: Quantity, given: usize, limit: Limit) -> Error {
+    Error::out_of_range(format!("a tensor of shape {shape:?}"), quantity, given as u64, limit)
 }
 
 impl Layout {
@@ -34,7 +39,7 @@ impl Layout {
     /// Returns the layout of foreign memory with these strides, in elements. Its offset is 0.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there are too many dimensions or elements, or if the strides overlap: two indices have
+    /// [`Error::OutOfRange`] or [`Error::Shape`] if there are too many dimensions or elements. [`Error::Misuse`] if the strides overlap: two indices have
     /// the same offset. Strides of 0 may overlap.
     #[cfg(any(feature = "dlpack", feature = "candle-cuda"))]
     pub(crate) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
@@ -54,11 +59,9 @@ impl Layout {
             match next.filter(|next| *stride > last && *next < isize::MAX as usize) {
                 Some(next) => last = next,
                 None => {
-                    let detail = format!(
-                        "the strides {:?} of the shape {shape:?} overflow, or two elements have one address; copy it in row-major order first",
-                        &strides[..]
-                    );
-                    return Err(Error::OutOfRange { what: "a tensor".into(), detail });
+                    let strides = &strides[..];
+                    let tensor = format!("a tensor of shape {shape:?} with strides {strides:?}");
+                    return Err(Error::memory(tensor, MemoryConflict::Overlapping));
                 }
             }
         }
@@ -119,36 +122,32 @@ impl Layout {
 
     /// Returns the size of a dimension.
     pub(crate) fn size(&self, dim: usize) -> Result<usize> {
-        let rank = self.shape.len();
-        let none = || {
-            view_error(format!(
-                "there is no dimension {dim} in the shape {:?}; its rank is {rank}, and dimensions are counted from 0",
-                &self.shape[..]
-            ))
-        };
+        let limit = Limit::Below(self.shape.len() as u64);
+        let none = || view_error(&self.shape, Quantity::Dimension, dim, limit);
         self.shape.get(dim).copied().ok_or_else(none)
+    }
+
+    /// Checks that there are as many elements as the shape has.
+    pub(crate) fn check_len(&self, len: usize) -> Result<()> {
+        let limit = Limit::Exactly(self.len() as u64);
+        if limit.allows(len as u64) {
+            return Ok(());
+        }
+        Err(view_error(&self.shape, Quantity::Elements, len, limit))
     }
 
     /// Returns the layout of the same elements, in the same order, with another shape.
     pub(crate) fn reshape(&self, shape: impl IntoShape) -> Result<Self> {
         let dims = shape.dims();
-        let (here, there) = (self.len(), len_of(dims)?);
-        if here != there {
-            return Err(view_error(format!(
-                "the shape {:?} of {here} elements cannot become {dims:?}, which has {there}",
-                &self.shape[..]
-            )));
+        if self.len() != len_of(dims)? {
+            return Err(shape_error(&self.shape, ExpectedShape::ElementsOf(dims.into())));
         }
         if self.is_contiguous() {
             return Ok(Self { shape: dims.into(), strides: row_major(dims), offset: self.offset });
         }
-        let strides = self.reshaped_strides(dims).ok_or_else(|| {
-            view_error(format!(
-                "a view of shape {:?} with strides {:?} cannot become {dims:?} without a copy; copy it first, with `dup()`",
-                &self.shape[..],
-                &self.strides[..]
-            ))
-        })?;
+        let strides = self
+            .reshaped_strides(dims)
+            .ok_or_else(|| shape_error(&self.shape, ExpectedShape::ViewAs(dims.into())))?;
         Ok(Self { shape: dims.into(), strides, offset: self.offset })
     }
 
@@ -194,10 +193,15 @@ impl Layout {
                 part.offset += if part.is_empty() { 0 } else { start * self.strides[dim] };
                 Ok(part)
             }
-            _ => Err(view_error(format!(
-                "the range {} is not inside dimension {dim}, which has size {size}",
-                shown(range)
-            ))),
+            _ => {
+                let (start, end) = (start.unwrap_or(usize::MAX), end.unwrap_or(usize::MAX));
+                let (quantity, given, most) = if end > size {
+                    (Quantity::End, end, size)
+                } else {
+                    (Quantity::Start, start, end)
+                };
+                Err(view_error(&self.shape, quantity, given, Limit::AtMost(most as u64)))
+            }
         }
     }
 
@@ -206,7 +210,7 @@ impl Layout {
         let rank = self.shape.len();
         let each_once = (0..rank).all(|dim| order.contains(&dim));
         if order.len() != rank || !each_once {
-            return Err(view_error(format!("{order:?} is not a permutation of {rank} dimensions")));
+            return Err(shape_error(&self.shape, ExpectedShape::OrderedBy(order.into())));
         }
         let pick = |from: &Dims| order.iter().map(|dim| from[*dim]).collect();
         Ok(Self { shape: pick(&self.shape), strides: pick(&self.strides), offset: self.offset })
@@ -225,20 +229,15 @@ impl Layout {
     /// first, and a missing one or one of size 1 is repeated.
     pub(crate) fn broadcast(&self, shape: &[usize]) -> Result<Self> {
         len_of(shape)?;
-        let view_error = || {
-            view_error(format!(
-                "the shape {:?} cannot be broadcast to {shape:?}: from the last dimension on, each size must be 1 or the same",
-                &self.shape[..]
-            ))
-        };
-        let missing = shape.len().checked_sub(self.shape.len()).ok_or_else(view_error)?;
+        let unfit = || shape_error(&self.shape, ExpectedShape::BroadcastTo(shape.into()));
+        let missing = shape.len().checked_sub(self.shape.len()).ok_or_else(unfit)?;
         let mut strides = Dims::from_elem(0, shape.len());
         for (dim, (size, stride)) in self.shape.iter().zip(&self.strides).enumerate() {
             let target = shape[missing + dim];
             if *size == target {
                 strides[missing + dim] = *stride;
             } else if *size != 1 {
-                return Err(view_error());
+                return Err(unfit());
             }
         }
         Ok(Self { shape: shape.into(), strides, offset: self.offset })
@@ -248,9 +247,8 @@ impl Layout {
     pub(crate) fn index(&self, dim: usize, index: usize) -> Result<Self> {
         let size = self.size(dim)?;
         if index >= size {
-            return Err(view_error(format!(
-                "the index {index} is not inside dimension {dim}, which has size {size}"
-            )));
+            let limit = Limit::Below(size as u64);
+            return Err(view_error(&self.shape, Quantity::Index, index, limit));
         }
         self.slice(dim, index..=index)?.squeeze(dim)
     }
@@ -259,9 +257,7 @@ impl Layout {
     pub(crate) fn squeeze(&self, dim: usize) -> Result<Self> {
         let size = self.size(dim)?;
         if size != 1 {
-            return Err(view_error(format!(
-                "dimension {dim} has size {size}; only one of size 1 can be removed"
-            )));
+            return Err(view_error(&self.shape, Quantity::Size, size, Limit::Exactly(1)));
         }
         let mut layout = self.clone();
         layout.shape.remove(dim);
@@ -273,9 +269,8 @@ impl Layout {
     pub(crate) fn unsqueeze(&self, dim: usize) -> Result<Self> {
         let rank = self.shape.len();
         if dim > rank {
-            return Err(view_error(format!(
-                "a tensor of {rank} dimensions takes a new one at 0 to {rank}, not at {dim}"
-            )));
+            let limit = Limit::AtMost(rank as u64);
+            return Err(view_error(&self.shape, Quantity::Dimension, dim, limit));
         }
         let mut layout = self.clone();
         layout.shape.insert(dim, 1);
@@ -287,7 +282,7 @@ impl Layout {
 /// Returns the shape to which two shapes are broadcast, by the rules of NumPy.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if two sizes differ and neither is 1.
+/// [`Error::Shape`] if two sizes differ and neither is 1.
 pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Dims> {
     let rank = a.len().max(b.len());
     let size = |shape: &[usize], dim: usize| {
@@ -298,9 +293,9 @@ pub(crate) fn broadcast_shape(a: &[usize], b: &[usize]) -> Result<Dims> {
         (one, other) if one == other => Some(one),
         _ => None,
     });
-    common.collect::<Option<Dims>>().ok_or_else(|| {
-        view_error(format!("the shapes {a:?} and {b:?} cannot be broadcast together: from the last dimension on, two sizes must be the same, or one must be 1"))
-    })
+    common
+        .collect::<Option<Dims>>()
+        .ok_or_else(|| shape_error(a, ExpectedShape::BroadcastWith(b.into())))
 }
 
 fn row_major(dims: &[usize]) -> Dims {
@@ -338,21 +333,6 @@ pub(crate) fn merge_dims<const N: usize>(
         }
     }
     all
-}
-
-/// Writes a range as in Rust, such as `2..9`.
-fn shown(range: impl RangeBounds<usize>) -> String {
-    let start = match range.start_bound() {
-        Bound::Included(start) => start.to_string(),
-        Bound::Excluded(start) => format!("{start} (excluded)"),
-        Bound::Unbounded => String::new(),
-    };
-    let end = match range.end_bound() {
-        Bound::Included(end) => format!("={end}"),
-        Bound::Excluded(end) => end.to_string(),
-        Bound::Unbounded => String::new(),
-    };
-    format!("{start}..{end}")
 }
 
 #[cfg(test)]

@@ -1,7 +1,9 @@
 //! `IntoShape`: the sizes of a tensor's dimensions.
 
-use cuda_core::{Error, Result};
+use cuda_core::{ExpectedShape, Limit, Quantity, Result};
 use smallvec::SmallVec;
+
+use super::error::shape_error;
 
 /// The maximum number of dimensions of a tensor.
 pub const MAX_RANK: usize = 8;
@@ -53,29 +55,27 @@ shapes! {
 /// Returns the number of elements of a shape.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if there are too many dimensions or elements.
+/// [`Error::OutOfRange`](cuda_core::Error::OutOfRange) if there are too many dimensions,
+/// [`Error::Shape`](cuda_core::Error::Shape) if there are too many elements.
 pub(crate) fn len_of(dims: &[usize]) -> Result<usize> {
-    if dims.len() > MAX_RANK {
-        let detail =
-            format!("{} dimensions exceed the limit of {MAX_RANK}; merge some of them", dims.len());
-        return Err(Error::OutOfRange { what: "a tensor".into(), detail });
-    }
+    let limit = Limit::AtMost(MAX_RANK as u64);
+    limit.check("a tensor", Quantity::Dimensions, dims.len() as u64)?;
     // Zeros do not hide an overflow of the other dimensions: strides are products of them.
     let nonzero = dims.iter().filter(|size| **size > 0);
     let product = nonzero.copied().try_fold(1usize, usize::checked_mul);
     match product.filter(|len| *len <= isize::MAX as usize) {
         Some(len) => Ok(if dims.contains(&0) { 0 } else { len }),
         None => {
-            let detail = format!(
-                "the number of elements of the shape {dims:?} overflows; use smaller dimensions"
-            );
-            Err(Error::OutOfRange { what: "a tensor".into(), detail })
+            let form = "have at most 2^63 - 1 elements; use smaller dimensions";
+            Err(shape_error(dims, ExpectedShape::Form(form)))
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use cuda_core::Error;
+
     use super::*;
 
     #[test]
@@ -84,7 +84,10 @@ mod tests {
         assert_eq!(len_of([2, 0, 3].dims()).unwrap(), 0);
         assert_eq!(len_of(vec![4, 5].dims()).unwrap(), 20);
         for wrong in [vec![1; MAX_RANK + 1], vec![usize::MAX, 2], vec![0, usize::MAX, 3]] {
-            assert!(matches!(len_of(&wrong), Err(Error::OutOfRange { .. })), "{wrong:?}");
+            assert!(
+                matches!(len_of(&wrong), Err(Error::OutOfRange { .. } | Error::Shape { .. })),
+                "{wrong:?}"
+            );
         }
     }
 }

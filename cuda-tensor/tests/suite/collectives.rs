@@ -154,8 +154,12 @@ fn wrong_tensors_are_errors() {
     };
     let error = |tensors| group.all_reduce(tensors, Reduction::Sum).sync().unwrap_err();
     let few = made([3, 3], [0, 1]).into_iter().take(1).collect();
-    assert!(error(few).to_string().contains("1 tensors for 2 devices"));
-    assert!(error(made([3, 4], [0, 1])).to_string().contains("tensor 1 has the shape [4]"));
+    assert!(error(few).to_string().contains("the number of tensors is 1 and must be 2"));
+    assert!(
+        error(made([3, 4], [0, 1]))
+            .to_string()
+            .contains("tensor 1 of a collective: the shape [4] must be [3]")
+    );
     assert!(matches!(error(made([3, 3], [1, 0])), Error::WrongDevice { .. }));
     let odd = group.reduce_scatter(made([3, 3], [0, 1]), Reduction::Sum).sync().unwrap_err();
     assert!(odd.to_string().contains("must be a multiple of 2"), "{odd}");

@@ -7,7 +7,8 @@ use std::{
 };
 
 use cuda_core::{
-    Download, Element, Error, MemoryWaiter, PinnedBuffer, Pinning, Result, Stream, Ticket, Waiter,
+    Download, Element, Error, MemoryWaiter, Misuse, PinnedBuffer, Pinning, Result, Stream, Ticket,
+    Waiter,
     internals::{check_may_wait, check_not_lost, delivers_here, idle_pinned},
 };
 
@@ -16,7 +17,6 @@ use crate::{
         tree::{ExecutionContext, RunInFlight, RunMode},
         wait::spin,
     },
-    misuse,
     wake::timer::{Sleep, is_timer_thread},
 };
 
@@ -348,7 +348,7 @@ impl Waits<'_> {
         if self.0.mode() == RunMode::Blocking {
             check_may_wait(self.0.device())?;
             if is_timer_thread() || delivers_here(self.0.device()) {
-                return Err(misuse::blocks_in_waker());
+                return Err(Misuse::BlockingWaker.into());
             }
             self.0.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
             // Steps that were polled before this have registered no waker.

@@ -17,7 +17,7 @@ use cuda_async::{
     prelude::*,
     script, uninitialized, value,
 };
-use cuda_core::{Arguments, SharedSlice, Slice, SliceMut};
+use cuda_core::{Arguments, Feature, SharedSlice, Slice, SliceMut};
 
 use super::{
     program::{Change, Cut, Failure, Node, Round},
@@ -411,7 +411,7 @@ fn joined(k: Kernels, of: Built, slot: u32, v: u32) -> Built {
 fn failing(k: &Kernels, of: Built, failure: Failure) -> Built {
     let k = k.mad.clone();
     of.then(move |x| match failure {
-        Failure::Error => Err(Error::unsupported("failing on purpose", "a random program")),
+        Failure::Error => Err(Error::unsupported(Feature::Work, "a random program")),
         // Not `panic!`, which would print thousands of reports.
         Failure::Panic => std::panic::resume_unwind(Box::new("on purpose")),
         // SAFETY: refused before anything runs.

@@ -10,7 +10,9 @@ use crate::{
         kernel::{arguments::Arguments, module::Function},
         stream::{Attached, Operand, Stream, trace},
     },
-    protocol::{Access, Error, Launch, LaunchConfig, RawStream, Result, Ticket, Use, Work},
+    protocol::{
+        Access, Error, Feature, Launch, LaunchConfig, RawStream, Result, Ticket, Use, Work,
+    },
 };
 
 impl Function {
@@ -128,12 +130,12 @@ impl Function {
             let most = shape.max_shared_bytes;
             format!("{shared_bytes} bytes of dynamic shared memory, the limit is {most}; use less")
         } else if !attributes.is_none() && !self.device().capabilities().launch_attributes {
-            let what = "a launch with attributes (update the node)";
-            return Err(Error::unsupported(what, &self.device().info().address));
+            let feature = Feature::LaunchAttributes;
+            return Err(Error::unsupported(feature, &self.device().info().address));
         } else if let Some(detail) = attributes.cluster_misfit(*grid) {
             detail
         } else if attributes.cluster_blocks() > 1 && !self.device().info().has_clusters() {
-            return Err(Error::unsupported("a cluster of blocks", &self.device().info().address));
+            return Err(Error::unsupported(Feature::Cluster, &self.device().info().address));
         } else {
             return Ok(());
         };

@@ -10,8 +10,8 @@ use crate::{
         stream::{Allocation, Stream},
     },
     protocol::{
-        Access, AllocId, Element, EntryInfo, Error, FunctionId, ModuleId, ModuleInfo, Result,
-        VariableInfo,
+        Access, AllocId, Element, EntryInfo, Error, FunctionId, Limit, ModuleId, ModuleInfo,
+        Quantity, Result, VariableInfo,
     },
     sync::{Mutex, ShardedArc},
 };
@@ -151,9 +151,9 @@ impl Module {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::NoSuchVariable`], which lists the variables of the module.
-    /// - [`Error::OutOfRange`] if the size of the variable is not a multiple of the size of `T`, or if the device's
-    ///   compiler removed the variable.
+    /// - [`Error::NoSuchVariable`], which lists the variables of the module, also if the device's compiler removed the
+    ///   variable.
+    /// - [`Error::OutOfRange`] if the size of the variable is not a multiple of the size of `T`.
     /// - Or an error of the device.
     pub fn variable<T: Element>(&self, name: &str) -> Result<DeviceBuffer<T>> {
         let variables = &self.0.parts.variables;
@@ -233,16 +233,12 @@ fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
 /// Returns the number of elements of type `T` in a variable, or an error if they do not fill it.
 fn elements<T>(variable: &VariableInfo) -> Result<usize> {
     let (bytes, size) = (variable.bytes, size_of::<T>() as u64);
-    match bytes.checked_rem(size) {
-        Some(0) => Ok((bytes / size) as usize),
-        _ => {
-            let (what, ty) = (format!("variable `{}`", variable.name), std::any::type_name::<T>());
-            let detail = format!(
-                "its size of {bytes} bytes is not a multiple of {size} bytes, the size of {ty}; request the type in its source"
-            );
-            Err(Error::OutOfRange { what: what.into(), detail })
-        }
-    }
+    let elements = bytes.checked_div(size).filter(|elements| elements * size == bytes);
+    elements.map(|elements| elements as usize).ok_or_else(|| {
+        let ty = std::any::type_name::<T>();
+        let variable = format!("variable `{}` as elements of type {ty}", variable.name);
+        Error::out_of_range(variable, Quantity::Bytes, bytes, Limit::MultipleOf(size))
+    })
 }
 
 impl std::fmt::Debug for Module {
@@ -341,7 +337,7 @@ impl Function {
             match self.module.open_variable(index) {
                 Ok(variable) => claimed.push((variable, access)),
                 // The device's compiler has removed the variable.
-                Err(Error::OutOfRange { .. }) => {}
+                Err(Error::NoSuchVariable { .. }) => {}
                 Err(error) => return Err(error),
             }
         }

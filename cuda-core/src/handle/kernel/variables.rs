@@ -69,7 +69,7 @@ impl Variables {
     /// A new allocation needs a join of all streams. The join may call wakers, so no lock is held meanwhile.
     ///
     /// # Errors
-    /// An error of the device. [`Error::OutOfRange`](crate::Error::OutOfRange) if the device has no such variable.
+    /// An error of the device. [`Error::NoSuchVariable`](crate::Error::NoSuchVariable) if the device has no such variable.
     pub(super) fn open(
         &self,
         index: u32,

@@ -208,7 +208,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
+    /// [`Error::Misuse`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
         self.view().fill(stream, &value)
     }

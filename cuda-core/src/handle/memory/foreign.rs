@@ -7,7 +7,10 @@ use smallvec::SmallVec;
 use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
     handle::stream::{Allocation, Operand, Stream, submit_foreign_on},
-    protocol::{Access, Element, Error, ForeignOwner, RawStream, Result, Ticket},
+    protocol::{
+        Access, Element, Error, ForeignOwner, Limit, MemoryConflict, Misuse, Quantity, RawStream,
+        Result, Ticket,
+    },
 };
 
 /// A call of foreign code that enqueues commands on a stream: a library such as cuBLAS, or a caller's own driver calls.
@@ -103,18 +106,11 @@ impl<T: Element> DeviceBuffer<T> {
         len: usize,
         owner: ForeignOwner,
     ) -> Result<Self> {
-        let wrong = |detail| Err(Error::OutOfRange { what: "foreign memory".into(), detail });
-        let (size, align) = (size_of::<T>() as u64, align_of::<T>() as u64);
-        if !address.is_multiple_of(align) {
-            let detail = format!(
-                "address {address:#x} is not a multiple of {align}, the alignment of the elements"
-            );
-            return wrong(detail);
-        }
-        let bytes = (len as u64).checked_mul(size).filter(|bytes| *bytes > 0);
-        let Some(bytes) = bytes.filter(|bytes| address.checked_add(*bytes).is_some()) else {
-            return wrong(format!("{len} elements of {size} bytes; at least one byte is required"));
-        };
+        let what = "foreign memory";
+        Limit::MultipleOf(align_of::<T>() as u64).check(what, Quantity::Address, address)?;
+        let bytes = (len as u64).saturating_mul(size_of::<T>() as u64);
+        Limit::AtLeast(1).check(what, Quantity::Bytes, bytes)?;
+        Limit::AtMost(u64::MAX - address).check(what, Quantity::Bytes, bytes)?;
         // SAFETY: `len` elements exist at `address` until `owner` is dropped.
         let allocation = unsafe { Allocation::of_foreign(stream, address, bytes, owner) }?;
         Ok(Self::of_allocation(allocation, len))
@@ -129,11 +125,10 @@ impl<T: Element> DeviceBuffer<T> {
     /// owners; [`Error::Misuse`] if it is a variable of a module, a part of a split buffer, or has no elements, or if a
     /// recording uses it. The buffer is then dropped.
     pub fn into_raw_parts(self, stream: &Stream) -> Result<(u64, Option<ForeignOwner>)> {
-        let whole = self.view().bytes == self.allocation().bytes() && !self.is_empty();
-        if !whole || self.allocation().takes_turns() {
-            let detail = "only a whole buffer that has elements and is in no recording can be given away; copy it first";
-            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+        if self.view().bytes != self.allocation().bytes() {
+            return Err(Error::memory("giving memory to foreign code", MemoryConflict::Part));
         }
+        self.check_exchange("giving memory to foreign code")?;
         self.into_allocation().give_to_foreign(stream)
     }
 
@@ -150,9 +145,9 @@ impl<T: Element> DeviceBuffer<T> {
     ///   a recording.
     /// - An error of the device.
     pub fn lend_raw(&self, stream: &Stream) -> Result<u64> {
-        if self.is_empty() || self.allocation().takes_turns() || stream.is_recording() {
-            let detail = "only a buffer that has elements and is in no recording can be lent; copy it first, outside of the recording";
-            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+        self.check_exchange("lending memory to foreign code")?;
+        if stream.is_recording() {
+            return Err(Misuse::ExchangeInRecording.into());
         }
         let mut address = 0;
         let call = ForeignCall::new().uses(self.as_slice(), Access::Write);
@@ -162,6 +157,21 @@ impl<T: Element> DeviceBuffer<T> {
         };
         // SAFETY: enqueues nothing. The stream waits for the earlier uses.
         unsafe { call.submit(stream, submit) }.map(|_| address)
+    }
+
+    /// Checks that the buffer has elements, and that its uses are ordered without turns.
+    fn check_exchange(&self, operation: &'static str) -> Result<()> {
+        let allocation = self.allocation();
+        let conflict = if self.is_empty() {
+            MemoryConflict::Empty
+        } else if allocation.is_variable() {
+            MemoryConflict::Variable
+        } else if allocation.takes_turns() {
+            MemoryConflict::Recorded
+        } else {
+            return Ok(());
+        };
+        Err(Error::memory(operation, conflict))
     }
 
     /// Returns whether the memory came from foreign code.

@@ -6,7 +6,8 @@ use super::slice::{Slice, SliceMut};
 use crate::{
     handle::{device::Device, memory::slice::View, stream::Allocation},
     protocol::{
-        AllocId, Control, Element, Error, Reply, Request, Result, Ticket, assert_has_bytes,
+        AllocId, Control, Element, Error, Feature, Limit, Quantity, Reply, Request, Result, Ticket,
+        assert_has_bytes,
     },
     runtime::unexpected,
 };
@@ -45,15 +46,10 @@ impl<T: Element> GrowableBuffer<T> {
     pub fn new(device: &Device, max_len: usize) -> Result<Self> {
         let core = device.core();
         if !core.capabilities.growable {
-            return Err(Error::unsupported("a buffer that grows", &device.info().address));
+            return Err(Error::unsupported(Feature::GrowableBuffer, &device.info().address));
         }
-        let bytes = bytes_of::<T>(max_len).ok_or_else(|| {
-            let detail = format!(
-                "{max_len} elements of {} bytes have more than 2^64 bytes; use a smaller maximum length",
-                size_of::<T>()
-            );
-            Error::OutOfRange { what: "a buffer that grows".into(), detail }
-        })?;
+        let most = u64::MAX.checked_div(size_of::<T>() as u64).unwrap_or(u64::MAX);
+        let bytes = bytes_of::<T>(max_len).ok_or_else(|| beyond(max_len, most))?;
         let (id, bytes) = (AllocId(core.next_id()), bytes.max(1));
         // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { core.backend.control(Control::Reserve { id, bytes }) }?;
@@ -76,9 +72,7 @@ impl<T: Element> GrowableBuffer<T> {
             return Ok(());
         }
         let (true, Some(bytes)) = (len <= self.max_len, bytes_of::<T>(len)) else {
-            let detail =
-                format!("{len} elements are more than its maximum length, {}", self.max_len);
-            return Err(Error::OutOfRange { what: "a buffer that grows".into(), detail });
+            return Err(beyond(len, self.max_len as u64));
         };
         let core = self.device().core();
         core.reclaim_memory();
@@ -110,6 +104,13 @@ impl<T: Element> GrowableBuffer<T> {
         self.allocation.set_committed(bytes);
         Ok(())
     }
+}
+
+/// Returns the error for `len` elements, where a buffer that grows can have `most`.
+#[cold]
+fn beyond(len: usize, most: u64) -> Error {
+    let limit = Limit::AtMost(most);
+    Error::out_of_range("a buffer that grows", Quantity::Elements, len as u64, limit)
 }
 
 impl<T> GrowableBuffer<T> {

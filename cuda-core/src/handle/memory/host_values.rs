@@ -14,7 +14,7 @@ use crate::{
         stream::{Attached, Keep, Stream, UploadSlot, UploadSource},
     },
     order::retention::Until,
-    protocol::{Access, Element, Error, Result, Ticket, Work},
+    protocol::{Access, Element, Limit, Quantity, Result, Ticket, Work},
     runtime::Lease,
     sync::{
         Mutex,
@@ -64,13 +64,10 @@ impl<T: Element> HostValues<T> {
     /// Sets the values, for later uploads. Uploads in flight copy the earlier values.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of elements differs.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the number of elements differs.
     pub fn set(&self, values: PinnedBuffer<T>) -> Result<()> {
-        if values.len() != self.len {
-            let (here, there) = (values.len(), self.len);
-            let detail = format!("it takes {there} elements, and {here} are given");
-            return Err(Error::OutOfRange { what: "a host slot".into(), detail });
-        }
+        let limit = Limit::Exactly(self.len as u64);
+        limit.check("the values for a host slot", Quantity::Elements, values.len() as u64)?;
         let before = {
             let mut block = self.shared.block.lock();
             let before = std::mem::replace(&mut *block, values.into_lease());
@@ -84,14 +81,11 @@ impl<T: Element> HostValues<T> {
     /// Uploads the values to `target`, which has the same length.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the lengths differ, or an error of the device.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if the lengths differ, or an error of the device.
     pub fn upload(&self, stream: &Stream, target: &mut SliceMut<'_, T>) -> Result<Ticket> {
         let view = target.view();
-        if view.bytes != (self.len * size_of::<T>()) as u64 {
-            let (here, there) = (target.len(), self.len);
-            let detail = format!("{there} elements do not match the {here} elements of the target");
-            return Err(Error::OutOfRange { what: "an upload from a host slot".into(), detail });
-        }
+        let limit = Limit::Exactly(target.len() as u64);
+        limit.check("an upload from a host slot", Quantity::Elements, self.len as u64)?;
         if view.bytes == 0 {
             return Ok(Ticket { stream: stream.id(), number: 0 });
         }

@@ -11,10 +11,13 @@ use super::{buffer::DeviceBuffer, slice::Slice};
 use crate::{
     handle::{
         device::Device,
-        stream::{Attached, Keep, Stream, copy_to_peer},
+        stream::{Attached, Keep, Stream},
     },
     order::retention::Until,
-    protocol::{Access, Control, Element, Error, Reply, Request, Result, Ticket, TransferId, Work},
+    protocol::{
+        Access, Control, Element, Error, Feature, Limit, MemoryConflict, Misuse, Quantity, Reply,
+        Request, Result, Ticket, TransferId, Work,
+    },
     runtime::{Pending, unexpected},
 };
 
@@ -70,31 +73,29 @@ impl<T: Element> Slice<'_, T> {
     /// slice's device. All work that uses `to` on its own device must be complete before the call.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the lengths differ, if work that uses `to` is not known to be complete, or if a
-    /// recording uses `to`; [`Error::Misuse`] inside a recording; [`Error::Unsupported`] if this device does not
-    /// [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
+    /// [`Error::OutOfRange`] if the lengths differ; [`Error::Misuse`] inside a recording, if work that uses `to` is not
+    /// known to be complete, if a recording uses `to`, or if `to` is a variable of a module; [`Error::Unsupported`] if
+    /// this device does not [`reach`](Device::reach) the other one; or an error of the backend. `to` is then dropped.
     pub fn copy_to_peer(&self, stream: &Stream, to: DeviceBuffer<T>) -> Result<PeerCopy<T>> {
-        let wrong = |detail| Error::OutOfRange { what: "a copy to another device".into(), detail };
-        if to.len() != self.len() {
-            let (from, to) = (self.len(), to.len());
-            return Err(wrong(format!(
-                "{from} elements and a buffer of {to}; both must have the same length"
-            )));
-        }
+        let wrong =
+            |conflict| Error::memory("the destination of a copy to another device", conflict);
+        Limit::Exactly(self.len() as u64).check(
+            "the destination of a copy to another device",
+            Quantity::Elements,
+            to.len() as u64,
+        )?;
         if !to.allocation().is_settled() {
-            let detail = "the destination has work left to run on its own device";
-            return Err(wrong(format!("{detail}; wait for that first")));
+            return Err(wrong(MemoryConflict::InFlight));
         }
         if stream.is_recording() {
-            return Err(copy_to_peer());
+            return Err(Misuse::PeerCopyInRecording.into());
         }
         // A launch or a replay could use the destination while the other device writes it.
         if to.allocation().is_variable() {
-            let detail = "the destination is a variable of a module; copy into a buffer, and then into the variable";
-            return Err(wrong(detail.into()));
+            return Err(wrong(MemoryConflict::Variable));
         }
         if to.allocation().takes_turns() {
-            return Err(wrong("a recording uses the destination; copy into other memory".into()));
+            return Err(wrong(MemoryConflict::Recorded));
         }
         if self.is_empty() {
             return Ok(PeerCopy {
@@ -103,12 +104,8 @@ impl<T: Element> Slice<'_, T> {
                 buffer: Some(to),
             });
         }
-        let unsupported = || {
-            let what = format!("a copy to `{}`", to.device().info().address);
-            Error::unsupported(what, &self.device().info().address)
-        };
         if !self.device().known_to_reach(to.device()).unwrap_or(false) {
-            return Err(unsupported());
+            return Err(Error::unsupported(Feature::PeerCopy, &self.device().info().address));
         }
         let (from, into) = (self.view(), to.view());
         let bytes = from.bytes;

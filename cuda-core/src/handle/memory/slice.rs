@@ -30,7 +30,9 @@ use crate::{
         stream::{Allocation, Attached, Keep, Operand, Stream},
     },
     order::retention::Until,
-    protocol::{Access, Element, Error, Pattern, Region, Result, Ticket, Work},
+    protocol::{
+        Access, Element, Error, Limit, Misuse, Pattern, Quantity, Region, Result, Ticket, Work,
+    },
 };
 
 /// A borrowed slice of a device buffer, for reading.
@@ -267,8 +269,7 @@ impl<'a> View<'a> {
         let len = self.bytes.checked_div(size).unwrap_or(0);
         let range = bounds(range, len);
         if range.start > range.end || range.end as u64 > len {
-            let detail = format!("elements {range:?} are not inside 0..{len}; use a smaller range");
-            return Err(Error::OutOfRange { what: "a part of a buffer".into(), detail });
+            return Err(outside(&range, len));
         }
         let start = self.start + range.start as u64 * size;
         Ok(Self { start, bytes: range.len() as u64 * size, ..self })
@@ -291,10 +292,7 @@ impl<'a> View<'a> {
     /// [`Error::OutOfRange`] if `size` is 0, or as [`split`](Self::split).
     pub(super) fn chunks<T>(self, size: usize) -> Result<Vec<Self>> {
         let bytes = (size as u64).saturating_mul(size_of::<T>() as u64);
-        if bytes == 0 {
-            let detail = "a chunk of 0 elements; use a size of at least 1".into();
-            return Err(Error::OutOfRange { what: "splitting a buffer".into(), detail });
-        }
+        Limit::AtLeast(1).check("a chunk of a buffer", Quantity::Bytes, bytes)?;
         if self.bytes <= bytes {
             return Ok(vec![self]);
         }
@@ -381,16 +379,13 @@ impl<'a> View<'a> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
+    /// [`Error::Misuse`] for elements that are not a repetition of one, two or four bytes, or an error of the device.
     pub(crate) fn fill<T: Element>(self, stream: &Stream, value: &T) -> Result<Ticket> {
         if self.bytes == 0 {
             return Ok(nothing_on(stream));
         }
         let Some(pattern) = pattern_of(bytemuck::bytes_of(value)) else {
-            let what = format!("filling with a {}", std::any::type_name::<T>()).into();
-            let detail =
-                "the value is not a repetition of one, two or four bytes; upload it".into();
-            return Err(Error::OutOfRange { what, detail });
+            return Err(Misuse::FillPattern { element: std::any::type_name::<T>() }.into());
         };
         let work = Work::Fill { to: self.region(), pattern, count: self.bytes / pattern.bytes() };
         // SAFETY: the fill writes this view.
@@ -409,15 +404,18 @@ impl<'a> View<'a> {
     }
 
     fn same_length(self, what: &'static str, other: u64) -> Result<()> {
-        if self.bytes == other {
-            return Ok(());
-        }
-        let here = self.bytes;
-        let detail = format!(
-            "{other} bytes and {here} bytes of device memory; both sides must have the same length"
-        );
-        Err(Error::OutOfRange { what: what.into(), detail })
+        Limit::Exactly(self.bytes).check(what, Quantity::Bytes, other)
     }
+}
+
+/// Returns the error for elements that are not inside a buffer of `len` elements.
+#[cold]
+fn outside(range: &Range<usize>, len: u64) -> Error {
+    let (start, end) = (range.start as u64, range.end as u64);
+    let (quantity, given, most) =
+        if end > len { (Quantity::End, end, len) } else { (Quantity::Start, start, end) };
+    let range = format!("the range {range:?} of a buffer");
+    Error::out_of_range(range, quantity, given, Limit::AtMost(most))
 }
 
 /// The elements of `range` among `len` elements. They may lie beyond the end.

@@ -11,7 +11,7 @@ use crate::{
         device::Device,
         stream::{Recorder, Stream},
     },
-    protocol::{Error, Result},
+    protocol::{Error, Misuse, Result},
 };
 
 /// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`] returns
@@ -26,8 +26,7 @@ pub fn start_plan(device: &Device) -> Stream {
 /// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
 pub fn end_plan(stream: &Stream) -> Result<Vec<RecordedNode>> {
     let Some(recorder) = stream.recorder().filter(|recorder| recorder.is_plan()) else {
-        let detail = "the stream belongs to no plan; end the stream that `start_plan` returned";
-        return Err(Error::Misuse { what: "the end of a plan".into(), detail: detail.into() });
+        return Err(Error::Misuse(Misuse::NotRecording));
     };
     let recorded = recorder.end()?;
     Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))

@@ -26,8 +26,8 @@ use crate::{
         retention::Until,
     },
     protocol::{
-        Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Name, NodeChange,
-        Result, Ticket, Use, Work,
+        Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Misuse, Name,
+        NodeChange, Result, Ticket, Use, Work,
     },
     runtime::Pending,
     sync::Mutex,
@@ -103,11 +103,7 @@ impl Recording {
     /// [`Error::Misuse`] if this is not a stream of a recording, or if the recording has ended.
     pub fn end(stream: &Stream) -> Result<Self> {
         let Some(recorder) = stream.recorder() else {
-            let detail = "the stream belongs to no recording; end the stream that `Recording::start` returned";
-            return Err(Error::Misuse {
-                what: "the end of a recording".into(),
-                detail: detail.into(),
-            });
+            return Err(Error::Misuse(Misuse::NotRecording));
         };
         let mut recorded = recorder.end()?;
         let mut nodes = recorded.plan.into_nodes();
@@ -374,11 +370,7 @@ impl Recording {
     fn check_stream(&self, stream: &Stream) -> Result<()> {
         self.device.check_same("a stream", stream.device())?;
         if stream.is_recording() {
-            let detail = "a graph cannot contain the launch of another one; record the operations of both in one graph".into();
-            return Err(Error::Misuse {
-                what: "a launch of a graph inside a graph".into(),
-                detail,
-            });
+            return Err(Error::Misuse(Misuse::GraphInGraph));
         }
         stream.credit().check()?;
         self.device.core().reclaim_memory();
@@ -397,10 +389,7 @@ impl Recording {
     ) -> Result<Ticket> {
         self.check_stream(stream)?;
         if self.needs_executable() {
-            let detail =
-                "it has a loop or foreign work, which runs only with the whole graph; use `replay`"
-                    .into();
-            return Err(Error::Misuse { what: "a replay of single nodes".into(), detail });
+            return Err(Error::Misuse(Misuse::WholeGraphOnly));
         }
         let mut state = self.state.lock();
         state.bindings.refresh(&self.nodes);
@@ -414,10 +403,7 @@ impl Recording {
         order: impl IntoIterator<Item = usize>,
     ) -> Result<Ticket> {
         if self.needs_executable() {
-            let detail =
-                "it has a loop or foreign work and is not prepared; prepare it with `upload` first"
-                    .into();
-            return Err(Error::Misuse { what: "a launch of a graph".into(), detail });
+            return Err(Error::Misuse(Misuse::GraphNotPrepared));
         }
         let accesses = &state.instances[0].accesses;
         let mut ordered = stream.ordered();

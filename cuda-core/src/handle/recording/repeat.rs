@@ -8,7 +8,10 @@ use crate::{
         memory::ScalarMemory,
         stream::{LoopResources, Operand, Stream},
     },
-    protocol::{Access, CONDITION_BYTES, Error, Graph, GraphNode, Repeat, Result, Ticket, Work},
+    protocol::{
+        Access, CONDITION_BYTES, Error, Feature, Graph, GraphNode, Limit, Misuse, Quantity, Repeat,
+        Result, Ticket, Work,
+    },
 };
 
 /// The maximum number of loops of a graph that are inside each other.
@@ -46,27 +49,17 @@ impl Recording {
     pub fn record_repeat(&self, stream: &Stream, condition: &ScalarMemory<u32>) -> Result<Ticket> {
         let device = stream.device();
         if !stream.is_recording() {
-            let detail =
-                "the stream belongs to no recording; record the loop on a stream of a recording"
-                    .into();
-            return Err(Error::Misuse { what: "a loop".into(), detail });
+            return Err(Misuse::NotRecording.into());
         }
         if !device.core().capabilities.loops {
-            return Err(Error::unsupported("a loop inside a graph", &device.info().address));
+            return Err(Error::unsupported(Feature::GraphLoop, &device.info().address));
         }
         let depth = self.nodes.iter().map(|node| depth(&node.work)).max().unwrap_or(0);
-        if depth >= MAX_LOOP_DEPTH {
-            let detail = format!(
-                "it is the outermost of {} loops, and {MAX_LOOP_DEPTH} is the limit",
-                depth + 1
-            );
-            return Err(Error::OutOfRange { what: "a loop inside a graph".into(), detail });
-        }
+        let (given, limit) = (depth as u64 + 1, Limit::AtMost(MAX_LOOP_DEPTH as u64));
+        limit.check("a loop inside a graph", Quantity::LoopDepth, given)?;
         let uploads = || self.kept.uploads.iter().flatten();
         if uploads().any(|upload| upload.slot.is_some()) {
-            let detail = "it is inside a loop of a graph; upload before the loop, and pass the buffer into the loop";
-            let what = "an upload from a host slot".into();
-            return Err(Error::Misuse { what, detail: detail.into() });
+            return Err(Misuse::HostSlotInLoop.into());
         }
         device.check_same("a buffer", condition.device())?;
         device.check_same("the body of a loop", self.device())?;

@@ -5,8 +5,11 @@ use std::sync::Arc;
 use super::recording::{Recording, State};
 use crate::{
     handle::stream::Allocation,
-    protocol::{Access, Error, Result},
+    protocol::{Access, Error, Limit, MemoryConflict, Quantity, Result},
 };
+
+/// The use of memory that errors name.
+const SLOT: &str = "a slot of a graph";
 
 impl Recording {
     /// Declares that other memory may stand in the place of a recorded allocation in later replays.
@@ -16,12 +19,10 @@ impl Recording {
     pub fn declare_slot(&self, recorded: &Arc<Allocation>) -> Result<()> {
         let is_used = self.accesses.binary_search_by_key(&recorded.id(), |used| used.base).is_ok();
         if recorded.is_variable() {
-            return Err(bad_slot("it is a variable of a module; use a buffer"));
+            return Err(Error::memory(SLOT, MemoryConflict::Variable));
         }
         if !is_used {
-            return Err(bad_slot(
-                "the graph does not use it; pass a buffer that an operation of the graph uses",
-            ));
+            return Err(Error::memory(SLOT, MemoryConflict::NotInGraph));
         }
         self.state.lock().bindings.declare(&self.nodes, recorded.id());
         Ok(())
@@ -41,30 +42,26 @@ impl Recording {
         exclusive: bool,
     ) -> Result<()> {
         self.device.check_same("a buffer", memory.device())?;
-        if memory.bytes() != recorded.bytes() {
-            let (here, there) = (memory.bytes(), recorded.bytes());
-            let detail = format!(
-                "it has {here} bytes, and the recorded buffer has {there}; both must have the same length"
-            );
-            return Err(Error::OutOfRange { what: "a buffer for a slot".into(), detail });
-        }
+        Limit::Exactly(recorded.bytes()).check(
+            "a buffer for a slot of a graph",
+            Quantity::Bytes,
+            memory.bytes(),
+        )?;
         let State { bindings, instances } = &mut *self.state.lock();
         let bound = bindings.bound(recorded.id());
         if bound == memory.id() {
             return Ok(());
         }
         if memory.is_variable() {
-            return Err(bad_slot("it is a variable of a module; use a buffer"));
+            return Err(Error::memory(SLOT, MemoryConflict::Variable));
         }
         if instances.iter().any(|instance| instance.accesses.find(memory.id()).is_some()) {
-            return Err(bad_slot("the graph uses the same buffer elsewhere; use another buffer"));
+            return Err(Error::memory(SLOT, MemoryConflict::ElsewhereInGraph));
         }
         let written =
             instances[0].accesses.find(bound).is_some_and(|used| used.0.access == Access::Write);
         if written && !exclusive && !memory.graphs_may_write() {
-            return Err(bad_slot(
-                "the graph writes it, so no other handle may share it; pass the `DeviceBuffer` itself to `replace`",
-            ));
+            return Err(Error::memory(SLOT, MemoryConflict::SharedInGraph));
         }
         if exclusive {
             memory.let_graphs_write();
@@ -74,9 +71,4 @@ impl Recording {
         bindings.replace(&self.nodes, recorded.id(), memory.id());
         Ok(())
     }
-}
-
-#[cold]
-fn bad_slot(detail: &str) -> Error {
-    Error::Misuse { what: "a buffer for a slot of a graph".into(), detail: detail.into() }
 }

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     handle::device::Device,
     order::{Retain, history::Accesses},
-    protocol::{Access, AllocId, Error, ForeignOwner, Region, Result, Ticket},
+    protocol::{Access, AllocId, Error, ForeignOwner, MemoryConflict, Region, Result, Ticket},
     runtime::{Freed, Origin, PoolCore},
     sync::{
         Mutex,
@@ -117,19 +117,18 @@ impl Allocation {
     /// # Errors
     /// [`Error::Misuse`] if this is not memory of the pool.
     pub(super) fn forget(&mut self) -> Result<()> {
-        let whose = match &self.source {
+        let conflict = match &self.source {
             Source::Pool(pool) => {
                 self.device.core().refund(pool.as_deref(), self.bytes);
                 self.source = Source::GivenAway;
                 return Ok(());
             }
-            Source::Reserved { .. } => "memory that grows",
-            Source::Variable { .. } => "a variable of a module",
-            Source::Plan => "memory of a plan",
-            Source::Foreign(_) | Source::GivenAway => "memory of foreign code already",
+            Source::Reserved { .. } => MemoryConflict::Growable,
+            Source::Variable { .. } => MemoryConflict::Variable,
+            Source::Plan => MemoryConflict::Planned,
+            Source::Foreign(_) | Source::GivenAway => MemoryConflict::Foreign,
         };
-        let detail = format!("it is {whose}; copy it into another buffer, and give that away");
-        Err(Error::Misuse { what: "a buffer".into(), detail })
+        Err(Error::memory("giving memory to foreign code", conflict))
     }
 
     /// Whether the memory belongs to foreign code.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::allocation::Allocation;
 use crate::{
-    protocol::{Error, Result},
+    protocol::{Error, Misuse, Result},
     sync::{
         Mutex,
         atomic::{AtomicBool, Ordering},
@@ -62,11 +62,7 @@ impl CapturePool {
     /// # Errors
     /// [`Error::Misuse`] if it is sealed.
     pub(crate) fn check(&self) -> Result<()> {
-        if !self.is_sealed() {
-            return Ok(());
-        }
-        let detail = "it is sealed, so it gives out no memory; call `unseal`, or allocate before the capture".into();
-        Err(Error::Misuse { what: "a capture pool".into(), detail })
+        if self.is_sealed() { Err(Error::Misuse(Misuse::SealedPool)) } else { Ok(()) }
     }
 
     /// Takes idle memory in the place of `memory`: of the same device and memory pool, with at least as many bytes, and

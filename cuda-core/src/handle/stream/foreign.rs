@@ -11,7 +11,8 @@ use crate::{
     handle::device::Device,
     order::{Retain, retention::Until, timeline::Timeline},
     protocol::{
-        Access, AllocId, Error, Foreign, ForeignOwner, RawStream, Result, StreamId, Ticket, Use,
+        Access, AllocId, Error, Feature, Foreign, ForeignOwner, Misuse, RawStream, Result,
+        StreamId, Ticket, Use,
     },
     sync::HelperThread,
 };
@@ -75,9 +76,7 @@ pub(crate) unsafe fn submit_foreign_on(
     let mut ordered = stream.ordered();
     if let Some(recorder) = stream.recorder() {
         if recorder.is_plan() {
-            let detail = "a plan submits no work, and foreign work is known only once it is submitted; record a graph instead";
-            let what = "foreign work in a plan".into();
-            return Err(Error::Misuse { what, detail: detail.into() });
+            return Err(Misuse::ForeignWorkInPlan.into());
         }
         // SAFETY: `submit` begins and ends no capture and passes the stream to no function of this library. What its
         // commands use stays valid for every replay: the recording keeps the operands and `kept`.
@@ -210,8 +209,7 @@ impl Allocation {
         owner: ForeignOwner,
     ) -> Result<Arc<Self>> {
         if stream.is_recording() {
-            let detail = "its memory belongs to foreign code; make the buffer before the recording";
-            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+            return Err(Misuse::ExchangeInRecording.into());
         }
         let device = stream.device().clone();
         let (foreign, id) = (of(&device)?, AllocId(device.core().next_id()));
@@ -238,8 +236,7 @@ impl Allocation {
         stream: &Stream,
     ) -> Result<(u64, Option<ForeignOwner>)> {
         if stream.is_recording() {
-            let detail = "it is given away in a recording; do that outside of the recording";
-            return Err(Error::Misuse { what: "a buffer".into(), detail: detail.into() });
+            return Err(Misuse::ExchangeInRecording.into());
         }
         let others = (Arc::strong_count(&self) - 1).max(1);
         let mut this = Arc::into_inner(self).ok_or(Error::StillShared { others })?;
@@ -265,6 +262,6 @@ impl Allocation {
 
 /// The part of a GPU that works with foreign code.
 fn of(device: &Device) -> Result<&dyn Foreign> {
-    let unsupported = || Error::unsupported("work of foreign code", &device.info().address);
+    let unsupported = || Error::unsupported(Feature::ForeignWork, &device.info().address);
     device.core().backend.foreign().ok_or_else(unsupported)
 }

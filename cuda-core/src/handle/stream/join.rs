@@ -9,7 +9,7 @@ use crate::{
         device::Device,
         stream::{stream::Stream, submit::Attached},
     },
-    protocol::{Error, Result, Ticket, Work},
+    protocol::{Error, Misuse, Result, Ticket, Work},
 };
 
 impl Stream {
@@ -149,11 +149,7 @@ fn recorded_join(this: &Stream, other: &Stream) -> Result<Option<Ticket>> {
     match (this.recorder(), other.recorder()) {
         (Some(this), Some(other)) if Arc::ptr_eq(this, other) => Ok(last),
         (_, None) => Ok(None),
-        (_, Some(_)) => {
-            let detail = "its work runs only when the recording is replayed; use the output of the recording";
-            let what = "joining a stream of a recording from outside";
-            Err(Error::Misuse { what: what.into(), detail: detail.into() })
-        }
+        (_, Some(_)) => Err(Error::Misuse(Misuse::JoinsRecording)),
     }
 }
 

@@ -37,7 +37,7 @@ pub use capture_pool::CapturePool;
 pub(super) use foreign::submit_foreign_on;
 pub use join::Event;
 pub use recorder::MAX_RECORDED_BYTES;
-pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource, copy_to_peer};
+pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};
 pub use stream::{
     Credit, RecordedName, Stream, Window, check_not_lost, lend_branch, name_recorded,
     report_before_others, request_report,

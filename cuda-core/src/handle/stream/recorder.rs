@@ -13,8 +13,8 @@ use crate::{
     handle::device::Device,
     order::{Retain, plan::Plan},
     protocol::{
-        Access, AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, ModuleId, Name,
-        Repeat, Result, StreamId, Ticket, Work,
+        Access, AllocId, EntryInfo, Error, ForeignWork, FunctionId, HostBlock, Limit, Misuse,
+        ModuleId, Name, Quantity, Repeat, Result, StreamId, Ticket, Work,
     },
     runtime::Found,
     sync::Mutex,
@@ -117,7 +117,7 @@ impl Recorder {
     /// # Errors
     /// [`Error::Misuse`] if it has ended.
     pub(crate) fn end(&self) -> Result<RecordedWork> {
-        self.work.lock().take().ok_or_else(ended)
+        self.work.lock().take().ok_or(Error::Misuse(Misuse::RecordingEnded))
     }
 
     /// Allocates memory for the recording.
@@ -151,10 +151,10 @@ impl Recorder {
         source: Option<UploadSource>,
     ) -> Result<u64> {
         let mut recorded = self.work.lock();
-        let recorded = recorded.as_mut().ok_or_else(ended)?;
+        let recorded = recorded.as_mut().ok_or(Misuse::RecordingEnded)?;
         match work {
             Work::Download { .. } => return Err(Error::needs_host_data("to_host")),
-            Work::Send { .. } => return Err(copy_to_peer()),
+            Work::Send { .. } => return Err(Misuse::PeerCopyInRecording.into()),
             _ => {}
         }
         let module = module_of(device, work)?;
@@ -179,7 +179,7 @@ impl Recorder {
         kept: LoopResources,
     ) -> Result<u64> {
         let mut recorded = self.work.lock();
-        let recorded = recorded.as_mut().ok_or_else(ended)?;
+        let recorded = recorded.as_mut().ok_or(Misuse::RecordingEnded)?;
         let mut in_order = false;
         for node in &repeat.body.nodes {
             in_order |= module_of(device, &node.work)?.is_some_and(|module| module.has_variables);
@@ -211,7 +211,7 @@ impl Recorder {
         kept: Option<Arc<dyn Any + Send + Sync>>,
     ) -> Result<u64> {
         let mut recorded = self.work.lock();
-        let recorded = recorded.as_mut().ok_or_else(ended)?;
+        let recorded = recorded.as_mut().ok_or(Misuse::RecordingEnded)?;
         if operands.is_empty() {
             let number = recorded.plan.append_between(stream, Work::Foreign(work))?;
             recorded.others.extend(kept);
@@ -233,7 +233,7 @@ impl Recorder {
     /// # Errors
     /// As [`append`](Self::append).
     pub(super) fn join(&self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
-        self.work.lock().as_mut().ok_or_else(ended)?.plan.join(stream, tickets)
+        self.work.lock().as_mut().ok_or(Misuse::RecordingEnded)?.plan.join(stream, tickets)
     }
 }
 
@@ -274,14 +274,12 @@ impl RecordedWork {
     }
 
     fn check_room(&self, bytes: usize) -> Result<()> {
-        if self.host_bytes.saturating_add(bytes) <= MAX_RECORDED_BYTES {
-            return Ok(());
-        }
-        let detail = format!(
-            "its uploads keep more than {MAX_RECORDED_BYTES} bytes of host memory, which is the limit; upload before \
-             the recording"
-        );
-        Err(Error::OutOfRange { what: "a recording".into(), detail })
+        let bytes = self.host_bytes.saturating_add(bytes) as u64;
+        Limit::AtMost(MAX_RECORDED_BYTES as u64).check(
+            "a recording",
+            Quantity::UploadedBytes,
+            bytes,
+        )
     }
 }
 
@@ -302,26 +300,7 @@ fn module_of(device: &Device, work: &Work<'_>) -> Result<Option<LaunchModule>> {
     let Work::Launch(launch) = work else { return Ok(None) };
     let function = launch.function;
     // The launch has a handle of the kernel, so the module is loaded.
-    let found = device.core().modules.find(function.module).ok_or_else(unloaded)?;
+    let found = device.core().modules.find(function.module).ok_or(Misuse::UnloadedModule)?;
     let Found { held, has_variables, entries } = found;
     Ok(Some(LaunchModule { function, held, has_variables, entries }))
-}
-
-/// The error for a copy to another device inside a recording.
-#[cold]
-pub(crate) fn copy_to_peer() -> Error {
-    let detail = "no graph contains one; copy before or after the launch of the graph".into();
-    Error::Misuse { what: "a copy to another device inside a recording".into(), detail }
-}
-
-#[cold]
-fn unloaded() -> Error {
-    let detail = "its module was unloaded; keep the module until the launch is recorded";
-    Error::Misuse { what: "a launch inside a recording".into(), detail: detail.into() }
-}
-
-#[cold]
-fn ended() -> Error {
-    let detail = "the recording has ended; use a stream of the device";
-    Error::Misuse { what: "a stream of a recording".into(), detail: detail.into() }
 }

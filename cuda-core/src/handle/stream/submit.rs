@@ -34,7 +34,7 @@ use crate::{
         trace,
     },
     order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{Access, Error, HostBlock, Result, Submission, Ticket, Work},
+    protocol::{Access, Error, HostBlock, MemoryConflict, Result, Submission, Ticket, Work},
     sync::MutexGuard,
 };
 
@@ -338,9 +338,7 @@ fn blocks(host: Option<&Arc<HostBlock>>) -> &[Arc<HostBlock>] {
 
 #[cold]
 pub(super) fn planned_memory() -> Error {
-    let detail =
-        "it was allocated by a plan and does not exist on the device; allocate outside of the plan";
-    Error::Misuse { what: "a buffer".into(), detail: detail.into() }
+    Error::memory("work outside of a plan", MemoryConflict::Planned)
 }
 
 /// The accesses that a submission has displaced from the histories of its operands.

@@ -2,12 +2,36 @@
 
 use std::{borrow::Cow, time::Duration};
 
-use crate::protocol::{Fault, Name, OtherError, Status};
+use super::limit::out_of_range;
+use crate::protocol::{
+    ExpectedShape, Fault, Feature, Limit, MemoryConflict, Misuse, Name, OtherError, Quantity,
+    Status,
+};
 
 /// The result of every call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The cause of a failure. The message says what to do.
+/// The cause of a failure. The message says what to do, and the fields have its parts for a program that acts on them.
+///
+/// ```
+/// use cuda_core::{Error, Feature, Limit, Misuse, Quantity};
+///
+/// /// The length with which a program tries again, or its reason to give up.
+/// fn next_length(length: usize, error: &Error) -> Result<usize, &'static str> {
+///     match error.root() {
+///         Error::OutOfRange { quantity: Quantity::Elements, limit: Limit::AtMost(most), .. } => Ok(*most as usize),
+///         Error::Unsupported { feature: Feature::GrowableBuffer, .. } => Err("allocate the whole length at once"),
+///         Error::Misuse(Misuse::GraphNotLaunched) => Err("launch the graph first"),
+///         error if error.is_retryable() => Ok(length),
+///         _ => Err("stop"),
+///     }
+/// }
+/// let error = Limit::AtMost(8).check("a buffer", Quantity::Elements, 9).unwrap_err();
+/// assert_eq!(next_length(9, &error), Ok(8));
+/// let error = Error::unsupported(Feature::GrowableBuffer, "cuda:0");
+/// assert_eq!(next_length(9, &error), Err("allocate the whole length at once"));
+/// assert_eq!(next_length(9, &Misuse::GraphNotLaunched.into()), Err("launch the graph first"));
+/// ```
 #[derive(Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -113,12 +137,36 @@ pub enum Error {
         detail: String,
     },
     /// A position, a length or a count is outside its valid range.
-    #[error("{what}: {detail}")]
+    #[error("{}", out_of_range(object, *quantity, *given, *limit))]
     OutOfRange {
         /// The operation or object, in words.
-        what: Cow<'static, str>,
-        /// The violation, with its numbers.
-        detail: String,
+        object: Cow<'static, str>,
+        /// The quantity of the object that is invalid.
+        quantity: Quantity,
+        /// Its value.
+        given: u64,
+        /// The valid values.
+        limit: Limit,
+    },
+    /// A tensor has a shape that an operation does not take.
+    #[error("{operation}: the shape {given:?} {expected}")]
+    Shape {
+        /// The operation.
+        operation: Cow<'static, str>,
+        /// The shape.
+        given: Box<[usize]>,
+        /// The shapes that the operation takes.
+        expected: ExpectedShape,
+    },
+    /// A command names an object that the device does not have.
+    #[error(
+        "the device has no {object} with the id {id}; create it first, and use it only until it is freed"
+    )]
+    NoSuchObject {
+        /// The kind of the object.
+        object: Cow<'static, str>,
+        /// The id.
+        id: u64,
     },
     /// A buffer, module or stream was used with a device that it does not live on. Every call of
     /// [`Device::open`](crate::Device::open) gives a device of its own, also of the same address; `cuda_async::open`
@@ -154,10 +202,10 @@ pub enum Error {
         cause: Box<Error>,
     },
     /// The device does not support a feature.
-    #[error("{what} is not supported on `{device}`; use another device, or do without it")]
+    #[error("{feature} is not supported on `{device}`; {}", .feature.advice())]
     Unsupported {
         /// The feature.
-        what: Cow<'static, str>,
+        feature: Feature,
         /// The device.
         device: String,
     },
@@ -197,14 +245,9 @@ pub enum Error {
         /// The limit of the device.
         limit: u64,
     },
-    /// An operation was composed or run in a way that would hang or overflow the stack.
-    #[error("{what}: {detail}")]
-    Misuse {
-        /// The operation.
-        what: Cow<'static, str>,
-        /// The reason, and what to do instead.
-        detail: String,
-    },
+    /// A mistake of the program: an operation was composed or run in a way that cannot work.
+    #[error(transparent)]
+    Misuse(#[from] Misuse),
     /// An op was polled again after its end.
     #[error("this op has already ended and cannot be run again; build a new one")]
     AlreadyEnded,
@@ -307,7 +350,7 @@ macro_rules! variants {
 
 variants! {
     NoDriver, DriverUnusable, NoDevice, OutOfMemory, OutOfHostMemory, InvalidPtx, PtxTooNew,
-    LoadFailed, NoSuchKernel, NoSuchVariable, Arguments, InvalidLaunch, OutOfRange,
+    LoadFailed, NoSuchKernel, NoSuchVariable, Arguments, InvalidLaunch, OutOfRange, Shape, NoSuchObject,
     WrongDevice, Fault, DeviceLost, ContentsLost, Unsupported, NeedsHostData, NotLoaded,
     InOperation, Busy, Misuse, AlreadyEnded, Panicked, TimedOut, OutsideScript, StillShared,
     Host, Driver, Remote, Unreachable, Disconnected, Other
@@ -380,9 +423,42 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
 }
 
 impl Error {
-    /// Returns the error for a feature `what` that `device` does not support.
-    pub fn unsupported(what: impl Into<Cow<'static, str>>, device: &str) -> Self {
-        Error::Unsupported { what: what.into(), device: device.into() }
+    /// Returns the error for a feature that `device` does not support.
+    #[cold]
+    pub fn unsupported(feature: Feature, device: &str) -> Self {
+        Error::Unsupported { feature, device: device.into() }
+    }
+
+    /// Returns the error for a `quantity` of `object` that is `given`, outside of `limit`. [`Limit::check`] compares them.
+    #[cold]
+    pub fn out_of_range(
+        object: impl Into<Cow<'static, str>>,
+        quantity: Quantity,
+        given: u64,
+        limit: Limit,
+    ) -> Self {
+        Error::OutOfRange { object: object.into(), quantity, given, limit }
+    }
+
+    /// Returns the error for a command that names a missing `object`, a noun such as "stream".
+    #[cold]
+    pub fn no_such_object(object: impl Into<Cow<'static, str>>, id: u64) -> Self {
+        Error::NoSuchObject { object: object.into(), id }
+    }
+
+    /// Returns the error for memory that `operation` cannot use.
+    #[cold]
+    pub fn memory(operation: impl Into<Cow<'static, str>>, conflict: MemoryConflict) -> Self {
+        Misuse::Memory { operation: operation.into(), conflict }.into()
+    }
+
+    /// Returns the error for an invalid setting of `object`. `cause` is an error or a text.
+    #[cold]
+    pub fn setting(
+        object: impl Into<Cow<'static, str>>,
+        cause: impl Into<Box<dyn std::error::Error + Send + Sync>>,
+    ) -> Self {
+        Misuse::Setting { object: object.into(), cause: OtherError::new(cause.into()) }.into()
     }
 
     /// Returns the error for an attempt `what` that the operating system refused with `error`.
@@ -423,10 +499,12 @@ impl Error {
         }
     }
 
-    /// Returns the error that [`Error::other`] wrapped, if it has the type `E`.
+    /// Returns the error that [`Error::other`] or [`Error::setting`] wrapped, if it has the type `E`.
     pub fn downcast_ref<E: std::error::Error + 'static>(&self) -> Option<&E> {
         match self.root() {
-            Error::Other(other) => other.get().downcast_ref(),
+            Error::Other(other) | Error::Misuse(Misuse::Setting { cause: other, .. }) => {
+                other.get().downcast_ref()
+            }
             _ => None,
         }
     }

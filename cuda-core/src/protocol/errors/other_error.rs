@@ -2,9 +2,8 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-use crate::protocol::Error;
-
-/// An error of the program, inside [`Error::Other`]. Clones share it, and two are equal if they share one error.
+/// An error of the program, inside [`Error::Other`](crate::Error::Other). Clones share it, and two are equal if they share
+/// one error.
 #[derive(Clone)]
 pub struct OtherError(Arc<dyn StdError + Send + Sync>);
 
@@ -41,33 +40,4 @@ impl StdError for OtherError {
     fn source(&self) -> Option<&(dyn StdError + 'static)> {
         self.0.source()
     }
-}
-
-macro_rules! conversions {
-    ($($error:ty)*) => {$(
-        impl From<$error> for Error {
-            fn from(error: $error) -> Self {
-                Error::other(error)
-            }
-        }
-    )*};
-}
-
-// A conversion from every error type would conflict with that from `Error` itself, which is an error too.
-conversions! {
-    Box<dyn StdError + Send + Sync>
-    std::io::Error
-    std::fmt::Error
-    std::array::TryFromSliceError
-    std::char::ParseCharError
-    std::convert::Infallible
-    std::env::VarError
-    std::num::ParseFloatError
-    std::num::ParseIntError
-    std::num::TryFromIntError
-    std::str::ParseBoolError
-    std::str::Utf8Error
-    std::string::FromUtf8Error
-    std::sync::mpsc::RecvError
-    std::time::SystemTimeError
 }

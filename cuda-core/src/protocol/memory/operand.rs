@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::protocol::{Access, AllocId, HostId};
+use crate::protocol::{Access, AllocId, Error, HostId, Limit, Quantity};
 
 /// A position in a device allocation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -19,6 +19,15 @@ impl Region {
         let range = self.offset..self.offset.saturating_add(bytes);
         Use { base: self.alloc, range, access }
     }
+
+    /// Returns the error for `bytes` bytes from this position on, which are not all among the `size` bytes of the
+    /// allocation.
+    #[cold]
+    pub fn outside(self, bytes: u64, size: u64) -> Error {
+        let allocation = format!("a range of allocation {}", self.alloc.0);
+        let (end, limit) = (self.offset.saturating_add(bytes), Limit::AtMost(size));
+        Error::out_of_range(allocation, Quantity::End, end, limit)
+    }
 }
 
 /// A position in a block of host memory. The block itself travels beside the submission.
@@ -28,6 +37,21 @@ pub struct HostRegion {
     pub block: HostId,
     /// The offset in bytes from the start of the block.
     pub offset: u64,
+}
+
+impl HostRegion {
+    /// Returns the error for `bytes` bytes from this position on, which are not all among the `size` bytes of the block.
+    #[cold]
+    pub fn outside(self, bytes: u64, size: u64) -> Error {
+        let (end, limit) = (self.offset.saturating_add(bytes), Limit::AtMost(size));
+        Error::out_of_range("a range of a block of host memory", Quantity::End, end, limit)
+    }
+
+    /// Returns the error for a submission that does not carry the block.
+    #[cold]
+    pub fn missing(self) -> Error {
+        Error::no_such_object("block of host memory", self.block.0)
+    }
 }
 
 /// One operand of a submission: bytes of an allocation, and the access to them.

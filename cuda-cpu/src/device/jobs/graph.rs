@@ -12,11 +12,7 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::work::Work;
-use crate::device::state::{
-    device_state::DeviceState,
-    errors::{self, unknown},
-    panics::contained,
-};
+use crate::device::state::{device_state::DeviceState, errors, panics::contained};
 
 /// The graphs of a device.
 #[derive(Default)]
@@ -52,7 +48,7 @@ impl Graphs {
 
     pub(crate) fn remove(&self, id: GraphId) -> Result<()> {
         let removed = self.0.write().remove(&id);
-        removed.map(drop).ok_or_else(|| unknown("a graph", id.0))
+        removed.map(drop).ok_or_else(|| Error::no_such_object("graph", id.0))
     }
 
     /// Answers at once: a graph needs no preparation.
@@ -72,13 +68,13 @@ impl Graphs {
             return self.find(id);
         }
         let mut graphs = self.0.write();
-        let graph = graphs.get_mut(&id).ok_or_else(|| unknown("a graph", id.0))?;
+        let graph = graphs.get_mut(&id).ok_or_else(|| Error::no_such_object("graph", id.0))?;
         let mut nodes = Vec::with_capacity(changes.len());
         for NodeChange { node, work } in changes {
             let known = graph.0.get(*node as usize);
             let resolved = resolve(work)?;
             if !known.is_some_and(|known| known.work.is_like(&resolved)) {
-                return Err(unlike(*node));
+                return Err(Error::no_such_object("graph node of this kind", (*node).into()));
             }
             nodes.push((*node as usize, Node::new(resolved, work)));
         }
@@ -91,7 +87,7 @@ impl Graphs {
     }
 
     fn find(&self, id: GraphId) -> Result<Arc<Graph>> {
-        self.0.read().get(&id).cloned().ok_or_else(|| unknown("a graph", id.0))
+        self.0.read().get(&id).cloned().ok_or_else(|| Error::no_such_object("graph", id.0))
     }
 }
 
@@ -144,10 +140,4 @@ impl Node {
         let ran = contained(|| self.work.execute(device));
         ran.unwrap_or_else(|panic| Err(panic.into())).err().map(|error| (error, true))
     }
-}
-
-#[cold]
-fn unlike(node: u32) -> Error {
-    let detail = "the graph has no such node, or the node is of another kind".into();
-    Error::OutOfRange { what: format!("the change of node {node}").into(), detail }
 }

@@ -4,20 +4,14 @@ use std::{ops::Range, sync::Arc};
 
 use cuda_core::{
     Access, Error, Result,
-    protocol::{AllocId, HostBlock, HostRegion, Launch, ModuleId, PoolId, Region},
+    protocol::{AllocId, HostBlock, HostRegion, Launch, Limit, ModuleId, PoolId, Quantity, Region},
 };
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::work::Kernel;
-use crate::{
-    LaunchDims, Operand,
-    device::state::{
-        errors::{missing_block, unknown},
-        modules::LoadedModule,
-    },
-};
+use crate::{LaunchDims, Operand, device::state::modules::LoadedModule};
 
 /// The live allocations by name.
 #[derive(Default)]
@@ -49,13 +43,13 @@ impl Names {
     /// Returns an allocation.
     pub(crate) fn find(&self, id: AllocId) -> Result<Allocation> {
         let found = self.allocations.read().get(&id).copied();
-        found.ok_or_else(|| unknown("an allocation", id.0))
+        found.ok_or_else(|| Error::no_such_object("allocation", id.0))
     }
 
     /// Removes an allocation.
     pub(crate) fn remove_allocation(&self, id: AllocId) -> Result<Allocation> {
         let removed = self.allocations.write().remove(&id);
-        removed.ok_or_else(|| unknown("an allocation", id.0))
+        removed.ok_or_else(|| Error::no_such_object("allocation", id.0))
     }
 
     /// Returns the address of a region of `bytes` bytes.
@@ -65,16 +59,10 @@ impl Names {
     pub(crate) fn address(&self, region: Region, bytes: u64) -> Result<u64> {
         let allocation = self.allocations.read().get(&region.alloc).copied();
         let Allocation { address, bytes: size, .. } =
-            allocation.ok_or_else(|| unknown("an allocation", region.alloc.0))?;
+            allocation.ok_or_else(|| Error::no_such_object("allocation", region.alloc.0))?;
         match region.offset.checked_add(bytes) {
             Some(end) if end <= size => Ok(address + region.offset),
-            _ => Err(Error::OutOfRange {
-                what: "a device region".into(),
-                detail: format!(
-                    "{bytes} bytes at offset {} of an allocation of {size}",
-                    region.offset
-                ),
-            }),
+            _ => Err(region.outside(bytes, size)),
         }
     }
 
@@ -90,11 +78,10 @@ impl Names {
         for relocation in launch.relocations.iter() {
             let address = self.address(relocation.region, relocation.bytes)?;
             let at = relocation.at as usize;
-            let place =
-                params.get_mut(at..at.saturating_add(8)).ok_or_else(|| Error::OutOfRange {
-                    what: "an address among launch parameters".into(),
-                    detail: format!("offset {at} of {} bytes", launch.params.len()),
-                })?;
+            let place = params.get_mut(at..at.saturating_add(8)).ok_or_else(|| {
+                let (end, limit) = (at as u64 + 8, Limit::AtMost(launch.params.len() as u64));
+                Error::out_of_range("an address in parameters", Quantity::End, end, limit)
+            })?;
             place.copy_from_slice(&address.to_le_bytes());
             if lists_operands {
                 let range = address..address.saturating_add(relocation.bytes);
@@ -127,18 +114,12 @@ pub(crate) fn host_range(
     bytes: u64,
     beside: &[Arc<HostBlock>],
 ) -> Result<(Arc<HostBlock>, Range<usize>)> {
-    let block = beside.iter().find(|block| block.id() == region.block).ok_or_else(missing_block)?;
+    let block = beside.iter().find(|block| block.id() == region.block);
+    let block = block.ok_or_else(|| region.missing())?;
     let start = usize::try_from(region.offset).ok();
     let end = region.offset.checked_add(bytes).and_then(|end| usize::try_from(end).ok());
     match (start, end) {
         (Some(start), Some(end)) if end <= block.len() => Ok((block.clone(), start..end)),
-        _ => Err(Error::OutOfRange {
-            what: "a host region".into(),
-            detail: format!(
-                "{bytes} bytes at offset {} of a block of {}",
-                region.offset,
-                block.len()
-            ),
-        }),
+        _ => Err(region.outside(bytes, block.len() as u64)),
     }
 }

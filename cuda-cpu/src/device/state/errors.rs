@@ -27,14 +27,6 @@ pub(crate) fn launch(kernel: &str, error: &LaunchError) -> Error {
     }
 }
 
-/// Returns the error for an object that this device does not have.
-pub(crate) fn unknown(what: &'static str, id: u64) -> Error {
-    Error::OutOfRange {
-        what: what.into(),
-        detail: format!("this device has no such object with the number {id}"),
-    }
-}
-
 /// Returns the error for an allocation within the device's capacity that the host has no memory for.
 pub(crate) fn no_host_memory(error: &OutOfMemory) -> Error {
     let what = format!(
@@ -42,14 +34,6 @@ pub(crate) fn no_host_memory(error: &OutOfMemory) -> Error {
         error.requested
     );
     Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
-}
-
-/// Returns the error for a copy whose host block is missing from the submission.
-pub(crate) fn missing_block() -> Error {
-    Error::OutOfRange {
-        what: "a copy".into(),
-        detail: "the submission does not contain its host block".into(),
-    }
 }
 
 fn fault(fault: &crate::Fault) -> Fault {

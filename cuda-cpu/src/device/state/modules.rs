@@ -9,7 +9,7 @@ use cuda_core::{
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
-use super::{errors::unknown, panics::contained};
+use super::panics::contained;
 use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program, launch::count_in};
 
 /// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.
@@ -44,7 +44,9 @@ impl LoadedModule {
     /// Returns the index in the program of an entry of the protocol.
     pub(crate) fn entry(&self, entry: u32) -> Result<usize> {
         let found = self.entries.get(entry as usize).copied();
-        found.filter(|at| *at != usize::MAX).ok_or_else(|| unknown("a kernel", entry.into()))
+        found
+            .filter(|at| *at != usize::MAX)
+            .ok_or_else(|| Error::no_such_object("kernel", entry.into()))
     }
 
     /// Answers a question on occupancy: the limits of compute capability 9.0, for each thread of the device.
@@ -58,7 +60,8 @@ impl LoadedModule {
         let LaunchConfig { grid, block, shared_bytes: dynamic_shared, .. } = *config;
         let found = self.program.resources(entry, LaunchDims { grid, block, dynamic_shared });
         let found = found.zip(self.program.entries().get(entry));
-        let (resources, kernel) = found.ok_or_else(|| unknown("a kernel", entry as u64))?;
+        let (resources, kernel) =
+            found.ok_or_else(|| Error::no_such_object("kernel", entry as u64))?;
         let threads = |dims| count_in(dims).min(info.max_threads_per_block.into()).max(1) as u32;
         let declared = kernel.max_threads.or(kernel.required_threads);
         let max_threads = declared.map_or(info.max_threads_per_block, threads);
@@ -146,7 +149,7 @@ impl Modules {
             Some(State::Loading(answers)) => return answers.push(answer),
             Some(State::Loaded(module)) => Ok(reply(module, most)),
             Some(State::Failed(error)) => Err(error.clone()),
-            None => Err(unknown("a module", id.0)),
+            None => Err(Error::no_such_object("module", id.0)),
         };
         drop(table);
         answer.give(reply);
@@ -161,7 +164,7 @@ impl Modules {
                 Some(State::Loaded(module)) => return Ok(module.clone()),
                 Some(State::Failed(error)) => return Err(error.clone()),
                 Some(State::Loading(_)) => self.loaded.wait(&mut table),
-                None => return Err(unknown("a module", id.0)),
+                None => return Err(Error::no_such_object("module", id.0)),
             }
         }
     }
@@ -171,7 +174,7 @@ impl Modules {
         match self.table.lock().get(&id) {
             Some(State::Loaded(module)) => Ok(module.clone()),
             Some(State::Failed(error)) => Err(error.clone()),
-            Some(State::Loading(_)) | None => Err(unknown("a loaded module", id.0)),
+            Some(State::Loading(_)) | None => Err(Error::no_such_object("loaded module", id.0)),
         }
     }
 

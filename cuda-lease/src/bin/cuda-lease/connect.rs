@@ -3,8 +3,11 @@
 use std::time::Duration;
 
 use command_line::Failure;
-use cuda_core::{Error, protocol::Status};
-use cuda_lease::{LeaseBuilder, NodeClient, authority::ClientTls};
+use cuda_core::{Error, Misuse, protocol::Status};
+use cuda_lease::{
+    LeaseBuilder, NodeClient,
+    authority::{ClientTls, TlsError},
+};
 
 use crate::options::{Class, NodeArgs, TermsArgs};
 
@@ -39,12 +42,12 @@ pub(crate) fn unreachable(node: &NodeArgs, error: Error) -> Failure {
             "no node answers at `{address}`: {cause}; check --node, that cuda-node runs there, and that its UDP port is open"
         )),
         // The address is that of a lease in a program. Here it is an option.
-        Error::Misuse { detail, .. } => {
-            let option = match &node.ca {
-                None if detail.contains("no certificate authority is set") => " with --ca",
+        Error::Misuse(Misuse::Setting { cause, .. }) => {
+            let option = match cause.get().downcast_ref() {
+                Some(TlsError::UnverifiedNode { .. }) => " with --ca",
                 _ => "",
             };
-            let message = format!("{detail}{option}");
+            let message = format!("{cause}{option}");
             Failure::bad_input(message).at(format_args!("--node {}", node.address()))
         }
         Error::Remote { address, status: status @ Status::Unauthorized, detail } => {

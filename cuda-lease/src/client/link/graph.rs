@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use cuda_core::{
-    Error, Result,
-    protocol::{Graph, HostBlock, HostId, NodeChange, Repeat, Work},
+    Result,
+    protocol::{Graph, HostBlock, HostId, Limit, NodeChange, Quantity, Repeat, Work},
 };
 
 use crate::wire::{CONTENT_LIMIT, GRAPH_NODES, LOOP_DEPTH, encode_changes, encode_graph};
@@ -45,13 +45,9 @@ fn collect(
     blocks: &mut Vec<Arc<HostBlock>>,
 ) -> Result<()> {
     *count = count.saturating_add(graph.nodes.len());
-    if *count > GRAPH_NODES || depth > LOOP_DEPTH {
-        let detail = format!(
-            "it has more than {GRAPH_NODES} nodes or {LOOP_DEPTH} nested loops, which are the limits of a lease; record \
-             parts of the operation"
-        );
-        return Err(Error::OutOfRange { what: "a graph".into(), detail });
-    }
+    let what = "a graph on a lease";
+    Limit::AtMost(GRAPH_NODES as u64).check(what, Quantity::Nodes, *count as u64)?;
+    Limit::AtMost(LOOP_DEPTH.into()).check(what, Quantity::LoopDepth, depth.into())?;
     blocks.extend(graph.host.iter().cloned());
     for node in &graph.nodes {
         if let Work::Repeat(Repeat { body, .. }) = &node.work {
@@ -69,20 +65,17 @@ fn bytes_of(blocks: &[Arc<HostBlock>]) -> Vec<(HostId, &[u8])> {
 }
 
 fn check_length(content: Vec<u8>) -> Result<Vec<u8>> {
-    if content.len() as u64 <= CONTENT_LIMIT {
-        return Ok(content);
-    }
-    let detail = format!(
-        "it has {} bytes with its uploads, and the limit of a lease is {CONTENT_LIMIT}; upload before the graph, or record \
-         parts of the operation",
-        content.len()
-    );
-    Err(Error::OutOfRange { what: "a graph".into(), detail })
+    let limit = Limit::AtMost(CONTENT_LIMIT);
+    limit.check("a graph on a lease", Quantity::UploadedBytes, content.len() as u64)?;
+    Ok(content)
 }
 
 #[cfg(test)]
 mod tests {
-    use cuda_core::protocol::{AllocId, GraphNode, HostRegion, Region};
+    use cuda_core::{
+        Error,
+        protocol::{AllocId, GraphNode, HostRegion, Region},
+    };
 
     use super::*;
     use crate::wire::{CONTENT_BLOCK, decode_changes, decode_graph};
@@ -131,7 +124,15 @@ mod tests {
         for (offset, beside) in [(5, &host[..]), (u64::MAX, &host[..]), (0, &host[1..])] {
             let change = NodeChange { node: 0, work: upload(&host[0], offset) };
             let refused = changes_content(&[change], beside, "test");
-            assert!(matches!(refused, Err(Error::OutOfRange { .. })), "{offset}");
+            let is_missing = beside.len() < host.len();
+            assert!(
+                matches!(
+                    (refused, is_missing),
+                    (Err(Error::OutOfRange { .. }), false)
+                        | (Err(Error::NoSuchObject { .. }), true)
+                ),
+                "{offset}"
+            );
         }
     }
 

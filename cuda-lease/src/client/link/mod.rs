@@ -14,7 +14,7 @@ use std::{
 use bytes::Bytes;
 use cuda_core::{
     Error, NoticeSink, Ticket,
-    protocol::{Answer, HostBlock, ModuleId, Notice, Reply, Request, StreamId},
+    protocol::{Answer, Feature, HostBlock, ModuleId, Notice, Reply, Request, StreamId},
 };
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
@@ -110,7 +110,7 @@ impl Link {
     /// [`Error::Unsupported`] if the wire protocol does not have the command.
     #[inline]
     pub(super) fn send(&self, command: &Command<'_>) -> Result<(), Error> {
-        let unsupported = || Error::unsupported("this operation", &self.address);
+        let unsupported = || Error::unsupported(Feature::Control, &self.address);
         let opcode = command.opcode().ok_or_else(unsupported)?;
         self.commands.lock().push(opcode, |out| command.encode(out));
         if self.has_heard.load(Ordering::Relaxed) && self.has_heard.swap(false, Ordering::Relaxed) {

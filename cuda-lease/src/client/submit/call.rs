@@ -1,7 +1,7 @@
 //! Runs a job on one lease.
 
 use bytes::Bytes;
-use cuda_core::{Element, Error, Result, protocol::Status};
+use cuda_core::{Element, Limit, Quantity, Result, protocol::Status};
 
 use super::{channel::Channel, exchange::perform, job::Job};
 use crate::wire::TraceContext;
@@ -33,13 +33,10 @@ impl Submitted {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if the number of bytes is not a multiple of the size of `T`.
+    /// [`Error::OutOfRange`](cuda_core::Error::OutOfRange) if the number of bytes is not a multiple of the size of `T`.
     pub fn output_as<T: Element>(&self) -> Result<Vec<T>> {
-        let (length, size) = (self.output.len(), size_of::<T>());
-        if size == 0 || !length.is_multiple_of(size) {
-            let detail = format!("{length} bytes are not a whole number of values of {size} bytes");
-            return Err(Error::OutOfRange { what: "the output of a submit".into(), detail });
-        }
+        let (length, size) = (self.output.len() as u64, size_of::<T>() as u64);
+        Limit::MultipleOf(size).check("the output of a submit", Quantity::Bytes, length)?;
         Ok(bytemuck::pod_collect_to_vec(&self.output))
     }
 }
@@ -67,11 +64,11 @@ impl Submit<'_> {
     /// The submits of a lease run one after the other. If the connection is lost, the job is repeated on the next one.
     ///
     /// # Errors
-    /// [`Error::Remote`] with the status of the node: `BadRequest` for an input above its limit, `LoadFailed` with the
+    /// [`Error::Remote`](cuda_core::Error::Remote) with the status of the node: `BadRequest` for an input above its limit, `LoadFailed` with the
     /// compiler's log, `LaunchFailed` (launch shape, arguments, faults), `WriteFailed` for an input that lies outside
     /// the region, `ReadFailed` for an output that lies outside it or is above its limit, `CapacityExceeded` if the
     /// region exceeds the free memory of the lease or too many submits wait, or the status with which the lease ended
-    /// (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`] if the node cannot be reached any more.
+    /// (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`](cuda_core::Error::Disconnected) if the node cannot be reached any more.
     pub fn launch_blocking(self) -> Result<Submitted> {
         self.lease.wait(perform(self.lease.clone(), self.payload)?)?
     }

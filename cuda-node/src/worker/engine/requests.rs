@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use cuda_core::{
     Error, MemoryInfo, Ticket,
-    protocol::{Answer, Control, Reply, Request, StreamId},
+    protocol::{Answer, Control, Feature, Reply, Request, StreamId},
 };
 use cuda_lease::{
     session::SessionError,
@@ -152,7 +152,7 @@ impl Engine {
     pub(super) fn answer(&self, id: u64) -> Answer {
         let reports = self.reports.clone();
         Answer::new(move |reply| {
-            let unknown = || Error::unsupported("this reply of a device", "the node");
+            let unknown = || Error::unsupported(Feature::Reply, "the node");
             let reply =
                 reply.and_then(|it| if it.tag().is_some() { Ok(it) } else { Err(unknown()) });
             reports.outbox.push(&Event::Reply { id, reply });

@@ -11,8 +11,8 @@ use std::{
 use cuda_core::{
     DeviceInfo, Error, NoticeSink, Result,
     protocol::{
-        AllocId, Answer, Capabilities, Foreign, FunctionId, HostBlock, Launch, LaunchConfig,
-        ModuleId, Notice, Region, Request, StreamId, Submission, Work,
+        AllocId, Answer, Capabilities, Feature, Foreign, FunctionId, HostBlock, Launch,
+        LaunchConfig, ModuleId, Notice, Region, Request, StreamId, Submission, Work,
     },
 };
 use cuda_lease::wire::{ImageKind, TransferId};
@@ -60,7 +60,7 @@ unsafe impl Backend for Prompt {
     }
 
     fn request(&self, _: Request, answer: Answer) {
-        answer.give(Err(Error::unsupported("a request", "a test")));
+        answer.give(Err(Error::unsupported(Feature::Request, "a test")));
     }
 
     unsafe fn peek(&self, _: StreamId) -> Result<u64> {

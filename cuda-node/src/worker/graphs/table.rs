@@ -163,7 +163,7 @@ impl Graphs {
         match self.states.get_mut(&id) {
             Some(State::Created { record, .. }) => Ok(record),
             Some(State::Refused { error, record, .. }) => Err((error.clone(), record.as_deref())),
-            _ => Err((unknown(id), None)),
+            _ => Err((Error::no_such_object("graph", id.0), None)),
         }
     }
 
@@ -201,12 +201,5 @@ impl Graphs {
             }
         }
         answerable
-    }
-}
-
-fn unknown(id: GraphId) -> Error {
-    Error::OutOfRange {
-        what: format!("graph {}", id.0).into(),
-        detail: "the lease has no such graph; create it first".into(),
     }
 }

@@ -76,10 +76,8 @@ pub(in crate::worker) fn change(
     let mut noted = Vec::with_capacity(changes.len());
     for NodeChange { node, work } in changes {
         if node as usize >= record.nodes().len() {
-            return Err(Error::OutOfRange {
-                what: format!("the change of node {node} of graph {}", graph.0).into(),
-                detail: format!("the graph has {} nodes", record.nodes().len()),
-            });
+            let object = format!("node in graph {}", graph.0);
+            return Err(Error::no_such_object(object, node.into()));
         }
         let mut size = Size::default();
         size.add(&work);

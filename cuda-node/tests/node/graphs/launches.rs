@@ -143,7 +143,10 @@ fn refused_change_fails_later_launches_too() {
         let (second, _) = session.launch(5, Content::NO_CHANGES).await;
         let failures = session.read(1, 1).await.unwrap_err();
         assert_eq!([failures[0].0, failures[1].0], [first, second]);
-        assert!(failures[0].1.to_string().contains("the graph has 1 nodes"), "{failures:?}");
+        assert!(
+            failures[0].1.to_string().contains("no node in graph 5 with the id 1"),
+            "{failures:?}"
+        );
         assert_eq!(failures[0].1, failures[1].1);
     });
 }

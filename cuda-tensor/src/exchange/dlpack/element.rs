@@ -1,9 +1,9 @@
 //! The element types of DLPack.
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 
 use super::abi::{DL_BFLOAT, DL_BOOL, DL_FLOAT, DL_INT, DL_UINT, DLDataType};
-use crate::element::dtype::DType;
+use crate::{element::dtype::DType, error::TensorError};
 
 /// The element types of tensors: the name, and the type code and the bits of DLPack.
 const TYPES: [(&str, u8, u8); 13] = [
@@ -25,38 +25,32 @@ const TYPES: [(&str, u8, u8); 13] = [
 /// Returns the DLPack type of an element type.
 ///
 /// # Errors
-/// [`Error::Unsupported`] for a type that is missing in [`TYPES`]. Currently none is.
+/// [`TensorError::ElementType`] for a type that is missing in [`TYPES`]. Currently none is.
 pub(super) fn data_type<T: DType>() -> Result<DLDataType> {
     let found = TYPES.iter().find(|(name, ..)| *name == T::NAME);
     let found = found.map(|(_, code, bits)| DLDataType { code: *code, bits: *bits, lanes: 1 });
     found.ok_or_else(|| {
-        let detail =
-            format!("DLPack has no name for elements of type {}; convert them first", T::NAME);
-        Error::Misuse { what: "an export of a tensor".into(), detail }
+        let (given, expected) = (T::NAME.to_owned(), "a type of DLPack");
+        TensorError::ElementType { object: "an export of a tensor", given, expected }.into()
     })
 }
 
 /// Checks that the elements are of type `T`.
 ///
 /// # Errors
-/// [`Error::OutOfRange`] if they are of another type.
+/// [`TensorError::ElementType`] if they are of another type.
 pub(super) fn check<T: DType>(dtype: DLDataType) -> Result<()> {
     let DLDataType { code, bits, lanes } = dtype;
-    let detail = if lanes != 1 {
-        format!(
-            "its elements have {lanes} lanes, but the elements of a `Tensor` have one; make the lanes a dimension, in the framework of the tensor"
-        )
-    } else if dtype == data_type::<T>()? {
+    if dtype == data_type::<T>()? {
         return Ok(());
-    } else if let Some((name, ..)) = TYPES.iter().find(|it| (it.1, it.2) == (code, bits)) {
-        let wanted = T::NAME;
-        format!(
-            "its elements are {name}, not {wanted}; import it as `Tensor::<{name}>`, then use `cast::<{wanted}>()`"
-        )
-    } else {
-        format!(
-            "no element type of `Tensor` has DLPack's type code {code} and {bits} bits; convert it in its own framework first"
-        )
-    };
-    Err(Error::OutOfRange { what: "a DLPack tensor".into(), detail })
+    }
+    let known = TYPES.iter().find(|(_, known, size)| (*known, *size) == (code, bits));
+    let mut given = known.map_or_else(
+        || format!("of DLPack's type code {code} with {bits} bits"),
+        |(name, ..)| (*name).to_owned(),
+    );
+    if lanes != 1 {
+        given = format!("{lanes} lanes of {given}");
+    }
+    Err(TensorError::ElementType { object: "a DLPack tensor", given, expected: T::NAME }.into())
 }

@@ -13,15 +13,18 @@ use cuda_async::{
     ops::Either,
     value, with_context,
 };
-use cuda_core::{DeviceBuffer, Error, Result, internals::sync::HelperThread};
+use cuda_core::{
+    DeviceBuffer, Error, Limit, Misuse, Quantity, Result, internals::sync::HelperThread,
+};
 
 use super::{
     abi::{DL_CPU, DL_CUDA, DL_CUDA_HOST},
     element,
-    managed::{ManagedTensor, wrong},
+    managed::{ManagedTensor, malformed},
 };
 use crate::{
     element::dtype::DType,
+    error::TensorError,
     shape::{
         layout::Layout,
         shape::{Dims, len_of},
@@ -54,12 +57,12 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// - [`Error::OutOfRange`] if the elements are of another type or misaligned, the address is null, a size is
-    ///   negative, or the shape or the strides are too large. Also if the device is neither a CUDA GPU nor the host.
-    ///   For memory of a GPU, also if a stride is negative, or if two indices have the same element, except in a
-    ///   dimension with a stride of 0.
+    /// - A [`TensorError`] if the elements are of another type, the address is null, a size is negative, the strides are
+    ///   too large, or the device is neither a CUDA GPU nor the host. Also for memory of a GPU that is read-only.
+    /// - [`Error::OutOfRange`] if the elements are misaligned, [`Error::Shape`] if there are too many.
     /// - [`Error::WrongDevice`] if the memory is on a GPU, and the operation runs on another device.
-    /// - [`Error::Misuse`] for memory of a GPU that is read-only, or in a recording.
+    /// - [`Error::Misuse`] for memory of a GPU in a recording, if a stride is negative, or if two indices have the same
+    ///   element, except in a dimension with a stride of 0.
     /// - [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], [`Error::Host`] if a helper thread cannot start, or an
     ///   error of the device.
     ///
@@ -83,9 +86,7 @@ fn import<T: DType>(
         DL_CUDA => true,
         DL_CPU | DL_CUDA_HOST => false,
         other => {
-            return Err(wrong(format!(
-                "it is on a device of DLPack's type {other}; copy it to a CUDA GPU or to the host first, in its own framework"
-            )));
+            return Err(TensorError::DeviceType { device_type: other }.into());
         }
     };
     let layout = match on_gpu {
@@ -156,10 +157,7 @@ impl Source {
         element::check::<T>(tensor.dtype())?;
         let shape = tensor.shape().iter().map(|size| usize::try_from(*size));
         let shape: Dims = shape.collect::<Result<_, _>>().map_err(|_| {
-            wrong(format!(
-                "a size of the shape {:?} is negative or too large; the producer has to give valid sizes",
-                tensor.shape()
-            ))
+            malformed(format!("a size of the shape {:?} is negative or too large", tensor.shape()))
         })?;
         let len = len_of(&shape)?;
         let strides = match tensor.strides() {
@@ -185,16 +183,11 @@ impl Source {
         let align = align_of::<T::Stored>();
         if address == 0 {
             let shape = &self.shape;
-            return Err(wrong(format!(
-                "its address is null, but the shape {shape:?} has elements; the producer has to give its memory"
-            )));
+            let detail = format!("its address is null, but the shape {shape:?} has elements");
+            return Err(malformed(detail));
         }
-        if !address.is_multiple_of(align) {
-            let name = T::NAME;
-            return Err(wrong(format!(
-                "its address {address:#x}, `data` plus `byte_offset`, is not a multiple of {align}, the alignment of {name}; copy it first, in its own framework"
-            )));
-        }
+        let limit = Limit::MultipleOf(align as u64);
+        limit.check("a DLPack tensor", Quantity::Address, address as u64)?;
         // The number of elements from the first to the farthest one, in both directions together.
         let far = self.shape.iter().zip(&self.strides).try_fold(1usize, |far, (size, stride)| {
             stride.unsigned_abs().checked_mul(size - 1)?.checked_add(far)
@@ -204,24 +197,20 @@ impl Source {
             return Ok(());
         }
         let (shape, strides) = (&self.shape, &self.strides);
-        Err(wrong(format!(
-            "the strides {strides:?} of the shape {shape:?} reach past any address; the producer has to give valid strides"
+        Err(malformed(format!(
+            "the strides {strides:?} of the shape {shape:?} reach past any address"
         )))
     }
 
     /// Returns the layout of a tensor in the memory of `tensor`, which operations may write.
     fn layout_in_place(&self, tensor: &ManagedTensor) -> Result<Layout> {
         if tensor.is_read_only() {
-            let detail = "it is read-only, but operations may write a tensor in its memory; ask the producer for a copy, in Python with `__dlpack__(copy=True)`".into();
-            return Err(Error::Misuse { what: "a DLPack tensor".into(), detail });
+            return Err(TensorError::ReadOnly.into());
         }
         let strides = self.strides.iter().map(|stride| usize::try_from(*stride));
-        let strides: Dims = strides.collect::<Result<_, _>>().map_err(|_| {
-            let (shape, strides) = (&self.shape, &self.strides);
-            wrong(format!(
-                "a stride of {strides:?} is negative (the shape is {shape:?}); copy it in row-major order first, in its own framework"
-            ))
-        })?;
+        // A stride is negative.
+        let unordered = |_| Misuse::NotRowMajor { object: "a DLPack tensor".into() };
+        let strides: Dims = strides.collect::<Result<_, _>>().map_err(unordered)?;
         Layout::strided(&self.shape, &strides)
     }
 

@@ -8,6 +8,7 @@ use super::abi::{
     DLDataType, DLDevice, DLManagedTensor, DLManagedTensorVersioned, DLPACK_FLAG_BITMASK_READ_ONLY,
     DLPACK_MAJOR_VERSION, DLPACK_MINOR_VERSION, DLPackVersion, DLTensor,
 };
+use crate::error::TensorError;
 
 /// An owned DLPack tensor of this library or of another framework. Dropping it calls its deleter on the current thread.
 pub struct ManagedTensor(Raw);
@@ -28,8 +29,9 @@ impl ManagedTensor {
     /// `dltensor_versioned`, which the caller renames to `used_dltensor_versioned`.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the pointer is null. [`Error::OutOfRange`] if the major version is not 1, the number of
-    /// dimensions is negative, or the shape is missing; this also calls the deleter.
+    /// [`TensorError::NullTensor`], or [`TensorError::Version`] if the major version is not 1, or
+    /// [`TensorError::Malformed`] if the number of dimensions is negative or the shape is missing. The last two also call
+    /// the deleter.
     ///
     /// # Safety
     /// - The pointer is null, or points to a valid tensor that no other code owns. If its major version is 1, its
@@ -42,9 +44,7 @@ impl ManagedTensor {
         // SAFETY: the caller promises that it is valid. Every major version has this field.
         let DLPackVersion { major, minor } = unsafe { (*tensor.as_ptr()).version };
         if major != DLPACK_MAJOR_VERSION {
-            return Err(wrong(format!(
-                "its version is {major}.{minor}, but only 1.x is supported; ask the producer for that, in Python with `__dlpack__(max_version=(1, 3))`"
-            )));
+            return Err(TensorError::Version { major, minor }.into());
         }
         this.checked()
     }
@@ -66,12 +66,10 @@ impl ManagedTensor {
         match ndim {
             0 => Ok(self),
             1.. if !shape.is_null() => Ok(self),
-            1.. => Err(wrong(format!(
-                "it has {ndim} dimensions, but its shape is a null pointer; the producer has to give the shape"
-            ))),
-            _ => Err(wrong(format!(
-                "its number of dimensions, {ndim}, is negative; the producer has to give 0 or more"
-            ))),
+            1.. => {
+                Err(malformed(format!("it has {ndim} dimensions and a null pointer as its shape")))
+            }
+            _ => Err(malformed(format!("its number of dimensions, {ndim}, is negative"))),
         }
     }
 
@@ -105,7 +103,7 @@ impl ManagedTensor {
     /// Transfers ownership to a consumer as [`into_raw`](Self::into_raw) does, in the form before DLPack 1.0.
     ///
     /// # Errors
-    /// [`Error::Misuse`] if the tensor is read-only, because this form has no read-only flag. This calls the deleter.
+    /// [`TensorError::ReadOnlyUnversioned`], because this form has no read-only flag. This calls the deleter.
     pub fn into_raw_unversioned(self) -> Result<*mut DLManagedTensor> {
         match self.0 {
             Raw::Unversioned(raw) => {
@@ -113,8 +111,7 @@ impl ManagedTensor {
                 Ok(raw.as_ptr())
             }
             Raw::Versioned(_) if self.is_read_only() => {
-                let detail = "it is read-only, but the form before DLPack 1.0 has no read-only flag; use `into_raw`, or export a copy of the tensor (`dup()`)".into();
-                Err(Error::Misuse { what: "a DLPack tensor".into(), detail })
+                Err(TensorError::ReadOnlyUnversioned.into())
             }
             Raw::Versioned(_) => Ok(self.rewrap().into_unversioned().as_ptr()),
         }
@@ -296,11 +293,10 @@ fn row_major(shape: &[i64]) -> Vec<i64> {
 }
 
 fn null() -> Error {
-    let detail = "its pointer is null; pass a pointer that no other code has consumed".into();
-    Error::Misuse { what: "a DLPack tensor".into(), detail }
+    TensorError::NullTensor.into()
 }
 
 /// Returns the error for a tensor that cannot be imported.
-pub(super) fn wrong(detail: String) -> Error {
-    Error::OutOfRange { what: "a DLPack tensor".into(), detail }
+pub(super) fn malformed(detail: String) -> Error {
+    TensorError::Malformed { detail }.into()
 }

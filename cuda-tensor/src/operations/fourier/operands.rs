@@ -1,8 +1,10 @@
 //! `Transform`: the operands of a batch of Fourier transforms.
 
-use cuda_core::{Error, Result};
+use cuda_core::{ExpectedShape, Result};
 
-use crate::{element::dtype::FftFloat, forms::TensorInput, tensor::Tensor};
+use crate::{
+    element::dtype::FftFloat, forms::TensorInput, shape::error::shape_error, tensor::Tensor,
+};
 
 /// A batch of transforms of `x` into `y`, contiguous tensors of the same shape. Each way to compute them is a method in a
 /// file of its own.
@@ -44,9 +46,7 @@ impl Sizes {
         if let [batch @ .., n, 2] = shape {
             return Ok(Self { batch: batch.iter().product(), n: *n });
         }
-        let detail = format!(
-            "the shape is {shape:?}; it must be [.., n, 2], with the real and the imaginary part of each number in the last dimension"
-        );
-        Err(Error::OutOfRange { what: "a Fourier transform".into(), detail })
+        let form = "be [.., n, 2], with the real and the imaginary part of each number in the last dimension";
+        Err(shape_error(shape, ExpectedShape::Form(form)))
     }
 }

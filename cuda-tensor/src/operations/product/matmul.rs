@@ -4,7 +4,7 @@
 //! cuBLASLt where they are installed.
 
 use cuda_async::{DeviceOp, IntoDeviceOp, defer, ops::Either, value};
-use cuda_core::Result;
+use cuda_core::{Error, ExpectedShape, Result};
 
 use crate::{
     element::dtype::Float,
@@ -34,21 +34,15 @@ struct Shapes {
 impl Shapes {
     /// The product of `[.., m, k]` and `[.., k, n]`. The other dimensions are broadcast.
     fn of(a: &[usize], b: &[usize], called: &'static str) -> Result<Self> {
-        let wrong = |detail| shape_error(called, detail);
-        let ([of_a @ .., m, k], [of_b @ .., rows, n]) = (a, b) else {
-            let detail = format!(
-                "the shapes are {a:?} and {b:?}; both need two dimensions or more, see `unsqueeze`"
-            );
-            return Err(wrong(detail));
+        let product = match (a, b) {
+            ([of_a @ .., m, k], [of_b @ .., rows, n]) if k == rows => {
+                let batch = broadcast_shape(of_a, of_b).ok();
+                batch.map(|batch| Self { batch, m: *m, n: *n, k: *k })
+            }
+            _ => None,
         };
-        if k != rows {
-            let detail = format!(
-                "the shapes are {a:?} and {b:?}; the last dimension of the first, {k}, must be the last but one of the second, {rows}"
-            );
-            return Err(wrong(detail));
-        }
-        let batch = of_operation(called, broadcast_shape(of_a, of_b))?;
-        Ok(Self { batch, m: *m, n: *n, k: *k })
+        let unfit = || Err(shape_error(a, ExpectedShape::ProductWith(b.into())));
+        of_operation(called, product.map_or_else(unfit, Ok))
     }
 
     fn result(&self) -> Result<Layout> {
@@ -97,11 +91,10 @@ where
         if let Some(bias) = &bias
             && bias.layout().shape() != [shapes.n]
         {
-            let (n, shape) = (shapes.n, bias.layout().shape());
-            let detail = format!(
-                "the bias has the shape {shape:?}; it must have the shape [{n}], the last dimension of the product"
-            );
-            return Err(shape_error(called, detail));
+            let operation = format!("the bias of `{called}`").into();
+            let (given, expected) = (bias.layout().shape().into(), [shapes.n].into());
+            let expected = ExpectedShape::Same(expected);
+            return Err(Error::Shape { operation, given, expected });
         }
         // Checked before the sizes of the batch are multiplied.
         let layout = of_operation(called, shapes.result())?;

@@ -185,7 +185,7 @@ where
     let on_host = repeat_while(&go, state(), once()).sync_on(stream).map(drop).unwrap_err();
     let recorded = repeat_while(&go, state(), once()).graph_on(stream).map(drop).unwrap_err();
     assert_eq!(on_host, recorded);
-    assert!(matches!(on_host, Error::Misuse { .. }), "{on_host:?}");
+    assert!(matches!(on_host, Error::Misuse(_)), "{on_host:?}");
     on_host.to_string()
 }
 
@@ -290,13 +290,13 @@ fn tensors_set_scalars(device: &Device) {
 fn only_one_element_sets_a_scalar(device: &Device) {
     let stream = warmed_up(device);
     let x = condition(&stream);
-    for (shape, len) in [(2, 2), (0, 0)] {
+    for shape in [2, 0] {
         let error = x.set_from(Tensor::<u32>::zeros(shape)).sync_on(&stream).unwrap_err();
-        assert!(matches!(error, Error::OutOfRange { .. }), "{error:?}");
+        assert!(matches!(error, Error::Shape { .. }), "{error:?}");
         assert_eq!(
             error.to_string(),
             format!(
-                "`set_from` of a tensor: the tensor has {len} elements, not one; reduce it first, for example with `max()`"
+                "`set_from` of a tensor: the shape [{shape}] must have one element; reduce it first, for example with `max()`, or use `to_host_vec()`"
             )
         );
     }

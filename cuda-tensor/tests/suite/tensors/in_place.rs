@@ -89,11 +89,11 @@ fn shapes_that_do_not_fit_leave_the_tensor(device: &Device) {
     let mut x = Tensor::<f32>::ones([2, 3]).sync_on(&stream).unwrap();
     for shape in [vec![2], vec![4, 2, 3], vec![2, 4]] {
         let wrong = (&mut x).add_assign(Tensor::ones(shape)).sync_on(&stream).map(drop);
-        assert!(matches!(wrong.unwrap_err(), Error::OutOfRange { .. }));
+        assert!(matches!(wrong.unwrap_err(), Error::Shape { .. }));
     }
     let row = x.view_mut().slice(0, ..1).unwrap().broadcast([2, 3]).unwrap();
     let error = row.add_assign(Tensor::ones(3)).sync_on(&stream).map(drop).unwrap_err();
-    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    assert!(matches!(error, Error::Misuse(_)), "{error:?}");
     assert_eq!(x.to_host_vec().sync_on(&stream).unwrap(), [1.0; 6]);
 }
 

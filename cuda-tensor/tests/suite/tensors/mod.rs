@@ -131,7 +131,7 @@ fn part_of_a_tensor_is_written(device: &Device) {
     assert_eq!(part.shape(), [2, 2]);
     let repeated = x.view_mut().slice(0, ..1).unwrap().broadcast([3, 4]).unwrap();
     let wrong = repeated.memcpy(Tensor::ones([3, 4])).sync_on(&stream).unwrap_err();
-    assert!(matches!(wrong, Error::Misuse { .. }), "{wrong}");
+    assert!(matches!(wrong, Error::Misuse(_)), "{wrong}");
     assert_eq!(x.to_host_vec().sync_on(&stream).unwrap(), [0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0, 0]);
 }
 
@@ -283,20 +283,26 @@ fn shapes_that_do_not_fit_are_errors(device: &Device) {
     let stream = device.new_stream().unwrap();
     let x = Tensor::<f32>::zeros([2, 3]).sync_on(&stream).unwrap();
     let check = |error: Error, text: &str| {
-        assert!(matches!(error, Error::OutOfRange { .. }), "{error:?}");
+        assert!(matches!(error, Error::OutOfRange { .. } | Error::Shape { .. }), "{error:?}");
         assert!(error.to_string().contains(text), "{error}");
     };
     let sum = (&x).add(Tensor::zeros([3, 2])).sync_on(&stream);
-    check(sum.unwrap_err(), "[2, 3] and [3, 2]");
-    check((&x).sum_dim(2).sync_on(&stream).unwrap_err(), "no dimension 2");
-    check((&x).softmax(5).sync_on(&stream).unwrap_err(), "no dimension 5");
-    check((&x).item().sync_on(&stream).unwrap_err(), "6 elements");
-    check(Tensor::from_host([1.0f32; 5], [2, 3]).sync_on(&stream).unwrap_err(), "5 elements");
-    check(Tensor::<f32>::zeros([1; 9]).sync_on(&stream).unwrap_err(), "limit of 8");
-    check(Tensor::<f32>::zeros([usize::MAX, 2]).sync_on(&stream).unwrap_err(), "overflows");
+    check(sum.unwrap_err(), "[2, 3] cannot be broadcast together with [3, 2]");
+    check((&x).sum_dim(2).sync_on(&stream).unwrap_err(), "the dimension is 2");
+    check((&x).softmax(5).sync_on(&stream).unwrap_err(), "the dimension is 5");
+    check((&x).item().sync_on(&stream).unwrap_err(), "must have one element");
+    check(
+        Tensor::from_host([1.0f32; 5], [2, 3]).sync_on(&stream).unwrap_err(),
+        "the number of elements is 5 and must be 6",
+    );
+    check(Tensor::<f32>::zeros([1; 9]).sync_on(&stream).unwrap_err(), "must be at most 8");
+    check(
+        Tensor::<f32>::zeros([usize::MAX, 2]).sync_on(&stream).unwrap_err(),
+        "must have at most 2^63 - 1 elements",
+    );
     let huge = Tensor::<f32>::zeros(isize::MAX as usize).sync_on(&stream).map(drop).unwrap_err();
     assert!(matches!(huge, Error::OutOfMemory { .. }), "{huge:?}");
-    check(x.reshape([4, 2]).unwrap_err(), "6 elements cannot become [4, 2]");
+    check(x.reshape([4, 2]).unwrap_err(), "[2, 3] cannot become [4, 2]");
 }
 
 fn empty_tensors_work(device: &Device) {
@@ -445,7 +451,7 @@ fn variables_are_neither_tensors_nor_outputs(device: &Device) {
         assert!(error.to_string().contains("variable of a module"), "{error}");
     }
     let error = Tensor::<f32>::from_buffer(taps, 5).unwrap_err();
-    assert!(matches!(error, Error::Misuse { .. }), "{error:?}");
+    assert!(matches!(error, Error::Misuse(_)), "{error:?}");
     // As an input it is one.
     let taps = filter.taps().unwrap();
     let (out, _) = filter.filter(zeros(1), taps).sync_on(&stream).unwrap();
