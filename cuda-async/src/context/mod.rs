@@ -20,7 +20,7 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 //!
-//! [`Credit`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
+//! [`CreditWait`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
 
 // Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps. This folder
 // uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
@@ -32,5 +32,5 @@ mod wait;
 
 pub use tree::{ExecutionContext, MAX_FORK_STREAMS};
 pub(crate) use tree::{Fork, PollerGuard, RunInFlight, RunMode};
-pub use wait::Credit;
+pub use wait::CreditWait;
 pub(crate) use wait::{MemoryWait, spin};

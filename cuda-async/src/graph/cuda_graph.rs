@@ -13,7 +13,7 @@ use cuda_core::{
 };
 
 use crate::{
-    context::{Credit, ExecutionContext, RunMode},
+    context::{CreditWait, ExecutionContext, RunMode},
     graph::{Slot, plan::counted, record},
     op::{IntoDeviceOp, Op, Submit, Submitted},
     ops::DeviceOp,
@@ -120,7 +120,7 @@ impl<T> CudaGraph<T> {
     where
         T: Send + Sync,
     {
-        Op::new(LaunchGraph { graph: self.0.clone(), pending: None, credit: Credit::new() })
+        Op::new(LaunchGraph { graph: self.0.clone(), pending: None, credit: CreditWait::new() })
     }
 
     /// Submits an operation to the stream of the graph, without waiting for the device. Later launches see the memory
@@ -256,7 +256,7 @@ pub struct LaunchGraph<T> {
     graph: Arc<Recorded<T>>,
     /// The preparation of the graph, while it is awaited.
     pending: Option<Pending<()>>,
-    credit: Credit,
+    credit: CreditWait,
 }
 
 impl<T: Send + Sync> Submit for LaunchGraph<T> {

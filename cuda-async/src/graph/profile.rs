@@ -12,7 +12,7 @@ use cuda_core::{
 };
 
 use crate::{
-    context::{Credit, ExecutionContext},
+    context::{CreditWait, ExecutionContext},
     graph::{
         cuda_graph::CudaGraph,
         plan::{Plan, PlanNode, PlanWork, counted, duration, padded, printable, title},
@@ -132,7 +132,7 @@ impl<T> CudaGraph<T> {
     where
         T: Send + Sync,
     {
-        let state = State::Idle(Credit::new());
+        let state = State::Idle(CreditWait::new());
         Op::new(ProfileGraph { graph: self.clone(), plan: self.plan(), state })
     }
 }
@@ -145,8 +145,8 @@ pub struct ProfileGraph<T> {
 }
 
 enum State {
-    Idle(Credit),
-    Running(Nodes, Credit),
+    Idle(CreditWait),
+    Running(Nodes, CreditWait),
     Pinning(DeviceBuffer<u64>, Option<Pinning<u64>>),
     Reading(Download<u64>, Option<Waiter>),
 }
@@ -217,7 +217,7 @@ impl Nodes {
         &mut self,
         graph: &CudaGraph<T>,
         plan: &Plan,
-        credit: &mut Credit,
+        credit: &mut CreditWait,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<()>> {

@@ -6,7 +6,7 @@ use cuda_core::{Arguments, Function, LaunchConfig, Result};
 
 use super::arguments::argument::{Buffers, KernelArgs};
 use crate::{
-    context::{Credit, ExecutionContext},
+    context::{CreditWait, ExecutionContext},
     kernel::arguments::argument::BufferTuple,
     op::{Op, Submit, Submitted},
 };
@@ -17,7 +17,7 @@ pub struct LaunchOp<A> {
     function: Function,
     config: LaunchConfig,
     args: A,
-    credit: Credit,
+    credit: CreditWait,
     /// Whether the kernel is declared. Then the launch is refused if an argument has another name that the kernel may
     /// write through.
     is_declared: bool,
@@ -73,7 +73,7 @@ impl<A> LaunchOp<A> {
         args: A,
         is_declared: bool,
     ) -> Self {
-        Self { function, config, args, credit: Credit::new(), is_declared }
+        Self { function, config, args, credit: CreditWait::new(), is_declared }
     }
 }
 

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use cuda_core::{DeviceBuffer, Element, Result, Stream};
 
 use crate::{
-    context::{Credit, ExecutionContext, MemoryWait},
+    context::{CreditWait, ExecutionContext, MemoryWait},
     op::{Op, Submit, Submitted},
 };
 
@@ -14,18 +14,18 @@ pub struct Allocate<T> {
     len: usize,
     allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>,
     wait: MemoryWait,
-    credit: Credit,
+    credit: CreditWait,
 }
 
 impl<T> Allocate<T> {
     const fn new(len: usize, allocate: fn(&Stream, usize) -> Result<DeviceBuffer<T>>) -> Self {
-        Self { len, allocate, wait: MemoryWait::new(), credit: Credit::new() }
+        Self { len, allocate, wait: MemoryWait::new(), credit: CreditWait::new() }
     }
 }
 
 impl<T> Clone for Allocate<T> {
     fn clone(&self) -> Self {
-        let (wait, credit) = (MemoryWait::new(), Credit::new());
+        let (wait, credit) = (MemoryWait::new(), CreditWait::new());
         Self { len: self.len, allocate: self.allocate, wait, credit }
     }
 }

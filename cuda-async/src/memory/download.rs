@@ -12,7 +12,7 @@ use cuda_core::{
 };
 
 use crate::{
-    context::{Credit, ExecutionContext},
+    context::{CreditWait, ExecutionContext},
     memory::{
         chunk::COPY_BYTES,
         copy_job::CopyJob,
@@ -126,7 +126,7 @@ pub struct ToHost<B: BufferSource> {
     requested: usize,
     in_flight: VecDeque<Download<B::Element>>,
     waiter: Option<Waiter>,
-    credit: Credit,
+    credit: CreditWait,
     pinning: Option<Pinning<B::Element>>,
     /// The vector of the output. Empty while a job has it.
     arrived: Vec<B::Element>,
@@ -302,7 +302,7 @@ pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
 /// The steps of [`to_pinned`].
 pub struct ToPinned<B: BufferSource> {
     source: B,
-    credit: Credit,
+    credit: CreditWait,
     pinning: Option<Pinning<B::Element>>,
     download: Option<Download<B::Element>>,
     waiter: Option<Waiter>,

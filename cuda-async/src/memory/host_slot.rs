@@ -5,7 +5,7 @@ use std::task::Context;
 use cuda_core::{Device, DeviceBuffer, Element, HostValues, PinnedBuffer, Result};
 
 use crate::{
-    context::{Credit, ExecutionContext},
+    context::{CreditWait, ExecutionContext},
     memory::{allocate::uninitialized, source::BufferTarget},
     op::{Op, Submit, Submitted},
     ops::DeviceOp,
@@ -72,7 +72,7 @@ impl<T: Element> HostSlot<T> {
     /// As [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on another
     /// device.
     pub fn upload_into<B: BufferTarget<Element = T>>(&self, target: B) -> Op<UploadSlot<B>> {
-        Op::new(UploadSlot { slot: self.clone(), target, credit: Credit::new() })
+        Op::new(UploadSlot { slot: self.clone(), target, credit: CreditWait::new() })
     }
 }
 
@@ -104,7 +104,7 @@ impl<T> std::fmt::Debug for HostSlot<T> {
 pub struct UploadSlot<B: BufferTarget> {
     slot: HostSlot<B::Element>,
     target: B,
-    credit: Credit,
+    credit: CreditWait,
 }
 
 impl<B: BufferTarget> Submit for UploadSlot<B> {

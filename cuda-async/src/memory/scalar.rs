@@ -10,7 +10,7 @@ use cuda_core::{
 };
 
 use crate::{
-    context::{Credit, ExecutionContext, MemoryWait},
+    context::{CreditWait, ExecutionContext, MemoryWait},
     memory::{
         download::{ToHost, to_host},
         source::BufferTarget,
@@ -43,7 +43,7 @@ impl<T: Element> DeviceScalar<T> {
     /// [`Error::OutOfMemory`], or an error of the device.
     #[allow(clippy::new_ret_no_self)] // an operation gives it
     pub fn new(value: T) -> Op<NewScalar<T>> {
-        let begins = State::Allocating(value, Credit::new(), MemoryWait::new());
+        let begins = State::Allocating(value, CreditWait::new(), MemoryWait::new());
         Op::new(NewScalar(begins))
     }
 
@@ -166,7 +166,7 @@ pub type ReadScalar<T> = Mapped<ToHost<DeviceScalar<T>>, TryMapOutput<fn(Vec<T>)
 pub struct NewScalar<T: Element>(State<T>);
 
 enum State<T: Element> {
-    Allocating(T, Credit, MemoryWait),
+    Allocating(T, CreditWait, MemoryWait),
     Setting(DeviceScalar<T>, SetScalar<T>),
 }
 
@@ -193,7 +193,7 @@ impl<T: Element> Submit for NewScalar<T> {
 }
 
 fn allocate<T: Element>(
-    credit: &mut Credit,
+    credit: &mut CreditWait,
     wait: &mut MemoryWait,
     task: &mut Context<'_>,
     cx: &ExecutionContext,
@@ -206,13 +206,13 @@ fn allocate<T: Element>(
 pub struct SetScalar<T: Element> {
     scalar: DeviceScalar<T>,
     value: T,
-    credit: Credit,
+    credit: CreditWait,
     pinning: Option<Pinning<T>>,
 }
 
 impl<T: Element> SetScalar<T> {
     fn new(scalar: DeviceScalar<T>, value: T) -> Self {
-        Self { scalar, value, credit: Credit::new(), pinning: None }
+        Self { scalar, value, credit: CreditWait::new(), pinning: None }
     }
 }
 

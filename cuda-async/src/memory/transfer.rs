@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 use cuda_core::{Limit, Quantity, Result};
 
 use crate::{
-    context::{Credit, ExecutionContext},
+    context::{CreditWait, ExecutionContext},
     memory::{
         download::BufferSource,
         source::{BufferTarget, HostSource},
@@ -32,14 +32,14 @@ where
     B: BufferTarget,
     S: HostSource<Element = B::Element>,
 {
-    Op::new(UploadInto(Uploading::Idle(target, source, Credit::new())))
+    Op::new(UploadInto(Uploading::Idle(target, source, CreditWait::new())))
 }
 
 /// The steps of [`upload_into`].
 pub struct UploadInto<B, S: HostSource>(Uploading<B, S>);
 
 enum Uploading<B, S: HostSource> {
-    Idle(B, S, Credit),
+    Idle(B, S, CreditWait),
     Copying(Copying<S, B>),
 }
 
@@ -87,14 +87,14 @@ fn check_lengths(here: usize, there: usize) -> Result<()> {
 /// [`Misuse::FillPattern`](cuda_core::Misuse::FillPattern) for elements that are not a repetition of one, two or four
 /// bytes, or an error of the device.
 pub fn fill<B: BufferTarget>(target: B, value: B::Element) -> Op<Fill<B>> {
-    Op::new(Fill { target, value, credit: Credit::new() })
+    Op::new(Fill { target, value, credit: CreditWait::new() })
 }
 
 /// The steps of [`fill`].
 pub struct Fill<B: BufferTarget> {
     target: B,
     value: B::Element,
-    credit: Credit,
+    credit: CreditWait,
 }
 
 impl<B: BufferTarget> Submit for Fill<B> {
@@ -126,14 +126,14 @@ where
     A: BufferSource,
     B: BufferTarget<Element = A::Element>,
 {
-    Op::new(Copy { from, into, credit: Credit::new() })
+    Op::new(Copy { from, into, credit: CreditWait::new() })
 }
 
 /// The steps of [`copy`].
 pub struct Copy<A, B> {
     from: A,
     into: B,
-    credit: Credit,
+    credit: CreditWait,
 }
 
 impl<A: BufferSource, B: BufferTarget<Element = A::Element>> Submit for Copy<A, B> {

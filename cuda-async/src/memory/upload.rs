@@ -12,7 +12,7 @@ use cuda_core::{
 };
 
 use crate::{
-    context::{Credit, ExecutionContext, MemoryWait, RunMode},
+    context::{CreditWait, ExecutionContext, MemoryWait, RunMode},
     memory::{
         chunk::COPY_BYTES,
         copy_job::CopyJob,
@@ -27,7 +27,7 @@ use crate::{
 pub struct Upload<S: HostSource>(State<S>);
 
 enum State<S: HostSource> {
-    Idle(S, Credit, MemoryWait),
+    Idle(S, CreditWait, MemoryWait),
     Copying(Copying<S, DeviceBuffer<S::Element>>),
 }
 
@@ -46,7 +46,7 @@ enum State<S: HostSource> {
 /// # Errors
 /// [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], or an error of the device.
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
-    Op::new(Upload(State::Idle(source, Credit::new(), MemoryWait::new())))
+    Op::new(Upload(State::Idle(source, CreditWait::new(), MemoryWait::new())))
 }
 
 impl<S: HostSource> Submit for Upload<S> {
@@ -78,7 +78,7 @@ impl<S: HostSource> Submit for Upload<S> {
 
 fn allocate<S: HostSource>(
     source: &S,
-    credit: &mut Credit,
+    credit: &mut CreditWait,
     wait: &mut MemoryWait,
     task: &mut Context<'_>,
     cx: &ExecutionContext,
@@ -99,7 +99,7 @@ pub(super) struct Copying<S: HostSource, B> {
     done: usize,
     in_flight: BlocksInFlight,
     waiter: Option<Waiter>,
-    credit: Credit,
+    credit: CreditWait,
     pinning: Option<Pinning<S::Element>>,
     /// The copy of the next elements to pinned memory, if the helper thread makes it.
     job: Option<CopyJob<Result<PinnedBuffer<S::Element>>>>,

@@ -21,13 +21,13 @@ use crate::context::ExecutionContext;
 ///
 /// ```
 /// use std::task::Context;
-/// use cuda_async::{Error, ExecutionContext, context::Credit, op::{Submit, Submitted}, prelude::*};
+/// use cuda_async::{Error, ExecutionContext, context::CreditWait, op::{Submit, Submitted}, prelude::*};
 ///
 /// /// Runs other steps, and copies the buffer that they give.
 /// enum Duplicate<S> {
 ///     Running(S),
 ///     /// The other steps have ended, and this waits for credit.
-///     Copying(DeviceBuffer<u32>, Credit),
+///     Copying(DeviceBuffer<u32>, CreditWait),
 /// }
 ///
 /// impl<S: Submit<Output = DeviceBuffer<u32>>> Submit for Duplicate<S> {
@@ -40,7 +40,7 @@ use crate::context::ExecutionContext;
 ///     ) -> Result<Submitted<Self>, Error> {
 ///         let (buffer, mut credit) = match self {
 ///             Self::Running(steps) => match steps.submit(task, cx)? {
-///                 Submitted::Ready(buffer) => (buffer, Credit::new()),
+///                 Submitted::Ready(buffer) => (buffer, CreditWait::new()),
 ///                 Submitted::Pending(steps) => return Ok(Submitted::Pending(Self::Running(steps))),
 ///             },
 ///             Self::Copying(buffer, credit) => (buffer, credit),

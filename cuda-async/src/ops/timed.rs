@@ -8,7 +8,7 @@ use std::{
 use cuda_core::{DeviceBuffer, Download, PinnedBuffer, Pinning, Result, Stream, Waiter};
 
 use crate::{
-    context::{Credit, ExecutionContext},
+    context::{CreditWait, ExecutionContext},
     op::{Submit, Submitted},
 };
 
@@ -16,7 +16,7 @@ use crate::{
 pub struct Timed<S: Submit>(State<S, S::Output>);
 
 enum State<S, T> {
-    Idle(S, Credit),
+    Idle(S, CreditWait),
     /// The start is written to the first element of the buffer.
     Running(S, DeviceBuffer<u64>),
     /// The end is written to the second one.
@@ -26,7 +26,7 @@ enum State<S, T> {
 
 impl<S: Submit> Timed<S> {
     pub(crate) const fn new(steps: S) -> Self {
-        Self(State::Idle(steps, Credit::new()))
+        Self(State::Idle(steps, CreditWait::new()))
     }
 }
 

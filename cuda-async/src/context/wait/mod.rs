@@ -8,5 +8,5 @@
 pub(crate) mod spin;
 mod submission;
 
-pub use crate::context::wait::submission::Credit;
+pub use crate::context::wait::submission::CreditWait;
 pub(crate) use crate::context::wait::submission::MemoryWait;

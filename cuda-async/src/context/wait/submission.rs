@@ -35,7 +35,7 @@ impl ExecutionContext {
     /// [`async_on`](crate::DeviceOp::async_on), which checks the credit before the first step, and in recordings: steps
     /// may not wait there.
     #[inline]
-    pub fn poll_credit(&self, credit: &mut Credit, task: &mut Context<'_>) -> Poll<Result<()>> {
+    pub fn poll_credit(&self, credit: &mut CreditWait, task: &mut Context<'_>) -> Poll<Result<()>> {
         let stream = self.stream()?;
         if stream.credit().is_available() {
             return Poll::Ready(Ok(()));
@@ -159,9 +159,9 @@ fn poll_waiter(
 /// A step's wait for credit, used by [`ExecutionContext::poll_credit`]. Each step owns one, because several waiting
 /// steps may share a context. A clone starts without a wait.
 #[derive(Default)]
-pub struct Credit(Option<Box<Waiter>>);
+pub struct CreditWait(Option<Box<Waiter>>);
 
-impl Credit {
+impl CreditWait {
     /// Creates a wait that has not started.
     #[inline]
     pub const fn new() -> Self {
@@ -184,7 +184,7 @@ impl Credit {
     }
 }
 
-impl Drop for Credit {
+impl Drop for CreditWait {
     /// Drops the waiter if there is one. That code is not inlined, so a step without a waiter only makes the check.
     #[inline]
     fn drop(&mut self) {
@@ -200,15 +200,15 @@ fn drop_waiter(waiter: Box<Waiter>) {
     drop(waiter);
 }
 
-impl Clone for Credit {
+impl Clone for CreditWait {
     fn clone(&self) -> Self {
         Self::new()
     }
 }
 
-impl std::fmt::Debug for Credit {
+impl std::fmt::Debug for CreditWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Credit({})", if self.0.is_some() { "waiting" } else { "not waiting" })
+        write!(f, "CreditWait({})", if self.0.is_some() { "waiting" } else { "not waiting" })
     }
 }
 
@@ -224,7 +224,7 @@ impl Waits<'_> {
 #[cold]
 fn wait_for_credit(
     stream: &Stream,
-    credit: &mut Credit,
+    credit: &mut CreditWait,
     task: &mut Context<'_>,
 ) -> Poll<Result<()>> {
     while !stream.credit().is_available() {
