@@ -100,7 +100,7 @@ impl CudaBackend {
     /// Passes the held work of every stream to the driver.
     pub(super) fn flush_all(&self, bound: &Bound) -> Result<()> {
         let streams = self.streams.all();
-        let mut windowed = streams.iter().filter(|it| it.is_windowed());
+        let mut windowed = streams.iter().filter(|stream| stream.is_windowed());
         windowed.try_for_each(|stream| self.flush_held(stream, bound))
     }
 
@@ -163,7 +163,7 @@ impl CudaBackend {
     /// Builds the graph of a window on the helper thread.
     fn build(&self, due: Due) -> Result<()> {
         let Due { nodes, modules, slot, has_built } = due;
-        let held = modules.into_iter().map(|it| self.modules.hold(it));
+        let held = modules.into_iter().map(|module| self.modules.hold(module));
         let (held, primary) = (held.collect::<Result<Vec<_>>>()?, self.primary);
         let unbuilt = (slot.clone(), has_built.clone());
         let build = move || {

@@ -121,7 +121,7 @@ impl Gpu {
 
     fn memory_in_use(&self) -> u64 {
         let (sender, reply) = channel();
-        self.backend.request(Request::Memory, Answer::new(move |it| _ = sender.send(it)));
+        self.backend.request(Request::Memory, Answer::new(move |reply| _ = sender.send(reply)));
         match reply.recv_timeout(PATIENCE).unwrap().unwrap() {
             Reply::Memory(memory) => memory.used,
             other => panic!("{other:?}"),

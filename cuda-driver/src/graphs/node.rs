@@ -95,9 +95,9 @@ impl KernelNode {
     /// # Safety
     /// The node exists, and its graph is not instantiated.
     unsafe fn set_attributes(&self, node: NodeHandle, api: &Api) -> Result<(), Failed> {
-        self.attributes().iter().try_for_each(|it| {
+        self.attributes().iter().try_for_each(|attribute| {
             // SAFETY: the caller's promise; the driver copies the value.
-            unsafe { api.graph_set_attribute(node, it.id, &it.value) }
+            unsafe { api.graph_set_attribute(node, attribute.id, &attribute.value) }
         })
     }
 
@@ -108,26 +108,26 @@ impl KernelNode {
             let attributes = self.attributes();
             let config = ExtendedConfig::new(&self.config, stream, &attributes);
             // SAFETY: as below; the attributes live until the call returns.
-            return self.with(|it| unsafe {
-                api.launch_extended(&config, it.function, it.params, it.extra)
+            return self.with(|launch| unsafe {
+                api.launch_extended(&config, launch.function, launch.params, launch.extra)
             });
         }
-        self.with(|it| {
-            let ([gx, gy, gz], [bx, by, bz]) = (it.grid, it.block);
+        self.with(|launch| {
+            let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
             // SAFETY: the caller's promise. The parameters have the size that the kernel declares.
             unsafe {
                 api.launch(
-                    it.function,
+                    launch.function,
                     gx,
                     gy,
                     gz,
                     bx,
                     by,
                     bz,
-                    it.shared_bytes,
+                    launch.shared_bytes,
                     stream,
-                    it.params,
-                    it.extra,
+                    launch.params,
+                    launch.extra,
                 )
             }
         })

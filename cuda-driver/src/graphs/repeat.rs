@@ -73,7 +73,7 @@ pub(super) unsafe fn add_all(
     let mut before = Vec::new();
     for (node, after) in nodes {
         before.clear();
-        before.extend(after.iter().filter_map(|it| handles.get(*it as usize).copied()));
+        before.extend(after.iter().filter_map(|index| handles.get(*index as usize).copied()));
         // SAFETY: the caller's promise; `before` are nodes of the graph.
         handles.push(unsafe { node.add(graph, &before, primary, bound) }?);
     }

@@ -334,7 +334,7 @@ impl Window {
         self.held.iter().try_for_each(|step| {
             let (node, _) = self.tree.node(*step);
             // SAFETY: the caller's promise.
-            unsafe { node.enqueue(stream, primary, bound) }.map_err(|it| primary.error(it))
+            unsafe { node.enqueue(stream, primary, bound) }.map_err(|failed| primary.error(failed))
         })
     }
 
@@ -353,7 +353,7 @@ impl Window {
         if end.measure.is_some() {
             return false;
         }
-        let Some(mut graph) = end.graph.take_if(|it| it.is_ready) else { return false };
+        let Some(mut graph) = end.graph.take_if(|graph| graph.is_ready) else { return false };
         // SAFETY: the caller's promise.
         let launched = unsafe { self.launch_changed(&mut graph, stream, bound) };
         graph.launches += 1;

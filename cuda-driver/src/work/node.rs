@@ -66,9 +66,9 @@ unsafe fn repeated(names: Names<'_>, repeat: &Repeat) -> Result<DriverNode> {
         return Err(Error::unsupported(Feature::GraphLoop, &names.primary.info.address));
     }
     let condition = names.memory.locate(repeat.condition, CONDITION_BYTES)?;
-    let body = repeat.body.nodes.iter().map(|it| {
+    let body = repeat.body.nodes.iter().map(|repeated| {
         // SAFETY: the caller's promise.
-        Ok((unsafe { node(names, &it.work, &repeat.body.host) }?, it.after.clone()))
+        Ok((unsafe { node(names, &repeated.work, &repeat.body.host) }?, repeated.after.clone()))
     });
     Ok(DriverNode::Repeat(RepeatNode { condition, body: body.collect::<Result<_>>()? }))
 }

@@ -50,14 +50,17 @@ impl Newer {
         unsafe {
             Self {
                 function_load: library.get(b"cuFuncLoad\0").ok().map(|found| *found),
-                function_count: library.get(b"cuModuleGetFunctionCount\0").ok().map(|it| *it),
-                function_list: library.get(b"cuModuleEnumerateFunctions\0").ok().map(|it| *it),
+                function_count: library.get(b"cuModuleGetFunctionCount\0").ok().map(|found| *found),
+                function_list: library
+                    .get(b"cuModuleEnumerateFunctions\0")
+                    .ok()
+                    .map(|found| *found),
                 function_name: library.get(b"cuFuncGetName\0").ok().map(|found| *found),
                 param_info: library.get(b"cuFuncGetParamInfo\0").ok().map(|found| *found),
                 condition_create: library
                     .get(b"cuGraphConditionalHandleCreate\0")
                     .ok()
-                    .map(|it| *it),
+                    .map(|found| *found),
                 graph_add: library.get(b"cuGraphAddNode_v2\0").ok().map(|found| *found),
             }
         }

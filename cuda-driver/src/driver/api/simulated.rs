@@ -94,7 +94,7 @@ pub(crate) fn graphs_launched(stream: *mut c_void) -> usize {
 
 /// The number of executables that exist on all devices and have a node with this value.
 pub(crate) fn executables_with(value: u32) -> usize {
-    state().executables.values().filter(|it| it.contains(&value)).count()
+    state().executables.values().filter(|nodes| nodes.contains(&value)).count()
 }
 
 /// The numbers of reserved ranges, of mapped ranges, and of pieces of physical memory, on all devices.
@@ -125,8 +125,8 @@ pub(crate) fn begin_capture(stream: *mut c_void) {
 /// Ends a capture. Returns whether it was valid: nothing ended it, and no other stream was drawn into it.
 pub(crate) fn end_capture(stream: *mut c_void) -> bool {
     let mut state = state();
-    let drawn = state.streams.values_mut().filter(|it| it.capture == Capture::Drawn);
-    let drawn = drawn.map(|it| it.capture = Capture::None).count();
+    let drawn = state.streams.values_mut().filter(|stream| stream.capture == Capture::Drawn);
+    let drawn = drawn.map(|stream| stream.capture = Capture::None).count();
     let stream = state.stream(StreamHandle(stream));
     let valid = stream.capture == Capture::Running && stream.captured == 0;
     stream.capture = Capture::None;
@@ -236,7 +236,7 @@ impl State {
             for stream in streams.values_mut() {
                 while let Some(command) = stream.queue.front() {
                     let event_of =
-                        |event: &usize| events.get(event).map_or(u64::MAX, |it| it.passed);
+                        |event: &usize| events.get(event).map_or(u64::MAX, |event| event.passed);
                     match command {
                         Command::Kernel { gate } if !open.contains(gate) => break,
                         Command::Wait { event, number } if event_of(event) < *number => break,
