@@ -51,7 +51,9 @@ fn operations_run_in_order_with_the_commands_of_cudarc() {
             unsafe { interop::launch(&saxpy, LaunchConfig::for_num_elems(n), (x, y, 10.0f32, n_)) };
         let (x, y) = op.sync_on(&stream).unwrap();
         let y = interop::into_slice(y, &theirs).unwrap();
-        assert!(theirs.clone_dtoh(&y).unwrap().iter().all(|it| *it == turn as f32 + 10.0));
+        assert!(
+            theirs.clone_dtoh(&y).unwrap().iter().all(|element| *element == turn as f32 + 10.0)
+        );
         drop(x);
     }
 }

@@ -41,7 +41,7 @@ fn counting(kernels: &Kernels, x: Floats, from: f32, device: &Device) -> Recorde
 
 /// The value of all elements.
 fn value(x: &[f32]) -> f32 {
-    assert!(x.iter().all(|it| *it == x[0]), "a replay was seen half way: {x:?}");
+    assert!(x.iter().all(|element| *element == x[0]), "a replay was seen half way: {x:?}");
     x[0]
 }
 
