@@ -239,7 +239,9 @@ unsafe impl Backend for CudaBackend {
             self.wait_for(stream, submission.after, bound)?;
         }
         let place = Place { names: self.names(), stream };
-        // SAFETY: the caller's promises.
+        // SAFETY: until this returns, no thread retires the stream, drops the graph or unloads the module that the
+        // submission names. The blocks in `host` stay valid until the work is accepted or complete, and the kernel
+        // stays inside the memory of its relocations.
         unsafe { work::enqueue(place, submission.work, host, bound) }?;
         stream.set_submitted(number);
         Ok(())
@@ -252,11 +254,12 @@ unsafe impl Backend for CudaBackend {
         host: &[Arc<HostBlock>],
     ) -> Result<()> {
         match Shape::of(submission.work) {
-            // SAFETY: the caller's promises.
+            // SAFETY: the caller keeps the rules of `submit_deferrable`: no module of a launch is unloaded before the
+            // ticket is complete.
             Some(shape) if submission.after.is_empty() => unsafe {
                 self.submit_to_window(shape, submission, host)
             },
-            // SAFETY: as above.
+            // SAFETY: the caller keeps the rules of `submit`, which are a part of those of `submit_deferrable`.
             _ => unsafe { Backend::submit(self, submission, host) },
         }
     }

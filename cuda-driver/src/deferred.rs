@@ -47,7 +47,7 @@ impl CudaBackend {
         }
         match window.advance(shape) {
             Next::Hold(step) => {
-                // SAFETY: the caller's promises.
+                // SAFETY: no thread unloads the module of the launch before its ticket is complete.
                 let node = unsafe { work::checked_node(place.names, submission.work, host) };
                 let node = node.inspect_err(|_| window.leave())?;
                 window.hold(step, node, number);
@@ -57,7 +57,9 @@ impl CudaBackend {
                 if window.holds_work() {
                     self.flush_window(stream, &mut window, bound)?;
                 }
-                // SAFETY: the caller's promises.
+                // SAFETY: until this returns, no thread retires the stream, drops the graph or unloads the module that
+                // the submission names. The blocks in `host` stay valid until the work is accepted or complete, and the
+                // kernel stays inside the memory of its relocations.
                 unsafe { work::enqueue(place, submission.work, host, bound) }?;
                 stream.set_submitted(number);
             }

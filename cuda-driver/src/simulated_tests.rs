@@ -278,7 +278,7 @@ fn questions_do_not_end_a_capture() {
         // SAFETY: no stream is retired.
         assert!(unsafe { gpu.backend.peek(stream.id) }.unwrap() < before.number);
         driver::open(gate);
-        // SAFETY: as above.
+        // SAFETY: no stream is retired.
         unsafe { gpu.backend.block_until(before) }.unwrap();
     });
 }

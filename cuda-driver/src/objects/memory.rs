@@ -238,7 +238,7 @@ impl Memory {
         match pool {
             // SAFETY: the caller holds the stream.
             Some(pool) if scarce => unsafe { pool.allocate_scarce(api, size, stream, bound) },
-            // SAFETY: as above.
+            // SAFETY: the caller holds the stream.
             Some(pool) => unsafe { pool.allocate(api, size, stream, bound) },
             None => {
                 let mut address = 0;

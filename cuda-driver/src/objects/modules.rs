@@ -295,7 +295,7 @@ impl LoadedModule {
             Ok(value.max(0).unsigned_abs())
         };
         // Moves the code to the device now: at the first launch that could wait for every running kernel.
-        // SAFETY: as above.
+        // SAFETY: the function is one of the module's.
         unsafe { api.function_load(raw) }.map_err(failed)?;
         let static_shared = ask(attribute::STATIC_SHARED)?;
         check_shared(&entry.name, static_shared.into(), primary.limits.shared)?;

@@ -135,7 +135,7 @@ fn memory_of_a_failed_foreign_call_is_not_used_before_its_commands() {
     }
 }
 
-/// As above, for memory that stays.
+/// Later work on memory that stays comes after the commands that the foreign call has enqueued.
 #[test]
 fn work_comes_after_the_commands_of_a_failed_foreign_call() {
     let (_device, [stream, other]) = open();

@@ -26,11 +26,11 @@ const INLINE_WORDS: usize = 16;
 /// the number that is too large.
 ///
 /// # Safety
-/// No thread unloads the kernel's module or retires the stream before this returns. The caller promises that the kernel
-/// stays inside the memory of its relocations.
+/// No thread unloads the kernel's module or retires the stream before this returns. The kernel stays inside the memory
+/// of its relocations.
 #[inline]
 pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, _: &Bound) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: no thread unloads the kernel's module before this returns.
     let function = unsafe { function(place.names, launch) }?;
     let words = launch.params.len().div_ceil(8);
     let (mut inline, mut spilled);
@@ -85,7 +85,7 @@ pub(super) unsafe fn function<'a>(
     names: Names<'a>,
     launch: &Launch<'_>,
 ) -> Result<&'a DriverFunction> {
-    // SAFETY: the caller's promise.
+    // SAFETY: no thread unloads the kernel's module while the result is used.
     let function = unsafe { names.modules.find(launch.function) }?;
     if launch.params.len() != function.param_bytes as usize {
         return Err(wrong_size(function, launch.params.len()));
