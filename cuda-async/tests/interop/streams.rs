@@ -79,7 +79,7 @@ fn default_stream_of_cudarc_works_and_the_one_of_a_thread_is_refused() {
     // SAFETY: nothing captures the stream.
     let stream = unsafe { interop::stream(&context.default_stream()) }.unwrap();
     assert_eq!(h2d(vec![1u64, 2]).then(to_host).sync_on(&stream).unwrap(), [1, 2]);
-    // SAFETY: as above.
+    // SAFETY: nothing captures the stream.
     let refused = unsafe { interop::stream(&context.per_thread_stream()) };
     assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
 }

@@ -163,7 +163,7 @@ fn dependent_kernel_sees_the_writes_of_the_earlier_one(device: &Device) {
                 // SAFETY: `after_previous` waits for the earlier kernel, and changes n elements.
                 let add = |x: Words| unsafe { launch(&after, config.dependent(), (x, n)) };
                 let again = after.clone();
-                // SAFETY: as above.
+                // SAFETY: `after_previous` waits for the earlier kernel, and changes n elements.
                 add(x).then(move |x| unsafe { launch(&again, config.dependent(), (x, n)) })
             });
         let values = op.then(to_host).sync_on(&stream).unwrap();
@@ -225,7 +225,7 @@ fn repeated_work_keeps_the_attributes_of_its_launches(device: &Device) {
             op.then(move |sums| {
                 let config = LaunchConfig::new(8, THREADS).shared_bytes(THREADS * 4);
                 let config = if cluster == 1 { config } else { config.cluster(cluster, 1, 1) };
-                // SAFETY: as above.
+                // SAFETY: `cluster_sum` reads and writes one element per thread.
                 unsafe { launch(&kernel, config, (sums, Returned(values))) }.map(|(sums, _)| sums)
             })
             .boxed()

@@ -81,7 +81,7 @@ fn sets_on_several_streams_are_ordered(device: &Device) {
         // SAFETY: only the library uses the outputs.
         unsafe { x.set(round).async_on(one) }.unwrap();
         let copied = zeros::<u32>(1).then(|y| copy(x.clone(), y)).map(|(_, y)| y);
-        // SAFETY: as above.
+        // SAFETY: only the library uses the outputs.
         seen.push(unsafe { copied.async_on(other) }.unwrap());
     }
     for (round, y) in seen.into_iter().enumerate() {

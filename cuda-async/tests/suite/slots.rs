@@ -239,7 +239,7 @@ fn everything_is_dropped_in_every_order() {
             // SAFETY: only the library uses the output.
             let y = unsafe { graph.launch().async_on(&stream) }.unwrap();
             let copied = copy(y.clone(), zeros::<f32>(LEN).sync_on(&stream).unwrap());
-            // SAFETY: as above.
+            // SAFETY: only the library uses the output.
             let (_, copied) = unsafe { copied.async_on(&stream) }.unwrap();
             let mut parts: Vec<Box<dyn std::any::Any>> =
                 vec![Box::new(graph), Box::new(slot), Box::new((a, b, x)), Box::new(y)];

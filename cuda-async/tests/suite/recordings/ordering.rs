@@ -131,7 +131,7 @@ fn replay_comes_after_earlier_work_and_before_later_work(device: &Device) {
         x = unsafe { kernels.spin(x, SLOW + round).async_on(&a) }.unwrap();
         recording.replay(&b).unwrap();
         // Overwrites the input behind the replay.
-        // SAFETY: as above.
+        // SAFETY: only the library uses the buffer.
         x = unsafe { fill(x, 0).async_on(&c) }.unwrap();
         assert_eq!(to_host(&out).sync_on(&c).unwrap(), crate::kernels::spun(64, SLOW + round));
     }
