@@ -107,8 +107,8 @@ impl KernelNode {
         if !self.config.attributes.is_none() {
             let attributes = self.attributes();
             let config = ExtendedConfig::new(&self.config, stream, &attributes);
-            // SAFETY: the function's module is loaded, and the caller holds the stream. The attributes live until the call
-            // returns.
+            // SAFETY: the function's module is loaded, and the caller holds the stream. The attributes live until the
+            // call returns.
             return self.with(|launch| unsafe {
                 api.launch_extended(&config, launch.function, launch.params, launch.extra)
             });

@@ -118,7 +118,10 @@ impl Memory {
 
     /// Removes the variables of a module that is unloaded.
     pub(crate) fn forget_variables(&self, module: ModuleId) {
-        let is_variable = |_: &AllocId, allocation: &mut Allocation| matches!(allocation.source, Source::Variable(of) if of == module);
+        let is_of_module =
+            |source: &Source| matches!(source, Source::Variable(of) if *of == module);
+        let is_variable =
+            |_: &AllocId, allocation: &mut Allocation| is_of_module(&allocation.source);
         for (id, _) in self.table.write().extract_if(is_variable) {
             self.cache.evict([id.0, 0]);
         }

@@ -48,7 +48,8 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, _: &Bound) ->
     let mut extra = [pointer, params.as_mut_ptr().cast(), length, size_at, end];
     let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
     if !launch.config.attributes.is_none() {
-        // SAFETY: the module stays loaded and the stream alive (rules 3 and 4), and `extra` has the parameters of the kernel.
+        // SAFETY: the module stays loaded and the stream alive (rules 3 and 4), and `extra` has the parameters of the
+        // kernel.
         return unsafe { attributes::launch(place, &launch.config, function, extra) };
     }
     let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes, .. } = launch.config;
