@@ -201,7 +201,7 @@ fn events<'a>(gpu: &'a Gpu, Handles { event, .. }: &'a Handles) -> Vec<Call<'a>>
         call("cuEventRecord and its end", move || {
             // SAFETY: the call before made the event, and the stream lives.
             check(unsafe { sys::cuEventRecord(made_before(), stream.get()) })?;
-            // SAFETY: as above.
+            // SAFETY: a call before made the event.
             check(unsafe { sys::cuEventSynchronize(made_before()) })
         }),
         // SAFETY: a call before made the event, and nothing uses it.

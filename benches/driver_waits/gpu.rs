@@ -23,7 +23,7 @@ pub struct Stream(sys::CUstream);
 
 // SAFETY: the handle is never written, and the driver accepts it on every thread whose current context is its own.
 unsafe impl Send for Stream {}
-// SAFETY: as above.
+// SAFETY: the handle is never written, and the driver accepts it on every thread whose current context is its own.
 unsafe impl Sync for Stream {}
 
 impl Stream {

@@ -32,7 +32,8 @@ const MEMORY: u64 = 4 << 30;
 const LEASE_SECS: u32 = 4;
 
 fn main() -> Result<(), Failure> {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|it| it != "--bench").collect();
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["plain-work"] => plain::work(),
         ["plain-endless"] => plain::endless(),
@@ -149,13 +150,13 @@ fn device_exclusive(node: &str) -> Result<(), Failure> {
     });
     let beside = neighbor.rate(MEASURE);
     row("device-exclusive lease while others wait, to alone", format!("{:.3}", beside / alone));
-    row("a request meanwhile", refused.err().map_or("granted".into(), |it| it.to_string()));
+    row("a request meanwhile", refused.err().map_or("granted".into(), |error| error.to_string()));
     row("pipelines of the device-exclusive lease with other bits", neighbor.stop()?.to_string());
     drop(held);
     let later = waiting.join().map_err(|_| "the thread that waits panicked")?;
     row(
         "the request that waited, after the end",
-        later.map_or_else(|it| it.to_string(), |()| "granted".into()),
+        later.map_or_else(|error| error.to_string(), |()| "granted".into()),
     );
     Ok(())
 }

@@ -30,7 +30,7 @@ impl Pipeline {
     pub fn new(device: &Device) -> Result<Self> {
         let scale =
             device.load_ptx_blocking(include_str!("../../kernels/basic.ptx"))?.function("scale")?;
-        let numbers = (0..LEN).map(|it| it as f32 / 7.0).collect();
+        let numbers = (0..LEN).map(|number| number as f32 / 7.0).collect();
         Ok(Self { stream: device.new_stream()?, scale, numbers })
     }
 

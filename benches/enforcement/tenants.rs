@@ -107,7 +107,10 @@ pub fn end_of(lease: &Lease) -> Result<Error, &'static str> {
 /// Fills memory with the pattern, and leaves it there.
 pub fn fill(device: &Device, bytes: u64) -> Result<()> {
     let stream = device.new_stream()?;
-    uninitialized((bytes / 4) as usize).then(|it| fill_with(it, PATTERN)).sync_on(&stream).map(drop)
+    uninitialized((bytes / 4) as usize)
+        .then(|buffer| fill_with(buffer, PATTERN))
+        .sync_on(&stream)
+        .map(drop)
 }
 
 /// Counts the words of the pattern in memory that was not written to, or was filled with the pattern.
@@ -116,7 +119,7 @@ pub fn count(device: &Device, bytes: u64, is_filled: bool) -> Result<u64> {
     let count = device.load_ptx_blocking(COUNT)?.function("count_equal")?;
     let words = bytes / 4;
     let memory: DeviceBuffer<u32> = if is_filled {
-        uninitialized(words as usize).then(|it| fill_with(it, PATTERN)).sync_on(&stream)?
+        uninitialized(words as usize).then(|buffer| fill_with(buffer, PATTERN)).sync_on(&stream)?
     } else {
         uninitialized(words as usize).sync_on(&stream)?
     };

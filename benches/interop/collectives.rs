@@ -20,13 +20,16 @@ const EFFORT: Effort = Effort { rounds: 9, in_a_row: 5 };
 
 /// Measures an all-reduce of 256 MiB of f32 on each GPU, and a chain of ten.
 pub fn run() -> Result<(), Box<dyn Error>> {
-    let gpus: Vec<_> = devices().into_iter().filter(|it| it.address.starts_with("cuda:")).collect();
+    let gpus: Vec<_> =
+        devices().into_iter().filter(|device| device.address.starts_with("cuda:")).collect();
     if gpus.len() < 2 {
         println!("\ncollectives were not measured: the machine has {} GPU", gpus.len());
         return Ok(());
     }
-    let gpus =
-        gpus.iter().map(|it| open_blocking(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
+    let gpus = gpus
+        .iter()
+        .map(|gpu| open_blocking(&gpu.address))
+        .collect::<cuda_async::Result<Vec<_>>>()?;
     let raw = Raw::new(gpus.len())?;
     let group = Communicator::new(&gpus)?;
     assert!(group.uses_nccl(), "NCCL was not found");
@@ -45,7 +48,7 @@ pub fn run() -> Result<(), Box<dyn Error>> {
             ],
             EFFORT,
         );
-        let each: Vec<_> = times.iter().map(|it| it / in_sequence as f64).collect();
+        let each: Vec<_> = times.iter().map(|time| time / in_sequence as f64).collect();
         let title =
             format!("all-reduce of 256 MiB on {} GPUs, {in_sequence} in sequence", gpus.len());
         print(&title, &["NCCL", "`all_reduce`, each awaited"], &each);

@@ -11,7 +11,7 @@ use std::error::Error;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let asked: Vec<_> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let runs = |name: &str| asked.is_empty() || asked.iter().any(|it| it == name);
+    let runs = |name: &str| asked.is_empty() || asked.iter().any(|argument| argument == name);
     let device = cuda_async::open_blocking("cuda:0")?;
     println!(
         "# {} ({}), driver {:?}",

@@ -44,7 +44,7 @@ pub fn run(device: &Device) -> Result<(), Box<dyn Error>> {
         ],
         EFFORT,
     );
-    let each: Vec<_> = sequence.iter().map(|it| it / IN_SEQUENCE as f64).collect();
+    let each: Vec<_> = sequence.iter().map(|time| time / IN_SEQUENCE as f64).collect();
     print("a product of a sequence of 20", &["cuBLAS", "`matmul`"], &each);
     let flops = 2.0 * (SIZE as f64).powi(3);
     println!("\n{:.0} TFLOP/s in the sequence of `matmul`", flops / each[1] / 1e6);
@@ -83,7 +83,7 @@ impl Raw {
 
     /// Runs products and waits for them.
     fn products(&self, count: usize) {
-        let [a, b, c] = self.matrices.each_ref().map(|it| it.device_ptr(&self.stream).0);
+        let [a, b, c] = self.matrices.each_ref().map(|matrix| matrix.device_ptr(&self.stream).0);
         let scratch = self.scratch.device_ptr(&self.stream).0;
         let pointer = |address: u64| address as *mut c_void;
         let (one, zero) = (1.0f32, 0.0f32);

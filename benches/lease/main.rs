@@ -81,7 +81,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     println!("flights of commands of one pipeline: {}", lease.flights() - flights);
     let pipeline = |side: &Side| done(side.pipeline());
     report("upload, 100 launches, read-back", both(&local, &leased, pipeline), PIPELINE);
-    report("one launch, waited for", both(&local, &leased, move |it| chain(it, 1)), PIPELINE);
+    report("one launch, waited for", both(&local, &leased, move |side| chain(side, 1)), PIPELINE);
 
     section(&format!("Graphs of {NODES} launches"), &["us", "to the first"]);
     for len in [LEN, 16 * LEN] {

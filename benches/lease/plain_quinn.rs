@@ -41,9 +41,9 @@ impl PlainCopy {
         let address = endpoint.local_addr()?;
         server.spawn(async move {
             while let Some(incoming) = endpoint.accept().await {
-                tokio::spawn(
-                    async move { incoming.await.map(|it| tokio::spawn(serve(it, bytes))) },
-                );
+                tokio::spawn(async move {
+                    incoming.await.map(|connection| tokio::spawn(serve(connection, bytes)))
+                });
             }
         });
         let client = Builder::new_current_thread().enable_all().build()?;

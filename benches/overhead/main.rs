@@ -44,7 +44,7 @@ fn on_device(asked: Option<&str>) -> Result<(), Box<dyn std::error::Error>> {
     let (own, raw) = (lane()?, lane()?.map(|lane| unsafe { lane.on(ours.raw_stream()) }));
     one_launch(own.as_ref(), raw.as_ref(), &ours);
     let default = ours.raw_default_stream()?;
-    // SAFETY: as above.
+    // SAFETY: the stream is the default stream of `ours`, which lives until the end of this function.
     one_await(lane()?.map(|lane| unsafe { lane.on(default) }).as_ref(), &ours);
     for (launches, rounds) in [(10, 200), (100, 40), (1000, 10)] {
         chain(raw.as_ref(), &ours, launches, rounds);

@@ -40,7 +40,7 @@ impl CudaBackend {
         self.flush_all(bound)?;
         // The helper thread may free dropped memory.
         self.primary.reclaim.hurry();
-        self.streams.all().iter().for_each(|it| it.settle_frees(self.primary, bound));
+        self.streams.all().iter().for_each(|stream| stream.settle_frees(self.primary, bound));
         self.primary.trim_pools(bound);
         Ok(())
     }

@@ -98,14 +98,14 @@ impl CudaBackend {
     /// Starts to build a graph on the helper thread.
     fn create_graph(&self, id: GraphId, graph: &Graph) -> Result<()> {
         let names = self.names();
-        let nodes = graph.nodes.iter().map(|it| {
+        let nodes = graph.nodes.iter().map(|recorded| {
             // SAFETY: the client keeps the modules of the graph loaded.
-            let node = unsafe { work::node(names, &it.work, &graph.host) }?;
-            Ok((node, it.after.clone()))
+            let node = unsafe { work::node(names, &recorded.work, &graph.host) }?;
+            Ok((node, recorded.after.clone()))
         });
         let mut modules = Vec::new();
         graph.launches(&mut |launch| modules.push(launch.function.module));
-        let modules = modules.into_iter().map(|it| self.modules.hold(it));
+        let modules = modules.into_iter().map(|module| self.modules.hold(module));
         let (nodes, modules) = (nodes.collect::<Result<_>>()?, modules.collect::<Result<_>>()?);
         self.graphs.create(id, nodes, modules, &self.helper)
     }
@@ -132,7 +132,7 @@ impl CudaBackend {
         after: &[Ticket],
     ) -> impl Iterator<Item = (Arc<DriverStream>, u64)> {
         let others = after.iter().filter(move |ticket| ticket.stream != stream.id);
-        others.filter_map(|it| Some((self.streams.find(it.stream).ok()?, it.number)))
+        others.filter_map(|ticket| Some((self.streams.find(ticket.stream).ok()?, ticket.number)))
     }
 
     /// Frees memory in the order of a stream, and after tickets of others. While the stream holds work, or during a
@@ -239,7 +239,9 @@ unsafe impl Backend for CudaBackend {
             self.wait_for(stream, submission.after, bound)?;
         }
         let place = Place { names: self.names(), stream };
-        // SAFETY: the caller's promises.
+        // SAFETY: until this returns, no thread retires the stream, drops the graph or unloads the module that the
+        // submission names. The blocks in `host` stay valid until the work is accepted or complete, and the kernel
+        // stays inside the memory of its relocations.
         unsafe { work::enqueue(place, submission.work, host, bound) }?;
         stream.set_submitted(number);
         Ok(())
@@ -252,11 +254,12 @@ unsafe impl Backend for CudaBackend {
         host: &[Arc<HostBlock>],
     ) -> Result<()> {
         match Shape::of(submission.work) {
-            // SAFETY: the caller's promises.
+            // SAFETY: the caller keeps the rules of `submit_deferrable`: no module of a launch is unloaded before the
+            // ticket is complete.
             Some(shape) if submission.after.is_empty() => unsafe {
                 self.submit_to_window(shape, submission, host)
             },
-            // SAFETY: as above.
+            // SAFETY: the caller keeps the rules of `submit`, which are a part of those of `submit_deferrable`.
             _ => unsafe { Backend::submit(self, submission, host) },
         }
     }

@@ -47,7 +47,7 @@ impl CudaBackend {
         }
         match window.advance(shape) {
             Next::Hold(step) => {
-                // SAFETY: the caller's promises.
+                // SAFETY: no thread unloads the module of the launch before its ticket is complete.
                 let node = unsafe { work::checked_node(place.names, submission.work, host) };
                 let node = node.inspect_err(|_| window.leave())?;
                 window.hold(step, node, number);
@@ -57,7 +57,9 @@ impl CudaBackend {
                 if window.holds_work() {
                     self.flush_window(stream, &mut window, bound)?;
                 }
-                // SAFETY: the caller's promises.
+                // SAFETY: until this returns, no thread retires the stream, drops the graph or unloads the module that
+                // the submission names. The blocks in `host` stay valid until the work is accepted or complete, and the
+                // kernel stays inside the memory of its relocations.
                 unsafe { work::enqueue(place, submission.work, host, bound) }?;
                 stream.set_submitted(number);
             }
@@ -100,7 +102,7 @@ impl CudaBackend {
     /// Passes the held work of every stream to the driver.
     pub(super) fn flush_all(&self, bound: &Bound) -> Result<()> {
         let streams = self.streams.all();
-        let mut windowed = streams.iter().filter(|it| it.is_windowed());
+        let mut windowed = streams.iter().filter(|stream| stream.is_windowed());
         windowed.try_for_each(|stream| self.flush_held(stream, bound))
     }
 
@@ -163,7 +165,7 @@ impl CudaBackend {
     /// Builds the graph of a window on the helper thread.
     fn build(&self, due: Due) -> Result<()> {
         let Due { nodes, modules, slot, has_built } = due;
-        let held = modules.into_iter().map(|it| self.modules.hold(it));
+        let held = modules.into_iter().map(|module| self.modules.hold(module));
         let (held, primary) = (held.collect::<Result<Vec<_>>>()?, self.primary);
         let unbuilt = (slot.clone(), has_built.clone());
         let build = move || {

@@ -24,7 +24,7 @@ impl CudaBackend {
             Err(error) => return answer.give(Err(error)),
         };
         self.answer_later(answer, move |primary, bound| {
-            streams.iter().for_each(|it| it.settle_frees(primary, bound));
+            streams.iter().for_each(|stream| stream.settle_frees(primary, bound));
             pool.trim(primary.api, keep, bound);
             Pools::memory(primary, &pool, bound).map(Reply::Pool)
         });

@@ -121,7 +121,7 @@ impl Gpu {
 
     fn memory_in_use(&self) -> u64 {
         let (sender, reply) = channel();
-        self.backend.request(Request::Memory, Answer::new(move |it| _ = sender.send(it)));
+        self.backend.request(Request::Memory, Answer::new(move |reply| _ = sender.send(reply)));
         match reply.recv_timeout(PATIENCE).unwrap().unwrap() {
             Reply::Memory(memory) => memory.used,
             other => panic!("{other:?}"),
@@ -278,7 +278,7 @@ fn questions_do_not_end_a_capture() {
         // SAFETY: no stream is retired.
         assert!(unsafe { gpu.backend.peek(stream.id) }.unwrap() < before.number);
         driver::open(gate);
-        // SAFETY: as above.
+        // SAFETY: no stream is retired.
         unsafe { gpu.backend.block_until(before) }.unwrap();
     });
 }

@@ -41,7 +41,7 @@ impl Reclaimable for Retained {
         primary: &'static Primary,
         bound: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        for done in self.0.extract_if(.., |it| it.is_complete(primary, bound)) {
+        for done in self.0.extract_if(.., |retained| retained.is_complete(primary, bound)) {
             // Its drop may run a user's code. A panic there must not drop the resources that are still in use.
             if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(done.resource))) {
                 discard_panic(payload);
@@ -73,7 +73,7 @@ impl Reclaimable for Objects {
         primary: &'static Primary,
         bound: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        let busy = |it: &Arc<DriverStream>| !it.is_idle(primary, bound).unwrap_or(false);
+        let busy = |stream: &Arc<DriverStream>| !stream.is_idle(primary, bound).unwrap_or(false);
         if self.streams.iter().any(busy) {
             return Some(self);
         }

@@ -382,7 +382,7 @@ fn bytes_of_the_specification_give_the_messages() {
     let hex = golden.lines().filter_map(|line| line.strip_prefix("    "));
     let bytes: Vec<u8> = hex
         .flat_map(|line| line.split(' '))
-        .map(|it| u8::from_str_radix(it, 16).unwrap())
+        .map(|digits| u8::from_str_radix(digits, 16).unwrap())
         .collect();
     let (examples, mut at) = (examples(), 0);
     for (Example(name, _, decode), frame) in examples.iter().zip(frames_in(&bytes)) {

@@ -376,9 +376,10 @@ fn address(text: &str) -> std::result::Result<SocketAddr, String> {
 }
 
 fn device(text: &str) -> std::result::Result<String, String> {
-    let is_numbered = text.strip_prefix("cuda:").is_some_and(|it| it.parse::<u32>().is_ok());
+    let is_numbered =
+        text.strip_prefix("cuda:").is_some_and(|number| number.parse::<u32>().is_ok());
     let is_identified =
-        ["GPU-", "MIG-"].iter().any(|it| text.starts_with(it) && text.len() > it.len());
+        ["GPU-", "MIG-"].iter().any(|prefix| text.starts_with(prefix) && text.len() > prefix.len());
     match text {
         "cuda" => Ok("cuda:0".into()),
         _ if text == "cpu" || is_numbered || is_identified => Ok(text.into()),

@@ -97,7 +97,7 @@ fn wrong_options_are_refused_by_their_names() {
     ] {
         let (status, stdout, stderr) = run(line, folder.path());
         assert_eq!((status, &*stdout), (Some(2), ""), "{line}: {stderr}");
-        assert!(words.iter().all(|it| stderr.contains(it)), "{line}: {stderr}");
+        assert!(words.iter().all(|word| stderr.contains(word)), "{line}: {stderr}");
     }
     let (_, version, _) = run("--version", folder.path());
     assert_eq!(version, concat!("cuda-node ", env!("CARGO_PKG_VERSION"), "\n"));

@@ -50,7 +50,7 @@ struct Spans(Arc<Mutex<Vec<Seen>>>);
 
 impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
-        let parent = context.span(id).and_then(|it| Some(it.parent()?.name()));
+        let parent = context.span(id).and_then(|span| Some(span.parent()?.name()));
         let metadata = attributes.metadata();
         let (target, name, id) = (metadata.target().to_owned(), metadata.name(), id.into_u64());
         let mut seen = Seen { id, target, name, parent, ..Seen::default() };
@@ -60,7 +60,8 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
 
     fn on_record(&self, id: &Id, record: &Record<'_>, _: Context<'_, S>) {
         // The registry uses the id of a closed span again.
-        if let Some(seen) = self.0.lock().unwrap().iter_mut().rfind(|it| it.id == id.into_u64()) {
+        if let Some(seen) = self.0.lock().unwrap().iter_mut().rfind(|seen| seen.id == id.into_u64())
+        {
             record.record(seen);
         }
     }
@@ -71,10 +72,10 @@ impl Spans {
     fn wait(&self, folder: &str, name: &str, trace: &str) -> Seen {
         let started = Instant::now();
         loop {
-            let is_it = |it: &&Seen| {
-                it.target.starts_with(folder)
-                    && it.name == name
-                    && it.fields.get("trace_id").is_some_and(|id| id == trace)
+            let is_it = |seen: &&Seen| {
+                seen.target.starts_with(folder)
+                    && seen.name == name
+                    && seen.fields.get("trace_id").is_some_and(|id| id == trace)
             };
             let found = self.0.lock().unwrap().iter().find(is_it).cloned();
             if let Some(seen) = found {

@@ -47,7 +47,9 @@ impl Cache {
     /// system. It is off if the variable is `off`, or if there is no such folder.
     pub fn of_user() -> Self {
         Self {
-            folder: folder(|name| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from)),
+            folder: folder(|name| {
+                env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+            }),
             limit: MAX_CACHE_BYTES,
         }
     }
@@ -156,7 +158,8 @@ fn evict(folder: &Path, newest: &Path, limit: u64) -> io::Result<()> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        let ours = path.extension().is_some_and(|it| it == SUFFIX || it == "tmp");
+        let ours =
+            path.extension().is_some_and(|extension| extension == SUFFIX || extension == "tmp");
         if let (true, Ok(metadata)) = (ours, fs::metadata(&path)) {
             entries.push((
                 metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH),

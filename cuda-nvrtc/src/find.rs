@@ -31,7 +31,7 @@ pub(crate) fn candidates(variable: impl Fn(&str) -> Option<PathBuf>) -> Vec<Path
         return match given.is_dir() {
             true => [given.as_path()]
                 .into_iter()
-                .chain(OF_TOOLKIT.map(|it| given.join(it)).iter().map(PathBuf::as_path))
+                .chain(OF_TOOLKIT.map(|folder| given.join(folder)).iter().map(PathBuf::as_path))
                 .flat_map(libraries)
                 .collect(),
             false => vec![given],

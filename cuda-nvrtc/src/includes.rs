@@ -71,7 +71,8 @@ mod tests {
     fn includes_outside_comments_are_found() {
         let text = "#include \"a.cuh\"\n  #  include <b.h> // x\n// #include \"no.h\"\n/* open\n#include \"no.h\"\n*/\n\
                     auto s = \"/*\"; /* a */ // /*\n#include \"c/d.cuh\"\n#include NAME\nx; #include \"no.h\"";
-        let found: Vec<_> = includes(text).into_iter().map(|it| (it.name, it.quoted)).collect();
+        let found: Vec<_> =
+            includes(text).into_iter().map(|include| (include.name, include.quoted)).collect();
         assert_eq!(found, [("a.cuh", true), ("b.h", false), ("c/d.cuh", true)]);
     }
 

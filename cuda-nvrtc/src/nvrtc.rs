@@ -57,7 +57,7 @@ impl Nvrtc {
 
     fn search() -> Result<Self> {
         let variable =
-            |name: &str| env::var_os(name).filter(|it| !it.is_empty()).map(PathBuf::from);
+            |name: &str| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         let given = variable(find::VARIABLE);
         let missing = || Error::NotFound { searched: find::searched() };
         if given.as_deref() == Some(Path::new(find::OFF)) {
@@ -177,8 +177,11 @@ impl Nvrtc {
     fn program(&self, source: &Source, text: &str) -> Result<Program<'_>> {
         let name = c_string(source.name(), "the name of the source")?;
         let text = c_string(text, source.name())?;
-        let header = |it: &crate::Header| {
-            Ok((c_string(&it.name, "the name of a header")?, c_string(&it.text, &it.name)?))
+        let header = |header: &crate::Header| {
+            Ok((
+                c_string(&header.name, "the name of a header")?,
+                c_string(&header.text, &header.name)?,
+            ))
         };
         let headers = source.headers().iter().map(header).collect::<Result<Vec<_>>>()?;
         Program::new(&self.api, &name, &text, &headers)

@@ -149,7 +149,7 @@ mod tests {
         write("inc/b.cuh", "int b;");
         let options = Options::new().include(folder.path().join("inc"));
         let source = Source::read("k.cu", &folder.path().join("k.cu"), &options).unwrap();
-        let names: Vec<_> = source.headers().iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = source.headers().iter().map(|header| header.name.as_str()).collect();
         assert_eq!(names, ["a.cuh", "b.cuh", "c.cuh"]);
         let before = source.digest(&options);
         write("c.cuh", "int c;\r\n");

@@ -82,8 +82,9 @@ fn second_compilation_comes_from_the_cache() {
     let cache = Cache::in_folder(folder.path());
     let (source, options) = (Source::from_text("k.cu", SAXPY), Options::new());
     let first = compile_with(nvrtc(), &cache, &source, &options).unwrap();
-    let entries =
-        || fs::read_dir(folder.path()).unwrap().map(|it| it.unwrap().path()).collect::<Vec<_>>();
+    let entries = || {
+        fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect::<Vec<_>>()
+    };
     assert_eq!(entries().len(), 1);
     assert_eq!(compile_with(nvrtc(), &cache, &source, &options).unwrap().text, first.text);
     let [entry] = entries().try_into().unwrap();

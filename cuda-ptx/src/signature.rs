@@ -225,12 +225,12 @@ impl<'a> Reader<'a> {
             entries.push(kernel);
         }
         let (global_bytes, const_bytes) = (module.global(), module.constant());
-        let variable = |it: DefinedVariable<'_>| VariableSignature {
-            name: it.name.to_owned(),
-            space: it.space,
-            bytes: it.bytes,
-            align: it.align,
-            ty: it.ty,
+        let variable = |defined: DefinedVariable<'_>| VariableSignature {
+            name: defined.name.to_owned(),
+            space: defined.space,
+            bytes: defined.bytes,
+            align: defined.align,
+            ty: defined.ty,
         };
         let variables = self.references.into_variables().into_iter().map(variable).collect();
         ModuleSignature { entries, variables, global_bytes, const_bytes, local_bytes: local }

@@ -114,7 +114,7 @@ impl<I: TensorInput> WithLayout<I> {
     /// Moves dimension `dim` to the end.
     pub(super) fn move_dim_to_end(tensor: I, dim: usize) -> Result<Self> {
         let rank = tensor.layout().shape().len();
-        let order: Dims = (0..rank).filter(|it| *it != dim).chain([dim]).collect();
+        let order: Dims = (0..rank).filter(|other| *other != dim).chain([dim]).collect();
         let layout = tensor.layout().permute(&order)?;
         Ok(Self { tensor, layout })
     }

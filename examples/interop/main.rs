@@ -50,10 +50,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     // The correlations of the signals with each other. Their frequencies differ, so this is a scaled identity matrix.
     let first = &group.devices()[0];
     let matrix = Tensor::from_host(signals(), [FREQUENCIES.len(), N, 2]);
-    let real = matrix.try_map(|it| it.index(2, 0)).on(first).sync()?.into_shared();
+    let real = matrix.try_map(|matrix| matrix.index(2, 0)).on(first).sync()?.into_shared();
     let correlations = real.clone().matmul(real.transpose(0, 1)?).mul_scalar(2.0 / N as f32);
     let correlations = correlations.to_host_vec().on(first).sync()?;
-    println!("correlations: {:?}", correlations.iter().map(|it| it.round()).collect::<Vec<_>>());
+    println!(
+        "correlations: {:?}",
+        correlations.iter().map(|correlation| correlation.round()).collect::<Vec<_>>()
+    );
 
     if first.info().address.starts_with("cuda:") {
         with_cudarc()?;
@@ -63,8 +66,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// The GPUs of this machine, or two CPU devices.
 fn all_devices() -> cuda_async::Result<Vec<Device>> {
-    let gpus = devices().into_iter().filter(|it| it.address.starts_with("cuda:"));
-    let gpus = gpus.map(|it| open_blocking(&it.address)).collect::<cuda_async::Result<Vec<_>>>()?;
+    let gpus = devices().into_iter().filter(|device| device.address.starts_with("cuda:"));
+    let gpus =
+        gpus.map(|gpu| open_blocking(&gpu.address)).collect::<cuda_async::Result<Vec<_>>>()?;
     if !gpus.is_empty() {
         return Ok(gpus);
     }

@@ -47,7 +47,7 @@ fn main() -> Result<()> {
     let accounts: Vec<f32> = (0..ACCOUNTS).map(|i| 1000.0 + i as f32 / 7.0).collect();
     let local = run("local", &open_blocking("cpu")?, &accounts)?;
     let leased = run("leased", &lease, &accounts)?;
-    let bits = |values: &[f32]| values.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+    let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
     assert_eq!(bits(&local), bits(&leased));
     println!("the {ACCOUNTS} balances have the same bits\n");
 

@@ -91,19 +91,19 @@ impl Metrics {
 
     /// Returns all metrics in the OpenMetrics text format.
     pub(crate) fn text(&self) -> Result<String, std::fmt::Error> {
-        let it = self.clone();
+        let metrics = self.clone();
         let mut registry = Registry::with_prefix("digits");
-        registry.register("requests", "Requests for digits by their outcome", it.requests);
+        registry.register("requests", "Requests for digits by their outcome", metrics.requests);
         let begun = "Requests for digits that have begun and not ended";
-        registry.register("requests_in_progress", begun, it.in_progress);
-        registry.register("latency_seconds", "Time from request to response", it.latency);
-        registry.register("batch_requests", "Requests in a batch on the device", it.batches);
+        registry.register("requests_in_progress", begun, metrics.in_progress);
+        registry.register("latency_seconds", "Time from request to response", metrics.latency);
+        registry.register("batch_requests", "Requests in a batch on the device", metrics.batches);
         let dropped = "Requests dropped from a batch before it went to the device";
-        registry.register("dropped", dropped, it.dropped);
-        registry.register("queue_length", "Requests that wait for a batch", it.queue);
-        registry.register("connections", "Open connections", it.connections);
+        registry.register("dropped", dropped, metrics.dropped);
+        registry.register("queue_length", "Requests that wait for a batch", metrics.queue);
+        registry.register("connections", "Open connections", metrics.connections);
         let memory = "Device memory in use by this server";
-        registry.register("device_memory_bytes", memory, it.device_memory);
+        registry.register("device_memory_bytes", memory, metrics.device_memory);
         let mut text = String::new();
         encode(&mut text, &registry).map(|()| text)
     }

@@ -51,12 +51,12 @@ fn work_of_cudarc_on_other_streams_comes_first() {
         second.memcpy_htod(&bytes, &mut slice).unwrap();
         let buffer = interop::from_slice(slice).unwrap();
         let host = value(buffer).then(to_host).sync_on(&stream).unwrap();
-        assert!(host.iter().all(|it| *it == turn));
+        assert!(host.iter().all(|byte| *byte == turn));
         let buffer = fill(zeros::<u8>(8 << 20).sync_on(&stream).unwrap(), turn);
         // SAFETY: the conversion below orders cudarc after the work.
         let buffer = unsafe { buffer.async_on(&stream) }.unwrap();
         let slice = interop::into_slice(buffer, &second).unwrap();
-        assert!(second.clone_dtoh(&slice).unwrap().iter().all(|it| *it == turn));
+        assert!(second.clone_dtoh(&slice).unwrap().iter().all(|byte| *byte == turn));
     }
 }
 

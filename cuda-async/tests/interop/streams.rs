@@ -51,7 +51,9 @@ fn operations_run_in_order_with_the_commands_of_cudarc() {
             unsafe { interop::launch(&saxpy, LaunchConfig::for_num_elems(n), (x, y, 10.0f32, n_)) };
         let (x, y) = op.sync_on(&stream).unwrap();
         let y = interop::into_slice(y, &theirs).unwrap();
-        assert!(theirs.clone_dtoh(&y).unwrap().iter().all(|it| *it == turn as f32 + 10.0));
+        assert!(
+            theirs.clone_dtoh(&y).unwrap().iter().all(|element| *element == turn as f32 + 10.0)
+        );
         drop(x);
     }
 }
@@ -77,7 +79,7 @@ fn default_stream_of_cudarc_works_and_the_one_of_a_thread_is_refused() {
     // SAFETY: nothing captures the stream.
     let stream = unsafe { interop::stream(&context.default_stream()) }.unwrap();
     assert_eq!(h2d(vec![1u64, 2]).then(to_host).sync_on(&stream).unwrap(), [1, 2]);
-    // SAFETY: as above.
+    // SAFETY: nothing captures the stream.
     let refused = unsafe { interop::stream(&context.per_thread_stream()) };
     assert!(matches!(refused, Err(Error::Misuse(_))), "{refused:?}");
 }

@@ -85,7 +85,7 @@ fn lazy_launch_gives_back_the_forms_of_its_buffers() -> Result<(), Error> {
         op.sync_on(&stream)?;
     assert_eq!(to_host(&c).sync_on(&stream)?, [2.0; 4]);
     let function = module.function("vecadd")?;
-    // SAFETY: as above.
+    // SAFETY: each has four elements.
     let op = unsafe {
         cuda_launch_async! { kernel: function, config: config(), args: [slice(&c), &c, slice_mut(zeros::<f32>(4).sync_on(&stream)?), 4u32] }
     };

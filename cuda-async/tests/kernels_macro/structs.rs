@@ -92,7 +92,7 @@ fn launch_takes_the_struct_itself() -> Result<(), Error> {
     let out = zeros::<u64>(3).sync_on(&stream)?;
     // SAFETY: `out` has three words.
     let out = unsafe { launch(&padded.bytes_of_struct, config, (step(), out)) }.sync_on(&stream)?;
-    // SAFETY: as above.
+    // SAFETY: `out` has three words.
     let op = unsafe { launch(&padded.bytes_of_struct, config, (ByValue(step()), out)) };
     assert_eq!(op.then(to_host).sync_on(&stream)?, expected());
     Ok(())

@@ -42,7 +42,7 @@ impl Folder {
 
     fn names(&self) -> Vec<String> {
         let files = std::fs::read_dir(&self.0).unwrap();
-        files.map(|it| it.unwrap().file_name().into_string().unwrap()).collect()
+        files.map(|file| file.unwrap().file_name().into_string().unwrap()).collect()
     }
 }
 
@@ -61,10 +61,10 @@ fn tune(
 ) -> (Result<u32, Error>, Vec<u32>) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
     let built = RefCell::new(Vec::new());
-    let best = block_on(tuner.best(key, &stream, candidates, |it| -> BoxedOp<_> {
-        built.borrow_mut().push(it);
+    let best = block_on(tuner.best(key, &stream, candidates, |candidate| -> BoxedOp<_> {
+        built.borrow_mut().push(candidate);
         let kernels = kernels.clone();
-        let bytes = if it < 10 { 64 } else { 1 << 50 };
+        let bytes = if candidate < 10 { 64 } else { 1 << 50 };
         zeros::<f32>(bytes).then(move |x| kernels.scale(x, 2.0)).boxed()
     }));
     (best, built.into_inner())

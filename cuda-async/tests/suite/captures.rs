@@ -154,7 +154,7 @@ fn graphs_of_one_pool_share_temporary_memory() {
             let (_, y) = capture.record(copy(t, y))?;
             Ok((end_capture(capture)?, y))
         };
-        let graphs: Vec<_> = (0..8).map(|it| capture(it as f32).unwrap()).collect();
+        let graphs: Vec<_> = (0..8).map(|value| capture(value as f32).unwrap()).collect();
         let buffer = (LEN * size_of::<f32>()) as u64;
         assert_eq!(pool.idle_bytes(), buffer);
         // One temporary buffer for all, and one result for each.

@@ -60,11 +60,12 @@ fn report_of_scheduled_work_is_requested_before_later_work() {
     assert_eq!(last, 3, "an allocation and two fills");
     let second = zeros::<u8>(8).schedule(&policy);
     let log = provider.watched.log();
-    let submitted: Vec<_> = log.iter().filter(|it| matches!(it, Logged::Submitted(_))).collect();
+    let submitted: Vec<_> =
+        log.iter().filter(|logged| matches!(logged, Logged::Submitted(_))).collect();
     let [.., Logged::Submitted(last), Logged::Submitted(next)] = submitted[..] else {
         panic!("{log:?}")
     };
-    let at = |wanted| log.iter().position(|it| *it == wanted);
+    let at = |wanted| log.iter().position(|logged| *logged == wanted);
     let want = at(Logged::Wanted(*last)).expect("the first future's last submission is wanted");
     assert!(at(Logged::Submitted(*last)).unwrap() < want);
     assert!(want < at(Logged::Submitted(*next)).unwrap());

@@ -39,7 +39,7 @@ fn cubin_runs_where_its_architecture_is(device: &Device) {
         Err(error) => return assert!(!is_hopper(device) && refused(device, &error), "{error}"),
     };
     let info = &module.entries()[0];
-    let places: Vec<_> = info.params.iter().map(|it| (it.offset, it.size)).collect();
+    let places: Vec<_> = info.params.iter().map(|param| (param.offset, param.size)).collect();
     assert_eq!((info.name.as_str(), places), ("filter", vec![(0, 8), (8, 8), (16, 4)]));
     assert!(info.max_threads >= 1024);
     let filter = module.function("filter").unwrap();

@@ -50,7 +50,7 @@ fn arguments_are_checked(device: &Device) {
     let config = LaunchConfig::new(1, 32);
     // SAFETY: refused before anything runs.
     let too_few = unsafe { launch(&vecadd, config, (1u64, 2u64)) }.sync_on(&stream);
-    // SAFETY: as above.
+    // SAFETY: refused before anything runs.
     let too_wide = unsafe { launch(&vecadd, config, (1u64, 2u64, 3u64, 4u64)) }.sync_on(&stream);
     for (refused, why) in [
         (too_few.map(drop), "takes 4 arguments (u64, u64, u64, u32), the launch has 2"),
@@ -90,7 +90,7 @@ fn launch_shapes_are_checked(device: &Device) {
         let error = unsafe { launch(&empty, shape, ()) }.sync_on(&stream).unwrap_err();
         assert!(matches!(error, Error::InvalidLaunch { .. }), "{shape:?}: {error:?}");
     }
-    // SAFETY: as above.
+    // SAFETY: the kernel does nothing.
     unsafe { launch(&empty, LaunchConfig::new(3, 1024), ()) }.sync_on(&stream).unwrap();
 }
 

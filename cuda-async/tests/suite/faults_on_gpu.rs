@@ -233,7 +233,8 @@ fn with_hundreds(device: &Device, fault: &str) {
 fn lost_device_stays_lost(device: &Device) {
     let lost = |error: Error| assert!(matches!(error, Error::DeviceLost { .. }), "{error:?}");
     let start = Instant::now();
-    let use_it = |device: Result<Device, Error>| match device.and_then(|it| it.new_stream()) {
+    let use_it = |device: Result<Device, Error>| match device.and_then(|device| device.new_stream())
+    {
         Err(error) => lost(error),
         Ok(stream) => lost(zeros::<u8>(4).sync_on(&stream).map(drop).unwrap_err()),
     };

@@ -65,7 +65,7 @@ fn launches_compose_with_other_operations(device: &Device) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
     let graphs: Vec<_> = (1..4).map(|steps| counting(&kernels, steps, device)).collect();
     // At the same time, in an executor, and inside other operations.
-    let all = join_all(graphs.iter().map(|it| it.launch().then(to_host)));
+    let all = join_all(graphs.iter().map(|graph| graph.launch().then(to_host)));
     let sums = all.map(|all| all.iter().map(|x| x[0]).collect::<Vec<_>>());
     assert_eq!(sums.sync_on(&stream).unwrap(), [2.0, 3.0, 4.0]);
     let policy = SingleStream::from(stream.clone());
@@ -173,7 +173,7 @@ fn empty_graph_runs(device: &Device) {
 /// on a GPU, which no other test may use meanwhile.
 #[test]
 fn memory_is_flat_over_many_launches() {
-    let longer = std::env::var("GRAPH_LAUNCHES").ok().and_then(|it| it.parse().ok());
+    let longer = std::env::var("GRAPH_LAUNCHES").ok().and_then(|count| count.parse().ok());
     let gpu = longer.and_then(|_| devices::cuda());
     // The second one is behind a slow link.
     let own = own_devices().into_iter().take(if longer.is_some() { 1 } else { 2 });

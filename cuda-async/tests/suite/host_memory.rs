@@ -99,7 +99,7 @@ fn async_on_pins_host_memory_at_once() {
     let shared = h2d(vec![9u8; 20 * MIB]).shared();
     // SAFETY: the outputs are used only by operations of this library.
     let plain = unsafe { plain.async_on(&stream) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: the outputs are used only by operations of this library.
     let first = unsafe { shared.clone().async_on(&stream) }.unwrap();
     assert_eq!(to_host(plain).sync_on(&stream), Ok(vec![7; MIB]));
     assert_eq!(first.len(), 20 * MIB);

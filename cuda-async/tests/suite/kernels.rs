@@ -28,7 +28,7 @@ impl Kernels {
     /// test, and their launches wait with it.
     pub fn load(device: &Device) -> Self {
         static SHARED: OnceLock<Kernels> = OnceLock::new();
-        if device.info().address.starts_with("cuda") && cuda().is_some_and(|it| it == *device) {
+        if device.info().address.starts_with("cuda") && cuda().is_some_and(|gpu| gpu == *device) {
             return SHARED.get_or_init(|| Self::load_anew(device)).clone();
         }
         Self::load_anew(device)

@@ -120,7 +120,7 @@ fn blocks_of_a_cluster_share_their_memory(device: &Device) {
     let stream = device.new_stream().unwrap();
     let most = kernel.occupancy(LaunchConfig::new(1, THREADS)).wait().unwrap().max_cluster_blocks;
     assert!(most >= 8, "{most}");
-    for cluster in [1, 2, 4, 8, 16].into_iter().filter(|it| *it <= most) {
+    for cluster in [1, 2, 4, 8, 16].into_iter().filter(|blocks| *blocks <= most) {
         let config = LaunchConfig::new(16, THREADS).cluster(cluster, 1, 1);
         let sums = cluster_sum(&kernel, config).then(to_host).sync_on(&stream).unwrap();
         assert_eq!(sums, cluster_sums(16, cluster), "{cluster} blocks per cluster");
@@ -149,7 +149,8 @@ fn cluster_that_no_device_runs_is_refused(device: &Device) {
 fn dependent_kernel_sees_the_writes_of_the_earlier_one(device: &Device) {
     let Some(module) = module(device) else { return };
     let stream = device.new_stream().unwrap();
-    let [slow, after] = ["fill_slowly", "after_previous"].map(|it| module.function(it).unwrap());
+    let [slow, after] =
+        ["fill_slowly", "after_previous"].map(|name| module.function(name).unwrap());
     let n = 1u32 << 12;
     let config = LaunchConfig::for_num_elems(n);
     let spins = if device.info().driver.is_some() { 10_000u32 } else { 10 };
@@ -162,7 +163,7 @@ fn dependent_kernel_sees_the_writes_of_the_earlier_one(device: &Device) {
                 // SAFETY: `after_previous` waits for the earlier kernel, and changes n elements.
                 let add = |x: Words| unsafe { launch(&after, config.dependent(), (x, n)) };
                 let again = after.clone();
-                // SAFETY: as above.
+                // SAFETY: `after_previous` waits for the earlier kernel, and changes n elements.
                 add(x).then(move |x| unsafe { launch(&again, config.dependent(), (x, n)) })
             });
         let values = op.then(to_host).sync_on(&stream).unwrap();
@@ -173,7 +174,7 @@ fn dependent_kernel_sees_the_writes_of_the_earlier_one(device: &Device) {
 fn graphs_keep_the_attributes_of_their_launches(device: &Device) {
     let Some(module) = module(device) else { return };
     let stream = device.new_stream().unwrap();
-    let [rotation, sum] = ["rotate", "cluster_sum"].map(|it| module.function(it).unwrap());
+    let [rotation, sum] = ["rotate", "cluster_sum"].map(|name| module.function(name).unwrap());
     let config = LaunchConfig::new(2, THREADS).cooperative();
     let graph = prepared(rotate(&rotation, config, 5).graph_on(&stream).unwrap());
     for _ in 0..3 {
@@ -224,7 +225,7 @@ fn repeated_work_keeps_the_attributes_of_its_launches(device: &Device) {
             op.then(move |sums| {
                 let config = LaunchConfig::new(8, THREADS).shared_bytes(THREADS * 4);
                 let config = if cluster == 1 { config } else { config.cluster(cluster, 1, 1) };
-                // SAFETY: as above.
+                // SAFETY: `cluster_sum` reads and writes one element per thread.
                 unsafe { launch(&kernel, config, (sums, Returned(values))) }.map(|(sums, _)| sums)
             })
             .boxed()
@@ -263,10 +264,10 @@ fn occupancy_falls_with_shared_memory(device: &Device) {
     let (small, large) = (ask(128, 0), ask(128, device.info().max_shared_bytes));
     assert!(small.blocks_per_multiprocessor > 1, "{small:?}");
     assert_eq!(large.blocks_per_multiprocessor, 1, "{large:?}");
-    for it in [small, large] {
-        let all = it.blocks_per_multiprocessor * device.info().multiprocessors;
-        assert_eq!(it.max_cooperative_blocks, all);
-        assert_eq!(it.kernel, small.kernel);
+    for occupancy in [small, large] {
+        let all = occupancy.blocks_per_multiprocessor * device.info().multiprocessors;
+        assert_eq!(occupancy.max_cooperative_blocks, all);
+        assert_eq!(occupancy.kernel, small.kernel);
     }
     assert!(ask(1024, 0).blocks_per_multiprocessor < small.blocks_per_multiprocessor);
     assert!((1..=255).contains(&small.kernel.registers), "{small:?}");

@@ -191,7 +191,7 @@ fn async_on_is_busy_beyond_the_limit(device: &Device) {
     assert_eq!(limit, device.capabilities().submissions_in_flight);
     assert!((limit..=limit + MORE).contains(&in_flight), "{in_flight}");
     stream.synchronize().unwrap();
-    // SAFETY: as above.
+    // SAFETY: the output is only used by operations.
     let x = unsafe { zeros::<f32>(16).then(add).async_on(&stream) }.unwrap();
     assert_eq!(to_host(x).sync_on(&stream).unwrap(), [1.0; 16]);
 }

@@ -154,7 +154,7 @@ fn loops_of_graphs_agree_with_host_loops(device: &Device) {
     for round in 0..4 {
         let stream = if round % 2 == 0 { &stream } else { &other };
         let roots = graph.launch().then(to_host).sync_on(stream).unwrap();
-        let bits = |it: &[f32]| it.iter().map(|it| it.to_bits()).collect::<Vec<_>>();
+        let bits = |values: &[f32]| values.iter().map(|value| value.to_bits()).collect::<Vec<_>>();
         assert_eq!(bits(&roots), bits(&expected));
     }
 }
@@ -162,7 +162,7 @@ fn loops_of_graphs_agree_with_host_loops(device: &Device) {
 /// Three passes of five passes each.
 fn loops_nest(device: &Device) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
-    let [outer, inner] = [1, 1].map(|it| condition(it, &stream));
+    let [outer, inner] = [1, 1].map(|value| condition(value, &stream));
     let nested = |x: Words| {
         let (kernels, inner, outer) = (kernels.clone(), inner.clone(), outer.clone());
         let again = outer.clone();
@@ -255,7 +255,7 @@ fn slots_inside_loops_are_replaced() {
         graph.upload().unwrap();
         let output = graph.launch().sync_on(&stream).unwrap();
         assert_eq!(to_host(&output.1).sync_on(&stream).unwrap(), [2]);
-        let [left, x] = [&output.0, &output.1].map(|it| graph.slot(it).unwrap());
+        let [left, x] = [&output.0, &output.1].map(|buffer| graph.slot(buffer).unwrap());
         for count in [4, 9] {
             go.set(1).sync_on(&stream).unwrap();
             left.replace(words(count, &stream)).unwrap();

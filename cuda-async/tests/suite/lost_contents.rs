@@ -39,7 +39,7 @@ fn lost(device: &Device, stream: &Stream) -> [cuda_async::DeviceBuffer<u32>; 2] 
     let op = unsafe { launch(&trap, LaunchConfig::new(1, 64), (faulted, 5u32, 64u32)) };
     // SAFETY: only the library uses the buffer.
     let faulted = unsafe { op.async_on(stream) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: only the library uses the buffer.
     let skipped = unsafe { upload_into(skipped, [3; LEN]).async_on(stream) }.unwrap();
     let _ = stream.synchronize();
     [faulted, skipped]
@@ -132,7 +132,7 @@ fn wait_for_credit_reports_no_failure_of_other_work() {
                 let from = faulted.clone();
                 zeros::<u32>(LEN).then(move |to| copy(from, to))
             };
-            // SAFETY: as above.
+            // SAFETY: the output is dropped.
             while unsafe { skipped().async_on(&stream) }.is_ok() {}
         };
         take_all_credit();

@@ -60,49 +60,50 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
     let mistakes = [
         (
             "an integer for a float",
-            message(|it| scaled(it, (zeros_of(it, 4), 2i32, 4u32))),
+            message(|device| scaled(device, (zeros_of(device, 4), 2i32, 4u32))),
             "has type f32, the argument is an integer; pass an `f32`: `1.0f32`, or `x as f32`",
         ),
         (
             "too few arguments",
-            message(|it| scaled(it, (2.0f32,))),
+            message(|device| scaled(device, (2.0f32,))),
             "it takes 3 arguments (u64, f32, u32), the launch has 1",
         ),
         (
             "an argument of another size",
-            message(|it| scaled(it, (zeros_of(it, 4), 2.0f64, 4u32))),
+            message(|device| scaled(device, (zeros_of(device, 4), 2.0f64, 4u32))),
             "has type f32 (4 bytes), the argument has 8; pass an `f32`: `1.0f32`, or `x as f32`",
         ),
         (
             "a buffer of another device",
-            message(|it| scaled(it, (zeros_of(&device(), 4), 2.0f32, 4u32))),
+            message(|own| scaled(own, (zeros_of(&device(), 4), 2.0f32, 4u32))),
             "use the `Device` that made it",
         ),
         (
             "an unknown kernel",
-            message(|it| {
-                value(it.load_ptx_blocking(BASIC).unwrap()).try_map(|it| it.function("scael"))
+            message(|device| {
+                value(device.load_ptx_blocking(BASIC).unwrap())
+                    .try_map(|module| module.function("scael"))
             }),
             "it has",
         ),
         (
             "an empty grid",
-            message(|it| launched(it, "empty", LaunchConfig::new(0, 32))),
+            message(|device| launched(device, "empty", LaunchConfig::new(0, 32))),
             "skip the launch",
         ),
         (
             "a block that is too large",
-            message(|it| launched(it, "empty", LaunchConfig::new(1, 4096))),
+            message(|device| launched(device, "empty", LaunchConfig::new(1, 4096))),
             "the limit is 1024; use a smaller block",
         ),
         (
             "too much shared memory",
-            message(|it| launched(it, "empty", one.shared_bytes(1 << 30))),
+            message(|device| launched(device, "empty", one.shared_bytes(1 << 30))),
             "; use less",
         ),
         (
             "a negative size",
-            message(|it| launched(it, "empty", LaunchConfig::for_num_elems(-1))),
+            message(|device| launched(device, "empty", LaunchConfig::for_num_elems(-1))),
             "each must be 1 to",
         ),
         ("a path as PTX", load("kernels/basic.ptx"), "pass the text"),
@@ -115,17 +116,17 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         ("more memory than the device has", message(|_| zeros::<u8>(1 << 50)), "split the work"),
         (
             "an upload of another length",
-            message(|it| upload_into(zeros_of(it, 4), vec![1.0f32])),
+            message(|device| upload_into(zeros_of(device, 4), vec![1.0f32])),
             "an upload: the number of elements is 1 and must be 4; use the same length on both sides",
         ),
         (
             "a copy of another length",
-            message(|it| copy(zeros_of(it, 4), zeros_of(it, 5))),
+            message(|device| copy(zeros_of(device, 4), zeros_of(device, 5))),
             "use the same length on both sides",
         ),
         (
             "a slice that is too long",
-            message(|it| value(zeros_of(it, 4)).try_map(|x| x.slice(2..9).map(drop))),
+            message(|device| value(zeros_of(device, 4)).try_map(|x| x.slice(2..9).map(drop))),
             "4",
         ),
         (

@@ -78,7 +78,7 @@ fn module_that_is_loaded_is_ready_at_once() {
     assert!(matches!(refused, cuda_async::Error::NotLoaded { .. }), "{refused:?}");
     assert!(refused.to_string().contains("run `ModuleCache::module()`"), "{refused}");
     cache.get(&device).unwrap();
-    // SAFETY: as above.
+    // SAFETY: no other code uses the output.
     let module = unsafe { cache.module().async_on(&stream) }.unwrap();
     assert_eq!(doubled(&device, &module), [8.0]);
 }

@@ -133,7 +133,7 @@ fn step_of_a_decoder() -> Plan {
     let ptx = include_str!("../../../examples/decode/kernels/decode.ptx");
     let module = stream.device().load_ptx_blocking(ptx).unwrap();
     let [embed, project_logits, choose] =
-        ["embed", "project_logits", "choose"].map(|it| module.function(it).unwrap());
+        ["embed", "project_logits", "choose"].map(|name| module.function(name).unwrap());
     let halves = |n| zeros::<half::f16>(n).sync_on(&stream).unwrap();
     let [embedding, positions, gain, head] = [96 * 128, 256 * 128, 128, 96 * 128].map(halves);
     let words = |n| zeros::<u32>(n).sync_on(&stream).unwrap();
@@ -205,7 +205,7 @@ fn boxes_of_groups_contain_their_nodes_only() {
 /// The place and the size of a box: the numbers of a line that begins with them.
 fn rect(line: &str) -> Option<[i64; 4]> {
     line.strip_prefix("<rect x=")?;
-    let numbers: Vec<_> = line.split('"').filter_map(|it| it.parse().ok()).take(4).collect();
+    let numbers: Vec<_> = line.split('"').filter_map(|part| part.parse().ok()).take(4).collect();
     numbers.try_into().ok()
 }
 

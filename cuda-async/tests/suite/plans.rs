@@ -70,7 +70,8 @@ fn names_do_not_change_the_order(device: &Device) {
     let named = zip!(name(zeros::<u8>(4).boxed()), name(zeros::<u8>(4).boxed()))
         .named("both")
         .then(|(a, b)| copy(a, b).named("copy"));
-    let after = |plan: Plan| plan.nodes().iter().map(|it| it.after().to_vec()).collect::<Vec<_>>();
+    let after =
+        |plan: Plan| plan.nodes().iter().map(|node| node.after().to_vec()).collect::<Vec<_>>();
     let [plain, named] = [plain.plan_on(device).unwrap(), named.plan_on(device).unwrap()];
     assert_eq!(after(plain), after(named));
 }
@@ -231,7 +232,7 @@ fn plan_of_a_graph_and_of_its_operation_agree(device: &Device) {
 }
 
 fn times(profile: &Profile) -> HashMap<Option<&str>, Duration> {
-    profile.plan().nodes().iter().map(|it| (it.name(), it.time().unwrap())).collect()
+    profile.plan().nodes().iter().map(|node| (node.name(), node.time().unwrap())).collect()
 }
 
 fn profile_measures_every_node(device: &Device) {
@@ -247,7 +248,7 @@ fn profile_measures_every_node(device: &Device) {
     // Work of other tests delays single nodes, so a profile in which the fast one took longer is measured again.
     let profile = (0..20)
         .map(|_| graph.profile().sync_on(&stream).unwrap())
-        .find(|it| times(it)[&Some("slow")] > times(it)[&Some("fast")])
+        .find(|profile| times(profile)[&Some("slow")] > times(profile)[&Some("fast")])
         .expect("slow");
     let times = times(&profile);
     assert_eq!((times.len(), profile.plan().len()), (3, 3));

@@ -55,7 +55,7 @@ fn managed(device: &Device) -> Option<MemoryPool> {
 fn managed_pool_serves_tensors_buffers_and_graphs(device: &Device) {
     let Some(pool) = managed(device) else { return };
     let stream = device.new_stream().unwrap();
-    let values: Vec<f32> = (0..100_000).map(|it| it as f32).collect();
+    let values: Vec<f32> = (0..100_000).map(|number| number as f32).collect();
     let op = Tensor::from_host(values.clone(), 100_000).then(|x| {
         let x = x.into_shared();
         zip!(x.clone().add_scalar(1.0).to_host_vec(), x.max().item())
@@ -141,7 +141,9 @@ fn branches_and_closures_inherit_the_pool(device: &Device) {
     let (stream, pool) = (device.new_stream().unwrap(), pool(device));
     let filled = |value: u8| h2d(vec![value; KIB]);
     let op = zip!(filled(1), filled(2), filled(3))
-        .then(|(a, b, c)| join_all([a, b, c].map(|it| zeros(KIB).then(move |to| copy(it, to)))))
+        .then(|(a, b, c)| {
+            join_all([a, b, c].map(|buffer| zeros(KIB).then(move |to| copy(buffer, to))))
+        })
         .then(move |copies| defer(move || Ok(zip!(value(copies), uninitialized::<u8>(KIB)))));
     let shared = filled(4).shared();
     let op = zip!(op, shared.clone(), filled(5).boxed(), in_order([filled(6), filled(7)]));
@@ -165,7 +167,8 @@ fn inner_pool_counts_for_its_part(device: &Device) {
     let (stream, outer, inner) = (device.new_stream().unwrap(), pool(device), pool(device));
     let part = zeros::<u8>(1).in_pool(&inner);
     let of_default = zeros::<u8>(100).in_pool(&device.default_pool());
-    let op = zip!(zeros::<u8>(10), part, of_default).then(|it| zip!(value(it), zeros::<u8>(20)));
+    let op = zip!(zeros::<u8>(10), part, of_default)
+        .then(|buffers| zip!(value(buffers), zeros::<u8>(20)));
     let buffers = op.in_pool(&outer).sync_on(&stream).unwrap();
     assert_eq!((used(&outer), used(&inner)), (30, 1));
     assert!(outer != inner && outer == outer.clone() && device.default_pool().is_default());
@@ -419,7 +422,7 @@ fn pools_of_a_lease_share_its_quota() {
             to_host(buffer.slice(bytes - 100..).unwrap()).sync_on(&stream).unwrap(),
             [5; 100]
         );
-        let reserved = pools.iter().map(|it| it.statistics().unwrap().reserved);
+        let reserved = pools.iter().map(|pool| pool.statistics().unwrap().reserved);
         assert!(reserved.sum::<u64>() <= 4 << 30);
         let refused = uninitialized::<u8>(bytes).in_pool(&pools[0]).sync_on(&stream).map(drop);
         assert!(matches!(refused, Err(Error::OutOfMemory { .. })), "{refused:?}");

@@ -69,7 +69,7 @@ fn async_on_submits_and_returns(device: &Device) {
 
 fn async_on_refuses_operations_that_wait(device: &Device) {
     let stream = device.new_stream().unwrap();
-    // SAFETY: as above.
+    // SAFETY: the operation is refused before anything runs.
     let refused = unsafe { h2d(vec![1]).then(to_host).async_on(&stream) };
     assert_eq!(refused, Err(Error::needs_host_data("to_host")));
     assert_eq!(h2d(vec![1]).then(to_host).sync_on(&stream).unwrap(), [1]);

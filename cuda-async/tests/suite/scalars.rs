@@ -47,7 +47,8 @@ fn kernels_read_and_write_scalars(device: &Device) {
     let stream = device.new_stream().unwrap();
     let vecadd = load_ptx(device, include_str!("../../../kernels/vecadd.ptx")).unwrap();
     let vecadd = vecadd.function("vecadd").unwrap();
-    let [a, b, sum] = [1.0f32, 2.0, 0.0].map(|it| DeviceScalar::new(it).sync_on(&stream).unwrap());
+    let [a, b, sum] =
+        [1.0f32, 2.0, 0.0].map(|number| DeviceScalar::new(number).sync_on(&stream).unwrap());
     // SAFETY: reads a and b and writes sum, of one element each.
     let op = unsafe { launch(&vecadd, LaunchConfig::new(1, 1), (&a, &b, sum.writable(), 1u32)) };
     op.sync_on(&stream).unwrap();
@@ -76,11 +77,11 @@ fn sets_on_several_streams_are_ordered(device: &Device) {
     let x = DeviceScalar::new(0u32).sync_on(&streams[0]).unwrap();
     let mut seen = Vec::new();
     for round in 0..64u32 {
-        let [one, other] = [round, round * 7 + 1].map(|it| &streams[it as usize % 4]);
+        let [one, other] = [round, round * 7 + 1].map(|index| &streams[index as usize % 4]);
         // SAFETY: only the library uses the outputs.
         unsafe { x.set(round).async_on(one) }.unwrap();
         let copied = zeros::<u32>(1).then(|y| copy(x.clone(), y)).map(|(_, y)| y);
-        // SAFETY: as above.
+        // SAFETY: only the library uses the outputs.
         seen.push(unsafe { copied.async_on(other) }.unwrap());
     }
     for (round, y) in seen.into_iter().enumerate() {

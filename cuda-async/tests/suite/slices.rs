@@ -134,7 +134,7 @@ fn borrowed_halves_run_at_the_same_time(device: &Device) {
         let pair = meet.pair();
         // SAFETY: only the library uses the halves.
         unsafe { meet.run(first, pair, LONG).async_on(&one) }.unwrap();
-        // SAFETY: as above.
+        // SAFETY: only the library uses the halves.
         unsafe { meet.run(second, flip(pair), LONG).async_on(&two) }.unwrap();
         assert_eq!(read(x, &one), [1, 1]);
     });
@@ -148,7 +148,7 @@ fn owned_halves_run_at_the_same_time(device: &Device) {
         let pair = meet.pair();
         // SAFETY: only the library uses the halves.
         let first = unsafe { meet.run(first, pair, LONG).async_on(&one) }.unwrap();
-        // SAFETY: as above.
+        // SAFETY: only the library uses the halves.
         let second = unsafe { meet.run(second, flip(pair), LONG).async_on(&two) }.unwrap();
         assert_eq!([read(first, &two), read(second, &one)], [[1], [1]]);
     });
@@ -175,7 +175,7 @@ fn two_uses_of_one_half_run_in_order(device: &Device) {
     // SAFETY: only the library uses the halves.
     unsafe { meet.run(first.reborrow(), pair, SHORT).async_on(&one) }.unwrap();
     let before = to_host(first.as_slice()).sync_on(&one).unwrap();
-    // SAFETY: as above.
+    // SAFETY: only the library uses the halves.
     unsafe { meet.run(first, flip(pair), SHORT).async_on(&two) }.unwrap();
     upload_into(second, [5]).sync_on(&one).map(drop).unwrap();
     assert_eq!((before, read(x, &one)), (vec![0], vec![1, 5]));

@@ -38,7 +38,7 @@ fn filled(value: f32, device: &Device) -> Shared {
 
 /// `t = a + b; y = t + t`, and `a`, `b` and `y`.
 fn sums(kernels: &Kernels, device: &Device) -> (CudaGraph<Floats>, Shared, Shared) {
-    let [a, b] = [1.0, 2.0].map(|it| filled(it, device));
+    let [a, b] = [1.0, 2.0].map(|value| filled(value, device));
     let stream = device.new_stream().unwrap();
     let kernels = kernels.clone();
     let sum = kernels.add(a.clone(), b.clone()).then(move |t| {
@@ -112,7 +112,7 @@ fn slot_of_a_large_graph_changes_its_users_only(device: &Device) {
 fn slots_with_misfits_are_errors(device: &Device) {
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
     let (graph, a, b) = sums(&kernels, device);
-    let message = |it: Result<()>| it.unwrap_err().to_string();
+    let message = |result: Result<()>| result.unwrap_err().to_string();
     let stranger = filled(0.0, device);
     let unused = graph.slot(&stranger).map(drop);
     assert!(message(unused).contains("is not used by the graph"));
@@ -239,7 +239,7 @@ fn everything_is_dropped_in_every_order() {
             // SAFETY: only the library uses the output.
             let y = unsafe { graph.launch().async_on(&stream) }.unwrap();
             let copied = copy(y.clone(), zeros::<f32>(LEN).sync_on(&stream).unwrap());
-            // SAFETY: as above.
+            // SAFETY: only the library uses the output.
             let (_, copied) = unsafe { copied.async_on(&stream) }.unwrap();
             let mut parts: Vec<Box<dyn std::any::Any>> =
                 vec![Box::new(graph), Box::new(slot), Box::new((a, b, x)), Box::new(y)];

@@ -45,7 +45,7 @@ fn nested_time_is_shorter(device: &Device) {
     let stream = device.new_stream().unwrap();
     let ((_, inner), outer) = zip!(slow(), slow())
         .timed()
-        .then(|it| slow().map(move |_| it))
+        .then(|timed| slow().map(move |_| timed))
         .timed()
         .sync_on(&stream)
         .unwrap();

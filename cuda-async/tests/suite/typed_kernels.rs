@@ -250,7 +250,7 @@ fn scalars_are_outputs_in_every_form(device: &Device) {
     assert_eq!(go.read().sync_on(&stream).unwrap(), 7);
     // An input of the same launch is another scalar.
     let (vectors, stream) = (vectors(device), device.new_stream().unwrap());
-    let [a, b] = [2.0f32, 10.0].map(|it| DeviceScalar::new(it).sync_on(&stream).unwrap());
+    let [a, b] = [2.0f32, 10.0].map(|number| DeviceScalar::new(number).sync_on(&stream).unwrap());
     vectors.saxpy(&a, b.writable(), 3.0).sync_on(&stream).unwrap();
     assert_eq!(b.read().sync_on(&stream).unwrap(), 16.0);
 }

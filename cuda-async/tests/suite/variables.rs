@@ -58,7 +58,7 @@ fn words<T: Element>(buffer: DeviceBuffer<T>) -> Vec<T> {
 
 fn variables_are_uploaded_read_back_and_used_by_kernels(device: &Device) {
     let module = load(device);
-    let names: Vec<_> = module.variables().iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<_> = module.variables().iter().map(|variable| variable.name.as_str()).collect();
     assert_eq!(names, ["taps", "counter", "hidden", "odd"]);
     let stream = device.lend_stream(0).unwrap();
     let mut taps = module.variable::<u32>("taps").unwrap();

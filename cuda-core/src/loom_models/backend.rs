@@ -265,7 +265,8 @@ impl Model {
 
 /// The entry of a submission that was accepted.
 fn place(log: &[Entry], ticket: Ticket) -> usize {
-    let is_it = |it: &Entry| it.stream == ticket.stream && it.number == Some(ticket.number);
+    let is_it =
+        |entry: &Entry| entry.stream == ticket.stream && entry.number == Some(ticket.number);
     log.iter().position(is_it).expect("a ticket that was not accepted")
 }
 
@@ -295,7 +296,7 @@ fn before(log: &[Entry]) -> Vec<u128> {
             known |= upto(last);
         }
         let mine = streams.entry(entry.stream).or_default();
-        *mine |= entry.after.iter().map(upto).fold(known, |all, it| all | it);
+        *mine |= entry.after.iter().map(upto).fold(known, |all, earlier| all | earlier);
         before.push(*mine);
         *mine |= 1 << index;
     }

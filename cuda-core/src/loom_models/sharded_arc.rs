@@ -15,7 +15,7 @@ struct Value {
 
 // SAFETY: loom checks the accesses of the cell.
 unsafe impl Sync for Value {}
-// SAFETY: as above.
+// SAFETY: loom checks the accesses of the cell.
 unsafe impl Send for Value {}
 
 impl Value {

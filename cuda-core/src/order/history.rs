@@ -257,7 +257,8 @@ impl<P: Position> Pieces<P> {
     /// Every position that has to be complete before the memory can be freed: the latest per queue.
     pub(crate) fn last_uses(&self) -> SmallVec<[P; 4]> {
         let mut last = SmallVec::<[P; 4]>::new();
-        let histories = std::iter::once(&self.first).chain(self.rest.iter().map(|(_, it)| it));
+        let histories =
+            std::iter::once(&self.first).chain(self.rest.iter().map(|(_, history)| history));
         for at in histories.flat_map(History::last_uses) {
             keep_latest(&mut last, at);
         }

@@ -61,7 +61,7 @@ struct Shared<T> {
 
 // SAFETY: as for `Arc`: handles on several threads share the value, and the last one drops it.
 unsafe impl<T: Send + Sync> Send for ShardedArc<T> {}
-// SAFETY: as above.
+// SAFETY: handles on several threads share the value, and the last one drops it, as for `Arc`.
 unsafe impl<T: Send + Sync> Sync for ShardedArc<T> {}
 
 impl<T> ShardedArc<T> {

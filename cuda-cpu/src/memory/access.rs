@@ -32,17 +32,17 @@ macro_rules! word {
         impl Word for $ty {
             #[inline(always)]
             unsafe fn load(at: *mut u8) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: `at` is valid and aligned for this type.
                 unsafe { <$atomic>::from_ptr(at.cast()) }.load(Ordering::Relaxed)
             }
             #[inline(always)]
             unsafe fn store(at: *mut u8, value: Self) {
-                // SAFETY: the caller's promise.
+                // SAFETY: `at` is valid and aligned for this type.
                 unsafe { <$atomic>::from_ptr(at.cast()) }.store(value, Ordering::Relaxed);
             }
             #[inline(always)]
             unsafe fn update(at: *mut u8, mut f: impl FnMut(Self) -> Self) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: `at` is valid and aligned for this type.
                 let cell = unsafe { <$atomic>::from_ptr(at.cast()) };
                 let mut old = cell.load(Ordering::Relaxed);
                 loop {
@@ -55,12 +55,12 @@ macro_rules! word {
             }
             #[inline(always)]
             unsafe fn add(at: *mut u8, value: Self) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: `at` is valid and aligned for this type.
                 unsafe { <$atomic>::from_ptr(at.cast()) }.fetch_add(value, Ordering::SeqCst)
             }
             #[inline(always)]
             unsafe fn exchange_if(at: *mut u8, old: Self, new: Self) -> Self {
-                // SAFETY: the caller's promise.
+                // SAFETY: `at` is valid and aligned for this type.
                 let cell = unsafe { <$atomic>::from_ptr(at.cast()) };
                 match cell.compare_exchange(old, new, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(was) | Err(was) => was,
@@ -78,14 +78,14 @@ word! { u8, AtomicU8; u16, AtomicU16; u32, AtomicU32; u64, AtomicU64; }
 /// Both ranges are valid; at least one of them may race.
 pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise; the direction flag is clear by the ABI.
+    // SAFETY: both ranges are valid for `len` bytes and do not overlap. The direction flag is clear by the ABI.
     unsafe {
         std::arch::asm!("rep movsb", inout("rcx") len => _, inout("rdi") dst => _,
             inout("rsi") src => _, options(nostack, preserves_flags));
     }
     #[cfg(not(target_arch = "x86_64"))]
     for at in 0..len {
-        // SAFETY: the caller's promise; bytes are always aligned.
+        // SAFETY: both ranges are valid for `len` bytes, and bytes are always aligned.
         unsafe { u8::store(dst.add(at), u8::load(src.cast_mut().add(at))) };
     }
 }
@@ -96,7 +96,7 @@ pub(crate) unsafe fn copy(dst: *mut u8, src: *const u8, len: usize) {
 /// The range is valid and aligned to `size`.
 pub(crate) unsafe fn fill(dst: *mut u8, pattern: u32, size: usize, count: usize) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise; the direction flag is clear by the ABI.
+    // SAFETY: the range is valid and aligned to `size`. The direction flag is clear by the ABI.
     unsafe {
         use std::arch::asm;
         match size {
@@ -110,7 +110,7 @@ pub(crate) unsafe fn fill(dst: *mut u8, pattern: u32, size: usize, count: usize)
     }
     #[cfg(not(target_arch = "x86_64"))]
     for at in 0..count {
-        // SAFETY: the caller's promise.
+        // SAFETY: the range is valid and aligned to `size`.
         unsafe {
             match size {
                 1 => u8::store(dst.add(at), pattern as u8),
@@ -128,7 +128,7 @@ pub(crate) unsafe fn fill(dst: *mut u8, pattern: u32, size: usize, count: usize)
 #[inline(always)]
 pub(crate) unsafe fn copy_64(dst: *mut u8, src: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise. SSE is part of the x86-64 baseline.
+    // SAFETY: both ranges are valid for 64 bytes. SSE is part of the x86-64 baseline.
     unsafe {
         std::arch::asm!(
             "movups {a}, [{s}]", "movups {b}, [{s} + 16]",
@@ -141,7 +141,7 @@ pub(crate) unsafe fn copy_64(dst: *mut u8, src: *const u8) {
         );
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the caller's promise.
+    // SAFETY: both ranges are valid for 64 bytes.
     unsafe {
         copy(dst, src, 64);
     }
@@ -155,7 +155,7 @@ pub(crate) unsafe fn copy_64(dst: *mut u8, src: *const u8) {
 #[inline]
 #[target_feature(enable = "avx2")]
 pub(crate) unsafe fn copy_64_avx(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: both ranges are valid for 64 bytes, and the processor has AVX.
     unsafe {
         std::arch::asm!(
             "vmovups {a}, [{s}]", "vmovups {b}, [{s} + 32]",
@@ -175,7 +175,7 @@ pub(crate) unsafe fn copy_64_avx(dst: *mut u8, src: *const u8) {
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(crate) unsafe fn copy_64_avx512(dst: *mut u8, src: *const u8) {
-    // SAFETY: the caller's promise.
+    // SAFETY: both ranges are valid for 64 bytes, and the processor has AVX-512.
     unsafe {
         std::arch::asm!(
             "vmovups {a}, [{s}]", "vmovups [{t}], {a}",
@@ -192,7 +192,8 @@ pub(crate) unsafe fn copy_64_avx512(dst: *mut u8, src: *const u8) {
 #[inline(always)]
 pub(crate) unsafe fn copy_16(dst: *mut u8, src: *const u8) {
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the caller's promise. Uses two general registers, because SSE instructions stall in AVX code.
+    // SAFETY: both ranges are valid for 16 bytes. Uses two general registers, because SSE instructions stall in AVX
+    // code.
     unsafe {
         std::arch::asm!(
             "mov {a}, [{s}]", "mov {b}, [{s} + 8]", "mov [{t}], {a}", "mov [{t} + 8], {b}",
@@ -201,7 +202,7 @@ pub(crate) unsafe fn copy_16(dst: *mut u8, src: *const u8) {
         );
     }
     #[cfg(not(target_arch = "x86_64"))]
-    // SAFETY: the caller's promise.
+    // SAFETY: both ranges are valid for 16 bytes.
     unsafe {
         copy(dst, src, 16);
     }

@@ -19,17 +19,17 @@ pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     #[cfg(target_arch = "x86_64")]
     if at.addr().is_multiple_of(16) {
         // An exchange of 0 by 0 reads 16 bytes atomically and does not change them.
-        // SAFETY: the caller's promise.
+        // SAFETY: `at` is valid and aligned for 16 bytes, and the processor has the instruction.
         let mut old = unsafe { exchange_if(at, 0, 0) };
         loop {
-            // SAFETY: the caller's promise.
+            // SAFETY: `at` is valid and aligned for 16 bytes, and the processor has the instruction.
             match unsafe { exchange_if(at, old, f(old)) } {
                 was if was == old => return old,
                 was => old = was,
             }
         }
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: `at` is valid for 16 bytes and aligned for 8, and this thread has exclusive access.
     unsafe {
         let high = at.add(8);
         let old = u128::from(u64::load(at)) | u128::from(u64::load(high)) << 64;
@@ -48,7 +48,8 @@ pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
 #[cfg(target_arch = "x86_64")]
 unsafe fn exchange_if(at: *mut u8, old: u128, new: u128) -> u128 {
     let (mut low, mut high) = (old as u64, (old >> 64) as u64);
-    // SAFETY: the caller's promise. The instruction takes one half in `rbx`, which is restored.
+    // SAFETY: `at` is valid and aligned for 16 bytes, and the processor has the instruction. It takes one half in
+    // `rbx`, which is restored.
     unsafe {
         std::arch::asm!(
             "xchg rbx, rsi", "lock cmpxchg16b [rdi]", "mov rbx, rsi",

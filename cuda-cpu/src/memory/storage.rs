@@ -36,12 +36,12 @@ struct Block {
 
 // SAFETY: the pointer owns its bytes, which are touched only through an allocation.
 unsafe impl Send for Block {}
-// SAFETY: as above.
+// SAFETY: the pointer owns its bytes, which are touched only through an allocation.
 unsafe impl Sync for Block {}
 
 // SAFETY: the pointer owns its bytes; they are touched only through `access` (module rules 2, 3).
 unsafe impl Send for Allocation {}
-// SAFETY: as above: shared access goes through atomics or assembly.
+// SAFETY: the pointer owns its bytes, and shared access goes through atomics or assembly (module rules 2, 3).
 unsafe impl Sync for Allocation {}
 
 impl Allocation {

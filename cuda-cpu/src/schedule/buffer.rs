@@ -45,7 +45,7 @@ impl Buffer {
     }
 
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above.
+        // SAFETY: `Line`s are plain bytes without padding and are contiguous, and `self` is borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_mut_ptr().cast(), self.len()) }
     }
 }

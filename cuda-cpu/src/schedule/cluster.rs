@@ -104,6 +104,7 @@ impl Cluster {
         let others = self.others.iter_mut().map(|block| block.shared_segment());
         let all = std::iter::once(first.shared_segment()).chain(others).enumerate();
         let ended = self.ended;
-        all.map(|(rank, it)| if ended >> rank & 1 != 0 { Segment::EMPTY } else { it }).collect()
+        all.map(|(rank, segment)| if ended >> rank & 1 != 0 { Segment::EMPTY } else { segment })
+            .collect()
     }
 }

@@ -30,7 +30,7 @@ impl Bound {
         unsafe { api.context_current(&mut current) }?;
         let pushed = current != context;
         if pushed {
-            // SAFETY: the context lives, as the caller promises.
+            // SAFETY: the context lives as long as the result.
             unsafe { api.context_push(context) }?;
         }
         Ok(Self { api, pushed, thread: PhantomData })

@@ -29,7 +29,7 @@ impl Primary {
 
     /// Forgets a pool that is dropped.
     pub(crate) fn forget_pool(&self, pool: &Arc<MemoryPool>) {
-        self.named_pools.0.lock().pools.retain(|it| !Arc::ptr_eq(it, pool));
+        self.named_pools.0.lock().pools.retain(|other| !Arc::ptr_eq(other, pool));
     }
 
     /// Lets another device read and write the memory of all pools. Access between contexts does not cover it.

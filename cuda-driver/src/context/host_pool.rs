@@ -58,7 +58,7 @@ impl HostMemoryPool {
         // SAFETY: writes one address; the pool and the stream are never destroyed.
         unsafe { api.pool_alloc(&mut address, bytes, self.raw, self.stream) }?;
         // The memory may be used once the stream has passed the allocation.
-        // SAFETY: as above.
+        // SAFETY: the stream is never destroyed.
         unsafe { api.stream_synchronize(self.stream) }?;
         Ok(HostPointer::shared(address))
     }
@@ -69,7 +69,7 @@ impl HostMemoryPool {
     /// The memory came from [`allocate`](Self::allocate), and nothing uses it any more.
     pub(crate) unsafe fn give_back(&self, api: &Api, memory: HostPointer, bound: &Bound) {
         let address = memory.0.expose_provenance() as u64;
-        // SAFETY: the caller's promise; the stream is never destroyed.
+        // SAFETY: the memory came from `allocate`, and nothing uses it any more. The stream is never destroyed.
         if unsafe { api.pool_free(address, self.stream) }.is_ok() {
             // The stream is idle, so this returns at once. Until then the driver does not trim the memory.
             // SAFETY: the stream is never destroyed.

@@ -81,7 +81,7 @@ impl MemoryPool {
     ) -> Result<Address, Failed> {
         let _scarce = self.scarce.lock();
         self.allow_internal_dependencies(api, true)?;
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller holds the stream.
         let allocated = unsafe { self.allocate(api, bytes, stream, bound) };
         // If this fails, the allocation is still valid. Later allocations may then wait for other streams.
         _ = self.allow_internal_dependencies(api, false);
@@ -126,7 +126,7 @@ impl MemoryPool {
     /// Sets the peak of the reserved bytes to the bytes that are reserved now.
     pub(crate) fn reset_peak(&self, api: &Api, _: &Bound) -> Result<(), Failed> {
         let mut zero = 0u64; // the only value that the driver takes
-        // SAFETY: as above.
+        // SAFETY: the value of this attribute is a 64-bit integer; the caller holds the pool.
         unsafe { api.pool_set(self.raw, POOL_RESERVED_PEAK, (&raw mut zero).cast()) }
     }
 

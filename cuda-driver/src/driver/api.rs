@@ -204,7 +204,7 @@ macro_rules! driver_calls {
             /// `library` is the CUDA driver and stays loaded.
             pub(crate) unsafe fn look_up(library: &Library) -> Result<Self, libloading::Error> {
                 Ok(Self {
-                    // SAFETY: the caller's promise.
+                    // SAFETY: `library` is the CUDA driver and stays loaded.
                     newer: unsafe { Newer::look_up(library) },
                     // SAFETY: the driver's function of this name has this type.
                     $($method: unsafe { *library.get(concat!($symbol, "\0").as_bytes())? },)*
@@ -224,7 +224,8 @@ macro_rules! driver_calls {
                 #[doc = concat!("`", $symbol, "`.\n\n# Safety\nAs the driver's manual says.")]
                 #[inline]
                 pub(crate) unsafe fn $method(&self, $($arg: $ty),*) -> Result<(), Failed> {
-                    // SAFETY: the library is never unloaded; the rest is the caller's promise.
+                    // SAFETY: the library is never unloaded, and the arguments are those that the driver's manual
+                    // demands.
                     Failed::check($symbol, unsafe { (self.$method)($($arg),*) })
                 }
             )*

@@ -22,7 +22,8 @@ pub(crate) unsafe fn enqueue<F: FnOnce() + Send + 'static>(
     function: F,
 ) -> Result<(), Failed> {
     let data = Box::into_raw(Box::new(function));
-    // SAFETY: the caller's promise; `call` takes over the box when it runs, at most once.
+    // SAFETY: the caller holds the stream, its context is bound, and the closure obeys rule 8. `call` takes over the
+    // box when it runs, at most once.
     let enqueued = unsafe { api.launch_host(stream, call::<F>, data.cast()) };
     if enqueued.is_err() {
         // SAFETY: the driver refused, so `call` never runs and the box is still owned here.
@@ -36,7 +37,7 @@ pub(crate) unsafe fn enqueue<F: FnOnce() + Send + 'static>(
 /// # Safety
 /// `data` is a box of an `F` that was given away. It is used at most once.
 unsafe extern "system" fn call<F: FnOnce()>(data: *mut c_void) {
-    // SAFETY: the caller's promise.
+    // SAFETY: `data` is a box of an `F` that was given away, and is used at most once.
     let function = unsafe { Box::from_raw(data.cast::<F>()) };
     function();
 }

@@ -87,7 +87,7 @@ impl Driver {
         let mut memory = 0;
         // SAFETY: the buffer has the stated length; the driver ends the name with a NUL.
         let name = unsafe { self.api.device_name(name.as_mut_ptr(), 256, device) }
-            // SAFETY: as above, and the buffer was zeroed.
+            // SAFETY: the driver ended the name with a NUL, and the buffer was zeroed.
             .map(|()| unsafe { CStr::from_ptr(name.as_ptr()) }.to_string_lossy().into_owned())
             .map_err(|failed| driver_error(self.api, failed))?;
         // SAFETY: writes one integer.
@@ -226,7 +226,7 @@ fn describe(api: &Api, code: i32) -> String {
     if !known || name.is_null() || text.is_null() {
         return "unknown status".into();
     }
-    // SAFETY: strings of the driver, as above.
+    // SAFETY: strings of the driver that end with a NUL and are never freed.
     let (name, text) = unsafe { (CStr::from_ptr(name), CStr::from_ptr(text)) };
     format!("{}: {}", name.to_string_lossy(), text.to_string_lossy())
 }

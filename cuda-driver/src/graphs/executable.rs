@@ -78,7 +78,8 @@ impl Executable {
     /// # Safety
     /// Everything that the nodes name is alive. The caller holds the stream.
     pub(crate) unsafe fn launch(&mut self, stream: StreamHandle, _: &Bound) -> Result<()> {
-        // SAFETY: the executable is borrowed mutably and exists; the rest is the caller's promise.
+        // SAFETY: the executable is borrowed mutably and exists. Everything that the nodes name is alive, and the
+        // caller holds the stream.
         unsafe { self.primary.api.executable_launch(self.raw, stream) }
             .map_err(|failed| self.primary.error(failed))
     }

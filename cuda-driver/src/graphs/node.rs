@@ -95,9 +95,9 @@ impl KernelNode {
     /// # Safety
     /// The node exists, and its graph is not instantiated.
     unsafe fn set_attributes(&self, node: NodeHandle, api: &Api) -> Result<(), Failed> {
-        self.attributes().iter().try_for_each(|it| {
-            // SAFETY: the caller's promise; the driver copies the value.
-            unsafe { api.graph_set_attribute(node, it.id, &it.value) }
+        self.attributes().iter().try_for_each(|attribute| {
+            // SAFETY: the node exists, and its graph is not instantiated. The driver copies the value.
+            unsafe { api.graph_set_attribute(node, attribute.id, &attribute.value) }
         })
     }
 
@@ -107,27 +107,29 @@ impl KernelNode {
         if !self.config.attributes.is_none() {
             let attributes = self.attributes();
             let config = ExtendedConfig::new(&self.config, stream, &attributes);
-            // SAFETY: as below; the attributes live until the call returns.
-            return self.with(|it| unsafe {
-                api.launch_extended(&config, it.function, it.params, it.extra)
+            // SAFETY: the function's module is loaded, and the caller holds the stream. The attributes live until the
+            // call returns.
+            return self.with(|launch| unsafe {
+                api.launch_extended(&config, launch.function, launch.params, launch.extra)
             });
         }
-        self.with(|it| {
-            let ([gx, gy, gz], [bx, by, bz]) = (it.grid, it.block);
-            // SAFETY: the caller's promise. The parameters have the size that the kernel declares.
+        self.with(|launch| {
+            let ([gx, gy, gz], [bx, by, bz]) = (launch.grid, launch.block);
+            // SAFETY: the function's module is loaded, and the caller holds the stream. The parameters have the size
+            // that the kernel declares.
             unsafe {
                 api.launch(
-                    it.function,
+                    launch.function,
                     gx,
                     gy,
                     gz,
                     bx,
                     by,
                     bz,
-                    it.shared_bytes,
+                    launch.shared_bytes,
                     stream,
-                    it.params,
-                    it.extra,
+                    launch.params,
+                    launch.extra,
                 )
             }
         })
@@ -145,7 +147,7 @@ impl CopyNode {
     /// # Safety
     /// Source and destination are alive, and the caller holds the stream.
     unsafe fn enqueue(&self, stream: StreamHandle, api: &Api) -> Result<(), Failed> {
-        // SAFETY: the caller's promise.
+        // SAFETY: source and destination are alive, and the caller holds the stream.
         unsafe {
             match self.from {
                 CopySource::Host(from) => api.upload(self.to, from.0, self.bytes, stream),
@@ -171,7 +173,7 @@ impl FillNode {
     /// The destination is alive, and the caller holds the stream.
     unsafe fn enqueue(&self, stream: StreamHandle, api: &Api) -> Result<(), Failed> {
         let Self { to, pattern, count } = *self;
-        // SAFETY: the caller's promise.
+        // SAFETY: the destination is alive, and the caller holds the stream.
         unsafe {
             match pattern {
                 Pattern::Byte(value) => api.fill_8(to, value, count, stream),
@@ -198,13 +200,14 @@ impl DriverNode {
         bound: &Bound,
     ) -> Result<NodeHandle, Failed> {
         if let Self::Repeat(repeat) = self {
-            // SAFETY: the caller's promise.
+            // SAFETY: the graph exists, `after` are nodes of it, and the modules of the loop's functions are loaded.
             return unsafe { repeat.add(graph, after, primary, bound) };
         }
         let (api, context) = (primary.api, primary.context);
         let mut node = NodeHandle::NULL;
         let (first, count) = (after.as_ptr(), after.len());
-        // SAFETY: the caller's promise. The driver copies the parameters, and writes one handle.
+        // SAFETY: the graph exists, `after` are nodes of it, and the function's module is loaded. The driver copies the
+        // parameters, and writes one handle.
         unsafe {
             match self {
                 Self::Empty => api.graph_add_empty(&mut node, graph, first, count),
@@ -239,7 +242,8 @@ impl DriverNode {
         _: &Bound,
     ) -> Result<(), Failed> {
         let (api, context): (&Api, _) = (primary.api, primary.context);
-        // SAFETY: the caller's promise. The driver copies the parameters.
+        // SAFETY: the executable exists, `node` is a node of its graph, and the function's module is loaded. The driver
+        // copies the parameters.
         unsafe {
             match self {
                 Self::Empty => Ok(()),
@@ -267,7 +271,7 @@ impl DriverNode {
         primary: &Primary,
         _: &Bound,
     ) -> Result<(), Failed> {
-        // SAFETY: the caller's promise.
+        // SAFETY: everything that the node names is alive, and the caller holds the stream.
         unsafe {
             match self {
                 Self::Empty => Ok(()),

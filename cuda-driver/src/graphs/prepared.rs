@@ -83,7 +83,7 @@ impl<T: Replies> Prepared<T> {
     /// The error of the preparation.
     pub(crate) fn wait(&self) -> Result<MappedMutexGuard<'_, T>> {
         let mut state = self.state.lock();
-        self.ended.wait_while(&mut state, |it| matches!(it, State::Pending(_)));
+        self.ended.wait_while(&mut state, |state| matches!(state, State::Pending(_)));
         MutexGuard::try_map(state, State::object).map_err(|state| match &*state {
             State::Failed(error) => error.clone(),
             State::Pending(_) | State::Ready(_) => Error::AlreadyEnded,

@@ -46,14 +46,14 @@ impl RepeatNode {
             params: smallvec::smallvec![condition, self.condition],
             bytes: 16,
         });
-        // SAFETY: the caller's promises. The kernel is never unloaded.
+        // SAFETY: the graph exists, and `after` are nodes of it. The kernel is never unloaded.
         let set = unsafe { setter.add(graph, after, primary, bound) }?;
         // SAFETY: the graph exists, and the node and the condition belong to it.
         let (repeat, body) = unsafe { api.graph_add_while(graph, &[set], condition, context) }?;
-        // SAFETY: the body lives as long as its node. The caller's promises hold for the nodes of the body.
+        // SAFETY: the body exists as long as its node, and the modules of its functions are loaded.
         let nodes = unsafe { add_all(&self.body, body, primary, bound) }?;
         // After all other nodes of the body.
-        // SAFETY: as above.
+        // SAFETY: the body exists, and `nodes` are nodes of it. The kernel is never unloaded.
         unsafe { setter.add(body, &nodes, primary, bound) }?;
         Ok(repeat)
     }
@@ -73,8 +73,8 @@ pub(super) unsafe fn add_all(
     let mut before = Vec::new();
     for (node, after) in nodes {
         before.clear();
-        before.extend(after.iter().filter_map(|it| handles.get(*it as usize).copied()));
-        // SAFETY: the caller's promise; `before` are nodes of the graph.
+        before.extend(after.iter().filter_map(|index| handles.get(*index as usize).copied()));
+        // SAFETY: the graph exists, `before` are nodes of it, and the function's module is loaded.
         handles.push(unsafe { node.add(graph, &before, primary, bound) }?);
     }
     Ok(handles)

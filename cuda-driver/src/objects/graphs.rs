@@ -92,12 +92,12 @@ impl Graphs {
         stream: StreamHandle,
         bound: &Bound,
     ) -> Result<()> {
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread drops the graph before this returns.
         let slot = unsafe { self.get(id) }?;
         let mut executable = slot.wait()?;
         for change in changes {
             let (node, work) = change?;
-            // SAFETY: the caller's promise.
+            // SAFETY: the modules of the nodes are loaded.
             let changed = unsafe { executable.change(node, &work, bound) };
             if let Err(error) = changed {
                 drop(executable);
@@ -105,7 +105,7 @@ impl Graphs {
                 return Err(error);
             }
         }
-        // SAFETY: the client keeps what the nodes name; the rest is the caller's promise.
+        // SAFETY: the client keeps what the nodes name, and the caller holds the stream.
         unsafe { executable.launch(stream, bound) }
     }
 
@@ -124,8 +124,8 @@ impl Graphs {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
         };
-        // SAFETY: the table holds the graph, and the caller promises that no thread drops it. `remove` evicts a graph from
-        // the cache before it drops the graph (rule 4).
+        // SAFETY: the table holds the graph, and no thread drops it while the result is used. `remove` evicts a graph
+        // from the cache before it drops the graph (rule 4).
         Ok(unsafe { &*found })
     }
 

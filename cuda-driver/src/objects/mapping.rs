@@ -151,7 +151,8 @@ impl Mapping {
     pub(crate) unsafe fn free(&self) {
         let (api, mut at) = (self.primary.api, self.address);
         for Piece { handle, bytes } in std::mem::take(&mut self.mapped.lock().pieces) {
-            // SAFETY: the piece is mapped there; the caller's promise; the memory has no other owner.
+            // SAFETY: the piece is mapped there, no work uses it any more and none will, and the memory has no other
+            // owner.
             unsafe {
                 _ = api.address_unmap(at, bytes as usize);
                 _ = api.physical_release(handle);

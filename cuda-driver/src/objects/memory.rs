@@ -118,7 +118,10 @@ impl Memory {
 
     /// Removes the variables of a module that is unloaded.
     pub(crate) fn forget_variables(&self, module: ModuleId) {
-        let is_variable = |_: &AllocId, it: &mut Allocation| matches!(it.source, Source::Variable(of) if of == module);
+        let is_of_module =
+            |source: &Source| matches!(source, Source::Variable(of) if *of == module);
+        let is_variable =
+            |_: &AllocId, allocation: &mut Allocation| is_of_module(&allocation.source);
         for (id, _) in self.table.write().extract_if(is_variable) {
             self.cache.evict([id.0, 0]);
         }
@@ -168,7 +171,7 @@ impl Memory {
 
     /// Returns the mapping of a reserved allocation.
     pub(crate) fn mapping(&self, id: AllocId) -> Result<Arc<Mapping>> {
-        match self.table.read().get(&id).map(|it| &it.source) {
+        match self.table.read().get(&id).map(|allocation| &allocation.source) {
             Some(Source::Mapping(mapping)) => Ok(mapping.clone()),
             _ => Err(Error::no_such_object("allocation", id.0)),
         }
@@ -238,7 +241,7 @@ impl Memory {
         match pool {
             // SAFETY: the caller holds the stream.
             Some(pool) if scarce => unsafe { pool.allocate_scarce(api, size, stream, bound) },
-            // SAFETY: as above.
+            // SAFETY: the caller holds the stream.
             Some(pool) => unsafe { pool.allocate(api, size, stream, bound) },
             None => {
                 let mut address = 0;

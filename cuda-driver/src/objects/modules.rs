@@ -195,7 +195,7 @@ fn load(slot: &Arc<ModuleSlot>, primary: &'static Primary, image: ModuleImage) {
 
 impl Replies for LoadedModule {
     fn reply(&self) -> Reply {
-        let max_threads = self.functions.iter().map(|it| it.max_threads).collect();
+        let max_threads = self.functions.iter().map(|function| function.max_threads).collect();
         Reply::Loaded { max_threads, log: self.log.clone(), entries: self.entries.clone() }
     }
 }
@@ -233,7 +233,8 @@ impl LoadedModule {
         });
         module.functions = functions.collect::<Result<_>>()?;
         let variables = info.variables.into_iter();
-        module.variables = variables.filter_map(|it| module.locate(it.name, &bound)).collect();
+        module.variables =
+            variables.filter_map(|variable| module.locate(variable.name, &bound)).collect();
         Ok(module)
     }
 
@@ -275,8 +276,8 @@ impl LoadedModule {
     }
 
     fn variable(&self, name: &str) -> Option<(Address, u64)> {
-        let found = self.variables.iter().find(|it| it.name == name);
-        found.map(|it| (it.address, it.bytes))
+        let found = self.variables.iter().find(|variable| variable.name == name);
+        found.map(|variable| (variable.address, variable.bytes))
     }
 
     fn function(
@@ -294,7 +295,7 @@ impl LoadedModule {
             Ok(value.max(0).unsigned_abs())
         };
         // Moves the code to the device now: at the first launch that could wait for every running kernel.
-        // SAFETY: as above.
+        // SAFETY: the function is one of the module's.
         unsafe { api.function_load(raw) }.map_err(failed)?;
         let static_shared = ask(attribute::STATIC_SHARED)?;
         check_shared(&entry.name, static_shared.into(), primary.limits.shared)?;

@@ -10,7 +10,7 @@ impl Gpu {
     fn commit(&self, id: AllocId, bytes: u64) -> cuda_core::protocol::Result<Reply> {
         let (sender, reply) = channel();
         let request = Request::Commit { id, bytes };
-        self.backend.request(request, Answer::new(move |it| _ = sender.send(it)));
+        self.backend.request(request, Answer::new(move |reply| _ = sender.send(reply)));
         reply.recv_timeout(PATIENCE).unwrap()
     }
 }

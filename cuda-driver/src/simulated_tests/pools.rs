@@ -16,7 +16,7 @@ impl Gpu {
 
     fn memory_of(&self, request: Request) -> PoolMemory {
         let (sender, reply) = channel();
-        self.backend.request(request, Answer::new(move |it| _ = sender.send(it)));
+        self.backend.request(request, Answer::new(move |reply| _ = sender.send(reply)));
         match reply.recv_timeout(PATIENCE).unwrap().unwrap() {
             Reply::Pool(memory) => memory,
             other => panic!("{other:?}"),

@@ -135,7 +135,7 @@ fn memory_of_a_failed_foreign_call_is_not_used_before_its_commands() {
     }
 }
 
-/// As above, for memory that stays.
+/// Later work on memory that stays comes after the commands that the foreign call has enqueued.
 #[test]
 fn work_comes_after_the_commands_of_a_failed_foreign_call() {
     let (_device, [stream, other]) = open();
@@ -216,7 +216,7 @@ proptest! {
                 Step::Allocate(s, n) => {
                     let new = allocate(&streams[s], n);
                     let id = allocation_id(new.allocation());
-                    prop_assert!(live.iter().all(|it| allocation_id(it.allocation()) != id));
+                    prop_assert!(live.iter().all(|buffer| allocation_id(buffer.allocation()) != id));
                     live.push(new);
                 }
                 Step::Fill(s, b) if !live.is_empty() => {
@@ -239,15 +239,15 @@ proptest! {
                 _ => {}
             }
             for fills in fills.values() {
-                prop_assert!(fills.windows(2).all(|it| driver::has_run(it[0]) || !driver::has_run(it[1])));
+                prop_assert!(fills.windows(2).all(|pair| driver::has_run(pair[0]) || !driver::has_run(pair[1])));
             }
-            let bytes: u64 = live.iter().map(|it| it.allocation().bytes()).sum();
+            let bytes: u64 = live.iter().map(|buffer| buffer.allocation().bytes()).sum();
             prop_assert!(charged_bytes(device) >= bytes);
         }
         streams.iter().for_each(|stream| Window(stream).close());
         closed.drain(..).for_each(driver::open);
         device.synchronize().unwrap();
-        prop_assert!(fills.values().flatten().all(|it| driver::has_run(*it)));
+        prop_assert!(fills.values().flatten().all(|gate| driver::has_run(*gate)));
         drop(live);
         recover_memory(device);
         prop_assert_eq!(charged_bytes(device), 0);

@@ -129,7 +129,7 @@ fn calls_that_depend_on_held_work_flush_it() {
     windows.flush();
     // A query.
     let ticket = held(&mut windows);
-    // SAFETY: as above.
+    // SAFETY: no stream is retired.
     while unsafe { gpu.backend.peek(windows.stream.id) }.unwrap() < ticket.number {}
     windows.check();
     windows.flush();
@@ -190,7 +190,7 @@ fn memory_of_a_dropped_stream_is_given_back() {
     windows.learn(5);
     let value = *windows.submitted.last().unwrap();
     assert_eq!(driver::executables_with(value), 1);
-    // SAFETY: as above.
+    // SAFETY: no stream is retired before this returns.
     unsafe { gpu.backend.block_until(Ticket { stream: windows.stream.id, number: u64::MAX }) }
         .unwrap_err();
     gpu.control(Control::RetireStream { id: windows.stream.id });

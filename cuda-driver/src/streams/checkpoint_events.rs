@@ -54,8 +54,9 @@ impl CheckpointEvents {
 
     /// The event of the earliest checkpoint that covers `number`.
     pub(super) fn event_for(&self, number: u64) -> Option<EventHandle> {
-        let covering = self.numbers.iter().zip(&self.events).filter(|(it, _)| **it >= number);
-        covering.min_by_key(|(it, _)| **it).map(|(_, event)| *event)
+        let covering =
+            self.numbers.iter().zip(&self.events).filter(|(recorded, _)| **recorded >= number);
+        covering.min_by_key(|(recorded, _)| **recorded).map(|(_, event)| *event)
     }
 
     /// Takes out the events, of a stream that was dropped.

@@ -17,10 +17,10 @@ impl DriverStream {
             && unsafe { primary.api.event_query(event) }.is_ok()
         {
             // The event was reached, so this returns at once.
-            // SAFETY: as above.
+            // SAFETY: the event is owned here.
             _ = unsafe { primary.api.event_synchronize(event) };
         }
-        // SAFETY: as above; the driver destroys it when it was reached.
+        // SAFETY: the event is owned here. The driver destroys it when it was reached.
         _ = unsafe { primary.api.event_destroy(event) };
     }
 }

@@ -42,8 +42,8 @@ impl StreamTable {
             Some([address, _]) => std::ptr::with_exposed_provenance(address as usize),
             None => self.look_up(id)?,
         };
-        // SAFETY: the table holds the stream, and keeps it as the caller promises. A stream that is retired is evicted
-        // from the cache before the table drops it (rule 3).
+        // SAFETY: the table holds the stream, and no thread retires it while the result is used. A stream that is
+        // retired is evicted from the cache before the table drops it (rule 3).
         Ok(unsafe { &*found })
     }
 

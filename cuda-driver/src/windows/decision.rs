@@ -48,7 +48,7 @@ impl Window {
     fn make_room(&mut self, nodes: usize) -> bool {
         while !self.memory.reserve(nodes) {
             let ready = |(id, end): (EndId, &mut End)| {
-                end.graph.as_ref().filter(|it| it.is_ready).map(|it| (it.used, id))
+                end.graph.as_ref().filter(|graph| graph.is_ready).map(|graph| (graph.used, id))
             };
             let oldest = self.tree.ends().filter_map(ready).min_by_key(|(used, _)| *used);
             let Some((_, oldest)) = oldest else { return false };

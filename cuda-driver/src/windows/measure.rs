@@ -126,7 +126,7 @@ impl Reclaimable for DroppedTimer {
         primary: &'static Primary,
         _: &Bound,
     ) -> Option<Box<dyn Reclaimable>> {
-        for event in self.0.into_iter().filter(|it| *it != EventHandle::NULL) {
+        for event in self.0.into_iter().filter(|event| *event != EventHandle::NULL) {
             // SAFETY: the timer was dropped, so no thread uses the event.
             _ = unsafe { primary.api.event_destroy(event) };
         }

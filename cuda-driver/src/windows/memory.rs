@@ -8,7 +8,7 @@ pub(crate) const MAX_CACHED_BYTES: u64 = 64 << 20;
 /// The memory of a node of an executable, on host and device: an upper estimate.
 const NODE_BYTES: u64 = 4 << 10;
 
-/// The memory of an executable without nodes; as above.
+/// The memory of an executable without nodes, on host and device: an upper estimate.
 const GRAPH_BYTES: u64 = 64 << 10;
 
 /// The memory that the cached graphs of one backend take.

@@ -188,11 +188,11 @@ impl Tree {
 
     /// The modules of the launches on a path.
     pub(super) fn modules(&self, path: &[StepId]) -> Vec<ModuleId> {
-        path.iter().filter_map(|it| self.step(*it).shape.module()).collect()
+        path.iter().filter_map(|step| self.step(*step).shape.module()).collect()
     }
 
     /// Whether any step is a launch of a kernel of this module.
     pub(super) fn launches_module(&self, module: ModuleId) -> bool {
-        self.steps.iter().any(|it| it.shape.module() == Some(module))
+        self.steps.iter().any(|step| step.shape.module() == Some(module))
     }
 }

@@ -286,11 +286,11 @@ impl Window {
         let Some(last) = self.held.last() else { return Ok(None) };
         let id = self.tree.end_at(*last);
         self.flushes += 1;
-        // SAFETY: the caller's promise.
+        // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
         let flushed = if unsafe { self.launch(id, stream, primary, bound) } {
             Ok(None)
         } else {
-            // SAFETY: the caller's promise.
+            // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
             unsafe { self.enqueue_measured(id, stream, primary, bound) }
         };
         self.held.clear();
@@ -308,7 +308,7 @@ impl Window {
         primary: &'static Primary,
         bound: &Bound,
     ) -> Result<Option<Due>> {
-        // SAFETY: the caller's promise.
+        // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
         let enqueue = |window: &Self| unsafe { window.enqueue(stream, primary, bound) };
         let Some(mut measure) = self.tree.end_mut(id).measure.take() else {
             return enqueue(self).map(|()| None);
@@ -333,8 +333,8 @@ impl Window {
     ) -> Result<()> {
         self.held.iter().try_for_each(|step| {
             let (node, _) = self.tree.node(*step);
-            // SAFETY: the caller's promise.
-            unsafe { node.enqueue(stream, primary, bound) }.map_err(|it| primary.error(it))
+            // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
+            unsafe { node.enqueue(stream, primary, bound) }.map_err(|failed| primary.error(failed))
         })
     }
 
@@ -353,8 +353,8 @@ impl Window {
         if end.measure.is_some() {
             return false;
         }
-        let Some(mut graph) = end.graph.take_if(|it| it.is_ready) else { return false };
-        // SAFETY: the caller's promise.
+        let Some(mut graph) = end.graph.take_if(|graph| graph.is_ready) else { return false };
+        // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
         let launched = unsafe { self.launch_changed(&mut graph, stream, bound) };
         graph.launches += 1;
         graph.used = self.flushes;
@@ -391,13 +391,13 @@ impl Window {
         for (at, (step, applied)) in self.held.iter().zip(&mut graph.applied).enumerate() {
             let (node, version) = self.tree.node(*step);
             if *applied != version {
-                // SAFETY: the caller's promise.
+                // SAFETY: the modules of the held nodes are loaded, because everything that they name is alive.
                 unsafe { executable.change(at as u32, node, bound) }.ok()?;
                 *applied = version;
                 changes += 1;
             }
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
         unsafe { executable.launch(stream, bound) }.ok()?;
         Some(changes)
     }

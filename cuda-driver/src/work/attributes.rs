@@ -41,7 +41,8 @@ pub(super) unsafe fn launch(
     let attributes = LaunchAttribute::list(of_device(primary, config.attributes));
     let driver_config = ExtendedConfig::new(config, place.stream.raw, &attributes);
     let none = std::ptr::null_mut();
-    // SAFETY: the caller's promise. The attributes live until the call returns, and the driver copies everything.
+    // SAFETY: the function's module stays loaded, the caller holds the stream, and `extra` has the parameters of the
+    // kernel. The attributes live until the call returns, and the driver copies everything.
     let launched =
         unsafe { primary.api.launch_extended(&driver_config, function.raw, none, extra) };
     launched.map_err(|failed| {

@@ -21,8 +21,8 @@ pub(super) unsafe fn upload(
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
     let (from, to) = (place.names.host(from, size, host)?, place.names.memory.locate(to, bytes)?);
-    // SAFETY: `size` bytes from `from` are in a block, for which the caller promises the rest (rule 7). `to` is device memory
-    // of that size.
+    // SAFETY: `size` bytes from `from` are in a block that is alive and does not change until the stream has passed the
+    // copy (rule 7). `to` is device memory of that size.
     place.check(unsafe { place.api().upload(to, from.cast(), size, place.stream.raw) })
 }
 

@@ -19,21 +19,23 @@ pub(crate) unsafe fn enqueue(
     bound: &Bound,
 ) -> Result<()> {
     match work {
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread unloads the kernel's module or retires the stream before this returns, and the kernel stays
+        // inside the memory of its relocations.
         Work::Launch(launch) => unsafe { launch::launch(place, launch, bound) },
         Work::Join => Ok(()),
-        // SAFETY: the caller's promise.
+        // SAFETY: the block in `host` is alive, and its bytes do not change, until the stream has passed the copy.
         Work::Upload { from, to, bytes } => unsafe {
             copy::upload(place, *from, *to, *bytes, host, bound)
         },
-        // SAFETY: the caller's promise.
+        // SAFETY: the block in `host` is alive, and no thread accesses its bytes, until the stream has passed the copy.
         Work::Download { from, to, bytes } => unsafe {
             copy::download(place, *from, *to, *bytes, host, bound)
         },
         Work::Copy { from, to, bytes } => copy::copy(place, *from, *to, *bytes, bound),
         Work::Fill { to, pattern, count } => copy::fill(place, *to, *pattern, *count, bound),
         Work::Timestamp { to } => timestamp::write(place, *to, bound),
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread drops the graph, unloads a module or retires the stream before this returns. The blocks in
+        // `host` stay alive and unchanged until the work is complete.
         Work::Graph(launch) => unsafe { graph::launch(place, launch, host, bound) },
         Work::Repeat(_) | Work::Foreign(_) => {
             Err(Error::unsupported(Feature::WorkOutsideGraph, &place.names.primary.info.address))

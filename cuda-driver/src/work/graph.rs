@@ -19,10 +19,11 @@ pub(super) unsafe fn launch(
 ) -> Result<()> {
     let names = place.names;
     let changes = launch.changes.iter().map(|change| {
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread unloads the module of a launch before this returns.
         let work = unsafe { node(names, &change.work, host) }?;
         Ok((change.node, work))
     });
-    // SAFETY: the caller's promise.
+    // SAFETY: the modules of the nodes stay loaded, the stream is held, and no thread drops the graph before this
+    // returns.
     unsafe { names.graphs.launch(launch.graph, changes, place.stream.raw, bound) }
 }

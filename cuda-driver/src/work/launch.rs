@@ -26,11 +26,11 @@ const INLINE_WORDS: usize = 16;
 /// the number that is too large.
 ///
 /// # Safety
-/// No thread unloads the kernel's module or retires the stream before this returns. The caller promises that the kernel
-/// stays inside the memory of its relocations.
+/// No thread unloads the kernel's module or retires the stream before this returns. The kernel stays inside the memory
+/// of its relocations.
 #[inline]
 pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, _: &Bound) -> Result<()> {
-    // SAFETY: the caller's promise.
+    // SAFETY: no thread unloads the kernel's module before this returns.
     let function = unsafe { function(place.names, launch) }?;
     let words = launch.params.len().div_ceil(8);
     let (mut inline, mut spilled);
@@ -48,7 +48,8 @@ pub(super) unsafe fn launch(place: Place<'_>, launch: &Launch<'_>, _: &Bound) ->
     let mut extra = [pointer, params.as_mut_ptr().cast(), length, size_at, end];
     let extra = if size == 0 { std::ptr::null_mut() } else { extra.as_mut_ptr() };
     if !launch.config.attributes.is_none() {
-        // SAFETY: as below.
+        // SAFETY: the module stays loaded and the stream alive (rules 3 and 4), and `extra` has the parameters of the
+        // kernel.
         return unsafe { attributes::launch(place, &launch.config, function, extra) };
     }
     let LaunchConfig { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes, .. } = launch.config;
@@ -85,7 +86,7 @@ pub(super) unsafe fn function<'a>(
     names: Names<'a>,
     launch: &Launch<'_>,
 ) -> Result<&'a DriverFunction> {
-    // SAFETY: the caller's promise.
+    // SAFETY: no thread unloads the kernel's module while the result is used.
     let function = unsafe { names.modules.find(launch.function) }?;
     if launch.params.len() != function.param_bytes as usize {
         return Err(wrong_size(function, launch.params.len()));

@@ -27,7 +27,7 @@ pub(crate) unsafe fn node(
 ) -> Result<DriverNode> {
     match work {
         Work::Join => Ok(DriverNode::Empty),
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread unloads the module of the launch before this returns.
         Work::Launch(launch) => unsafe { kernel(names, launch) },
         Work::Upload { from, to, bytes } => {
             let Some(size) = copy::size(*bytes)? else { return Ok(DriverNode::Empty) };
@@ -48,7 +48,7 @@ pub(crate) unsafe fn node(
             let feature = Feature::CapturedElsewhere;
             child.ok_or_else(|| Error::unsupported(feature, &names.primary.info.address))
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread unloads the modules of the loop's launches before this returns.
         Work::Repeat(repeat) => unsafe { repeated(names, repeat) },
         Work::Download { .. } | Work::Send { .. } | Work::Graph(_) => {
             Err(Error::unsupported(Feature::WorkInGraph, &names.primary.info.address))
@@ -66,9 +66,9 @@ unsafe fn repeated(names: Names<'_>, repeat: &Repeat) -> Result<DriverNode> {
         return Err(Error::unsupported(Feature::GraphLoop, &names.primary.info.address));
     }
     let condition = names.memory.locate(repeat.condition, CONDITION_BYTES)?;
-    let body = repeat.body.nodes.iter().map(|it| {
-        // SAFETY: the caller's promise.
-        Ok((unsafe { node(names, &it.work, &repeat.body.host) }?, it.after.clone()))
+    let body = repeat.body.nodes.iter().map(|repeated| {
+        // SAFETY: no thread unloads the module of a launch before this returns.
+        Ok((unsafe { node(names, &repeated.work, &repeat.body.host) }?, repeated.after.clone()))
     });
     Ok(DriverNode::Repeat(RepeatNode { condition, body: body.collect::<Result<_>>()? }))
 }
@@ -83,17 +83,17 @@ pub(crate) unsafe fn checked_node(
     host: &[Arc<HostBlock>],
 ) -> Result<DriverNode> {
     if let Work::Launch(launch) = work {
-        // SAFETY: the caller's promise.
+        // SAFETY: no thread unloads the module of the launch before this returns.
         launch::check_fit(names, &launch.config, unsafe { launch::function(names, launch) }?)?;
     }
-    // SAFETY: the caller's promise.
+    // SAFETY: no thread unloads the module of a launch before this returns.
     unsafe { node(names, work, host) }
 }
 
 /// # Safety
 /// As for [`node`].
 unsafe fn kernel(names: Names<'_>, launch: &Launch<'_>) -> Result<DriverNode> {
-    // SAFETY: the caller's promise.
+    // SAFETY: no thread unloads the module of the launch while the result is used.
     let function = unsafe { launch::function(names, launch) }?;
     if !launch.config.attributes.is_none() {
         attributes::check_fit(names.primary, &launch.config, function)?;

@@ -43,7 +43,7 @@ fn unloaded_module_is_unknown() {
 #[test]
 fn module_is_unloaded_while_it_loads() {
     let Some(gpu) = gpu() else { return };
-    for id in (0..20).map(|it| ModuleId(5000 + it)) {
+    for id in (0..20).map(|number| ModuleId(5000 + number)) {
         let image = ModuleImage::Ptx(EMPTY.into());
         gpu.control(Control::LoadModule { id, image }).unwrap();
         gpu.control(Control::UnloadModule { id }).unwrap();

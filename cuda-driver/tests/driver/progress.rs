@@ -131,7 +131,8 @@ fn every_stream_is_reported_to_its_end_from_many_threads() {
             });
         }
     });
-    let mut reported: HashMap<_, _> = (0..threads).map(|it| (StreamId(1000 + it), 0)).collect();
+    let mut reported: HashMap<_, _> =
+        (0..threads).map(|index| (StreamId(1000 + index), 0)).collect();
     while reported.values().any(|number| *number < each) {
         let Ticket { stream, number } = gpu.progress();
         let last = reported.insert(stream, number).unwrap();

@@ -66,7 +66,7 @@ impl Address {
             return Err(form());
         }
         let mut parsed = Self { node: node.to_owned(), ..Self::default() };
-        for option in options.split('&').filter(|it| !it.is_empty()) {
+        for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
             parsed.set(name, value)?;
         }

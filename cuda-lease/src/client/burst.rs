@@ -61,7 +61,7 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
         }
     };
     thread::scope(|scope| {
-        for lease in leases.iter().copied().flat_map(|it| [it; IN_FLIGHT]) {
+        for lease in leases.iter().copied().flat_map(|lease| [lease; IN_FLIGHT]) {
             let name = thread::Builder::new().name("cuda-lease-burst".into());
             if let Err(error) = name.spawn_scoped(scope, move || serve(lease)) {
                 queue.leave(Error::host("failed to start a thread of a burst", &error));
@@ -155,7 +155,7 @@ impl InputQueue {
 
     fn into_results(self) -> Vec<Result<Submitted>> {
         let State { results, lost, .. } = self.state.into_inner();
-        results.into_iter().map(|it| it.unwrap_or_else(|| Err(lost.clone()))).collect()
+        results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost.clone()))).collect()
     }
 }
 
@@ -191,7 +191,8 @@ mod tests {
         assert_eq!(queue.take(), Some(first));
         assert!(queue.finish(first, done("first")));
         assert_eq!(queue.take(), None);
-        let texts: Vec<_> = queue.into_results().into_iter().map(|it| it.unwrap().text).collect();
+        let texts: Vec<_> =
+            queue.into_results().into_iter().map(|result| result.unwrap().text).collect();
         assert_eq!(texts, ["first", "second"]);
     }
 

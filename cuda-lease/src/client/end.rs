@@ -71,7 +71,7 @@ impl From<quinn::ConnectError> for End {
 
 /// The message of an error and of its causes.
 fn describe(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(Some(error), |it| it.source());
+    let causes = std::iter::successors(Some(error), |cause| cause.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 

@@ -650,6 +650,6 @@ mod tests {
         Writer::new(&mut body).put_text(&text);
         let read = Reader::new(&body).get_text().unwrap().to_owned();
         assert_eq!(read.len(), TEXT_LIMIT);
-        assert!(read.chars().all(|it| it == 'é'));
+        assert!(read.chars().all(|character| character == 'é'));
     }
 }

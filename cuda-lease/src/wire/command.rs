@@ -267,7 +267,8 @@ impl<'a> Variants<'a> for Work<'a> {
                 }
                 w.put_ref(function).put(config.grid).put(config.block).put(config.shared_bytes);
                 w.put_bytes(params);
-                w.put_list(relocations, |w, it| it.put(w)).put_list(variables, |w, it| it.put(w));
+                w.put_list(relocations, |w, relocation| relocation.put(w))
+                    .put_list(variables, |w, variable| variable.put(w));
             }
             Work::Copy { from, to, bytes } => _ = w.put_ref(from).put_ref(to).put_ref(bytes),
             Work::Fill { to, pattern, count } => _ = w.put_ref(to).put_ref(pattern).put_ref(count),

@@ -124,7 +124,9 @@ impl Event {
 
 impl Field<'_> for EntryInfo {
     fn put(&self, w: &mut Writer<'_>) {
-        w.put_text(&self.name).put_list(&self.params, |w, it| it.put(w)).put(self.max_threads);
+        w.put_text(&self.name)
+            .put_list(&self.params, |w, param| param.put(w))
+            .put(self.max_threads);
     }
 
     fn get(r: &mut Reader<'_>) -> Result<Self, WireError> {

@@ -59,9 +59,9 @@ type Line = (String, (u32, u32));
 
 /// The line itself, then the calls that inlined it, outwards.
 fn lines(place: Option<&SourceLine>) -> Vec<Line> {
-    std::iter::successors(place, |it| it.inlined_at.as_deref())
+    std::iter::successors(place, |place| place.inlined_at.as_deref())
         .take(INLINED)
-        .map(|it| (it.file.clone(), (it.line, it.column)))
+        .map(|place| (place.file.clone(), (place.line, place.column)))
         .collect()
 }
 

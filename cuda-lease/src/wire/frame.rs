@@ -202,7 +202,7 @@ mod tests {
             for part in [&out[..split], &out[split..]] {
                 buffer.extend(part);
                 let frames = buffer.take().unwrap();
-                found.extend(frames.iter().map(|it| (it.header.sequence, it.body.len())));
+                found.extend(frames.iter().map(|frame| (frame.header.sequence, frame.body.len())));
             }
             assert_eq!(found, [(1, 1), (2, 2), (3, 3)]);
             assert!(buffer.is_empty());

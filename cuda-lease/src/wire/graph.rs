@@ -214,11 +214,11 @@ impl<'a> Decoder<'a> {
         };
         let after: Vec<u32> = r.get()?;
         let mut smallest = 0;
-        for &it in &after {
-            if it < smallest || it >= index {
-                return Err(WireError::NodeOrder { node: index, after: it });
+        for &earlier in &after {
+            if earlier < smallest || earlier >= index {
+                return Err(WireError::NodeOrder { node: index, after: earlier });
             }
-            smallest = it + 1;
+            smallest = earlier + 1;
         }
         let mut name = None;
         r.finish_with(|tag, field| {

@@ -12,7 +12,7 @@ fn certs_writes_private_keys_and_overwrites_nothing_by_itself() {
     let written = place.run_without_node("certs --dir c").done();
     let names = ["ca.pem", "ca.key", "node.pem", "node.key", "client.pem", "client.key"];
     assert_eq!(written, names.map(|name| format!("c/{name}\n")).concat());
-    for name in names.into_iter().filter(|it| it.ends_with(".key")) {
+    for name in names.into_iter().filter(|name| name.ends_with(".key")) {
         let mode = place.path(&format!("c/{name}")).metadata().unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }

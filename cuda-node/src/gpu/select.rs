@@ -18,9 +18,9 @@ pub fn select<'a>(
     visible: Option<&str>,
     address: &str,
 ) -> Result<Vec<&'a GpuInfo>> {
-    let whole = |index: u32| devices.iter().find(|it| it.index == index && !is_instance(it));
+    let whole = |index: u32| devices.iter().find(|gpu| gpu.index == index && !is_instance(gpu));
     let named = |name: &str| {
-        let starts = |it: &&GpuInfo| it.uuid.as_str().starts_with(name);
+        let starts = |gpu: &&GpuInfo| gpu.uuid.as_str().starts_with(name);
         if name.is_empty() { None } else { devices.iter().find(starts) }
     };
     let counted: Vec<&GpuInfo> = match visible {
@@ -35,17 +35,18 @@ pub fn select<'a>(
     };
     let found = match address.strip_prefix("cuda:") {
         Some(number) => number.parse().ok().and_then(|number: usize| counted.get(number).copied()),
-        None => named(address)
-            .filter(|it| visible.is_none() || counted.contains(it) || is_part_of_any(it, &counted)),
+        None => named(address).filter(|gpu| {
+            visible.is_none() || counted.contains(gpu) || is_part_of_any(gpu, &counted)
+        }),
     };
     match found {
         Some(gpu) if gpu.kind == GpuKind::Divided => {
-            Ok(devices.iter().filter(|it| is_part_of_any(it, &[gpu])).collect())
+            Ok(devices.iter().filter(|instance| is_part_of_any(instance, &[gpu])).collect())
         }
         Some(gpu) => Ok(vec![gpu]),
         None => {
             let numbers = (0..counted.len()).map(|number| format!("cuda:{number}"));
-            let available = numbers.chain(devices.iter().map(|it| it.uuid.to_string())).collect();
+            let available = numbers.chain(devices.iter().map(|gpu| gpu.uuid.to_string())).collect();
             Err(Error::NotFound { address: address.to_owned(), available })
         }
     }
@@ -57,7 +58,7 @@ fn is_instance(gpu: &GpuInfo) -> bool {
 
 fn is_part_of_any(gpu: &GpuInfo, whole: &[&GpuInfo]) -> bool {
     match &gpu.kind {
-        GpuKind::Instance { parent, .. } => whole.iter().any(|it| it.uuid == *parent),
+        GpuKind::Instance { parent, .. } => whole.iter().any(|gpu| gpu.uuid == *parent),
         _ => false,
     }
 }
@@ -68,7 +69,7 @@ mod tests {
     use crate::gpu::{GpuMonitor as _, ScriptedMonitor};
 
     fn names(found: Result<Vec<&GpuInfo>>) -> Vec<String> {
-        found.unwrap().iter().map(|it| it.uuid.to_string()).collect()
+        found.unwrap().iter().map(|gpu| gpu.uuid.to_string()).collect()
     }
 
     #[test]

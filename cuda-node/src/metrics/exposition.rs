@@ -129,25 +129,25 @@ impl Snapshot {
         out.counter("connections_resumed", help, totals.resumed)?;
 
         let of = |value: fn(&super::DeviceStatus) -> u64| {
-            self.devices.iter().map(move |it| (("device", &*it.name), value(it)))
+            self.devices.iter().map(move |device| (("device", &*device.name), value(device)))
         };
-        out.gauges(("leases", None), "Leases of a device", of(|it| it.leases as u64))?;
+        out.gauges(("leases", None), "Leases of a device", of(|device| device.leases as u64))?;
         let help = "Device memory that leases may use";
-        out.gauges(("vram_capacity", Some(Unit::Bytes)), help, of(|it| it.capacity))?;
+        out.gauges(("vram_capacity", Some(Unit::Bytes)), help, of(|device| device.capacity))?;
         let help = "Device memory that leases are charged with: quotas and contexts";
-        out.gauges(("vram_allocated", Some(Unit::Bytes)), help, of(|it| it.allocated))?;
+        out.gauges(("vram_allocated", Some(Unit::Bytes)), help, of(|device| device.allocated))?;
         let help = "Spare workers that are ready";
-        out.gauges(("spare_workers", None), help, of(|it| it.spares as u64))?;
+        out.gauges(("spare_workers", None), help, of(|device| device.spares as u64))?;
         let help = "Whether a device is out of service";
-        out.gauges(("fenced", None), help, of(|it| it.fenced.into()))?;
+        out.gauges(("fenced", None), help, of(|device| device.fenced.into()))?;
 
         let of = |value: fn(&super::TenantStatus) -> u64| {
-            self.tenants.iter().map(move |it| (("tenant", &*it.name), value(it)))
+            self.tenants.iter().map(move |tenant| (("tenant", &*tenant.name), value(tenant)))
         };
         let help = "Leases of a tenant that the quotas name; without a name, of all others";
-        out.gauges(("tenant_leases", None), help, of(|it| it.leases as u64))?;
+        out.gauges(("tenant_leases", None), help, of(|tenant| tenant.leases as u64))?;
         let help = "The sum of the quotas of a tenant's leases";
-        out.gauges(("tenant_vram", Some(Unit::Bytes)), help, of(|it| it.memory))
+        out.gauges(("tenant_vram", Some(Unit::Bytes)), help, of(|tenant| tenant.memory))
     }
 
     fn data(&self, out: &mut Metrics<'_>) -> fmt::Result {
@@ -168,8 +168,8 @@ impl Snapshot {
         let of = &self.latencies;
         let help = "Time from a request for a lease to its grant";
         out.histogram("lease_wait", help, &of.admission)?;
-        let series = [("session", &of.session), ("submit", &of.submit)].map(|(path, it)| {
-            [("queue", &it.queue), ("wire", &it.wire), ("device", &it.device)]
+        let series = [("session", &of.session), ("submit", &of.submit)].map(|(path, parts)| {
+            [("queue", &parts.queue), ("wire", &parts.wire), ("device", &parts.device)]
                 .map(|(part, histogram)| ([("path", path), ("part", part)], histogram))
         });
         let help =
@@ -225,7 +225,7 @@ mod tests {
             "cuda_node_latency_seconds_count{path=\"submit\",part=\"wire\"} 0",
             "cuda_node_lease_wait_seconds_count 0",
         ] {
-            assert!(text.lines().any(|it| it == line), "no line {line:?} in:\n{text}");
+            assert!(text.lines().any(|printed| printed == line), "no line {line:?} in:\n{text}");
         }
         assert!(text.ends_with("# EOF\n"));
     }

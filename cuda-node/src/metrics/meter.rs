@@ -134,7 +134,7 @@ impl Meter {
     #[inline]
     pub fn passed(&self, tally: &Tally) {
         for (kind, count) in tally.operations.into_iter().enumerate() {
-            self.add(count, |it| &it.operations[kind]);
+            self.add(count, |counters| &counters.operations[kind]);
         }
         self.uploaded(tally.uploaded);
     }
@@ -144,12 +144,12 @@ impl Meter {
     pub fn returned(&self, frame: &Frame<'_>) {
         match frame.header.opcode {
             Chunk::OPCODE => self.output(data_bytes(frame)),
-            opcode::FAILED => self.add(1, |it| &it.failed),
-            opcode::FAULTED => self.add(1, |it| &it.faults),
+            opcode::FAILED => self.add(1, |counters| &counters.failed),
+            opcode::FAULTED => self.add(1, |counters| &counters.faults),
             opcode::LOST if is_fault(frame) => {
-                self.add(1, |it| &it.faults);
+                self.add(1, |counters| &counters.faults);
                 // No event names the operation that faulted.
-                self.add(1, |it| &it.failed);
+                self.add(1, |counters| &counters.failed);
             }
             _ => {}
         }
@@ -157,12 +157,12 @@ impl Meter {
 
     /// Counts bytes from the client.
     pub fn uploaded(&self, bytes: u64) {
-        self.add(bytes, |it| &it.uploaded);
+        self.add(bytes, |counters| &counters.uploaded);
     }
 
     /// Counts bytes to the client.
     pub fn output(&self, bytes: u64) {
-        self.add(bytes, |it| &it.output);
+        self.add(bytes, |counters| &counters.output);
     }
 
     /// Sets the device memory that the lease uses, in bytes.

@@ -27,7 +27,7 @@ const ROUND_TRIP: Duration = Duration::from_secs(1);
 pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn::Connection) {
     let metrics = leases.metrics().clone();
     let _connected = metrics.connected();
-    let measure = || metrics.record(connection.rtt(), |it| &mut it.session.wire);
+    let measure = || metrics.record(connection.rtt(), |latencies| &mut latencies.session.wire);
     let mut round_trips = tokio::time::interval_at(Instant::now() + ROUND_TRIP, ROUND_TRIP);
     // When the connection ends, so do the tasks of its streams.
     let mut streams = tokio::task::JoinSet::new();

@@ -37,7 +37,7 @@ pub(super) async fn serve(
     let mut waiting = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
-            request = receive.next(|it| Ok((it.header.sequence, it.header.opcode, it.body.to_vec()))) => {
+            request = receive.next(|frame| Ok((frame.header.sequence, frame.header.opcode, frame.body.to_vec()))) => {
                 let (id, opcode, body) = request?;
                 let request = Request::decode(opcode, &body)?;
                 if waiting.len() >= OUTSTANDING {

@@ -134,12 +134,12 @@ async fn serve(
             _ = socket.read(&mut byte) => return Err(io::ErrorKind::ConnectionAborted.into()),
         };
         let Some((place, queued)) = next else { return Ok(()) };
-        meter.node.record(queued.at.elapsed(), |it| &mut it.submit.queue);
+        meter.node.record(queued.at.elapsed(), |latencies| &mut latencies.submit.queue);
         let (done, output) = run(&mut socket, &queued).await?;
         meter.set_memory(done.memory);
         if done.device_nanos > 0 {
             let time = Duration::from_nanos(done.device_nanos);
-            meter.node.record(time, |it| &mut it.submit.device);
+            meter.node.record(time, |latencies| &mut latencies.submit.device);
         }
         _ = queued.reply.send(Reply { done, output, place });
     }

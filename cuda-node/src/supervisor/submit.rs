@@ -41,7 +41,7 @@ pub(super) async fn serve(
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
             // stream's end reached it.
             if send.stopped().await.is_ok() {
-                metrics.record(replied.elapsed(), |it| &mut it.submit.wire);
+                metrics.record(replied.elapsed(), |latencies| &mut latencies.submit.wire);
             }
         }
         Err((status, detail)) => refuse(&mut send, status, &detail).await,

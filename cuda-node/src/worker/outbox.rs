@@ -139,7 +139,7 @@ impl Outbox {
 
     /// The queue, or `None` if the session has ended: then nothing is added.
     fn open(&self) -> Option<MutexGuard<'_, Queue>> {
-        Some(self.queue.lock()).filter(|it| !it.closed)
+        Some(self.queue.lock()).filter(|queue| !queue.closed)
     }
 
     fn added(&self, mut queue: MutexGuard<'_, Queue>) {
@@ -224,7 +224,7 @@ mod tests {
         buffer.extend(&out);
         let frames = buffer.take().unwrap();
         assert!(buffer.is_empty());
-        frames.iter().map(|it| Event::decode(it.header.opcode, it.body).unwrap()).collect()
+        frames.iter().map(|frame| Event::decode(frame.header.opcode, frame.body).unwrap()).collect()
     }
 
     #[test]

@@ -190,7 +190,9 @@ impl Reports {
     pub(super) fn stage(&self, client: Ticket) -> Stage {
         let streams = self.streams.lock();
         // A stream that was retired has completed everything.
-        streams.get(&client.stream).map_or(Stage::Complete, |it| it.numbers.backend(client.number))
+        streams
+            .get(&client.stream)
+            .map_or(Stage::Complete, |stream| stream.numbers.backend(client.number))
     }
 
     /// Reports the progress that is known.
@@ -204,13 +206,17 @@ impl Reports {
     /// The number of submissions that the backend has taken and not completed, and the last one.
     pub(super) fn backlog(&self, id: StreamId) -> (u64, u64) {
         let streams = self.streams.lock();
-        streams.get(&id).map_or((0, 0), |it| (it.numbers.backlog(), it.numbers.taken()))
+        streams.get(&id).map_or((0, 0), |stream| (stream.numbers.backlog(), stream.numbers.taken()))
     }
 
     /// The streams that have not completed everything that the backend has taken.
     pub(super) fn busy_streams(&self) -> Vec<StreamId> {
         let streams = self.streams.lock();
-        streams.iter().filter(|(_, it)| it.numbers.backlog() > 0).map(|(id, _)| *id).collect()
+        streams
+            .iter()
+            .filter(|(_, stream)| stream.numbers.backlog() > 0)
+            .map(|(id, _)| *id)
+            .collect()
     }
 
     /// Returns the root cause of a refusal.

@@ -58,11 +58,11 @@ impl Staging {
         let size = bytes.clamp(SMALLEST, PIECE).next_power_of_two();
         {
             let mut pool = self.pool.lock();
-            if let Some(found) = pool.idle.iter().rposition(|it| it.len() == size) {
+            if let Some(found) = pool.idle.iter().rposition(|block| block.len() == size) {
                 let block = pool.idle.swap_remove(found);
                 return Some(Ok(self.pooled(block)));
             }
-            let idle: usize = pool.idle.iter().map(|it| it.len()).sum();
+            let idle: usize = pool.idle.iter().map(|block| block.len()).sum();
             if pool.bytes + size > self.limit {
                 if pool.bytes - idle + size > self.limit {
                     return None;

@@ -294,7 +294,7 @@ impl Client {
     fn after(&self, own: StreamId, input: &mut Input<'_>) -> Vec<Ticket> {
         let count = usize::from(input.byte() % 4);
         let tickets = std::iter::repeat_with(|| self.known(input)).take(count);
-        tickets.filter(|it| it.stream != own).collect()
+        tickets.filter(|ticket| ticket.stream != own).collect()
     }
 
     fn work<'a>(&mut self, input: &mut Input<'a>) -> Step<'a> {

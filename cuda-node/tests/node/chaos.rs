@@ -97,7 +97,7 @@ impl Script {
     /// Reads back: each launch has run exactly once.
     fn read(&mut self) -> Result<()> {
         let read = to_host(self.buffer.as_ref().unwrap()).sync_on(self.stream())?;
-        assert!(read.iter().all(|it| *it == 2.0f32.powi(self.launched as i32)));
+        assert!(read.iter().all(|element| *element == 2.0f32.powi(self.launched as i32)));
         Ok(())
     }
 
@@ -123,7 +123,7 @@ fn is_end(error: &Error) -> bool {
     matches!(
         error,
         Error::Disconnected { .. } | Error::ContentsLost { .. } | Error::DeviceLost { .. }
-    ) || error.status().is_some_and(|it| ended.contains(&it))
+    ) || error.status().is_some_and(|status| ended.contains(&status))
 }
 
 /// Goes on after the end of the lease: every step fails with the reason, and none hangs.

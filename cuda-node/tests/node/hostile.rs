@@ -182,8 +182,8 @@ fn protocol_violation_ends_only_its_session() {
         for (commands, reason) in cases {
             let mut client = RawClient::connect(&node.address).await;
             let (_, _, mut stream) = session(&mut client).await;
-            for (at, it) in commands.into_iter().enumerate() {
-                command(&mut stream, at as u64 + 1, it).await;
+            for (at, frame) in commands.into_iter().enumerate() {
+                command(&mut stream, at as u64 + 1, frame).await;
             }
             let error = lost(&mut stream).await;
             assert!(error.contains(reason), "{error}");

@@ -75,11 +75,11 @@ fn session_survives_an_address_change_of_the_client() {
 fn loss_and_reordering_change_no_result() {
     let node = Node::start(&[]);
     let mut options = RelayOptions::with_delay(Duration::from_micros(300));
-    options.both(|it| {
-        it.loss = 0.02;
-        it.duplicate = 0.02;
-        it.reorder = 0.05;
-        it.reorder_delay = Duration::from_millis(2);
+    options.both(|impairment| {
+        impairment.loss = 0.02;
+        impairment.duplicate = 0.02;
+        impairment.reorder = 0.05;
+        impairment.reorder_delay = Duration::from_millis(2);
     });
     let (_relay, lease) = through(&node, options);
     let lease = lease.acquire_blocking().unwrap();

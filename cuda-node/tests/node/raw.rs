@@ -135,7 +135,7 @@ impl Stream {
     pub async fn reply(&mut self) -> Reply {
         loop {
             let frames = self.buffer.take_first().map_err(|error| error.to_string())?;
-            if let Some(frame) = frames.as_ref().and_then(|it| it.iter().next()) {
+            if let Some(frame) = frames.as_ref().and_then(|frames| frames.iter().next()) {
                 return Ok((frame.header.opcode, frame.body.to_vec()));
             }
             match self.receive.read_chunk(usize::MAX, true).await {

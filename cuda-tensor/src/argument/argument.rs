@@ -118,7 +118,7 @@ pub(crate) struct StridedIndex<const N: usize> {
 
 // SAFETY: all fields are `u64`s or arrays of them, in C layout, so there is no padding and every bit pattern is valid.
 unsafe impl<const N: usize> Zeroable for StridedIndex<N> {}
-// SAFETY: as above.
+// SAFETY: all fields are `u64`s or arrays of them, in C layout, so there is no padding and every bit pattern is valid.
 unsafe impl<const N: usize> Pod for StridedIndex<N> {}
 
 impl<const N: usize> StridedIndex<N> {

@@ -23,7 +23,7 @@ pub(super) fn all_gather<T: Number>(
     let home = devices.first().cloned();
     let gathered = script(async move |cx| {
         let home = home.ok_or(Error::AlreadyEnded)?;
-        let shape = tensors.first().map(|it| it.shape().to_vec()).unwrap_or_default();
+        let shape = tensors.first().map(|tensor| tensor.shape().to_vec()).unwrap_or_default();
         let all: Vec<_> = [tensors.len()].into_iter().chain(shape.iter().copied()).collect();
         let mut gathered = cx.run(Tensor::<T>::zeros(all).on(&home)).await?;
         for (rank, tensor) in tensors.into_iter().enumerate() {

@@ -120,8 +120,9 @@ impl Blas {
         let algorithm = sys::cublasGemmAlgo_t::CUBLAS_GEMM_DEFAULT;
         let (alpha, beta) = (one.pointer(), zero.pointer());
         let c_batch = c_longlong::from(gemm.m) * c_longlong::from(gemm.n);
-        // SAFETY: the caller promises that the memory fits the shapes. The two numbers live during the call, and are read
-        // from the host, which is the mode of a new handle.
+        // SAFETY: the memory is valid for the shapes, and nothing else uses c and the scratch memory until the stream
+        // has passed the call. The two numbers live during the call, and are read from the host, which is the mode of a
+        // new handle.
         let called = unsafe {
             if gemm.batch == 1 {
                 result::gemm_ex(

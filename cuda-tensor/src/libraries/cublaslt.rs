@@ -62,7 +62,7 @@ struct Handle(sys::cublasLtHandle_t);
 
 // SAFETY: cuBLASLt is thread-safe, and a handle may be used by several threads at a time.
 unsafe impl Send for Handle {}
-// SAFETY: as above.
+// SAFETY: cuBLASLt is thread-safe, and a handle may be used by several threads at a time.
 unsafe impl Sync for Handle {}
 
 /// Everything that the choice of an algorithm depends on.
@@ -125,8 +125,8 @@ impl BlasLt {
             },
         };
         let (one, zero) = Scalars::of(gemm.scalar);
-        // SAFETY: the caller promises that the memory fits the shapes. The descriptions and the two numbers live during the
-        // call.
+        // SAFETY: the memory is valid for the shapes, and nothing else uses c and the scratch memory until the stream
+        // has passed the call. The descriptions and the two numbers live during the call.
         let called = unsafe {
             result::matmul(
                 self.handle.0,

@@ -94,7 +94,8 @@ impl Plan {
         }
         let direction = if inverse { 1 } else { -1 };
         let handle = self.handle.lock();
-        // SAFETY: the caller promises that the memory fits the shape.
+        // SAFETY: the memory is valid for the shape, and nothing else uses the target and the scratch memory until the
+        // stream has passed the call.
         unsafe {
             result::set_stream(*handle, raw.stream.cast()).map_err(failure("cufftSetStream"))?;
             result::set_work_area(*handle, pointer(workspace))

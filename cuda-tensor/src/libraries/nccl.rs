@@ -119,7 +119,8 @@ impl Group {
             let ranks = self.raw.iter().zip(streams).zip(addresses);
             let called = ranks.into_iter().try_for_each(|((comm, raw), [from, to])| {
                 let (from, to, stream) = (pointer(*from), pointer(*to), raw.stream.cast());
-                // SAFETY: the caller promises that the memory is valid. Only their drop destroys the communicators.
+                // SAFETY: the memory is valid for the counts, and nothing else uses the targets until the streams have
+                // passed the call. Only their drop destroys the communicators.
                 unsafe {
                     match collective {
                         Collective::AllReduce(op) => {

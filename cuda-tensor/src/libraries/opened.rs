@@ -80,7 +80,8 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
 
 /// Makes the context of a GPU current on this thread.
 fn bind(gpu: u32) -> Result<()> {
-    let bound = cudarc::driver::CudaContext::new(gpu as usize).and_then(|it| it.bind_to_thread());
+    let bound =
+        cudarc::driver::CudaContext::new(gpu as usize).and_then(|context| context.bind_to_thread());
     bound.map_err(|error| {
         super::error::failed("the driver", "cuCtxSetCurrent")(format!("{:?}", error.0))
     })

@@ -81,7 +81,8 @@ impl Rows {
             let places = allocate::<u64>(Layout::contiguous([rows, chunks])?);
             Ok(places.then(move |places| {
                 kernel::<I::Element>(I::Element::fold(), name).then(move |kernel| {
-                    let [rows_, n_, chunk_, chunks_] = [rows, n, chunk, chunks].map(|it| it as u64);
+                    let [rows_, n_, chunk_, chunks_] =
+                        [rows, n, chunk, chunks].map(|size| size as u64);
                     let args = (Returned(x), Written(places), rows_, n_, chunk_, chunks_);
                     let threads = threads_per_chunk(rows, chunk.min(n));
                     let config = rows_config(rows * chunks, threads);
@@ -103,7 +104,7 @@ impl Rows {
         let Self { rows, n, chunks, .. } = self;
         allocate::<u64>(layout).then(move |y| {
             kernel::<I::Element>(I::Element::fold(), name).then(move |kernel| {
-                let [rows_, n_, chunks_] = [rows, n, chunks].map(|it| it as u64);
+                let [rows_, n_, chunks_] = [rows, n, chunks].map(|size| size as u64);
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
                 let threads = threads_per_chunk(rows, chunks);
                 // SAFETY: reads `rows * chunks` indices, which are below n, and the elements of x at these indices. Writes

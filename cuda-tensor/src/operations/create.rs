@@ -123,7 +123,8 @@ impl Tensor<bool> {
         shape: impl IntoShape,
     ) -> impl DeviceOp<Output = Self> {
         defer(move || {
-            let bytes: Vec<u8> = elements.as_ref().iter().map(|it| u8::from(*it)).collect();
+            let bytes: Vec<u8> =
+                elements.as_ref().iter().map(|element| u8::from(*element)).collect();
             let layout = Layout::contiguous(shape)?;
             layout.check_len(bytes.len())?;
             Ok(h2d(bytes).map(|buffer| Tensor::of(buffer, layout)))

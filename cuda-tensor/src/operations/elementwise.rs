@@ -158,7 +158,7 @@ where
             .and_then(|shape| broadcast_shape(mask.layout().shape(), &shape));
         let shape = of_operation("select", shape)?;
         let [m, x, y] = [mask.layout(), a.layout(), b.layout()]
-            .map(|it| of_operation("select", it.broadcast(&shape)));
+            .map(|layout| of_operation("select", layout.broadcast(&shape)));
         let walk = StridedIndex::new(&shape, [m?.strides(), x?.strides(), y?.strides()]);
         let layout = Layout::contiguous(&shape[..])?;
         Ok(allocate(layout).then(move |y: Tensor<A::Element>| {

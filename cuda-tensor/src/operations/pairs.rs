@@ -189,7 +189,7 @@ impl Pair {
     /// `n` is the number of elements of the shape.
     fn of(x: &Layout, y: &Layout, n: usize) -> Self {
         // Unless there are no elements, a broadcast to as many adds only dimensions of size 1.
-        let is_dense = |it: &Layout| it.len() == n && it.is_contiguous();
+        let is_dense = |layout: &Layout| layout.len() == n && layout.is_contiguous();
         match (is_dense(x), is_dense(y)) {
             (true, true) => Self::Dense,
             (true, false) if y.len() == 1 => Self::NumberLast,
@@ -230,7 +230,8 @@ where
     defer(move || {
         if !into.layout().is_contiguous() {
             let number = Tensor::full(scalar, ());
-            let assigned = number.then(move |it| map2_assign((into, it), (operation, CALLED)));
+            let assigned =
+                number.then(move |number| map2_assign((into, number), (operation, CALLED)));
             return Ok(Either::Left(assigned));
         }
         let kernels = PairKernels::<O::Element, _>::of_binary(operation);
@@ -301,7 +302,7 @@ impl Plan {
         let shape = of_operation(called, broadcast_shape(a.shape(), b.shape()))?;
         let results = of_operation(called, Layout::contiguous(&shape[..]))?;
         let pair = Pair::of(a, b, results.len());
-        let [a, b] = [a, b].map(|it| of_operation(called, it.broadcast(&shape)));
+        let [a, b] = [a, b].map(|layout| of_operation(called, layout.broadcast(&shape)));
         let walk = StridedIndex::new(&shape, [a?.strides(), b?.strides()]);
         Ok(Self { pair, walk, results })
     }

@@ -92,7 +92,7 @@ fn seeded<T: Float>(
 /// let generator = Generator::new(7).sync_on(&stream)?;
 /// let first = generator.rand::<f32>(1000).to_host_vec().sync_on(&stream)?;
 /// let second = generator.rand::<f32>(1000).to_host_vec().sync_on(&stream)?;
-/// let both = Generator::new(7).then(|it| it.rand::<f32>(2000)).to_host_vec().sync_on(&stream)?;
+/// let both = Generator::new(7).then(|generator| generator.rand::<f32>(2000)).to_host_vec().sync_on(&stream)?;
 /// assert_eq!(both, [first, second].concat());
 /// # Ok::<(), cuda_async::Error>(())
 /// ```

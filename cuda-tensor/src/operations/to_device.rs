@@ -42,7 +42,7 @@ fn copy_to<'a, I: TensorInput + 'a>(
         let layout = Layout::contiguous(x.layout().shape())?;
         let from = x.whole().device().clone();
         let elements = contiguous(x).try_map(Elements::of).on(&from);
-        let copied = elements.then(move |it| memory::to_device(it, &device));
+        let copied = elements.then(move |elements| memory::to_device(elements, &device));
         Ok(copied.map(move |buffer| Tensor::of(buffer, layout)))
     })
 }

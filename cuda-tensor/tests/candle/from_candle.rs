@@ -15,7 +15,7 @@ fn take<T: Number + WithDType + CudaDType>(theirs: &Theirs, stream: &Stream) -> 
 #[test]
 fn result_has_the_memory_and_strides_of_the_tensor_of_candle() {
     for (_, stream, device) in gpus() {
-        let elements: Vec<f32> = (0..24).map(|it| it as f32).collect();
+        let elements: Vec<f32> = (0..24).map(|number| number as f32).collect();
         let whole = Theirs::from_vec(elements, (4, 3, 2), &device).unwrap();
         let views = [
             whole.clone(),
@@ -38,7 +38,7 @@ fn result_has_the_memory_and_strides_of_the_tensor_of_candle() {
             let host = theirs.to_device(&candle_core::Device::Cpu).unwrap();
             let expected: Vec<f32> = host.flatten_all().unwrap().to_vec1().unwrap();
             assert_eq!((&ours).to_host_vec().sync_on(&stream).unwrap(), expected);
-            let negated: Vec<f32> = expected.iter().map(|it| -it).collect();
+            let negated: Vec<f32> = expected.iter().map(|element| -element).collect();
             assert_eq!(ours.neg().to_host_vec().sync_on(&stream).unwrap(), negated);
         }
     }

@@ -68,7 +68,7 @@ fn operation_runs_after_an_upload_and_a_fill_by_candle() {
             let max = ours.max().item().sync_on(&stream).unwrap();
             assert_eq!(max, turn);
             let zeros = Theirs::zeros(1 << 22, candle_core::DType::U32, &device).unwrap();
-            // SAFETY: as above.
+            // SAFETY: no code writes the elements.
             let ours = unsafe { SharedTensor::<u32>::from_candle_cuda(zeros) };
             assert_eq!(ours.max().item().sync_on(&stream).unwrap(), 0);
         }

@@ -33,7 +33,7 @@ fn on_gpu(elements: Vec<f32>, shape: &[i64], strides: Option<&[i64]>, device: &D
 fn import_of_gpu_memory_copies_nothing() {
     let Some(device) = gpu() else { return };
     let stream = device.new_stream().unwrap();
-    let elements: Vec<f32> = (0..6).map(|it| it as f32).collect();
+    let elements: Vec<f32> = (0..6).map(|number| number as f32).collect();
     let (managed, deleted) = on_gpu(elements, &[3, 2], Some(&[1, 3]), &device).managed();
     let address = managed.data() as u64;
     // SAFETY: no other code uses the memory.

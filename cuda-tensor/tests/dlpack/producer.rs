@@ -82,7 +82,7 @@ impl Foreign {
     /// The elements `0, 1, ..` in row-major order.
     pub fn counting(shape: &[i64]) -> Self {
         let len: i64 = shape.iter().product();
-        Self::of((0..len).map(|it| it as f32).collect(), 0, shape, None)
+        Self::of((0..len).map(|number| number as f32).collect(), 0, shape, None)
     }
 
     fn parts(self) -> (DLTensor, Box<Kept>, Deleted) {

@@ -55,7 +55,7 @@ proptest! {
             steps.map(|(size, stride)| (size - 1).max(0) * stride).sum::<i64>().abs()
         };
         let first = far(true) as usize;
-        let elements: Vec<f32> = (0..=first as i64 + far(false)).map(|it| it as f32).collect();
+        let elements: Vec<f32> = (0..=first as i64 + far(false)).map(|number| number as f32).collect();
         let expected = reference(&elements, first, &shape, &strides);
         let (managed, deleted) = Foreign::of(elements, first, &shape, Some(&strides)).managed();
         let stream = cpu().new_stream().unwrap();
@@ -173,7 +173,7 @@ fn scalars_and_empty_tensors_are_exchanged() {
 #[test]
 fn large_tensor_with_strides_is_imported_in_async_code() {
     let (rows, columns) = (1200, 1000);
-    let elements: Vec<f32> = (0..rows * columns).map(|it| it as f32).collect();
+    let elements: Vec<f32> = (0..rows * columns).map(|number| number as f32).collect();
     let expected = reference(&elements, 0, &[columns, rows], &[1, columns]);
     let foreign = Foreign::of(elements, 0, &[columns, rows], Some(&[1, columns]));
     let (managed, deleted) = foreign.managed();
@@ -196,7 +196,7 @@ fn copy_of_a_shared_tensor_is_not_read_only() {
 fn stride_of_a_dimension_of_one_element_is_ignored() {
     let stream = cpu().new_stream().unwrap();
     let strides = [i64::MAX, 1, i64::MIN, 3];
-    let elements = (0..6).map(|it| it as f32).collect();
+    let elements = (0..6).map(|number| number as f32).collect();
     let (managed, _) = Foreign::of(elements, 0, &[1, 3, 1, 2], Some(&strides)).managed();
     // SAFETY: no other code uses the memory.
     let x = unsafe { Tensor::<f32>::from_dlpack(managed) }.sync_on(&stream).unwrap();

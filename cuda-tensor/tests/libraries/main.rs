@@ -34,7 +34,7 @@ fn compare<T: Float, O: DeviceOp<Output = Tensor<T>>>(
     };
     let ((shape, ours), (library_shape, library)) = (run(false), run(true));
     assert_eq!(shape, library_shape);
-    let scale = ours.iter().fold(1.0f64, |most, it| most.max(it.abs()));
+    let scale = ours.iter().fold(1.0f64, |most, element| most.max(element.abs()));
     for (at, (is, should)) in library.iter().zip(&ours).enumerate() {
         assert!((is - should).abs() <= tolerance * scale, "{what} {at}: {is} and {should}");
     }
@@ -153,7 +153,8 @@ fn a_graph_needs_a_transform_that_ran_before() {
     assert!(error.to_string().contains("run `the transform of a tensor of this shape`"), "{error}");
     let direct = x.clone().fft().to_host_vec().sync_on(&stream).unwrap();
     let graph = x.fft().graph_on(&stream).unwrap();
-    let replayed = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();
+    let replayed =
+        graph.launch().then(|output| output.dup()).to_host_vec().sync_on(&stream).unwrap();
     assert_eq!(replayed, direct);
 }
 
@@ -173,7 +174,8 @@ fn library_calls_are_recorded_in_graphs() {
     let direct = op(x).to_host_vec().sync_on(&stream).unwrap();
     graph.upload().unwrap();
     for _ in 0..5 {
-        let replayed = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();
+        let replayed =
+            graph.launch().then(|output| output.dup()).to_host_vec().sync_on(&stream).unwrap();
         assert_eq!(replayed, direct);
     }
 }

@@ -83,9 +83,9 @@ fn all_gather_gives_each_device_all_tensors() {
         let ranks = group.devices().len();
         let x = tensors(&group, &[2, 3], |rank| vec![rank as i32 + 1; 6]);
         let all = group.all_gather(x).sync().unwrap();
-        assert!(all.iter().all(|it| it.shape() == [ranks, 2, 3]));
-        let expected: Vec<i32> = (1..=ranks as i32).flat_map(|it| [it; 6]).collect();
-        assert!(lists(&group, all).iter().all(|it| *it == expected));
+        assert!(all.iter().all(|tensor| tensor.shape() == [ranks, 2, 3]));
+        let expected: Vec<i32> = (1..=ranks as i32).flat_map(|element| [element; 6]).collect();
+        assert!(lists(&group, all).iter().all(|list| *list == expected));
     }
 }
 
@@ -97,7 +97,7 @@ fn reduce_scatter_gives_each_device_its_part() {
         let values = |rank: usize| (0..rows * 3).map(|at| (at + rank) as u64).collect();
         let x = tensors(&group, &[rows, 3], values);
         let parts = group.reduce_scatter(x, Reduction::Sum).sync().unwrap();
-        assert!(parts.iter().all(|it| it.shape() == [2, 3]));
+        assert!(parts.iter().all(|part| part.shape() == [2, 3]));
         let added: u64 = (0..ranks as u64).sum();
         for (rank, part) in lists(&group, parts).into_iter().enumerate() {
             let expected: Vec<_> =
@@ -112,13 +112,13 @@ fn views_are_copied_first_and_collectives_chain() {
     for group in groups() {
         let ranks = group.devices().len() as f64;
         let x = tensors(&group, &[3, 2], |_| vec![1.0f64, 2.0, 3.0, 4.0, 5.0, 6.0]);
-        let columns = x.into_iter().map(|it| it.transpose(0, 1).unwrap()).collect();
+        let columns = x.into_iter().map(|tensor| tensor.transpose(0, 1).unwrap()).collect();
         let again = group.clone();
         let twice = group
             .all_reduce(columns, Reduction::Sum)
             .then(move |sums| again.all_reduce(sums, Reduction::Sum));
         for sum in lists(&group, twice.sync().unwrap()) {
-            assert_eq!(sum, [1.0, 3.0, 5.0, 2.0, 4.0, 6.0].map(|it| it * ranks * ranks));
+            assert_eq!(sum, [1.0, 3.0, 5.0, 2.0, 4.0, 6.0].map(|element| element * ranks * ranks));
         }
     }
 }

@@ -16,7 +16,7 @@ fn read(device: &Device) -> Result<(Vec<u32>, Vec<u32>), Box<dyn Error>> {
         zip!(model.labels(logits.clone()).then(to_host), model.probabilities(logits).then(to_host))
     });
     let (labels, probabilities) = op.sync_on(&stream)?;
-    Ok((labels, probabilities.iter().map(|it| it.to_bits()).collect()))
+    Ok((labels, probabilities.iter().map(|probability| probability.to_bits()).collect()))
 }
 
 #[test]

@@ -11,7 +11,7 @@ fn assert_computes_balances(device: &Device) -> Result<()> {
     let expected = |start: &f32| (0..40).fold(*start, |balance, _| year(balance)).to_bits();
     let computed =
         balances(Kernels::load(device)?, &accounts, 40).sync_on(&device.new_stream()?)?;
-    let computed: Vec<_> = computed.iter().map(|it| it.to_bits()).collect();
+    let computed: Vec<_> = computed.iter().map(|balance| balance.to_bits()).collect();
     assert_eq!(computed, accounts.iter().map(expected).collect::<Vec<_>>());
     Ok(())
 }

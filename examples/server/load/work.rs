@@ -216,7 +216,9 @@ impl Sender {
     async fn malformed(&mut self, number: u64) {
         let body = MALFORMED[(number / 100) as usize % MALFORMED.len()];
         match self.connection.send("POST", "/classify", body.into()).await {
-            Ok(it) => *self.measured.statuses.entry((Kind::Malformed, it.status)).or_default() += 1,
+            Ok(answer) => {
+                *self.measured.statuses.entry((Kind::Malformed, answer.status)).or_default() += 1
+            }
             Err(_) => self.measured.lost += 1,
         }
     }

@@ -45,7 +45,8 @@ pub(crate) fn check_variables<'a>(
             continue;
         }
         let symbol = variable.symbol();
-        let signature = signatures.and_then(|list| list.iter().find(|it| it.name == symbol));
+        let signature =
+            signatures.and_then(|list| list.iter().find(|variable| variable.name == symbol));
         match (signatures, signature) {
             (_, Some(signature)) => mismatch(variable, signature).into_iter().for_each(&mut report),
             (Some(list), None) => {
@@ -53,7 +54,7 @@ pub(crate) fn check_variables<'a>(
                     "`{}` has no variable `{symbol}`; it has {}. If the variable has another name in the PTX, write \
                      `#[symbol = \"name\"]`; compilers remove unused variables",
                     declaration.code.path().value(),
-                    listed_names(list.iter().map(|it| it.name.as_str())),
+                    listed_names(list.iter().map(|variable| variable.name.as_str())),
                 );
                 let span = variable.symbol.as_ref().map_or(variable.name.span(), LitStr::span);
                 report(Error::new(span, why));

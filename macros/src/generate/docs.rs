@@ -16,7 +16,7 @@ pub(crate) fn of_launcher(kernel: &Kernel) -> String {
     let mut doc = String::new();
     if written.is_none() {
         let entries: Vec<_> =
-            kernel.instances().iter().map(|it| format!("`{}`", it.entry)).collect();
+            kernel.instances().iter().map(|instance| format!("`{}`", instance.entry)).collect();
         doc = format!(" Returns an operation that launches the kernel {}.", entries.join(" or "));
     }
     doc.push_str(&of_checks(kernel));
@@ -40,7 +40,8 @@ fn of_checks(kernel: &Kernel) -> String {
         }
     }
     if !kernel.conditions.is_empty() {
-        let conditions: Vec<_> = kernel.conditions.iter().map(|it| format!("`{it}`")).collect();
+        let conditions: Vec<_> =
+            kernel.conditions.iter().map(|condition| format!("`{condition}`")).collect();
         doc.push_str(&format!(
             "\n\n # Errors\n The operation fails with [`Error::Arguments`](::cuda_async::Error::Arguments), and launches \
              nothing, unless {}.",

@@ -196,8 +196,8 @@ fn declared(argument: &Argument) -> TokenStream {
             };
             quote!(#module::Declared::Buffer { element: #element, written: #written })
         }
-        Declared::Scalar(it) => {
-            let number = number(it);
+        Declared::Scalar(scalar) => {
+            let number = number(scalar);
             quote!(#module::Declared::Scalar(#number))
         }
         Declared::Value(_) => {

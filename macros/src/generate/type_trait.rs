@@ -74,7 +74,8 @@ pub(crate) fn declared(declaration: &Declaration, found: &Found<'_>) -> Option<T
     let instances = kernel.instances();
     let implementations = types.iter().zip(&found.signatures).enumerate();
     let implementations = implementations.map(|(index, ((ty, _), signature))| {
-        let arguments = instances.get(index).map_or(&[][..], |it| it.arguments.as_slice());
+        let arguments =
+            instances.get(index).map_or(&[][..], |instance| instance.arguments.as_slice());
         let aligns = arguments.iter().enumerate().map(|(index, argument)| {
             let param = signature.and_then(|signature| signature.params.get(index));
             match (param, &argument.passed) {

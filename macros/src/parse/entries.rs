@@ -192,7 +192,9 @@ impl Entries {
                     // The parser has refused arguments that cannot have one of the types.
                     arguments: arguments
                         .iter()
-                        .map(|it| it.with(parameter, ty).unwrap_or_else(|_| it.clone()))
+                        .map(|argument| {
+                            argument.with(parameter, ty).unwrap_or_else(|_| argument.clone())
+                        })
                         .collect(),
                     of_type: format!(" with `{parameter} = {}`", text::of_type(ty)),
                 })
@@ -257,8 +259,10 @@ mod tests {
             arguments.iter().map(|argument| text::of_type(&argument.ty)).collect()
         };
         let instances = kernel.instances();
-        let found: Vec<_> =
-            instances.into_iter().map(|it| (it.entry, types(it.arguments))).collect();
+        let found: Vec<_> = instances
+            .into_iter()
+            .map(|instance| (instance.entry, types(instance.arguments)))
+            .collect();
         assert_eq!(
             found[0],
             ("a".to_owned(), vec!["&[[f32; 2]]".into(), "f32".into(), "u32".into()])

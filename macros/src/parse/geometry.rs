@@ -87,8 +87,9 @@ impl Geometry {
             Self::Plane(width, height) => [width, height].into_iter().flat_map(check).collect(),
             Self::Tiles(Tiles { buffer, tile, threads }) => {
                 let of_buffer = Quantity::Len(buffer.clone()).check(&known, all);
-                let is_read =
-                    |it: &Argument| it.name == *buffer && matches!(it.passed, Passed::Input(_));
+                let is_read = |argument: &Argument| {
+                    argument.name == *buffer && matches!(argument.passed, Passed::Input(_))
+                };
                 let why =
                     format!("`{buffer}` is only read; the tiles are those of an output `&mut [T]`");
                 let read = all.iter().any(is_read).then(|| Error::new(buffer.span(), why));

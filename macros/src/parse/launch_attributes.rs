@@ -104,7 +104,7 @@ mod tests {
     fn attributes_are_parsed() {
         let all = taken("#[cooperative] #[cluster(2, n)] #[dependent]").unwrap();
         assert!(all.cooperative && all.dependent);
-        assert_eq!(all.cluster.unwrap().map(|it| it.to_string()), ["2", "n", "1"]);
+        assert_eq!(all.cluster.unwrap().map(|size| size.to_string()), ["2", "n", "1"]);
         assert!(taken("").unwrap().is_empty());
     }
 

@@ -77,7 +77,7 @@ fn fault(
     if !pages.contains_key(&path) {
         pages.insert(path.clone(), Page::read(&path)?);
     }
-    let has = pages[&path].anchors.iter().any(|it| it == anchor);
+    let has = pages[&path].anchors.iter().any(|candidate| candidate == anchor);
     Ok((!has).then_some("the page has no such heading"))
 }
 
@@ -122,8 +122,9 @@ impl Page {
     fn add_anchor(&mut self, heading: &str) {
         let anchor = anchor(heading);
         let numbered = (1..).map(|n| format!("{anchor}-{n}"));
-        let free =
-            std::iter::once(anchor.clone()).chain(numbered).find(|it| !self.anchors.contains(it));
+        let free = std::iter::once(anchor.clone())
+            .chain(numbered)
+            .find(|candidate| !self.anchors.contains(candidate));
         self.anchors.extend(free);
     }
 }
@@ -159,7 +160,8 @@ mod tests {
         fs::write(&page, text).expect("written");
         fs::write(&other, "# One\n## Two\n").expect("written");
         let found = check(&[page.clone(), other]).expect("read");
-        let found: Vec<_> = found.iter().map(|it| (it.line, it.target.as_str(), it.why)).collect();
+        let found: Vec<_> =
+            found.iter().map(|link| (link.line, link.target.as_str(), link.why)).collect();
         let expected = [
             (4, "other.md#three", "the page has no such heading"),
             (6, "gone.md", "there is no such file"),

@@ -20,7 +20,7 @@ fn main() -> ExitCode {
     match faults {
         Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
         Ok(faults) => {
-            faults.iter().for_each(|it| println!("{it}"));
+            faults.iter().for_each(|fault| println!("{fault}"));
             ExitCode::FAILURE
         }
         Err(error) => {

@@ -171,7 +171,7 @@ mod tests {
         ] {
             let (_folder, page) = page(text);
             let wrong = check(&[page]).expect("read");
-            assert!(wrong.iter().any(|it| it.why.contains(why)), "{wrong:?}");
+            assert!(wrong.iter().any(|fault| fault.why.contains(why)), "{wrong:?}");
         }
     }
 }

@@ -33,7 +33,7 @@ const RESULTS: &str = "benches/results";
 /// That of reading a file.
 pub fn check(files: &[PathBuf]) -> io::Result<Vec<WideLine>> {
     let mut wide = Vec::new();
-    for page in files.iter().filter(|it| !it.starts_with(RESULTS)) {
+    for page in files.iter().filter(|page| !page.starts_with(RESULTS)) {
         wide.extend(wide_lines(page, &fs::read_to_string(page)?));
     }
     Ok(wide)
@@ -65,7 +65,7 @@ mod tests {
         let fits = "é".repeat(120);
         let text = format!("{fits}\n{wide}\n| {wide} |\n```\n{wide}\n```\n    {wide}\n  {wide}\n");
         let lines: Vec<_> =
-            wide_lines(Path::new("a.md"), &text).into_iter().map(|it| it.line).collect();
+            wide_lines(Path::new("a.md"), &text).into_iter().map(|line| line.line).collect();
         assert_eq!(lines, [2, 8]);
     }
 }

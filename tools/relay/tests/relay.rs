@@ -247,6 +247,6 @@ fn threads_of(relay: SocketAddr) -> usize {
     let name = format!("relay-{}\n", relay.port());
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     tasks
-        .filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|it| it == name))
+        .filter(|task| fs::read_to_string(task.path().join("comm")).is_ok_and(|comm| comm == name))
         .count()
 }

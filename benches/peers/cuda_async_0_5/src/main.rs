@@ -104,6 +104,6 @@ fn version() -> &'static str {
     let lock = include_str!("../Cargo.lock");
     let packages = lock.split("name = \"cuda-async\"\nversion = \"").skip(1);
     // The lock file also lists this library's `cuda-async`, which has no line `source`.
-    let mut versions = packages.filter_map(|it| it.split_once("\"\nsource = "));
+    let mut versions = packages.filter_map(|package| package.split_once("\"\nsource = "));
     versions.next().map_or("unknown", |(version, _)| version)
 }

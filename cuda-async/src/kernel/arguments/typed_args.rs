@@ -52,7 +52,7 @@ pub unsafe trait KernelOutput<T: Element>: KernelArg + KernelBuffer {}
 
 // SAFETY: pushes its own memory of `T`, of which it states the length.
 unsafe impl<T: Element> KernelInput<T> for &DeviceBuffer<T> {}
-// SAFETY: as above.
+// SAFETY: pushes its own memory of `T`, of which it states the length.
 unsafe impl<T: Element> KernelInput<T> for DeviceBuffer<T> {
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
@@ -65,11 +65,11 @@ unsafe impl<T: Element> KernelOutput<T> for DeviceBuffer<T> {}
 // SAFETY: pushes its own memory of `T`, of which it states the length. Only variables and scalars have other handles.
 unsafe impl<T: Element> KernelOutput<T> for &mut DeviceBuffer<T> {}
 
-// SAFETY: as for buffers.
+// SAFETY: pushes the memory of its slice of `T`, of which it states the length.
 unsafe impl<T: Element> KernelInput<T> for Slice<'_, T> {}
-// SAFETY: as above.
+// SAFETY: pushes the memory of its slice of `T`, of which it states the length.
 unsafe impl<T: Element> KernelInput<T> for SharedSlice<T> {}
-// SAFETY: as above.
+// SAFETY: pushes the memory of its slice of `T`, of which it states the length.
 unsafe impl<T: Element> KernelInput<T> for SliceMut<'_, T> {
     #[inline]
     fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
@@ -86,9 +86,9 @@ buffer_forms! {
     [T: Send + Sync] &DeviceScalar<T>: |_this| 1;
     [T: Send + Sync] ScalarMut<T>: |_this| 1;
 }
-// SAFETY: as above.
+// SAFETY: pushes its own memory of `T`, of one element.
 unsafe impl<T: Element> KernelInput<T> for DeviceScalar<T> {}
-// SAFETY: as above.
+// SAFETY: pushes its own memory of `T`, of one element.
 unsafe impl<T: Element> KernelInput<T> for &DeviceScalar<T> {}
 
 // SAFETY: pushes its own memory of `T`, of one element. It is a scalar.

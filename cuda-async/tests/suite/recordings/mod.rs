@@ -16,6 +16,6 @@ on_every_device! {
 /// `RANDOM_RECORDINGS_COUNT=10000` tests more of them.
 fn random_recordings_agree(device: &Device) {
     let slow = devices::link().as_ref() == Some(device);
-    let longer = std::env::var("RANDOM_RECORDINGS_COUNT").ok().and_then(|it| it.parse().ok());
+    let longer = std::env::var("RANDOM_RECORDINGS_COUNT").ok().and_then(|count| count.parse().ok());
     random::random_recordings_agree(device, if slow { 10 } else { longer.unwrap_or(1000) });
 }

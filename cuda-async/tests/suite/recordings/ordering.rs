@@ -41,7 +41,7 @@ fn counting(kernels: &Kernels, x: Floats, from: f32, device: &Device) -> Recorde
 
 /// The value of all elements.
 fn value(x: &[f32]) -> f32 {
-    assert!(x.iter().all(|it| *it == x[0]), "a replay was seen half way: {x:?}");
+    assert!(x.iter().all(|element| *element == x[0]), "a replay was seen half way: {x:?}");
     x[0]
 }
 
@@ -131,7 +131,7 @@ fn replay_comes_after_earlier_work_and_before_later_work(device: &Device) {
         x = unsafe { kernels.spin(x, SLOW + round).async_on(&a) }.unwrap();
         recording.replay(&b).unwrap();
         // Overwrites the input behind the replay.
-        // SAFETY: as above.
+        // SAFETY: only the library uses the buffer.
         x = unsafe { fill(x, 0).async_on(&c) }.unwrap();
         assert_eq!(to_host(&out).sync_on(&c).unwrap(), crate::kernels::spun(64, SLOW + round));
     }

@@ -253,7 +253,9 @@ fn some_order(r: &mut Random, recording: &Recording) -> Vec<usize> {
     let (mut order, mut left): (Vec<usize>, Vec<usize>) = (vec![], (0..recording.len()).collect());
     let mut done = vec![false; recording.len()];
     while !left.is_empty() {
-        let ready = |at: &usize| recording.after(*at).unwrap().iter().all(|it| done[*it as usize]);
+        let ready = |at: &usize| {
+            recording.after(*at).unwrap().iter().all(|earlier| done[*earlier as usize])
+        };
         let ready: Vec<_> = (0..left.len()).filter(|at| ready(&left[*at])).collect();
         let next = left.remove(ready[r.below(ready.len())]);
         done[next] = true;
@@ -285,7 +287,7 @@ fn agree(device: &Device, kernels: &Kernels, streams: &[Stream], seed: u64) {
     let inputs = (0..REGISTERS).map(|_| fresh()).collect();
     let recorded = record(kernels.clone().run(steps.clone(), inputs), device).unwrap();
     let (mut replayed, recording) = recorded.into_parts();
-    let recorded: Vec<_> = replayed.iter().map(|it| it.allocation().clone()).collect();
+    let recorded: Vec<_> = replayed.iter().map(|buffer| buffer.allocation().clone()).collect();
     let prepares_at = r.below(3);
     for round in 0..1 + r.below(4) {
         // Otherwise each round goes on from the contents of the last one.

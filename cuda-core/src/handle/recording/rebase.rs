@@ -6,7 +6,7 @@ use crate::protocol::{AllocId, Graph, GraphNode, Region, Use, Work};
 
 /// Puts the allocation `to(id)` in the place of each allocation that the work names.
 pub(super) fn rebase(work: &mut Work<'_>, to: &impl Fn(AllocId) -> AllocId) {
-    let region = |it: &mut Region| it.alloc = to(it.alloc);
+    let region = |region: &mut Region| region.alloc = to(region.alloc);
     match work {
         Work::Join | Work::Graph(_) | Work::Foreign(_) => {}
         Work::Upload { to, .. } | Work::Fill { to, .. } | Work::Timestamp { to } => region(to),
@@ -43,8 +43,8 @@ pub(super) fn rebased_use(used: &Use, to: &impl Fn(AllocId) -> AllocId) -> Use {
 }
 
 fn rebased_graph(graph: &Graph, to: &impl Fn(AllocId) -> AllocId) -> Graph {
-    let node = |it: &GraphNode| {
-        let mut node = it.clone();
+    let node = |original: &GraphNode| {
+        let mut node = original.clone();
         rebase(&mut node.work, to);
         node
     };

@@ -52,9 +52,9 @@ pub(super) fn share(
             rebase(&mut node.work, &to);
             node.uses.iter_mut().for_each(|used| *used = rebased_use(used, &to));
         }
-        for it in memory.iter_mut() {
-            if let Some(shared) = by.get(&it.id()) {
-                *it = shared.clone();
+        for allocation in memory.iter_mut() {
+            if let Some(shared) = by.get(&allocation.id()) {
+                *allocation = shared.clone();
             }
         }
         temporary.iter_mut().for_each(|id| *id = to(*id));

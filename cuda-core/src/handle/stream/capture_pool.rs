@@ -69,13 +69,19 @@ impl CapturePool {
     /// less than twice as many. `None` if there is none.
     pub(crate) fn take_like(&self, memory: &Allocation) -> Option<Arc<Allocation>> {
         let bytes = memory.bytes();
-        let pool_of = |it: &Allocation| it.pool().map(|pool| pool.id);
+        let pool_of = |allocation: &Allocation| allocation.pool().map(|pool| pool.id);
         let mut idle = self.idle.lock();
-        let fits = |it: &Allocation| it.bytes() >= bytes && it.bytes() / 2 < bytes.max(1);
-        let is_alike =
-            |it: &Allocation| it.device() == memory.device() && pool_of(it) == pool_of(memory);
-        let candidates = idle.iter().enumerate().filter(|(_, it)| fits(it) && is_alike(it));
-        let best = candidates.min_by_key(|(_, it)| it.bytes()).map(|(at, _)| at);
+        let fits = |allocation: &Allocation| {
+            allocation.bytes() >= bytes && allocation.bytes() / 2 < bytes.max(1)
+        };
+        let is_alike = |allocation: &Allocation| {
+            allocation.device() == memory.device() && pool_of(allocation) == pool_of(memory)
+        };
+        let candidates = idle
+            .iter()
+            .enumerate()
+            .filter(|(_, allocation)| fits(allocation) && is_alike(allocation));
+        let best = candidates.min_by_key(|(_, allocation)| allocation.bytes()).map(|(at, _)| at);
         best.map(|at| idle.swap_remove(at))
     }
 

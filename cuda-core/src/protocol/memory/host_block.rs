@@ -25,7 +25,8 @@ pub struct HostBlock {
 // SAFETY: the block owns its memory; shared access to the bytes goes through unsafe methods whose
 // callers promise that no other thread or device writes at the same time (see the rules above).
 unsafe impl Send for HostBlock {}
-// SAFETY: as above.
+// SAFETY: the block owns its memory; the callers of the unsafe methods rule out a write at the same time as another
+// access.
 unsafe impl Sync for HostBlock {}
 
 static NEXT: AtomicU64 = AtomicU64::new(1);

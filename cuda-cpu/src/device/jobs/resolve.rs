@@ -36,7 +36,8 @@ impl Names {
 
     /// Removes the variables of a module that is unloaded. Returns their ids.
     pub(crate) fn forget_variables(&self, module: ModuleId) -> Vec<AllocId> {
-        let is_variable = |_: &AllocId, it: &mut Allocation| it.module == Some(module);
+        let is_variable =
+            |_: &AllocId, allocation: &mut Allocation| allocation.module == Some(module);
         self.allocations.write().extract_if(is_variable).map(|(id, _)| id).collect()
     }
 

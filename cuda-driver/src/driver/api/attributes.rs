@@ -100,8 +100,10 @@ mod tests {
     fn attributes_have_the_driver_ids_and_values() {
         let all = LaunchAttributes::NONE.cluster(4, 2, 1).cooperative().dependent();
         let list = LaunchAttribute::list(all);
-        let found: Vec<_> =
-            list.iter().map(|it| (it.id, [0, 1, 2].map(|i| it.value.0[i]))).collect();
+        let found: Vec<_> = list
+            .iter()
+            .map(|attribute| (attribute.id, [0, 1, 2].map(|i| attribute.value.0[i])))
+            .collect();
         assert_eq!(found, [(2, [1, 0, 0]), (4, [4, 2, 1]), (6, [1, 0, 0])]);
         assert!(LaunchAttribute::list(LaunchAttributes::NONE).is_empty());
     }

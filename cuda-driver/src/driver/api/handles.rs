@@ -15,7 +15,7 @@ macro_rules! handles {
 
         // SAFETY: an opaque handle that only the driver dereferences, from any thread.
         unsafe impl Send for $name {}
-        // SAFETY: as above.
+        // SAFETY: an opaque handle that only the driver dereferences, from any thread.
         unsafe impl Sync for $name {}
     )*};
 }

@@ -50,14 +50,17 @@ impl Newer {
         unsafe {
             Self {
                 function_load: library.get(b"cuFuncLoad\0").ok().map(|found| *found),
-                function_count: library.get(b"cuModuleGetFunctionCount\0").ok().map(|it| *it),
-                function_list: library.get(b"cuModuleEnumerateFunctions\0").ok().map(|it| *it),
+                function_count: library.get(b"cuModuleGetFunctionCount\0").ok().map(|found| *found),
+                function_list: library
+                    .get(b"cuModuleEnumerateFunctions\0")
+                    .ok()
+                    .map(|found| *found),
                 function_name: library.get(b"cuFuncGetName\0").ok().map(|found| *found),
                 param_info: library.get(b"cuFuncGetParamInfo\0").ok().map(|found| *found),
                 condition_create: library
                     .get(b"cuGraphConditionalHandleCreate\0")
                     .ok()
-                    .map(|it| *it),
+                    .map(|found| *found),
                 graph_add: library.get(b"cuGraphAddNode_v2\0").ok().map(|found| *found),
             }
         }
@@ -83,7 +86,7 @@ impl Api {
         let missing = Failed { call, code: NOT_SUPPORTED };
         let create = self.newer.condition_create.ok_or(missing)?;
         let mut condition = 0;
-        // SAFETY: writes one handle; the library is never unloaded; the rest is the caller's promise.
+        // SAFETY: writes one handle. The library is never unloaded, and the graph exists.
         Failed::check(call, unsafe { create(&mut condition, graph, context, 0, 0) })?;
         Ok(condition)
     }
@@ -104,7 +107,8 @@ impl Api {
         let add = self.newer.graph_add.ok_or(missing)?;
         let (mut node, mut params) = (NodeHandle::NULL, LoopParams::new(condition, context));
         let (first, count, no_edges) = (after.as_ptr(), after.len(), std::ptr::null());
-        // SAFETY: writes one handle and the address of the body's handle; the rest is the caller's promise.
+        // SAFETY: writes one handle and the address of the body's handle. The graph exists, and the nodes and the
+        // condition belong to it.
         let status = unsafe { add(&mut node, graph, first, no_edges, count, &mut params) };
         Failed::check(call, status)?;
         // SAFETY: the call has succeeded, so the address is that of one handle, which the driver owns.
@@ -117,7 +121,7 @@ impl Api {
     /// As the driver's manual says.
     pub(crate) unsafe fn function_load(&self, function: FunctionHandle) -> Result<(), Failed> {
         let Some(load) = self.newer.function_load else { return Ok(()) };
-        // SAFETY: the library is never unloaded; the rest is the caller's promise.
+        // SAFETY: the library is never unloaded, and the arguments are those that the driver's manual demands.
         Failed::check("cuFuncLoad", unsafe { load(function) })
     }
 
@@ -134,10 +138,10 @@ impl Api {
             return Ok(None);
         };
         let mut functions = 0;
-        // SAFETY: writes one integer; the caller's promise.
+        // SAFETY: writes one integer. The module is loaded.
         Failed::check("cuModuleGetFunctionCount", unsafe { count(&mut functions, module) })?;
         let mut handles = vec![FunctionHandle::NULL; functions as usize];
-        // SAFETY: writes as many handles as there is room for; the caller's promise.
+        // SAFETY: writes as many handles as there is room for. The module is loaded.
         let listed = unsafe { list(handles.as_mut_ptr(), functions, module) };
         Failed::check("cuModuleEnumerateFunctions", listed)?;
         Ok(Some(handles))
@@ -153,7 +157,7 @@ impl Api {
     ) -> Result<Option<String>, Failed> {
         let Some(name) = self.newer.function_name else { return Ok(None) };
         let mut text = std::ptr::null();
-        // SAFETY: writes one pointer; the caller's promise.
+        // SAFETY: writes one pointer. The module of the kernel is loaded.
         Failed::check("cuFuncGetName", unsafe { name(&mut text, function) })?;
         // SAFETY: the name belongs to the module and ends with a NUL.
         let text = unsafe { CStr::from_ptr(text) };
@@ -172,7 +176,7 @@ impl Api {
     ) -> Result<Option<(usize, usize)>, Failed> {
         let Some(describe) = self.newer.param_info else { return Ok(None) };
         let (mut offset, mut size) = (0, 0);
-        // SAFETY: writes two integers; the caller's promise.
+        // SAFETY: writes two integers. The module of the kernel is loaded.
         let status = unsafe { describe(function, index, &mut offset, &mut size) };
         match Failed::check("cuFuncGetParamInfo", status) {
             Err(Failed { code: INVALID_VALUE, .. }) => Ok(None),

@@ -94,7 +94,7 @@ pub(crate) fn graphs_launched(stream: *mut c_void) -> usize {
 
 /// The number of executables that exist on all devices and have a node with this value.
 pub(crate) fn executables_with(value: u32) -> usize {
-    state().executables.values().filter(|it| it.contains(&value)).count()
+    state().executables.values().filter(|nodes| nodes.contains(&value)).count()
 }
 
 /// The numbers of reserved ranges, of mapped ranges, and of pieces of physical memory, on all devices.
@@ -125,8 +125,8 @@ pub(crate) fn begin_capture(stream: *mut c_void) {
 /// Ends a capture. Returns whether it was valid: nothing ended it, and no other stream was drawn into it.
 pub(crate) fn end_capture(stream: *mut c_void) -> bool {
     let mut state = state();
-    let drawn = state.streams.values_mut().filter(|it| it.capture == Capture::Drawn);
-    let drawn = drawn.map(|it| it.capture = Capture::None).count();
+    let drawn = state.streams.values_mut().filter(|stream| stream.capture == Capture::Drawn);
+    let drawn = drawn.map(|stream| stream.capture = Capture::None).count();
     let stream = state.stream(StreamHandle(stream));
     let valid = stream.capture == Capture::Running && stream.captured == 0;
     stream.capture = Capture::None;
@@ -236,7 +236,7 @@ impl State {
             for stream in streams.values_mut() {
                 while let Some(command) = stream.queue.front() {
                     let event_of =
-                        |event: &usize| events.get(event).map_or(u64::MAX, |it| it.passed);
+                        |event: &usize| events.get(event).map_or(u64::MAX, |event| event.passed);
                     match command {
                         Command::Kernel { gate } if !open.contains(gate) => break,
                         Command::Wait { event, number } if event_of(event) < *number => break,
@@ -271,7 +271,7 @@ thread_local!(static CURRENT: std::cell::Cell<usize> = const { std::cell::Cell::
 /// # Safety
 /// `to` is valid for writes.
 unsafe fn give<T>(to: *mut T, value: T) -> c_int {
-    // SAFETY: the caller's promise.
+    // SAFETY: `to` is valid for writes.
     unsafe { to.write(value) };
     0
 }
@@ -297,39 +297,39 @@ fn api() -> Api {
     memory::calls(calls(Api::refusing()))
 }
 
-// SAFETY (of every block here): the backend passes pointers that are valid for writes, as the driver's manual demands.
+// The backend passes pointers that are valid for writes, as the driver's manual demands.
 calls! {
     init(_flags: c_uint) { 0 }
     error_name(_code: c_int, text: *mut *const c_char) {
         const NAME: &CStr = c"SIMULATED";
-        // SAFETY: as above.
+        // SAFETY: `text` is valid for writes.
         unsafe { give(text, NAME.as_ptr()) }
     }
     error_string(_code: c_int, text: *mut *const c_char) {
         const TEXT: &CStr = c"simulated";
-        // SAFETY: as above.
+        // SAFETY: `text` is valid for writes.
         unsafe { give(text, TEXT.as_ptr()) }
     }
     device(device: *mut c_int, ordinal: c_int) {
-        // SAFETY: as above.
+        // SAFETY: `device` is valid for writes.
         unsafe { give(device, ordinal) }
     }
     device_name(_name: *mut c_char, _bytes: c_int, _device: c_int) { 0 }
     device_memory(bytes: *mut usize, _device: c_int) {
-        // SAFETY: as above.
+        // SAFETY: `bytes` is valid for writes.
         unsafe { give(bytes, pools::MEMORY as usize) }
     }
     device_attribute(value: *mut c_int, attribute: c_int, _device: c_int) {
         let has = attribute != super::device_attribute::HOST_MEMORY_POOLS;
-        // SAFETY: as above.
+        // SAFETY: `value` is valid for writes.
         unsafe { give(value, c_int::from(has)) }
     }
     primary_retain(context: *mut ContextHandle, device: c_int) {
-        // SAFETY: as above.
+        // SAFETY: `context` is valid for writes.
         unsafe { give(context, ContextHandle(handle(device as usize + 1))) }
     }
     context_current(context: *mut ContextHandle) {
-        // SAFETY: as above.
+        // SAFETY: `context` is valid for writes.
         unsafe { give(context, ContextHandle(handle(CURRENT.get()))) }
     }
     context_push(context: ContextHandle) {
@@ -337,17 +337,17 @@ calls! {
         0
     }
     context_pop(context: *mut ContextHandle) {
-        // SAFETY: as above.
+        // SAFETY: `context` is valid for writes.
         unsafe { give(context, ContextHandle(handle(CURRENT.take()))) }
     }
     thread_capture_mode(_mode: *mut c_int) { 0 }
     priority_range(least: *mut c_int, greatest: *mut c_int) {
-        // SAFETY: as above.
+        // SAFETY: `least` and `greatest` are valid for writes.
         unsafe { give(least, 0) + give(greatest, -5) }
     }
     memory_info(free: *mut usize, total: *mut usize) {
         let left = state().pools.left(CURRENT.get() as c_int - 1);
-        // SAFETY: as above.
+        // SAFETY: `free` and `total` are valid for writes.
         unsafe { give(free, left as usize) + give(total, pools::MEMORY as usize) }
     }
     fill_32(_to: Address, value: c_uint, _count: usize, stream: StreamHandle) {
@@ -356,7 +356,7 @@ calls! {
     }
     stream_create(stream: *mut StreamHandle, _flags: c_uint, _priority: c_int) {
         let new = state().new_stream();
-        // SAFETY: as above.
+        // SAFETY: `stream` is valid for writes.
         unsafe { give(stream, new) }
     }
     stream_destroy(stream: StreamHandle) {
@@ -374,7 +374,7 @@ calls! {
     }
     stream_synchronize(stream: StreamHandle) {
         loop {
-            // SAFETY: as above.
+            // SAFETY: the function only looks the handle up, and `stream` is a stream of this driver.
             match unsafe { stream_query(stream) } {
                 status::NOT_READY => std::thread::sleep(Duration::from_micros(100)),
                 other => return other,
@@ -400,7 +400,7 @@ calls! {
         let mut state = state();
         let number = state.new_handle();
         state.events.insert(number, Event::default());
-        // SAFETY: as above.
+        // SAFETY: `event` is valid for writes.
         unsafe { give(event, EventHandle(handle(number))) }
     }
     event_record(event: EventHandle, stream: StreamHandle) {
@@ -426,7 +426,7 @@ calls! {
     }
     event_synchronize(event: EventHandle) {
         loop {
-            // SAFETY: as above.
+            // SAFETY: the function only looks the handle up, and `event` is an event of this driver.
             match unsafe { event_query(event) } {
                 status::NOT_READY => std::thread::sleep(Duration::from_micros(100)),
                 other => return other,
@@ -434,14 +434,14 @@ calls! {
         }
     }
     event_elapsed(milliseconds: *mut f32, _start: EventHandle, _end: EventHandle) {
-        // SAFETY: as above.
+        // SAFETY: `milliseconds` is valid for writes.
         unsafe { give(milliseconds, 0.0) }
     }
     graph_create(graph: *mut GraphHandle, _flags: c_uint) {
         let mut state = state();
         let number = state.new_handle();
         state.graphs.insert(number, Vec::new());
-        // SAFETY: as above.
+        // SAFETY: `graph` is valid for writes.
         unsafe { give(graph, GraphHandle(handle(number))) }
     }
     graph_destroy(graph: GraphHandle) {
@@ -454,10 +454,10 @@ calls! {
     ) {
         let mut state = state();
         let nodes = state.graphs.get_mut(&graph.0.addr()).expect("a graph that exists");
-        // SAFETY: as above; valid for reads.
+        // SAFETY: `params` is valid for reads.
         nodes.push(unsafe { (*params).value });
         let number = nodes.len();
-        // SAFETY: as above.
+        // SAFETY: `node` is valid for writes.
         unsafe { give(node, NodeHandle(handle(number))) }
     }
     graph_instantiate(executable: *mut ExecutableHandle, graph: GraphHandle, _flags: u64) {
@@ -465,7 +465,7 @@ calls! {
         let nodes = state.graphs[&graph.0.addr()].clone();
         let number = state.new_handle();
         state.executables.insert(number, nodes);
-        // SAFETY: as above.
+        // SAFETY: `executable` is valid for writes.
         unsafe { give(executable, ExecutableHandle(handle(number))) }
     }
     executable_set_fill(
@@ -474,7 +474,7 @@ calls! {
     ) {
         let mut state = state();
         let nodes = state.executables.get_mut(&executable.0.addr());
-        // SAFETY: as above; valid for reads.
+        // SAFETY: `params` is valid for reads.
         nodes.expect("an executable that exists")[node.0.addr() - 1] = unsafe { (*params).value };
         0
     }

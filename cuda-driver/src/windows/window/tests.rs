@@ -27,7 +27,7 @@ fn parts(shapes: impl Iterator<Item = Shape>) -> Vec<(usize, usize)> {
 
 #[test]
 fn parts_grow() {
-    let lengths: Vec<_> = parts([kernel(0); 300].into_iter()).iter().map(|it| it.1).collect();
+    let lengths: Vec<_> = parts([kernel(0); 300].into_iter()).iter().map(|part| part.1).collect();
     assert_eq!(lengths[..5], [16, 32, 64, 64, 64]);
 }
 

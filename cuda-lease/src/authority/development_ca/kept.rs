@@ -21,7 +21,8 @@ impl DevelopmentCertificates {
             paths.iter().all(|path| path.symlink_metadata().is_ok())
         };
         let has_node = !hosts.is_empty() && exists(NODE);
-        let kept: Vec<_> = clients.iter().filter(|it| exists(it.as_str())).cloned().collect();
+        let kept: Vec<_> =
+            clients.iter().filter(|client| exists(client.as_str())).cloned().collect();
         if has_node {
             self.check_kept(NODE, hosts)?;
         }
@@ -61,7 +62,7 @@ impl DevelopmentCertificates {
             return Err(refused("it has expired or is not valid yet".into()));
         }
         let stated = own.subject_alternative_name().ok().flatten();
-        let stated = stated.map(|it| &*it.value.general_names).unwrap_or_default();
+        let stated = stated.map(|extension| &*extension.value.general_names).unwrap_or_default();
         for host in hosts {
             let is_stated = |name| states(name, host);
             if !stated.iter().any(is_stated) {

@@ -115,7 +115,8 @@ pub(crate) fn free(args: &FreeArgs) -> Result<(), Failure> {
     let lease = named.lease;
     // A lease whose time is over is listed for its grace, in which it can be freed too.
     let entries = client.leases()?;
-    let is_over = |it: &LeaseEntry| it.lease == lease && it.ending && it.expires_in_ms == 0;
+    let is_over =
+        |entry: &LeaseEntry| entry.lease == lease && entry.ending && entry.expires_in_ms == 0;
     let had_ended = entries.iter().any(is_over);
     client.free(lease, named.token)?;
     client.close();

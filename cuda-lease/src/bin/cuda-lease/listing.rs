@@ -86,7 +86,7 @@ impl Listing {
 }
 
 fn lines(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
-    let head = head.iter().map(|&it| it.to_owned()).collect();
+    let head = head.iter().map(|&title| title.to_owned()).collect();
     table::lines(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
 }
 

@@ -92,7 +92,7 @@ pub(crate) fn is_replaced(path: &Path) -> bool {
 /// Whether the path stands for an open file of this process, such as `/dev/stdout`.
 fn is_descriptor(path: &Path) -> bool {
     let of_process = ["/proc", "/dev/fd", "/dev/stdin", "/dev/stdout", "/dev/stderr"];
-    of_process.iter().any(|it| path.starts_with(it))
+    of_process.iter().any(|prefix| path.starts_with(prefix))
 }
 
 /// The missing file to which the symbolic links at `path` lead.
@@ -107,7 +107,7 @@ fn follow(path: &Path) -> PathBuf {
 }
 
 fn folder(path: &Path) -> &Path {
-    let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     folder.unwrap_or(Path::new("."))
 }
 

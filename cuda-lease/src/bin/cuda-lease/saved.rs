@@ -99,7 +99,7 @@ impl SavedLease {
 
     /// Whether the time of the lease was over by now, as its file at `path` has it.
     pub(crate) fn is_over(&self, path: &Path) -> bool {
-        let written = path.metadata().and_then(|it| it.modified()).ok();
+        let written = path.metadata().and_then(|metadata| metadata.modified()).ok();
         let age = written.and_then(|written| written.elapsed().ok());
         age.is_some_and(|age| age.as_secs() > self.expires_in_secs)
     }

@@ -4,7 +4,7 @@
 pub(crate) fn lines(rows: &[Vec<String>]) -> Vec<String> {
     let columns = rows.iter().map(Vec::len).max().unwrap_or_default();
     let width = |column: usize| {
-        rows.iter().filter_map(|row| row.get(column)).map(|it| it.chars().count()).max()
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };
     let widths: Vec<_> = (0..columns).map(|column| width(column).unwrap_or_default()).collect();
     let line = |row: &Vec<String>| {

@@ -16,7 +16,7 @@ use crate::{
 /// previous one.
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let node = &args.node;
-    let terminal = Some(Term::stdout()).filter(|it| it.is_term() && !args.json);
+    let terminal = Some(Term::stdout()).filter(|terminal| terminal.is_term() && !args.json);
     let count = args.count.unwrap_or(if terminal.is_some() { u64::MAX } else { 1 });
     let client = connect::client(node)?;
     let mut shown = 0;

@@ -61,7 +61,7 @@ fn collect(
 fn bytes_of(blocks: &[Arc<HostBlock>]) -> Vec<(HostId, &[u8])> {
     // SAFETY: the bytes of a graph do not change while it exists, and those of a change not before its launch is
     // accepted.
-    blocks.iter().map(|it| (it.id(), unsafe { it.shared_bytes() })).collect()
+    blocks.iter().map(|block| (block.id(), unsafe { block.shared_bytes() })).collect()
 }
 
 fn check_length(content: Vec<u8>) -> Result<Vec<u8>> {

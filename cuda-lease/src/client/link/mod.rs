@@ -418,7 +418,7 @@ impl State {
     fn drop_image(&mut self, module: ModuleId) {
         let Some(hash) = self.hashes.remove(&module) else { return };
         if let Some((_, users)) = self.images.get_mut(&hash) {
-            users.retain(|it| *it != module);
+            users.retain(|user| *user != module);
             if users.is_empty() {
                 self.images.remove(&hash);
             }

@@ -139,20 +139,20 @@ impl Transfers {
     /// Records that a submission failed, so that no more bytes of it arrive. Returns progress to pass on.
     pub(super) fn failed(&mut self, ticket: Ticket) -> Option<(StreamId, u64)> {
         let before = self.downloads.len();
-        self.downloads.retain(|_, it| it.ticket != ticket);
+        self.downloads.retain(|_, download| download.ticket != ticket);
         if self.downloads.len() == before { None } else { self.finish(ticket) }
     }
 
     /// Records progress that the node reported. Returns the progress to pass on.
     pub(super) fn progress(&mut self, stream: StreamId, complete: u64) -> Option<(StreamId, u64)> {
         // A report may arrive again after the end of its stream.
-        let it = self.streams.get_mut(&stream)?;
-        it.reported = it.reported.max(complete);
-        while let Some((number, bytes)) = it.inline.front()
+        let state = self.streams.get_mut(&stream)?;
+        state.reported = state.reported.max(complete);
+        while let Some((number, bytes)) = state.inline.front()
             && *number <= complete
         {
             self.inline -= bytes;
-            it.inline.pop_front();
+            state.inline.pop_front();
         }
         self.deliverable(stream)
     }
@@ -171,7 +171,7 @@ impl Transfers {
 
     /// The progress of a stream that was passed on.
     pub(super) fn complete(&self, stream: StreamId) -> u64 {
-        self.streams.get(&stream).map_or(0, |it| it.complete)
+        self.streams.get(&stream).map_or(0, |stream| stream.complete)
     }
 
     /// Removes a stream, when its copies are finished.
@@ -181,8 +181,9 @@ impl Transfers {
     }
 
     fn remove_if_done(&mut self, stream: StreamId) {
-        let is_done =
-            |it: &Stream| it.is_retired && it.unfinished.is_empty() && it.inline.is_empty();
+        let is_done = |stream: &Stream| {
+            stream.is_retired && stream.unfinished.is_empty() && stream.inline.is_empty()
+        };
         if self.streams.get(&stream).is_some_and(is_done) {
             self.streams.remove(&stream);
         }

@@ -109,7 +109,7 @@ impl ControlStream {
                 Some(request) = renewals.recv() => self.begin(unanswered, request).await?,
                 reply = self.read() => {
                     let (id, reply) = reply?;
-                    let found = unanswered.requests.iter().position(|it| it.0 == id);
+                    let found = unanswered.requests.iter().position(|request| request.0 == id);
                     if let Some((_, request)) = found.and_then(|at| unanswered.requests.remove(at)) {
                         _ = request.reply.send(reply);
                     }

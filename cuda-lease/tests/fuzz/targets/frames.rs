@@ -47,7 +47,7 @@ fn decode(frame: &Frame<'_>) {
     if let Ok(event) = Event::decode(opcode, body) {
         event.encode(&mut again);
         // The message of an error that has no tag of its own is a field when it is read.
-        let read = Event::decode(opcode, &again).map(|it| it.opcode());
+        let read = Event::decode(opcode, &again).map(|event| event.opcode());
         assert_eq!(read, Ok(opcode));
     }
     again.clear();

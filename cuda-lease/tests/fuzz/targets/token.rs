@@ -41,6 +41,6 @@ fn one_byte_changed(key: &TokenKey, bytes: &[u8]) {
     let (at, change) = (usize::from(choices[52]) % token.len(), choices[53]);
     token[at] ^= change;
     // A changed certificate must not help either.
-    let presented = Token::from_bytes(&token).map(|it| it.unverified_claims().client);
+    let presented = Token::from_bytes(&token).map(|token| token.unverified_claims().client);
     assert_eq!(key.verify(&token, presented.unwrap_or(client)).is_ok(), change == 0);
 }

@@ -19,9 +19,9 @@ impl Leases {
         match action {
             Action::Admitted { request, lease } => {
                 let waiting = state.waiting.remove(&request).unwrap_or_default();
-                let sent = waiting.into_iter().map(|it| it.send(Ok(lease)).is_ok());
+                let sent = waiting.into_iter().map(|waiter| waiter.send(Ok(lease)).is_ok());
                 // All of them, without a stop at the first.
-                let is_awaited = sent.fold(false, |any, it| any | it);
+                let is_awaited = sent.fold(false, |any, sent| any | sent);
                 if !is_awaited {
                     // Its client has disconnected, but may repeat the request within the reconnect window.
                     state.table.disconnected(self.now(), lease);
@@ -151,13 +151,13 @@ impl State {
     }
 
     fn set_turn(&self, lease: LeaseId, has_turn: bool) {
-        if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
+        if let Some(session) = self.entries.get(&lease).and_then(|entry| entry.session.as_ref()) {
             session.set_turn(has_turn);
         }
     }
 
     fn announce(&self, lease: LeaseId, cause: &Cause, notice: Duration) {
-        if let Some(session) = self.entries.get(&lease).and_then(|it| it.session.as_ref()) {
+        if let Some(session) = self.entries.get(&lease).and_then(|entry| entry.session.as_ref()) {
             let (status, detail) = (cause.status(), format!("lease {lease} {cause}"));
             let grace_ms = millis(notice).try_into().unwrap_or(u32::MAX);
             session.announce(&Event::Ending { status, grace_ms, detail });

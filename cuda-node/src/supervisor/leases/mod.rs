@@ -190,7 +190,7 @@ impl Leases {
             Err((status, _)) => tracing::info!(%status, "a request for a lease was refused"),
         }
         if granted.is_ok() {
-            self.metrics.record(started.elapsed(), |it| &mut it.admission);
+            self.metrics.record(started.elapsed(), |latencies| &mut latencies.admission);
         }
         self.audit.write(&match &granted {
             Ok(granted) => {
@@ -365,7 +365,7 @@ impl Leases {
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(LeaseId(lease)));
             let meter = entry.meter.clone();
-            let span = entry.traced.as_ref().map(|it| spans::session(it, lease).span);
+            let span = entry.traced.as_ref().map(|traced| spans::session(traced, lease).span);
             let terms = SessionTerms { epoch, address, span: span.unwrap_or_else(Span::none) };
             let session = Session::start(terms, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
@@ -390,7 +390,7 @@ impl Leases {
             let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
             let limits = Limits { memory: entry.quota, ..self.limits };
-            let trace = entry.traced.as_ref().and_then(|it| it.trace);
+            let trace = entry.traced.as_ref().and_then(|traced| traced.trace);
             if let Some(worker) = &mut entry.worker {
                 worker.begin(&Assign { limits, lease, trace });
             }
@@ -487,7 +487,7 @@ impl Drop for Waiter<'_> {
                 // The client is gone, but it may repeat the request within the reconnect window.
                 state.table.disconnected(now, lease);
             } else if let Some(waiting) = state.waiting.get_mut(&self.request) {
-                waiting.retain(|it| !it.is_closed());
+                waiting.retain(|waiter| !waiter.is_closed());
                 if waiting.is_empty() {
                     state.waiting.remove(&self.request);
                     state.table.cancel(now, self.request);

@@ -21,7 +21,7 @@ impl Leases {
                 leases: table.leases().map(|view| state.lease_status(&view, now)).collect(),
                 tenants: state.tenants(),
                 queue: table.queue_len(),
-                sessions: state.entries.values().filter(|it| it.session.is_some()).count(),
+                sessions: state.entries.values().filter(|entry| entry.session.is_some()).count(),
                 ..Snapshot::default()
             };
             (snapshot, table.counters().clone())
@@ -37,12 +37,12 @@ impl Leases {
         let slot = self.slots.get(view.id.0);
         DeviceStatus {
             name: view.name.to_owned(),
-            model: slot.map(|it| it.info.name.clone()).unwrap_or_default(),
+            model: slot.map(|slot| slot.info.name.clone()).unwrap_or_default(),
             capacity: view.capacity,
             allocated: view.used,
             leases: view.leases,
             max_leases: view.max_leases,
-            spares: slot.map(|it| it.workers.spares()).unwrap_or_default(),
+            spares: slot.map(|slot| slot.workers.spares()).unwrap_or_default(),
             fenced: view.is_fenced,
         }
     }
@@ -118,7 +118,8 @@ impl State {
         let mut tenants: Vec<_> = tenants.into_iter().map(status).collect();
         for lease in table.leases() {
             let name = lease.tenant.to_string();
-            let of = tenants.iter().position(|it| it.name == name).unwrap_or(tenants.len() - 1);
+            let of =
+                tenants.iter().position(|tenant| tenant.name == name).unwrap_or(tenants.len() - 1);
             tenants[of].leases += 1;
             tenants[of].memory += lease.quota;
         }

@@ -269,8 +269,8 @@ impl Lane {
         let _waiting = Waiting(&self.is_waiting);
         self.waits.notify_one();
         let mut admission = self.admission.subscribe();
-        let admitted = admission.wait_for(|it| *it != Admission::Paused).await;
-        admitted.map_or(Admission::Closed, |it| *it)
+        let admitted = admission.wait_for(|admission| *admission != Admission::Paused).await;
+        admitted.map_or(Admission::Closed, |admission| *admission)
     }
 
     /// Checks frames of the client. Returns those for the worker.

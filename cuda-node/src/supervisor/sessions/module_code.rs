@@ -142,7 +142,7 @@ mod tests {
     #[test]
     fn modules_that_wait_for_code_are_limited() {
         let code = ModuleCode::new(Arc::default());
-        let refused = (0..2 * LIMIT).find_map(|it| code.request(hash(it)).err()).unwrap();
+        let refused = (0..2 * LIMIT).find_map(|index| code.request(hash(index)).err()).unwrap();
         assert!(refused.to_string().contains("wait for their code"), "{refused}");
     }
 

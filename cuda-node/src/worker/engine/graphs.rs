@@ -123,9 +123,9 @@ impl Engine {
     /// Creates the graphs whose modules and memory exist now. Returns whether there were any.
     pub(super) fn create_due_graphs(&self, state: &mut State) -> bool {
         let State { graphs, modules, objects, .. } = state;
-        let is_due = |it: &Prepared| {
-            it.modules.iter().all(|it| modules.can_launch(*it))
-                && !it.allocations().any(|it| objects.is_pending(it))
+        let is_due = |prepared: &Prepared| {
+            prepared.modules.iter().all(|module| modules.can_launch(*module))
+                && !prepared.allocations().any(|allocation| objects.is_pending(allocation))
         };
         let due = graphs.take_due(is_due);
         let has_created = !due.is_empty();
@@ -226,7 +226,7 @@ impl Engine {
                 }
                 Some(error) => (error, Some(record.uses().clone())),
             },
-            Err((error, record)) => (error, record.map(|it| it.uses().clone())),
+            Err((error, record)) => (error, record.map(|record| record.uses().clone())),
         };
         self.skip(state, ticket, uses.as_deref().unwrap_or_default(), error);
     }

@@ -35,7 +35,7 @@ impl Engine {
         task: Task,
     ) -> Result<(), SessionError> {
         let mut item = Item { resets: state.resets, arrived: state.sampler.now, after, task };
-        let first = state.streams.get(&stream).is_none_or(|it| it.held.is_empty());
+        let first = state.streams.get(&stream).is_none_or(|stream| stream.held.is_empty());
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
         }
@@ -57,12 +57,12 @@ impl Engine {
             let holding: Vec<_> = state
                 .streams
                 .iter()
-                .filter(|(_, it)| !it.held.is_empty())
+                .filter(|(_, stream)| !stream.held.is_empty())
                 .map(|(id, _)| *id)
                 .collect();
             for id in holding {
                 while let Some(mut item) =
-                    state.streams.get_mut(&id).and_then(|it| it.held.pop_front())
+                    state.streams.get_mut(&id).and_then(|stream| stream.held.pop_front())
                 {
                     if self.try_run(state, id, &mut item) == Outcome::Waits {
                         if let Some(stream) = state.streams.get_mut(&id) {
@@ -105,27 +105,27 @@ impl Engine {
 
     /// Whether a command at the head of `stream` finds its predecessors submitted.
     pub(super) fn can_run(&self, state: &State, stream: StreamId, after: &[Ticket]) -> bool {
-        let submitted = |it: &Ticket| self.reports.stage(*it) != Stage::Held;
+        let submitted = |ticket: &Ticket| self.reports.stage(*ticket) != Stage::Held;
         state.waiting_resets.is_empty()
-            && state.streams.get(&stream).is_some_and(|it| it.held.is_empty())
+            && state.streams.get(&stream).is_some_and(|stream| stream.held.is_empty())
             && after.iter().all(submitted)
     }
 
     /// As [`has_credit`](Self::has_credit), for a command that becomes one submission. Usually it does not query the
     /// backend.
     pub(super) fn has_credit_for_one(&self, state: &mut State, stream: StreamId) -> bool {
-        if let Some(it) = state.streams.get_mut(&stream)
-            && it.credit > 0
+        if let Some(found) = state.streams.get_mut(&stream)
+            && found.credit > 0
         {
-            it.credit -= 1;
+            found.credit -= 1;
             return true;
         }
         let has_credit = self.has_credit(state, stream);
-        if has_credit && let Some(it) = state.streams.get_mut(&stream) {
+        if has_credit && let Some(found) = state.streams.get_mut(&stream) {
             let (backlog, half) = (self.reports.backlog(stream).0, self.backlog / 2);
             // At half of the limit `has_credit` requests progress.
             let until = if backlog < half { half } else { self.backlog };
-            it.credit = until.saturating_sub(backlog + 1);
+            found.credit = until.saturating_sub(backlog + 1);
         }
         has_credit
     }
@@ -133,17 +133,17 @@ impl Engine {
     /// Whether the backend takes another submission of a stream. Requests a progress report when half of the credit is
     /// used, so the report usually arrives before the credit is exhausted.
     pub(super) fn has_credit(&self, state: &mut State, stream: StreamId) -> bool {
-        if let Some(it) = state.streams.get_mut(&stream) {
-            it.credit = 0;
+        if let Some(found) = state.streams.get_mut(&stream) {
+            found.credit = 0;
         }
         let (backlog, taken) = self.reports.backlog(stream);
         let (complete, half) = (taken - backlog, (self.backlog / 2).max(1));
         if backlog >= half
-            && let Some(it) = state.streams.get_mut(&stream)
-            && it.requested <= complete
+            && let Some(found) = state.streams.get_mut(&stream)
+            && found.requested <= complete
         {
             let number = complete + half;
-            it.requested = number;
+            found.requested = number;
             self.control(Control::Want { ticket: Ticket { stream, number } });
         }
         backlog < self.backlog
@@ -151,7 +151,7 @@ impl Engine {
 
     /// Tries to carry out the first command of a stream.
     pub(super) fn try_run(&self, state: &mut State, stream: StreamId, item: &mut Item) -> Outcome {
-        let submitted = |it: &Ticket| self.reports.stage(*it) != Stage::Held;
+        let submitted = |ticket: &Ticket| self.reports.stage(*ticket) != Stage::Held;
         let resets_left = state.waiting_resets.len() as u64;
         if item.resets > state.resets - resets_left
             || !item.after.iter().all(submitted)

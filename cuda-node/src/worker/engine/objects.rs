@@ -85,7 +85,7 @@ impl Objects {
     /// Removes the variables of a module.
     pub(super) fn unload(&mut self, module: ModuleId) {
         let variables = self.variables.remove(&module).unwrap_or_default();
-        variables.into_iter().for_each(|it| _ = self.remove(it));
+        variables.into_iter().for_each(|variable| _ = self.remove(variable));
     }
 
     /// Returns the error for work that reads lost contents.
@@ -103,12 +103,12 @@ impl Objects {
         if self.poison.is_empty() {
             return None;
         }
-        nodes.iter().find_map(|it| self.poison.check(&it.uses, it.overwrites))
+        nodes.iter().find_map(|node| self.poison.check(&node.uses, node.overwrites))
     }
 
     /// As [`Poison::spread`].
     pub(super) fn spread(&self, uses: &[Use], error: &Error) {
-        for of in uses.iter().filter(|it| self.charges.contains_key(&it.base)) {
+        for of in uses.iter().filter(|used| self.charges.contains_key(&used.base)) {
             self.poison.spread(std::slice::from_ref(of), error);
         }
     }

@@ -45,7 +45,8 @@ fn refused(message: impl Into<String>) -> SessionError {
 
 impl Pools {
     pub(super) fn create(&mut self, id: PoolId) -> Result<(), SessionError> {
-        let own = self.table.iter().filter(|(id, it)| **id != PoolId::DEFAULT && !it.is_dropped);
+        let own =
+            self.table.iter().filter(|(id, pool)| **id != PoolId::DEFAULT && !pool.is_dropped);
         if own.count() >= MAX_POOLS as usize || self.table.len() > POOL_LIMIT {
             return Err(refused(format!(
                 "more than {MAX_POOLS} memory pools exist, or more than {POOL_LIMIT} with dropped ones whose memory is \
@@ -60,7 +61,7 @@ impl Pools {
     }
 
     pub(super) fn find(&mut self, id: PoolId) -> Result<&mut Pool, SessionError> {
-        let pool = self.table.get_mut(&id).filter(|it| !it.is_dropped);
+        let pool = self.table.get_mut(&id).filter(|pool| !pool.is_dropped);
         pool.ok_or_else(|| refused(format!("memory pool {} does not exist", id.0)))
     }
 
@@ -82,12 +83,14 @@ impl Pools {
         let Some(pool) = self.table.get_mut(&id) else { return Vec::new() };
         pool.used += bytes;
         pool.peak = pool.peak.max(pool.used);
-        if self.table.len() == 1 || self.table.values().map(|it| it.peak).sum::<u64>() <= quota {
+        if self.table.len() == 1 || self.table.values().map(|pool| pool.peak).sum::<u64>() <= quota
+        {
             return Vec::new();
         }
-        let others = self.table.iter_mut().filter(|(other, it)| **other != id && it.peak > it.used);
-        let trimmed = others.map(|(other, it)| {
-            it.peak = it.used;
+        let others =
+            self.table.iter_mut().filter(|(other, pool)| **other != id && pool.peak > pool.used);
+        let trimmed = others.map(|(other, pool)| {
+            pool.peak = pool.used;
             *other
         });
         trimmed.collect()
@@ -120,7 +123,7 @@ impl Pools {
     }
 
     fn end(&mut self, id: PoolId) -> Option<PoolId> {
-        let ends = self.table.get(&id).is_some_and(|it| it.is_dropped && it.live == 0);
+        let ends = self.table.get(&id).is_some_and(|pool| pool.is_dropped && pool.live == 0);
         ends.then(|| self.table.remove(&id)).flatten().map(|_| id)
     }
 }

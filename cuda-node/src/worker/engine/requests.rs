@@ -40,7 +40,7 @@ impl Engine {
 
     /// A submission that was held is submitted now.
     pub(super) fn want_held(&self, state: &mut State, ticket: Ticket) {
-        let wanted = state.streams.get(&ticket.stream).map_or(0, |it| it.wanted);
+        let wanted = state.streams.get(&ticket.stream).map_or(0, |stream| stream.wanted);
         if ticket.number <= wanted
             && let Stage::Submitted(number) = self.reports.stage(ticket)
         {
@@ -138,7 +138,7 @@ impl Engine {
     /// Requests the next reset if every command before it was submitted. Returns whether it did.
     pub(super) fn reset_if_due(&self, state: &mut State) -> bool {
         let done = state.resets - state.waiting_resets.len() as u64;
-        let is_behind = |it: &Stream| it.held.front().is_none_or(|item| item.resets > done);
+        let is_behind = |stream: &Stream| stream.held.front().is_none_or(|item| item.resets > done);
         if state.waiting_resets.is_empty() || !state.streams.values().all(is_behind) {
             return false;
         }
@@ -153,8 +153,8 @@ impl Engine {
         let reports = self.reports.clone();
         Answer::new(move |reply| {
             let unknown = || Error::unsupported(Feature::Reply, "the node");
-            let reply =
-                reply.and_then(|it| if it.tag().is_some() { Ok(it) } else { Err(unknown()) });
+            let reply = reply
+                .and_then(|reply| if reply.tag().is_some() { Ok(reply) } else { Err(unknown()) });
             reports.outbox.push(&Event::Reply { id, reply });
         })
     }

@@ -73,7 +73,7 @@ impl State {
     pub(super) fn stream(&mut self, id: StreamId) -> Result<&mut Stream, SessionError> {
         self.streams
             .get_mut(&id)
-            .filter(|it| !it.is_retired)
+            .filter(|stream| !stream.is_retired)
             .ok_or_else(|| violation(format!("stream {} does not exist", id.0)))
     }
 
@@ -93,13 +93,13 @@ impl State {
 
     /// Checks that tickets name submissions that have arrived. A removed stream has completed its submissions.
     pub(super) fn check(&self, after: &[Ticket], own: StreamId) -> Result<(), SessionError> {
-        let has_arrived = |it: &Ticket| match self.streams.get(&it.stream) {
-            Some(stream) => it.number <= stream.last,
-            None => self.newest_stream.is_some_and(|newest| it.stream <= newest),
+        let has_arrived = |ticket: &Ticket| match self.streams.get(&ticket.stream) {
+            Some(stream) => ticket.number <= stream.last,
+            None => self.newest_stream.is_some_and(|newest| ticket.stream <= newest),
         };
-        let future = after.iter().find(|it| it.stream == own || !has_arrived(it));
-        future.map_or(Ok(()), |it| {
-            let (number, stream) = (it.number, it.stream.0);
+        let future = after.iter().find(|ticket| ticket.stream == own || !has_arrived(ticket));
+        future.map_or(Ok(()), |ticket| {
+            let (number, stream) = (ticket.number, ticket.stream.0);
             Err(violation(format!(
                 "`after` names submission {number} of stream {stream}; it may only name earlier submissions of other \
                  streams"

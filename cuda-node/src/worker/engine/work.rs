@@ -58,8 +58,8 @@ impl Engine {
 
     /// The tickets of the backend for tickets of the client.
     pub(super) fn translate(&self, after: &[Ticket]) -> Vec<Ticket> {
-        let ticket = |it: &Ticket| match self.reports.stage(*it) {
-            Stage::Submitted(number) if number > 0 => Some(Ticket { number, ..*it }),
+        let ticket = |ticket: &Ticket| match self.reports.stage(*ticket) {
+            Stage::Submitted(number) if number > 0 => Some(Ticket { number, ..*ticket }),
             _ => None,
         };
         after.iter().filter_map(ticket).collect()

@@ -61,7 +61,7 @@ impl Contents {
 
     /// The bytes of content that have arrived, and those that are still to come. `None` if none are.
     pub(in crate::worker) fn expected(&self, transfer: TransferId) -> Option<(u64, u64)> {
-        let content = self.0.get(&transfer).filter(|it| it.arrived < it.total)?;
+        let content = self.0.get(&transfer).filter(|content| content.arrived < content.total)?;
         Some((content.arrived, content.total - content.arrived))
     }
 

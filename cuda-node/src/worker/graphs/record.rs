@@ -52,7 +52,7 @@ impl NodeAccess {
 
 impl Record {
     pub(super) fn new(nodes: Vec<NodeAccess>, created: Memory) -> Self {
-        let uses = merged_uses(nodes.iter().flat_map(|it| &it.uses)).into();
+        let uses = merged_uses(nodes.iter().flat_map(|node| &node.uses)).into();
         let kept = Kept { _created: Arc::new(created), changed: FxHashMap::default() };
         Self { nodes, uses, kept: Arc::new(kept), untaken: BTreeMap::new() }
     }
@@ -81,7 +81,7 @@ impl Record {
                 self.untaken.insert(node, work);
             }
         }
-        self.uses = merged_uses(self.nodes.iter().flat_map(|it| &it.uses)).into();
+        self.uses = merged_uses(self.nodes.iter().flat_map(|node| &node.uses)).into();
     }
 
     /// The changes that the backend has not taken, and the blocks of their uploads.
@@ -110,7 +110,7 @@ pub(super) fn merged_uses<'a>(uses: impl Iterator<Item = &'a Use>) -> Vec<Use> {
         }
     }
     let mut all: Vec<_> = all.into_values().collect();
-    all.sort_unstable_by_key(|it| it.base.0);
+    all.sort_unstable_by_key(|used| used.base.0);
     all
 }
 

@@ -73,7 +73,7 @@ impl Graphs {
 
     /// Whether the content of a transfer creates a graph that was not dropped meanwhile.
     pub(in crate::worker) fn expects(&self, id: GraphId, transfer: TransferId) -> bool {
-        let expected = |it: &State| matches!(it, State::Arriving(it) if *it == Some(transfer));
+        let expected = |state: &State| matches!(state, State::Arriving(arriving) if *arriving == Some(transfer));
         self.states.get(&id).is_some_and(expected)
     }
 
@@ -110,7 +110,7 @@ impl Graphs {
             }
             // The graph was dropped, and perhaps created again.
             other => {
-                self.states.extend(other.map(|it| (*id, it)));
+                self.states.extend(other.map(|state| (*id, state)));
                 false
             }
         });
@@ -139,7 +139,7 @@ impl Graphs {
                 let failed = State::Refused { error, record: Some(record), is_created: true };
                 self.states.insert(id, failed);
             }
-            other => self.states.extend(other.map(|it| (id, it))),
+            other => self.states.extend(other.map(|state| (id, state))),
         }
     }
 

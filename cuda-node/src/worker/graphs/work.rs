@@ -33,7 +33,7 @@ pub(in crate::worker) struct Prepared {
 impl Prepared {
     /// The allocations that the nodes name.
     pub(in crate::worker) fn allocations(&self) -> impl Iterator<Item = AllocId> + '_ {
-        self.record.uses().iter().map(|it| it.base)
+        self.record.uses().iter().map(|used| used.base)
     }
 }
 
@@ -52,9 +52,9 @@ pub(in crate::worker) fn prepare(
     let charge = quota.charge(size.charged.max(GRAPH_BYTES))?;
     let mut builder = Builder::new(&size, content, backend)?;
     builder.graph(&mut graph);
-    let accesses = graph.nodes.iter().map(|it| NodeAccess::of(&it.work)).collect();
+    let accesses = graph.nodes.iter().map(|node| NodeAccess::of(&node.work)).collect();
     let Builder { block, mut modules, .. } = builder;
-    modules.sort_unstable_by_key(|it| it.0);
+    modules.sort_unstable_by_key(|module| module.0);
     modules.dedup();
     let record = Record::new(accesses, Memory { block, _charge: charge });
     Ok(Prepared { graph: Arc::new(graph), record, modules })
@@ -103,7 +103,7 @@ struct Size {
 impl Size {
     fn add_graph(&mut self, graph: &Graph) {
         for node in &graph.nodes {
-            let name = node.name.as_ref().map_or(0, |it| it.len());
+            let name = node.name.as_ref().map_or(0, |name| name.len());
             self.charged += (4 * node.after.len() + name) as u64;
             self.add(&node.work);
         }
@@ -146,8 +146,8 @@ impl<'a> Builder<'a> {
     }
 
     fn graph(&mut self, graph: &mut Graph) {
-        graph.nodes.iter_mut().for_each(|it| self.work(&mut it.work));
-        let has_uploads = graph.nodes.iter().any(|it| matches!(it.work, Work::Upload { .. }));
+        graph.nodes.iter_mut().for_each(|node| self.work(&mut node.work));
+        let has_uploads = graph.nodes.iter().any(|node| matches!(node.work, Work::Upload { .. }));
         graph.host.extend(self.block.iter().filter(|_| has_uploads).cloned());
     }
 
@@ -158,8 +158,11 @@ impl<'a> Builder<'a> {
                 // The body of a decoded loop has no other owner.
                 if let Some(body) = Arc::get_mut(&mut repeat.body) {
                     self.graph(body);
-                    let uses: Vec<_> =
-                        body.nodes.iter().flat_map(|it| NodeAccess::of(&it.work).uses).collect();
+                    let uses: Vec<_> = body
+                        .nodes
+                        .iter()
+                        .flat_map(|node| NodeAccess::of(&node.work).uses)
+                        .collect();
                     repeat.uses = merged_uses(uses.iter()).into();
                 }
             }

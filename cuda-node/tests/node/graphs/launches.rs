@@ -100,7 +100,7 @@ fn long_content_travels_on_the_bulk_lane() {
             }
             let expected: Vec<_> = long[..4096]
                 .chunks_exact(4)
-                .map(|it| u32::from_le_bytes(it.try_into().unwrap()))
+                .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
                 .collect();
             assert_eq!(session.read(1, 1024).await.unwrap(), expected);
         });

@@ -34,8 +34,8 @@ fn graph_is_one_operation_and_agrees_with_a_local_one() {
     let lease = node.lease().acquire_blocking().unwrap();
     let local = cuda_async::open_blocking("cpu").unwrap();
     let input: Vec<f32> = (0..LEN as u8).map(f32::from).collect();
-    let graphs = [lease.device(), &local].map(|it| steps(it, &input, 100).unwrap());
-    graphs.iter().for_each(|it| it.upload().unwrap());
+    let graphs = [lease.device(), &local].map(|device| steps(device, &input, 100).unwrap());
+    graphs.iter().for_each(|graph| graph.upload().unwrap());
     for _ in 0..10 {
         let [leased, local] = graphs.each_ref().map(|graph| {
             let stream = graph.device().new_stream().unwrap();

@@ -68,7 +68,7 @@ pub fn content(nodes: &[GraphNode]) -> Vec<u8> {
 /// The content of a graph with uploads of these bytes.
 pub fn content_with(nodes: &[GraphNode], uploads: &[&[u8]]) -> Vec<u8> {
     let graph = Graph { nodes: nodes.to_vec(), host: Vec::new() };
-    let blocks: Vec<_> = uploads.iter().map(|it| (block(it), *it)).collect();
+    let blocks: Vec<_> = uploads.iter().map(|upload| (block(upload), *upload)).collect();
     let mut content = Vec::new();
     encode_graph(&graph, &blocks, "lease", &mut content).unwrap();
     content
@@ -76,7 +76,7 @@ pub fn content_with(nodes: &[GraphNode], uploads: &[&[u8]]) -> Vec<u8> {
 
 /// The content of a launch, with uploads of these bytes.
 pub fn changes_with(changes: &[NodeChange<'_>], uploads: &[&[u8]]) -> Vec<u8> {
-    let blocks: Vec<_> = uploads.iter().map(|it| (block(it), *it)).collect();
+    let blocks: Vec<_> = uploads.iter().map(|upload| (block(upload), *upload)).collect();
     let mut content = Vec::new();
     encode_changes(changes, &blocks, "lease", &mut content).unwrap();
     assert_eq!(decode_changes(&content).unwrap().len(), changes.len());
@@ -202,7 +202,7 @@ impl Session {
                 // The only chunks are those of `read`.
                 let detail = chunk.bytes.to_vec();
                 return Ok(Event::Notice(Notice::Output {
-                    text: detail.iter().map(|it| char::from(*it)).collect(),
+                    text: detail.iter().map(|byte| char::from(*byte)).collect(),
                 }));
             }
         }
@@ -235,7 +235,7 @@ impl Session {
         loop {
             match self.event().await.unwrap() {
                 Event::Notice(Notice::Output { text }) => {
-                    read.extend(text.chars().map(|it| it as u32 as u8))
+                    read.extend(text.chars().map(|character| character as u32 as u8))
                 }
                 Event::Notice(Notice::Failed { ticket, error }) => failures.push((ticket, error)),
                 Event::Notice(Notice::Lost { error }) => panic!("{error}"),
@@ -247,7 +247,7 @@ impl Session {
                 Event::Notice(Notice::Progress { complete, .. }) if complete >= ticket.number => {
                     let words = read.chunks_exact(4);
                     return Ok(words
-                        .map(|it| u32::from_le_bytes(it.try_into().unwrap()))
+                        .map(|word| u32::from_le_bytes(word.try_into().unwrap()))
                         .collect());
                 }
                 _ => {}

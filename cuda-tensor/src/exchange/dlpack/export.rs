@@ -138,7 +138,7 @@ where
 
 /// Returns the shape and the strides.
 fn dims_of(layout: &Layout) -> (Vec<i64>, Vec<i64>) {
-    let numbers = |of: &[usize]| of.iter().map(|it| *it as i64).collect();
+    let numbers = |of: &[usize]| of.iter().map(|number| *number as i64).collect();
     (numbers(layout.shape()), numbers(layout.strides()))
 }
 

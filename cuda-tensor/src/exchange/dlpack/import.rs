@@ -217,7 +217,7 @@ impl Source {
     /// Returns whether the elements are in row-major order without gaps.
     fn is_row_major(&self) -> bool {
         let strides: Option<Dims> =
-            self.strides.iter().map(|it| usize::try_from(*it).ok()).collect();
+            self.strides.iter().map(|stride| usize::try_from(*stride).ok()).collect();
         let layout = strides.and_then(|strides| Layout::strided(&self.shape, &strides).ok());
         layout.is_some_and(|layout| layout.is_contiguous())
     }

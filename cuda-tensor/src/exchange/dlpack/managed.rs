@@ -21,7 +21,7 @@ enum Raw {
 // SAFETY: it owns its tensor, whose fields do not change. Any thread may call the deleter: the caller of `from_raw`
 // promises this, and the owners of tensors of this library are `Send`.
 unsafe impl Send for ManagedTensor {}
-// SAFETY: as above. Shared borrows only read.
+// SAFETY: it owns its tensor, whose fields do not change, and shared borrows only read.
 unsafe impl Sync for ManagedTensor {}
 
 impl ManagedTensor {
@@ -41,7 +41,7 @@ impl ManagedTensor {
     pub unsafe fn from_raw(tensor: *mut DLManagedTensorVersioned) -> Result<Self> {
         let tensor = NonNull::new(tensor).ok_or_else(null)?;
         let this = Self(Raw::Versioned(tensor));
-        // SAFETY: the caller promises that it is valid. Every major version has this field.
+        // SAFETY: the pointer is to a valid tensor. Every major version has this field.
         let DLPackVersion { major, minor } = unsafe { (*tensor.as_ptr()).version };
         if major != DLPACK_MAJOR_VERSION {
             return Err(TensorError::Version { major, minor }.into());

@@ -90,7 +90,7 @@ where
 {
     kernel::<T>(T::fft(), "fft_pass").then(move |kernel| {
         let Pass { sizes: Sizes { batch, n }, done, factor, direction, scale } = pass;
-        let numbers = [batch, n, done, factor].map(|it| it as u64);
+        let numbers = [batch, n, done, factor].map(|number| number as u64);
         let [batch_, n_, done, factor] = numbers;
         let (direction, scale) = (ByValue(T::of(direction)), ByValue(T::of(scale)));
         let args = (Read(x), Written(y), batch_, n_, done, factor, direction, scale);
@@ -127,8 +127,11 @@ mod tests {
         for n in 2..5000 {
             let factors = factors(n);
             assert_eq!(factors.iter().product::<usize>(), n);
-            let is_prime = |n: usize| !(2..n).any(|it| n.is_multiple_of(it));
-            assert!(factors.iter().all(|it| *it == 4 || is_prime(*it)), "{n}: {factors:?}");
+            let is_prime = |n: usize| !(2..n).any(|divisor| n.is_multiple_of(divisor));
+            assert!(
+                factors.iter().all(|factor| *factor == 4 || is_prime(*factor)),
+                "{n}: {factors:?}"
+            );
         }
         assert!(factors(0).is_empty() && factors(1).is_empty());
     }

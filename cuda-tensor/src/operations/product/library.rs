@@ -171,7 +171,7 @@ mod tests {
     #[test]
     fn matrices_by_rows_and_by_columns_are_described() {
         let leading = |strides, rows, columns| {
-            matrix(strides, rows, columns).map(|it| (it.by_columns, it.leading))
+            matrix(strides, rows, columns).map(|matrix| (matrix.by_columns, matrix.leading))
         };
         assert_eq!(leading([0, 5, 1], 3, 5), Some((false, 5)));
         assert_eq!(leading([0, 8, 1], 3, 5), Some((false, 8)));

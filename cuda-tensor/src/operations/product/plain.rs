@@ -50,7 +50,7 @@ where
         let Sizes { batch, m, n, k } = sizes;
         let name = if bias.is_some() { "matmul_bias" } else { "matmul" };
         kernel::<A::Element>(A::Element::matmul(), name).then(move |kernel| {
-            let distances = |strides: [usize; 3]| strides.map(|it| it as u64);
+            let distances = |strides: [usize; 3]| strides.map(|stride| stride as u64);
             let parameters = ByValue(Parameters {
                 batch: batch as u64,
                 m: m as u64,

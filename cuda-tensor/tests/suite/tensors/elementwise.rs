@@ -51,7 +51,7 @@ fn check_binary<T: Number + PartialEq>(device: &Device, number: fn(usize) -> T) 
         assert!(sum == expected(|x| 2 * x), "{case:?}");
         assert!(moved == expected(|x| x + 3), "{case:?}");
         assert!(from == expected(|x| 100 - x), "{case:?}");
-        assert!(squares.iter().zip(start..).all(|(it, i)| *it == (i % 100).pow(2) as f32));
+        assert!(squares.iter().zip(start..).all(|(square, i)| *square == (i % 100).pow(2) as f32));
     }
 }
 
@@ -102,7 +102,8 @@ fn check_numbers<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
             );
             let (last, in_memory, in_place, first, first_in_memory) =
                 ways.sync_on(&stream).unwrap();
-            let (shown, case) = (|it: &Vec<T>| format!("{it:?}"), (T::NAME, start, operation));
+            let (shown, case) =
+                (|elements: &Vec<T>| format!("{elements:?}"), (T::NAME, start, operation));
             assert_eq!(shown(&in_memory), shown(&last), "{case:?}");
             assert_eq!(shown(&in_place), shown(&last), "{case:?}");
             assert_eq!(shown(&first_in_memory), shown(&first), "{case:?}");
@@ -111,7 +112,7 @@ fn check_numbers<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
         let less = x.clone().compare_scalar(scalar, Comparison::Lt).to_host_vec();
         let expected: Vec<bool> = host
             .iter()
-            .map(|it| it.partial_cmp(&scalar) == Some(std::cmp::Ordering::Less))
+            .map(|element| element.partial_cmp(&scalar) == Some(std::cmp::Ordering::Less))
             .collect();
         assert_eq!(less.sync_on(&stream).unwrap(), expected);
         let less = x.clone().compare(number.clone(), Comparison::Lt).to_host_vec();
@@ -134,7 +135,7 @@ fn limits_that_are_nan_or_in_the_wrong_order(device: &Device) {
         let zeros = zeros.to_host_vec().sync_on(&stream).unwrap();
         assert!(zeros[0].is_sign_positive() && zeros[1].is_sign_negative(), "{low} {high}");
     }
-    assert!(clamped(f32::NAN, 1.0).iter().all(|it| it.is_nan()));
+    assert!(clamped(f32::NAN, 1.0).iter().all(|element| element.is_nan()));
     let positive = (&x).compare_scalar(0.0, Comparison::Gt);
     let not = positive.compare_scalar(false, Comparison::Eq).to_host_vec();
     assert_eq!(not.sync_on(&stream).unwrap(), [true, true, false, false]);

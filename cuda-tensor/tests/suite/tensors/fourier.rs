@@ -67,12 +67,12 @@ fn transforms_are_those_of_the_definition(device: &Device) {
 fn transforms<T: FftFloat>(device: &Device, tolerance: f64) {
     let stream = device.new_stream().unwrap();
     for n in [1, 2, 3, 4, 7, 8, 12, 30, 64, 97, 128, 210] {
-        let rows = [numbers(n), numbers(n).into_iter().map(|it| 1.0 - it).collect()];
+        let rows = [numbers(n), numbers(n).into_iter().map(|number| 1.0 - number).collect()];
         let x: Vec<T> = rows.concat().into_iter().map(T::of).collect();
         let transformed = Tensor::from_host(x, [2, n, 2]).fft().cast::<f64>().to_host_vec();
         let transformed = transformed.sync_on(&stream).unwrap();
         let expected = rows.map(|row| definition(&row)).concat();
-        let scale = expected.iter().fold(1.0f64, |most, it| most.max(it.abs()));
+        let scale = expected.iter().fold(1.0f64, |most, element| most.max(element.abs()));
         for (at, (is, should)) in transformed.iter().zip(&expected).enumerate() {
             assert!((is - should).abs() <= tolerance * scale, "{n}, {at}: {is}, {should}");
         }

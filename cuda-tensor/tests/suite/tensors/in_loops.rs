@@ -129,7 +129,7 @@ fn count_to(
 fn loops_of_tensors_nest(device: &Device) {
     let stream = warmed_up(device);
     let [three, four] =
-        [3u32, 4].map(|it| Tensor::full(it, ()).sync_on(&stream).unwrap().into_shared());
+        [3u32, 4].map(|value| Tensor::full(value, ()).sync_on(&stream).unwrap().into_shared());
     let [outer, inner] = [(); 2].map(|()| condition(&stream));
     let nested = || {
         let (three, four, outer, inner) =
@@ -153,11 +153,11 @@ fn loops_of_tensors_nest(device: &Device) {
         })
     };
     let (rounds, x, total) = nested().sync_on(&stream).unwrap();
-    let values = [rounds, x, total].map(|it| it.item().sync_on(&stream).unwrap());
+    let values = [rounds, x, total].map(|tensor| tensor.item().sync_on(&stream).unwrap());
     assert_eq!(values, [3, 4, 12]);
     if let Some(output) = launched(nested(), &stream) {
         let values =
-            [&output.0, &output.1, &output.2].map(|it| it.item().sync_on(&stream).unwrap());
+            [&output.0, &output.1, &output.2].map(|tensor| tensor.item().sync_on(&stream).unwrap());
         assert_eq!(values, [3, 4, 12]);
     }
 }

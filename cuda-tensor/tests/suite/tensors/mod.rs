@@ -377,7 +377,8 @@ fn graphs_contain_tensor_operations(device: &Device) {
     assert_eq!(refused, Error::needs_host_data("item"));
     let graph = op(x).graph_on(&stream).unwrap();
     for _ in 0..3 {
-        let output = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();
+        let output =
+            graph.launch().then(|output| output.dup()).to_host_vec().sync_on(&stream).unwrap();
         assert_eq!(output, direct);
     }
 }

@@ -46,7 +46,8 @@ fn products_are_those_of_plain_rust(device: &Device) {
     let stream = device.new_stream().unwrap();
     for sizes @ [m, n, k] in [[1, 1, 1], [3, 5, 7], [64, 64, 16], [65, 63, 17], [130, 70, 33]] {
         let [a, b] = [(m * k, 1), (k * n, 2)].map(|(count, seed)| numbers(count, seed));
-        let [a, b] = [a, b].map(|it| it.into_iter().map(|it| it as f32).collect::<Vec<_>>());
+        let [a, b] = [a, b]
+            .map(|matrix| matrix.into_iter().map(|element| element as f32).collect::<Vec<_>>());
         let expected = reference(&a, &b, sizes);
         let product = Tensor::from_host(a, [m, k]).matmul(Tensor::from_host(b, [k, n]));
         let product = product.sync_on(&stream).unwrap();
@@ -62,12 +63,12 @@ fn products_are_those_of_plain_rust(device: &Device) {
 fn product_of<T: Float>(device: &Device) {
     let stream = device.new_stream().unwrap();
     let whole = |count: usize, seed| -> Vec<T> {
-        numbers(count, seed).into_iter().map(|it| T::of((it * 3.0).round())).collect()
+        numbers(count, seed).into_iter().map(|number| T::of((number * 3.0).round())).collect()
     };
     let (m, n, k) = (17, 9, 5);
     let (a, b) = (whole(m * k, 3), whole(k * n, 4));
-    let [wide_a, wide_b] = [&a, &b].map(|it| {
-        Tensor::from_host(it.clone(), it.len())
+    let [wide_a, wide_b] = [&a, &b].map(|elements| {
+        Tensor::from_host(elements.clone(), elements.len())
             .cast::<f32>()
             .to_host_vec()
             .sync_on(&stream)
@@ -82,7 +83,8 @@ fn products_of_views_and_batches(device: &Device) {
     without_libraries();
     let stream = device.new_stream().unwrap();
     let [a, b] = [5, 6].map(|seed| numbers(2 * 3 * 4, seed));
-    let [a, b] = [a, b].map(|it| it.into_iter().map(|it| it as f32).collect::<Vec<_>>());
+    let [a, b] =
+        [a, b].map(|matrix| matrix.into_iter().map(|element| element as f32).collect::<Vec<_>>());
     let one = |batch: usize| {
         let (of_a, of_b) = (&a[batch * 12..][..12], &b[batch * 12..][..12]);
         // [3, 4] and [4, 3].
@@ -127,7 +129,7 @@ fn layers_add_a_bias_and_apply_a_function(device: &Device) {
     };
     let plain = [6.0, -0.5, -8.5, -1.0, 3.125, -4.5];
     assert_eq!(layer(Activation::Identity), plain);
-    assert_eq!(layer(Activation::Relu), plain.map(|it| it.max(0.0)));
+    assert_eq!(layer(Activation::Relu), plain.map(|element| element.max(0.0)));
     for (gelu, x) in layer(Activation::GeluTanh).into_iter().zip(plain.map(f64::from)) {
         let inner = (2.0 / std::f64::consts::PI).sqrt() * (x + 0.044715 * x * x * x);
         let exact = 0.5 * x * (1.0 + inner.tanh());
@@ -185,7 +187,8 @@ fn products_are_replayed_by_graphs(device: &Device) {
     let x = x.into_shared();
     let graph = x.clone().matmul(x).graph_on(&stream).unwrap();
     for _ in 0..3 {
-        let product = graph.launch().then(|it| it.dup()).to_host_vec().sync_on(&stream).unwrap();
+        let product =
+            graph.launch().then(|output| output.dup()).to_host_vec().sync_on(&stream).unwrap();
         assert_eq!(product, [7.0, 10.0, 15.0, 22.0]);
     }
 }

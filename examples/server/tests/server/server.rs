@@ -127,8 +127,10 @@ impl Server {
 
     /// Waits until a metric has a value.
     pub async fn until_metric(&self, name: &str, expected: f64) -> Result {
-        self.until("/metrics", |text| client::value(text, name).is_ok_and(|it| it == expected))
-            .await
+        self.until("/metrics", |text| {
+            client::value(text, name).is_ok_and(|value| value == expected)
+        })
+        .await
     }
 
     /// Starts the shutdown.

@@ -70,7 +70,7 @@ impl Mappings {
 
     pub(super) fn free(&mut self, at: Address, bytes: usize) -> c_int {
         let end = at + bytes as u64;
-        let is_free = !self.mapped.keys().any(|it| (at..end).contains(it));
+        let is_free = !self.mapped.keys().any(|address| (at..end).contains(address));
         status(is_free && self.reserved.remove(&at) == Some(bytes))
     }
 }

@@ -11,25 +11,25 @@ use crate::driver::{
     status,
 };
 
-// SAFETY (of every block here): the backend passes pointers that are valid for writes, as the driver's manual demands.
+// The backend passes pointers that are valid for writes, as the driver's manual demands.
 calls! {
     pool_create(pool: *mut PoolHandle, props: *const PoolProps) {
         let mut state = state();
         let number = state.new_handle();
-        // SAFETY: as above; valid for reads.
+        // SAFETY: `props` is valid for reads.
         let (device, is_managed) = unsafe { ((*props).device, (*props).is_managed()) };
         state.pools.create(number, device, is_managed);
-        // SAFETY: as above.
+        // SAFETY: `pool` is valid for writes.
         unsafe { give(pool, PoolHandle(handle(number))) }
     }
     pool_destroy(pool: PoolHandle) { state().pools.destroy(pool.0.addr()) }
     pool_set(pool: PoolHandle, attribute: c_int, value: *mut c_void) {
-        // SAFETY: as above; the values of the attributes that `set` reads have 64 bits.
+        // SAFETY: `value` is valid for reads of 64 bits, the size of the attributes that `set` reads.
         state().pools.set(pool.0.addr(), attribute, || unsafe { value.cast::<u64>().read() })
     }
     pool_get(pool: PoolHandle, attribute: c_int, value: *mut c_void) {
         match state().pools.get(pool.0.addr(), attribute) {
-            // SAFETY: as above.
+            // SAFETY: `value` is valid for writes.
             Some(found) => unsafe { give(value.cast::<u64>(), found) },
             None => status::INVALID_VALUE,
         }
@@ -43,7 +43,7 @@ calls! {
             return status;
         }
         state.handles = address as usize + bytes;
-        // SAFETY: as above.
+        // SAFETY: `to` is valid for writes.
         unsafe { give(to, address) }
     }
     pool_free(address: Address, stream: StreamHandle) {
@@ -54,14 +54,14 @@ calls! {
         0
     }
     physical_granularity(bytes: *mut usize, _props: *const PhysicalProps, _option: c_int) {
-        // SAFETY: as above.
+        // SAFETY: `bytes` is valid for writes.
         unsafe { give(bytes, mappings::GRANULARITY) }
     }
     physical_create(
         memory: *mut PhysicalHandle, bytes: usize, _props: *const PhysicalProps, _flags: u64,
     ) {
         let created = state().mappings.create(bytes);
-        // SAFETY: as above.
+        // SAFETY: `memory` is valid for writes.
         created.map_or(status::OUT_OF_MEMORY, |handle| unsafe { give(memory, handle) })
     }
     physical_release(memory: PhysicalHandle) { state().mappings.release(memory) }
@@ -69,7 +69,7 @@ calls! {
         to: *mut Address, bytes: usize, _align: usize, _at: Address, _flags: u64,
     ) {
         let address = state().mappings.reserve(bytes);
-        // SAFETY: as above.
+        // SAFETY: `to` is valid for writes.
         unsafe { give(to, address) }
     }
     address_map(

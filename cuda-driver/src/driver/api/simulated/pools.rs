@@ -43,7 +43,7 @@ impl Pools {
     }
 
     pub(super) fn of_device(&self, device: c_int) -> usize {
-        self.table.values().filter(|it| it.device == device).count()
+        self.table.values().filter(|pool| pool.device == device).count()
     }
 
     pub(super) fn set(
@@ -81,12 +81,12 @@ impl Pools {
 
     /// The bytes that no pool of a device has reserved.
     pub(super) fn left(&self, device: c_int) -> u64 {
-        let pools = self.table.values().filter(|it| it.device == device && !it.is_managed);
-        MEMORY - pools.map(|it| it.reserved).sum::<u64>()
+        let pools = self.table.values().filter(|pool| pool.device == device && !pool.is_managed);
+        MEMORY - pools.map(|pool| pool.reserved).sum::<u64>()
     }
 
     pub(super) fn allocate(&mut self, pool: usize, address: Address, bytes: u64) -> c_int {
-        let Some(device) = self.table.get(&pool).map(|it| it.device) else {
+        let Some(device) = self.table.get(&pool).map(|pool| pool.device) else {
             return status::INVALID_VALUE;
         };
         let left = self.left(device);

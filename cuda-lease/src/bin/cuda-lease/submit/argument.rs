@@ -48,7 +48,8 @@ pub(super) fn read(
 /// The parameters behind the pointer of the region.
 fn parameters(kernel: &EntryInfo, arguments: usize) -> Result<&[ParamInfo], Failure> {
     let name = &kernel.name;
-    let Some((first, behind)) = kernel.params.split_first().filter(|(it, _)| it.size == ADDRESS)
+    let Some((first, behind)) =
+        kernel.params.split_first().filter(|(first, _)| first.size == ADDRESS)
     else {
         let why = match kernel.params.first() {
             Some(first) => format!("is `{}` ({})", first.name, first.ty),
@@ -61,7 +62,7 @@ fn parameters(kernel: &EntryInfo, arguments: usize) -> Result<&[ParamInfo], Fail
     if behind.len() == arguments {
         return Ok(behind);
     }
-    let types: Vec<_> = behind.iter().map(|it| format!("{} {}", it.ty, it.name)).collect();
+    let types: Vec<_> = behind.iter().map(|param| format!("{} {}", param.ty, param.name)).collect();
     let types = if types.is_empty() { "none".to_owned() } else { types.join(", ") };
     let (count, follow) = match behind.len() {
         0 => ("no".to_owned(), "arguments follow"),
@@ -78,7 +79,7 @@ fn parameters(kernel: &EntryInfo, arguments: usize) -> Result<&[ParamInfo], Fail
 
 fn parse(text: &OsStr) -> Result<Argument, String> {
     let bytes = text.as_encoded_bytes();
-    let at = bytes.iter().position(|it| matches!(it, b'=' | b'@'));
+    let at = bytes.iter().position(|byte| matches!(byte, b'=' | b'@'));
     let at = at.ok_or("expected TYPE=VALUE or TYPE@FILE, such as u32=256")?;
     let kind = String::from_utf8_lossy(&bytes[..at]).into_owned();
     let is_file = bytes[at] == b'@';

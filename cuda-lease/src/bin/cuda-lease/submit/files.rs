@@ -13,7 +13,7 @@ pub(super) struct Contents {
 
 /// Reads the array of an `.npy` file, or all bytes of another file.
 pub(super) fn read(path: &Path, limit: u64) -> Result<Contents, Failure> {
-    if path.extension().is_none_or(|it| it != "npy") {
+    if path.extension().is_none_or(|extension| extension != "npy") {
         return bytes(path, limit).map(|bytes| Contents { array: None, bytes });
     }
     let read = || {

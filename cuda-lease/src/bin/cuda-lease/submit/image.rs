@@ -40,10 +40,10 @@ impl Image {
     /// The kernel of this name. `None` for a cubin, whose kernels only the node can list.
     pub(super) fn entry(&self, kernel: &str) -> Result<Option<&EntryInfo>, Failure> {
         let Self::Ptx(_, kernels) = self else { return Ok(None) };
-        if let Some(found) = kernels.iter().find(|it| it.name == kernel) {
+        if let Some(found) = kernels.iter().find(|entry| entry.name == kernel) {
             return Ok(Some(found));
         }
-        let names: Vec<_> = kernels.iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<_> = kernels.iter().map(|entry| entry.name.as_str()).collect();
         Err(Failure::bad_input(format_args!(
             "no kernel `{kernel}` in the PTX; its kernels are: {}",
             if names.is_empty() { "none".to_owned() } else { names.join(", ") }

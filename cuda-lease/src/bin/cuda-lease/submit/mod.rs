@@ -52,7 +52,7 @@ pub(crate) fn run(args: &SubmitArgs) -> Result<(), Failure> {
 
 /// Checks the sizes that need no file and no node.
 fn check_sizes(args: &SubmitArgs) -> Result<(), Failure> {
-    let threads: u64 = args.block.iter().map(|&it| u64::from(it)).fold(1, u64::saturating_mul);
+    let threads: u64 = args.block.iter().map(|&size| u64::from(size)).fold(1, u64::saturating_mul);
     if threads > MAX_THREADS {
         return Err(Failure::bad_input(format_args!(
             "--block: a block of {threads} threads, the limit is {MAX_THREADS}; use more blocks (--grid)"

@@ -147,7 +147,7 @@ impl Test {
     /// The backend has prepared the graphs.
     fn prepared(&self) {
         let answers = std::mem::take(&mut *self.backend.preparing.lock());
-        answers.into_iter().for_each(|it| it.give(Ok(Reply::GraphReady)));
+        answers.into_iter().for_each(|answer| answer.give(Ok(Reply::GraphReady)));
     }
 
     /// Announces a module, and brings its code.
@@ -162,7 +162,7 @@ impl Test {
         let answers = std::mem::take(&mut *self.backend.loading.lock());
         let reply =
             Reply::Loaded { max_threads: Vec::new(), log: String::new(), entries: Vec::new() };
-        answers.into_iter().for_each(|it| it.give(Ok(reply.clone())));
+        answers.into_iter().for_each(|answer| answer.give(Ok(reply.clone())));
     }
 
     /// The bytes of a transfer arrive.
@@ -181,7 +181,7 @@ impl Test {
             Work::Launch(_) => 'l',
             _ => '?',
         };
-        self.backend.submitted.lock().iter().map(|(it, work)| (it.0, kind(work))).collect()
+        self.backend.submitted.lock().iter().map(|(ticket, work)| (ticket.0, kind(work))).collect()
     }
 
     /// Everything that a stream has taken is complete.
@@ -348,7 +348,7 @@ fn launches_in_flight_keep_host_memory_that_a_change_replaces() {
         test.launch(Content::Inline(&change(&[value; 4])));
     }
     let blocks: Vec<_> = test.backend.hosts.lock().iter().flatten().cloned().collect();
-    let is_alive = || [0, 1].map(|it: usize| blocks[it].strong_count() > 0);
+    let is_alive = || [0, 1].map(|index: usize| blocks[index].strong_count() > 0);
     assert_eq!((blocks.len(), is_alive()), (2, [true, true]));
     test.complete(1);
     assert_eq!(is_alive(), [false, true]);
