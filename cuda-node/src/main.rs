@@ -245,7 +245,7 @@ fn serve(args: NodeArgs) -> Result<()> {
 /// Checks options that limit each other.
 fn check(args: &NodeArgs) -> Result<()> {
     let limit = Limit::AtMost(args.max_leases.into());
-    limit.check("--spares with this --max-leases", Quantity::Workers, args.spares as u64)?;
+    limit.check("--spares, whose limit is --max-leases", Quantity::Workers, args.spares as u64)?;
     for (index, name) in args.devices.iter().enumerate() {
         if args.devices[..index].contains(name) {
             let (object, name) = ("--device".into(), name.clone());

@@ -87,7 +87,7 @@ fn wrong_options_are_refused_by_their_names() {
         (&format!("{cpu} --submissions 0"), &["--submissions"]),
         (&format!("{cpu} --max-leases 0"), &["--max-leases"]),
         (&format!("{cpu} --max-lease-secs 0"), &["--max-lease-secs"]),
-        (&format!("{cpu} --spares 17"), &["--spares", "--max-leases, which is 16"]),
+        (&format!("{cpu} --spares 17"), &["--spares", "--max-leases", "at most 16"]),
         (&format!("{cpu} --capacity 0"), &["--capacity", "at least 1 byte"]),
         (&format!("{cpu} --capacity 900TiB"), &["989560464998400 bytes", "memory of device cpu"]),
         (&format!("{cpu} --metrics 6110"), &["--metrics", "write IP:PORT"]),
