@@ -89,7 +89,10 @@ fn wrong_options_are_refused_by_their_names() {
         (&format!("{cpu} --max-lease-secs 0"), &["--max-lease-secs"]),
         (&format!("{cpu} --spares 17"), &["--spares", "--max-leases", "at most 16"]),
         (&format!("{cpu} --capacity 0"), &["--capacity", "at least 1 byte"]),
-        (&format!("{cpu} --capacity 900TiB"), &["989560464998400 bytes", "memory of device cpu"]),
+        (
+            &format!("{cpu} --capacity 900TiB"),
+            &["bytes is 989560464998400", "memory of device cpu"],
+        ),
         (&format!("{cpu} --metrics 6110"), &["--metrics", "write IP:PORT"]),
         ("--device cpu --listen localhost:6120", &["--listen", "write IP:PORT"]),
         (&format!("{cpu} --jit-cache /proc/x"), &["cache of kernels /proc/x"]),

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use cuda_core::{DeviceBuffer, Element, Misuse, PinnedBuffer, Result, SliceMut};
+use cuda_core::{DeviceBuffer, Element, PinnedBuffer, Result, SliceMut};
 
 /// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
 /// not copied on the host. With the feature `bytes` also `Bytes`, and with the feature `ndarray` also the arrays and views
@@ -113,7 +113,7 @@ mod arrays {
         S: Data<Elem = T>,
         D: Dimension,
     {
-        let unordered = || Misuse::NotRowMajor { object: "an array".into() };
+        let unordered = || cuda_core::Misuse::NotRowMajor { object: "an array".into() };
         array.as_slice().ok_or_else(|| unordered().into())
     }
 

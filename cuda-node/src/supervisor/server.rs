@@ -157,7 +157,8 @@ impl DeviceOptions {
         let capacity = self.capacity.unwrap_or(info.memory.saturating_sub(spare));
         // A worker on the CPU can use no more than the memory of the machine.
         if !is_gpu && capacity > info.memory {
-            let device = format!("the capacity of `{}`", info.address);
+            let device =
+                format!("the capacity, whose limit is the memory of device {}", info.address);
             let limit = Limit::AtMost(info.memory);
             return Err(Error::out_of_range(device, Quantity::Bytes, capacity, limit));
         }
