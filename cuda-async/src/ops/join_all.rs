@@ -62,7 +62,7 @@ impl<S: Submit> Submit for JoinAll<S> {
 impl<S: Submit> JoinAll<S> {
     /// Polls the branches and returns whether any is pending.
     fn poll_branches(&mut self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<bool> {
-        let contexts = self.fork.contexts(cx, self.branches.len())?;
+        let contexts = self.fork.contexts(cx, self.branches.len());
         let mut pending = 0;
         for (branch, cx) in self.branches.iter_mut().zip(contexts) {
             pending += usize::from(branch.poll(task, cx)?.is_pending());

@@ -68,7 +68,7 @@ impl<S: Submit> Submit for Race<S> {
         cx.waits().wait_by_wakers("race", task)?;
         // The last context is this one, and no racer uses it. So work behind the race does not wait for the losers,
         // and need not wait for the winner, which has completed.
-        let contexts = self.fork.contexts(cx, self.racers.len() + 1)?;
+        let contexts = self.fork.contexts(cx, self.racers.len() + 1);
         for (racer, cx) in self.racers.iter_mut().zip(contexts) {
             if let Poll::Ready(first) = poll_stored(racer, task, cx) {
                 return first.map(Submitted::Ready);

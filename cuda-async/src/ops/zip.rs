@@ -53,7 +53,7 @@ macro_rules! tuples {
             ) -> Result<Submitted<Self>> {
                 let Self { branches, fork } = &mut self;
                 let mut poll = || {
-                    let contexts = fork.contexts(cx, $count)?;
+                    let contexts = fork.contexts(cx, $count);
                     let mut pending = 0;
                     $(pending += usize::from(
                         branches.$index.poll(task, &contexts[$index])?.is_pending()

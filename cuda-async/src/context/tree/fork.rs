@@ -23,15 +23,11 @@ impl Fork {
     ///
     /// Branches are polled in order, so the last one submits last. Of equal branches it also ends last, and then the
     /// stream of `cx` waits for no other stream at the join.
-    pub(crate) fn contexts(
-        &mut self,
-        cx: &ExecutionContext,
-        count: usize,
-    ) -> Result<&[ExecutionContext]> {
+    pub(crate) fn contexts(&mut self, cx: &ExecutionContext, count: usize) -> &[ExecutionContext] {
         if self.0.is_empty() {
             self.0 = branches(cx, count);
         }
-        Ok(&self.0)
+        &self.0
     }
 
     /// Orders later work of `cx` after all work of the branches, and counts their work as its own. Submits one join for all

@@ -99,7 +99,7 @@ pub enum Misuse {
 
     /// A stream belongs to no recording or plan, and the call is for one.
     #[error(
-        "a stream: it belongs to no recording or plan of this kind; pass the stream that `start_recording` or `start_plan` \
+        "a stream: it belongs to no recording or plan of this kind; pass the stream that `Recording::start` or `start_plan` \
          returned"
     )]
     NotRecording,
