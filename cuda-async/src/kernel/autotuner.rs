@@ -205,7 +205,8 @@ fn fastest(times: &[Option<Vec<Duration>>]) -> Option<usize> {
         sorted.sort_unstable();
         sorted.get(sorted.len() / 2).copied()
     };
-    let medians = times.iter().enumerate().filter_map(|(at, it)| Some((median(it.as_ref()?)?, at)));
+    let medians =
+        times.iter().enumerate().filter_map(|(at, times)| Some((median(times.as_ref()?)?, at)));
     medians.min().map(|(_, at)| at)
 }
 

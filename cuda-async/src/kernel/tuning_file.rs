@@ -32,12 +32,12 @@ pub(super) struct Choices(VecDeque<(Place, String)>);
 
 impl Choices {
     pub(super) fn get(&self, place: &Place) -> Option<String> {
-        self.0.iter().find(|(it, _)| it == place).map(|(_, choice)| choice.clone())
+        self.0.iter().find(|(known, _)| known == place).map(|(_, choice)| choice.clone())
     }
 
     /// Sets a choice, and forgets the oldest one if there are too many.
     pub(super) fn set(&mut self, place: Place, choice: String) {
-        self.0.retain(|(it, _)| *it != place);
+        self.0.retain(|(known, _)| *known != place);
         if self.0.len() >= MAX_CHOICES {
             self.0.pop_front();
         }

@@ -114,7 +114,7 @@ async fn query<T: Send + 'static>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{Release, ScriptedMonitor, Visibility};
+    use crate::gpu::tests::{Release, ScriptedMonitor, Visibility};
 
     const GIB: u64 = 1 << 30;
     const WORKER: u32 = 70;

@@ -1,8 +1,8 @@
 //! The GPUs of a node and their memory, without CUDA.
 //!
 //! The supervisor never initializes CUDA, so it asks NVML. [`GpuMonitor`] is the interface. [`NvmlMonitor`] implements
-//! it, and [`ScriptedMonitor`] stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker
-//! is free. A slot whose memory is not free is fenced until the operator unfences it.
+//! it, and a scripted monitor stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker is
+//! free. A slot whose memory is not free is fenced until the operator unfences it.
 //!
 //! This module uses no other module of the crate.
 
@@ -10,14 +10,14 @@ mod error;
 mod memory_check;
 mod monitor;
 mod nvml;
-mod scripted;
 mod select;
+#[cfg(test)]
+mod tests;
 mod uuid;
 
 pub use error::{Error, Result};
 pub use memory_check::{MemoryCheck, MemoryReturn};
 pub use monitor::{GpuInfo, GpuKind, GpuMonitor, ProcessMemory};
 pub use nvml::NvmlMonitor;
-pub use scripted::{Release, ScriptedMonitor, Visibility};
 pub use select::select;
 pub use uuid::GpuUuid;

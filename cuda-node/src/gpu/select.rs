@@ -66,7 +66,7 @@ fn is_part_of_any(gpu: &GpuInfo, whole: &[&GpuInfo]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gpu::{GpuMonitor as _, ScriptedMonitor};
+    use crate::gpu::{GpuMonitor as _, tests::ScriptedMonitor};
 
     fn names(found: Result<Vec<&GpuInfo>>) -> Vec<String> {
         found.unwrap().iter().map(|gpu| gpu.uuid.to_string()).collect()

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{
-    graphs::Kept,
+    graphs::GraphMemory,
     numbers::{Numbers, Stage},
     outbox::Outbox,
     staging::Staged,
@@ -26,7 +26,7 @@ use super::{
 pub(super) const SMALL: u64 = 16 << 10;
 
 /// The bytes of a download, in staging memory.
-pub(super) struct Landing {
+pub(super) struct StagedDownload {
     pub(super) transfer: TransferId,
     pub(super) offset: u64,
     pub(super) bytes: usize,
@@ -42,7 +42,7 @@ pub(super) struct Reports {
     fault: Mutex<Option<Error>>,
     pub(super) outbox: Outbox,
     pub(super) telemetry: Telemetry,
-    bulk: Sender<Landing>,
+    bulk: Sender<StagedDownload>,
     engine: OnceLock<Weak<dyn AfterProgress>>,
 }
 
@@ -50,11 +50,11 @@ pub(super) struct Reports {
 struct Stream {
     numbers: Numbers,
     /// Downloads in flight, with the backend's numbers.
-    landings: VecDeque<(u64, Landing)>,
+    downloads: VecDeque<(u64, StagedDownload)>,
     /// Blocks that uploads in flight read.
     uploads: VecDeque<(u64, Staged)>,
     /// Host memory that launches of graphs in flight read.
-    graphs: VecDeque<(u64, Arc<Kept>)>,
+    graphs: VecDeque<(u64, Arc<GraphMemory>)>,
     /// The last submission of the client that was reported as failed.
     failed: u64,
     /// The time of the last submission, by the clock of the [`Sampler`](super::telemetry::Sampler).
@@ -71,15 +71,15 @@ pub(super) trait AfterProgress: Send + Sync {
 }
 
 /// Memory that a submission uses.
-pub(super) enum Keep {
+pub(super) enum StepMemory {
     Nothing,
     Upload(Staged),
-    Download(Landing),
-    Graph(Arc<Kept>),
+    Download(StagedDownload),
+    Graph(Arc<GraphMemory>),
 }
 
 impl Reports {
-    pub(super) fn new(bulk: Sender<Landing>) -> Arc<Self> {
+    pub(super) fn new(bulk: Sender<StagedDownload>) -> Arc<Self> {
         let (streams, fault, outbox, telemetry, engine) = Default::default();
         Arc::new(Self { streams, fault, outbox, telemetry, bulk, engine })
     }
@@ -119,16 +119,22 @@ impl Reports {
     }
 
     /// Begins a submission, or a part of it. Returns the backend's number.
-    pub(super) fn begin(&self, client: Ticket, is_last: bool, keep: Keep, now: Instant) -> u64 {
+    pub(super) fn begin(
+        &self,
+        client: Ticket,
+        is_last: bool,
+        memory: StepMemory,
+        now: Instant,
+    ) -> u64 {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();
         let number = stream.numbers.begin(client.number, is_last);
         stream.submitted_at = Some(now);
-        match keep {
-            Keep::Nothing => {}
-            Keep::Upload(block) => stream.uploads.push_back((number, block)),
-            Keep::Download(landing) => stream.landings.push_back((number, landing)),
-            Keep::Graph(kept) => stream.graphs.push_back((number, kept)),
+        match memory {
+            StepMemory::Nothing => {}
+            StepMemory::Upload(block) => stream.uploads.push_back((number, block)),
+            StepMemory::Download(download) => stream.downloads.push_back((number, download)),
+            StepMemory::Graph(memory) => stream.graphs.push_back((number, memory)),
         }
         number
     }
@@ -156,7 +162,7 @@ impl Reports {
         let stream = streams.entry(client.stream).or_default();
         let number = stream.numbers.taken();
         stream.timed.take_if(|(at, _)| *at == number);
-        stream.landings.retain(|(at, _)| *at != number);
+        stream.downloads.retain(|(at, _)| *at != number);
         stream.uploads.retain(|(at, _)| *at != number);
         stream.graphs.retain(|(at, _)| *at != number);
         let complete = stream.numbers.refuse();
@@ -240,9 +246,9 @@ impl Reports {
         }
         let launched = stream.graphs.partition_point(|(number, _)| *number <= complete);
         let launched: Vec<_> = stream.graphs.drain(..launched).collect();
-        while stream.landings.front().is_some_and(|(number, _)| *number <= complete) {
-            if let Some((_, landing)) = stream.landings.pop_front() {
-                self.land(landing);
+        while stream.downloads.front().is_some_and(|(number, _)| *number <= complete) {
+            if let Some((_, download)) = stream.downloads.pop_front() {
+                self.deliver(download);
             }
         }
         if let Some((_, at)) = stream.timed.take_if(|(number, _)| *number <= complete) {
@@ -258,16 +264,16 @@ impl Reports {
         drop(launched);
     }
 
-    fn land(&self, landing: Landing) {
-        if !landing.is_small {
+    fn deliver(&self, download: StagedDownload) {
+        if !download.is_small {
             // At the end of the session there is no receiver, and the bytes are not needed.
-            _ = self.bulk.send(landing);
+            _ = self.bulk.send(download);
             return;
         }
-        let (transfer, offset) = (landing.transfer, landing.offset);
+        let (transfer, offset) = (download.transfer, download.offset);
         // SAFETY: the download is complete, and no other submission names the block.
-        let bytes = unsafe { landing.block.block().shared_bytes() };
-        self.outbox.push_chunk(&Chunk { transfer, offset, bytes: &bytes[..landing.bytes] });
+        let bytes = unsafe { download.block.block().shared_bytes() };
+        self.outbox.push_chunk(&Chunk { transfer, offset, bytes: &bytes[..download.bytes] });
     }
 
     fn failed(&self, ticket: Ticket, error: Error) {
@@ -277,7 +283,7 @@ impl Reports {
         let mut streams = self.streams.lock();
         let Some(stream) = streams.get_mut(&ticket.stream) else { return };
         // The client expects no bytes of a download that failed.
-        stream.landings.retain(|(number, _)| *number != ticket.number);
+        stream.downloads.retain(|(number, _)| *number != ticket.number);
         if let Some(number) = stream.numbers.client(ticket.number) {
             self.fail(Ticket { number, ..ticket }, error, stream);
         }

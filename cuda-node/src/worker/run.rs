@@ -29,7 +29,7 @@ use super::{
     jobs::JobServer,
     messages::{Assign, Drain, Measured, Ready, WorkerBlob},
     quota::Quota,
-    reports::{Landing, Reports, Sink},
+    reports::{Reports, Sink, StagedDownload},
     sockets::{ReadError, read_frames, read_message},
     staging::{PIECE, Staged},
     warm,
@@ -43,13 +43,13 @@ use crate::process::WorkerEnds;
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
 pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_core::Result<()> {
-    let (bulk, landed): (Sender<Landing>, _) = channel();
+    let (bulk, downloads): (Sender<StagedDownload>, _) = channel();
     let reports = Reports::new(bulk);
     let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
     if backend.info().driver.is_some() {
         warm::up(&*provider, ordinal)?;
     }
-    let served = serve((provider, ordinal), &backend, &reports, landed, &ends);
+    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
@@ -58,7 +58,7 @@ fn serve(
     (provider, ordinal): (Arc<dyn Provider>, u32),
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
-    landed: Receiver<Landing>,
+    downloads: Receiver<StagedDownload>,
     WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
 ) -> io::Result<()> {
     let device = backend.info().clone();
@@ -91,7 +91,7 @@ fn serve(
     let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
     // Ends when the reports are dropped.
     let (downloads, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
-    drop(spawn("lease-downloads", move || write_downloads(&downloads, &landed, &pumped))?);
+    drop(spawn("lease-downloads", move || write_downloads(&downloads, &downloads, &pumped))?);
     let uploads = start_uploads(bulk, commands, engine.clone(), reports)?;
 
     // This thread submits almost everything.
@@ -181,18 +181,22 @@ fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
 }
 
 /// Sends the bytes of large downloads.
-fn write_downloads(mut socket: &UnixStream, landed: &Receiver<Landing>, reports: &Weak<Reports>) {
+fn write_downloads(
+    mut socket: &UnixStream,
+    downloads: &Receiver<StagedDownload>,
+    reports: &Weak<Reports>,
+) {
     let mut out = Vec::new();
-    for landing in landed {
+    for download in downloads {
         out.clear();
         // SAFETY: the download is complete, and no other submission names the block.
-        let bytes = unsafe { landing.block.block().shared_bytes() };
-        for (index, bytes) in bytes[..landing.bytes].chunks(Chunk::LIMIT).enumerate() {
-            let offset = landing.offset + (index * Chunk::LIMIT) as u64;
-            let chunk = Chunk { transfer: landing.transfer, offset, bytes };
+        let bytes = unsafe { download.block.block().shared_bytes() };
+        for (index, bytes) in bytes[..download.bytes].chunks(Chunk::LIMIT).enumerate() {
+            let offset = download.offset + (index * Chunk::LIMIT) as u64;
+            let chunk = Chunk { transfer: download.transfer, offset, bytes };
             put_frame(&mut out, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
         }
-        drop(landing);
+        drop(download);
         // A download that waits for staging memory can go on.
         if let Some(reports) = reports.upgrade() {
             reports.after_progress();

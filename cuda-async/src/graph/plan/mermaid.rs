@@ -43,12 +43,12 @@ impl Plan {
 /// A text inside double quotes: characters with a meaning become entity codes.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
-    for it in text.chars() {
-        match it {
+    for c in text.chars() {
+        match c {
             '"' | '#' | '&' | '<' | '>' | '`' | '\\' | ';' => {
-                escaped += &format!("#{};", u32::from(it));
+                escaped += &format!("#{};", u32::from(c));
             }
-            it => escaped.push(it),
+            c => escaped.push(c),
         }
     }
     escaped

@@ -27,7 +27,8 @@ impl Plan {
     /// # Ok::<(), cuda_async::Error>(())
     /// ```
     pub fn to_svg(&self) -> String {
-        let texts: Vec<_> = self.nodes().iter().enumerate().map(|(at, it)| lines(at, it)).collect();
+        let texts: Vec<_> =
+            self.nodes().iter().enumerate().map(|(at, node)| lines(at, node)).collect();
         let size = node_size(&texts);
         let layout = Layout::new(self, &groups::of(self), size);
         let mut svg = Svg { text: String::new(), layout: &layout, size };

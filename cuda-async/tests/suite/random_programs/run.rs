@@ -57,7 +57,7 @@ pub fn run(world: &World, program: &Program) -> Result<(), Wrong> {
 
 /// The outcome of a run.
 enum Ended {
-    Given(Given),
+    Output(Output),
     Failed(Error),
     Panicked,
     /// The run was given up.
@@ -65,18 +65,18 @@ enum Ended {
 }
 
 /// The output of a run.
-pub enum Given {
+pub enum Output {
     Device(Held),
     Host(Words),
 }
 
-type Steps = cuda_async::ops::Boxed<'static, Given>;
+type Steps = cuda_async::ops::Boxed<'static, Output>;
 
 /// A run that has begun.
 enum Begun {
     Ended(Ended),
     Future(DeviceFuture<Steps>),
-    Task(JoinHandle<Result<Given, Error>>),
+    Task(JoinHandle<Result<Output, Error>>),
 }
 
 struct Machine<'w> {
@@ -254,9 +254,9 @@ impl<'w> Machine<'w> {
         let world = self.world;
         let reads = run.into.is_none() && !matches!(run.how, How::Detach { .. });
         let op = if reads {
-            op.then(to_host).map(Given::Host).boxed()
+            op.then(to_host).map(Output::Host).boxed()
         } else {
-            op.map(Given::Device).boxed()
+            op.map(Output::Device).boxed()
         };
         match run.how {
             How::Block { stream } => blocked(|| op.sync_on(&world.streams[stream])),
@@ -315,22 +315,22 @@ impl<'w> Machine<'w> {
             (Ended::Failed(error), Err(Fails)) if on_purpose(&error) => return Ok(()),
             (Ended::Failed(error), _) => return Err(format!("{run:?} failed: {error}")),
             (Ended::Panicked, Ok(_)) => return Err(format!("{run:?} panicked")),
-            (Ended::Given(_), Err(Fails)) => return Err(format!("{run:?} did not fail")),
-            (Ended::Given(given), Ok(_)) => given,
+            (Ended::Output(_), Err(Fails)) => return Err(format!("{run:?} did not fail")),
+            (Ended::Output(given), Ok(_)) => given,
         };
         let expected = expected.unwrap_or_default();
         let compared = match (given, run.into, run.how) {
-            (Given::Host(words), ..) => compare(words, &expected),
-            (Given::Device(held), Some(register), _) => {
+            (Output::Host(words), ..) => compare(words, &expected),
+            (Output::Device(held), Some(register), _) => {
                 self.registers[register] = Some(Arc::new(held));
                 self.values[register] = expected;
                 Ok(())
             }
-            (Given::Device(held), None, How::Detach { reader, .. }) => {
+            (Output::Device(held), None, How::Detach { reader, .. }) => {
                 let read = to_host(held).sync_on(&self.world.streams[reader]);
                 read.map_err(|error| error.to_string()).and_then(|words| compare(words, &expected))
             }
-            (Given::Device(_), None, _) => Err("a buffer that was not requested".into()),
+            (Output::Device(_), None, _) => Err("a buffer that was not requested".into()),
         };
         compared.map_err(|wrong| format!("{run:?}: {wrong}"))
     }
@@ -355,23 +355,23 @@ fn wrong(error: Error) -> Wrong {
     error.to_string()
 }
 
-fn ended<E>(result: Result<Result<Given, Error>, E>) -> Ended {
+fn ended<E>(result: Result<Result<Output, Error>, E>) -> Ended {
     match result {
-        Ok(Ok(given)) => Ended::Given(given),
+        Ok(Ok(given)) => Ended::Output(given),
         Ok(Err(error)) => Ended::Failed(error),
         Err(_) => Ended::Panicked,
     }
 }
 
-fn blocked(run: impl FnOnce() -> Result<Given, Error>) -> Begun {
+fn blocked(run: impl FnOnce() -> Result<Output, Error>) -> Begun {
     Begun::Ended(ended(catch_unwind(AssertUnwindSafe(run))))
 }
 
 fn spawn(
     world: &World,
     policy: usize,
-    op: BoxedOp<'static, Given>,
-) -> JoinHandle<Result<Given, Error>> {
+    op: BoxedOp<'static, Output>,
+) -> JoinHandle<Result<Output, Error>> {
     let policy = world.policies[policy].clone();
     world.runtime.spawn(async move { op.schedule(&*policy).await })
 }

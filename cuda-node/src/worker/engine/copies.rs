@@ -12,7 +12,7 @@ use super::{
     state::{BackendStep, Download, State, Task, Upload, violation},
 };
 use crate::worker::{
-    reports::{Keep, Landing, SMALL},
+    reports::{SMALL, StagedDownload, StepMemory},
     staging::{PIECE, Staged},
 };
 
@@ -114,8 +114,8 @@ impl Engine {
             let host = [piece.block().clone()];
             // The order of the stream covers all pieces behind the first.
             let after = if upload.submitted == length { after } else { &[] };
-            let keep = Keep::Upload(piece);
-            let step = BackendStep { ticket, after, work: &work, host: &host, is_last, keep };
+            let memory = StepMemory::Upload(piece);
+            let step = BackendStep { ticket, after, work: &work, host: &host, is_last, memory };
             if !self.run(state, step) {
                 upload.is_refused = true;
                 upload.pieces.clear();
@@ -163,7 +163,7 @@ impl Engine {
             let from = at(download.from, download.submitted);
             let to = HostRegion { block: block.block().id(), offset: 0 };
             let host = [block.block().clone()];
-            let landing = Landing {
+            let download = StagedDownload {
                 transfer: download.transfer,
                 offset: download.submitted,
                 bytes: bytes as usize,
@@ -174,8 +174,8 @@ impl Engine {
             download.submitted += bytes;
             let is_last = download.submitted >= download.bytes;
             let work = Work::Download { from, to, bytes };
-            let keep = Keep::Download(landing);
-            let step = BackendStep { ticket, after, work: &work, host: &host, is_last, keep };
+            let memory = StepMemory::Download(download);
+            let step = BackendStep { ticket, after, work: &work, host: &host, is_last, memory };
             if !self.run(state, step) || is_last {
                 break;
             }

@@ -21,7 +21,7 @@ use super::{
 use crate::worker::{
     graphs::{Answerable, Arrived, Prepared, change, prepare},
     modules::Ready,
-    reports::Keep,
+    reports::StepMemory,
     staging::Staged,
 };
 
@@ -206,17 +206,17 @@ impl Engine {
         let (error, uses) = match state.graphs.record(graph) {
             Ok(record) => match state.objects.check_nodes(record.nodes()) {
                 None => {
-                    let (uses, kept) = (record.uses().clone(), record.kept().clone());
+                    let (uses, memory) = (record.uses().clone(), record.memory().clone());
                     let (changes, host) = record.untaken();
                     let work = GraphLaunch { graph, uses: Cow::Borrowed(&uses), changes };
-                    let (work, keep) = (Work::Graph(work), Keep::Graph(kept));
+                    let (work, memory) = (Work::Graph(work), StepMemory::Graph(memory));
                     let step = BackendStep {
                         ticket,
                         after,
                         work: &work,
                         host: &host,
                         is_last: true,
-                        keep,
+                        memory,
                     };
                     let taken = self.pass_on(state, step);
                     if taken && let Ok(record) = state.graphs.record(graph) {

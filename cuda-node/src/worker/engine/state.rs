@@ -15,7 +15,7 @@ use crate::worker::{
     graphs::{Contents, Graphs},
     modules::Modules,
     quota::Charge,
-    reports::Keep,
+    reports::StepMemory,
     staging::Staged,
     telemetry::Sampler,
 };
@@ -226,13 +226,13 @@ pub(super) struct BackendStep<'a> {
     /// Whether the step has no more parts.
     pub(super) is_last: bool,
     /// The memory that is kept until the part is complete.
-    pub(super) keep: Keep,
+    pub(super) memory: StepMemory,
 }
 
 impl<'a> BackendStep<'a> {
     /// A whole step without host bytes.
     pub(super) fn whole(ticket: Ticket, after: &'a [Ticket], work: &'a Work<'a>) -> Self {
-        Self { ticket, after, work, host: &[], is_last: true, keep: Keep::Nothing }
+        Self { ticket, after, work, host: &[], is_last: true, memory: StepMemory::Nothing }
     }
 }
 

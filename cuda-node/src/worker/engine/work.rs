@@ -10,14 +10,14 @@ use super::{
     Engine,
     state::{BackendStep, State},
 };
-use crate::worker::{numbers::Stage, quota::Charge, reports::Keep};
+use crate::worker::{numbers::Stage, quota::Charge, reports::StepMemory};
 
 impl Engine {
     /// Submits a step, or a part of it. Returns whether the backend took it.
     pub(super) fn run(&self, state: &mut State, step: BackendStep<'_>) -> bool {
         if let Some(error) = state.objects.check(step.work) {
-            let BackendStep { ticket, work, keep, .. } = step;
-            drop(keep);
+            let BackendStep { ticket, work, memory, .. } = step;
+            drop(memory);
             self.skip(state, ticket, &uses_of(work), error);
             return false;
         }
@@ -26,8 +26,8 @@ impl Engine {
 
     /// As [`run`](Self::run), for work that was checked.
     pub(super) fn pass_on(&self, state: &mut State, step: BackendStep<'_>) -> bool {
-        let BackendStep { ticket, after, work, host, is_last, keep } = step;
-        let number = self.reports.begin(ticket, is_last, keep, state.sampler.now);
+        let BackendStep { ticket, after, work, host, is_last, memory } = step;
+        let number = self.reports.begin(ticket, is_last, memory, state.sampler.now);
         let after = self.translate(after);
         let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
         // SAFETY: the blocks in `host` are staging memory of this submission alone, or memory of the graph that it
@@ -82,7 +82,7 @@ impl Engine {
         };
         // Before the allocation: the pools together must not reserve more than the quota.
         self.trim(state.pools.made(pool, bytes, self.quota.limit_and_used().0));
-        let number = self.reports.begin(at, true, Keep::Nothing, state.sampler.now);
+        let number = self.reports.begin(at, true, StepMemory::Nothing, state.sampler.now);
         let at_backend = Ticket { number, ..at };
         let control = match pool {
             PoolId::DEFAULT => Control::Allocate { id, bytes, at: at_backend },

@@ -16,7 +16,7 @@ mod table;
 mod work;
 
 pub(super) use contents::{Arrived, Contents};
-pub(super) use record::{Kept, NodeAccess};
+pub(super) use record::{GraphMemory, NodeAccess};
 pub(super) use table::{Answerable, Graphs};
 pub(super) use work::{Prepared, change, prepare};
 

@@ -17,7 +17,7 @@ pub(in crate::worker) struct Record {
     nodes: Vec<NodeAccess>,
     /// One operand for each allocation, with its strongest access.
     uses: Arc<[Use]>,
-    kept: Arc<Kept>,
+    memory: Arc<GraphMemory>,
     /// Changes that the backend has not taken. A launch that is refused has no effect, but its changes hold for later
     /// ones.
     untaken: BTreeMap<u32, Work<'static>>,
@@ -31,7 +31,7 @@ pub(in crate::worker) struct NodeAccess {
 
 /// The host memory of a graph, with its charge. A launch in flight keeps the host memory of its own submission.
 #[derive(Clone)]
-pub(in crate::worker) struct Kept {
+pub(in crate::worker) struct GraphMemory {
     /// The host memory of the nodes as they were created.
     _created: Arc<Memory>,
     /// The host memory of each node that was changed.
@@ -53,8 +53,8 @@ impl NodeAccess {
 impl Record {
     pub(super) fn new(nodes: Vec<NodeAccess>, created: Memory) -> Self {
         let uses = merged_uses(nodes.iter().flat_map(|node| &node.uses)).into();
-        let kept = Kept { _created: Arc::new(created), changed: FxHashMap::default() };
-        Self { nodes, uses, kept: Arc::new(kept), untaken: BTreeMap::new() }
+        let memory = GraphMemory { _created: Arc::new(created), changed: FxHashMap::default() };
+        Self { nodes, uses, memory: Arc::new(memory), untaken: BTreeMap::new() }
     }
 
     pub(in crate::worker) fn nodes(&self) -> &[NodeAccess] {
@@ -67,17 +67,17 @@ impl Record {
     }
 
     /// The host memory, which a launch keeps until it is complete.
-    pub(in crate::worker) fn kept(&self) -> &Arc<Kept> {
-        &self.kept
+    pub(in crate::worker) fn memory(&self) -> &Arc<GraphMemory> {
+        &self.memory
     }
 
     /// Replaces the work of nodes that exist, with their host memory.
     pub(super) fn change(&mut self, changes: Vec<(u32, Work<'static>, Memory)>) {
-        let kept = Arc::make_mut(&mut self.kept);
+        let own = Arc::make_mut(&mut self.memory);
         for (node, work, memory) in changes {
             if let Some(known) = self.nodes.get_mut(node as usize) {
                 *known = NodeAccess::of(&work);
-                kept.changed.insert(node, Arc::new(memory));
+                own.changed.insert(node, Arc::new(memory));
                 self.untaken.insert(node, work);
             }
         }
@@ -88,7 +88,7 @@ impl Record {
     pub(in crate::worker) fn untaken(&self) -> (Vec<NodeChange<'static>>, Vec<Arc<HostBlock>>) {
         let change =
             |(node, work): (&u32, &Work<'static>)| NodeChange { node: *node, work: work.clone() };
-        let block = |node| self.kept.changed.get(node)?.block.clone();
+        let block = |node| self.memory.changed.get(node)?.block.clone();
         (self.untaken.iter().map(change).collect(), self.untaken.keys().filter_map(block).collect())
     }
 

@@ -15,7 +15,7 @@ const TOTAL_MEMORY: u64 = 80 << 30;
 
 /// The number of queries after which the memory of an ended process is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Release {
+pub(super) enum Release {
     /// After this many queries about the process or about its GPU's use.
     AfterQueries(u32),
     /// The memory is never free again.
@@ -24,7 +24,7 @@ pub enum Release {
 
 /// The visibility of processes in NVML.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Visibility {
+pub(super) enum Visibility {
     /// Processes are listed with their memory.
     #[default]
     Full,
@@ -38,7 +38,7 @@ pub enum Visibility {
 
 /// A stand-in for NVML. It needs no GPU.
 #[derive(Debug)]
-pub struct ScriptedMonitor {
+pub(super) struct ScriptedMonitor {
     state: Mutex<State>,
 }
 
@@ -73,7 +73,7 @@ impl Process {
 
 impl ScriptedMonitor {
     /// A monitor with these GPUs.
-    pub fn new(devices: Vec<GpuInfo>) -> Self {
+    pub(super) fn new(devices: Vec<GpuInfo>) -> Self {
         Self {
             state: Mutex::new(State {
                 devices,
@@ -85,12 +85,12 @@ impl ScriptedMonitor {
     }
 
     /// A monitor with whole GPUs of 80 GiB, `GPU-0` and so on.
-    pub fn whole_gpus(count: u32) -> Self {
+    pub(super) fn whole_gpus(count: u32) -> Self {
         Self::new((0..count).map(whole).collect())
     }
 
     /// A monitor with one GPU that is divided into equal MIG instances, `MIG-0` and so on.
-    pub fn divided_gpu(instances: u32) -> Self {
+    pub(super) fn divided_gpu(instances: u32) -> Self {
         let parent = GpuInfo { kind: GpuKind::Divided, ..whole(0) };
         let instance = |index| GpuInfo {
             uuid: GpuUuid::new(format!("MIG-{index}")),
@@ -105,25 +105,25 @@ impl ScriptedMonitor {
     }
 
     /// Starts a process that uses memory of a GPU, or sets the memory that a process uses.
-    pub fn start_process(&self, gpu: &GpuUuid, pid: u32, bytes: u64) {
+    pub(super) fn start_process(&self, gpu: &GpuUuid, pid: u32, bytes: u64) {
         let process = Process { bytes, release: None };
         self.state.lock().processes.insert((gpu.clone(), pid), process);
     }
 
     /// Ends a process. Its memory is released as `release` states.
-    pub fn end_process(&self, gpu: &GpuUuid, pid: u32, release: Release) {
+    pub(super) fn end_process(&self, gpu: &GpuUuid, pid: u32, release: Release) {
         if let Some(process) = self.state.lock().processes.get_mut(&(gpu.clone(), pid)) {
             process.release = Some(release);
         }
     }
 
     /// Sets the visibility of processes.
-    pub fn set_visibility(&self, visibility: Visibility) {
+    pub(super) fn set_visibility(&self, visibility: Visibility) {
         self.state.lock().visibility = visibility;
     }
 
     /// Makes every later query about a GPU fail with [`Error::GpuLost`].
-    pub fn lose(&self, gpu: &GpuUuid) {
+    pub(super) fn lose(&self, gpu: &GpuUuid) {
         self.state.lock().lost.insert(gpu.clone());
     }
 }
@@ -183,50 +183,45 @@ fn whole(index: u32) -> GpuInfo {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+#[test]
+fn instances_are_entries_of_their_own() {
+    let monitor = ScriptedMonitor::divided_gpu(4);
+    let devices = monitor.devices().unwrap();
+    assert_eq!(devices.len(), 5);
+    assert!(!devices[0].runs_kernels());
+    let parent = devices[0].uuid.clone();
+    assert_eq!(devices[2].kind, GpuKind::Instance { parent, index: 1 });
+    assert!(devices[1..].iter().all(GpuInfo::runs_kernels));
+    assert!(devices[1..].iter().all(|instance| instance.total_memory == TOTAL_MEMORY / 4));
+}
 
-    #[test]
-    fn instances_are_entries_of_their_own() {
-        let monitor = ScriptedMonitor::divided_gpu(4);
-        let devices = monitor.devices().unwrap();
-        assert_eq!(devices.len(), 5);
-        assert!(!devices[0].runs_kernels());
-        let parent = devices[0].uuid.clone();
-        assert_eq!(devices[2].kind, GpuKind::Instance { parent, index: 1 });
-        assert!(devices[1..].iter().all(GpuInfo::runs_kernels));
-        assert!(devices[1..].iter().all(|instance| instance.total_memory == TOTAL_MEMORY / 4));
-    }
+#[test]
+fn processes_use_memory_of_their_own_instance_only() {
+    let monitor = ScriptedMonitor::divided_gpu(2);
+    let [_, first, second] = &monitor.devices().unwrap()[..] else { panic!("three entries") };
+    monitor.start_process(&first.uuid, 1, 100);
+    monitor.start_process(&first.uuid, 2, 10);
+    assert_eq!(monitor.used(&first.uuid), Ok(110));
+    assert_eq!(monitor.used(&second.uuid), Ok(0));
+    assert_eq!(monitor.memory_of(&first.uuid, 2), Ok(ProcessMemory::Used(10)));
+    assert_eq!(monitor.memory_of(&second.uuid, 2), Ok(ProcessMemory::NotListed));
+}
 
-    #[test]
-    fn processes_use_memory_of_their_own_instance_only() {
-        let monitor = ScriptedMonitor::divided_gpu(2);
-        let [_, first, second] = &monitor.devices().unwrap()[..] else { panic!("three entries") };
-        monitor.start_process(&first.uuid, 1, 100);
-        monitor.start_process(&first.uuid, 2, 10);
-        assert_eq!(monitor.used(&first.uuid), Ok(110));
-        assert_eq!(monitor.used(&second.uuid), Ok(0));
-        assert_eq!(monitor.memory_of(&first.uuid, 2), Ok(ProcessMemory::Used(10)));
-        assert_eq!(monitor.memory_of(&second.uuid, 2), Ok(ProcessMemory::NotListed));
-    }
+#[test]
+fn unknown_gpu_is_an_error() {
+    let gpu = GpuUuid::new("GPU-9");
+    let error = ScriptedMonitor::whole_gpus(1).used(&gpu).unwrap_err();
+    assert_eq!(error, Error::NoGpu { gpu });
+}
 
-    #[test]
-    fn unknown_gpu_is_an_error() {
-        let gpu = GpuUuid::new("GPU-9");
-        let error = ScriptedMonitor::whole_gpus(1).used(&gpu).unwrap_err();
-        assert_eq!(error, Error::NoGpu { gpu });
-    }
-
-    #[test]
-    fn memory_is_free_after_the_scripted_queries() {
-        let monitor = ScriptedMonitor::whole_gpus(1);
-        let gpu = GpuUuid::new("GPU-0");
-        monitor.start_process(&gpu, 1, 100);
-        monitor.end_process(&gpu, 1, Release::AfterQueries(2));
-        assert_eq!(monitor.used(&gpu), Ok(100));
-        assert_eq!(monitor.memory_of(&gpu, 1), Ok(ProcessMemory::Used(100)));
-        assert_eq!(monitor.memory_of(&gpu, 1), Ok(ProcessMemory::NotListed));
-        assert_eq!(monitor.used(&gpu), Ok(0));
-    }
+#[test]
+fn memory_is_free_after_the_scripted_queries() {
+    let monitor = ScriptedMonitor::whole_gpus(1);
+    let gpu = GpuUuid::new("GPU-0");
+    monitor.start_process(&gpu, 1, 100);
+    monitor.end_process(&gpu, 1, Release::AfterQueries(2));
+    assert_eq!(monitor.used(&gpu), Ok(100));
+    assert_eq!(monitor.memory_of(&gpu, 1), Ok(ProcessMemory::Used(100)));
+    assert_eq!(monitor.memory_of(&gpu, 1), Ok(ProcessMemory::NotListed));
+    assert_eq!(monitor.used(&gpu), Ok(0));
 }
