@@ -130,6 +130,15 @@ impl Api {
     }
 }
 
+/// The number of strings that a call takes.
+fn count(call: &'static str, strings: usize) -> Result<c_int, Failed> {
+    c_int::try_from(strings).map_err(|_| Failed {
+        call,
+        status: format!("{strings} strings are too many"),
+        by_source: false,
+    })
+}
+
 /// A program that is compiled once.
 pub(crate) struct Program<'a> {
     api: &'a Api,
@@ -147,7 +156,7 @@ impl<'a> Program<'a> {
         let names: Vec<_> = headers.iter().map(|(name, _)| name.as_ptr()).collect();
         let texts: Vec<_> = headers.iter().map(|(_, text)| text.as_ptr()).collect();
         let mut handle = ptr::null_mut();
-        let count = headers.len() as c_int;
+        let count = count("nvrtcCreateProgram", headers.len())?;
         // SAFETY: rule 4; both arrays have `count` strings.
         let status = unsafe {
             (api.create)(
@@ -173,9 +182,9 @@ impl<'a> Program<'a> {
     /// Compiles the program.
     pub(crate) fn compile(&mut self, flags: &[CString]) -> Result<(), Failed> {
         let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
-        // SAFETY: rules 3 and 4; the array has this many strings.
-        let status =
-            unsafe { (self.api.compile)(self.handle, pointers.len() as c_int, pointers.as_ptr()) };
+        let count = count("nvrtcCompileProgram", flags.len())?;
+        // SAFETY: rules 3 and 4; the array has `count` strings.
+        let status = unsafe { (self.api.compile)(self.handle, count, pointers.as_ptr()) };
         self.api.check("nvrtcCompileProgram", status)
     }
 
