@@ -3,7 +3,7 @@
 //! | for | items |
 //! |---|---|
 //! | tensors as arguments of kernels | [`ArcBuffer`], [`Buffer`], [`buffer_forms`] |
-//! | steps of operations, and copies on the host | [`CopyJob`], [`is_large`] |
+//! | steps of operations, and copies on the host | [`LargeCopy`], [`is_large`] |
 //! | kernels, libraries and collectives: waits of a run | [`module_loaded_by`], [`may_wait`], [`wait_by_wakers`], [`poll_submission_on`] |
 //! | memory of candle (feature `cudarc`) | `into_slice_ordered`, `add_stream` |
 
@@ -20,7 +20,7 @@ use crate::{
 pub use crate::{
     buffer_forms,
     kernel::arguments::{arc_buffer::ArcBuffer, buffer_form::Buffer},
-    memory::{copy_job::CopyJob, host_copy::is_large},
+    memory::{host_copy::is_large, large_copy::LargeCopy},
 };
 
 /// Checks that steps may wait in this run.

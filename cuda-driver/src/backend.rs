@@ -193,7 +193,7 @@ impl CudaBackend {
         reply: impl FnOnce(&'static Primary, &Bound) -> Result<Reply> + Send + 'static,
     ) {
         let primary = self.primary;
-        // A helper that cannot be started drops its job, but the answer has to be given.
+        // A helper that cannot be started drops its task, but the answer has to be given.
         let answer = Arc::new(Mutex::new(Some(answer)));
         let give = move |result| {
             let answer = answer.lock().take();
@@ -202,11 +202,11 @@ impl CudaBackend {
             }
         };
         let give_later = give.clone();
-        let job = move || {
+        let task = move || {
             let bound = primary.alive().and_then(|()| primary.bind_own_thread());
             give_later(bound.and_then(|bound| reply(primary, &bound)));
         };
-        if let Err(error) = self.helper.run(job) {
+        if let Err(error) = self.helper.run(task) {
             give(Err(Error::host("failed to start the helper thread of the device", &error)));
         }
     }

@@ -5,7 +5,7 @@
 //! those that the other side has not received. An [`Incoming`] sequence checks the numbers. So each frame arrives exactly
 //! once, whatever happens to connections.
 //!
-//! Everything here is pure: no clock, no network, no device. The folder uses `wire` and no other folder of this crate.
+//! Everything here is pure: no clock, no network, no device. It uses `wire` and nothing else of this crate.
 //! `client` and the crate `cuda-node` drive it.
 
 #![forbid(unsafe_code)]

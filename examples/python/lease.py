@@ -89,12 +89,12 @@ class Client:
         return Stream(*await self.connection.create_stream())
 
     async def greet(self) -> None:
-        """Opens the control stream."""
+        """Opens the request stream."""
         self.control, self.requests = await self.open(), 0
         await self.ask(HELLO, struct.pack("<HHQ", VERSION, VERSION, 0) + data(b"lease.py"))
 
     async def ask(self, opcode: int, body: bytes) -> Fields:
-        """Sends a request on the control stream, and waits for its reply."""
+        """Sends a request on the request stream, and waits for its reply."""
         self.requests += 1
         self.control.send(opcode, body, self.requests)
         return await self.control.receive(opcode)

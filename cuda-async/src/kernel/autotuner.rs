@@ -181,13 +181,13 @@ impl Autotuner {
         }
     }
 
-    /// Runs a job on the helper thread. `None` if the thread cannot start, or if there is no result.
+    /// Runs a task on the helper thread. `None` if the thread cannot start, or if there is no result.
     async fn on_helper<T: Send + 'static>(
         &self,
-        job: impl FnOnce(&Shared) -> Option<T> + Send + 'static,
+        task: impl FnOnce(&Shared) -> Option<T> + Send + 'static,
     ) -> Option<T> {
         let shared = self.shared.clone();
-        let mut result = match helper().start(move || job(&shared)) {
+        let mut result = match helper().start(move || task(&shared)) {
             Ok(result) => result,
             Err(error) => {
                 tracing::warn!(%error, "the autotuner cannot start the thread that uses its file");

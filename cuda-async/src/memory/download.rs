@@ -15,8 +15,8 @@ use crate::{
     context::{CreditWait, ExecutionContext},
     memory::{
         chunk::COPY_BYTES,
-        copy_job::CopyJob,
         host_copy::{self, Copier},
+        large_copy::LargeCopy,
         scalar::{DeviceScalar, ScalarMut},
     },
     op::{Op, Submit, Submitted},
@@ -128,12 +128,12 @@ pub struct ToHost<B: BufferSource> {
     waiter: Option<Waiter>,
     credit: CreditWait,
     pinning: Option<Pinning<B::Element>>,
-    /// The vector of the output. Empty while a job has it.
+    /// The vector of the output. Empty while a copy has it.
     arrived: Vec<B::Element>,
     /// The number of elements of `arrived` that have their values.
     done: usize,
     /// The copy of arrived elements to `arrived`, if the helper thread makes it.
-    job: Option<CopyJob<Vec<B::Element>>>,
+    copying: Option<LargeCopy<Vec<B::Element>>>,
 }
 
 impl<B: BufferSource> Submit for ToHost<B> {
@@ -149,7 +149,7 @@ impl<B: BufferSource> Submit for ToHost<B> {
 
 impl<B: BufferSource> ToHost<B> {
     fn new(buffer: B, memory: Vec<B::Element>) -> Self {
-        let (in_flight, waiter, credit, pinning, job) = Default::default();
+        let (in_flight, waiter, credit, pinning, copying) = Default::default();
         Self {
             source: buffer,
             len: None,
@@ -160,7 +160,7 @@ impl<B: BufferSource> ToHost<B> {
             pinning,
             arrived: memory,
             done: 0,
-            job,
+            copying,
         }
     }
 
@@ -172,8 +172,8 @@ impl<B: BufferSource> ToHost<B> {
         loop {
             // Landed chunks are copied even while the next chunk waits for credit or for pinned memory.
             let submitted = self.poll_chunks(task, cx, all)?;
-            if self.job.is_some() {
-                self.arrived = ready!(CopyJob::poll(&mut self.job, task, cx))?;
+            if self.copying.is_some() {
+                self.arrived = ready!(LargeCopy::poll(&mut self.copying, task, cx))?;
             }
             let Some(first) = self.in_flight.front_mut() else { return submitted.map(Ok) };
             let chunk = ready!(cx.waits().poll_download(first, &mut self.waiter, task))?;
@@ -209,7 +209,7 @@ impl<B: BufferSource> ToHost<B> {
             Copier::Threads => host_copy::copy(&chunk, &mut self.arrived[places]),
             Copier::Helper => {
                 let mut arrived = std::mem::take(&mut self.arrived);
-                self.job = Some(CopyJob::start(move || {
+                self.copying = Some(LargeCopy::start(move || {
                     host_copy::copy(&chunk, &mut arrived[places]);
                     arrived
                 })?);

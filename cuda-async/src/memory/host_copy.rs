@@ -33,7 +33,7 @@ pub(super) enum Copier {
     Poll,
     /// The thread that polls, with others. Only for runs that block their thread anyway.
     Threads,
-    /// The thread of [`CopyJob`](super::copy_job::CopyJob), with others.
+    /// The thread of [`LargeCopy`](super::large_copy::LargeCopy), with others.
     Helper,
 }
 

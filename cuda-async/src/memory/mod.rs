@@ -25,11 +25,11 @@
 
 mod allocate;
 mod chunk;
-pub(crate) mod copy_job;
 mod download;
 pub(crate) mod host_copy;
 mod host_slot;
 mod huge_pages;
+pub(crate) mod large_copy;
 mod scalar;
 mod source;
 mod to_device;

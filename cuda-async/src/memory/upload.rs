@@ -15,9 +15,9 @@ use crate::{
     context::{CreditWait, ExecutionContext, MemoryWait, RunMode},
     memory::{
         chunk::COPY_BYTES,
-        copy_job::CopyJob,
         host_copy,
         host_copy::Copier,
+        large_copy::LargeCopy,
         source::{BufferTarget, HostSource},
     },
     op::{Op, Submit, Submitted},
@@ -102,7 +102,7 @@ pub(super) struct Copying<S: HostSource, B> {
     credit: CreditWait,
     pinning: Option<Pinning<S::Element>>,
     /// The copy of the next elements to pinned memory, if the helper thread makes it.
-    job: Option<CopyJob<Result<PinnedBuffer<S::Element>>>>,
+    copying: Option<LargeCopy<Result<PinnedBuffer<S::Element>>>>,
 }
 
 enum Source<S: HostSource> {
@@ -156,10 +156,10 @@ impl<S: HostSource> Source<S> {
 impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     /// The source has as many elements as the target.
     pub(super) fn new(source: S, mut target: B) -> Self {
-        let (in_flight, waiter, credit, pinning, job) = Default::default();
+        let (in_flight, waiter, credit, pinning, copying) = Default::default();
         let len = target.as_slice_mut().len();
         let source = Source::new(source);
-        Self { source, target, len, done: 0, in_flight, waiter, credit, pinning, job }
+        Self { source, target, len, done: 0, in_flight, waiter, credit, pinning, copying }
     }
 
     pub(super) fn poll(
@@ -183,7 +183,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
     }
 
     fn copier(&self, cx: &ExecutionContext) -> Copier {
-        if self.job.is_some() {
+        if self.copying.is_some() {
             return Copier::Helper;
         }
         let movable = matches!(self.source, Source::Shared(_));
@@ -214,14 +214,14 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<PinnedBuffer<S::Element>>> {
-        if self.job.is_none() {
+        if self.copying.is_none() {
             let mut pinned = ready!(cx.waits().poll_pinned(&mut self.pinning, range.len(), task))?;
             // An earlier poll by another run may have requested a smaller block.
             let range = range.start..range.start + pinned.len();
             match (&self.source, copier) {
                 (Source::Shared(source), Copier::Helper) => {
                     let source = source.clone();
-                    self.job = Some(CopyJob::start(move || {
+                    self.copying = Some(LargeCopy::start(move || {
                         host_copy::copy(part(source.elements()?, range)?, &mut pinned);
                         Ok(pinned)
                     })?);
@@ -236,7 +236,7 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
                 }
             }
         }
-        CopyJob::poll(&mut self.job, task, cx).map(Result::flatten)
+        LargeCopy::poll(&mut self.copying, task, cx).map(Result::flatten)
     }
 
     fn submit(

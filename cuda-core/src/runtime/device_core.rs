@@ -47,7 +47,7 @@ pub(crate) struct DeviceCore {
     pub(crate) modules: LoadedModules,
     /// Whether submissions of a window are deferrable.
     pub(crate) graph_cache: AtomicBool,
-    /// Runs jobs that may block, for callers inside a poll.
+    /// Runs tasks that may block, for callers inside a poll.
     pub(crate) helper: HelperThread,
     ids: AtomicU64,
     /// Held from the choice of a stream's id until the backend has it, so that the backend sees these ids rise.

@@ -27,9 +27,9 @@ struct Idle {
 
 impl HostPool {
     /// An idle block of at least `bytes` bytes, if there is one. Its contents are those of its last use.
-    pub(crate) fn take_idle(self: &Arc<Self>, bytes: usize) -> Option<Arc<Lease>> {
+    pub(crate) fn take_idle(self: &Arc<Self>, bytes: usize) -> Option<Arc<PooledBlock>> {
         let block = self.0.lock().take(block_size(bytes))?;
-        Some(self.lease(block))
+        Some(self.lent(block))
     }
 
     /// A block of at least `bytes` bytes, an idle one or a new one. A new one may take long: see
@@ -38,21 +38,21 @@ impl HostPool {
         self: &Arc<Self>,
         backend: &dyn Backend,
         bytes: usize,
-    ) -> Result<Arc<Lease>> {
+    ) -> Result<Arc<PooledBlock>> {
         match self.take_idle(bytes) {
-            Some(lease) => Ok(lease),
+            Some(pooled) => Ok(pooled),
             None => {
                 let block = backend.host_block(block_size(bytes))?;
                 if block.len() < bytes {
                     return Err(too_short(bytes, block.len()));
                 }
-                Ok(self.lease(Arc::new(block)))
+                Ok(self.lent(Arc::new(block)))
             }
         }
     }
 
-    fn lease(self: &Arc<Self>, block: Arc<HostBlock>) -> Arc<Lease> {
-        Arc::new(Lease { block, pool: self.clone() })
+    fn lent(self: &Arc<Self>, block: Arc<HostBlock>) -> Arc<PooledBlock> {
+        Arc::new(PooledBlock { block, pool: self.clone() })
     }
 }
 
@@ -93,24 +93,24 @@ impl Idle {
 }
 
 /// A block in use. It goes back to the pool when its last owner drops it.
-pub(crate) struct Lease {
+pub(crate) struct PooledBlock {
     block: Arc<HostBlock>,
     pool: Arc<HostPool>,
 }
 
-impl Lease {
+impl PooledBlock {
     pub(crate) fn block(&self) -> &Arc<HostBlock> {
         &self.block
     }
 }
 
-impl Retain for Lease {
+impl Retain for PooledBlock {
     fn host_bytes(&self) -> usize {
         self.block.len()
     }
 }
 
-impl Drop for Lease {
+impl Drop for PooledBlock {
     fn drop(&mut self) {
         let surplus = self.pool.0.lock().give(self.block.clone());
         drop(surplus);

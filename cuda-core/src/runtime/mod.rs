@@ -17,7 +17,7 @@ mod streams;
 
 pub(crate) use dropped::{Freed, Origin};
 pub use host_pool::HOST_POOL_LIMIT;
-pub(crate) use host_pool::Lease;
+pub(crate) use host_pool::PooledBlock;
 pub(crate) use loaded_modules::Found;
 #[cfg(all(test, loom))]
 pub(crate) use memory::MemoryCharge;

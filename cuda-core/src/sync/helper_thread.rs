@@ -1,7 +1,7 @@
-//! A helper thread: runs jobs that may block, such as pinning memory, compiling a module or resetting a device.
+//! A helper thread: runs tasks that may block, such as pinning memory, compiling a module or resetting a device.
 //!
-//! The thread starts with the first job and ends after [`LINGER`] without one, so an idle device has none. Jobs run one
-//! after the other. No job is lost: a job that comes while the thread ends starts another thread.
+//! The thread starts with the first task and ends after [`LINGER`] without one, so an idle device has none. Tasks run one
+//! after the other. No task is lost: a task that comes while the thread ends starts another thread.
 
 use std::{
     collections::VecDeque,
@@ -18,41 +18,41 @@ use super::{
     one_shot::{Receiver, one_shot},
 };
 
-/// The time that a helper thread waits for another job before it ends.
+/// The time that a helper thread waits for another task before it ends.
 const LINGER: Duration = Duration::from_millis(500);
 
-type Job = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-/// Runs jobs on a thread of its own.
+/// Runs tasks on a thread of its own.
 #[derive(Clone)]
 pub struct HelperThread(Arc<Shared>);
 
 struct Shared {
     name: &'static str,
-    jobs: Mutex<Jobs>,
-    came: Condvar,
+    tasks: Mutex<Tasks>,
+    arrived: Condvar,
 }
 
 #[derive(Default)]
-struct Jobs {
-    queue: VecDeque<Job>,
-    running: bool,
+struct Tasks {
+    queue: VecDeque<Task>,
+    is_running: bool,
 }
 
 impl HelperThread {
     /// A helper whose thread will have this name.
     pub fn new(name: &'static str) -> Self {
-        Self(Arc::new(Shared { name, jobs: Mutex::default(), came: Condvar::new() }))
+        Self(Arc::new(Shared { name, tasks: Mutex::default(), arrived: Condvar::new() }))
     }
 
-    /// Runs a job on the helper thread. Never blocks. A panic of the job ends that job only.
+    /// Runs a task on the helper thread. Never blocks. A panic of the task ends that task only.
     ///
     /// # Errors
-    /// The error of starting a thread; the job is then dropped without having run.
-    pub fn run(&self, job: impl FnOnce() + Send + 'static) -> io::Result<()> {
-        let mut jobs = self.0.jobs.lock();
-        jobs.queue.push_back(Box::new(job));
-        if jobs.running {
+    /// The error of starting a thread; the task is then dropped without having run.
+    pub fn run(&self, task: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let mut tasks = self.0.tasks.lock();
+        tasks.queue.push_back(Box::new(task));
+        if tasks.is_running {
             self.0.came.notify_one();
             return Ok(());
         }
@@ -61,48 +61,48 @@ impl HelperThread {
             std::thread::Builder::new().name(self.0.name.into()).spawn(move || shared.work());
         match spawned {
             Ok(_) => {
-                jobs.running = true;
+                tasks.is_running = true;
                 Ok(())
             }
             Err(error) => {
-                let job = jobs.queue.pop_back();
-                drop(jobs);
-                drop(job);
+                let task = tasks.queue.pop_back();
+                drop(tasks);
+                drop(task);
                 Err(error)
             }
         }
     }
 
-    /// As [`run`](Self::run), for a job with a result. Dropping the receiver does not stop the job. If the job panics, no
+    /// As [`run`](Self::run), for a task with a result. Dropping the receiver does not stop the task. If the task panics, no
     /// result comes.
     ///
     /// # Errors
     /// As [`run`](Self::run).
     pub fn start<T: Send + 'static>(
         &self,
-        job: impl FnOnce() -> T + Send + 'static,
+        task: impl FnOnce() -> T + Send + 'static,
     ) -> io::Result<Receiver<T>> {
         let (sender, receiver) = one_shot();
-        self.run(move || sender.send(job()))?;
+        self.run(move || sender.send(task()))?;
         Ok(receiver)
     }
 }
 
 impl Shared {
     fn work(&self) {
-        let mut jobs = self.jobs.lock();
+        let mut tasks = self.tasks.lock();
         loop {
-            if let Some(job) = jobs.queue.pop_front() {
-                drop(jobs);
-                if let Err(payload) = catch_unwind(AssertUnwindSafe(job)) {
+            if let Some(task) = tasks.queue.pop_front() {
+                drop(tasks);
+                if let Err(payload) = catch_unwind(AssertUnwindSafe(task)) {
                     discard_panic(payload);
                 }
-                jobs = self.jobs.lock();
+                tasks = self.tasks.lock();
                 continue;
             }
-            let waited = self.came.wait_for(&mut jobs, LINGER);
-            if waited.timed_out() && jobs.queue.is_empty() {
-                jobs.running = false;
+            let waited = self.arrived.wait_for(&mut tasks, LINGER);
+            if waited.timed_out() && tasks.queue.is_empty() {
+                tasks.is_running = false;
                 return;
             }
         }
@@ -127,8 +127,8 @@ mod tests {
         let (send, receive) = channel();
         for n in 0..10 {
             let send = send.clone();
-            let job = move || if n == 5 { panic!("on purpose") } else { send.send(n).unwrap() };
-            helper.run(job).unwrap();
+            let task = move || if n == 5 { panic!("on purpose") } else { send.send(n).unwrap() };
+            helper.run(task).unwrap();
         }
         drop(send);
         assert_eq!(receive.iter().collect::<Vec<_>>(), [0, 1, 2, 3, 4, 6, 7, 8, 9]);
@@ -141,7 +141,7 @@ mod tests {
             let (send, receive) = channel();
             helper.run(move || send.send(()).unwrap()).unwrap();
             receive.recv().unwrap();
-            while helper.0.jobs.lock().running {
+            while helper.0.tasks.lock().is_running {
                 std::thread::yield_now();
             }
         }

@@ -19,7 +19,7 @@ mod layout;
 mod memory;
 mod sync;
 mod tensor;
-mod variables;
+mod variable_names;
 
 use std::borrow::Cow;
 
@@ -104,7 +104,7 @@ pub(crate) fn decode(
         }
         code.functions.push(decoded);
     }
-    code.variables = variables::variables(module, reachable, layout);
+    code.variables = variable_names::variable_names(module, reachable, layout);
     problems.error().map_or(Ok(code), Err)
 }
 

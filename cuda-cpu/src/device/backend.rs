@@ -18,9 +18,9 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::{
-    jobs::{
+    items::{
         graph::{Graph as ResolvedGraph, Graphs, Node},
-        job::Job,
+        item::QueueItem,
         resolve::{Allocation, Names, host_range},
         work::Work,
     },
@@ -50,7 +50,7 @@ pub struct CpuBackend {
     pub(super) names: Names,
     graphs: Graphs,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
-    /// Streams that were retired before they had run all jobs. Locked after `streams`.
+    /// Streams that were retired before they had run all items. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
     /// of the free that it waits for.
@@ -111,7 +111,7 @@ impl CpuBackend {
         self.streams.read().get(&id).cloned().ok_or_else(|| Error::no_such_object("stream", id.0))
     }
 
-    /// Returns the queues to wait for, each with a number. A stream that is in neither list has run all jobs.
+    /// Returns the queues to wait for, each with a number. A stream that is in neither list has run all items.
     fn after(&self, tickets: &[Ticket]) -> After {
         if tickets.is_empty() {
             return After::new();
@@ -200,7 +200,7 @@ impl CpuBackend {
     /// # Errors
     /// If the device is lost.
     pub(super) fn epoch(&self) -> Result<u64> {
-        // Read the epoch before the check: if the device is lost and reset in between, the job does not run.
+        // Read the epoch before the check: if the device is lost and reset in between, the item does not run.
         let epoch = self.shared.device.lost.epoch();
         let checked = self.shared.device.lost.check_at(epoch);
         checked.map_err(|cause| lost::refused(&self.info.address, &cause))?;
@@ -208,7 +208,7 @@ impl CpuBackend {
     }
 
     /// Allocates immediately if memory is available. If it becomes available only after submitted frees, or if timing is
-    /// adversarial, the allocation becomes a job of the stream.
+    /// adversarial, the allocation becomes an item of the stream.
     fn allocate(&self, pool: PoolId, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
@@ -225,11 +225,11 @@ impl CpuBackend {
         self.names.add_allocation(id, Allocation { address, bytes, pool, module: None });
         let number = Some(at.number);
         if now {
-            let join = || Job::new(Work::Join, number, epoch);
+            let join = || QueueItem::new(Work::Join, number, epoch);
             queue.complete_immediately(at.number, join, &self.shared);
         } else {
-            let job = Job::new(Work::Alloc { address, bytes }, number, epoch);
-            queue.push(job, After::new(), &self.shared);
+            let item = QueueItem::new(Work::Alloc { address, bytes }, number, epoch);
+            queue.push(item, After::new(), &self.shared);
         }
         Ok(())
     }
@@ -240,8 +240,11 @@ impl CpuBackend {
         let Allocation { address, bytes, pool, .. } = self.names.remove_allocation(id)?;
         pools.give(pool, bytes);
         self.shared.device.memory.announce_free(bytes);
-        let free =
-            Job::new(Work::Free { id, address, bytes }, None, self.shared.device.lost.epoch());
+        let free = QueueItem::new(
+            Work::Free { id, address, bytes },
+            None,
+            self.shared.device.lost.epoch(),
+        );
         queue.push(free, self.after(after), &self.shared);
         Ok(())
     }
@@ -285,7 +288,7 @@ impl CpuBackend {
         MemoryInfo { used: usage.used, free, total: usage.total }
     }
 
-    /// Starts a new epoch immediately. Answers when every queue has run or skipped its earlier jobs.
+    /// Starts a new epoch immediately. Answers when every queue has run or skipped its earlier items.
     fn reset(&self, answer: Answer) {
         // Start the epoch first, so that later submissions run after the reset.
         let epoch = self.shared.device.lost.begin_epoch();
@@ -304,9 +307,9 @@ impl CpuBackend {
     }
 }
 
-// SAFETY: a queue runs its jobs in order, each after its `after` ([`Queue::when_ready`]). `complete` grows after a job
+// SAFETY: a queue runs its items in order, each after its `after` ([`Queue::when_ready`]). `complete` grows after an item
 // has run and its failure was reported. It is written and read under the queue's lock, so the bytes of downloads are
-// visible. An upload is accepted when it is complete. Jobs hold the blocks that they name. Blocks come from
+// visible. An upload is accepted when it is complete. Items hold the blocks that they name. Blocks come from
 // `HostBlock::heap`.
 unsafe impl Backend for CpuBackend {
     fn info(&self) -> &DeviceInfo {
@@ -321,14 +324,14 @@ unsafe impl Backend for CpuBackend {
         let Submission { ticket, after, work } = submission;
         let queue = self.stream(ticket.stream)?;
         let epoch = self.epoch()?;
-        let job = Job {
+        let item = QueueItem {
             work: self.resolve(work, host)?,
             number: Some(ticket.number),
             epoch,
             uses: if matches!(work, Asked::Graph(_)) { SmallVec::new() } else { uses_of(work) },
             overwrites: work.overwrites(),
         };
-        queue.push(job, self.after(after), &self.shared);
+        queue.push(item, self.after(after), &self.shared);
         Ok(())
     }
 
@@ -417,7 +420,7 @@ unsafe impl Backend for CpuBackend {
         None
     }
 
-    /// Drops the retained resources. Jobs hold the blocks that they name until they have run.
+    /// Drops the retained resources. Items hold the blocks that they name until they have run.
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
         drop(retained);
     }

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 use super::{
     backend::CpuBackend,
-    jobs::{job::Job, resolve::Allocation, work::Work},
+    items::{item::QueueItem, resolve::Allocation, work::Work},
     pools::Pools,
     queues::queue::After,
     state::errors,
@@ -42,8 +42,8 @@ impl CpuBackend {
             Ok((promise, address, epoch)) => {
                 let grow =
                     Work::Grow { promise, address, bytes, answer: Box::new(Mutex::new(answer)) };
-                let job = Job::new(grow, None, epoch);
-                self.growth.push(job, After::new(), &self.shared);
+                let item = QueueItem::new(grow, None, epoch);
+                self.growth.push(item, After::new(), &self.shared);
             }
             Err(error) => answer.give(Err(error)),
         }

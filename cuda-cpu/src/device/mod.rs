@@ -1,9 +1,9 @@
 //! The CPU device as a [`Backend`](cuda_core::Backend). `cuda-core` calls it.
 //!
-//! The backend resolves a submission to a job (`jobs`) and adds it to the queue of its stream (`queues`). A thread pool
+//! The backend resolves a submission to an item (`items`) and adds it to the queue of its stream (`queues`). A thread pool
 //! helps to run the blocks of kernels. Memory is allocated at submission if it is available.
 //!
-//! Layers, lowest first: `state`, `jobs` and `pools`, `queues`, `options`, `backend` with `growth`, `build_profile`, and `provider`. They use
+//! Layers, lowest first: `state`, `items` and `pools`, `queues`, `options`, `backend` with `growth`, `build_profile`, and `provider`. They use
 //! `memory` and `launch`, and the options and faults of the folders below.
 //!
 //! No thread is joined, because the last handle of the device may be dropped on any of them.
@@ -11,7 +11,7 @@
 mod backend;
 mod build_profile;
 mod growth;
-mod jobs;
+mod items;
 mod options;
 mod pools;
 mod provider;

@@ -1,4 +1,4 @@
-//! Registers with a known value at the start of a function.
+//! The description of registers with a known value at the start of a function.
 
 use super::slot::{Class, Slot};
 

@@ -1,6 +1,6 @@
 //! A decoded program: instructions with their handlers, and functions. It is immutable, and all workers share it.
 
-use super::{async_bulk::Update, ctx::Ctx, sources::Sources, variables::Variables};
+use super::{async_bulk::Update, ctx::Ctx, sources::Sources, variable_names::VariableNames};
 use crate::isa::{
     address::{FUNCTION_STEP, FUNCTION_WINDOW},
     barrier::Barrier,
@@ -90,7 +90,7 @@ pub(crate) struct Code {
     pub(crate) table: Table,
     /// Source lines of the ops, for faults.
     pub(crate) sources: Sources,
-    pub(crate) variables: Variables,
+    pub(crate) variables: VariableNames,
 }
 
 impl Code {

@@ -17,4 +17,4 @@ pub(crate) mod presets;
 pub(crate) mod sources;
 pub(crate) mod spaces;
 pub(crate) mod team;
-pub(crate) mod variables;
+pub(crate) mod variable_names;

@@ -1,4 +1,4 @@
-//! Registers with a known value at the start of a function: constants, special registers and addresses.
+//! Sets the registers with a known value when a warp starts a function: constants, special registers and addresses.
 
 use super::ctx::Ctx;
 use super::place::Place;

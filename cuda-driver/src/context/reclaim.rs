@@ -39,16 +39,16 @@ pub(crate) trait Reclaimable: Send {
 #[derive(Default)]
 pub(crate) struct ReclaimQueue {
     state: Mutex<State>,
-    came: Condvar,
+    arrived: Condvar,
     helper: Helper,
     device: OnceLock<&'static Primary>,
 }
 
 #[derive(Default)]
 struct State {
-    items: Vec<Box<dyn Reclaimable>>,
+    dropped: Vec<Box<dyn Reclaimable>>,
     /// Whether the helper thread works on the queue, or is about to.
-    running: bool,
+    is_reclaiming: bool,
 }
 
 struct Helper(HelperThread);
@@ -75,7 +75,7 @@ impl ReclaimQueue {
             std::mem::forget(item);
             return;
         }
-        self.state.lock().items.push(item);
+        self.state.lock().dropped.push(item);
         self.hurry();
     }
 
@@ -84,15 +84,15 @@ impl ReclaimQueue {
         let Some(device) = self.device.get().copied() else { return };
         {
             let mut state = self.state.lock();
-            if state.running || state.items.is_empty() {
-                self.came.notify_one();
+            if state.is_reclaiming || state.dropped.is_empty() {
+                self.arrived.notify_one();
                 return;
             }
-            state.running = true;
+            state.is_reclaiming = true;
         }
         if self.helper.0.run(|| device.reclaim.work(device)).is_err() {
             // The thread could not be started. The next resource tries again.
-            self.state.lock().running = false;
+            self.state.lock().is_reclaiming = false;
         }
     }
 
@@ -102,22 +102,23 @@ impl ReclaimQueue {
         loop {
             let items = {
                 let mut state = self.state.lock();
-                if state.items.is_empty() {
-                    state.running = false;
+                if state.dropped.is_empty() {
+                    state.is_reclaiming = false;
                     return;
                 }
-                std::mem::take(&mut state.items)
+                std::mem::take(&mut state.dropped)
             };
             let before = items.len();
             let mut busy = give_back(device, items);
             let progress = busy.len() < before;
             let mut state = self.state.lock();
-            let came = !state.items.is_empty();
-            busy.append(&mut state.items);
-            state.items = busy;
-            interval = if progress || came { INTERVALS.0 } else { (2 * interval).min(INTERVALS.1) };
-            if !came && !state.items.is_empty() {
-                self.came.wait_for(&mut state, interval);
+            let arrived = !state.dropped.is_empty();
+            busy.append(&mut state.dropped);
+            state.dropped = busy;
+            interval =
+                if progress || arrived { INTERVALS.0 } else { (2 * interval).min(INTERVALS.1) };
+            if !arrived && !state.dropped.is_empty() {
+                self.arrived.wait_for(&mut state, interval);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! - A module is in the table from the control that loads it to the control that unloads it. A launch blocks while its
 //!   module is loading. A client avoids this by waiting for [`Request::Loaded`](cuda_core::protocol::Request::Loaded)
 //!   first.
-//! - A slot that is dropped gives its module to the helper thread that unloads it. The load job holds the slot too.
+//! - A slot that is dropped gives its module to the helper thread that unloads it. The load task holds the slot too.
 
 use std::{
     ffi::CString,
@@ -185,7 +185,7 @@ impl Modules {
 
 /// Loads a module into its slot. Runs on the helper thread.
 fn load(slot: &Arc<ModuleSlot>, primary: &'static Primary, image: ModuleImage) {
-    // If this job is the last owner, the module was unloaded before it was loaded.
+    // If this task is the last owner, the module was unloaded before it was loaded.
     slot.end(if Arc::strong_count(slot) == 1 {
         Err(Misuse::UnloadedModule.into())
     } else {

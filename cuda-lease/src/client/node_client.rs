@@ -15,7 +15,7 @@ use super::{
     },
     end::{cause, unavailable},
     spans,
-    streams::control::{ControlStream, Unanswered},
+    streams::requests::{RequestStream, Unanswered},
     submit::{Channel, Job, Submit},
 };
 use crate::{
@@ -179,7 +179,7 @@ impl std::fmt::Debug for NodeClient {
 
 /// Serves the connection until the client is dropped or the connection ends.
 async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
-    let (endpoint, connection, mut control) = match open(&terms).await {
+    let (endpoint, connection, mut stream) = match open(&terms).await {
         Ok(open) => open,
         Err(error) => {
             _ = opened.send(Err(error));
@@ -192,7 +192,7 @@ async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
     _ = opened.send(Ok(Connection::new(requests, channel)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
-    if let Err(end) = control.serve(&mut unanswered, &mut received, &mut renewals).await {
+    if let Err(end) = stream.serve(&mut unanswered, &mut received, &mut renewals).await {
         tracing::debug!(?end, "the connection to a node ended");
         current.send_replace(Some(Err(cause(end))));
     }
@@ -202,9 +202,9 @@ async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
     _ = tokio::time::timeout(CLOSE_TIMEOUT, endpoint.wait_idle()).await;
 }
 
-async fn open(terms: &LeaseTerms) -> Result<(quinn::Endpoint, quinn::Connection, ControlStream)> {
+async fn open(terms: &LeaseTerms) -> Result<(quinn::Endpoint, quinn::Connection, RequestStream)> {
     let endpoint = endpoint(terms)?;
     let connected = connect(&endpoint, terms).await;
-    let (connection, control) = connected.map_err(|end| unavailable(&terms.address, end))?;
-    Ok((endpoint, connection, control))
+    let (connection, stream) = connected.map_err(|end| unavailable(&terms.address, end))?;
+    Ok((endpoint, connection, stream))
 }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::{
     backend::LeaseBackend,
-    connection::{LeaseConnection, Opened, dial::LeaseTerms, driver},
+    connection::{LeaseConnection, Opened, dial::LeaseTerms, lease_thread},
     link::Link,
 };
 use crate::wire::features;
@@ -42,7 +42,7 @@ unsafe impl Provider for LeaseProvider {
     }
 
     fn open(&self, _: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>> {
-        let opened = driver::open(self.terms.clone(), notices)?;
+        let opened = lease_thread::open(self.terms.clone(), notices)?;
         let Opened { granted, features, link, connection } = opened;
         let mut info = granted.device;
         info.address = format!("lease://{}/{}", self.terms.address, info.address);

@@ -11,7 +11,7 @@ use super::{
 pub const VERSION: u16 = 1;
 
 message! {
-    /// The first frame of a client on its control stream.
+    /// The first frame of a client on its request stream.
     Hello = opcode::HELLO; {
         /// The oldest version that the client speaks.
         oldest: u16,

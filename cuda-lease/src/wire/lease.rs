@@ -1,4 +1,4 @@
-//! Requests about leases and devices, and their replies. They travel on the control stream of a connection.
+//! Requests about leases and devices, and their replies. They travel on the request stream of a connection.
 
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, protocol::Status};
@@ -184,6 +184,39 @@ impl Field<'_> for DeviceInfo {
         info.max_shared_bytes = r.get()?;
         info.driver = r.get()?;
         Ok(info)
+    }
+}
+
+/// A request about leases, as the node receives it.
+#[derive(Debug, Clone, PartialEq)]
+pub enum LeaseRequest {
+    /// Requests a lease.
+    Allocate(Allocate),
+    /// Prolongs a lease.
+    Renew(Renew),
+    /// Ends a lease.
+    Free(Free),
+    /// Lists the devices and the client's leases.
+    Inventory,
+}
+
+impl LeaseRequest {
+    /// Decodes the body of a frame with this opcode.
+    ///
+    /// # Errors
+    /// [`WireError::UnexpectedOpcode`] for an opcode that is no request about leases, and the errors of a body that does not
+    /// fit the opcode.
+    pub fn decode(opcode: u16, body: &[u8]) -> Result<Self, WireError> {
+        Ok(match opcode {
+            Allocate::OPCODE => Self::Allocate(Allocate::decode(body)?),
+            Renew::OPCODE => Self::Renew(Renew::decode(body)?),
+            Free::OPCODE => Self::Free(Free::decode(body)?),
+            Inventory::OPCODE => {
+                Inventory::decode(body)?;
+                Self::Inventory
+            }
+            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
+        })
     }
 }
 

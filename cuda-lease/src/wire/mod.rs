@@ -43,7 +43,7 @@ pub use graph::{
 pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
 pub use lease::{
     Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, LeaseEntry,
-    Refused, Renew, Renewed,
+    LeaseRequest, Refused, Renew, Renewed,
 };
 pub use submit::{PutBlob, Submit, Submitted};
 pub use trace::{HexId, TraceContext};

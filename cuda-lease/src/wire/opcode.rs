@@ -3,7 +3,7 @@
 /// Set in the opcode of a reply.
 pub const REPLY: u16 = 0x8000;
 
-/// Client to node, first frame of a control stream: versions and features.
+/// Client to node, first frame of a request stream: versions and features.
 pub const HELLO: u16 = 0x0001;
 /// The reply to a request that was refused.
 pub const REFUSED: u16 = 0x8000;

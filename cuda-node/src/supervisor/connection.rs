@@ -10,8 +10,8 @@ use quinn::{RecvStream, SendStream};
 use tokio::time::Instant;
 
 use super::{
-    control,
     leases::{Client, Leases},
+    requests,
     sessions::session::Session,
     streams::{End, FrameStream, Refusal, refuse},
     submit,
@@ -85,7 +85,9 @@ async fn serve_stream(
     });
     let first = tokio::time::timeout(FIRST_FRAME, first).await.map_err(|_| End::Closed)??;
     match first {
-        First::Hello(hello, id) => control::serve(leases, client, (hello, id), send, receive).await,
+        First::Hello(hello, id) => {
+            requests::serve(leases, client, (hello, id), send, receive).await
+        }
         First::Attach(attach) => match session(leases, client, &attach) {
             Ok(session) => {
                 if attach.is_resumed && attach.lane == Lane::Commands {

@@ -230,21 +230,21 @@ fn free(tensor: candle_core::Tensor, stream: &Arc<CudaStream>) {
     }
 }
 
-type Job = Box<dyn FnOnce() + Send>;
+type Task = Box<dyn FnOnce() + Send>;
 
-/// Runs a job on a thread that never exits. With NVIDIA driver 580, the exit of a thread hangs if a free on its default
-/// stream is in flight. Later driver calls of other threads then block too. If the lasting thread cannot start, the job
+/// Runs a task on a thread that never exits. With NVIDIA driver 580, the exit of a thread hangs if a free on its default
+/// stream is in flight. Later driver calls of other threads then block too. If the lasting thread cannot start, the task
 /// runs on the current thread.
-fn on_lasting_thread(job: impl FnOnce() + Send + 'static) {
-    static THREAD: OnceLock<Sender<Job>> = OnceLock::new();
+fn on_lasting_thread(task: impl FnOnce() + Send + 'static) {
+    static THREAD: OnceLock<Sender<Task>> = OnceLock::new();
     let thread = THREAD.get_or_init(|| {
-        let (jobs, queue) = channel::<Job>();
-        let run = move || queue.into_iter().for_each(|job| job());
+        let (tasks, queue) = channel::<Task>();
+        let run = move || queue.into_iter().for_each(|task| task());
         _ = thread::Builder::new().name("cuda-candle".into()).spawn(run);
-        jobs
+        tasks
     });
-    if let Err(SendError(job)) = thread.send(Box::new(job)) {
-        job();
+    if let Err(SendError(task)) = thread.send(Box::new(task)) {
+        task();
     }
 }
 

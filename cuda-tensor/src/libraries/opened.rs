@@ -67,8 +67,8 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
         }
         let (sender, receiver) = one_shot();
         let (open, of_key) = (self.open, key.clone());
-        let job = move || sender.send(bind(gpu).and_then(|()| open(&of_key)).map(Arc::new));
-        let thread = std::thread::Builder::new().name("cuda-library".into()).spawn(job);
+        let task = move || sender.send(bind(gpu).and_then(|()| open(&of_key)).map(Arc::new));
+        let thread = std::thread::Builder::new().name("cuda-library".into()).spawn(task);
         thread.map_err(|error| {
             Error::host("failed to start the thread that opens a library", &error)
         })?;

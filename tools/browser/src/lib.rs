@@ -1,5 +1,5 @@
 //! A headless Chromium for tests of web pages, controlled over the DevTools protocol on two pipes. The tests
-//! `status_page` of `cuda-lease` and `page` of `examples/server` use it. Every failure is a panic, as in a test.
+//! `status_page` of `cuda-node` and `page` of `examples/server` use it. Every failure is a panic, as in a test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{

@@ -1,7 +1,7 @@
 //! Replaces the crate `candle-kernels`, which candle's feature `cuda` needs and which only `nvcc` can compile.
 //!
 //! The workspace patches that crate with this one (`[patch.crates-io]`), so that the feature `candle-cuda` of
-//! `cuda-async` compiles on every machine. Programs that depend on `cuda-async` get the real crate: a patch affects
+//! `cuda-tensor` compiles on every machine. Programs that depend on `cuda-tensor` get the real crate: a patch affects
 //! only its own workspace.
 //!
 //! This crate has no kernels. Operations of candle that load one fail, and its launchers for quantized matrices abort

@@ -15,7 +15,7 @@ use crate::{
     },
     order::retention::Until,
     protocol::{Access, Element, Limit, Quantity, Result, Ticket, Work},
-    runtime::Lease,
+    runtime::PooledBlock,
     sync::{
         Mutex,
         atomic::{AtomicU64, Ordering},
@@ -35,13 +35,13 @@ pub struct HostValues<T> {
 struct Shared {
     /// The version of `block`, stored with its lock held.
     version: AtomicU64,
-    block: Mutex<Arc<Lease>>,
+    block: Mutex<Arc<PooledBlock>>,
 }
 
 impl<T: Element> HostValues<T> {
     /// Creates a slot with the values of a pinned buffer.
     pub fn new(values: PinnedBuffer<T>, device: &Device) -> Self {
-        let (len, block) = (values.len(), Mutex::new(values.into_lease()));
+        let (len, block) = (values.len(), Mutex::new(values.into_pooled()));
         let shared = Arc::new(Shared { version: AtomicU64::new(1), block });
         Self { shared, device: device.clone(), len, element: PhantomData }
     }
@@ -70,7 +70,7 @@ impl<T: Element> HostValues<T> {
         limit.check("the values for a host slot", Quantity::Elements, values.len() as u64)?;
         let before = {
             let mut block = self.shared.block.lock();
-            let before = std::mem::replace(&mut *block, values.into_lease());
+            let before = std::mem::replace(&mut *block, values.into_pooled());
             self.shared.version.fetch_add(1, Ordering::Release);
             before
         };

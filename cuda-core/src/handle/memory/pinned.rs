@@ -16,13 +16,13 @@ use std::{
 use crate::{
     handle::{device::Device, stream::Stream},
     protocol::{Element, Error, HostBlock, HostRegion, Result, Ticket, assert_has_bytes},
-    runtime::Lease,
+    runtime::PooledBlock,
     sync::Receiver,
 };
 
 /// Host memory of `len` elements, pinned if the device is a GPU. It is read and written like a slice.
 pub struct PinnedBuffer<T> {
-    lease: Arc<Lease>,
+    pooled: Arc<PooledBlock>,
     len: usize,
     element: PhantomData<T>,
 }
@@ -83,7 +83,7 @@ impl Device {
 /// [`Error::OutOfHostMemory`] if `len` elements exceed the address space.
 pub fn idle_pinned<T: Element>(device: &Device, len: usize) -> Result<Option<PinnedBuffer<T>>> {
     let idle = device.core().host.take_idle(bytes_of::<T>(len)?);
-    Ok(idle.map(|lease| PinnedBuffer::of_lease(lease, len)))
+    Ok(idle.map(|pooled| PinnedBuffer::of_pooled(pooled, len)))
 }
 
 impl<T: Element> PinnedBuffer<T> {
@@ -97,13 +97,13 @@ impl<T: Element> PinnedBuffer<T> {
     /// A buffer with the bytes of the block's last use.
     pub(super) fn uninitialized(device: &Device, len: usize) -> Result<Self> {
         let core = device.core();
-        let lease = core.host.take(&*core.backend, bytes_of::<T>(len)?)?;
-        Ok(Self::of_lease(lease, len))
+        let pooled = core.host.take(&*core.backend, bytes_of::<T>(len)?)?;
+        Ok(Self::of_pooled(pooled, len))
     }
 
     /// The first `len` elements of a block that no submission in flight names.
-    pub(super) fn of_lease(lease: Arc<Lease>, len: usize) -> Self {
-        Self { lease, len, element: PhantomData }
+    pub(super) fn of_pooled(pooled: Arc<PooledBlock>, len: usize) -> Self {
+        Self { pooled, len, element: PhantomData }
     }
 
     /// Creates a buffer with a copy of `values`.
@@ -117,8 +117,8 @@ impl<T: Element> PinnedBuffer<T> {
     }
 
     /// Passes the block to a submission.
-    pub(super) fn into_lease(self) -> Arc<Lease> {
-        self.lease
+    pub(super) fn into_pooled(self) -> Arc<PooledBlock> {
+        self.pooled
     }
 }
 
@@ -127,7 +127,7 @@ impl<T: Element> Deref for PinnedBuffer<T> {
 
     fn deref(&self) -> &[T] {
         // SAFETY: no submission in flight names the block while a `PinnedBuffer` has it (see the rules).
-        let bytes = unsafe { self.lease.block().shared_bytes() };
+        let bytes = unsafe { self.pooled.block().shared_bytes() };
         // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialized;
         // an `Element` takes any bits.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.len) }
@@ -136,7 +136,7 @@ impl<T: Element> Deref for PinnedBuffer<T> {
 
 impl<T: Element> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        let start = self.lease.block().as_ptr();
+        let start = self.pooled.block().as_ptr();
         // SAFETY: as in `deref`; exclusive because this is the only right to the bytes and it is
         // borrowed mutably.
         unsafe { std::slice::from_raw_parts_mut(start.cast(), self.len) }
@@ -157,9 +157,9 @@ pub(super) fn bytes_of<T: Element>(len: usize) -> Result<usize> {
     bytes.ok_or(Error::OutOfHostMemory { requested: u64::MAX })
 }
 
-/// The start of a lease's block.
-pub(super) fn start_of(lease: &Lease) -> HostRegion {
-    HostRegion { block: lease.block().id(), offset: 0 }
+/// The start of a pooled block.
+pub(super) fn start_of(pooled: &PooledBlock) -> HostRegion {
+    HostRegion { block: pooled.block().id(), offset: 0 }
 }
 
 /// A download in flight. Gives the pinned buffer when the bytes have arrived.
@@ -168,14 +168,19 @@ pub struct Download<T> {
     stream: Stream,
     ticket: Ticket,
     /// `None` after the buffer was taken.
-    buffer: Option<(Arc<Lease>, usize)>,
+    buffer: Option<(Arc<PooledBlock>, usize)>,
     element: PhantomData<T>,
 }
 
 impl<T: Element> Download<T> {
-    /// `lease` is the block that the submission `ticket` of `stream` fills with `len` elements.
-    pub(super) fn new(stream: &Stream, ticket: Ticket, lease: Arc<Lease>, len: usize) -> Self {
-        Self { stream: stream.clone(), ticket, buffer: Some((lease, len)), element: PhantomData }
+    /// `pooled` is the block that the submission `ticket` of `stream` fills with `len` elements.
+    pub(super) fn new(
+        stream: &Stream,
+        ticket: Ticket,
+        pooled: Arc<PooledBlock>,
+        len: usize,
+    ) -> Self {
+        Self { stream: stream.clone(), ticket, buffer: Some((pooled, len)), element: PhantomData }
     }
 
     /// Returns the ticket of the submission that fills the buffer.
@@ -216,8 +221,8 @@ impl<T: Element> Download<T> {
 
     /// Called when the stream is known to have passed the copy.
     fn take(&mut self) -> Result<PinnedBuffer<T>> {
-        let (lease, len) = self.buffer.take().ok_or(Error::AlreadyEnded)?;
-        Ok(PinnedBuffer::of_lease(lease, len))
+        let (pooled, len) = self.buffer.take().ok_or(Error::AlreadyEnded)?;
+        Ok(PinnedBuffer::of_pooled(pooled, len))
     }
 }
 
@@ -226,8 +231,8 @@ pub struct Pinning<T> {
     device: Device,
     len: usize,
     /// Present once the helper thread pins memory.
-    job: Option<Receiver<Result<Arc<Lease>>>>,
-    /// Whether the result of the job was taken.
+    running: Option<Receiver<Result<Arc<PooledBlock>>>>,
+    /// Whether the result was taken.
     taken: bool,
     element: PhantomData<T>,
 }
@@ -245,7 +250,7 @@ impl Device {
     /// # Ok::<(), Error>(())
     /// ```
     pub fn start_pinning<T: Element>(&self, len: usize) -> Pinning<T> {
-        Pinning { device: self.clone(), len, job: None, taken: false, element: PhantomData }
+        Pinning { device: self.clone(), len, running: None, taken: false, element: PhantomData }
     }
 }
 
@@ -259,21 +264,21 @@ impl<T: Element> Pinning<T> {
         if self.taken {
             return Poll::Ready(Err(Error::AlreadyEnded));
         }
-        if self.job.is_none() {
+        if self.running.is_none() {
             let bytes = bytes_of::<T>(self.len)?;
             let core = self.device.core();
             if let Some(idle) = core.host.take_idle(bytes) {
-                return Poll::Ready(Ok(PinnedBuffer::of_lease(idle, self.len)));
+                return Poll::Ready(Ok(PinnedBuffer::of_pooled(idle, self.len)));
             }
             if !core.capabilities.slow_host_blocks {
                 return Poll::Ready(self.wait());
             }
-            self.job = Some(self.start(bytes)?);
+            self.running = Some(self.start(bytes)?);
         }
-        let Some(job) = &mut self.job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
-        let lease = ready!(job.poll(task)).unwrap_or_else(|| Err(panicked()));
+        let Some(running) = &mut self.running else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let pooled = ready!(running.poll(task)).unwrap_or_else(|| Err(panicked()));
         self.taken = true;
-        Poll::Ready(lease.map(|lease| PinnedBuffer::of_lease(lease, self.len)))
+        Poll::Ready(pooled.map(|pooled| PinnedBuffer::of_pooled(pooled, self.len)))
     }
 
     /// Allocates the buffer on the calling thread. This may block while the driver pins memory.
@@ -285,14 +290,14 @@ impl<T: Element> Pinning<T> {
     }
 
     #[cold]
-    fn start(&self, bytes: usize) -> Result<Receiver<Result<Arc<Lease>>>> {
+    fn start(&self, bytes: usize) -> Result<Receiver<Result<Arc<PooledBlock>>>> {
         let core = self.device.core();
-        let job = {
+        let task = {
             let core = core.clone();
             move || core.host.take(&*core.backend, bytes)
         };
         let what = "failed to start the helper thread of the device";
-        core.helper.start(job).map_err(|error| Error::host(what, &error))
+        core.helper.start(task).map_err(|error| Error::host(what, &error))
     }
 }
 

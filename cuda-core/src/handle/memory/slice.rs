@@ -315,10 +315,10 @@ impl<'a> View<'a> {
         if self.bytes == 0 {
             return Ok(nothing_on(stream));
         }
-        let lease = host.into_lease();
-        let work = Work::Upload { from: start_of(&lease), to: self.region(), bytes: self.bytes };
-        let block = lease.block().clone();
-        let keep = Keep { until: Until::Accepted, resource: lease };
+        let pooled = host.into_pooled();
+        let work = Work::Upload { from: start_of(&pooled), to: self.region(), bytes: self.bytes };
+        let block = pooled.block().clone();
+        let keep = Keep { until: Until::Accepted, resource: pooled };
         // SAFETY: the copy writes this view. The caller gave the host buffer up, so no other code writes the block, and
         // `keep` holds it.
         unsafe {
@@ -341,24 +341,28 @@ impl<'a> View<'a> {
     ) -> Result<Download<T>> {
         let len = host.len();
         self.same_length("a download", len as u64 * size_of::<T>() as u64)?;
-        let lease = host.into_lease();
+        let pooled = host.into_pooled();
         let ticket = if self.bytes == 0 {
             nothing_on(stream)
         } else {
-            let (from, to) = (self.region(), start_of(&lease));
+            let (from, to) = (self.region(), start_of(&pooled));
             let work = Work::Download { from, to, bytes: self.bytes };
-            let keep = Keep { until: Until::Complete, resource: lease.clone() };
+            let keep = Keep { until: Until::Complete, resource: pooled.clone() };
             let operand = self.operand(Access::Read);
             // SAFETY: the copy reads this view. The download gives the block out when the copy is complete.
             unsafe {
                 stream.submit(
                     &work,
                     &[operand],
-                    Attached { keep: Some(keep), host: Some(lease.block()), ..Attached::default() },
+                    Attached {
+                        keep: Some(keep),
+                        host: Some(pooled.block()),
+                        ..Attached::default()
+                    },
                 )
             }?
         };
-        Ok(Download::new(stream, ticket, lease, len))
+        Ok(Download::new(stream, ticket, pooled, len))
     }
 
     /// Copies all of `from` here.

@@ -438,7 +438,8 @@ fn submit_node(
     let used = uses.iter().map(|used| accesses.operand(used));
     let operands: SmallVec<[Operand<'_>; 6]> =
         used.chain(accesses.empty().map(Ok)).collect::<Result<_>>()?;
-    let keep = upload.map(|source| Keep { until: Until::Accepted, resource: source.lease.clone() });
+    let keep =
+        upload.map(|source| Keep { until: Until::Accepted, resource: source.retained.clone() });
     let blocks = upload.map_or(&[][..], |source| std::slice::from_ref(&source.block));
     // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep` holds
     // the block of an upload, and the recording holds the modules.

@@ -64,7 +64,7 @@ impl Recording {
         device.check_same("a buffer", condition.device())?;
         device.check_same("the body of a loop", self.device())?;
         let host = uploads().map(|upload| upload.block.clone()).collect();
-        let host_bytes = uploads().map(|upload| upload.lease.host_bytes()).sum();
+        let host_bytes = uploads().map(|upload| upload.retained.host_bytes()).sum();
         let nodes = self.nodes.iter().map(|node| GraphNode {
             work: node.work.clone(),
             after: node.after.to_vec(),

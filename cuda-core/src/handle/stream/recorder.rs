@@ -54,15 +54,15 @@ pub(crate) struct RecordedWork {
 /// The bytes of an upload. They never change again, because the upload has consumed the buffer that owned them.
 #[derive(Clone)]
 pub(crate) struct UploadSource {
-    pub(crate) lease: Arc<dyn Retain>,
+    pub(crate) retained: Arc<dyn Retain>,
     pub(crate) block: Arc<HostBlock>,
     /// The slot that the bytes come from, if later replays upload other bytes.
     pub(crate) slot: Option<Arc<dyn UploadSlot>>,
 }
 
 impl UploadSource {
-    pub(crate) fn new(lease: Arc<dyn Retain>, block: Arc<HostBlock>) -> Self {
-        Self { lease, block, slot: None }
+    pub(crate) fn new(retained: Arc<dyn Retain>, block: Arc<HostBlock>) -> Self {
+        Self { retained, block, slot: None }
     }
 }
 
@@ -159,7 +159,7 @@ impl Recorder {
         }
         let module = module_of(device, work)?;
         let in_order = module.as_ref().is_some_and(|module| module.has_variables);
-        let bytes = source.as_ref().map_or(0, |source| source.lease.host_bytes());
+        let bytes = source.as_ref().map_or(0, |source| source.retained.host_bytes());
         let node = recorded.plan.next();
         let number = recorded.push(stream, work, operands, in_order, bytes)?;
         if let Some(module) = module {

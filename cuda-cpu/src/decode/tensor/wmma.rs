@@ -1,4 +1,4 @@
-//! `wmma.mma`, composed of `mma` multiplications. For `wmma.load` and `wmma.store` see `fragment`.
+//! `wmma.mma`, composed of `mma` multiplications. For `wmma.load` and `wmma.store` see `wmma_load_store`.
 //!
 //! Fragments are opaque to programs. The CPU device uses the layout of an H200, which places fragments of `mma` side by
 //! side. For `m8n32k16` the product is transposed: the B fragment becomes `mma`'s A operand, and the A fragment its B

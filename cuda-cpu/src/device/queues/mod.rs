@@ -1,11 +1,11 @@
-//! Streams as queues of jobs, and the threads that run them.
+//! Streams as queues of items, and the threads that run them.
 //!
-//! A [`queue::Queue`] runs its jobs in order. It releases its thread when the next job has to wait for another queue, for
+//! A [`queue::Queue`] runs its items in order. It releases its thread when the next item has to wait for another queue, for
 //! memory, or for a delay. A few threads ([`pumps`]) run the queues, and sleep while there is nothing to run. They also
 //! deliver notices, separately from the queues, so a waker that blocks delays no stream. If memory becomes available only
 //! after submitted frees, the queue waits ([`memory_waiters`]).
 //!
-//! This folder uses `jobs`. `backend` and `growth` call [`queue::Queue::push`].
+//! This folder uses `items`. `backend` and `growth` call [`queue::Queue::push`].
 
 mod memory_waiters;
 pub(crate) mod pumps;

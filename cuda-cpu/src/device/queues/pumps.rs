@@ -19,8 +19,8 @@ pub(crate) trait Pumped: Send + Sync + 'static {
     /// State that all queues share.
     type Shared: Send + Sync;
 
-    /// Runs jobs. Ends when there are no more, when the next job has to wait, after a limited number of jobs, when there is
-    /// a report to deliver, or when `until` has fired. If jobs are left that can run, the queue is started again.
+    /// Runs items. Ends when there are no more, when the next item has to wait, after a limited number of items, when there is
+    /// a report to deliver, or when `until` has fired. If items are left that can run, the queue is started again.
     fn pump(self: Arc<Self>, shared: &Arc<Self::Shared>, until: Option<&Signal>);
 
     /// Whether there are notices to deliver. The caller must then deliver them.
@@ -40,10 +40,10 @@ struct Inner<Q: Pumped> {
 }
 
 /// A queue to pump, or `None` if there are only notices to deliver.
-type Job<Q> = (Option<Arc<Q>>, Arc<<Q as Pumped>::Shared>);
+type Ready<Q> = (Option<Arc<Q>>, Arc<<Q as Pumped>::Shared>);
 
 struct State<Q: Pumped> {
-    ready: VecDeque<Job<Q>>,
+    ready: VecDeque<Ready<Q>>,
     threads: usize,
     /// The number of threads that wait for a queue.
     idle: usize,
@@ -136,7 +136,7 @@ impl<Q: Pumped> Inner<Q> {
             return None;
         }
         let same =
-            |(ready, _): &Job<Q>| ready.as_ref().is_some_and(|ready| Arc::ptr_eq(ready, queue));
+            |(ready, _): &Ready<Q>| ready.as_ref().is_some_and(|ready| Arc::ptr_eq(ready, queue));
         let at = state.ready.iter().position(same)?;
         state.pumping += 1;
         state.ready.remove(at)?.0
@@ -168,7 +168,7 @@ impl<Q: Pumped> Inner<Q> {
     }
 
     /// Waits for the next queue to pump. Returns `None` when the device is closed.
-    fn next(&self) -> Option<Job<Q>> {
+    fn next(&self) -> Option<Ready<Q>> {
         let mut yields = 0;
         let mut state = self.state.lock();
         state.idle += 1;

@@ -1,10 +1,10 @@
-//! A stream: a queue of jobs in order, run by one of the [`pumps`](super::pumps) at a time.
+//! A stream: a queue of items in order, run by one of the [`pumps`](super::pumps) at a time.
 //!
 //! # Which thread may touch which field
-//! At most one thread *pumps* a queue: the one that set `pumped`. It takes a job out under the lock and runs it without the
-//! lock. If a job has to wait (for a ticket of another queue, for memory, or for a delay), the pump leaves it in front, with
-//! `pumped` set. The event that the job waits for starts a new pump. Jobs therefore run in order, one at a time, and no
-//! thread blocks. [`Job::run`] catches a panic in a job, so a pump always ends. `complete` grows only after the job's
+//! At most one thread *pumps* a queue: the one that set `pumped`. It takes an item out under the lock and runs it without the
+//! lock. If an item has to wait (for a ticket of another queue, for memory, or for a delay), the pump leaves it in front, with
+//! `pumped` set. The event that the item waits for starts a new pump. Items therefore run in order, one at a time, and no
+//! thread blocks. [`QueueItem::run`] catches a panic in an item, so a pump always ends. `complete` grows only after the item's
 //! failure, if any, was reported.
 
 use std::{
@@ -23,12 +23,12 @@ use super::{
     signal::Signal,
     timing::{Pace, Timing},
 };
-use crate::device::jobs::job::Job;
+use crate::device::items::item::QueueItem;
 
-/// The number of jobs that a pump runs before it releases the thread to other queues.
+/// The number of items that a pump runs before it releases the thread to other queues.
 const TURN: usize = 16;
 
-/// The queues that a job waits for, each with a number.
+/// The queues that an item waits for, each with a number.
 pub(crate) type After = SmallVec<[(Arc<Queue>, u64); 2]>;
 
 pub(crate) struct Queue {
@@ -37,7 +37,7 @@ pub(crate) struct Queue {
 }
 
 struct State {
-    jobs: VecDeque<(Job, After)>,
+    items: VecDeque<(QueueItem, After)>,
     pumped: bool,
     pace: Option<Pace>,
     /// The number of the last submission that was taken.
@@ -46,7 +46,7 @@ struct State {
     complete: u64,
     /// Numbers that a client waits for, in order.
     wanted: VecDeque<u64>,
-    /// Queues whose next job waits for a number of this queue.
+    /// Queues whose next item waits for a number of this queue.
     followers: Vec<(u64, Arc<Queue>)>,
     /// Signals of application threads that wait for a number.
     signals: Vec<(u64, Arc<Signal>)>,
@@ -54,7 +54,7 @@ struct State {
 
 /// The next step of a pump.
 enum Step {
-    Run(Job, After),
+    Run(QueueItem, After),
     Hold(Duration),
     End,
 }
@@ -62,7 +62,7 @@ enum Step {
 impl Queue {
     pub(crate) fn new(id: StreamId, timing: Timing) -> Arc<Self> {
         let state = State {
-            jobs: VecDeque::new(),
+            items: VecDeque::new(),
             pumped: false,
             pace: Pace::new(timing, id.0),
             accepted: 0,
@@ -74,11 +74,11 @@ impl Queue {
         Arc::new(Self { id, state: Mutex::new(state) })
     }
 
-    /// Adds a job at the end. It runs after the jobs in `after` too.
-    pub(crate) fn push(self: &Arc<Self>, job: Job, after: After, shared: &Arc<Shared>) {
+    /// Adds an item at the end. It runs after the items in `after` too.
+    pub(crate) fn push(self: &Arc<Self>, item: QueueItem, after: After, shared: &Arc<Shared>) {
         let mut state = self.state.lock();
-        state.accepted = job.number.unwrap_or(state.accepted);
-        state.jobs.push_back((job, after));
+        state.accepted = item.number.unwrap_or(state.accepted);
+        state.items.push_back((item, after));
         if !std::mem::replace(&mut state.pumped, true) {
             drop(state);
             self.start(shared);
@@ -86,22 +86,22 @@ impl Queue {
     }
 
     /// Completes a submission that already ran: immediately if the queue is idle, else after all earlier submissions.
-    /// `job` creates the job that holds its place in the queue.
+    /// `item` creates the item that holds its place in the queue.
     pub(crate) fn complete_immediately(
         self: &Arc<Self>,
         number: u64,
-        job: impl FnOnce() -> Job,
+        item: impl FnOnce() -> QueueItem,
         shared: &Arc<Shared>,
     ) {
         {
             let mut state = self.state.lock();
-            if !state.pumped && state.jobs.is_empty() {
+            if !state.pumped && state.items.is_empty() {
                 state.accepted = number;
                 state.complete = number;
                 return;
             }
         }
-        self.push(job(), After::new(), shared);
+        self.push(item(), After::new(), shared);
     }
 
     /// Returns the number up to which all submissions have run or were skipped.
@@ -146,7 +146,7 @@ impl Queue {
             state.signals.push((number, signal.clone()));
             signal
         };
-        // Run jobs on this thread, so that neither another thread nor this one has to be woken.
+        // Run items on this thread, so that neither another thread nor this one has to be woken.
         while !signal.has_fired() && shared.pumps.pump_here(self, shared, &signal) {
             // Wakers run arbitrary code, so they do not run on this thread.
             if shared.device.notices.are_waiting() {
@@ -166,7 +166,7 @@ impl Queue {
         passed
     }
 
-    /// Whether the queue has run all jobs.
+    /// Whether the queue has run all items.
     pub(crate) fn is_idle(&self) -> bool {
         !self.state.lock().pumped
     }
@@ -198,34 +198,39 @@ impl Queue {
         due > 0
     }
 
-    /// Whether there are more jobs. If not, this pump has ended.
+    /// Whether there are more items. If not, this pump has ended.
     fn has_more(&self) -> bool {
         let mut state = self.state.lock();
-        state.pumped = !state.jobs.is_empty();
+        state.pumped = !state.items.is_empty();
         state.pumped
     }
 
     /// Returns the next step of this pump.
     fn next(&self) -> Step {
         let mut state = self.state.lock();
-        if !state.jobs.is_empty()
+        if !state.items.is_empty()
             && let Some(delay) = state.pace.as_mut().and_then(Pace::hold)
         {
             return Step::Hold(delay);
         }
-        let job = state.jobs.pop_front();
-        state.pumped = job.is_some();
-        job.map_or(Step::End, |(job, after)| Step::Run(job, after))
+        let item = state.items.pop_front();
+        state.pumped = item.is_some();
+        item.map_or(Step::End, |(item, after)| Step::Run(item, after))
     }
 
-    /// Returns the job if it can run now. If not, the job is put back in front, and a later pump continues the queue.
-    fn when_ready(self: &Arc<Self>, job: Job, after: After, shared: &Shared) -> Option<Job> {
-        let promised = job.promised();
+    /// Returns the item if it can run now. If not, the item is put back in front, and a later pump continues the queue.
+    fn when_ready(
+        self: &Arc<Self>,
+        item: QueueItem,
+        after: After,
+        shared: &Shared,
+    ) -> Option<QueueItem> {
+        let promised = item.promised();
         if after.is_empty() && promised.is_none() {
-            return Some(job);
+            return Some(item);
         }
         // Put it back first: the event that it waits for may start another pump immediately.
-        self.state.lock().jobs.push_front((job, after.clone()));
+        self.state.lock().items.push_front((item, after.clone()));
         let memory = &shared.device.memory;
         let is_ready =
             after.iter().all(|(producer, number)| producer.check_or_follow(*number, self))
@@ -235,24 +240,24 @@ impl Queue {
         if !is_ready {
             return None;
         }
-        self.state.lock().jobs.pop_front().map(|(job, _)| job)
+        self.state.lock().items.pop_front().map(|(item, _)| item)
     }
 }
 
 impl Pumped for Queue {
     type Shared = Shared;
 
-    /// Runs jobs. Called once for every `start`. Ends when there is a report to deliver, or when `until` has fired.
+    /// Runs items. Called once for every `start`. Ends when there is a report to deliver, or when `until` has fired.
     fn pump(self: Arc<Self>, shared: &Arc<Shared>, until: Option<&Signal>) {
         for _ in 0..TURN {
             if until.is_some_and(Signal::has_fired) {
                 break;
             }
             match self.next() {
-                Step::Run(job, after) => {
-                    let Some(job) = self.when_ready(job, after, shared) else { return };
-                    let number = job.number;
-                    if job.run(self.id, &shared.device) {
+                Step::Run(item, after) => {
+                    let Some(item) = self.when_ready(item, after, shared) else { return };
+                    let number = item.number;
+                    if item.run(self.id, &shared.device) {
                         shared.memory_freed();
                     }
                     if number.is_some_and(|number| self.pass(number, shared)) {

@@ -26,7 +26,7 @@ impl Signal {
 
     /// Blocks the calling thread until the signal fires.
     pub(crate) fn wait(&self) {
-        // Waking a sleeping thread takes longer than most jobs.
+        // Waking a sleeping thread takes longer than most items.
         for _ in 0..YIELDS {
             if self.has_fired() {
                 return;

@@ -1,4 +1,4 @@
-//! The state of a device that jobs use while they run.
+//! The state of a device that items use while they run.
 
 use std::sync::Arc;
 

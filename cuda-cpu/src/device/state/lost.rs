@@ -1,7 +1,7 @@
 //! The faults by which a device is lost.
 //!
-//! A reset starts a new *epoch*. A job carries the epoch in which it was submitted. A fault loses its own epoch: jobs of
-//! that epoch are skipped, and jobs of later epochs run.
+//! A reset starts a new *epoch*. An item carries the epoch in which it was submitted. A fault loses its own epoch: items of
+//! that epoch are skipped, and items of later epochs run.
 
 use std::{
     collections::BTreeMap,
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 /// The advice in the error of a lost device.
 pub(crate) const RECOVERY: &str = "call `Device::reset()` to use the device again, or await `Device::start_reset()` in async code";
 
-/// The first error of each epoch that may still have jobs. A check is cheap if there are no errors.
+/// The first error of each epoch that may still have items. A check is cheap if there are no errors.
 #[derive(Default)]
 pub(crate) struct Lost {
     epoch: AtomicU64,
@@ -29,7 +29,7 @@ impl Lost {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Records the failure of a job of this epoch. Only the first error of an epoch is kept. Returns whether it loses the
+    /// Records the failure of an item of this epoch. Only the first error of an epoch is kept. Returns whether it loses the
     /// device now. A fault of an earlier epoch does not: it belongs to the reset that ended that epoch.
     pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
         let mut by = self.by.lock();
@@ -47,7 +47,7 @@ impl Lost {
         self.epoch.fetch_add(1, Ordering::AcqRel)
     }
 
-    /// Removes the errors up to this epoch, whose jobs have all run or were skipped. Returns the fault of this epoch.
+    /// Removes the errors up to this epoch, whose items have all run or were skipped. Returns the fault of this epoch.
     pub(crate) fn end_epoch(&self, epoch: u64) -> Option<Error> {
         let mut by = self.by.lock();
         let later = by.split_off(&(epoch + 1));
@@ -56,7 +56,7 @@ impl Lost {
         ended
     }
 
-    /// Checks whether a job of this epoch can run.
+    /// Checks whether an item of this epoch can run.
     ///
     /// # Errors
     /// The fault that lost the epoch.
@@ -68,7 +68,7 @@ impl Lost {
     }
 }
 
-/// Returns the error of a submission to a device that was lost by `cause`. Jobs that were in flight fail with `cause` itself.
+/// Returns the error of a submission to a device that was lost by `cause`. Items that were in flight fail with `cause` itself.
 pub(crate) fn refused(address: &str, cause: &Error) -> Error {
     let cause = match cause {
         Error::Fault(fault) if fault.recovery.is_some() => cause.to_string(),
@@ -96,7 +96,7 @@ mod tests {
         assert_eq!(lost.check_at(0), Err(error("first")));
         assert_eq!(lost.end_epoch(0), Some(error("first")));
         assert_eq!(lost.begin_epoch(), 1);
-        // A job from before the reset faults after it.
+        // An item from before the reset faults after it.
         assert!(!lost.set(error("late"), 1));
         assert_eq!((lost.check_at(1), lost.check_at(2)), (Err(error("late")), Ok(())));
         assert_eq!(lost.end_epoch(1), Some(error("late")));

@@ -1,8 +1,8 @@
 //! The state of a device, and its errors.
 //!
 //! [`device_state::DeviceState`] has the memory, the modules and the notices. A fault is stored in [`lost::Lost`]: until the
-//! device is reset, jobs are skipped and fail with the fault, and submissions are refused with `DeviceLost`, except frees.
-//! A panic counts as a fault ([`panics`]). This folder uses `memory`, `launch`, `observe` and `fault`. `jobs` and `queues`
+//! device is reset, items are skipped and fail with the fault, and submissions are refused with `DeviceLost`, except frees.
+//! A panic counts as a fault ([`panics`]). This folder uses `memory`, `launch`, `observe` and `fault`. `items` and `queues`
 //! use it.
 
 pub(crate) mod device_state;

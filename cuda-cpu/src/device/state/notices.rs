@@ -75,7 +75,7 @@ impl Notices {
 
     fn send(&self, notice: Notice) {
         // The panic hook has reported a panic of a waker. It does not affect the device.
-        // SAFETY: queues report a number when its job has run or was skipped, and failures before that.
+        // SAFETY: queues report a number when its item has run or was skipped, and failures before that.
         drop(contained(|| unsafe { self.sink.notice(notice) }));
     }
 

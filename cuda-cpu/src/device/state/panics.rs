@@ -1,4 +1,4 @@
-//! Panics in jobs, which count as faults.
+//! Panics in items, which count as faults.
 
 use std::{
     any::Any,

@@ -5,7 +5,7 @@ use std::{net::SocketAddr, time::Duration};
 use cuda_core::{Error, Result};
 
 use crate::{
-    client::{end::End, streams::control::ControlStream},
+    client::{end::End, streams::requests::RequestStream},
     transport,
     wire::Allocate,
 };
@@ -44,12 +44,12 @@ pub(in crate::client) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint>
     Ok(endpoint)
 }
 
-/// Connects to a node, and opens the control stream.
+/// Connects to a node, and opens the request stream.
 pub(in crate::client) async fn connect(
     endpoint: &quinn::Endpoint,
     terms: &LeaseTerms,
-) -> Result<(quinn::Connection, ControlStream), End> {
+) -> Result<(quinn::Connection, RequestStream), End> {
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
-    let control = ControlStream::open(&connection).await?;
-    Ok((connection, control))
+    let stream = RequestStream::open(&connection).await?;
+    Ok((connection, stream))
 }

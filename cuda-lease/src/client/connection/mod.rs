@@ -1,8 +1,8 @@
 //! The connection of a lease to its node, as the handles of the lease see it.
 
 pub(super) mod dial;
-pub(super) mod driver;
 pub(super) mod grant;
+pub(super) mod lease_thread;
 pub(super) mod renewal;
 
 use std::{
@@ -22,12 +22,12 @@ use tokio::sync::{
 };
 
 use self::grant::Grant;
-use super::{end::Refusal, link::Link, streams::control::ControlRequest, submit::Channel};
+use super::{end::Refusal, link::Link, streams::requests::OutgoingRequest, submit::Channel};
 use crate::wire::{Granted, Renew, Renewed, TraceContext};
 
 /// A connection to a node, and its thread. Dropping it ends the connection.
 pub(super) struct Connection {
-    requests: Mutex<Option<mpsc::UnboundedSender<ControlRequest>>>,
+    requests: Mutex<Option<mpsc::UnboundedSender<OutgoingRequest>>>,
     pub(super) channel: Channel,
     /// `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
@@ -78,7 +78,7 @@ pub(super) fn start<T: Send + 'static, Served: Future<Output = ()>>(
 
 impl Connection {
     /// Creates the connection of the runtime that calls this.
-    pub(super) fn new(requests: mpsc::UnboundedSender<ControlRequest>, channel: Channel) -> Self {
+    pub(super) fn new(requests: mpsc::UnboundedSender<OutgoingRequest>, channel: Channel) -> Self {
         Self { requests: Mutex::new(Some(requests)), channel, thread: Mutex::default() }
     }
 
@@ -93,7 +93,7 @@ impl Connection {
     /// The connection has ended.
     pub(super) fn request(&self, opcode: u16, body: Vec<u8>) -> Result<Reply> {
         let (reply, receiver) = oneshot::channel();
-        let request = ControlRequest { opcode, body, reply };
+        let request = OutgoingRequest { opcode, body, reply };
         let sent = self.requests.lock().as_ref().map(|requests| requests.send(request));
         match sent {
             Some(Ok(())) => Ok(receiver),

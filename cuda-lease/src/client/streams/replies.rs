@@ -10,7 +10,7 @@ use crate::{
 
 /// A reply of the node.
 pub(in crate::client) struct Reply {
-    /// The sequence number of the frame. On the control stream, it is the id of the request.
+    /// The sequence number of the frame. On the request stream, it is the id of the request.
     pub(super) sequence: u64,
     /// The opcode and the body, or a refusal.
     pub(in crate::client) content: Result<(u16, Bytes), Refusal>,

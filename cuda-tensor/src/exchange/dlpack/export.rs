@@ -156,7 +156,7 @@ where
     fn drop(&mut self) {
         let Some((tensor, stream)) = self.0.take() else { return };
         // Lending the memory again orders the free after the commands that the consumer has enqueued on the stream. If
-        // the helper thread cannot start, the job is dropped here, and the free comes after this library's work only.
+        // the helper thread cannot start, the task is dropped here, and the free comes after this library's work only.
         _ = helper().run(move || {
             // An error can only mean that the device is lost.
             _ = tensor.buffer().borrow().lend_raw(&stream);

@@ -7,7 +7,7 @@ use std::{
 
 use cuda_async::{
     DeviceOp, ExecutionContext, IntoDeviceOp,
-    internals::{CopyJob, is_large},
+    internals::{LargeCopy, is_large},
     memory::{HostSource, h2d, uninitialized},
     op::{Op, Submit, Submitted},
     ops::Either,
@@ -133,7 +133,7 @@ impl Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         let tensor = self.0.take();
-        // If the thread cannot start, the job is dropped, which calls the deleter here.
+        // If the thread cannot start, the task is dropped, which calls the deleter here.
         _ = helper().run(move || drop(tensor));
     }
 }
@@ -227,14 +227,14 @@ impl Source {
 /// thread, so that no poll takes long.
 enum Gather<T: DType> {
     Idle(Owner, Source),
-    Copying(Option<CopyJob<Result<Vec<T::Stored>>>>),
+    Copying(Option<LargeCopy<Result<Vec<T::Stored>>>>),
 }
 
 impl<T: DType> Submit for Gather<T> {
     type Output = Elements<T>;
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        let mut job = match self {
+        let mut copying = match self {
             Self::Idle(owner, source) => {
                 if source.is_row_major() {
                     let in_place = InPlace { owner, len: source.len };
@@ -245,13 +245,13 @@ impl<T: DType> Submit for Gather<T> {
                 if !large {
                     return gather().map(|elements| Submitted::Ready(Elements::Gathered(elements)));
                 }
-                Some(CopyJob::start(gather)?)
+                Some(LargeCopy::start(gather)?)
             }
-            Self::Copying(job) => job,
+            Self::Copying(copying) => copying,
         };
-        Ok(match CopyJob::poll(&mut job, task, cx)? {
+        Ok(match LargeCopy::poll(&mut copying, task, cx)? {
             Poll::Ready(gathered) => Submitted::Ready(Elements::Gathered(gathered?)),
-            Poll::Pending => Submitted::Pending(Self::Copying(job)),
+            Poll::Pending => Submitted::Pending(Self::Copying(copying)),
         })
     }
 }

@@ -1,4 +1,4 @@
-//! Graphs: recorded work that is resolved once and runs as one job.
+//! Graphs: recorded work that is resolved once and runs as one item.
 
 use std::sync::Arc;
 

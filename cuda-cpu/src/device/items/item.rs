@@ -1,4 +1,4 @@
-//! A job: work with its number and its operands.
+//! An item: work with its number and its operands.
 
 use cuda_core::{
     Error, Ticket,
@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use super::work::Work;
 use crate::device::state::{device_state::DeviceState, panics::contained};
 
-pub(crate) struct Job {
+pub(crate) struct QueueItem {
     pub(crate) work: Work,
     /// The number on the stream. `None` for a free, which does not count as a submission.
     pub(crate) number: Option<u64>,
@@ -17,17 +17,17 @@ pub(crate) struct Job {
     pub(crate) epoch: u64,
     /// Empty for a graph, whose nodes have their own.
     pub(crate) uses: SmallVec<[Use; 2]>,
-    /// Whether the job overwrites its whole write set.
+    /// Whether the item overwrites its whole write set.
     pub(crate) overwrites: bool,
 }
 
-impl Job {
-    /// Creates a job that uses no memory that can be poisoned.
+impl QueueItem {
+    /// Creates an item that uses no memory that can be poisoned.
     pub(crate) fn new(work: Work, number: Option<u64>, epoch: u64) -> Self {
         Self { work, number, epoch, uses: SmallVec::new(), overwrites: true }
     }
 
-    /// Returns the address of promised memory that must be available before the job runs.
+    /// Returns the address of promised memory that must be available before the item runs.
     pub(crate) fn promised(&self) -> Option<u64> {
         match self.work {
             Work::Alloc { address, .. } | Work::Grow { promise: address, .. } => Some(address),
@@ -35,10 +35,10 @@ impl Job {
         }
     }
 
-    /// Runs or skips the job, and reports a failure. On a lost device, and after a reset, only allocations and frees run.
+    /// Runs or skips the item, and reports a failure. On a lost device, and after a reset, only allocations and frees run.
     /// Returns whether device memory may have been freed. Never panics.
     pub(crate) fn run(self, stream: StreamId, device: &DeviceState) -> bool {
-        let Job { work, number, epoch, uses, overwrites } = self;
+        let QueueItem { work, number, epoch, uses, overwrites } = self;
         let work = match work.run_memory_work(device) {
             Ok(freed) => return freed,
             Err(work) => work,
@@ -72,7 +72,7 @@ impl Job {
         launches
     }
 
-    /// Returns the error with which the job is skipped, if it is.
+    /// Returns the error with which the item is skipped, if it is.
     fn skipped(device: &DeviceState, epoch: u64, uses: &[Use], overwrites: bool) -> Option<Error> {
         let lost = device.lost.check_at(epoch).err();
         lost.or_else(|| device.poison.check(uses, overwrites))

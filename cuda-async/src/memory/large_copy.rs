@@ -1,4 +1,4 @@
-//! Jobs that copy large host memory, for copies in async code.
+//! Copies of large host memory on a thread of their own, for async code.
 
 use std::{
     sync::OnceLock,
@@ -12,39 +12,39 @@ use cuda_core::{
 
 use crate::context::{ExecutionContext, RunMode};
 
-/// A job on the thread that makes large copies. Dropping it does not stop the job.
-pub struct CopyJob<T>(Receiver<T>);
+/// A copy on the thread that makes large copies. Dropping it does not stop the copy.
+pub struct LargeCopy<T>(Receiver<T>);
 
-impl<T: Send + 'static> CopyJob<T> {
-    /// Starts a job. The process has one thread for them: each job uses several threads itself.
+impl<T: Send + 'static> LargeCopy<T> {
+    /// Starts a copy. The process has one thread for them: each copy uses several threads itself.
     ///
     /// # Errors
     /// [`Error::Host`] if the thread cannot be started.
-    pub fn start(job: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
+    pub fn start(copy: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
         static COPIER: OnceLock<HelperThread> = OnceLock::new();
         let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
-        let started = copier.start(job);
+        let started = copier.start(copy);
         let what = "failed to start the thread that copies host memory";
         started.map(Self).map_err(|error| Error::host(what, &error))
     }
 
-    /// Ready with the result of the job in `job`, which is taken out. A run that only submits waits for it here, since it
+    /// Ready with the result of the copy in `copying`, which is taken out. A run that only submits waits for it here, since it
     /// never polls again.
     ///
     /// # Errors
-    /// [`Error::Host`] if the job panicked; [`Error::AlreadyEnded`] if there is none.
+    /// [`Error::Host`] if the copy panicked; [`Error::AlreadyEnded`] if there is none.
     pub fn poll(
-        job: &mut Option<Self>,
+        copying: &mut Option<Self>,
         task: &mut Context<'_>,
         cx: &ExecutionContext,
     ) -> Poll<Result<T>> {
-        let Some(Self(running)) = job else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let Some(Self(running)) = copying else { return Poll::Ready(Err(Error::AlreadyEnded)) };
         let polled = match cx.mode_of_poll() {
             RunMode::Async | RunMode::Blocking => running.poll(task),
             RunMode::Detached => Poll::Ready(running.wait()),
         };
         if polled.is_ready() {
-            *job = None;
+            *copying = None;
         }
         polled.map(|result| result.ok_or_else(panicked))
     }

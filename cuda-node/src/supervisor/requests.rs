@@ -1,11 +1,11 @@
-//! The control stream of a connection.
+//! The request stream of a connection.
 
 use std::sync::Arc;
 
 use cuda_core::protocol::Status;
 use cuda_lease::wire::{
-    Allocate, Free, Hello, Inventory, InventoryReply, Refused, Renew, VERSION, Welcome, WireError,
-    features, opcode::REPLY,
+    Allocate, Free, Hello, Inventory, InventoryReply, LeaseRequest, Refused, Renew, VERSION,
+    Welcome, features, opcode::REPLY,
 };
 use quinn::SendStream;
 use tokio::sync::mpsc;
@@ -39,7 +39,7 @@ pub(super) async fn serve(
         tokio::select! {
             request = receive.next(|frame| Ok((frame.header.sequence, frame.header.opcode, frame.body.to_vec()))) => {
                 let (id, opcode, body) = request?;
-                let request = Request::decode(opcode, &body)?;
+                let request = LeaseRequest::decode(opcode, &body)?;
                 if waiting.len() >= OUTSTANDING {
                     let detail = format!(
                         "the connection has {OUTSTANDING} unanswered requests, which is the limit; repeat the request \
@@ -50,7 +50,7 @@ pub(super) async fn serve(
                 }
                 let (leases, client, answers) = (leases.clone(), client.clone(), answers.clone());
                 waiting.spawn(async move {
-                    let answer = request.answer(&leases, &client).await;
+                    let answer = answer(request, &leases, &client).await;
                     _ = answers.send((id, answer)).await;
                 });
             }
@@ -76,50 +76,28 @@ fn greet(hello: &Hello) -> Reply {
     Ok((Welcome::OPCODE, body))
 }
 
-enum Request {
-    Allocate(Allocate),
-    Renew(Renew),
-    Free(Free),
-    Inventory,
-}
-
-impl Request {
-    fn decode(opcode: u16, body: &[u8]) -> Result<Self, WireError> {
-        Ok(match opcode {
-            Allocate::OPCODE => Self::Allocate(Allocate::decode(body)?),
-            Renew::OPCODE => Self::Renew(Renew::decode(body)?),
-            Free::OPCODE => Self::Free(Free::decode(body)?),
-            Inventory::OPCODE => {
-                Inventory::decode(body)?;
-                Self::Inventory
-            }
-            opcode => return Err(WireError::UnexpectedOpcode { opcode }),
-        })
-    }
-
-    async fn answer(self, leases: &Arc<Leases>, client: &Client) -> Reply {
-        let mut out = Vec::new();
-        let opcode = match self {
-            Self::Allocate(request) => {
-                leases.allocate(client, request).await?.encode(&mut out);
-                Allocate::OPCODE
-            }
-            Self::Renew(Renew { lease, token, lease_secs }) => {
-                leases.renew(client, lease, &token, lease_secs)?.encode(&mut out);
-                Renew::OPCODE
-            }
-            Self::Free(Free { lease, token }) => {
-                leases.free(client, lease, &token)?;
-                Free::OPCODE
-            }
-            Self::Inventory => {
-                let reply: InventoryReply = leases.inventory(client);
-                reply.encode(&mut out);
-                Inventory::OPCODE
-            }
-        };
-        Ok((opcode | REPLY, out))
-    }
+async fn answer(request: LeaseRequest, leases: &Arc<Leases>, client: &Client) -> Reply {
+    let mut out = Vec::new();
+    let opcode = match request {
+        LeaseRequest::Allocate(request) => {
+            leases.allocate(client, request).await?.encode(&mut out);
+            Allocate::OPCODE
+        }
+        LeaseRequest::Renew(Renew { lease, token, lease_secs }) => {
+            leases.renew(client, lease, &token, lease_secs)?.encode(&mut out);
+            Renew::OPCODE
+        }
+        LeaseRequest::Free(Free { lease, token }) => {
+            leases.free(client, lease, &token)?;
+            Free::OPCODE
+        }
+        LeaseRequest::Inventory => {
+            let reply: InventoryReply = leases.inventory(client);
+            reply.encode(&mut out);
+            Inventory::OPCODE
+        }
+    };
+    Ok((opcode | REPLY, out))
 }
 
 async fn reply(send: &mut SendStream, id: u64, reply: Reply) -> Result<(), End> {

@@ -1,16 +1,20 @@
 //! Names and addresses of variables, for faults.
 
-use cuda_ptx::{Module, Space, Variable as Declared};
+use cuda_ptx::{Module, Space, Variable};
 use rustc_hash::FxHashSet;
 
 use super::layout::{Layout, functions, shared_users, variables_of};
 use crate::{
     fault::FaultSpace,
-    machine::variables::{Variable, Variables},
+    machine::variable_names::{NamedVariable, VariableNames},
 };
 
 /// Returns all variables of global, constant and shared memory that reachable functions may name.
-pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &Layout) -> Variables {
+pub(crate) fn variable_names(
+    module: &Module,
+    reachable: &FxHashSet<u32>,
+    layout: &Layout,
+) -> VariableNames {
     let users = shared_users(module, reachable);
     let mut all = Vec::new();
     for (i, variable) in (0..).zip(&module.variables) {
@@ -31,26 +35,26 @@ pub(crate) fn variables(module: &Module, reachable: &FxHashSet<u32>, layout: &La
             all.push(dynamic(variable, layout, index));
         }
     }
-    Variables(all)
+    VariableNames(all)
 }
 
-fn named(variable: &Declared, address: Option<u64>, user: Option<u32>) -> Option<Variable> {
+fn named(variable: &Variable, address: Option<u64>, user: Option<u32>) -> Option<NamedVariable> {
     let (space, kernel) = match variable.space {
         Space::Global | Space::Const => (FaultSpace::Global, None),
         Space::Shared => (FaultSpace::Shared, user),
         _ => return None,
     };
     let (name, address, size) = (variable.name.clone(), address?, Some(variable.size?));
-    Some(Variable { name, space, address, size, kernel })
+    Some(NamedVariable { name, space, address, size, kernel })
 }
 
-fn is_dynamic(variable: &Declared) -> bool {
+fn is_dynamic(variable: &Variable) -> bool {
     variable.space == Space::Shared && variable.size.is_none()
 }
 
 /// Describes a variable without a size. It stands for a kernel's whole dynamic shared memory.
-fn dynamic(variable: &Declared, layout: &Layout, entry: u32) -> Variable {
-    Variable {
+fn dynamic(variable: &Variable, layout: &Layout, entry: u32) -> NamedVariable {
+    NamedVariable {
         name: variable.name.clone(),
         space: FaultSpace::Shared,
         address: layout.shared_bytes(entry).into(),

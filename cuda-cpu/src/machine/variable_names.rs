@@ -4,7 +4,7 @@ use crate::fault::{FaultSpace, NearVariable};
 
 /// A variable of global, constant or shared memory.
 #[derive(Debug, Clone)]
-pub(crate) struct Variable {
+pub(crate) struct NamedVariable {
     pub(crate) name: String,
     pub(crate) space: FaultSpace,
     pub(crate) address: u64,
@@ -16,12 +16,12 @@ pub(crate) struct Variable {
 
 /// The variables of a module.
 #[derive(Debug, Default)]
-pub(crate) struct Variables(pub(crate) Vec<Variable>);
+pub(crate) struct VariableNames(pub(crate) Vec<NamedVariable>);
 
 /// Maximum distance at which a variable is named, in bytes. Farther variables explain nothing.
 const NEAR: u64 = 4096;
 
-impl Variables {
+impl VariableNames {
     /// Returns the variable that contains the address, or else the nearest one. `dynamic` is the kernel's dynamic
     /// shared memory in bytes.
     pub(crate) fn near(
@@ -31,8 +31,9 @@ impl Variables {
         address: u64,
         dynamic: u64,
     ) -> Option<NearVariable> {
-        let seen = |v: &&Variable| v.space == space && v.kernel.is_none_or(|own| own == kernel);
-        let distance = |v: &Variable| match address.checked_sub(v.address) {
+        let seen =
+            |v: &&NamedVariable| v.space == space && v.kernel.is_none_or(|own| own == kernel);
+        let distance = |v: &NamedVariable| match address.checked_sub(v.address) {
             None => v.address - address,
             // The first byte past the end has distance 1.
             Some(at) => at.saturating_add(1).saturating_sub(v.size.unwrap_or(dynamic)),
@@ -55,13 +56,13 @@ impl Variables {
 mod tests {
     use super::*;
 
-    fn variable(name: &str, address: u64, size: Option<u64>, kernel: Option<u32>) -> Variable {
-        Variable { name: name.into(), space: FaultSpace::Shared, address, size, kernel }
+    fn variable(name: &str, address: u64, size: Option<u64>, kernel: Option<u32>) -> NamedVariable {
+        NamedVariable { name: name.into(), space: FaultSpace::Shared, address, size, kernel }
     }
 
     #[test]
     fn names_what_is_at_an_address_or_next_to_it() {
-        let variables = Variables(vec![
+        let variables = VariableNames(vec![
             variable("a", 0, Some(40), None),
             variable("b", 48, Some(16), Some(1)),
             variable("c", 48, Some(8), Some(2)),

@@ -1,4 +1,4 @@
-//! The thread of a lease's connection: it sends, receives, renews and reconnects.
+//! Requests a lease, and starts the thread of its connection, which sends, receives, renews and reconnects.
 
 use std::{
     cell::RefCell,
@@ -26,8 +26,8 @@ use crate::{
         spans,
         streams::{
             blob::put_blob,
-            control::{ControlRequest, ControlStream, Unanswered},
             lanes::{Access, LaneStream, Received},
+            requests::{OutgoingRequest, RequestStream, Unanswered},
         },
         submit::{Channel, Current},
     },
@@ -54,14 +54,14 @@ const REASON: Duration = Duration::from_secs(1);
 pub(in crate::client) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
     let address = terms.address.clone();
     let span = spans::lease(terms.allocate.trace.as_ref(), &address);
-    let run = move |opened| Driver::run(terms, sink, opened).instrument(span);
+    let run = move |opened| ConnectionThread::run(terms, sink, opened).instrument(span);
     let (opened, thread) = start("cuda-lease", &address, run)?;
     opened.connection.connection.set_thread(thread);
     Ok(opened)
 }
 
 /// The thread's side of the connection.
-struct Driver {
+struct ConnectionThread {
     terms: LeaseTerms,
     endpoint: quinn::Endpoint,
     link: Arc<Link>,
@@ -69,7 +69,7 @@ struct Driver {
     received: Received,
     epoch: u32,
     unanswered: Unanswered,
-    requests: mpsc::UnboundedReceiver<ControlRequest>,
+    requests: mpsc::UnboundedReceiver<OutgoingRequest>,
     /// Blobs that the node needs and does not have yet.
     needed: RefCell<FxHashSet<Hash>>,
     /// Publishes the current connection.
@@ -77,7 +77,7 @@ struct Driver {
     renewal: Renewal,
 }
 
-impl Driver {
+impl ConnectionThread {
     /// Requests the lease, sends the result to `opened`, and serves the lease.
     async fn run(
         terms: LeaseTerms,
@@ -85,10 +85,10 @@ impl Driver {
         opened: std::sync::mpsc::SyncSender<Result<Opened>>,
     ) {
         match Self::acquire(terms, sink).await {
-            Ok((driver, first, result)) => {
+            Ok((this, first, result)) => {
                 _ = opened.send(Ok(result));
                 drop(opened);
-                driver.drive(first).await;
+                this.drive(first).await;
             }
             Err(error) => _ = opened.send(Err(error)),
         }
@@ -98,14 +98,14 @@ impl Driver {
     async fn acquire(
         terms: LeaseTerms,
         sink: Arc<dyn NoticeSink>,
-    ) -> Result<(Self, (quinn::Connection, ControlStream), Opened)> {
+    ) -> Result<(Self, (quinn::Connection, RequestStream), Opened)> {
         let address = terms.address.clone();
         let fail = |end: End| unavailable(&address, end);
         let endpoint = endpoint(&terms)?;
-        let (connection, mut control) = connect(&endpoint, &terms).await.map_err(fail)?;
+        let (connection, mut stream) = connect(&endpoint, &terms).await.map_err(fail)?;
         let mut body = Vec::new();
         terms.allocate.encode(&mut body);
-        let reply = control.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
+        let reply = stream.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
         Span::current().record("lease", granted.lease);
@@ -122,7 +122,7 @@ impl Driver {
             grant: grant.clone(),
             trace,
         });
-        let driver = Self {
+        let this = Self {
             terms,
             endpoint,
             link: link.clone(),
@@ -135,18 +135,18 @@ impl Driver {
             current,
             renewal: Renewal::new(f64::from(jitter) / 255.0),
         };
-        let features = features::usable(control.features, granted.features);
+        let features = features::usable(stream.features, granted.features);
         let opened = Opened { granted, features, link, connection: connection_of_user };
-        Ok((driver, (connection, control), opened))
+        Ok((this, (connection, stream), opened))
     }
 
     /// Serves the lease until it is dropped or lost.
-    async fn drive(mut self, (mut connection, mut control): (quinn::Connection, ControlStream)) {
+    async fn drive(mut self, (mut connection, mut stream): (quinn::Connection, RequestStream)) {
         let started = Instant::now();
         let mut is_resumed = false;
         loop {
-            let end = match self.serve(&connection, &mut control, is_resumed, started).await {
-                Ok(()) => return self.free(&connection, &mut control).await,
+            let end = match self.serve(&connection, &mut stream, is_resumed, started).await {
+                Ok(()) => return self.free(&connection, &mut stream).await,
                 Err(end) => end,
             };
             if self.link.lost().is_some() {
@@ -162,7 +162,7 @@ impl Driver {
                 end => Err(end),
             };
             match resumed {
-                Ok(resumed) => (connection, control) = resumed,
+                Ok(resumed) => (connection, stream) = resumed,
                 Err(end) => {
                     self.lose(lost(&self.terms.address, end));
                     return self.finish().await;
@@ -176,7 +176,7 @@ impl Driver {
     async fn serve(
         &mut self,
         connection: &quinn::Connection,
-        control: &mut ControlStream,
+        stream: &mut RequestStream,
         is_resumed: bool,
         started: Instant,
     ) -> Result<(), End> {
@@ -204,8 +204,8 @@ impl Driver {
         };
         let (renew, mut renewals) = mpsc::unbounded_channel();
         let renewing = renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
-        let controls = async {
-            let served = serve_control(control, unanswered, requests, &mut renewals).await;
+        let answered = async {
+            let served = serve_requests(stream, unanswered, requests, &mut renewals).await;
             // The lease was dropped: the other parts end too.
             served.and(Err::<(), _>(Ended::Dropped))
         };
@@ -221,7 +221,7 @@ impl Driver {
             .map(drop)
             .map_err(Ended::Connection)
         };
-        match tokio::try_join!(controls, parts) {
+        match tokio::try_join!(answered, parts) {
             Ok(_) | Err(Ended::Dropped) => Ok(()),
             Err(Ended::Connection(end)) => Err(end),
         }
@@ -231,7 +231,7 @@ impl Driver {
     async fn reconnect(
         &mut self,
         mut cause: String,
-    ) -> Result<(quinn::Connection, ControlStream), End> {
+    ) -> Result<(quinn::Connection, RequestStream), End> {
         let begun = Instant::now();
         loop {
             let left = self.terms.resume_within.saturating_sub(begun.elapsed());
@@ -251,11 +251,11 @@ impl Driver {
     }
 
     /// Ends the lease at the node.
-    async fn free(self, connection: &quinn::Connection, control: &mut ControlStream) {
+    async fn free(self, connection: &quinn::Connection, stream: &mut RequestStream) {
         let free = Free { lease: self.grant.lease, token: self.grant.token() };
         let mut body = Vec::new();
         free.encode(&mut body);
-        let freed = control.ask(Free::OPCODE, &body);
+        let freed = stream.ask(Free::OPCODE, &body);
         _ = tokio::time::timeout(FREE_TIMEOUT, freed).await;
         connection.close(0u32.into(), b"freed");
         self.finish().await;
@@ -286,7 +286,7 @@ impl Driver {
     }
 }
 
-impl Drop for Driver {
+impl Drop for ConnectionThread {
     /// If the thread of the connection panics, everything in flight ends with an error.
     fn drop(&mut self) {
         self.end("the thread of the connection ended");
@@ -307,14 +307,14 @@ enum Ended {
     Connection(End),
 }
 
-/// Serves the control stream, with the requests of the user and of the renewal.
-async fn serve_control(
-    control: &mut ControlStream,
+/// Serves the request stream, with the requests of the user and of the renewal.
+async fn serve_requests(
+    stream: &mut RequestStream,
     unanswered: &mut Unanswered,
-    requests: &mut mpsc::UnboundedReceiver<ControlRequest>,
-    renewals: &mut mpsc::UnboundedReceiver<ControlRequest>,
+    requests: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+    renewals: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
 ) -> Result<(), Ended> {
-    control.serve(unanswered, requests, renewals).await.map_err(Ended::Connection)
+    stream.serve(unanswered, requests, renewals).await.map_err(Ended::Connection)
 }
 
 /// Renews the lease in time, up to its cap.
@@ -323,7 +323,7 @@ async fn renew_in_time(
     grant: &Grant,
     terms: &LeaseTerms,
     started: Instant,
-    requests: mpsc::UnboundedSender<ControlRequest>,
+    requests: mpsc::UnboundedSender<OutgoingRequest>,
 ) -> Result<(), End> {
     let Some(cap) = terms.renew_up_to else { return std::future::pending().await };
     let mut pause = renewal.after_success(grant.expires_in());
@@ -336,7 +336,7 @@ async fn renew_in_time(
         }
         let (reply, receiver) = oneshot::channel();
         let body = grant.renew_request(lease_secs);
-        if requests.send(ControlRequest { opcode: Renew::OPCODE, body, reply }).is_err() {
+        if requests.send(OutgoingRequest { opcode: Renew::OPCODE, body, reply }).is_err() {
             return std::future::pending().await;
         }
         let renewed = match receiver.await {

@@ -1,4 +1,4 @@
-//! The control stream: requests about leases, and their replies.
+//! The request stream: requests about leases, and their replies.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// A request to the node.
-pub(in crate::client) struct ControlRequest {
+pub(in crate::client) struct OutgoingRequest {
     pub(in crate::client) opcode: u16,
     pub(in crate::client) body: Vec<u8>,
     pub(in crate::client) reply: oneshot::Sender<Result<Bytes, Refusal>>,
@@ -24,11 +24,11 @@ pub(in crate::client) struct ControlRequest {
 #[derive(Default)]
 pub(in crate::client) struct Unanswered {
     next: u64,
-    requests: VecDeque<(u64, ControlRequest)>,
+    requests: VecDeque<(u64, OutgoingRequest)>,
 }
 
-/// The control stream of one connection.
-pub(in crate::client) struct ControlStream {
+/// The request stream of one connection.
+pub(in crate::client) struct RequestStream {
     send: SendStream,
     receive: RecvStream,
     buffer: FrameBuffer,
@@ -36,19 +36,19 @@ pub(in crate::client) struct ControlStream {
     pub(in crate::client) features: u64,
 }
 
-impl ControlStream {
+impl RequestStream {
     /// Opens the stream and greets the node.
     pub(in crate::client) async fn open(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
-        let mut control = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
+        let mut opened = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
         let hello = Hello { oldest: VERSION, newest: VERSION, features: features::ALL, program };
         let mut body = Vec::new();
         hello.encode(&mut body);
-        let reply = control.ask(Hello::OPCODE, &body).await?;
+        let reply = opened.ask(Hello::OPCODE, &body).await?;
         let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
-        control.features = Welcome::decode(&reply)?.features;
-        Ok(control)
+        opened.features = Welcome::decode(&reply)?.features;
+        Ok(opened)
     }
 
     /// Sends one request and waits for its reply.
@@ -82,7 +82,7 @@ impl ControlStream {
     async fn begin(
         &mut self,
         unanswered: &mut Unanswered,
-        request: ControlRequest,
+        request: OutgoingRequest,
     ) -> Result<(), End> {
         unanswered.next += 1;
         let (id, opcode, body) = (unanswered.next, request.opcode, request.body.clone());
@@ -94,8 +94,8 @@ impl ControlStream {
     pub(in crate::client) async fn serve(
         &mut self,
         unanswered: &mut Unanswered,
-        requests: &mut mpsc::UnboundedReceiver<ControlRequest>,
-        renewals: &mut mpsc::UnboundedReceiver<ControlRequest>,
+        requests: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+        renewals: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
     ) -> Result<(), End> {
         for (id, request) in &unanswered.requests {
             self.write(request.opcode, *id, &request.body).await?;

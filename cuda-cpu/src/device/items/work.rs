@@ -38,7 +38,7 @@ pub(crate) enum Work {
         promise: u64,
         address: u64,
         bytes: u64,
-        /// Behind a lock only because other jobs are shared between threads.
+        /// Behind a lock only because other items are shared between threads.
         answer: Box<Mutex<Answer>>,
     },
     Upload {
@@ -146,7 +146,7 @@ impl Work {
                 memory.write(*to, &nanoseconds().to_ne_bytes()).map_err(errors::access)
             }
             Work::Launch(kernel) => kernel.run(device),
-            // `run_memory_work` has run allocations and frees, `Job::run` runs graphs, and those run loops.
+            // `run_memory_work` has run allocations and frees, `QueueItem::run` runs graphs, and those run loops.
             Work::Join
             | Work::Alloc { .. }
             | Work::Grow { .. }
