@@ -2,7 +2,7 @@
 
 use std::ops::{Bound, Range, RangeBounds};
 
-use cuda_core::{Error, ExpectedShape, Limit, MemoryConflict, Quantity, Result};
+use cuda_core::{Error, ExpectedShape, Limit, Quantity, Result};
 
 use crate::shape::{
     error::shape_error,
@@ -39,8 +39,8 @@ impl Layout {
     /// Returns the layout of foreign memory with these strides, in elements. Its offset is 0.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] or [`Error::Shape`] if there are too many dimensions or elements. [`Error::Misuse`] if the strides overlap: two indices have
-    /// the same offset. Strides of 0 may overlap.
+    /// [`Error::OutOfRange`] or [`Error::Shape`] if there are too many dimensions or elements. [`Error::Misuse`] if the
+    /// strides overlap: two indices have the same offset. Strides of 0 may overlap.
     #[cfg(any(feature = "dlpack", feature = "candle-cuda"))]
     pub(crate) fn strided(shape: &[usize], strides: &[usize]) -> Result<Self> {
         if len_of(shape)? == 0 {
@@ -61,7 +61,7 @@ impl Layout {
                 None => {
                     let strides = &strides[..];
                     let tensor = format!("a tensor of shape {shape:?} with strides {strides:?}");
-                    return Err(Error::memory(tensor, MemoryConflict::Overlapping));
+                    return Err(Error::memory(tensor, cuda_core::MemoryConflict::Overlapping));
                 }
             }
         }
