@@ -1,8 +1,9 @@
 //! The types of a kernel's parameters, read from mangled names.
 //!
 //! PTX states a pointer as a number of 64 bits. A C++ compiler encodes the types of the parameters in the name of a kernel, by
-//! the Itanium ABI. For a kernel that is `extern "C"`, a second compilation finds them: see [`PROBE`]. The parser reads a
-//! subset of the ABI. It returns nothing for a name outside this subset, so a check may be left out but is never wrong.
+//! the Itanium ABI. For a kernel that is `extern "C"`, a second compilation finds them: see [`PROBE`]. Nothing is returned
+//! for a name that may not state the types, such as that of a parameter `T::type`. So a check may be left out but is never
+//! wrong.
 
 mod demangle;
 mod fit;

@@ -3,11 +3,12 @@
 use std::task::{Context, Poll, Waker};
 
 use cuda_core::{Error, Result, Stream};
+use parking::Parker;
 
 use crate::{
     context::{ExecutionContext, RunMode},
     op::{OpSpan, Submit, Submitted, poll_stored},
-    run::{blocked_task, parker::Parker},
+    run::blocked_task,
     runtime::defaults,
 };
 
@@ -59,9 +60,10 @@ fn poll_until_ready<T>(
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,
 ) -> Result<T> {
     let parker = Parker::new();
+    let waker = Waker::from(parker.unparker());
     cx.waits().block();
     loop {
-        if let Poll::Ready(output) = poll(&mut parker.task()) {
+        if let Poll::Ready(output) = poll(&mut Context::from_waker(&waker)) {
             return output;
         }
         // A blocking wait on the device is faster than a wake by its completion thread.

@@ -10,12 +10,13 @@ use cuda_core::{
     Error, Misuse, Result, Stream, Waiter,
     internals::{check_may_wait, delivers_here, report_before_others},
 };
+use parking::Parker;
 
 use crate::{
     context::{ExecutionContext, RunInFlight, RunMode},
     op::{Op, OpSpan, Submit, Submitted},
     policy::SchedulingPolicy,
-    run::{blocked_task, parker::Parker},
+    run::blocked_task,
     runtime::defaults,
     wake::timer::is_timer_thread,
 };
@@ -91,8 +92,9 @@ impl<S: Submit> DeviceFuture<S> {
     pub fn wait(mut self) -> Result<S::Output> {
         blocked_task::report();
         let parker = Parker::new();
+        let waker = Waker::from(parker.unparker());
         loop {
-            match Pin::new(&mut self).poll(&mut parker.task()) {
+            match Pin::new(&mut self).poll(&mut Context::from_waker(&waker)) {
                 Poll::Ready(ended) => return ended,
                 Poll::Pending => {
                     self.check_may_park()?;

@@ -25,7 +25,6 @@ pub(crate) mod blocking;
 mod future;
 mod future_queue;
 mod op_stream;
-mod parker;
 
 pub use future::DeviceFuture;
 #[doc(hidden)]

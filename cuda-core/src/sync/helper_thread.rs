@@ -53,7 +53,7 @@ impl HelperThread {
         let mut tasks = self.0.tasks.lock();
         tasks.queue.push_back(Box::new(task));
         if tasks.is_running {
-            self.0.came.notify_one();
+            self.0.arrived.notify_one();
             return Ok(());
         }
         let shared = Arc::clone(&self.0);

@@ -1,4 +1,6 @@
 //! A value that one thread sends once, and that a task or a thread waits for.
+//!
+//! ThreadSanitizer, which CI runs on this crate, reports races in the crate `oneshot`, because it does not know fences.
 
 use std::{
     sync::Arc,

@@ -90,8 +90,8 @@ fn serve(
     let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
     let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
     // Ends when the reports are dropped.
-    let (downloads, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
-    drop(spawn("lease-downloads", move || write_downloads(&downloads, &downloads, &pumped))?);
+    let (socket, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
+    drop(spawn("lease-downloads", move || write_downloads(&socket, &downloads, &pumped))?);
     let uploads = start_uploads(bulk, commands, engine.clone(), reports)?;
 
     // This thread submits almost everything.

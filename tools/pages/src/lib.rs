@@ -1,6 +1,6 @@
-//! Checks the Markdown files of this repository: their relative links, the code that they quote, and the width of lines.
+//! Checks the Markdown files of this repository: the code that they quote, and the width of lines. `.ci/links` checks their
+//! links.
 #![forbid(unsafe_code)]
 
-pub mod links;
 pub mod quotes;
 pub mod widths;

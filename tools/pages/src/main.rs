@@ -1,9 +1,9 @@
-//! `pages check FILE..` fails if a link of these Markdown files leads nowhere, if code that they quote differs from its
-//! source, or if a line of prose is too wide. `pages quote FILE..` replaces the quoted code by its source.
+//! `pages check FILE..` fails if code that these Markdown files quote differs from its source, or if a line of prose is too
+//! wide. `pages quote FILE..` replaces the quoted code by its source.
 
 use std::{fmt::Display, io, path::PathBuf, process::ExitCode};
 
-use pages::{links, quotes, widths};
+use pages::{quotes, widths};
 
 fn main() -> ExitCode {
     let mut args = std::env::args_os().skip(1);
@@ -31,8 +31,7 @@ fn main() -> ExitCode {
 }
 
 fn check(files: &[PathBuf]) -> io::Result<Vec<String>> {
-    let mut faults = links::check(files).map(texts)?;
-    faults.extend(quotes::check(files).map(texts)?);
+    let mut faults = quotes::check(files).map(texts)?;
     faults.extend(widths::check(files).map(texts)?);
     Ok(faults)
 }

@@ -167,9 +167,10 @@ pub(crate) const STEPS: &[Step] = &[
         runs: Runs::Full,
         folder: Some("target/tools"),
         minutes: 20,
-        needs: &[TYPOS],
+        needs: &[TYPOS, VENV],
         script: "bash .ci/tidy
             typos
+            bash .ci/links
             git ls-files -z '*.md' |
                 xargs -0 cargo run --quiet --target-dir target/tools --package pages -- check",
     },

@@ -163,7 +163,7 @@ impl Engine {
             let from = at(download.from, download.submitted);
             let to = HostRegion { block: block.block().id(), offset: 0 };
             let host = [block.block().clone()];
-            let download = StagedDownload {
+            let piece = StagedDownload {
                 transfer: download.transfer,
                 offset: download.submitted,
                 bytes: bytes as usize,
@@ -174,7 +174,7 @@ impl Engine {
             download.submitted += bytes;
             let is_last = download.submitted >= download.bytes;
             let work = Work::Download { from, to, bytes };
-            let memory = StepMemory::Download(download);
+            let memory = StepMemory::Download(piece);
             let step = BackendStep { ticket, after, work: &work, host: &host, is_last, memory };
             if !self.run(state, step) || is_last {
                 break;
