@@ -10,10 +10,10 @@ use std::{
 };
 
 use cuda_core::{
-    Backend, DeviceInfo, Error, MemoryInfo, Notice, NoticeSink, Provider, Result, Ticket,
+    Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Provider, Result, Ticket,
     protocol::{
-        Answer, Capabilities, Control, Feature, Foreign, HostBlock, Reply, Request, StreamId,
-        Submission,
+        Answer, Capabilities, Control, Feature, Foreign, HostBlock, Notice, Reply, Request,
+        StreamId, Submission,
     },
 };
 

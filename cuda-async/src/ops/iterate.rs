@@ -59,15 +59,15 @@ where
 
     #[inline]
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
-        let Self { mut iteration, mut f } = self;
+        let Self { iteration, mut f } = self;
+        let mut steps = match iteration {
+            Iteration::Next(state) => f(state).into_op().into_steps(),
+            Iteration::Running(steps) => steps,
+        };
         let mut iterations = 0;
         loop {
-            let steps = match iteration {
-                Iteration::Next(state) => f(state).into_op().into_steps(),
-                Iteration::Running(steps) => steps,
-            };
-            iteration = match steps.submit(task, cx)? {
-                Submitted::Ready(ControlFlow::Continue(state)) => Iteration::Next(state),
+            let state = match steps.submit(task, cx)? {
+                Submitted::Ready(ControlFlow::Continue(state)) => state,
                 Submitted::Ready(ControlFlow::Break(value)) => return Ok(Submitted::Ready(value)),
                 Submitted::Pending(steps) => {
                     let iteration = Iteration::Running(steps);
@@ -76,8 +76,9 @@ where
             };
             iterations += 1;
             if iterations % MAX_ITERATIONS_PER_POLL == 0 && cx.waits().yield_now(task) {
-                return Ok(Submitted::Pending(Self { iteration, f }));
+                return Ok(Submitted::Pending(Self { iteration: Iteration::Next(state), f }));
             }
+            steps = f(state).into_op().into_steps();
         }
     }
 }

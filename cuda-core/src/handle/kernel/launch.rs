@@ -42,20 +42,20 @@ impl Function {
         stream.device().check_same("a kernel", self.device())?;
         self.check_shape(&config)?;
         arguments.check(self)?;
-        let submitted = if self.claims_variables(stream) {
+        let ticket = if self.claims_variables(stream) {
             // SAFETY: the kernel stays inside the operands, and the caller may use them.
-            unsafe { self.submit_with_variables(stream, config, arguments) }
+            unsafe { self.submit_with_variables(stream, config, arguments) }?
         } else {
             let work = Work::Launch(self.work(config, arguments, Cow::Borrowed(&[])));
             // SAFETY: the operands are the buffers among the arguments. The caller may use them so,
             // and the kernel stays inside them. `self` holds the module during this call. A dropped module is unloaded
             // only after all earlier submissions (`DeviceCore::retire_module`).
-            unsafe { stream.submit(&work, &arguments.operands, Attached::default()) }
+            unsafe { stream.submit(&work, &arguments.operands, Attached::default()) }?
         };
         if !stream.is_recording() {
-            trace::launched(&submitted, self.name(), &config);
+            trace::launched(ticket, self.name(), &config);
         }
-        submitted
+        Ok(ticket)
     }
 
     #[inline]

@@ -5,7 +5,7 @@ use std::{any::Any, cell::Cell, sync::Arc};
 use super::{
     allocation::{Allocation, Operand},
     stream::{OnDrop, Stream},
-    submit::{Claims, Keep, Ordered, Sent, planned_memory, publish},
+    submit::{Claims, Keep, Ordered, planned_memory, publish},
 };
 use crate::{
     handle::device::Device,
@@ -110,7 +110,8 @@ impl Ordered<'_> {
     ) -> Result<Ticket> {
         let stream = self.stream();
         let keep = kept.map(|kept| keep_foreign(stream, kept));
-        self.send(Claims::of_foreign, operands, &[], keep, |ticket, after| {
+        let mut failed = None;
+        let ticket = self.send(Claims::of_foreign, operands, &[], keep, |ticket, after| {
             let begun = Begun { stream, ticket, has_begun: Cell::new(false) };
             let submit = &mut |raw| {
                 begun.has_begun.set(true);
@@ -119,12 +120,13 @@ impl Ordered<'_> {
             // SAFETY: `after` and the stream order the uses of the operands. Other memory that the commands use is ordered and
             // kept by the caller, and `submit` passes the stream to no function of this library.
             let submitted = unsafe { foreign.submit(ticket, after, submit) };
-            match (submitted, begun.has_begun.take()) {
-                (Ok(()), _) => Sent::Taken,
-                (Err(error), true) => Sent::Failed(error),
-                (Err(error), false) => Sent::Refused(error),
+            if begun.has_begun.take() {
+                failed = submitted.err();
+                return Ok(());
             }
-        })
+            submitted
+        })?;
+        failed.map_or(Ok(ticket), Err)
     }
 }
 

@@ -57,15 +57,6 @@ pub(crate) struct Attached<'a> {
     pub(crate) host: Option<&'a Arc<HostBlock>>,
 }
 
-/// The backend's answer to a submission.
-pub(super) enum Sent {
-    Taken,
-    /// It failed after a part of it was enqueued, so it counts.
-    Failed(Error),
-    /// It enqueued nothing, and does not count.
-    Refused(Error),
-}
-
 impl Stream {
     /// Takes the order lock.
     #[inline]
@@ -108,10 +99,10 @@ impl Stream {
         }
         // SAFETY: the operands are checked, and `ordered` holds the turns of the marked ones. `attached` keeps the host memory
         // and the other resources of `work`. The caller may make the accesses of the operands.
-        let submitted = unsafe { ordered.submit(work, operands, after, keep, blocks(host)) };
+        let ticket = unsafe { ordered.submit(work, operands, after, keep, blocks(host)) }?;
         drop(ordered);
-        trace::submitted(&submitted, work);
-        submitted
+        trace::submitted(ticket, work);
+        Ok(ticket)
     }
 }
 
@@ -183,19 +174,19 @@ impl<'a> Ordered<'a> {
             // - `after` and the stream order the uses of the operands.
             // - The caller may make the accesses of `operands`, and a launched kernel stays inside them.
             // - No module or graph that `work` names is unloaded or dropped before it is complete.
-            let submitted = unsafe {
+            unsafe {
                 if stream.sent.note_deferrable() {
                     backend.submit_deferrable(&submission, blocks)
                 } else {
                     backend.submit(&submission, blocks)
                 }
-            };
-            submitted.map_or_else(Sent::Refused, |()| Sent::Taken)
+            }
         })
     }
 
     /// Takes the next ticket, claims the operands with `claim`, and sends the submission with the tickets that it comes
-    /// after. The operands are checked, and this holds the turns of those that are marked.
+    /// after. The operands are checked, and this holds the turns of those that are marked. If `send` returns an error, the
+    /// submission was refused: it enqueued nothing, and does not count.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -203,7 +194,7 @@ impl<'a> Ordered<'a> {
         operands: &[Operand<'_>],
         joined: &[Ticket],
         keep: Option<Keep>,
-        send: impl FnOnce(Ticket, &[Ticket]) -> Sent,
+        send: impl FnOnce(Ticket, &[Ticket]) -> Result<()>,
     ) -> Result<Ticket> {
         let (stream, timeline) = (self.stream, self.stream.timeline());
         let ticket = self.reserve();
@@ -216,18 +207,14 @@ impl<'a> Ordered<'a> {
         let keeps = keep.is_some();
         let ask = keep
             .is_some_and(|keep| timeline.retention.keep(ticket.number, keep.until, keep.resource));
-        let sent = match send(ticket, &after) {
-            Sent::Taken => Ok(ticket),
-            Sent::Failed(error) => Err(error),
-            Sent::Refused(error) => {
-                if keeps {
-                    timeline.retention.forget(ticket.number);
-                }
-                claims.give_back(operands, ticket);
-                timeline.give_back(ticket);
-                return Err(error);
+        if let Err(refused) = send(ticket, &after) {
+            if keeps {
+                timeline.retention.forget(ticket.number);
             }
-        };
+            claims.give_back(operands, ticket);
+            timeline.give_back(ticket);
+            return Err(refused);
+        }
         if !after.is_empty() {
             self.note_edges(ticket, &after);
         }
@@ -235,7 +222,7 @@ impl<'a> Ordered<'a> {
         if ask || timeline.take_due_report(ticket.number) {
             stream.device().core().report(ticket);
         }
-        sent
+        Ok(ticket)
     }
 
     /// Submits a control that takes a ticket.

@@ -1,6 +1,6 @@
 //! Events of `tracing`: one for each submission, with the feature `spans`. Without it these functions are empty.
 
-use crate::protocol::{LaunchConfig, Result, Ticket, Work};
+use crate::protocol::{LaunchConfig, Ticket, Work};
 
 #[cfg(feature = "spans")]
 const TARGET: &str = "cuda_async::submission";
@@ -8,22 +8,18 @@ const TARGET: &str = "cuda_async::submission";
 /// Reports a submission that the device has taken, except a launch: see [`launched`]. Called without locks, because a
 /// subscriber is a user's code.
 #[inline(always)]
-pub(crate) fn submitted(ticket: &Result<Ticket>, work: &Work<'_>) {
+pub(crate) fn submitted(ticket: Ticket, work: &Work<'_>) {
     #[cfg(feature = "spans")]
-    if let Ok(ticket) = ticket {
-        events::submitted(*ticket, work);
-    }
+    events::submitted(ticket, work);
     #[cfg(not(feature = "spans"))]
     let _ = (ticket, work);
 }
 
 /// Reports a launch that the device has taken. Called without locks.
 #[inline(always)]
-pub(crate) fn launched(ticket: &Result<Ticket>, kernel: &str, config: &LaunchConfig) {
+pub(crate) fn launched(ticket: Ticket, kernel: &str, config: &LaunchConfig) {
     #[cfg(feature = "spans")]
-    if let Ok(ticket) = ticket {
-        events::launched(*ticket, kernel, config);
-    }
+    events::launched(ticket, kernel, config);
     #[cfg(not(feature = "spans"))]
     let _ = (ticket, kernel, config);
 }
