@@ -271,7 +271,8 @@ impl std::fmt::Debug for CachedModule {
 #[derive(Clone)]
 pub struct Function {
     module: Module,
-    entry: u32,
+    /// Fits in 32 bits. As wide as a pointer, because padding would be copied together with what follows it in a launch.
+    entry: usize,
 }
 
 impl Module {
@@ -281,7 +282,7 @@ impl Module {
     /// [`Error::NoSuchKernel`], which names the mangled C++ functions of that name, or lists the kernels of the module.
     pub fn function(&self, name: &str) -> Result<Function> {
         let found = self.entries().iter().position(|entry| entry.name == name);
-        let entry = found.and_then(|at| u32::try_from(at).ok());
+        let entry = found.filter(|at| u32::try_from(*at).is_ok());
         let entry = entry.ok_or_else(|| self.no_such_kernel(name))?;
         Ok(Function { module: self.clone(), entry })
     }
@@ -291,7 +292,7 @@ impl Function {
     /// Returns the name and the parameters of this kernel.
     pub fn info(&self) -> &EntryInfo {
         // The index was found in this list, which never changes.
-        &self.module.entries()[self.entry as usize]
+        &self.module.entries()[self.entry]
     }
 
     /// Returns the name of this kernel.
@@ -313,7 +314,7 @@ impl Function {
     #[inline]
     pub(super) fn shape(&self) -> &Shape {
         // The index was found in a list of the same length.
-        &self.module.0.parts.shapes[self.entry as usize]
+        &self.module.0.parts.shapes[self.entry]
     }
 
     /// Whether a launch on `stream` claims variables of the module.
@@ -355,7 +356,7 @@ impl Function {
 
     #[inline]
     pub(super) fn id(&self) -> FunctionId {
-        FunctionId { module: self.module.0.parts.id, entry: self.entry }
+        FunctionId { module: self.module.0.parts.id, entry: self.entry as u32 }
     }
 }
 
