@@ -34,11 +34,11 @@
 //!
 //! Operations become futures by `.await` or by `.into_future()`, which `tokio::spawn` needs. A buffer is shared as
 //! `Arc<DeviceBuffer<T>>`. The form in which a kernel takes a buffer decides its access (see [`kernel::KernelArg`]).
-//! [`OpStreamExt`](run::OpStreamExt) runs the operations of a `futures` stream with a limit on those in flight. The book in
-//! the repository explains all of this.
+//! [`OpStreamExt`](run::OpStreamExt) runs the operations of a `futures` stream with a limit on those in flight. The
+//! book in the repository explains all of this.
 
-// Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
-// `memory`, `kernel`, `interop` and `graph`.
+// Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`,
+// then `memory`, `kernel`, `interop` and `graph`.
 #![deny(missing_docs)]
 
 mod book;

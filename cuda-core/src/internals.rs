@@ -18,8 +18,8 @@ pub use crate::{
     order::Retain,
 };
 
-/// Returns the value that a layer above stores in a device. The first call creates it with `T::default()`. A device holds
-/// one such value: returns `None` if it has another type than `T`.
+/// Returns the value that a layer above stores in a device. The first call creates it with `T::default()`. A device
+/// holds one such value: returns `None` if it has another type than `T`.
 ///
 /// ```
 /// # use cuda_core::{*, internals::attachment};
@@ -35,8 +35,8 @@ pub fn attachment<T: Default + Send + Sync + 'static>(device: &Device) -> Option
     device.core().attachment.get_or_init(|| Box::new(T::default())).downcast_ref()
 }
 
-/// Returns whether the calling thread is delivering the notices of a device, as it is inside a waker. Such a thread must not
-/// wait for a notice of this device: no other thread delivers it.
+/// Returns whether the calling thread is delivering the notices of a device, as it is inside a waker. Such a thread
+/// must not wait for a notice of this device: no other thread delivers it.
 pub fn delivers_here(device: &Device) -> bool {
     device.core().streams.delivers_here()
 }
@@ -44,8 +44,8 @@ pub fn delivers_here(device: &Device) -> bool {
 /// Checks that the calling thread may wait for a device.
 ///
 /// # Errors
-/// [`Error::Misuse`](crate::Error::Misuse) inside the [output function](Device::set_output), which the kernel that prints
-/// waits for.
+/// [`Error::Misuse`](crate::Error::Misuse) inside the [output function](Device::set_output), which the kernel that
+/// prints waits for.
 pub fn check_may_wait(device: &Device) -> Result<()> {
     device.core().streams.output.check_may_wait()
 }

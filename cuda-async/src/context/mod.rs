@@ -1,8 +1,8 @@
 //! The context in which an operation runs: its streams, and its waits for the device.
 //!
-//! A closure of [`with_context`](crate::with_context) or [`then_with_context`](crate::DeviceOp::then_with_context), and an
-//! operation of your own ([`Submit`](crate::op::Submit)), get an [`ExecutionContext`]. It gives them the device and the
-//! stream of the run:
+//! A closure of [`with_context`](crate::with_context) or [`then_with_context`](crate::DeviceOp::then_with_context), and
+//! an operation of your own ([`Submit`](crate::op::Submit)), get an [`ExecutionContext`]. It gives them the device and
+//! the stream of the run:
 //!
 //! ```
 //! use cuda_async::prelude::*;
@@ -24,8 +24,8 @@
 
 // Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps. This folder
 // uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
-// `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a short
-// spin, and then to a waiter of the stream.
+// `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a
+// short spin, and then to a waiter of the stream.
 
 mod tree;
 mod wait;

@@ -48,8 +48,8 @@ pub trait GraphExt: DeviceOp {
     ///
     /// # Errors
     /// [`Error::NeedsHostData`] if a step waits for the device, as `to_host` and `settled` do: write
-    /// `graph.launch().then(to_host)`. [`Error::Unsupported`] for foreign submissions if the device is not a GPU of this
-    /// process, and for loops on a device without loops. [`Error::OutOfRange`] beyond the limits of a recording.
+    /// `graph.launch().then(to_host)`. [`Error::Unsupported`] for foreign submissions if the device is not a GPU of
+    /// this process, and for loops on a device without loops. [`Error::OutOfRange`] beyond the limits of a recording.
     /// Otherwise the error of a step.
     fn graph(self) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
         let stream = defaults::default_stream()?;

@@ -22,8 +22,8 @@ impl Position {
         Self::of_view(slice, &[len], &[1])
     }
 
-    /// Returns the position of a view that begins at the first element of a slice, with one size and one stride for each
-    /// dimension.
+    /// Returns the position of a view that begins at the first element of a slice, with one size and one stride for
+    /// each dimension.
     pub fn of_view<T>(slice: Slice<'_, T>, shape: &[usize], strides: &[usize]) -> Self {
         Self { region: slice.region(), shape: shape.into(), strides: strides.into() }
     }
@@ -35,8 +35,8 @@ impl Position {
 }
 
 /// Device memory that every pass of [`repeat_while`](crate::graph::repeat_while) takes and gives back: buffers,
-/// scalars, tensors, and tuples and vectors of them. Host values are not loop state, because a loop on the device cannot
-/// change them.
+/// scalars, tensors, and tuples and vectors of them. Host values are not loop state, because a loop on the device
+/// cannot change them.
 ///
 /// A pass gives back the same memory with the same shape. So a pass writes its results into the state, for example with
 /// `TensorOps::memcpy` of `cuda-tensor`. A view of a tensor comes back as the same view.

@@ -10,8 +10,8 @@ use crate::{op::IntoDeviceOp, run::blocking};
 /// - Buffers that the operation uses, and those that it allocates, are used again by every replay. They live as long as
 ///   the recording. Those that it allocates have unspecified contents before the first replay.
 /// - Uploads keep a copy of their bytes, which every replay uploads again.
-/// - Branches of `zip!` and `join_all`, and work without common data, have no order among them in the recording. Kernels
-///   of modules that declare variables keep the order of their branch, because they may share these or print.
+/// - Branches of `zip!` and `join_all`, and work without common data, have no order among them in the recording.
+///   Kernels of modules that declare variables keep the order of their branch, because they may share these or print.
 /// - A `shared` operation that has already run is an input. One that begins here runs only in replays, so clones of it
 ///   give an error outside the recording.
 ///
@@ -31,9 +31,9 @@ use crate::{op::IntoDeviceOp, run::blocking};
 ///
 /// # Errors
 /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step waits for the device, as `to_host` and `settled` do;
-/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions if the device is not a GPU of this process,
-/// and for loops on a device without loops; [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits of a
-/// recording; otherwise the error of a step.
+/// [`Error::Unsupported`](crate::Error::Unsupported) for foreign submissions if the device is not a GPU of this
+/// process, and for loops on a device without loops; [`Error::OutOfRange`](crate::Error::OutOfRange) beyond the limits
+/// of a recording; otherwise the error of a step.
 pub fn record<O: IntoDeviceOp>(op: O, device: &Device) -> Result<Recorded<O::Output>> {
     let stream = Recording::start(device, None)?;
     let output = blocking::submit_only(op.into_op().into_steps(), stream.clone())?;
@@ -64,9 +64,9 @@ impl<T> Recorded<T> {
         (self.output, self.recording)
     }
 
-    /// Submits the recorded work to `stream` and returns without waiting. To wait, run an operation that uses the memory
-    /// of the output, such as `to_host(recorded.output())`, or synchronize the stream. Other uses of the same memory, on every stream
-    /// and through every handle, are ordered before or after the whole replay.
+    /// Submits the recorded work to `stream` and returns without waiting. To wait, run an operation that uses the
+    /// memory of the output, such as `to_host(recorded.output())`, or synchronize the stream. Other uses of the same
+    /// memory, on every stream and through every handle, are ordered before or after the whole replay.
     ///
     /// # Errors
     /// As [`Recording::replay`].

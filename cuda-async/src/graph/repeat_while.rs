@@ -35,9 +35,9 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// [`Error::Misuse`] if a pass gives other memory back than it took, or a tensor of another shape. [`Error::NeedsHostData`] in
-/// [`async_on`](crate::DeviceOp::async_on) outside a graph. Inside a graph [`Error::Unsupported`] on a device without
-/// loops. Otherwise the error of a step.
+/// [`Error::Misuse`] if a pass gives other memory back than it took, or a tensor of another shape.
+/// [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on) outside a graph. Inside a graph
+/// [`Error::Unsupported`] on a device without loops. Otherwise the error of a step.
 pub fn repeat_while<S, F, O>(
     condition: &DeviceScalar<u32>,
     state: S,

@@ -10,7 +10,8 @@ use crate::open_blocking;
 /// Returns the device of this process that is the GPU of a context of cudarc: the one of `open_blocking("cuda:N")`.
 ///
 /// # Errors
-/// Those of [`open_blocking`](crate::open_blocking), and [`Error::WrongDevice`] if the context is not the primary one of the GPU.
+/// Those of [`open_blocking`](crate::open_blocking), and [`Error::WrongDevice`] if the context is not the primary one
+/// of the GPU.
 pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
     let device = open_blocking(&format!("cuda:{}", context.ordinal()))?;
     if context.is_primary() {

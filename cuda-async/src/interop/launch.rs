@@ -15,8 +15,8 @@ use crate::{
 /// The steps of [`launch`].
 pub struct ForeignLaunch<A>(CudaFunction, LaunchConfig, A);
 
-/// Runs a kernel of a module that cudarc has loaded. Takes the arguments of [`launch`](crate::launch) and gives the same
-/// output.
+/// Runs a kernel of a module that cudarc has loaded. Takes the arguments of [`launch`](crate::launch) and gives the
+/// same output.
 ///
 /// # Errors
 /// [`Error::Unsupported`] on a device that is not a GPU of this process, and for a launch with attributes (cooperative,
@@ -45,7 +45,8 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
         cx.enqueue(|stream| {
             let mut arguments = Arguments::new();
             args.push_all(&mut arguments);
-            // SAFETY: the caller of `launch` promised it. The function holds its module. `args` holds the buffers until it is enqueued.
+            // SAFETY: the caller of `launch` promised it. The function holds its module. `args` holds the buffers until
+            // it is enqueued.
             unsafe {
                 let kernel = function.cu_function();
                 arguments.launch_foreign(stream, Arc::new(function), |raw, arguments| {

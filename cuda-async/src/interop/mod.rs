@@ -8,8 +8,8 @@
 //! | launch a kernel that cudarc has loaded | [`launch`] |
 //! | call a CUDA library on the stream of an operation | [`ForeignCall`], [`with_context`](crate::with_context) |
 //!
-//! cudarc and this library use the same context of a GPU, the primary one. So each library can use streams and memory of the
-//! other.
+//! cudarc and this library use the same context of a GPU, the primary one. So each library can use streams and memory
+//! of the other.
 //!
 //! ```no_run
 //! use cuda_async::{interop, prelude::*};

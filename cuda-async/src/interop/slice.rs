@@ -17,25 +17,25 @@ use super::{device::device, stream::add};
 pub fn from_slice<T: Element>(mut slice: CudaSlice<T>) -> Result<DeviceBuffer<T>> {
     let theirs = slice.stream().clone();
     let device = device(theirs.context())?;
-    // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at this
-    // moment, the driver refuses to wait for the marker outside of the capture.
+    // SAFETY: submits one marker now, and the stream is not being captured. If another thread begins to capture it at
+    // this moment, the driver refuses to wait for the marker outside of the capture.
     let stream = unsafe { add(&device, &theirs) }?;
     // Makes `theirs` wait for the other streams of cudarc that use the memory.
     let (address, tracked) = slice.device_ptr_mut(&theirs);
     drop(tracked);
     let (len, owner) = (slice.len(), Owner(Some(slice)));
-    // SAFETY: cudarc has allocated the memory, which exists as long as the slice. The owned slice has no views, so no code
-    // of cudarc uses the memory any more.
+    // SAFETY: cudarc has allocated the memory, which exists as long as the slice. The owned slice has no views, so no
+    // code of cudarc uses the memory any more.
     unsafe { DeviceBuffer::from_raw_parts(&stream, address, len, Box::new(owner)) }
 }
 
-/// Converts a buffer into memory of cudarc, without a copy. Commands that cudarc enqueues on `stream` later come after all
-/// work on the buffer so far. cudarc then owns the memory and frees it. A buffer from [`from_slice`] becomes the same slice
-/// again.
+/// Converts a buffer into memory of cudarc, without a copy. Commands that cudarc enqueues on `stream` later come after
+/// all work on the buffer so far. cudarc then owns the memory and frees it. A buffer from [`from_slice`] becomes the
+/// same slice again.
 ///
 /// # Errors
-/// [`Error::StillShared`] if the memory has other owners; [`Error::Misuse`] if it is memory of a module or of other foreign
-/// code, a part of a split buffer, empty, or used by a recording, or if `stream` is being captured;
+/// [`Error::StillShared`] if the memory has other owners; [`Error::Misuse`] if it is memory of a module or of other
+/// foreign code, a part of a split buffer, empty, or used by a recording, or if `stream` is being captured;
 /// [`Error::WrongDevice`] if `stream` is one of another GPU; or an error of the device. The buffer is then dropped.
 pub fn into_slice<T: Element>(
     buffer: DeviceBuffer<T>,
@@ -54,13 +54,14 @@ pub fn into_slice_ordered<T: Element>(
     ordered: &Arc<CudaStream>,
     stream: &Arc<CudaStream>,
 ) -> Result<CudaSlice<T>> {
-    // SAFETY: makes the stream wait for an event, and the stream is not being captured. If another thread begins to capture
-    // it at this moment, the driver refuses to wait for an event outside of the capture.
+    // SAFETY: makes the stream wait for an event, and the stream is not being captured. If another thread begins to
+    // capture it at this moment, the driver refuses to wait for an event outside of the capture.
     let ours = unsafe { add(buffer.device(), ordered) }?;
     let len = buffer.len();
     let (address, owner) = buffer.into_raw_parts(&ours)?;
     let Some(owner) = owner else {
-        // SAFETY: an allocation of `len` elements, whose bytes are valid for every element type. Its owner is cudarc now.
+        // SAFETY: an allocation of `len` elements, whose bytes are valid for every element type. Its owner is cudarc
+        // now.
         return Ok(unsafe { stream.upgrade_device_ptr(address, len) });
     };
     let slice = owner.downcast::<Owner<T>>().ok().and_then(|mut owner| owner.0.take());

@@ -7,8 +7,8 @@ use cudarc::driver::CudaStream;
 
 use super::device::{device, raw};
 
-/// Returns a stream that is the same stream of the driver as `theirs`. Operations on it and cudarc's commands on `theirs`
-/// run in the order in which they are enqueued. The stream stays alive while either library has a handle.
+/// Returns a stream that is the same stream of the driver as `theirs`. Operations on it and cudarc's commands on
+/// `theirs` run in the order in which they are enqueued. The stream stays alive while either library has a handle.
 ///
 /// Call this once and keep the result: each call adds another stream to the device.
 ///

@@ -15,10 +15,10 @@ use crate::{op::IntoDeviceOp, ops::DeviceOp, policy::SingleStream};
 
 /// Finds the fastest candidate for a piece of work, by the time that the device takes, and remembers it.
 ///
-/// A candidate is any value that selects a way to do the work: a block size, a tile, the name of a kernel. Each candidate
-/// runs once to warm up, and then [`rounds`](Self::rounds) times. The rounds of all candidates alternate, so a change of
-/// the device's clock affects all of them. The candidate with the smallest median time is the best one. Candidates that
-/// fail are left out.
+/// A candidate is any value that selects a way to do the work: a block size, a tile, the name of a kernel. Each
+/// candidate runs once to warm up, and then [`rounds`](Self::rounds) times. The rounds of all candidates alternate, so
+/// a change of the device's clock affects all of them. The candidate with the smallest median time is the best one.
+/// Candidates that fail are left out.
 ///
 /// ```standalone_crate
 /// use cuda_async::{Device, LaunchConfig, kernel::Autotuner, launch, open_blocking, prelude::*};
@@ -97,8 +97,8 @@ impl Autotuner {
     /// Returns the best candidate for the work named `key` on the device of `stream`: the remembered one, or else the
     /// fastest. `build` makes the operation of a candidate, several times. Nothing runs before the future is polled.
     ///
-    /// Two calls at the same time may both measure. Other work on the device makes the times longer, so run this before such
-    /// work.
+    /// Two calls at the same time may both measure. Other work on the device makes the times longer, so run this before
+    /// such work.
     ///
     /// # Errors
     /// - [`Error::Arguments`] if there is no candidate.

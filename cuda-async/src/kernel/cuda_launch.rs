@@ -33,18 +33,19 @@ use super::arguments::argument::KernelArgs;
 ///   expression of type [`Function`](crate::Function).
 /// - `stream`: a [`Stream`](crate::Stream). `module`: a [`Module`](crate::Module). `config`: a
 ///   [`LaunchConfig`](crate::LaunchConfig).
-/// - `cluster_dim`: the blocks of a cluster, as `(x, y, z)`; see [`LaunchConfig::cluster`](crate::LaunchConfig::cluster).
-///   May be omitted.
+/// - `cluster_dim`: the blocks of a cluster, as `(x, y, z)`; see
+///   [`LaunchConfig::cluster`](crate::LaunchConfig::cluster). May be omitted.
 /// - `cooperative`: whether all blocks run at the same time; see
 ///   [`LaunchConfig::cooperative`](crate::LaunchConfig::cooperative). May be omitted.
-/// - `args`: in the order of the kernel's parameters. `slice(x)` borrows a buffer that the kernel reads, `slice_mut(x)` one
-///   that it writes. Any other expression is a [`KernelArg`](crate::kernel::KernelArg).
-///   Write `slice_mut(*x)` if `x` is itself an exclusive borrow of a buffer, and `&x` or `&mut x` for a tensor.
+/// - `args`: in the order of the kernel's parameters. `slice(x)` borrows a buffer that the kernel reads, `slice_mut(x)`
+///   one that it writes. Any other expression is a [`KernelArg`](crate::kernel::KernelArg). Write `slice_mut(*x)` if
+///   `x` is itself an exclusive borrow of a buffer, and `&x` or `&mut x` for a tensor.
 ///
-/// A slice passes its address alone. Kernels that `cuda-oxide` compiles also take its length: write `slice(x), x.len()`.
+/// A slice passes its address alone. Kernels that `cuda-oxide` compiles also take its length: write `slice(x),
+/// x.len()`.
 ///
-/// The value is a `Result<()>`. The launch runs after earlier uses of the buffers, on any stream, and later uses run after
-/// the launch.
+/// The value is a `Result<()>`. The launch runs after earlier uses of the buffers, on any stream, and later uses run
+/// after the launch.
 ///
 /// # Errors
 /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel), or an error of the launch.
@@ -70,8 +71,8 @@ macro_rules! cuda_launch {
     };
 }
 
-/// Returns an operation that launches a kernel of a module. It is [`cuda_launch!`](crate::cuda_launch) without a stream:
-/// nothing happens until the operation runs.
+/// Returns an operation that launches a kernel of a module. It is [`cuda_launch!`](crate::cuda_launch) without a
+/// stream: nothing happens until the operation runs.
 ///
 /// ```standalone_crate
 /// use cuda_async::{cuda_launch_async, open_blocking, prelude::*};
@@ -95,8 +96,8 @@ macro_rules! cuda_launch {
 /// ```
 ///
 /// The keys are those of [`cuda_launch!`](crate::cuda_launch). `slice(x)` takes a
-/// [`KernelInput`](crate::kernel::KernelInput) and `slice_mut(x)` a [`KernelOutput`](crate::kernel::KernelOutput), in any
-/// form: write `slice(&x)` to borrow. The output is the buffers, each in the form in which it was given, as for
+/// [`KernelInput`](crate::kernel::KernelInput) and `slice_mut(x)` a [`KernelOutput`](crate::kernel::KernelOutput), in
+/// any form: write `slice(&x)` to borrow. The output is the buffers, each in the form in which it was given, as for
 /// [`launch`](crate::launch()). A missing kernel is an error of the operation.
 ///
 /// # Safety

@@ -1,7 +1,7 @@
 //! `kernels!`: the documentation of the macro.
 
-/// Declares the kernels of a PTX file or a CUDA source as a struct that is loaded onto a device, with one launch method for
-/// each kernel. The declaration is checked against the PTX **at compile time**.
+/// Declares the kernels of a PTX file or a CUDA source as a struct that is loaded onto a device, with one launch method
+/// for each kernel. The declaration is checked against the PTX **at compile time**.
 ///
 /// ```
 /// use cuda_async::{open_blocking, prelude::*};
@@ -54,41 +54,43 @@
 ///
 /// # The struct
 /// `#[ptx = ".."]` names the file: relative to the folder of the package's Cargo.toml, absolute, or `$OUT_DIR/..` for a
-/// file that a build script made. The package is built again when the file changes. Other attributes and comments are kept.
+/// file that a build script made. The package is built again when the file changes. Other attributes and comments are
+/// kept.
 ///
 /// The struct is `Clone` and `Debug`, and has
 /// - `load(&Device) -> Result<Self>`,
-/// - `for_device(&Device) -> Result<Self>`, which loads once for each device (see [`ModuleCache`](crate::kernel::ModuleCache)),
+/// - `for_device(&Device) -> Result<Self>`, which loads once for each device (see
+///   [`ModuleCache`](crate::kernel::ModuleCache)),
 /// - `loaded()`, an operation that does the same on its device and blocks no executor thread,
 /// - `warm_up(&[Device]) -> Result<()>`, which loads on several devices at the same time,
 /// - the text as `PTX: &str`, or for a CUDA source `SOURCE:` [`CudaSource`](crate::kernel::CudaSource).
 ///
 /// # CUDA sources
-/// `#[cuda = "kernels/saxpy.cu"]` names CUDA C in the place of PTX, and `#[nvrtc("--fmad=false", "-DN=4", "-Iinclude")]` options
-/// of the compiler. The default target is `compute_75`.
+/// `#[cuda = "kernels/saxpy.cu"]` names CUDA C in the place of PTX, and `#[nvrtc("--fmad=false", "-DN=4",
+/// "-Iinclude")]` options of the compiler. The default target is `compute_75`.
 ///
-/// 1. If NVRTC is installed where the program is built, it compiles the source then, and mistakes are compile errors with the
-///    lines of the source. See [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find) for where it is looked for.
-/// 2. Otherwise the macro takes `kernels/saxpy.ptx`, beside the source. The program `cuda-nvrtc` writes that file, with a digest
-///    of the source, its headers and the options. A file with another digest is a compile error.
-/// 3. Otherwise the program compiles the source when it first loads the kernels, keeps the result in a cache on disk, and
-///    compares it with the declaration. [`compile`](crate::kernel::compile()) states the errors.
+/// 1. If NVRTC is installed where the program is built, it compiles the source then, and mistakes are compile errors
+///    with the lines of the source. See [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find) for where it is looked for.
+/// 2. Otherwise the macro takes `kernels/saxpy.ptx`, beside the source. The program `cuda-nvrtc` writes that file, with
+///    a digest of the source, its headers and the options. A file with another digest is a compile error.
+/// 3. Otherwise the program compiles the source when it first loads the kernels, keeps the result in a cache on disk,
+///    and compares it with the declaration. [`compile`](crate::kernel::compile()) states the errors.
 ///
 /// The package is built again when the source or a header between quotes changes, but not when NVRTC is installed.
 ///
-/// For a CUDA source, and for PTX with mangled names, the element types are checked too: `&[f64]` for a `const float *` is an
-/// error. So is `&[f32]` for a `float *`, because the kernel may write it.
+/// For a CUDA source, and for PTX with mangled names, the element types are checked too: `&[f64]` for a `const float *`
+/// is an error. So is `&[f32]` for a `float *`, because the kernel may write it.
 ///
 /// # Machine code
-/// `#[cubin(sm_80 = "k80.cubin", sm_90 = "k90.cubin")]` and `#[fatbin = "k.fatbin"]` add machine code of the same source to
-/// `#[ptx = ".."]`. A GPU loads the image that fits it, and compiles nothing. Other GPUs and the CPU device load the PTX. The
-/// struct must be `unsafe`: its author promises what [`Image`](crate::kernel::Image) requires.
+/// `#[cubin(sm_80 = "k80.cubin", sm_90 = "k90.cubin")]` and `#[fatbin = "k.fatbin"]` add machine code of the same
+/// source to `#[ptx = ".."]`. A GPU loads the image that fits it, and compiles nothing. Other GPUs and the CPU device
+/// load the PTX. The struct must be `unsafe`: its author promises what [`Image`](crate::kernel::Image) requires.
 ///
 /// # The kernels
-/// A kernel is found by its name. `#[entry = "_Z5scalePfj"]` gives another name, for example one that a C++ compiler made
-/// without `extern "C"`. The method takes a [`LaunchConfig`](crate::LaunchConfig) and the arguments, and returns a lazy
-/// [`DeviceOp`](crate::DeviceOp). Its output holds the buffers, without the values, each in the form in which it was
-/// given: a tuple, a single buffer, or `()`.
+/// A kernel is found by its name. `#[entry = "_Z5scalePfj"]` gives another name, for example one that a C++ compiler
+/// made without `extern "C"`. The method takes a [`LaunchConfig`](crate::LaunchConfig) and the arguments, and returns a
+/// lazy [`DeviceOp`](crate::DeviceOp). Its output holds the buffers, without the values, each in the form in which it
+/// was given: a tuple, a single buffer, or `()`.
 ///
 /// | declared | given | the PTX has |
 /// |---|---|---|
@@ -102,8 +104,8 @@
 /// A method is public unless the declaration has another visibility, like `pub(crate)`, before `unsafe fn`.
 ///
 /// # Lazy arguments
-/// A buffer argument may also be an operation that yields one of the forms in the table, in any mixture with buffers that
-/// are ready. The output then holds the form that the operation yields. Launches nest:
+/// A buffer argument may also be an operation that yields one of the forms in the table, in any mixture with buffers
+/// that are ready. The output then holds the form that the operation yields. Launches nest:
 /// `vectors.saxpy(vectors.scale(x, 2.0), y, 3.0)`.
 ///
 /// The operations among the arguments run one after the other, in the order of the declaration, on the stream of the
@@ -126,18 +128,19 @@
 /// | `#[dependent]` | the kernel may begin before the previous kernel on the stream has ended; the safety promise includes that of [`LaunchConfig::dependent`](crate::LaunchConfig::dependent) |
 ///
 /// Without an attribute for the shape, the caller passes a `LaunchConfig` first. An expression consists of integers,
-/// `name.len()` of a buffer, `name.size(1)` of a dimension of a tensor, integer arguments, `+ - * / %` and parentheses. Values are computed in 128 bits when all
-/// arguments are ready. Derived values come first, in order, and then the conditions.
+/// `name.len()` of a buffer, `name.size(1)` of a dimension of a tensor, integer arguments, `+ - * / %` and parentheses.
+/// Values are computed in 128 bits when all arguments are ready. Derived values come first, in order, and then the
+/// conditions.
 ///
-/// A condition that does not hold is an [`Error::Arguments`](crate::Error::Arguments) of the operation. So are a division
-/// by zero, an overflow, and a derived value that does not fit its type:
+/// A condition that does not hold is an [`Error::Arguments`](crate::Error::Arguments) of the operation. So are a
+/// division by zero, an overflow, and a derived value that does not fit its type:
 ///
 /// ```text
 /// wrong arguments for kernel `saxpy`: `x.len() == y.len()` does not hold: `x.len()` is 3, `y.len()` is 4
 /// ```
 ///
-/// If the number of elements, a side of the plane or a dimension of the grid is zero, no launch happens, and the buffers
-/// are given back. The conditions must hold in this case too.
+/// If the number of elements, a side of the plane or a dimension of the grid is zero, no launch happens, and the
+/// buffers are given back. The conditions must hold in this case too.
 ///
 /// # An entry for each type
 /// A kernel with one type parameter has an entry for each type. The macro checks the signature of every entry:
@@ -162,14 +165,14 @@
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// Code that is generic over the type bounds it by a trait that the macro generates, named after the struct and the kernel:
-/// here `VectorsAxpy`. Only the types of the declaration implement it.
+/// Code that is generic over the type bounds it by a trait that the macro generates, named after the struct and the
+/// kernel: here `VectorsAxpy`. Only the types of the declaration implement it.
 ///
 /// # Variables
-/// `static` declares a `__constant__` variable of the module, and `static mut` a `__device__` variable. A method of the same
-/// name in lower case returns its buffer, as [`Module::variable`](crate::Module::variable) does. The macro checks the name,
-/// the size, the state space, and the element type where the PTX states it. `#[symbol = "name"]` gives another name in
-/// the PTX.
+/// `static` declares a `__constant__` variable of the module, and `static mut` a `__device__` variable. A method of the
+/// same name in lower case returns its buffer, as [`Module::variable`](crate::Module::variable) does. The macro checks
+/// the name, the size, the state space, and the element type where the PTX states it. `#[symbol = "name"]` gives
+/// another name in the PTX.
 ///
 /// ```
 /// # use cuda_async::{DeviceBuffer, LaunchConfig, memory::upload_into, prelude::*};
@@ -196,13 +199,13 @@
 ///
 /// # Safety
 /// The macro checks the types, and the launcher checks the conditions. Neither checks the kernel's accesses: for an
-/// `unsafe fn`, the caller is responsible for sizes, indices and the launch shape. State the requirements in a `# Safety`
-/// section. Without one, the macro writes a general one.
+/// `unsafe fn`, the caller is responsible for sizes, indices and the launch shape. State the requirements in a `#
+/// Safety` section. Without one, the macro writes a general one.
 ///
-/// If a kernel is sound *with any arguments and in any launch that its launcher accepts*, its author may state that once, as
-/// in an `unsafe extern` block: `unsafe struct` is a promise for every `safe fn` below it, and those need no `unsafe` to
-/// launch. Conditions, derived values and the shape attribute limit what the launcher accepts. Without a shape attribute,
-/// the promise includes every `LaunchConfig`.
+/// If a kernel is sound *with any arguments and in any launch that its launcher accepts*, its author may state that
+/// once, as in an `unsafe extern` block: `unsafe struct` is a promise for every `safe fn` below it, and those need no
+/// `unsafe` to launch. Conditions, derived values and the shape attribute limit what the launcher accepts. Without a
+/// shape attribute, the promise includes every `LaunchConfig`.
 ///
 /// ```
 /// # use cuda_async::{LaunchConfig, prelude::*};
@@ -218,8 +221,8 @@
 /// ```
 ///
 /// # Mistakes
-/// A missing file, a missing kernel, a wrong number of parameters, an argument of another size or kind, and an unknown name
-/// in an expression are compile errors. They name the parameter in the PTX:
+/// A missing file, a missing kernel, a wrong number of parameters, an argument of another size or kind, and an unknown
+/// name in an expression are compile errors. They name the parameter in the PTX:
 ///
 /// ```text
 /// error: parameter 3 of kernel `vecadd` is `.u32` in the PTX (4 bytes), but `n: u64` has 8 bytes

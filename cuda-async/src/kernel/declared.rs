@@ -1,4 +1,5 @@
-//! The declaration of a kernel in `kernels!`, for the check of PTX that is compiled at run time. Generated code uses it.
+//! The declaration of a kernel in `kernels!`, for the check of PTX that is compiled at run time. Generated code uses
+//! it.
 
 use cuda_core::{Error, Result, protocol};
 use cuda_nvrtc::signature;

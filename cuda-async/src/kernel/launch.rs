@@ -23,8 +23,8 @@ pub struct LaunchOp<A> {
     is_declared: bool,
 }
 
-/// Runs a kernel. The output is the buffers among the arguments, each in the form in which it was given: a tuple, the buffer
-/// itself if there is one, or `()`.
+/// Runs a kernel. The output is the buffers among the arguments, each in the form in which it was given: a tuple, the
+/// buffer itself if there is one, or `()`.
 ///
 /// The number, the sizes and the kinds of the arguments are checked against the kernel's parameters at submission.
 ///
@@ -44,10 +44,11 @@ pub struct LaunchOp<A> {
 ///
 /// # Safety
 /// - The kernel accesses only its buffer arguments and the variables of its module, inside their bounds.
-/// - It does not write arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`, nor `__constant__`
-///   variables.
-/// - Launches that overlap do not race on a variable. From the first call of [`Module::variable`](crate::Module::variable)
-///   for a variable on, the library orders the launches that use it. It never orders those of modules from cubins.
+/// - It does not write arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`, nor
+///   `__constant__` variables.
+/// - Launches that overlap do not race on a variable. From the first call of
+///   [`Module::variable`](crate::Module::variable) for a variable on, the library orders the launches that use it. It
+///   never orders those of modules from cubins.
 ///
 /// This holds for every run of the launch. For a recorded launch, it holds for every replay, with the contents of the
 /// buffers at that time.
@@ -95,8 +96,8 @@ unsafe fn enqueue<A: KernelArgs>(
             arguments.require_unaliased();
         }
         args.push_all(&mut arguments);
-        // SAFETY: the rules of `launch` hold for these arguments. `args` holds the buffers until the launch is enqueued. A buffer that is
-        // dropped afterwards is freed behind the launch.
+        // SAFETY: the rules of `launch` hold for these arguments. `args` holds the buffers until the launch is
+        // enqueued. A buffer that is dropped afterwards is freed behind the launch.
         unsafe { function.launch(stream, config, &arguments) }
     })
     .map(drop)

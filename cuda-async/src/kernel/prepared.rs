@@ -24,8 +24,8 @@ enum State<A> {
     Empty(A),
 }
 
-/// Runs a declared kernel as [`launch`](crate::launch) does, and takes the function by value. The launch is refused if an
-/// argument has another name that the kernel may write through.
+/// Runs a declared kernel as [`launch`](crate::launch) does, and takes the function by value. The launch is refused if
+/// an argument has another name that the kernel may write through.
 ///
 /// # Safety
 /// As for [`launch`](crate::launch).
@@ -39,8 +39,8 @@ pub unsafe fn launch_given<A: KernelArgs>(
     Op::new(unsafe { LaunchOp::new(function, config, args, true) })
 }
 
-/// Runs a declared kernel as [`launch_given`] does. If `config` is `None`, there are no elements: nothing is launched, and
-/// the output is the buffers.
+/// Runs a declared kernel as [`launch_given`] does. If `config` is `None`, there are no elements: nothing is launched,
+/// and the output is the buffers.
 ///
 /// # Safety
 /// As for [`launch`](crate::launch).

@@ -1,7 +1,7 @@
 //! The choices of an autotuner, in memory and in a file.
 //!
-//! The file is text: a header, and a line for each choice with its key, its device and its candidate, separated by tabs.
-//! Its newest choices are at the end.
+//! The file is text: a header, and a line for each choice with its key, its device and its candidate, separated by
+//! tabs. Its newest choices are at the end.
 
 use std::{
     collections::VecDeque,
@@ -112,7 +112,8 @@ impl TuningFile {
         Self(path)
     }
 
-    /// Reads the choices. There are none if the file is missing, damaged or not readable. The last two are logged as warnings.
+    /// Reads the choices. There are none if the file is missing, damaged or not readable. The last two are logged as
+    /// warnings.
     pub(super) fn read(&self) -> Choices {
         let path = self.0.display();
         match read_bounded(&self.0) {

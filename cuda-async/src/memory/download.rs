@@ -37,8 +37,8 @@ pub trait BufferSource: Send {
     /// Returns a slice of all elements.
     fn as_slice(&self) -> Slice<'_, Self::Element>;
 
-    /// Downloads all elements into ordinary host memory. Waits, without blocking an executor thread, until the bytes have
-    /// arrived, so later steps see complete data.
+    /// Downloads all elements into ordinary host memory. Waits, without blocking an executor thread, until the bytes
+    /// have arrived, so later steps see complete data.
     ///
     /// Takes the holder by value: `buffer.to_host_vec()` gives the buffer up. To keep it, use
     /// [`read_back`](crate::memory::read_back), `to_host(&buffer)`, or clone an `Arc` of it.

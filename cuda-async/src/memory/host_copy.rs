@@ -69,8 +69,8 @@ pub const fn is_large(bytes: usize) -> bool {
     bytes >= LARGE
 }
 
-/// Copies all elements of `from` to `to`, which has as many. Large copies are shared by several threads. Returns when all
-/// is copied.
+/// Copies all elements of `from` to `to`, which has as many. Large copies are shared by several threads. Returns when
+/// all is copied.
 pub(super) fn copy<T: Element>(from: &[T], to: &mut [T]) {
     let bytes = size_of_val(from);
     if bytes <= SHARE {
@@ -93,8 +93,8 @@ pub(super) fn copy<T: Element>(from: &[T], to: &mut [T]) {
     });
 }
 
-/// The threads that share copies with the one that makes them: half as many as there are cores, at least 1. `None` if they
-/// cannot be started.
+/// The threads that share copies with the one that makes them: half as many as there are cores, at least 1. `None` if
+/// they cannot be started.
 fn helpers() -> Option<&'static ThreadPool> {
     static HELPERS: OnceLock<Option<ThreadPool>> = OnceLock::new();
     let start = || {

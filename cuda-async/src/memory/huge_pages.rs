@@ -1,8 +1,8 @@
 //! Advice to the system about large host memory.
 //!
 //! # Rules
-//! The advice covers whole pages inside memory that the caller has borrowed. It changes neither contents nor addresses, so
-//! it needs no further rule.
+//! The advice covers whole pages inside memory that the caller has borrowed. It changes neither contents nor addresses,
+//! so it needs no further rule.
 
 /// The size and the alignment of the advised range: a multiple of every page size.
 #[cfg(target_os = "linux")]

@@ -28,8 +28,8 @@ impl<T: Send + 'static> LargeCopy<T> {
         started.map(Self).map_err(|error| Error::host(what, &error))
     }
 
-    /// Ready with the result of the copy in `copying`, which is taken out. A run that only submits waits for it here, since it
-    /// never polls again.
+    /// Ready with the result of the copy in `copying`, which is taken out. A run that only submits waits for it here,
+    /// since it never polls again.
     ///
     /// # Errors
     /// [`Error::Host`] if the copy panicked; [`Error::AlreadyEnded`] if there is none.

@@ -66,8 +66,8 @@ impl<T: Element> DeviceScalar<T> {
         to_host(self.clone()).try_map(first as fn(Vec<T>) -> Result<T>)
     }
 
-    /// Returns the scalar as memory to write: an argument that a kernel reads and writes, and a target of copies, fills and
-    /// uploads.
+    /// Returns the scalar as memory to write: an argument that a kernel reads and writes, and a target of copies, fills
+    /// and uploads.
     pub fn writable(&self) -> ScalarMut<T> {
         ScalarMut(self.clone())
     }
@@ -113,7 +113,8 @@ impl<T> std::fmt::Debug for DeviceScalar<T> {
 /// A scalar as memory of one element that operations write: an argument that a kernel reads and writes, and a
 /// [`BufferTarget`]. An operation gives it back.
 ///
-/// All handles of a scalar are the same memory. So a declared kernel that writes a scalar refuses it as another argument.
+/// All handles of a scalar are the same memory. So a declared kernel that writes a scalar refuses it as another
+/// argument.
 ///
 /// ```
 /// use cuda_async::{graph::{DeviceScalar, repeat_while}, memory::copy, prelude::*};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use cuda_core::{DeviceBuffer, Element, PinnedBuffer, Result, SliceMut};
 
-/// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is
-/// not copied on the host. With the feature `bytes` also `Bytes`, and with the feature `ndarray` also the arrays and views
+/// Host data that can be uploaded: vectors, slices, arrays, `Arc`s of them, and pinned buffers. A pinned buffer is not
+/// copied on the host. With the feature `bytes` also `Bytes`, and with the feature `ndarray` also the arrays and views
 /// of `ndarray`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be uploaded",

@@ -27,8 +27,8 @@ impl AllocationMode for FromPool {
     }
 }
 
-/// The allocations of [`DeviceOp::wait_for_memory`](crate::ops::DeviceOp::wait_for_memory): they wait for at most this time
-/// until memory is freed.
+/// The allocations of [`DeviceOp::wait_for_memory`](crate::ops::DeviceOp::wait_for_memory): they wait for at most this
+/// time until memory is freed.
 pub struct Waiting(pub(crate) Duration);
 
 impl AllocationMode for Waiting {

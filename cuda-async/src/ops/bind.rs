@@ -2,9 +2,9 @@
 
 /// Returns a closure that calls `function` with its argument and `parameters`, which is a tuple if there are several.
 ///
-/// Use it for a step of a generic function that takes an operation. The type of a closure contains the type parameters of
-/// the function around it, here the operation. So a closure in such a function doubles the type of the operation, and each
-/// further call of the function doubles the time of the compiler.
+/// Use it for a step of a generic function that takes an operation. The type of a closure contains the type parameters
+/// of the function around it, here the operation. So a closure in such a function doubles the type of the operation,
+/// and each further call of the function doubles the time of the compiler.
 ///
 /// ```
 /// use cuda_async::{ops::bind, prelude::*};

@@ -252,8 +252,8 @@ pub trait DeviceOp:
     /// work on the same stream, also in an `or_else`, runs after it.
     ///
     /// # Errors
-    /// [`Error::TimedOut`], or the errors of [`settled`](DeviceOp::settled). If [`named`](DeviceOp::named) is called after
-    /// `timeout`, all of them have the name.
+    /// [`Error::TimedOut`], or the errors of [`settled`](DeviceOp::settled). If [`named`](DeviceOp::named) is called
+    /// after `timeout`, all of them have the name.
     ///
     /// ```
     /// use std::time::Duration;
@@ -270,8 +270,8 @@ pub trait DeviceOp:
     /// work of the stream is complete and ends when this operation is. Returns the output and the time.
     ///
     /// The operation is [`settled`](DeviceOp::settled) then. The time includes what the device waits for: work of other
-    /// streams, and the host, if steps wait for host data. Both ends are tiny kernels, so an operation that does nothing
-    /// takes some microseconds.
+    /// streams, and the host, if steps wait for host data. Both ends are tiny kernels, so an operation that does
+    /// nothing takes some microseconds.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -330,15 +330,16 @@ pub trait DeviceOp:
     /// ```
     ///
     /// # Errors
-    /// The error of a step or of `device`; [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on) on another device.
+    /// The error of a step or of `device`; [`Error::NeedsHostData`] in [`async_on`](DeviceOp::async_on) on another
+    /// device.
     fn on(self, device: &Device) -> Op<On<<Self as DeviceOp>::Steps>> {
         Op::new(On::new(self.into_steps(), device.clone()))
     }
 
-    /// Lets each allocation of this operation, such as those of [`zeros`](crate::zeros), [`h2d`](crate::h2d) and tensors, wait
-    /// for at most `max` if the device or the pool has too little memory. It is tried again when the device takes or completes
-    /// work, which frees dropped memory, and after pauses of at most 50 ms. The wait blocks no thread. If an operation inside
-    /// has its own `wait_for_memory`, that one counts there.
+    /// Lets each allocation of this operation, such as those of [`zeros`](crate::zeros), [`h2d`](crate::h2d) and
+    /// tensors, wait for at most `max` if the device or the pool has too little memory. It is tried again when the
+    /// device takes or completes work, which frees dropped memory, and after pauses of at most 50 ms. The wait blocks
+    /// no thread. If an operation inside has its own `wait_for_memory`, that one counts there.
     ///
     /// ```
     /// use std::time::Duration;
@@ -447,8 +448,8 @@ pub trait DeviceOp:
     /// executor.
     ///
     /// In an async function use `.await`. There, this call stops the other tasks of its executor thread, and if the
-    /// operation waits for one of them, as a [`script`](crate::script) can, it never returns. A debug build logs a warning
-    /// with `tracing`, once in the process, if the thread runs tasks of tokio.
+    /// operation waits for one of them, as a [`script`](crate::script) can, it never returns. A debug build logs a
+    /// warning with `tracing`, once in the process, if the thread runs tasks of tokio.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -502,9 +503,9 @@ pub trait DeviceOp:
     /// Submits the operation to `stream` without waiting for the device. Errors that the device meets later are not
     /// reported. Handles in the output are safe to use in further operations.
     ///
-    /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits, and
-    /// the streams of its forks are not checked. A refused operation is dropped with everything that it owns: to try
-    /// again, lend it buffers as `&mut`, or share them.
+    /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits,
+    /// and the streams of its forks are not checked. A refused operation is dropped with everything that it owns: to
+    /// try again, lend it buffers as `&mut`, or share them.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -516,9 +517,9 @@ pub trait DeviceOp:
     /// ```
     ///
     /// # Errors
-    /// [`Error::Busy`](crate::Error::Busy) if the stream has as much in flight as its device allows; nothing is submitted
-    /// then. [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; work that was submitted before
-    /// that runs. Otherwise the error of a step.
+    /// [`Error::Busy`](crate::Error::Busy) if the stream has as much in flight as its device allows; nothing is
+    /// submitted then. [`Error::NeedsHostData`](crate::Error::NeedsHostData) if a step has to wait; work that was
+    /// submitted before that runs. Otherwise the error of a step.
     ///
     /// # Safety
     /// Foreign code that uses the output must be ordered after `stream`.

@@ -1,4 +1,5 @@
-//! `ready_args`: the arguments of a launch or of a tensor operation, which may be operations, in sequence on one stream.
+//! `ready_args`: the arguments of a launch or of a tensor operation, which may be operations, in sequence on one
+//! stream.
 
 use std::task::Context;
 
@@ -9,8 +10,8 @@ use crate::{
     op::{LazyArg, Op, Ready, Submit, Submitted},
 };
 
-/// The arguments of an operation, as a tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`. [`kernels!`](crate::kernels)
-/// generates a balanced tree.
+/// The arguments of an operation, as a tree of pairs: `(Arg(x), (Arg(y), Arg(z)))`, or `()`.
+/// [`kernels!`](crate::kernels) generates a balanced tree.
 // Balanced, so that the types of a launch with many buffers stay within the compiler's limit of recursion.
 pub trait LazyArgs: Send + Sized {
     /// The arguments when they are ready, as the same tree.
@@ -59,8 +60,8 @@ impl<A: LazyArgs, B: LazyArgs> LazyArgs for (A, B) {
 
 /// Returns an operation that yields the arguments when they are ready.
 ///
-/// The operations among them run one after the other on one stream. So the operation that takes the arguments waits for no
-/// event, and an argument that is ready costs nothing. The first error ends the operation.
+/// The operations among them run one after the other on one stream. So the operation that takes the arguments waits for
+/// no event, and an argument that is ready costs nothing. The first error ends the operation.
 #[inline]
 pub fn ready_args<A: LazyArgs>(args: A) -> Op<A::Steps> {
     Op::new(args.into_steps())

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 
 use crate::ops::{boxed::BoxedOp, device_op::DeviceOp, value::value};
 
-/// Splits an operation that gives a tuple of two to six elements into one operation for each element. The operation runs
-/// once, when the first of them is run. An error reaches all of them.
+/// Splits an operation that gives a tuple of two to six elements into one operation for each element. The operation
+/// runs once, when the first of them is run. An error reaches all of them.
 ///
 /// ```
 /// use cuda_async::{prelude::*, unzip, zip};

@@ -83,8 +83,8 @@ where
 }
 
 /// The closure of [`defer`].
-// Not a closure in `defer`: its type would contain the type of `f` twice, as a type parameter and as a capture. The types
-// of nested `defer`s would then grow exponentially.
+// Not a closure in `defer`: its type would contain the type of `f` twice, as a type parameter and as a capture. The
+// types of nested `defer`s would then grow exponentially.
 struct Deferred<F>(F);
 
 impl<F, O> Next<()> for Deferred<F>

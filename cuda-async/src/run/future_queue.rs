@@ -11,7 +11,8 @@ use cuda_core::{Error, Result};
 use futures_core::Stream;
 use futures_util::stream::FuturesUnordered;
 
-/// Futures that run concurrently. The queue of the `futures` crate wakes the task, and polls only those that were woken.
+/// Futures that run concurrently. The queue of the `futures` crate wakes the task, and polls only those that were
+/// woken.
 ///
 /// A future that panics is lost to that queue. Its result is then [`Error::Panicked`], so that every future gives one
 /// result and a stream in order does not wait for it.

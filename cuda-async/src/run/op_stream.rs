@@ -62,8 +62,8 @@ pub trait OpStreamExt: Stream<Item: IntoDeviceOp> + Sized {
         RunBuffered::new(self, FutureQueue::as_they_end(), limit, None)
     }
 
-    /// Does the same as [`run_buffered`](OpStreamExt::run_buffered), on streams that `policy` chooses. The policy is owned:
-    /// pass a reference or an `Arc` to keep it.
+    /// Does the same as [`run_buffered`](OpStreamExt::run_buffered), on streams that `policy` chooses. The policy is
+    /// owned: pass a reference or an `Arc` to keep it.
     fn schedule_buffered<P>(self, policy: P, limit: usize) -> RunBuffered<Self, P>
     where
         P: SchedulingPolicy,
@@ -71,8 +71,8 @@ pub trait OpStreamExt: Stream<Item: IntoDeviceOp> + Sized {
         RunBuffered::new(self, FutureQueue::in_order(), limit, Some(policy))
     }
 
-    /// Does the same as [`run_buffer_unordered`](OpStreamExt::run_buffer_unordered), on streams that `policy` chooses. The
-    /// policy is owned: pass a reference or an `Arc` to keep it.
+    /// Does the same as [`run_buffer_unordered`](OpStreamExt::run_buffer_unordered), on streams that `policy` chooses.
+    /// The policy is owned: pass a reference or an `Arc` to keep it.
     ///
     /// ```
     /// use cuda_async::{default_device, policy::LeastLoaded, prelude::*};

@@ -24,8 +24,8 @@ static DEFAULT: Mutex<Default> = Mutex::new(Default::Unset);
 static OPENED: Condvar = Condvar::new();
 /// The reason why the first GPU is not the default device.
 static FALLBACK: OnceLock<Error> = OnceLock::new();
-/// The policy of `DEFAULT` once it is set. Stored with the lock of `DEFAULT`, and read without it: threads that await many
-/// operations would contend for the lock.
+/// The policy of `DEFAULT` once it is set. Stored with the lock of `DEFAULT`, and read without it: threads that await
+/// many operations would contend for the lock.
 static POLICY: ArcSwapOption<Policy> = ArcSwapOption::const_empty();
 
 enum Default {
@@ -52,8 +52,8 @@ pub fn set_default_device(device: &Device) -> Result<()> {
 }
 
 /// Returns the default policy. Operations that name no policy run on it. Unless it was set, it is
-/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU or if the GPU cannot be opened; then
-/// [`fallback`] returns the reason. Blocks while the device is opened.
+/// [`StreamPoolRoundRobin`] on the first GPU, or on the CPU device if there is no GPU or if the GPU cannot be opened;
+/// then [`fallback`] returns the reason. Blocks while the device is opened.
 ///
 /// # Errors
 /// The error of opening the device. Later calls return the same error, until a default is set.
@@ -73,8 +73,8 @@ pub fn default_policy() -> Result<Arc<dyn SchedulingPolicy>> {
     }
 }
 
-/// Opens the device at `address` and makes it the default of the process. For programs that must not fall back to another
-/// device.
+/// Opens the device at `address` and makes it the default of the process. For programs that must not fall back to
+/// another device.
 ///
 /// ```standalone_crate
 /// let device = cuda_async::runtime::require("cpu")?;
@@ -90,9 +90,9 @@ pub fn require(address: &str) -> Result<Device> {
     Ok(device)
 }
 
-/// Returns the reason why the CPU device was chosen as the default although this machine has a GPU. `None` if there is no
-/// GPU, if the GPU was chosen, or if no device was chosen yet. The reason is also logged, with `tracing`. A default that is
-/// set later does not change it.
+/// Returns the reason why the CPU device was chosen as the default although this machine has a GPU. `None` if there is
+/// no GPU, if the GPU was chosen, or if no device was chosen yet. The reason is also logged, with `tracing`. A default
+/// that is set later does not change it.
 pub fn fallback() -> Option<Error> {
     FALLBACK.get().cloned()
 }
@@ -196,8 +196,8 @@ fn first_device() -> Result<Device> {
     Ok(device)
 }
 
-/// Returns the GPU, or the device that `other` opens. The second value is the reason why the GPU is not used, unless this
-/// machine has none or the program was built without GPUs.
+/// Returns the GPU, or the device that `other` opens. The second value is the reason why the GPU is not used, unless
+/// this machine has none or the program was built without GPUs.
 fn gpu_or<D>(gpu: Result<D>, other: impl FnOnce() -> Result<D>) -> Result<(D, Option<Error>)> {
     let error = match gpu {
         Ok(device) => return Ok((device, None)),

@@ -29,8 +29,8 @@ struct State {
     making: Vec<ThreadId>,
 }
 
-/// Sets the policy on which [`on(&device)`](crate::ops::DeviceOp::on) runs operations. It holds for all threads from now
-/// on.
+/// Sets the policy on which [`on(&device)`](crate::ops::DeviceOp::on) runs operations. It holds for all threads from
+/// now on.
 ///
 /// `make` constructs the policy when it is needed, perhaps several times, because an unused policy is dropped. It must
 /// not request the policy of the same device. A closure that holds the device, or a stream or a buffer of it, keeps the
@@ -62,8 +62,8 @@ where
 /// callers share one policy while it is in use.
 ///
 /// # Errors
-/// The error of the policy's constructor. [`Error::Misuse`](crate::Error::Misuse) if the constructor requests the policy that
-/// it makes.
+/// The error of the policy's constructor. [`Error::Misuse`](crate::Error::Misuse) if the constructor requests the
+/// policy that it makes.
 pub fn device_policy(device: &Device) -> Result<Arc<dyn SchedulingPolicy>> {
     let Some(DevicePolicy(shared)) = attachment(device) else { return usual(device) };
     let this_thread = thread::current().id();

@@ -7,8 +7,8 @@ use parking_lot::Mutex;
 
 use crate::wake::OnThread;
 
-/// The place of the device at an address. Its lock is held while the device is opened, so opening one device does not delay
-/// the others.
+/// The place of the device at an address. Its lock is held while the device is opened, so opening one device does not
+/// delay the others.
 type Slot = Arc<Mutex<Option<Device>>>;
 
 /// The open devices. They are kept until the process ends.
@@ -52,11 +52,11 @@ fn providers() -> Vec<Box<dyn Provider>> {
     ]
 }
 
-/// Opens the device at `address`: `cpu`, `cuda` (the first GPU), `cuda:1`, or with the feature `lease` a device of another
-/// machine, `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The same address gives the same device every time.
+/// Opens the device at `address`: `cpu`, `cuda` (the first GPU), `cuda:1`, or with the feature `lease` a device of
+/// another machine, `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The same address gives the same device every time.
 ///
-/// No executor thread waits: the first use of a GPU takes a quarter of a second, on a thread of its own. That thread opens
-/// the device to the end also if the future is dropped. [`open_blocking`] is the blocking form.
+/// No executor thread waits: the first use of a GPU takes a quarter of a second, on a thread of its own. That thread
+/// opens the device to the end also if the future is dropped. [`open_blocking`] is the blocking form.
 ///
 /// ```
 /// # fn main() -> Result<(), cuda_async::Error> { futures::executor::block_on(async {

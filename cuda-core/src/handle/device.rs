@@ -154,9 +154,9 @@ impl Device {
         })
     }
 
-    /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that arrives
-    /// from now on. `print` runs on a thread of the device, or on several at a time. A wait for this device inside it is
-    /// [`Error::Misuse`], because the kernel that prints ends only after `print`.
+    /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that
+    /// arrives from now on. `print` runs on a thread of the device, or on several at a time. A wait for this device
+    /// inside it is [`Error::Misuse`], because the kernel that prints ends only after `print`.
     ///
     /// A GPU's driver writes such text to standard output itself: there `print` is never called.
     ///

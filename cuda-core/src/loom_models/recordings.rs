@@ -1,5 +1,5 @@
-//! Recordings: a replay and the submissions of live handles are ordered, although no borrow excludes one while the other
-//! is made.
+//! Recordings: a replay and the submissions of live handles are ordered, although no borrow excludes one while the
+//! other is made.
 
 use std::sync::Arc;
 
@@ -139,8 +139,9 @@ fn memory_of_a_recording_is_freed_after_its_replays() {
     });
 }
 
-/// The owner of the middle part of a buffer looks for the mark before the outer parts are recorded, so it takes no turn.
-/// The launches of the recording name the whole buffer, with a gap. They are ordered after each other all the same.
+/// The owner of the middle part of a buffer looks for the mark before the outer parts are recorded, so it takes no
+/// turn. The launches of the recording name the whole buffer, with a gap. They are ordered after each other all the
+/// same.
 #[test]
 fn launches_around_a_part_that_takes_no_turn_are_ordered() {
     check(Some(3), || {

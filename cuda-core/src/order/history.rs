@@ -18,9 +18,9 @@
 //!   `SHARED`, only `pieces` is valid.
 //! - A write that needs no lock has exclusive access to the memory, as `&mut` has. While the numbers are valid there is
 //!   one piece, so no other thread claims or splits anything until the write is claimed. Loads and stores suffice. A
-//!   replay of a recording has no exclusive access, and neither has a foreign call, nor a launch that writes a variable of
-//!   its module. So accesses to such memory take the lock ([`Accesses::claim_locked`]). Under it they use the numbers while these are
-//!   valid.
+//!   replay of a recording has no exclusive access, and neither has a foreign call, nor a launch that writes a variable
+//!   of its module. So accesses to such memory take the lock ([`Accesses::claim_locked`]). Under it they use the
+//!   numbers while these are valid.
 //! - Reads come from several threads. A read on the stream that `stream` names replaces `read`, by compare-and-swap. It
 //!   changes neither `stream` nor `written`, so they stay as the last write left them.
 //! - The lock is taken before `read` becomes `SHARED`. A read that replaced `read` before that is in the histories. A
@@ -28,8 +28,9 @@
 //! - Only a write of the whole allocation ends `SHARED`.
 //!
 //! # Poison
-//! [`Poison`] holds which bytes of device memory have lost their contents, and by which error. A backend checks this ledger before it runs work, and updates it when work fails or overwrites memory. So the error of a
-//! failed submission reaches exactly the work that depends on it, on every stream and every backend.
+//! [`Poison`] holds which bytes of device memory have lost their contents, and by which error. A backend checks this
+//! ledger before it runs work, and updates it when work fails or overwrites memory. So the error of a failed submission
+//! reaches exactly the work that depends on it, on every stream and every backend.
 
 use std::ops::Range;
 
@@ -342,8 +343,8 @@ impl Accesses {
         }
     }
 
-    /// Records an access in the numbers, if they are valid and name the stream of `ticket`. Returns whether it did. Such an
-    /// access displaces nothing.
+    /// Records an access in the numbers, if they are valid and name the stream of `ticket`. Returns whether it did.
+    /// Such an access displaces nothing.
     #[inline]
     fn claim_again(&self, ticket: Ticket, access: Access) -> bool {
         match access {
@@ -374,10 +375,10 @@ impl Accesses {
         own && replace(ticket.number).is_ok()
     }
 
-    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. No other
-    /// thread claims a write without the lock: such a caller holds the turn of the allocation, or shares a borrow of it.
-    /// The numbers stay valid here. The lock excludes splits. The caller's order lock excludes other reads on the stream that
-    /// the numbers name.
+    /// As [`claim`](Self::claim), with the lock. For a write whose caller has no exclusive access to the memory. No
+    /// other thread claims a write without the lock: such a caller holds the turn of the allocation, or shares a borrow
+    /// of it. The numbers stay valid here. The lock excludes splits. The caller's order lock excludes other reads on
+    /// the stream that the numbers name.
     pub(crate) fn claim_locked(
         &self,
         ticket: Ticket,

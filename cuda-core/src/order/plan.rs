@@ -9,8 +9,8 @@
 //! comes after it. So a fork and the joins of `zip!` order the same work as on streams.
 //!
 //! On a live stream two kernels in sequence that share no memory also run one after the other. A recording keeps that
-//! order only where it can change a result. A kernel accesses its operands only. But kernels may share the variables of a
-//! module, or print, and foreign work may use any memory. No operand names these, so nodes that may use them keep the
+//! order only where it can change a result. A kernel accesses its operands only. But kernels may share the variables of
+//! a module, or print, and foreign work may use any memory. No operand names these, so nodes that may use them keep the
 //! order of their branch: they are *in order* ([`Plan::append`]).
 //!
 //! # Ranges
@@ -146,9 +146,9 @@ impl Plan {
         self.push(stream, work, after, uses)
     }
 
-    /// Orders everything later on a branch after everything earlier on it and after `tickets`, which name nodes of other
-    /// branches and what is before them there. Tickets of live streams order nothing here. Returns the number of the
-    /// join, or of the node before it if there is nothing to join.
+    /// Orders everything later on a branch after everything earlier on it and after `tickets`, which name nodes of
+    /// other branches and what is before them there. Tickets of live streams order nothing here. Returns the number of
+    /// the join, or of the node before it if there is nothing to join.
     ///
     /// # Errors
     /// As [`append`](Self::append).

@@ -48,7 +48,8 @@ struct Held {
     bytes: usize,
     /// The resources, each with the submission that uses it; the oldest first.
     queue: VecDeque<Entry>,
-    /// The number of resources that were retained since the last request for a report, or since the queue was last empty.
+    /// The number of resources that were retained since the last request for a report, or since the queue was last
+    /// empty.
     unasked: usize,
     unasked_bytes: usize,
 }
@@ -75,8 +76,8 @@ impl Held {
 }
 
 impl Retention {
-    /// Retains a resource for a submission, which may be an earlier one. Returns whether it is time to ask for a report of
-    /// the stream's progress.
+    /// Retains a resource for a submission, which may be an earlier one. Returns whether it is time to ask for a report
+    /// of the stream's progress.
     pub(crate) fn keep(&self, last_use: u64, until: Until, resource: Arc<dyn Retain>) -> bool {
         let mut held = self.held.lock();
         let bytes = resource.host_bytes();
@@ -154,8 +155,8 @@ impl Retention {
         }
     }
 
-    /// Takes out the oldest resource, if its last use is submission `number` or an earlier one. The caller drops it after
-    /// the lock is released, because the drop may run other code.
+    /// Takes out the oldest resource, if its last use is submission `number` or an earlier one. The caller drops it
+    /// after the lock is released, because the drop may run other code.
     fn take_oldest(&self, number: u64) -> Option<Arc<dyn Retain>> {
         let mut held = self.held.lock();
         let oldest = match held.queue.front() {

@@ -118,9 +118,9 @@ impl Timeline {
         self.published().saturating_sub(self.progress.completed())
     }
 
-    /// Returns whether a report is due, which the caller then requests: [`REPORT_EVERY`] submissions were made since the last
-    /// request or known completion. So a task that waits for credit gets it before everything is complete. Called with
-    /// `order` held.
+    /// Returns whether a report is due, which the caller then requests: [`REPORT_EVERY`] submissions were made since
+    /// the last request or known completion. So a task that waits for credit gets it before everything is complete.
+    /// Called with `order` held.
     #[inline]
     pub(crate) fn take_due_report(&self, number: u64) -> bool {
         let known = self.asked.load(Ordering::Relaxed).max(self.progress.completed());
@@ -168,13 +168,13 @@ impl Timeline {
         }
     }
 
-    /// Retains a resource until an earlier submission is complete. Returns whether many resources wait, so that a report is
-    /// due. The submission may complete meanwhile. Then either the thread that raises the progress finds the resource, or
-    /// this one finds the progress and releases it.
+    /// Retains a resource until an earlier submission is complete. Returns whether many resources wait, so that a
+    /// report is due. The submission may complete meanwhile. Then either the thread that raises the progress finds the
+    /// resource, or this one finds the progress and releases it.
     pub(crate) fn retain_until(&self, number: u64, resource: Arc<dyn Retain>) -> bool {
         let is_report_due = self.retention.keep(number, Until::Complete, resource);
-        // Orders the store of the resource before the load of the progress. The other thread stores the progress, and then
-        // looks for resources, both `SeqCst`.
+        // Orders the store of the resource before the load of the progress. The other thread stores the progress, and
+        // then looks for resources, both `SeqCst`.
         fence(Ordering::SeqCst);
         self.release_complete(number);
         is_report_due

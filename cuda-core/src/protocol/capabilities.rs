@@ -29,8 +29,8 @@ pub struct Capabilities {
     /// Whether the backend takes launches with [attributes](super::LaunchAttributes) and answers
     /// [`Request::Occupancy`](super::Request::Occupancy).
     pub launch_attributes: bool,
-    /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend has
-    /// no pools.
+    /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend
+    /// has no pools.
     pub pools: u32,
     /// Whether pools can be [managed](super::PoolSpec::is_managed). Managed memory does not count against the quota.
     pub managed_pools: bool,

@@ -22,8 +22,8 @@ pub unsafe trait Foreign: Send + Sync {
     /// The error of `submit`, or of the device. The ticket is then not used.
     ///
     /// # Safety
-    /// The commands that `submit` enqueues keep the rules of [`Backend::submit`](super::Backend::submit). A capture of the
-    /// stream that `submit` begins has ended when it returns.
+    /// The commands that `submit` enqueues keep the rules of [`Backend::submit`](super::Backend::submit). A capture of
+    /// the stream that `submit` begins has ended when it returns.
     unsafe fn submit(
         &self,
         ticket: Ticket,
@@ -51,20 +51,20 @@ pub unsafe trait Foreign: Send + Sync {
     /// An error if there is no such stream.
     fn raw_stream(&self, stream: StreamId) -> Result<RawStream>;
 
-    /// Adds a stream of foreign code under a new id. [`Control::RetireStream`](super::Control::RetireStream) removes it.
-    /// `owner` is dropped later, on a thread of the backend, and the stream is not destroyed.
+    /// Adds a stream of foreign code under a new id. [`Control::RetireStream`](super::Control::RetireStream) removes
+    /// it. `owner` is dropped later, on a thread of the backend, and the stream is not destroyed.
     ///
     /// # Errors
     /// [`Error::WrongDevice`](super::Error::WrongDevice) if it is of another context,
-    /// [`Error::Unsupported`](super::Error::Unsupported) for the stream of a thread (`CU_STREAM_PER_THREAD`), or an error
-    /// of the device.
+    /// [`Error::Unsupported`](super::Error::Unsupported) for the stream of a thread (`CU_STREAM_PER_THREAD`), or an
+    /// error of the device.
     ///
     /// # Safety
     /// The stream exists until `owner` is dropped, and is not being captured while this library uses it.
     unsafe fn add_stream(&self, id: StreamId, raw: RawStream, owner: ForeignOwner) -> Result<()>;
 
-    /// Adds memory of foreign code as an allocation. [`forget_memory`](Self::forget_memory) removes it. The backend never
-    /// frees it.
+    /// Adds memory of foreign code as an allocation. [`forget_memory`](Self::forget_memory) removes it. The backend
+    /// never frees it.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](super::Error::OutOfRange) if the device cannot address it, or an error of the device.

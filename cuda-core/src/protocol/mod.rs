@@ -5,8 +5,8 @@
 //! and never reuses one, so nothing that is created needs an answer. No device address crosses these types.
 //!
 //! This folder uses nothing else of the crate. `order` computes with its tickets, `runtime` sends its controls and
-//! requests, and `cuda-driver`, `cuda-cpu` and `cuda-lease` implement [`Backend`]. A typical call goes next to `order::history`, which
-//! finds the tickets that a submission comes after.
+//! requests, and `cuda-driver`, `cuda-cpu` and `cuda-lease` implement [`Backend`]. A typical call goes next to
+//! `order::history`, which finds the tickets that a submission comes after.
 
 mod backend;
 mod capabilities;

@@ -34,8 +34,8 @@ pub enum Notice {
         /// The fault.
         error: Error,
     },
-    /// Text that a kernel printed, sent before the progress that covers the launch. Wakes no task. A GPU's driver writes
-    /// such text to standard output itself, so the CUDA backend sends none.
+    /// Text that a kernel printed, sent before the progress that covers the launch. Wakes no task. A GPU's driver
+    /// writes such text to standard output itself, so the CUDA backend sends none.
     Output {
         /// The output of one call of `printf`, or of several.
         text: String,

@@ -264,7 +264,8 @@ impl DeviceCore {
     }
 
     /// Frees the memory that this client still holds for no good reason: buffers whose last use is complete and not
-    /// known to be, and dropped buffers. Waits for frees that another thread is making, but not longer than `MAX_FREEING`.
+    /// known to be, and dropped buffers. Waits for frees that another thread is making, but not longer than
+    /// `MAX_FREEING`.
     #[cold]
     pub(crate) fn recover_memory(&self) {
         for stream in self.streams.all() {

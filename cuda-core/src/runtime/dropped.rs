@@ -1,7 +1,8 @@
 //! The queues of dropped resources that still have to be given back to the device. `Drop` only pushes to them;
 //! `reclaim_memory` and `reclaim_all` in `reclaim` empty them.
 //!
-//! A queue is a list that many threads push to, and from which one call takes all items. A check for items takes no lock.
+//! A queue is a list that many threads push to, and from which one call takes all items. A check for items takes no
+//! lock.
 
 use std::sync::{Arc, atomic::AtomicUsize as Counter};
 

@@ -1,13 +1,14 @@
 //! The memory of a device: the charge of allocations, and memory that is recovered.
 //!
 //! # Charge
-//! The client has its own count of device memory: charged when an allocation is sent, refunded when its free is sent. So
-//! it detects out of memory without a round trip. A device has one count, against its quota, and every pool beside the
-//! default one has a second one, against its limit.
+//! The client has its own count of device memory: charged when an allocation is sent, refunded when its free is sent.
+//! So it detects out of memory without a round trip. A device has one count, against its quota, and every pool beside
+//! the default one has a second one, against its limit.
 //!
 //! # Waiting tasks
-//! Tasks wait until device memory may have become free. Wakers are cloned, dropped and woken without the lock. The `Drop` of
-//! a buffer wakes no task, because it may run on any thread. The next submission or notice frees the memory and wakes the waiting tasks.
+//! Tasks wait until device memory may have become free. Wakers are cloned, dropped and woken without the lock. The
+//! `Drop` of a buffer wakes no task, because it may run on any thread. The next submission or notice frees the memory
+//! and wakes the waiting tasks.
 
 use std::{sync::atomic::AtomicU64 as Counter, task::Waker};
 
@@ -55,8 +56,8 @@ impl MemoryCharge {
         }
     }
 
-    /// Raises the peak to the bytes in use now. Called when a charged allocation was made: one that is refused later is no
-    /// use of memory.
+    /// Raises the peak to the bytes in use now. Called when a charged allocation was made: one that is refused later is
+    /// no use of memory.
     #[inline]
     pub(crate) fn raise_peak(&self) {
         let own = self.own_now();
@@ -103,7 +104,8 @@ impl MemoryCharge {
     }
 
     fn own_now(&self) -> u64 {
-        // An allocation of a pool counts in `elsewhere` before and in `used` after. So if it comes now, this is not too large.
+        // An allocation of a pool counts in `elsewhere` before and in `used` after. So if it comes now, this is not too
+        // large.
         let used = self.used.load(Ordering::Relaxed);
         used.saturating_sub(self.elsewhere.load(Ordering::Relaxed))
     }

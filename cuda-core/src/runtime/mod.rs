@@ -1,4 +1,5 @@
-//! The runtime of a device: its streams, its memory accounting, delivery of notices, and reclaiming of what was dropped.
+//! The runtime of a device: its streams, its memory accounting, delivery of notices, and reclaiming of what was
+//! dropped.
 //!
 //! Uses `protocol`, `order` and `sync`; the types in `handle`, which users hold, are built on it. A handle submits to
 //! the backend of its [`device_core`]. The backend's notices arrive in [`streams`], which advances `order::timeline`

@@ -1,8 +1,8 @@
 //! Reclaiming: gives dropped resources back to the device. `Drop` only pushes them to the queues in `dropped`.
 //!
 //! A free is a control on the stream of the last use. The next submission, synchronization or notice sends it, but a
-//! synchronization keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that used
-//! it is known to be complete. Synchronizations, module loads, new streams and notices check for that.
+//! synchronization keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that
+//! used it is known to be complete. Synchronizations, module loads, new streams and notices check for that.
 
 use std::{
     any::Any,
@@ -19,13 +19,13 @@ use crate::protocol::{
     AllocId, Control, ForeignOwner, GraphId, ModuleId, PoolId, StreamId, Ticket,
 };
 
-/// The maximum time that a thread waits for frees of other threads. Frees take microseconds, but a busy system may pause the
-/// other thread for tens of milliseconds. The limit ends the wait if this thread is itself inside a free, or if other threads
-/// free without a pause.
+/// The maximum time that a thread waits for frees of other threads. Frees take microseconds, but a busy system may
+/// pause the other thread for tens of milliseconds. The limit ends the wait if this thread is itself inside a free, or
+/// if other threads free without a pause.
 const MAX_FREEING: Duration = Duration::from_secs(1);
 
-/// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has half of
-/// it.
+/// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has
+/// half of it.
 const MAX_KEPT: u64 = 64 << 20;
 
 impl DropsPools for DeviceCore {
@@ -146,9 +146,9 @@ impl DeviceCore {
         }
     }
 
-    /// As [`reclaim_all`](Self::reclaim_all), for the thread that has waited for a stream: it often allocates the same sizes
-    /// again. So up to [`MAX_KEPT`] bytes of dropped memory are kept for reuse. The next submission frees them, or any
-    /// allocation that would fail.
+    /// As [`reclaim_all`](Self::reclaim_all), for the thread that has waited for a stream: it often allocates the same
+    /// sizes again. So up to [`MAX_KEPT`] bytes of dropped memory are kept for reuse. The next submission frees them,
+    /// or any allocation that would fail.
     #[inline]
     pub(crate) fn reclaim_after_wait(&self) {
         if !self.dropped.frees.is_empty() && !self.keeps_dropped() {
@@ -263,8 +263,8 @@ impl DeviceCore {
         let home = after.pop().and_then(|ticket| self.streams.find(ticket.stream));
         let stream = home.as_ref().map_or(self.housekeeping.id, |home| home.id);
         after.retain(|ticket| ticket.stream != stream);
-        // SAFETY: the last handle was dropped. Each use is complete, on `stream`, or in `after`. A stream that is not in
-        // the table was retired, so its work is complete.
+        // SAFETY: the last handle was dropped. Each use is complete, on `stream`, or in `after`. A stream that is not
+        // in the table was retired, so its work is complete.
         unsafe { self.send(Control::Free { id: freed.id, stream, after }) };
         match &freed.origin {
             Origin::Default => self.refund(None, freed.bytes),

@@ -236,7 +236,8 @@ impl Output {
     /// Checks that the calling thread may wait for the device.
     ///
     /// # Errors
-    /// [`Error::Misuse`] inside the function: the kernel that prints ends after the function, so the wait would not end.
+    /// [`Error::Misuse`] inside the function: the kernel that prints ends after the function, so the wait would not
+    /// end.
     #[inline]
     pub(crate) fn check_may_wait(&self) -> Result<()> {
         // Relaxed: the thread itself has counted.

@@ -1,7 +1,7 @@
 //! A helper thread: runs tasks that may block, such as pinning memory, compiling a module or resetting a device.
 //!
-//! The thread starts with the first task and ends after [`LINGER`] without one, so an idle device has none. Tasks run one
-//! after the other. No task is lost: a task that comes while the thread ends starts another thread.
+//! The thread starts with the first task and ends after [`LINGER`] without one, so an idle device has none. Tasks run
+//! one after the other. No task is lost: a task that comes while the thread ends starts another thread.
 
 use std::{
     collections::VecDeque,
@@ -73,8 +73,8 @@ impl HelperThread {
         }
     }
 
-    /// As [`run`](Self::run), for a task with a result. Dropping the receiver does not stop the task. If the task panics, no
-    /// result comes.
+    /// As [`run`](Self::run), for a task with a result. Dropping the receiver does not stop the task. If the task
+    /// panics, no result comes.
     ///
     /// # Errors
     /// As [`run`](Self::run).

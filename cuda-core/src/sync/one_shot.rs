@@ -78,7 +78,8 @@ pub struct Receiver<T>(Arc<Slot<T>>);
 impl<T> Receiver<T> {
     /// Ready with the value, or with `None` if the sender was dropped or the value was taken.
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Option<T>> {
-        // Kept until the end of the call. Its drop may panic, and a panic inside `register` would disable the waker cell.
+        // Kept until the end of the call. Its drop may panic, and a panic inside `register` would disable the waker
+        // cell.
         let _previous = self.0.waker.take();
         // Registers before it checks, so a value that arrives after the check wakes the task.
         self.0.waker.register(task.waker());

@@ -20,8 +20,8 @@
 //!
 //! # Shards
 //! Shards are copies of a counter, each in a cache line of its own, so that threads which count at the same time do not
-//! wait for each other's cache line. Every thread has one shard. On a machine with two cores, an increment takes 7 to 9 ns in a cache line of the
-//! thread's own. With two threads in the same line, each increment takes about 45 ns.
+//! wait for each other's cache line. Every thread has one shard. On a machine with two cores, an increment takes 7 to 9
+//! ns in a cache line of the thread's own. With two threads in the same line, each increment takes about 45 ns.
 
 use std::{cell::Cell, ops::Deref, ptr::NonNull};
 

@@ -4,9 +4,9 @@
 //!
 //! # Inline roots
 //! The root context of a run is stored in the run itself and not behind an `Arc`. A run keeps it on its stack or in its
-//! future. Most runs never clone it, so most runs allocate nothing. Anything that needs more than the stream and the last
-//! submission promotes the root to an `Arc` first.
-//! After a promotion, both copies of `last` count: [`InlineRoot::last`] is the larger one.
+//! future. Most runs never clone it, so most runs allocate nothing. Anything that needs more than the stream and the
+//! last submission promotes the root to an `Arc` first. After a promotion, both copies of `last` count:
+//! [`InlineRoot::last`] is the larger one.
 //!
 //! The cells make this type, and with it [`ExecutionContext`](crate::context::ExecutionContext), `Send` but not `Sync`.
 //! A thread that needs the context of another thread gets a clone, and clones count submissions atomically.
@@ -53,8 +53,8 @@ impl ExecutionContext {
         Self(Repr::Shared(Arc::new(shared)))
     }
 
-    /// The number of boxes whose steps contain the steps that use this context now. One thread at a time polls the steps
-    /// of a context, so plain loads and stores count.
+    /// The number of boxes whose steps contain the steps that use this context now. One thread at a time polls the
+    /// steps of a context, so plain loads and stores count.
     pub(crate) fn nested_boxes(&self) -> &AtomicUsize {
         match &self.0 {
             Repr::Inline(root) => &root.nested_boxes,

@@ -18,8 +18,8 @@ impl Fork {
         Self(Vec::new())
     }
 
-    /// Returns one context for each of `count` branches. The last one is `cx`. The others come after the work that `cx` has
-    /// enqueued so far. Nothing comes after them until [`end`](Self::end).
+    /// Returns one context for each of `count` branches. The last one is `cx`. The others come after the work that `cx`
+    /// has enqueued so far. Nothing comes after them until [`end`](Self::end).
     ///
     /// Branches are polled in order, so the last one submits last. Of equal branches it also ends last, and then the
     /// stream of `cx` waits for no other stream at the join.
@@ -30,9 +30,9 @@ impl Fork {
         &self.0
     }
 
-    /// Orders later work of `cx` after all work of the branches, and counts their work as its own. Submits one join for all
-    /// branches. Returns the outcome of their steps. A branch that found the device lost reports the fault, if work of any
-    /// branch was in flight.
+    /// Orders later work of `cx` after all work of the branches, and counts their work as its own. Submits one join for
+    /// all branches. Returns the outcome of their steps. A branch that found the device lost reports the fault, if work
+    /// of any branch was in flight.
     pub(crate) fn end(&mut self, cx: &ExecutionContext, outcome: Result<()>) -> Result<()> {
         let branches = std::mem::take(&mut self.0);
         let joined = |branch: &&ExecutionContext| *branch != cx && branch.last().is_some();

@@ -1,8 +1,9 @@
 //! Polled roots: roots whose steps another context polls. That context is the poller.
 //!
 //! The steps of [`on`](crate::ops::DeviceOp::on) run in a root on another device, and one context polls them until they
-//! end. The steps of a [`shared`](crate::ops::DeviceOp::shared) operation run in a root of their own. Any run that has a
-//! clone of the operation may poll them next. The chain of pollers shows whether a `shared` operation waits for itself.
+//! end. The steps of a [`shared`](crate::ops::DeviceOp::shared) operation run in a root of their own. Any run that has
+//! a clone of the operation may poll them next. The chain of pollers shows whether a `shared` operation waits for
+//! itself.
 
 use std::sync::Arc;
 
@@ -34,8 +35,8 @@ impl Drop for PollerGuard<'_> {
 }
 
 impl ExecutionContext {
-    /// Makes a root context on another stream, perhaps of another device. This context is its poller, and does not count
-    /// its work.
+    /// Makes a root context on another stream, perhaps of another device. This context is its poller, and does not
+    /// count its work.
     pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
         let root = root_beside(self, stream);
         *root.root_data().poller.lock() = Some(self.shared().clone());

@@ -340,9 +340,9 @@ impl Waits<'_> {
     /// sees neither the progress of another stream nor the end of a timeout.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`], which names `step`, if steps may not wait in this run. [`Error::Misuse`] inside the output
-    /// function of the device, and inside a waker: the timer thread and the thread that delivers a device's notices could
-    /// not wake themselves.
+    /// [`Error::NeedsHostData`], which names `step`, if steps may not wait in this run. [`Error::Misuse`] inside the
+    /// output function of the device, and inside a waker: the timer thread and the thread that delivers a device's
+    /// notices could not wake themselves.
     pub(crate) fn wait_by_wakers(&self, step: &'static str, task: &Context<'_>) -> Result<()> {
         self.may_wait(step)?;
         if self.0.mode() == RunMode::Blocking {

@@ -1,7 +1,8 @@
 //! `KernelArg`, `KernelArgs`: values that a kernel takes as arguments.
 //!
-//! A launch takes a tuple of buffers and values and gives back the buffers alone. The type of its output is built from the
-//! last argument to the first: each buffer puts itself in front of a [`BufferTuple`], and each value leaves it as it is.
+//! A launch takes a tuple of buffers and values and gives back the buffers alone. The type of its output is built from
+//! the last argument to the first: each buffer puts itself in front of a [`BufferTuple`], and each value leaves it as
+//! it is.
 
 use std::sync::Arc;
 
@@ -60,7 +61,8 @@ macro_rules! given_back {
 }
 pub(super) use given_back;
 
-/// A struct that derives `bytemuck::Pod` and is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's parameter.
+/// A struct that derives `bytemuck::Pod` and is passed by value. Its layout (`#[repr(C)]`) is that of the kernel's
+/// parameter.
 #[derive(Debug, Clone, Copy)]
 pub struct ByValue<T>(pub T);
 
@@ -73,9 +75,10 @@ impl<T: KernelParam> KernelArg for ByValue<T> {
     }
 }
 
-/// An argument of [`launch`](crate::launch) that the launch gives back. Code that is generic over the form of a buffer wraps
-/// the buffer in it, so that the compiler knows the type of the output. Launchers of [`kernels!`](crate::kernels) need no
-/// wrapper: bound the type by [`KernelInput`](crate::kernel::KernelInput) or [`KernelOutput`](crate::kernel::KernelOutput).
+/// An argument of [`launch`](crate::launch) that the launch gives back. Code that is generic over the form of a buffer
+/// wraps the buffer in it, so that the compiler knows the type of the output. Launchers of [`kernels!`](crate::kernels)
+/// need no wrapper: bound the type by [`KernelInput`](crate::kernel::KernelInput) or
+/// [`KernelOutput`](crate::kernel::KernelOutput).
 ///
 /// ```standalone_crate
 /// use cuda_async::{DeviceBuffer, Function, LaunchConfig, kernel::{KernelArg, Returned}, launch, prelude::*};
@@ -217,8 +220,8 @@ pub trait KernelArgs: Send + Sized {
     fn give_back<Rest: BufferTuple>(self, rest: Rest) -> Self::GivenBack<Rest>;
 }
 
-/// The buffers among the arguments `A`, without the values. A launch gives them back in the form in which they were given:
-/// as a tuple, as the buffer itself if there is one, or as `()`.
+/// The buffers among the arguments `A`, without the values. A launch gives them back in the form in which they were
+/// given: as a tuple, as the buffer itself if there is one, or as `()`.
 pub type Buffers<A> = <<A as KernelArgs>::GivenBack<()> as BufferTuple>::Bare;
 
 /// Folds the arguments from the last to the first.

@@ -5,8 +5,8 @@ use cuda_core::{Arguments, Element};
 /// A value that a kernel receives by value: a number, an array of numbers, or a struct.
 ///
 /// Every [`Element`] is one, so a struct that derives `bytemuck::Pod` is one too. `Pod` checks at compile time that the
-/// struct is `#[repr(C)]`, has no padding, and that each field is `Pod`. It refuses structs with padding, because padding
-/// is uninitialized memory.
+/// struct is `#[repr(C)]`, has no padding, and that each field is `Pod`. It refuses structs with padding, because
+/// padding is uninitialized memory.
 ///
 /// The derive of `KernelParam` also takes structs with padding, and passes zeros as the padding:
 ///
@@ -29,20 +29,20 @@ use cuda_core::{Arguments, Element};
 /// });
 /// ```
 ///
-/// The struct is then an argument of [`launch`](crate::launch()) as it is, without [`ByValue`](crate::kernel::ByValue), and
-/// an argument of a kernel in [`kernels!`](crate::kernels), which compares its size with the PTX.
+/// The struct is then an argument of [`launch`](crate::launch()) as it is, without [`ByValue`](crate::kernel::ByValue),
+/// and an argument of a kernel in [`kernels!`](crate::kernels), which compares its size with the PTX.
 ///
-/// The derive checks at compile time that the struct is `#[repr(C)]` or `#[repr(transparent)]`, has no type parameters, and
-/// that each field is a `KernelParam`. A struct cannot derive both `Pod` and `KernelParam`: derive `Pod` if it is also an
-/// element of buffers.
+/// The derive checks at compile time that the struct is `#[repr(C)]` or `#[repr(transparent)]`, has no type parameters,
+/// and that each field is a `KernelParam`. A struct cannot derive both `Pod` and `KernelParam`: derive `Pod` if it is
+/// also an element of buffers.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be passed to a kernel by value",
     label = "not a kernel parameter",
     note = "numbers and arrays of them can; a struct derives `cuda_async::kernel::KernelParam` or `bytemuck::Pod`; write `u8` for `bool` in a struct"
 )]
 pub trait KernelParam: Copy + Send + Sync {
-    /// Calls `pass` with the bytes of the value. Padding is zero. A launch is refused if the number of bytes is not that of
-    /// the kernel's parameter.
+    /// Calls `pass` with the bytes of the value. Padding is zero. A launch is refused if the number of bytes is not
+    /// that of the kernel's parameter.
     fn with_bytes<R>(&self, pass: impl FnOnce(&[u8]) -> R) -> R;
 }
 

@@ -21,8 +21,8 @@ use crate::{
 /// The kernel reads it. Kernels on several streams may read it at the same time.
 ///
 /// # Safety
-/// [`push_read`](Self::push_read) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`,
-/// for reading. A kernel whose declaration is safe reads up to that many.
+/// [`push_read`](Self::push_read) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of
+/// `T`, for reading. A kernel whose declaration is safe reads up to that many.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer that a kernel can read as `&[{T}]`",
     label = "not a buffer of `{T}`",
@@ -37,12 +37,12 @@ pub unsafe trait KernelInput<T: Element>: KernelArg + KernelBuffer {
 }
 
 /// An argument for a kernel's `&mut [T]`: `DeviceBuffer<T>`, `&mut DeviceBuffer<T>`, `SliceMut<T>`,
-/// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous `Tensor<T>` of `cuda-tensor` in one of these forms, or a
-/// `Partition` of one.
+/// [`scalar.writable()`](crate::memory::DeviceScalar::writable), a contiguous `Tensor<T>` of `cuda-tensor` in one of
+/// these forms, or a `Partition` of one.
 ///
 /// # Safety
-/// [`push`](KernelArg::push) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`, for
-/// writing. No other argument has the same memory, unless it is a variable or a scalar, which the launch checks.
+/// [`push`](KernelArg::push) adds one argument: the address of [`elements`](KernelBuffer::elements) elements of `T`,
+/// for writing. No other argument has the same memory, unless it is a variable or a scalar, which the launch checks.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a buffer that a kernel can write as `&mut [{T}]`",
     label = "not an exclusive buffer of `{T}`",

@@ -26,7 +26,8 @@ impl Kernel {
         Ok((width != 0 && height != 0).then(|| LaunchConfig::for_plane(width, height)))
     }
 
-    /// Returns the configuration with a block of `threads` threads for each tile of a partition, or `None` if there are no tiles.
+    /// Returns the configuration with a block of `threads` threads for each tile of a partition, or `None` if there are
+    /// no tiles.
     ///
     /// # Errors
     /// [`Error::Arguments`] if the argument `name` is not a `Partition` of `cuda-tensor` with tiles of the shape

@@ -45,8 +45,8 @@ use crate::{
 /// # Ok::<(), Error>(())
 /// ```
 ///
-/// The cache keeps modules loaded, but no device open. Modules of a closed device leave the cache at the next use. A struct
-/// of [`kernels!`](crate::kernels) has such a cache: see its `for_device`.
+/// The cache keeps modules loaded, but no device open. Modules of a closed device leave the cache at the next use. A
+/// struct of [`kernels!`](crate::kernels) has such a cache: see its `for_device`.
 #[derive(Debug)]
 pub struct ModuleCache {
     code: Code,
@@ -73,15 +73,15 @@ impl ModuleCache {
         Self { code, images: &[], loaded_by: "ModuleCache::module()", devices }
     }
 
-    /// Names the operation that loads the module, such as `Tensor::<f32>::warm_up()`. The error of an operation that cannot
-    /// wait for the module states it.
+    /// Names the operation that loads the module, such as `Tensor::<f32>::warm_up()`. The error of an operation that
+    /// cannot wait for the module states it.
     pub const fn loaded_by(mut self, operation: &'static str) -> Self {
         self.loaded_by = operation;
         self
     }
 
-    /// Adds machine code of the same kernels. A GPU loads the image that fits it, and compiles nothing. Other devices load
-    /// the PTX, and so does a GPU that refuses the image.
+    /// Adds machine code of the same kernels. A GPU loads the image that fits it, and compiles nothing. Other devices
+    /// load the PTX, and so does a GPU that refuses the image.
     ///
     /// ```standalone_crate
     /// use cuda_async::kernel::{Image, ModuleCache};
@@ -125,7 +125,8 @@ impl ModuleCache {
     }
 
     /// Returns the module on `device`. The first call for a device compiles and loads the text, and blocks as
-    /// [`Device::load_ptx_blocking`] does; concurrent calls wait for it. In async code use [`module`](ModuleCache::module).
+    /// [`Device::load_ptx_blocking`] does; concurrent calls wait for it. In async code use
+    /// [`module`](ModuleCache::module).
     ///
     /// # Errors
     /// As [`Device::load_ptx_blocking`]. The next call tries again.
@@ -133,7 +134,8 @@ impl ModuleCache {
         self.slot(device).get_or_load(|| self.load(device))
     }
 
-    /// Loads the module on `device` as [`get`](Self::get) does, but does not keep it: it is unloaded after its last use.
+    /// Loads the module on `device` as [`get`](Self::get) does, but does not keep it: it is unloaded after its last
+    /// use.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -141,18 +143,18 @@ impl ModuleCache {
         self.code.load(device, self.images)
     }
 
-    /// Creates an operation whose output is the module on the operation's device. The first operation on a device compiles
-    /// and loads the text on a thread of the device, so no executor thread waits.
+    /// Creates an operation whose output is the module on the operation's device. The first operation on a device
+    /// compiles and loads the text on a thread of the device, so no executor thread waits.
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`]. If the module is loaded already, the operation does not wait, and is possible inside a graph
-    /// and in [`async_on`](crate::DeviceOp::async_on). Otherwise it gives [`Error::NotLoaded`] there.
+    /// As [`Device::load_ptx_blocking`]. If the module is loaded already, the operation does not wait, and is possible
+    /// inside a graph and in [`async_on`](crate::DeviceOp::async_on). Otherwise it gives [`Error::NotLoaded`] there.
     pub fn module(&self) -> Op<LoadCached<'_>> {
         self.module_loaded_by(self.loaded_by)
     }
 
-    /// As [`module`](Self::module). The error [`Error::NotLoaded`] names `operation`, which loads the module for this caller: a
-    /// cache may have several users.
+    /// As [`module`](Self::module). The error [`Error::NotLoaded`] names `operation`, which loads the module for this
+    /// caller: a cache may have several users.
     pub(crate) fn module_loaded_by(&self, operation: &'static str) -> Op<LoadCached<'_>> {
         Op::new(LoadCached { cache: self, loaded_by: operation, load: None })
     }

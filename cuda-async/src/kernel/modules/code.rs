@@ -73,8 +73,8 @@ fn image_loading(device: &Device, ptx: &str, images: &[Image]) -> Option<Result<
     Some(unsafe { device.start_loading_image(ptx, image.bytes()) })
 }
 
-/// Returns whether the device refused an image and may load the PTX: the image has no code for the GPU, or the driver cannot
-/// list its kernels.
+/// Returns whether the device refused an image and may load the PTX: the image has no code for the GPU, or the driver
+/// cannot list its kernels.
 const fn is_refused(loaded: &Result<Module>) -> bool {
     matches!(loaded, Err(Error::LoadFailed { .. } | Error::Unsupported { .. }))
 }

@@ -15,11 +15,12 @@ use crate::{
     wake::OnThread,
 };
 
-/// Compiles CUDA C to PTX with NVRTC. The compiler runs on a thread of its own, so no executor thread waits for it. A result of
-/// an earlier compilation, by any process of the user, comes from a cache on disk: see [`nvrtc::Cache`](cuda_nvrtc::Cache).
+/// Compiles CUDA C to PTX with NVRTC. The compiler runs on a thread of its own, so no executor thread waits for it. A
+/// result of an earlier compilation, by any process of the user, comes from a cache on disk: see
+/// [`nvrtc::Cache`](cuda_nvrtc::Cache).
 ///
-/// NVRTC runs on this machine, also if the operation's device is on another one. It is looked for when this is first called:
-/// see [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find). PTX does not depend on the device, so this uses none.
+/// NVRTC runs on this machine, also if the operation's device is on another one. It is looked for when this is first
+/// called: see [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find). PTX does not depend on the device, so this uses none.
 ///
 /// ```no_run
 /// use cuda_async::{kernel::{Options, Source, compile, load_ptx}, prelude::*};
@@ -31,10 +32,10 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// The errors of [`nvrtc::compile`](cuda_nvrtc::compile()): NVRTC is not installed, or the source has mistakes, with the
-/// compiler's messages and lines. [`Error::downcast_ref`] returns the [`nvrtc::Error`](cuda_nvrtc::Error). [`Error::Host`] if
-/// the thread cannot be started, and [`Error::NeedsHostData`] in [`async_on`](crate::DeviceOp::async_on), where steps may not
-/// wait.
+/// The errors of [`nvrtc::compile`](cuda_nvrtc::compile()): NVRTC is not installed, or the source has mistakes, with
+/// the compiler's messages and lines. [`Error::downcast_ref`] returns the [`nvrtc::Error`](cuda_nvrtc::Error).
+/// [`Error::Host`] if the thread cannot be started, and [`Error::NeedsHostData`] in
+/// [`async_on`](crate::DeviceOp::async_on), where steps may not wait.
 pub fn compile(source: &Source, options: &Options) -> Op<Compile> {
     Op::new(Compile(State::Idle(Box::new((source.clone(), options.clone())))))
 }

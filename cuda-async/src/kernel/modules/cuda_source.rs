@@ -76,8 +76,8 @@ impl CudaSource {
     /// Returns the PTX. Blocks while NVRTC compiles it, unless it was compiled with the program or is in the cache.
     ///
     /// # Errors
-    /// As [`compile`](crate::kernel::compile()), and [`Error::NoSuchKernel`] or [`Error::Arguments`] if the source does not have
-    /// the kernels that the program declares.
+    /// As [`compile`](crate::kernel::compile()), and [`Error::NoSuchKernel`] or [`Error::Arguments`] if the source does
+    /// not have the kernels that the program declares.
     pub fn ptx(&self) -> Result<Cow<'static, str>> {
         if let Some(ptx) = self.ptx {
             return Ok(ptx.into());

@@ -2,8 +2,9 @@
 
 use cuda_core::protocol::DeviceInfo;
 
-/// Machine code of a module for some GPUs: a cubin or a fatbin. A [`ModuleCache`](crate::kernel::ModuleCache) loads the image that
-/// fits the device, or else the PTX. `#[cubin(..)]` and `#[fatbin = ".."]` of [`kernels!`](crate::kernels) make images.
+/// Machine code of a module for some GPUs: a cubin or a fatbin. A [`ModuleCache`](crate::kernel::ModuleCache) loads the
+/// image that fits the device, or else the PTX. `#[cubin(..)]` and `#[fatbin = ".."]` of [`kernels!`](crate::kernels)
+/// make images.
 #[derive(Debug, Clone, Copy)]
 pub struct Image {
     target: Target,
@@ -22,8 +23,8 @@ enum Target {
 }
 
 impl Image {
-    /// Creates the image of a cubin for `sm_XY`, as the compute capability (X, Y). GPUs of the same X and a higher Y run it
-    /// too.
+    /// Creates the image of a cubin for `sm_XY`, as the compute capability (X, Y). GPUs of the same X and a higher Y
+    /// run it too.
     ///
     /// # Safety
     /// `bytes` is complete and was made by NVIDIA's tools, of the same source as the PTX beside it. See
@@ -32,8 +33,8 @@ impl Image {
         Self { target: Target::Cubin(capability.0, capability.1), bytes }
     }
 
-    /// Creates the image of a cubin for an architecture with a suffix, such as `sm_90a`. Only GPUs of exactly this compute
-    /// capability run it.
+    /// Creates the image of a cubin for an architecture with a suffix, such as `sm_90a`. Only GPUs of exactly this
+    /// compute capability run it.
     ///
     /// # Safety
     /// As for [`cubin`](Self::cubin).

@@ -48,8 +48,8 @@ impl Slot {
         }
     }
 
-    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the slot's owner, so no
-    /// other thread finds the slot meanwhile.
+    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the slot's owner,
+    /// so no other thread finds the slot meanwhile.
     pub(super) fn is_idle(&self) -> bool {
         if self.load.is_locked() {
             return false;
@@ -73,8 +73,8 @@ impl Slot {
         module
     }
 
-    /// Returns the load that other operations wait for. If there is none, starts one, with the lock held so that no other
-    /// thread starts a second one.
+    /// Returns the load that other operations wait for. If there is none, starts one, with the lock held so that no
+    /// other thread starts a second one.
     pub(super) fn join_load(
         &self,
         start: impl FnOnce() -> Result<LoadingCode>,

@@ -16,8 +16,8 @@ use crate::{
     op::{Op, Submit, Submitted},
 };
 
-/// A cache of modules by their PTX text, with limits. It is for programs that make kernels while they run: it loads each text
-/// once on each device, and unloads the modules that were used least recently.
+/// A cache of modules by their PTX text, with limits. It is for programs that make kernels while they run: it loads
+/// each text once on each device, and unloads the modules that were used least recently.
 ///
 /// ```standalone_crate
 /// use cuda_async::{kernel::ModuleStore, prelude::*};
@@ -32,9 +32,9 @@ use crate::{
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// A module is in use while a [`Module`], a [`Function`](crate::Function), a buffer of a variable or a recording of it exists. It is
-/// never unloaded then, so the store may exceed its limits. On a GPU, unloading waits for the running kernels, on a
-/// thread of the device. The store keeps no device open.
+/// A module is in use while a [`Module`], a [`Function`](crate::Function), a buffer of a variable or a recording of it
+/// exists. It is never unloaded then, so the store may exceed its limits. On a GPU, unloading waits for the running
+/// kernels, on a thread of the device. The store keeps no device open.
 #[derive(Debug)]
 pub struct ModuleStore {
     max_modules: usize,
@@ -54,13 +54,15 @@ struct Entry {
 }
 
 impl ModuleStore {
-    /// Creates a store for at most `max_modules` modules whose texts have at most `max_bytes` bytes together, over all devices.
+    /// Creates a store for at most `max_modules` modules whose texts have at most `max_bytes` bytes together, over all
+    /// devices.
     pub const fn new(max_modules: usize, max_bytes: usize) -> Self {
         Self { max_modules, max_bytes, entries: Mutex::new(Entries(Vec::new())) }
     }
 
-    /// Returns the module of `ptx` on `device`. The first call for a text and a device compiles and loads it, and blocks as
-    /// [`Device::load_ptx_blocking`] does; concurrent calls for it wait. In async code use [`module`](Self::module).
+    /// Returns the module of `ptx` on `device`. The first call for a text and a device compiles and loads it, and
+    /// blocks as [`Device::load_ptx_blocking`] does; concurrent calls for it wait. In async code use
+    /// [`module`](Self::module).
     ///
     /// # Errors
     /// As [`Device::load_ptx_blocking`]. The next call tries again.
@@ -68,9 +70,9 @@ impl ModuleStore {
         self.slot(device, ptx).get_or_load(|| device.load_ptx_blocking(ptx))
     }
 
-    /// Creates an operation whose output is the module of `ptx` on the operation's device. The first operation for a text and a
-    /// device compiles and loads it on a thread of the device, so no executor thread waits. To load ahead, run the operation and
-    /// drop the output.
+    /// Creates an operation whose output is the module of `ptx` on the operation's device. The first operation for a
+    /// text and a device compiles and loads it on a thread of the device, so no executor thread waits. To load ahead,
+    /// run the operation and drop the output.
     ///
     /// # Errors
     /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait.
@@ -117,8 +119,8 @@ impl ModuleStore {
 }
 
 impl Entries {
-    /// Removes the entries of closed devices. Then removes entries that are not in use, least recently used first, until the
-    /// rest is within the limits. Keeps `kept`. Returns the removed entries.
+    /// Removes the entries of closed devices. Then removes entries that are not in use, least recently used first,
+    /// until the rest is within the limits. Keeps `kept`. Returns the removed entries.
     fn evict(&mut self, max: usize, max_bytes: usize, kept: Option<&Arc<Slot>>) -> Vec<Entry> {
         let mut evicted: Vec<_> = self.0.extract_if(.., |entry| entry.device.is_closed()).collect();
         let mut bytes: usize = self.0.iter().map(|entry| entry.ptx.len()).sum();

@@ -129,18 +129,18 @@ impl<'a> Arguments<'a> {
         self.view(slice.view(), Access::Write)
     }
 
-    /// Makes the launch fail with [`Error::Arguments`] and this reason. A form of an argument that cannot be passed calls it:
-    /// adding an argument returns no error.
+    /// Makes the launch fail with [`Error::Arguments`] and this reason. A form of an argument that cannot be passed
+    /// calls it: adding an argument returns no error.
     #[cold]
     pub fn refuse(&mut self, reason: String) -> &mut Self {
         self.refusal.get_or_insert_with(|| reason.into());
         self
     }
 
-    /// Makes the launch fail with [`Error::Arguments`] if the kernel may write memory of an argument through another name:
-    /// a scalar that it writes is another argument too, an argument that it writes is a variable of a module, or one that
-    /// it reads is a variable of its own module that it may write. Safe code can do that, because all handles of a scalar
-    /// are the same memory, and so are those of a variable.
+    /// Makes the launch fail with [`Error::Arguments`] if the kernel may write memory of an argument through another
+    /// name: a scalar that it writes is another argument too, an argument that it writes is a variable of a module, or
+    /// one that it reads is a variable of its own module that it may write. Safe code can do that, because all handles
+    /// of a scalar are the same memory, and so are those of a variable.
     #[inline]
     pub fn require_unaliased(&mut self) -> &mut Self {
         self.unaliased = true;

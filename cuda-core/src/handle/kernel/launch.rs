@@ -26,10 +26,10 @@ impl Function {
     /// - The kernel accesses only the buffers among `arguments` and the variables of its module, inside their bounds.
     /// - It only reads buffers given as `Access::Read`, and `__constant__` variables.
     /// - No other code uses a buffer that was given as `Access::Write` while this call lasts.
-    /// - Launches that overlap do not race on a variable. The library orders launches that use a variable after the first
-    ///   call of [`Module::variable`](super::Module::variable). It never does so for modules from cubins.
-    /// - A kernel that is launched as [dependent](LaunchConfig::dependent) waits for the earlier kernel in every thread,
-    ///   before its first write and before its first access to memory that other work writes.
+    /// - Launches that overlap do not race on a variable. The library orders launches that use a variable after the
+    ///   first call of [`Module::variable`](super::Module::variable). It never does so for modules from cubins.
+    /// - A kernel that is launched as [dependent](LaunchConfig::dependent) waits for the earlier kernel in every
+    ///   thread, before its first write and before its first access to memory that other work writes.
     ///
     /// If `stream` belongs to a recording, this holds at every replay, with the contents that the buffers then have.
     #[inline]
@@ -151,13 +151,14 @@ struct Aligned<T>(T);
 const MAX_BYTES: usize = 32_764;
 
 impl Arguments<'_> {
-    /// Calls `launch` with the raw stream and a pointer to each argument, in the form in which `cuLaunchKernel` takes them.
-    /// `launch` enqueues one kernel that foreign code has loaded. The library orders it with other uses of the buffers
-    /// among the arguments. `kernel` keeps the kernel's module loaded, and is dropped on a thread of the device when the
-    /// kernel has run.
+    /// Calls `launch` with the raw stream and a pointer to each argument, in the form in which `cuLaunchKernel` takes
+    /// them. `launch` enqueues one kernel that foreign code has loaded. The library orders it with other uses of the
+    /// buffers among the arguments. `kernel` keeps the kernel's module loaded, and is dropped on a thread of the device
+    /// when the kernel has run.
     ///
     /// # Errors
-    /// As [`ForeignCall::submit`](crate::ForeignCall::submit), and [`Error::Arguments`] for an argument that cannot be passed.
+    /// As [`ForeignCall::submit`](crate::ForeignCall::submit), and [`Error::Arguments`] for an argument that cannot be
+    /// passed.
     ///
     /// # Safety
     /// - The arguments are those that the kernel takes.
@@ -195,8 +196,8 @@ impl Arguments<'_> {
             let launch = launch.take().ok_or(Error::AlreadyEnded)?;
             launch(raw, &mut pointers)
         };
-        // SAFETY: a launch enqueues no other command, stays inside its operands, and may make their accesses. The kernel
-        // keeps its module.
+        // SAFETY: a launch enqueues no other command, stays inside its operands, and may make their accesses. The
+        // kernel keeps its module.
         unsafe { submit_foreign_on(stream, &operands, Some(kernel), &mut submit) }
     }
 }

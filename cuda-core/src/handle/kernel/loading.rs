@@ -39,8 +39,8 @@ impl Device {
     ///
     /// Do not call it inside a waker: the thread that calls the waker may be the one that loads.
     ///
-    /// Load modules before the work that uses them begins. While a GPU's driver loads a module, it waits for every running
-    /// kernel, and launches, copies and polls of other threads wait with it.
+    /// Load modules before the work that uses them begins. While a GPU's driver loads a module, it waits for every
+    /// running kernel, and launches, copies and polls of other threads wait with it.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -137,9 +137,9 @@ impl Device {
         Loading::new(self, info, ModuleImage::Cubin(image.to_owned()))
     }
 
-    /// Starts to load a cubin or a fatbin that was made from the same source as the text `ptx`, without blocking. The text
-    /// describes the module: so launches check the kinds of arguments and claim the variables that they use, as those of
-    /// [`start_loading`](Self::start_loading) do. The device runs the image.
+    /// Starts to load a cubin or a fatbin that was made from the same source as the text `ptx`, without blocking. The
+    /// text describes the module: so launches check the kinds of arguments and claim the variables that they use, as
+    /// those of [`start_loading`](Self::start_loading) do. The device runs the image.
     ///
     /// ```no_run
     /// # use cuda_core::*;
@@ -153,8 +153,9 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// As [`start_loading_cubin`](Self::start_loading_cubin) and [`start_loading`](Self::start_loading). The [`Loading`] fails
-    /// with [`Error::LoadFailed`] if the image has a kernel that the text does not have, or with other parameters.
+    /// As [`start_loading_cubin`](Self::start_loading_cubin) and [`start_loading`](Self::start_loading). The
+    /// [`Loading`] fails with [`Error::LoadFailed`] if the image has a kernel that the text does not have, or with
+    /// other parameters.
     ///
     /// # Safety
     /// As for [`load_cubin`](Self::load_cubin), and the image and the text are of one source. The text says which
@@ -183,8 +184,8 @@ fn check_machine_code(image: &[u8]) -> Result<()> {
     Err(Error::LoadFailed { log: log.into() })
 }
 
-/// Returns the kernels of an image in its order, with the parameters and variables that a PTX text states for them. Without
-/// a text, returns them as they are.
+/// Returns the kernels of an image in its order, with the parameters and variables that a PTX text states for them.
+/// Without a text, returns them as they are.
 fn described(text: &[EntryInfo], image: Vec<EntryInfo>) -> Result<Vec<EntryInfo>> {
     if text.is_empty() {
         return Ok(image);

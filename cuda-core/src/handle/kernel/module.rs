@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// A module of kernels that is loaded on a device. It is unloaded after its last use, when the last clone, the last
-/// [`Function`](super::Function), the last buffer of a variable and the last recording of its launches are dropped. On a
-/// GPU, unloading waits for every running kernel, as loading does. Keep modules that are used again.
+/// [`Function`](super::Function), the last buffer of a variable and the last recording of its launches are dropped. On
+/// a GPU, unloading waits for every running kernel, as loading does. Keep modules that are used again.
 #[derive(Clone)]
 pub struct Module(pub(super) ShardedArc<Loaded>);
 
@@ -133,9 +133,9 @@ impl Module {
     /// The memory belongs to the module. The buffer keeps the module loaded, and dropping the buffer frees nothing.
     ///
     /// From the first call for a variable on, every launch of a kernel that may use the variable claims it: for reading
-    /// if it is `__constant__`, for writing if it is `__device__`. So kernels that share a `__device__` variable run one
-    /// after the other, on all streams. Call this before other threads launch such kernels. The first call submits a
-    /// join of all streams and may call wakers. A fault before it does not mark the contents of the variable as lost.
+    /// if it is `__constant__`, for writing if it is `__device__`. So kernels that share a `__device__` variable run
+    /// one after the other, on all streams. Call this before other threads launch such kernels. The first call submits
+    /// a join of all streams and may call wakers. A fault before it does not mark the contents of the variable as lost.
     ///
     /// Only the size of the elements is checked, not their type.
     ///
@@ -248,8 +248,8 @@ impl std::fmt::Debug for Module {
 }
 
 impl CachedModule {
-    /// Returns whether another handle of the module exists: a [`Module`], a function, a buffer of a variable, a recording, or
-    /// another `CachedModule`.
+    /// Returns whether another handle of the module exists: a [`Module`], a function, a buffer of a variable, a
+    /// recording, or another `CachedModule`.
     pub fn is_in_use(&self) -> bool {
         Arc::strong_count(&self.parts.unloads) > 1
     }
@@ -271,7 +271,8 @@ impl std::fmt::Debug for CachedModule {
 #[derive(Clone)]
 pub struct Function {
     module: Module,
-    /// Fits in 32 bits. As wide as a pointer, because padding would be copied together with what follows it in a launch.
+    /// Fits in 32 bits. As wide as a pointer, because padding would be copied together with what follows it in a
+    /// launch.
     entry: usize,
 }
 

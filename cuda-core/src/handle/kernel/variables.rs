@@ -2,9 +2,9 @@
 //!
 //! # Ordering
 //! Kernels use variables without an argument. A variable gets an allocation, with its own history, at the first call of
-//! `Module::variable`, or when a launch that may use it is recorded. From then on, every launch of a kernel that may use
-//! the variable claims it: a constant for reading, another variable for writing. Such a launch holds no handle of the
-//! variable. Therefore submissions that use a variable take turns (`stream::submit`).
+//! `Module::variable`, or when a launch that may use it is recorded. From then on, every launch of a kernel that may
+//! use the variable claims it: a constant for reading, another variable for writing. Such a launch holds no handle of
+//! the variable. Therefore submissions that use a variable take turns (`stream::submit`).
 //!
 //! The device keeps one id for the variable until the module is unloaded. The allocation lives as long as a buffer of
 //! the variable, a recording, or a module handle that opened it. A later allocation has the same id. Its history begins
@@ -69,7 +69,8 @@ impl Variables {
     /// A new allocation needs a join of all streams. The join may call wakers, so no lock is held meanwhile.
     ///
     /// # Errors
-    /// An error of the device. [`Error::NoSuchVariable`](crate::Error::NoSuchVariable) if the device has no such variable.
+    /// An error of the device. [`Error::NoSuchVariable`](crate::Error::NoSuchVariable) if the device has no such
+    /// variable.
     pub(super) fn open(
         &self,
         index: u32,

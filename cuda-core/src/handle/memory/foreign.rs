@@ -37,25 +37,25 @@ impl<'a> ForeignCall<'a> {
         self
     }
 
-    /// Keeps a resource, such as a plan of a library, until the commands have run. A thread of the device then drops it. A
-    /// second call replaces the first resource.
+    /// Keeps a resource, such as a plan of a library, until the commands have run. A thread of the device then drops
+    /// it. A second call replaces the first resource.
     #[must_use]
     pub fn keeps(mut self, resource: Arc<dyn Any + Send + Sync>) -> Self {
         self.kept = Some(resource);
         self
     }
 
-    /// Calls `submit`, which enqueues commands on the raw stream. It gets the device addresses of the memory, in the order
-    /// in which it was added. The GPU's context is current on the calling thread. All commands count as one submission, also
-    /// those before an error or a panic of `submit`.
+    /// Calls `submit`, which enqueues commands on the raw stream. It gets the device addresses of the memory, in the
+    /// order in which it was added. The GPU's context is current on the calling thread. All commands count as one
+    /// submission, also those before an error or a panic of `submit`.
     ///
-    /// In a recording, `submit` runs once, with a raw stream that is being captured, and its commands run in every replay.
-    /// The recording has to be prepared before a replay.
+    /// In a recording, `submit` runs once, with a raw stream that is being captured, and its commands run in every
+    /// replay. The recording has to be prepared before a replay.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::Misuse`] in a plan; [`Error::WrongDevice`]
-    /// for memory of another device; or the error of `submit`. In a recording, [`Error::Misuse`] if a command cannot be
-    /// captured.
+    /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::Misuse`] in a plan;
+    /// [`Error::WrongDevice`] for memory of another device; or the error of `submit`. In a recording, [`Error::Misuse`]
+    /// if a command cannot be captured.
     ///
     /// # Safety
     /// - The commands use no other memory of this library, and stay inside the slices. They write only slices with
@@ -73,8 +73,8 @@ impl<'a> ForeignCall<'a> {
         let mut once = |raw, addresses: &[u64]| {
             submit.take().map_or(Err(Error::AlreadyEnded), |submit| submit(raw, addresses))
         };
-        // SAFETY: the commands use no other memory of this library, make the accesses of the operands only, and the caller
-        // may make them. Other memory stays valid until the commands have run.
+        // SAFETY: the commands use no other memory of this library, make the accesses of the operands only, and the
+        // caller may make them. Other memory stays valid until the commands have run.
         unsafe { submit_foreign_on(stream, &self.operands, self.kept, &mut once) }
     }
 }
@@ -89,17 +89,18 @@ impl<T: Element> DeviceBuffer<T> {
     /// Creates a buffer over memory of foreign code: `len` elements from the device address `address` on. Work on the
     /// buffer comes after everything that is enqueued on `stream` so far.
     ///
-    /// `owner` keeps the memory alive. When the last handle of the buffer is dropped and the last work on it is complete, a
-    /// thread of the device drops `owner`. The memory does not count for [`Device::memory`](crate::Device::memory).
+    /// `owner` keeps the memory alive. When the last handle of the buffer is dropped and the last work on it is
+    /// complete, a thread of the device drops `owner`. The memory does not count for
+    /// [`Device::memory`](crate::Device::memory).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::OutOfRange`] if the memory is misaligned for
-    /// the elements, longer than any address, or empty. [`Error::Misuse`] on a stream of a recording.
+    /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::OutOfRange`] if the memory is
+    /// misaligned for the elements, longer than any address, or empty. [`Error::Misuse`] on a stream of a recording.
     ///
     /// # Safety
     /// - The device may access the memory until `owner` is dropped, and its bytes are valid elements.
-    /// - Until then, foreign code that uses the memory is ordered by the caller, and does not write it while this library
-    ///   uses it. Work that foreign code has enqueued on other streams than `stream` is complete.
+    /// - Until then, foreign code that uses the memory is ordered by the caller, and does not write it while this
+    ///   library uses it. Work that foreign code has enqueued on other streams than `stream` is complete.
     pub unsafe fn from_raw_parts(
         stream: &Stream,
         address: u64,
@@ -121,9 +122,9 @@ impl<T: Element> DeviceBuffer<T> {
     /// (`cuMemFreeAsync`). Memory that came from foreign code goes back: then the owner is returned too, and frees it.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::StillShared`] if the allocation has other
-    /// owners; [`Error::Misuse`] if it is a variable of a module, a part of a split buffer, or has no elements, or if a
-    /// recording uses it. The buffer is then dropped.
+    /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::StillShared`] if the allocation has
+    /// other owners; [`Error::Misuse`] if it is a variable of a module, a part of a split buffer, or has no elements,
+    /// or if a recording uses it. The buffer is then dropped.
     pub fn into_raw_parts(self, stream: &Stream) -> Result<(u64, Option<ForeignOwner>)> {
         if self.view().bytes != self.allocation().bytes() {
             return Err(Error::memory("giving memory to foreign code", MemoryConflict::Part));

@@ -41,8 +41,8 @@ impl<T: Element> GrowableBuffer<T> {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device has no such buffers; [`Error::OutOfRange`] if the elements have more than
-    /// 2^64 bytes; [`Error::OutOfHostMemory`] if a CPU device has too little memory or too few addresses for them; or an
-    /// error of the device.
+    /// 2^64 bytes; [`Error::OutOfHostMemory`] if a CPU device has too little memory or too few addresses for them; or
+    /// an error of the device.
     pub fn new(device: &Device, max_len: usize) -> Result<Self> {
         let core = device.core();
         if !core.capabilities.growable {

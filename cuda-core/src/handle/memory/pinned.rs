@@ -2,9 +2,9 @@
 //!
 //! # Rules
 //! A [`PinnedBuffer`] has exclusive access to its block: while it exists, no submission in flight names the block. An
-//! upload consumes it. A download consumes it too and returns a [`Download`](super::Download), which gives the `PinnedBuffer` back only
-//! when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a `Download` may be dropped
-//! or forgotten at any time. A [`Pinning`] is a request for a new `PinnedBuffer`.
+//! upload consumes it. A download consumes it too and returns a [`Download`](super::Download), which gives the
+//! `PinnedBuffer` back only when the stream has passed the copy. The stream retains the block, so a `PinnedBuffer` or a
+//! `Download` may be dropped or forgotten at any time. A [`Pinning`] is a request for a new `PinnedBuffer`.
 
 use std::{
     marker::PhantomData,

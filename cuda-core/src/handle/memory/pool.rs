@@ -57,8 +57,8 @@ impl PoolOptions {
     }
 
     /// Sets the maximum number of bytes that buffers of the pool use at a time. The default is the memory of the
-    /// device. A buffer counts until it is dropped and its free was submitted. All sizes of device memory are `u64`, as those
-    /// of [`MemoryInfo`](crate::MemoryInfo) and [`PoolStatistics`].
+    /// device. A buffer counts until it is dropped and its free was submitted. All sizes of device memory are `u64`, as
+    /// those of [`MemoryInfo`](crate::MemoryInfo) and [`PoolStatistics`].
     #[must_use]
     pub fn limit(mut self, bytes: u64) -> Self {
         self.limit = bytes;
@@ -152,8 +152,8 @@ impl MemoryPool {
     /// Returns the memory of the pool now. Blocks until the device replies. Frees of dropped buffers are submitted
     /// first. Waits up to 1 s for those that other threads are making.
     ///
-    /// On a GPU all handles of the device in this process share its default pool. Its reserved bytes are those of all of
-    /// them.
+    /// On a GPU all handles of the device in this process share its default pool. Its reserved bytes are those of all
+    /// of them.
     ///
     /// # Errors
     /// [`Error::Unsupported`](crate::Error::Unsupported) if the device has no pools, or an error of the device.
@@ -209,8 +209,8 @@ impl MemoryPool {
     /// ```
     ///
     /// # Errors
-    /// [`Error::WrongDevice`](crate::Error::WrongDevice), [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an error of
-    /// the device.
+    /// [`Error::WrongDevice`](crate::Error::WrongDevice), [`Error::OutOfMemory`](crate::Error::OutOfMemory), or an
+    /// error of the device.
     pub fn allocate(&self, stream: &Stream, bytes: u64) -> Result<Arc<Allocation>> {
         check_pool(stream.device(), &self.device, self.pool.as_ref())?;
         MemoryRequest { stream, pool: self.pool.as_ref(), bytes }.allocate()

@@ -5,8 +5,8 @@
 //! handle exists, so all its submissions take turns (see `stream::submit`). That orders a write through one handle with
 //! every other use.
 //!
-//! Inside one launch nothing orders two arguments. So a declared kernel that writes a scalar must not have it as another
-//! argument: see `Arguments::require_unaliased`.
+//! Inside one launch nothing orders two arguments. So a declared kernel that writes a scalar must not have it as
+//! another argument: see `Arguments::require_unaliased`.
 
 use std::sync::Arc;
 

@@ -5,14 +5,15 @@
 //! do not overlap. A split adds the boundary to the allocation before the parts exist, so uses of the parts are ordered
 //! separately. Forgetting a slice is sound.
 //!
-//! The memory of a scalar and of a variable is an exception: other handles may write it too. Its submissions take turns,
-//! and declared kernels check it ([`Arguments::require_unaliased`](crate::Arguments::require_unaliased)). A scalar has one
-//! element, so it has no parts.
+//! The memory of a scalar and of a variable is an exception: other handles may write it too. Its submissions take
+//! turns, and declared kernels check it ([`Arguments::require_unaliased`](crate::Arguments::require_unaliased)). A
+//! scalar has one element, so it has no parts.
 //!
 //! # Views
-//! A [`View`] is a range of bytes of an allocation, with the copies and fills on it. Buffers and slices own or borrow a view
-//! under different rules, and submit the same work. A handle writes through a view only while it has exclusive access to the bytes, or takes the turns of a marked
-//! allocation. It reads through a view only while no other handle can write the bytes, by the same rules.
+//! A [`View`] is a range of bytes of an allocation, with the copies and fills on it. Buffers and slices own or borrow a
+//! view under different rules, and submit the same work. A handle writes through a view only while it has exclusive
+//! access to the bytes, or takes the turns of a marked allocation. It reads through a view only while no other handle
+//! can write the bytes, by the same rules.
 
 use std::{
     marker::PhantomData,

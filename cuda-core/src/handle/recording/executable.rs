@@ -11,8 +11,8 @@ use crate::{
     runtime::{Pending, unexpected},
 };
 
-/// A graph of a backend. Dropping it drops the graph. So the resources of its launches (`launch_resources`) hold it until
-/// all launches are complete.
+/// A graph of a backend. Dropping it drops the graph. So the resources of its launches (`launch_resources`) hold it
+/// until all launches are complete.
 pub(crate) struct Executable {
     device: WeakDevice,
     id: GraphId,

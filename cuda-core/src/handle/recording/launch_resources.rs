@@ -23,8 +23,8 @@ pub struct LaunchResources {
     is_superseded: bool,
 }
 
-/// Resources that later launches do not use. Dropped without the lock of the recording, because a drop can run code of a
-/// user.
+/// Resources that later launches do not use. Dropped without the lock of the recording, because a drop can run code of
+/// a user.
 pub(super) type Retired = Vec<LaunchResources>;
 
 impl LaunchResources {
@@ -34,8 +34,8 @@ impl LaunchResources {
         Self { device: device.clone(), resources, last, is_superseded: false }
     }
 
-    /// The same resources, of a graph whose later launches have others. Such resources are dropped often, so a report is
-    /// requested only when many of them wait for one.
+    /// The same resources, of a graph whose later launches have others. Such resources are dropped often, so a report
+    /// is requested only when many of them wait for one.
     pub fn superseded(mut self) -> Self {
         self.is_superseded = true;
         self

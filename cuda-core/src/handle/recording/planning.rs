@@ -14,8 +14,8 @@ use crate::{
     protocol::{Error, Misuse, Result},
 };
 
-/// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`] returns
-/// it. Memory that is allocated on the stream does not exist on the device.
+/// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`]
+/// returns it. Memory that is allocated on the stream does not exist on the device.
 pub fn start_plan(device: &Device) -> Stream {
     Stream::recorded(device.clone(), None, Arc::new(Recorder::of_plan()))
 }

@@ -81,8 +81,8 @@ impl Retain for Resources {}
 
 impl Recording {
     /// Returns a stream of a new recording. Work that is submitted to the stream is recorded and does not run. Other
-    /// streams of the same recording come from [`lend_branch`](crate::internals::lend_branch). The temporary buffers take
-    /// memory of `pool` when the recording ends.
+    /// streams of the same recording come from [`lend_branch`](crate::internals::lend_branch). The temporary buffers
+    /// take memory of `pool` when the recording ends.
     ///
     /// Memory that is allocated on the stream is allocated at once, and not again by a replay. A wait for the device is
     /// [`Error::NeedsHostData`]. Events of the stream order nothing outside the recording, and events of other streams
@@ -96,8 +96,8 @@ impl Recording {
         Ok(Stream::recorded(device.clone(), Some(device.lend_stream(0)?), recorder))
     }
 
-    /// Ends the recording of `stream`, for all its streams. That of a plan, whose memory does not exist, serves as the body of
-    /// a loop in that plan.
+    /// Ends the recording of `stream`, for all its streams. That of a plan, whose memory does not exist, serves as the
+    /// body of a loop in that plan.
     ///
     /// # Errors
     /// [`Error::Misuse`] if this is not a stream of a recording, or if the recording has ended.
@@ -314,8 +314,9 @@ impl Recording {
         let mut ordered = stream.ordered();
         ordered.turns.take_sorted(instance.accesses.memory().iter().map(|memory| &**memory));
         // SAFETY: the operands are the memory that the nodes of the graph use, and this call has the turns of marked
-        // allocations. The callers of the recorded launches promised that the kernels stay inside it in each replay. The
-        // resources of the instance hold the blocks and the modules, and the graph is dropped after its last launch.
+        // allocations. The callers of the recorded launches promised that the kernels stay inside it in each replay.
+        // The resources of the instance hold the blocks and the modules, and the graph is dropped after its last
+        // launch.
         let launched = unsafe { ordered.submit(&work, &operands, &[], None, &blocks) };
         drop(ordered);
         let ticket = launched?;
@@ -441,8 +442,8 @@ fn submit_node(
     let keep =
         upload.map(|source| Keep { until: Until::Accepted, resource: source.retained.clone() });
     let blocks = upload.map_or(&[][..], |source| std::slice::from_ref(&source.block));
-    // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep` holds
-    // the block of an upload, and the recording holds the modules.
+    // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep`
+    // holds the block of an upload, and the recording holds the modules.
     unsafe { ordered.submit(work, &operands, &[], keep, blocks) }
 }
 

@@ -28,8 +28,8 @@ fn depth(work: &Work<'_>) -> usize {
 }
 
 impl Recording {
-    /// Returns a stream of a new recording, for the body of a loop in the recording of `stream`. If that is a stream of a
-    /// plan, so is the new one.
+    /// Returns a stream of a new recording, for the body of a loop in the recording of `stream`. If that is a stream of
+    /// a plan, so is the new one.
     ///
     /// # Errors
     /// An error of the backend.
@@ -40,8 +40,8 @@ impl Recording {
         }
     }
 
-    /// Records a loop on `stream`, which repeats this recording while `condition` is not 0. The device reads the condition
-    /// before each pass.
+    /// Records a loop on `stream`, which repeats this recording while `condition` is not 0. The device reads the
+    /// condition before each pass.
     ///
     /// # Errors
     /// [`Error::Misuse`] if this is not a stream of a recording, or if the body uploads from a host slot.

@@ -32,8 +32,8 @@ pub(super) fn temporary(memory: &[Arc<Allocation>], allocated: &[AllocId]) -> Ve
     memory.iter().filter(is_temporary).map(|memory| memory.id()).collect()
 }
 
-/// Puts idle memory of a pool in the place of temporary buffers, and leaves the memory of all of them in the pool for later
-/// captures. Keeps `memory` and `temporary` sorted.
+/// Puts idle memory of a pool in the place of temporary buffers, and leaves the memory of all of them in the pool for
+/// later captures. Keeps `memory` and `temporary` sorted.
 pub(super) fn share(
     pool: &Arc<CapturePool>,
     nodes: &mut [Node],

@@ -29,8 +29,8 @@ pub struct Allocation {
     pub(super) accesses: Accesses,
     /// Whether submissions that use it take turns: see `submit`.
     takes_turns: AtomicBool,
-    /// Whether it was marked while a handle had it exclusively: then graphs may write it, because every shared use of it
-    /// found the mark.
+    /// Whether it was marked while a handle had it exclusively: then graphs may write it, because every shared use of
+    /// it found the mark.
     graphs_may_write: AtomicBool,
     /// Whether it is a scalar, which every handle may write.
     is_scalar: AtomicBool,
@@ -66,8 +66,8 @@ impl Allocation {
         Self::from(Source::Pool(pool), device, id, bytes, allocated)
     }
 
-    /// A variable of a module. Launches hold no handle of it, so submissions take turns. `named` comes after all earlier
-    /// submissions of the device.
+    /// A variable of a module. Launches hold no handle of it, so submissions take turns. `named` comes after all
+    /// earlier submissions of the device.
     pub(crate) fn variable(
         device: Device,
         id: AllocId,
@@ -217,8 +217,8 @@ impl Allocation {
         self.is_scalar.load(Ordering::Relaxed)
     }
 
-    /// As [`take_turns`](Self::take_turns), by a caller that holds the memory exclusively. Graphs may write it from now on,
-    /// also while handles share it.
+    /// As [`take_turns`](Self::take_turns), by a caller that holds the memory exclusively. Graphs may write it from now
+    /// on, also while handles share it.
     pub(crate) fn let_graphs_write(&self) {
         self.take_turns();
         self.graphs_may_write.store(true, Ordering::Relaxed);

@@ -14,11 +14,12 @@ use crate::{
 /// The maximum number of idle allocations that a pool holds.
 const MAX_IDLE: usize = 4096;
 
-/// Memory for the temporary buffers of captures. A buffer is temporary if no handle of it is left when the capture ends.
+/// Memory for the temporary buffers of captures. A buffer is temporary if no handle of it is left when the capture
+/// ends.
 ///
-/// When a capture ends, its temporary buffers take the memory that earlier captures of the pool left there. So graphs that
-/// were captured with one pool need this memory once. Their launches are ordered, as all uses of the same memory are. A
-/// sealed pool takes part in no capture, so a program can make sure that it captures nothing later.
+/// When a capture ends, its temporary buffers take the memory that earlier captures of the pool left there. So graphs
+/// that were captured with one pool need this memory once. Their launches are ordered, as all uses of the same memory
+/// are. A sealed pool takes part in no capture, so a program can make sure that it captures nothing later.
 #[derive(Default)]
 pub struct CapturePool {
     idle: Mutex<Vec<Arc<Allocation>>>,

@@ -18,8 +18,8 @@ use crate::{
 };
 
 impl Stream {
-    /// Runs foreign code that enqueues on the raw stream, and counts its commands as one submission. It names no memory.
-    /// For commands that use buffers see [`ForeignCall`](crate::ForeignCall).
+    /// Runs foreign code that enqueues on the raw stream, and counts its commands as one submission. It names no
+    /// memory. For commands that use buffers see [`ForeignCall`](crate::ForeignCall).
     ///
     /// In a recording, `submit` runs once, with a raw stream that is being captured. Its commands run in every replay,
     /// after the earlier work of the branch and before the later work. A recording with foreign work has to be prepared
@@ -45,8 +45,8 @@ impl Stream {
     }
 }
 
-/// Submits foreign code, as [`Stream::submit_foreign`], whose commands use these operands. `submit` gets their addresses,
-/// in the same order. `kept` is dropped on the helper thread when the commands have run.
+/// Submits foreign code, as [`Stream::submit_foreign`], whose commands use these operands. `submit` gets their
+/// addresses, in the same order. `kept` is dropped on the helper thread when the commands have run.
 ///
 /// # Safety
 /// - The rules of [`Stream::submit_foreign`], for memory that is not an operand.
@@ -96,8 +96,8 @@ pub(crate) unsafe fn submit_foreign_on(
 }
 
 impl Ordered<'_> {
-    /// Submits foreign work, with checked operands and with their turns. Once `submit` was called, it counts as a submission,
-    /// also if it fails or panics: it may have enqueued commands before.
+    /// Submits foreign work, with checked operands and with their turns. Once `submit` was called, it counts as a
+    /// submission, also if it fails or panics: it may have enqueued commands before.
     ///
     /// # Safety
     /// The rules of [`submit_foreign_on`].
@@ -117,8 +117,8 @@ impl Ordered<'_> {
                 begun.has_begun.set(true);
                 submit(raw)
             };
-            // SAFETY: `after` and the stream order the uses of the operands. Other memory that the commands use is ordered and
-            // kept by the caller, and `submit` passes the stream to no function of this library.
+            // SAFETY: `after` and the stream order the uses of the operands. Other memory that the commands use is
+            // ordered and kept by the caller, and `submit` passes the stream to no function of this library.
             let submitted = unsafe { foreign.submit(ticket, after, submit) };
             if begun.has_begun.take() {
                 failed = submitted.err();
@@ -178,8 +178,8 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::Misuse`] for the stream of a thread
-    /// (`CU_STREAM_PER_THREAD`). [`Error::WrongDevice`] if the stream belongs to another context than the primary one of
-    /// this GPU. Otherwise an error of the device.
+    /// (`CU_STREAM_PER_THREAD`). [`Error::WrongDevice`] if the stream belongs to another context than the primary one
+    /// of this GPU. Otherwise an error of the device.
     ///
     /// # Safety
     /// - The handles are those of a stream that exists until `owner` is dropped.
@@ -215,8 +215,8 @@ impl Allocation {
         }
         let device = stream.device().clone();
         let (foreign, id) = (of(&device)?, AllocId(device.core().next_id()));
-        // SAFETY: the memory has `bytes` bytes at `address` and exists until `owner` is dropped. The allocation forgets the
-        // memory before it drops the owner.
+        // SAFETY: the memory has `bytes` bytes at `address` and exists until `owner` is dropped. The allocation forgets
+        // the memory before it drops the owner.
         unsafe { foreign.add_memory(id, address, bytes) }?;
         // A submission, so that an event behind it covers the work that foreign code enqueued on the stream.
         // SAFETY: enqueues nothing.
@@ -228,8 +228,8 @@ impl Allocation {
         Ok(Self::foreign(device, id, bytes, at, owner))
     }
 
-    /// Gives the memory to foreign code, which frees it, and returns its address. Returns the owner too, if it was foreign
-    /// memory. Later work of `stream` comes after the uses of the memory so far.
+    /// Gives the memory to foreign code, which frees it, and returns its address. Returns the owner too, if it was
+    /// foreign memory. Later work of `stream` comes after the uses of the memory so far.
     ///
     /// # Errors
     /// As [`DeviceBuffer::into_raw_parts`](crate::DeviceBuffer::into_raw_parts).

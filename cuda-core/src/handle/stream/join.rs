@@ -141,8 +141,9 @@ impl Stream {
     }
 }
 
-/// Returns the ticket that `this` joins if one of the streams belongs to a recording. There is none for a live stream in a
-/// recording: its work was submitted before every replay, and each replay is ordered after the uses of the same memory.
+/// Returns the ticket that `this` joins if one of the streams belongs to a recording. There is none for a live stream
+/// in a recording: its work was submitted before every replay, and each replay is ordered after the uses of the same
+/// memory.
 #[cold]
 fn recorded_join(this: &Stream, other: &Stream) -> Result<Option<Ticket>> {
     let last = Some(other.last()).filter(|last| last.stream != this.id());

@@ -140,8 +140,8 @@ impl Recorder {
     /// Records work of one stream, after everything that it depends on. Returns its number on that stream.
     ///
     /// # Errors
-    /// [`Error::NeedsHostData`] for a download, [`Error::OutOfRange`] beyond the limits of a recording, [`Error::Misuse`]
-    /// for a copy to another device, or if the recording has ended.
+    /// [`Error::NeedsHostData`] for a download, [`Error::OutOfRange`] beyond the limits of a recording,
+    /// [`Error::Misuse`] for a copy to another device, or if the recording has ended.
     pub(crate) fn append(
         &self,
         device: &Device,
@@ -198,8 +198,8 @@ impl Recorder {
         Ok(number)
     }
 
-    /// Records commands of foreign code. Without operands, they come between everything earlier and everything later on the
-    /// stream.
+    /// Records commands of foreign code. Without operands, they come between everything earlier and everything later on
+    /// the stream.
     ///
     /// # Errors
     /// As [`append`](Self::append).

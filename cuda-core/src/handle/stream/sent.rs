@@ -91,7 +91,8 @@ impl Sent {
         deferred
     }
 
-    /// Returns whether the next submission is deferrable, because a window is open, and records that the window has one.
+    /// Returns whether the next submission is deferrable, because a window is open, and records that the window has
+    /// one.
     #[inline]
     pub(super) fn note_deferrable(&self) -> bool {
         let open = self.window.load(Ordering::Relaxed);
@@ -133,8 +134,8 @@ impl Sent {
         self.last.store(number, Ordering::Release);
     }
 
-    /// Counts a submission of another handle, unless this one has a later submission. Called with the stream's order lock
-    /// held.
+    /// Counts a submission of another handle, unless this one has a later submission. Called with the stream's order
+    /// lock held.
     pub(super) fn count_up_to(&self, number: u64) {
         if number > self.last.load(Ordering::Relaxed) {
             self.count(number);

@@ -1,7 +1,7 @@
 //! Streams: handles of ordered queues of work. `submit` sends work to the backend, and `join` orders streams.
 //!
-//! The device may launch the submissions of a *window* together. *Credit* limits how much a stream has in flight. Work of a
-//! recording has the names of its operations.
+//! The device may launch the submissions of a *window* together. *Credit* limits how much a stream has in flight. Work
+//! of a recording has the names of its operations.
 
 use std::sync::Arc;
 
@@ -261,8 +261,8 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// The first failure among the submissions of this handle, or the error that lost the device. [`Error::Misuse`] inside
-    /// the [output function](Device::set_output) of the device.
+    /// The first failure among the submissions of this handle, or the error that lost the device. [`Error::Misuse`]
+    /// inside the [output function](Device::set_output) of the device.
     pub fn synchronize(&self) -> Result<()> {
         let last = self.timeline().published();
         self.synchronize_to(last)
@@ -378,8 +378,8 @@ impl Stream {
         Credit(self)
     }
 
-    /// Allocates memory in the order of this stream, from the pool of this handle. Every stream of the device may use it
-    /// immediately. The contents are unspecified. On a stream of a plan, the memory does not exist on the device.
+    /// Allocates memory in the order of this stream, from the pool of this handle. Every stream of the device may use
+    /// it immediately. The contents are unspecified. On a stream of a plan, the memory does not exist on the device.
     ///
     /// If there is too little memory, this reclaims dropped buffers and tries once more. The device also returns the
     /// free memory of all pools to the system then, which takes a GPU about two milliseconds.
@@ -495,8 +495,8 @@ pub fn request_report(stream: &Stream, number: u64) -> Result<()> {
 /// Makes the stream request the report of this handle's last submission before another handle submits. This holds from
 /// the next submission on. A task that waits for this handle then does not wait for later work.
 ///
-/// A report covers everything that is submitted until it is requested. A request at the time of the wait would also cover
-/// the later work of other handles.
+/// A report covers everything that is submitted until it is requested. A request at the time of the wait would also
+/// cover the later work of other handles.
 pub fn report_before_others(stream: &Stream) {
     stream.sent.set_awaited();
 }
@@ -509,9 +509,10 @@ pub fn check_not_lost(stream: &Stream) -> Result<()> {
     stream.timeline().progress.ended().map_or(Ok(()), Err)
 }
 
-/// The window of a handle of a stream. While it is open, the device may hold work that is submitted through this handle, and
-/// launch it as a graph if the same work came before (see [`Device::graph_cache`](crate::Device::graph_cache)). Work that
-/// depends on it, waits for it and queries about it are unaffected.
+/// The window of a handle of a stream. While it is open, the device may hold work that is submitted through this
+/// handle, and launch it as a graph if the same work came before (see
+/// [`Device::graph_cache`](crate::Device::graph_cache)). Work that depends on it, waits for it and queries about it are
+/// unaffected.
 pub struct Window<'a>(pub &'a Stream);
 
 impl Window<'_> {
@@ -539,8 +540,8 @@ impl Window<'_> {
     }
 }
 
-/// The credit of a stream. It has credit while fewer submissions, and fewer bytes of host memory, are in flight than its
-/// device allows ([`Capabilities`](crate::protocol::Capabilities)). Returned by [`Stream::credit`].
+/// The credit of a stream. It has credit while fewer submissions, and fewer bytes of host memory, are in flight than
+/// its device allows ([`Capabilities`](crate::protocol::Capabilities)). Returned by [`Stream::credit`].
 ///
 /// To submit without credit is no error, but a driver may then block the thread that enqueues, and host memory is used
 /// without a limit.
@@ -626,7 +627,8 @@ impl Credit<'_> {
     /// ```
     ///
     /// # Errors
-    /// The error that lost the device. [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the device.
+    /// The error that lost the device. [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the
+    /// device.
     pub fn wait(&self) -> Result<()> {
         let core = self.0.device().core();
         while !self.is_available() {
@@ -636,8 +638,8 @@ impl Credit<'_> {
         Ok(())
     }
 
-    /// Checks that the stream has credit, for a caller that cannot wait for it. Asks the device, without blocking, if the
-    /// progress that is known leaves no credit.
+    /// Checks that the stream has credit, for a caller that cannot wait for it. Asks the device, without blocking, if
+    /// the progress that is known leaves no credit.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -747,8 +749,8 @@ impl MemoryRequest<'_> {
     }
 }
 
-/// Names the work that a recording takes until the guard is dropped, inside the names that it has already. Returns `None`
-/// for a live stream, whose work has no names.
+/// Names the work that a recording takes until the guard is dropped, inside the names that it has already. Returns
+/// `None` for a live stream, whose work has no names.
 pub fn name_recorded(stream: &Stream, name: &str) -> Option<RecordedName> {
     let recorder = stream.recorder()?.clone();
     let key = recorder.begin_name(name)?;

@@ -1,16 +1,16 @@
 //! Submission: sends every [`Work`] to the backend.
 //!
 //! Under the stream's order lock, a submission takes the next number, claims the histories of its operands, names the
-//! tickets that it comes after, retains what it needs, and is handed to the backend. A refused one leaves nothing behind.
-//! Work of a recording goes to the recorder instead. Submissions that use marked memory take turns.
+//! tickets that it comes after, retains what it needs, and is handed to the backend. A refused one leaves nothing
+//! behind. Work of a recording goes to the recorder instead. Submissions that use marked memory take turns.
 //!
 //! # Turns
 //! Submissions that use recorded memory, or a variable of a module, make their claims one after the other.
 //!
 //! A history may hold the claim of a submission that is not published yet, and no submission can name an unpublished
 //! ticket. Among live handles such a claim only reads, because a writer holds its memory exclusively while it submits.
-//! A replay holds no such right: it writes memory without holding its handles. Nor does a launch that writes a variable.
-//! Therefore:
+//! A replay holds no such right: it writes memory without holding its handles. Nor does a launch that writes a
+//! variable. Therefore:
 //! - An allocation is *marked* when a recording uses it, while the recorded operation holds the handle. A mark is never
 //!   removed. A variable is marked from the start.
 //! - A submission that uses a marked allocation holds that allocation's turn from before its claims until it is
@@ -68,8 +68,8 @@ impl Stream {
     ///
     /// # Safety
     /// - `operands` are the device memory that `work` uses, with its accesses, and the caller may make these accesses.
-    /// - `attached` keeps the host memory or the memory of another device that `work` uses, and no other thread accesses
-    ///   its bytes meanwhile, unless both only read.
+    /// - `attached` keeps the host memory or the memory of another device that `work` uses, and no other thread
+    ///   accesses its bytes meanwhile, unless both only read.
     /// - A launched kernel stays inside its operands.
     /// - A module or graph that `work` names is not unloaded or dropped before it is complete.
     #[inline(always)] // so that each caller compiles only the parts that it uses
@@ -97,8 +97,8 @@ impl Stream {
         if takes_turns {
             ordered.turns.take(operands);
         }
-        // SAFETY: the operands are checked, and `ordered` holds the turns of the marked ones. `attached` keeps the host memory
-        // and the other resources of `work`. The caller may make the accesses of the operands.
+        // SAFETY: the operands are checked, and `ordered` holds the turns of the marked ones. `attached` keeps the host
+        // memory and the other resources of `work`. The caller may make the accesses of the operands.
         let ticket = unsafe { ordered.submit(work, operands, after, keep, blocks(host)) }?;
         drop(ordered);
         trace::submitted(ticket, work);
@@ -170,7 +170,8 @@ impl<'a> Ordered<'a> {
             let backend = &stream.device().core().backend;
             let submission = Submission { ticket, after, work };
             // SAFETY:
-            // - The retention of this stream holds `keep` until an upload is accepted, and until other work is complete.
+            // - The retention of this stream holds `keep` until an upload is accepted, and until other work is
+            //   complete.
             // - `after` and the stream order the uses of the operands.
             // - The caller may make the accesses of `operands`, and a launched kernel stays inside them.
             // - No module or graph that `work` names is unloaded or dropped before it is complete.
@@ -185,8 +186,8 @@ impl<'a> Ordered<'a> {
     }
 
     /// Takes the next ticket, claims the operands with `claim`, and sends the submission with the tickets that it comes
-    /// after. The operands are checked, and this holds the turns of those that are marked. If `send` returns an error, the
-    /// submission was refused: it enqueued nothing, and does not count.
+    /// after. The operands are checked, and this holds the turns of those that are marked. If `send` returns an error,
+    /// the submission was refused: it enqueued nothing, and does not count.
     #[inline]
     pub(super) fn send(
         &mut self,
@@ -277,8 +278,8 @@ impl<'a> Ordered<'a> {
         }
         for (index, (ticket, _)) in claims.displaced.iter().enumerate() {
             if !self.add_dependency(*ticket, after) {
-                // Another thread is submitting the displaced access now. Both are reads, because a writer has exclusive access
-                // or the turn, and two reads need no order. A later writer comes after the restored read.
+                // Another thread is submitting the displaced access now. Both are reads, because a writer has exclusive
+                // access or the turn, and two reads need no order. A later writer comes after the restored read.
                 claims.restore(index, operands);
             }
         }
@@ -347,8 +348,8 @@ impl Claims {
         claims
     }
 
-    /// Claims the operands of a foreign call. It has only shared borrows of them, so other threads may claim reads of memory
-    /// that it writes at the same time.
+    /// Claims the operands of a foreign call. It has only shared borrows of them, so other threads may claim reads of
+    /// memory that it writes at the same time.
     pub(super) fn of_foreign(operands: &[Operand<'_>], ticket: Ticket) -> Self {
         let mut claims = Self::default();
         for (owner, operand) in operands.iter().enumerate() {
@@ -363,8 +364,9 @@ impl Claims {
         self.displaced.is_empty()
     }
 
-    /// Claims an operand. A part without bytes claims nothing: its position may lie in a piece that another thread uses. An
-    /// allocation without bytes is read, so that its free comes after the submission. Other threads may use it too.
+    /// Claims an operand. A part without bytes claims nothing: its position may lie in a piece that another thread
+    /// uses. An allocation without bytes is read, so that its free comes after the submission. Other threads may use it
+    /// too.
     #[inline]
     fn claim(&mut self, owner: usize, operand: &Operand<'_>, ticket: Ticket, locked: bool) {
         let (mut whole, mut access) = (operand.is_whole(), operand.access);
@@ -413,8 +415,8 @@ pub(crate) struct Turns<'a>(
 );
 
 impl<'a> Turns<'a> {
-    /// Takes the turns of those operands whose allocation is marked. Called with the order lock held, on a value that holds
-    /// no turns yet.
+    /// Takes the turns of those operands whose allocation is marked. Called with the order lock held, on a value that
+    /// holds no turns yet.
     pub(super) fn take(&mut self, operands: &[Operand<'a>]) {
         let marked = operands.iter().map(|operand| operand.allocation);
         let mut marked: SmallVec<[&Allocation; 4]> =

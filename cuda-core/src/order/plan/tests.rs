@@ -219,8 +219,8 @@ fn conflict(one: &Node, other: &Node) -> bool {
 }
 
 proptest! {
-    /// The edges order every two nodes that use the same bytes, unless both only read, and every two that a join puts in
-    /// order, or that are in order on one branch. They order no other nodes.
+    /// The edges order every two nodes that use the same bytes, unless both only read, and every two that a join puts
+    /// in order, or that are in order on one branch. They order no other nodes.
     #[test]
     fn exactly_the_required_pairs_are_ordered(steps in steps()) {
         let mut plan = Plan::default();

@@ -180,8 +180,8 @@ pub enum Error {
         /// The device on which the object was used.
         used_on: String,
     },
-    /// A kernel faulted. Work that was in flight fails with this. The device is lost until it is reset, where that can be
-    /// done.
+    /// A kernel faulted. Work that was in flight fails with this. The device is lost until it is reset, where that can
+    /// be done.
     #[error("the device faulted: {0}{advice}", advice = .0.advice())]
     Fault(Box<Fault>),
     /// The device was lost by an earlier error. Later submissions are refused.
@@ -356,8 +356,8 @@ variants! {
     Host, Driver, Remote, Unreachable, Disconnected, Other
 }
 
-/// Writes the variant and the message: `OutOfHostMemory: out of host memory: ..`. [`Error::InOperation`] is followed by the
-/// variant of its root in parentheses. A `main` that returns an error prints this.
+/// Writes the variant and the message: `OutOfHostMemory: out of host memory: ..`. [`Error::InOperation`] is followed by
+/// the variant of its root in parentheses. A `main` that returns an error prints this.
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(self.variant())?;
@@ -429,7 +429,8 @@ impl Error {
         Error::Unsupported { feature, device: device.into() }
     }
 
-    /// Returns the error for a `quantity` of `object` that is `given`, outside of `limit`. [`Limit::check`] compares them.
+    /// Returns the error for a `quantity` of `object` that is `given`, outside of `limit`. [`Limit::check`] compares
+    /// them.
     #[cold]
     pub fn out_of_range(
         object: impl Into<Cow<'static, str>>,

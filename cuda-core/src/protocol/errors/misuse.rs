@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt};
 
 use crate::protocol::OtherError;
 
-/// A mistake of the program, in [`Error::Misuse`](crate::Error::Misuse). Nothing was done, and the same call fails again.
-/// The message says what to do instead.
+/// A mistake of the program, in [`Error::Misuse`](crate::Error::Misuse). Nothing was done, and the same call fails
+/// again. The message says what to do instead.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Misuse {

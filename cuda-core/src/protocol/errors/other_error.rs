@@ -2,8 +2,8 @@
 
 use std::{error::Error as StdError, sync::Arc};
 
-/// An error of the program, inside [`Error::Other`](crate::Error::Other). Clones share it, and two are equal if they share
-/// one error.
+/// An error of the program, inside [`Error::Other`](crate::Error::Other). Clones share it, and two are equal if they
+/// share one error.
 #[derive(Clone)]
 pub struct OtherError(Arc<dyn StdError + Send + Sync>);
 

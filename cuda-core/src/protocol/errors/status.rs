@@ -4,8 +4,8 @@ use std::fmt;
 
 macro_rules! statuses {
     ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
-        /// The reason for which a node refused a request or ended a lease. Each variant states the action that the caller
-        /// should take.
+        /// The reason for which a node refused a request or ended a lease. Each variant states the action that the
+        /// caller should take.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         #[repr(u16)]
@@ -75,14 +75,14 @@ statuses! {
     NotFound = 14, "not found";
     /// The node failed for a reason of its own. Report it to the operator of the node.
     Internal = 15, "internal error";
-    /// The request exceeds the whole memory of the device or of the lease, or a limit of the node or of the tenant. Request
-    /// less, or ask the operator of the node for a higher limit.
+    /// The request exceeds the whole memory of the device or of the lease, or a limit of the node or of the tenant.
+    /// Request less, or ask the operator of the node for a higher limit.
     TooLarge = 16, "too large";
 }
 
 impl Status {
-    /// Returns the status of a request for `requested` bytes that were not free, out of `total`: [`Self::TooLarge`] if they
-    /// can never be, or else [`Self::CapacityExceeded`].
+    /// Returns the status of a request for `requested` bytes that were not free, out of `total`: [`Self::TooLarge`] if
+    /// they can never be, or else [`Self::CapacityExceeded`].
     pub const fn of_shortage(requested: u64, total: u64) -> Self {
         if requested > total { Self::TooLarge } else { Self::CapacityExceeded }
     }

@@ -6,9 +6,9 @@ impl Error {
     /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
     ///
     /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
-    /// free device memory is [`Status::CapacityExceeded`], more than the device has [`Status::TooLarge`], code that cannot
-    /// be loaded [`Status::LoadFailed`], a refused launch or a fault [`Status::LaunchFailed`], and a lost connection
-    /// [`Status::Disconnected`]. Other errors have none.
+    /// free device memory is [`Status::CapacityExceeded`], more than the device has [`Status::TooLarge`], code that
+    /// cannot be loaded [`Status::LoadFailed`], a refused launch or a fault [`Status::LaunchFailed`], and a lost
+    /// connection [`Status::Disconnected`]. Other errors have none.
     pub fn status(&self) -> Option<Status> {
         Some(match self.root() {
             Error::Remote { status, .. } => *status,

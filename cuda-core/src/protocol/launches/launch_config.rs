@@ -155,7 +155,8 @@ pub(super) fn blocks(threads: impl TryInto<u64>, block: u32) -> u32 {
     u32::try_from(threads.div_ceil(u64::from(block)).max(1)).unwrap_or(u32::MAX)
 }
 
-/// The attributes of a launch beyond its shape. Four bytes, so that a [`LaunchConfig`](crate::LaunchConfig) stays small.
+/// The attributes of a launch beyond its shape. Four bytes, so that a [`LaunchConfig`](crate::LaunchConfig) stays
+/// small.
 ///
 /// ```
 /// # use cuda_core::protocol::LaunchAttributes;

@@ -24,7 +24,8 @@ pub(crate) const fn assert_has_bytes<T>() {
 mod tests {
     use super::*;
 
-    // A doctest cannot test this: rustdoc generates no code for a `compile_fail` program, and the assertion fails only then.
+    // A doctest cannot test this: rustdoc generates no code for a `compile_fail` program, and the assertion fails only
+    // then.
     #[test]
     #[should_panic(expected = "at least one byte")]
     fn elements_of_size_zero_are_refused() {

@@ -40,7 +40,8 @@ pub struct HostRegion {
 }
 
 impl HostRegion {
-    /// Returns the error for `bytes` bytes from this position on, which are not all among the `size` bytes of the block.
+    /// Returns the error for `bytes` bytes from this position on, which are not all among the `size` bytes of the
+    /// block.
     #[cold]
     pub fn outside(self, bytes: u64, size: u64) -> Error {
         let (end, limit) = (self.offset.saturating_add(bytes), Limit::AtMost(size));
