@@ -410,7 +410,7 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
     }
     let advice = match what {
         "a buffer" => {
-            "copy it there first, with `to_device` (`tensor::to_device` for tensors) or through the host"
+            "copy it there first, with `to_device` (`cuda_tensor::to_device` for tensors) or through the host"
         }
         "a kernel" => "load its module on that device too",
         pool if pool.contains("memory pool") => "create a pool on that device",

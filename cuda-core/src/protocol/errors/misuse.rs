@@ -26,7 +26,7 @@ pub enum Misuse {
         id: u64,
     },
     /// A list names something twice.
-    #[error("{object}: {name} is there twice; name each once")]
+    #[error("{object}: {name} is named twice; name each one once")]
     NamedTwice {
         /// The list.
         object: Cow<'static, str>,

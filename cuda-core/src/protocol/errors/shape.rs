@@ -22,7 +22,8 @@ pub enum ExpectedShape {
     ProductWith(Box<[usize]>),
     /// A shape that can be divided into tiles of this shape.
     TilesOf(Box<[usize]>),
-    /// A shape that must do this, in words.
+    /// A shape with a property that is stated in words, as the rest of a sentence that begins with "must": `have one
+    /// element; ..`.
     Form(&'static str),
 }
 
