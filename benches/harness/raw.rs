@@ -43,9 +43,9 @@ pub struct Raw {
     pub(crate) timed: sys::CUfunction,
 }
 
-// SAFETY: see the rules.
+// SAFETY: the handles are never written, and the driver accepts them on every thread whose current context is theirs.
 unsafe impl Send for Raw {}
-// SAFETY: see the rules.
+// SAFETY: the handles are never written, and the driver accepts them on every thread whose current context is theirs.
 unsafe impl Sync for Raw {}
 
 /// A stream with a device buffer and pinned host memory.
@@ -59,7 +59,8 @@ pub struct Lane<'a> {
     host: *mut c_void,
 }
 
-// SAFETY: see the rules.
+// SAFETY: one thread at a time uses a lane, and the driver accepts its handles on every thread whose current context is
+// theirs.
 unsafe impl Send for Lane<'_> {}
 
 /// A kernel that belongs to no context.
@@ -268,7 +269,7 @@ impl Lane<'_> {
     /// Copies from the device to ordinary memory and waits.
     pub fn download_to(&self, host: &mut [u8]) {
         let (bytes, to) = (host.len().min(self.bytes), host.as_mut_ptr().cast());
-        // SAFETY: as for `upload_from`.
+        // SAFETY: both have that many bytes, and `host` lives until the stream is synchronized.
         check(unsafe { sys::cuMemcpyDtoHAsync_v2(to, self.x, bytes, self.stream) });
         self.synchronize();
     }

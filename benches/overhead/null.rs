@@ -31,7 +31,8 @@ const MEMORY: u64 = 1 << 40;
 /// The kernels that a module may have.
 const MAX_KERNELS: usize = 64;
 
-// SAFETY: the backend keeps the rules, see below.
+// SAFETY: `Null` keeps the rules of `Backend`, because its submissions have no effect, and `notices` goes to its thread
+// alone.
 unsafe impl Provider for NullProvider {
     fn scheme(&self) -> &'static str {
         "null"

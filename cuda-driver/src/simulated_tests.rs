@@ -152,7 +152,7 @@ impl Stream<'_> {
         let to = Region { alloc: self.alloc(), offset: 0 };
         let (work, ticket) =
             (Work::Fill { to, pattern: Pattern::Word(gate), count: 1 }, self.next());
-        // SAFETY: as for `control`.
+        // SAFETY: each test uses its memory on one stream at a time, or orders its streams.
         unsafe { self.gpu.backend.submit(&Submission { ticket, after, work: &work }, &[]) }
             .unwrap();
         (ticket, gate)
@@ -161,7 +161,7 @@ impl Stream<'_> {
     fn join(&self, after: &[Ticket]) -> Ticket {
         let ticket = self.next();
         let join = Submission { ticket, after, work: &Work::Join };
-        // SAFETY: as for `control`.
+        // SAFETY: each test uses its memory on one stream at a time, or orders its streams.
         unsafe { self.gpu.backend.submit(&join, &[]) }.unwrap();
         ticket
     }

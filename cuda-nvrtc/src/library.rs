@@ -73,7 +73,8 @@ impl Api {
         }
         // SAFETY: a library of this name is NVRTC, or was named by the user; its initializers are sound.
         let library = unsafe { Library::new(path) }.map_err(|error| reason(&error))?;
-        // SAFETY: rules 1 and 2; the library is kept below.
+        // SAFETY: the library is NVRTC, and it is leaked before this function returns, so it stays loaded (rules 1 and
+        // 2).
         let api = unsafe { Self::look_up(&library) }.map_err(|error| reason(&error))?;
         std::mem::forget(library);
         Ok(api)
@@ -86,7 +87,7 @@ impl Api {
     unsafe fn look_up(library: &Library) -> Result<Self, libloading::Error> {
         macro_rules! symbol {
             ($name:literal) => {
-                // SAFETY: rule 1.
+                // SAFETY: the symbol has the type that NVRTC's header states (rule 1).
                 *unsafe { library.get(concat!($name, "\0").as_bytes()) }?
             };
         }
@@ -157,7 +158,7 @@ impl<'a> Program<'a> {
         let texts: Vec<_> = headers.iter().map(|(_, text)| text.as_ptr()).collect();
         let mut handle = ptr::null_mut();
         let count = count("nvrtcCreateProgram", headers.len())?;
-        // SAFETY: rule 4; both arrays have `count` strings.
+        // SAFETY: the strings are NUL-terminated and outlive the call (rule 4). Both arrays have `count` strings.
         let status = unsafe {
             (api.create)(
                 &mut handle,
@@ -174,7 +175,7 @@ impl<'a> Program<'a> {
 
     /// Requests the mangled name of an expression. Call it before `compile`.
     pub(crate) fn add_name(&mut self, expression: &CStr) -> Result<(), Failed> {
-        // SAFETY: rules 3 and 4.
+        // SAFETY: the handle is not destroyed (rule 3). The string is NUL-terminated and outlives the call (rule 4).
         let status = unsafe { (self.api.add_name)(self.handle, expression.as_ptr()) };
         self.api.check("nvrtcAddNameExpression", status)
     }
@@ -183,7 +184,8 @@ impl<'a> Program<'a> {
     pub(crate) fn compile(&mut self, flags: &[CString]) -> Result<(), Failed> {
         let pointers: Vec<_> = flags.iter().map(|flag| flag.as_ptr()).collect();
         let count = count("nvrtcCompileProgram", flags.len())?;
-        // SAFETY: rules 3 and 4; the array has `count` strings.
+        // SAFETY: the handle is not destroyed (rule 3). The array has `count` strings, which are NUL-terminated and
+        // outlive the call (rule 4).
         let status = unsafe { (self.api.compile)(self.handle, count, pointers.as_ptr()) };
         self.api.check("nvrtcCompileProgram", status)
     }
@@ -191,7 +193,8 @@ impl<'a> Program<'a> {
     /// Returns the mangled name of an expression, after `compile`.
     pub(crate) fn lowered_name(&mut self, expression: &CStr) -> Result<String, Failed> {
         let mut name = ptr::null();
-        // SAFETY: rules 3 and 4; writes one pointer.
+        // SAFETY: the handle is not destroyed (rule 3). The string is NUL-terminated and outlives the call (rule 4). The
+        // call writes one pointer.
         let status =
             unsafe { (self.api.lowered_name)(self.handle, expression.as_ptr(), &mut name) };
         self.api.check("nvrtcGetLoweredName", status)?;
@@ -214,11 +217,11 @@ impl<'a> Program<'a> {
 
     fn text(&mut self, call: &'static str, size_of: Size, text_of: Text) -> Result<String, Failed> {
         let mut size = 0;
-        // SAFETY: rule 3; writes one integer.
+        // SAFETY: the handle is not destroyed (rule 3). The call writes one integer.
         let status = unsafe { size_of(self.handle, &mut size) };
         self.api.check(call, status)?;
         let mut buffer = vec![0_u8; size];
-        // SAFETY: rules 3 and 5.
+        // SAFETY: the handle is not destroyed (rule 3), and the buffer has the size that NVRTC stated (rule 5).
         let status = unsafe { text_of(self.handle, buffer.as_mut_ptr().cast()) };
         self.api.check(call, status)?;
         let end = buffer.iter().position(|byte| *byte == 0).unwrap_or(size);
@@ -229,7 +232,7 @@ impl<'a> Program<'a> {
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
-        // SAFETY: rule 3.
+        // SAFETY: this value owns the handle, which is destroyed once, here (rule 3).
         _ = unsafe { (self.api.destroy)(&mut self.handle) };
     }
 }

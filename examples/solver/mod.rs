@@ -119,7 +119,7 @@ impl State {
         let scalars = zip!(uninitialized(1), uninitialized(1), uninitialized(1));
         let ((x, r, p, q), (rr, next_rr, pq)) = cx.run(zip!(vectors, scalars)).await?;
         let mut state = Self { side, x, r, p, q, rr, next_rr, pq };
-        // SAFETY: as in `step`.
+        // SAFETY: the vector has `n` elements, and the scalar one.
         let dot = unsafe {
             kernels.dot(LaunchConfig::new(1, DOT), &state.r, &state.r, &mut state.rr, n as u32)
         };

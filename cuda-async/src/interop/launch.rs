@@ -45,8 +45,9 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
         cx.enqueue(|stream| {
             let mut arguments = Arguments::new();
             args.push_all(&mut arguments);
-            // SAFETY: the caller of `launch` promised it. The function holds its module. `args` holds the buffers until
-            // it is enqueued.
+            // SAFETY: the arguments are those that the kernel takes, and the kernel stays inside the buffers among
+            // them, as the safety section of `launch` requires. The function holds its module. `args` holds the buffers
+            // until the launch is enqueued.
             unsafe {
                 let kernel = function.cu_function();
                 arguments.launch_foreign(stream, Arc::new(function), |raw, arguments| {

@@ -196,7 +196,7 @@ pub unsafe fn launch_named<A: KernelArgs>(
     config: LaunchConfig,
     args: &A,
 ) -> Result<()> {
-    // SAFETY: the rules of `launch` hold for the kernel of this name and these arguments.
+    // SAFETY: the kernel of this name keeps the rules of `launch` with these arguments, as this function requires.
     unsafe { launch_on(&named(module, path)?, stream, config, args) }
 }
 
@@ -215,6 +215,7 @@ pub unsafe fn launch_on<A: KernelArgs>(
 ) -> Result<()> {
     let mut arguments = Arguments::new();
     args.push_all(&mut arguments);
-    // SAFETY: the rules of `launch` hold for these arguments. `args` holds the buffers until the launch is enqueued.
+    // SAFETY: the kernel keeps the rules of `launch` with these arguments, as this function requires. `args` holds the
+    // buffers until the launch is enqueued.
     unsafe { function.launch(stream, config, &arguments) }.map(drop)
 }

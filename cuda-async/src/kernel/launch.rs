@@ -58,7 +58,8 @@ pub unsafe fn launch<A: KernelArgs>(
     config: LaunchConfig,
     args: A,
 ) -> Op<LaunchOp<A>> {
-    // SAFETY: the rules of this function are those of `new`.
+    // SAFETY: the kernel accesses only its buffer arguments and the variables of its module as this function requires,
+    // and `LaunchOp::new` requires the same.
     Op::new(unsafe { LaunchOp::new(function.clone(), config, args, false) })
 }
 
@@ -96,8 +97,9 @@ unsafe fn enqueue<A: KernelArgs>(
             arguments.require_unaliased();
         }
         args.push_all(&mut arguments);
-        // SAFETY: the rules of `launch` hold for these arguments. `args` holds the buffers until the launch is
-        // enqueued. A buffer that is dropped afterwards is freed behind the launch.
+        // SAFETY: with these arguments, the kernel stays inside its buffers, writes none that it only reads, and does
+        // not race on variables. `args` holds the buffers until the launch is enqueued. A buffer that is dropped
+        // afterwards is freed behind the launch.
         unsafe { function.launch(stream, config, &arguments) }
     })
     .map(drop)
@@ -118,7 +120,8 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
         if !cx.waits().has_credit() && cx.poll_credit(&mut credit, task)?.is_pending() {
             return Ok(Submitted::Pending(Self { function, config, args, credit, is_declared }));
         }
-        // SAFETY: the caller of `launch` promised it.
+        // SAFETY: `LaunchOp::new` is unsafe and requires that the kernel keeps the rules of `launch` with these
+        // arguments.
         unsafe { enqueue(&function, config, &args, is_declared, cx) }?;
         Ok(Submitted::Ready(buffers(args)))
     }

@@ -35,7 +35,7 @@ pub unsafe fn launch_given<A: KernelArgs>(
     config: LaunchConfig,
     args: A,
 ) -> Op<LaunchOp<A>> {
-    // SAFETY: the rules of `launch` hold for these arguments.
+    // SAFETY: the kernel keeps the rules of `launch` with these arguments, as this function requires.
     Op::new(unsafe { LaunchOp::new(function, config, args, true) })
 }
 
@@ -51,7 +51,7 @@ pub unsafe fn launch_unless_empty<A: KernelArgs>(
     args: A,
 ) -> Op<Prepared<A>> {
     Op::new(Prepared(match config {
-        // SAFETY: the rules of `launch` hold for these arguments.
+        // SAFETY: the kernel keeps the rules of `launch` with these arguments, as this function requires.
         Some(config) => State::Launch(unsafe { LaunchOp::new(function, config, args, true) }),
         None => State::Empty(args),
     }))

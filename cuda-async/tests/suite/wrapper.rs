@@ -149,7 +149,8 @@ impl Counted {
     }
 }
 
-// SAFETY: as for the provider. Short blocks break the rule about lengths on purpose.
+// SAFETY: the wrapper forwards everything to a backend that keeps the rules, or refuses it. Short blocks break the rule
+// about lengths on purpose.
 unsafe impl Backend for Wrapper {
     fn info(&self) -> &DeviceInfo {
         self.inner.info()

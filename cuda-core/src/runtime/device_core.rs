@@ -141,7 +141,7 @@ impl DeviceCore {
     /// The error that lost the device.
     #[inline]
     pub(crate) fn query(&self, timeline: &Timeline) -> Result<()> {
-        // SAFETY: as for `synchronize`.
+        // SAFETY: the caller holds the stream, so it is not retired during the call.
         match unsafe { self.backend.peek(timeline.id) } {
             Ok(complete) => {
                 timeline.advance(complete);

@@ -273,12 +273,12 @@ impl DeviceCore {
         }
     }
 
-    /// Sends a control and ignores its error: it can only mean that the device is lost.
+    /// Sends a control and ignores its error, because an error can only mean that the device is lost.
     ///
     /// # Safety
-    /// The rules of [`Backend::control`](crate::protocol::Backend::control) hold for `control`.
+    /// No later submission uses the memory, stream, graph or module that `control` frees, retires, drops or unloads.
     unsafe fn send(&self, control: Control) {
-        // SAFETY: the rules of `control` hold.
+        // SAFETY: no later submission uses anything that the control frees, retires, drops or unloads.
         let _ = unsafe { self.backend.control(control) };
     }
 }

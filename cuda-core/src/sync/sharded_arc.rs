@@ -59,9 +59,10 @@ struct Shared<T> {
     all_exact: AtomicBool,
 }
 
-// SAFETY: as for `Arc`: handles on several threads share the value, and the last one drops it.
+// SAFETY: handles on several threads share the value, which needs `Sync`, and the last one drops it on its thread,
+// which needs `Send`. The same bounds hold for `Arc`.
 unsafe impl<T: Send + Sync> Send for ShardedArc<T> {}
-// SAFETY: handles on several threads share the value, and the last one drops it, as for `Arc`.
+// SAFETY: a shared handle can be cloned on another thread, so the bounds are those of `Send`.
 unsafe impl<T: Send + Sync> Sync for ShardedArc<T> {}
 
 impl<T> ShardedArc<T> {

@@ -122,7 +122,8 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `d` is a register of the right class, so it has this lane, and `f` reads only registers of the
+            // current frame.
             unsafe { d.add(lane).write(f(lane)) };
             left &= left - 1;
         }
@@ -140,7 +141,8 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
             results[i] = f(first + i);
             i += 1;
         }
-        // SAFETY: the caller guarantees it, and a half warp is within the register's lanes.
+        // SAFETY: `d` is a register of the right class, and half a warp is within its lanes. `f` reads only registers
+        // of the current frame.
         unsafe {
             let d = d.add(first);
             if full {
@@ -157,7 +159,8 @@ unsafe fn for_lanes<D: Lane, V: Simd>(
 fn unary_body<O: Unary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let imm = op.imm;
-    // SAFETY: see the invariants in `ctx`.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`).
     unsafe {
         for_lanes::<O::D, V>(d, ctx.mask, is_scalar(O::TOP), |i| {
             O::apply(O::A::from_raw(a.add(i).read()), imm).to_raw()
@@ -171,7 +174,8 @@ fn binary_body<O: Binary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
     let imm = op.imm;
-    // SAFETY: see the invariants in `ctx`.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`).
     unsafe {
         for_lanes::<O::D, V>(d, ctx.mask, is_scalar(O::TOP), |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
@@ -186,7 +190,8 @@ fn ternary_body<O: Ternary, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let (d, a) = (ctx.lanes::<RawOf<O::D>>(op.d), ctx.lanes::<RawOf<O::A>>(op.a));
     let (b, c) = (ctx.lanes::<RawOf<O::B>>(op.b), ctx.lanes::<RawOf<O::C>>(op.c));
     let imm = op.imm;
-    // SAFETY: see the invariants in `ctx`.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`).
     unsafe {
         for_lanes::<O::D, V>(d, ctx.mask, is_scalar(O::TOP), |i| {
             let (x, y) = (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read()));
@@ -201,7 +206,8 @@ fn compare_body<O: Compare, V: Simd>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let a = ctx.lanes::<RawOf<O::A>>(op.a);
     let b = ctx.lanes::<RawOf<O::B>>(op.b);
     let holds = |i: usize| {
-        // SAFETY: see the invariants in `ctx`.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+        // (`machine::ctx`).
         let (x, y) = unsafe { (O::A::from_raw(a.add(i).read()), O::B::from_raw(b.add(i).read())) };
         O::apply(x, y, op.imm)
     };

@@ -33,7 +33,7 @@ pub(crate) trait Raw: Copy + Default + 'static {
 impl Raw for u32 {
     #[inline(always)]
     unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
         unsafe { V::blend_32(d, values, lanes) };
     }
 }
@@ -41,7 +41,7 @@ impl Raw for u32 {
 impl Raw for u64 {
     #[inline(always)]
     unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
         unsafe { V::blend_64(d, values, lanes) };
     }
 }
@@ -145,7 +145,7 @@ impl<'a> Ctx<'a> {
     /// Returns a copy of all lanes of a register.
     #[inline(always)]
     pub(crate) fn read<R: Raw>(&self, slot: Slot) -> [R; LANES] {
-        // SAFETY: see the module.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them.
         unsafe { self.lanes::<R>(slot).cast::<[R; LANES]>().read() }
     }
 
@@ -153,7 +153,8 @@ impl<'a> Ctx<'a> {
     #[inline(always)]
     pub(crate) fn lane<R: Raw>(&self, slot: Slot, lane: usize) -> R {
         debug_assert!(lane < LANES);
-        // SAFETY: see the module. `& 31` keeps the lane in bounds.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them. `& 31`
+        // keeps the lane in bounds.
         unsafe { self.lanes::<R>(slot).add(lane & 31).read() }
     }
 
@@ -161,7 +162,8 @@ impl<'a> Ctx<'a> {
     #[inline(always)]
     pub(crate) fn set_lane<R: Raw>(&mut self, slot: Slot, lane: usize, value: R) {
         debug_assert!(lane < LANES);
-        // SAFETY: see the module. `& 31` keeps the lane in bounds.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them. `& 31`
+        // keeps the lane in bounds.
         unsafe { self.lanes::<R>(slot).add(lane & 31).write(value) }
     }
 
@@ -170,7 +172,7 @@ impl<'a> Ctx<'a> {
     pub(crate) fn write<R: Raw>(&mut self, slot: Slot, mask: u32, values: &[R; LANES]) {
         let d = self.lanes::<R>(slot);
         if mask == FULL {
-            // SAFETY: see the module.
+            // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them.
             unsafe { d.cast::<[R; LANES]>().write(*values) };
             return;
         }
@@ -186,14 +188,14 @@ impl<'a> Ctx<'a> {
             return lanes_of(self.mask).for_each(|lane| self.set_lane(slot, lane, value(lane)));
         }
         let d = self.lanes::<R>(slot);
-        // SAFETY: see the module.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them.
         (0..LANES).for_each(|lane| unsafe { d.add(lane).write(value(lane)) });
     }
 
     /// Returns the bits of a predicate register.
     #[inline(always)]
     pub(crate) fn pred(&self, slot: Slot) -> u32 {
-        // SAFETY: see the module.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them.
         unsafe { self.lanes::<u32>(slot).read() }
     }
 
@@ -201,7 +203,7 @@ impl<'a> Ctx<'a> {
     #[inline(always)]
     pub(crate) fn set_pred(&mut self, slot: Slot, mask: u32, value: u32) {
         let at = self.lanes::<u32>(slot);
-        // SAFETY: see the module.
+        // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them.
         unsafe { at.write((at.read() & !mask) | (value & mask)) };
     }
 

@@ -64,9 +64,10 @@ impl Reclaimable for Pinned {
     ) -> Option<Box<dyn Reclaimable>> {
         // Its block was dropped, so no submission in flight uses the memory (rule 7).
         match &primary.host_pool {
-            // SAFETY: it came from the pool, and see above.
+            // SAFETY: the memory came from the pool, and no submission in flight uses it.
             Some(pool) => unsafe { pool.give_back(primary.api, self.0, bound) },
-            // SAFETY: it came from `host_alloc`, and see above. A failure means that the device is lost.
+            // SAFETY: the memory came from `host_alloc`, and no submission in flight uses it. A failure means that the
+            // device is lost.
             None => _ = unsafe { primary.api.host_free(self.0) },
         }
         None

@@ -155,7 +155,8 @@ fn active_clusters(
 ) -> Result<u32, Failed> {
     let (mut clusters, attributes) = (0, LaunchAttribute::list(config.attributes));
     let config = ExtendedConfig::new(config, StreamHandle::NULL, &attributes);
-    // SAFETY: as in `blocks_of_each`; the attributes live until the call returns.
+    // SAFETY: writes one integer; the function's module is loaded, and the context is bound. The attributes live until
+    // the call returns.
     match unsafe { primary.api.occupancy_clusters(&mut clusters, function.raw, &config) } {
         Err(Failed { code: INVALID_CLUSTER_SIZE, .. }) => Ok(0),
         answer => answer.map(|()| clusters.max(0).unsigned_abs()),
@@ -171,7 +172,7 @@ fn most_in_cluster(
 ) -> Result<u32, Failed> {
     let mut blocks = 0;
     let config = ExtendedConfig::new(config, StreamHandle::NULL, &[]);
-    // SAFETY: as in `blocks_of_each`.
+    // SAFETY: writes one integer; the function's module is loaded, and the context is bound.
     unsafe { primary.api.occupancy_cluster(&mut blocks, function.raw, &config) }?;
     Ok(blocks.max(1).unsigned_abs())
 }
@@ -192,7 +193,7 @@ pub(crate) fn occupancy(
     let failed = |failed| primary.error(failed);
     let ask = |attribute| -> Result<u32> {
         let mut value = 0;
-        // SAFETY: as in `blocks_of_each`.
+        // SAFETY: writes one integer; the function's module is loaded, and the context is bound.
         unsafe { primary.api.function_get(&mut value, attribute, function.raw) }.map_err(failed)?;
         Ok(value.max(0).unsigned_abs())
     };

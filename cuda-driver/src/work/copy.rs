@@ -40,7 +40,8 @@ pub(super) unsafe fn download(
 ) -> Result<()> {
     let Some(size) = size(bytes)? else { return Ok(()) };
     let (from, to) = (place.names.memory.locate(from, bytes)?, place.names.host(to, size, host)?);
-    // SAFETY: as in `upload`.
+    // SAFETY: `size` bytes at `to` are in a block that is alive and that no thread accesses until the stream has passed
+    // the copy (rule 7). `from` is device memory of that size.
     place.check(unsafe { place.api().download(to.cast(), from, size, place.stream.raw) })
 }
 

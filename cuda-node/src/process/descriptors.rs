@@ -40,7 +40,7 @@ pub(super) fn take(descriptor: RawFd) -> Result<OwnedFd, DescriptorProblem> {
     if flags & libc::FD_CLOEXEC != 0 {
         return Err(DescriptorProblem::NotInherited);
     }
-    // SAFETY: the descriptor is open, and has no owner because it was inherited (see the rules of this module).
+    // SAFETY: the descriptor is open, and has no owner because it was inherited.
     let owned = unsafe { OwnedFd::from_raw_fd(descriptor) };
     match check(&owned) {
         Ok(()) => Ok(owned),

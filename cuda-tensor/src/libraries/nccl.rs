@@ -90,7 +90,8 @@ impl Communicators {
 /// Communicators on their way from the thread that made them.
 struct Raw(Vec<sys::ncclComm_t>);
 
-// SAFETY: as for `Group`.
+// SAFETY: NCCL allows every thread to use a communicator, one at a time. This value moves them from one thread to
+// another, and only its owner uses them.
 unsafe impl Send for Raw {}
 
 impl Group {

@@ -47,7 +47,8 @@ fn chain(
 ) -> Result<(), Box<dyn Error>> {
     let raw_graph = RawGraph::chain(lane, launches);
     let x = lane.x;
-    // SAFETY: as for the lane. Only the launches with a tracked buffer use it through this value.
+    // SAFETY: the memory of the lane is the buffer of `recorded`, which has `LEN` floats and outlives this value. Only
+    // the launches with a tracked buffer use it through this value.
     let tracked =
         unsafe { RawDeviceBuffer::borrowed_from_raw_parts(x, LEN * 4, peer.device.clone()) };
     let chain = || peer.chain(launches, move |peer| peer.scale(x));

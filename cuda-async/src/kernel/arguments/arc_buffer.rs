@@ -101,6 +101,6 @@ impl<B: ArcBuffer> KernelBuffer for Arc<B> {
     }
 }
 
-// SAFETY: the promise of `ArcBuffer`.
+// SAFETY: `push_read` of an `ArcBuffer` adds one argument: the address of `elements` elements of `Stored`, for reading.
 #[diagnostic::do_not_recommend]
 unsafe impl<B: ArcBuffer> KernelInput<B::Stored> for Arc<B> {}

@@ -7,7 +7,7 @@ use crate::op::LazyArg;
 /// A type that is a form of a buffer.
 ///
 /// # Safety
-/// The type states the number of its elements rightly, and a value that is a `KernelOutput` is the only handle of its
+/// The type states the correct number of its elements, and a value that is a `KernelOutput` is the only handle of its
 /// memory. So a safe launch does not get the same memory twice.
 pub unsafe trait Buffer {}
 

@@ -69,7 +69,8 @@ impl Code {
 /// Starts to load the image that fits the device. `None` if none does.
 fn image_loading(device: &Device, ptx: &str, images: &[Image]) -> Option<Result<Loading>> {
     let image = Image::fitting(images, device.info())?;
-    // SAFETY: the caller of `Image::cubin` or another constructor promised it.
+    // SAFETY: the image is complete and was made by NVIDIA's tools, of the same source as the PTX: every constructor of
+    // `Image` is unsafe and requires this.
     Some(unsafe { device.start_loading_image(ptx, image.bytes()) })
 }
 

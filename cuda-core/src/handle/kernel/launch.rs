@@ -99,7 +99,9 @@ impl Function {
             }
         }
         let work = Work::Launch(self.work(config, arguments, Cow::Owned(uses)));
-        // SAFETY: as in `launch`. The operands have the variables too.
+        // SAFETY: the operands are the buffers among the arguments and the variables that the launch claims. The caller
+        // may use the buffers so, and the kernel stays inside all of them. `self` holds the module during this call. A
+        // dropped module is unloaded only after all earlier submissions (`DeviceCore::retire_module`).
         unsafe { stream.submit(&work, &all, Attached::default()) }
     }
 

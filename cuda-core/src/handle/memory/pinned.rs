@@ -126,7 +126,7 @@ impl<T: Element> Deref for PinnedBuffer<T> {
     type Target = [T];
 
     fn deref(&self) -> &[T] {
-        // SAFETY: no submission in flight names the block while a `PinnedBuffer` has it (see the rules).
+        // SAFETY: while a `PinnedBuffer` has the block, no submission in flight names it, and none is made.
         let bytes = unsafe { self.pooled.block().shared_bytes() };
         // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialized;
         // an `Element` takes any bits.
@@ -137,8 +137,9 @@ impl<T: Element> Deref for PinnedBuffer<T> {
 impl<T: Element> DerefMut for PinnedBuffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
         let start = self.pooled.block().as_ptr();
-        // SAFETY: as in `deref`; exclusive because this is the only right to the bytes and it is
-        // borrowed mutably.
+        // SAFETY: blocks are aligned for every element and hold at least `len` of them, initialized; an `Element` takes
+        // any bits. While a `PinnedBuffer` has the block, no other code accesses its bytes, and this one is borrowed
+        // exclusively.
         unsafe { std::slice::from_raw_parts_mut(start.cast(), self.len) }
     }
 }

@@ -22,11 +22,11 @@ pub struct HostBlock {
     free: Box<dyn FnMut(NonNull<u8>) + Send + Sync>,
 }
 
-// SAFETY: the block owns its memory; shared access to the bytes goes through unsafe methods whose
-// callers promise that no other thread or device writes at the same time (see the rules above).
+// SAFETY: the block owns its memory, and `free` takes the memory from any thread. Only unsafe methods access the bytes
+// of a shared block, and while one of them does, no other thread and no device writes these bytes.
 unsafe impl Send for HostBlock {}
-// SAFETY: the block owns its memory; the callers of the unsafe methods rule out a write at the same time as another
-// access.
+// SAFETY: only unsafe methods access the bytes of a shared block, and while one of them does, no other thread and no
+// device writes these bytes.
 unsafe impl Sync for HostBlock {}
 
 static NEXT: AtomicU64 = AtomicU64::new(1);
@@ -90,8 +90,8 @@ impl HostBlock {
 
     /// Returns the bytes of an owned block, for writing.
     pub fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: `start` is valid for `bytes` initialized bytes; `&mut self` means that no other
-        // owner holds the block; a submission that names it would hold a clone of its `Arc`.
+        // SAFETY: `start` is valid for `bytes` initialized bytes. `&mut self` means that no other owner holds the
+        // block, and a submission in flight that names the block would be an owner.
         unsafe { std::slice::from_raw_parts_mut(self.start.as_ptr(), self.bytes) }
     }
 

@@ -28,7 +28,7 @@ pub(crate) trait Modify: 'static {
     /// `at` must be valid and aligned for the type.
     #[inline(always)]
     unsafe fn update(at: *mut u8, b: Self::L, c: Self::L) -> RawOf<Self> {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `at` is valid and aligned for the type.
         unsafe { RawOf::<Self>::update(at, |old| Self::new(Self::L::from_raw(old), b, c).to_raw()) }
     }
 }
@@ -146,7 +146,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Add<L> {
     }
     #[inline(always)]
     unsafe fn update(at: *mut u8, b: L, _: L) -> L::Raw {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `at` is valid and aligned for the type.
         unsafe { L::Raw::add(at, b.to_raw()) }
     }
 }
@@ -159,7 +159,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Cas<L> {
     }
     #[inline(always)]
     unsafe fn update(at: *mut u8, b: L, c: L) -> L::Raw {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `at` is valid and aligned for the type.
         unsafe { L::Raw::exchange_if(at, b.to_raw(), c.to_raw()) }
     }
 }

@@ -26,7 +26,7 @@ use crate::memory::access::Word;
 unsafe fn copy<V: Simd>(dst: *mut u8, src: *const u8, bytes: usize) {
     let mut at = 0;
     while at < bytes {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: both pointers are valid for `bytes` bytes.
         unsafe {
             if bytes - at >= 64 {
                 V::copy_64(dst.add(at), src.add(at));
@@ -48,7 +48,8 @@ fn halves<M: Stored, A: Address>(
     bytes: u64,
 ) -> Option<[*mut u8; 2]> {
     let lanes = ctx.lanes::<A>(op.a);
-    // SAFETY: see the invariants in `ctx`.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`).
     let first = |half: usize| unsafe { lanes.add(half).read() }.plus(op.imm);
     Some([shape.run(first(0), bytes, M::BYTES)?, shape.run(first(HALF), bytes, M::BYTES)?])
 }
@@ -71,7 +72,8 @@ fn pattern<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &Ctx<'_>, op: &
         return Pattern::Mixed;
     }
     let lanes = ctx.lanes::<A>(op.a);
-    // SAFETY: see the invariants in `ctx`. The processor supports the level.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`). The processor supports the level.
     unsafe {
         match M::BYTES {
             1 => A::pattern::<V, 1>(lanes),
@@ -92,7 +94,8 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
             if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
                 for (i, from) in halves.into_iter().enumerate() {
                     let mut words = [M::Word::default(); HALF];
-                    // SAFETY: both sides have the size of a half warp's elements. See also the invariants in `ctx`.
+                    // SAFETY: both sides have the size of a half warp's elements. The registers of the current frame
+                    // are valid for all lanes, and no other code accesses them (`machine::ctx`).
                     unsafe {
                         copy::<V>(words.as_mut_ptr().cast(), from, bytes);
                         let mut values = [M::Raw::default(); HALF];
@@ -108,7 +111,8 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
         Pattern::Uniform => {
             if let Some(halves) = halves::<M, A>(ctx, op, &shape, M::BYTES) {
                 for (i, from) in halves.into_iter().enumerate() {
-                    // SAFETY: located and aligned. See also the invariants in `ctx`.
+                    // SAFETY: located and aligned. The registers of the current frame are valid for all lanes, and no
+                    // other code accesses them (`machine::ctx`).
                     unsafe {
                         let value = M::from_word(M::Word::load(from)).to_raw();
                         d.add(i * HALF).cast::<[M::Raw; HALF]>().write([value; HALF]);
@@ -123,7 +127,8 @@ fn load_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>,
         return load_each::<M, A>(ctx, op);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
-    // SAFETY: see the invariants in `ctx`. The address of every executing lane is valid.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`). The address of every executing lane is valid.
     unsafe {
         let load = |lane: usize| {
             let at = shape.at(registers.add(lane).read().plus(op.imm), lane);
@@ -166,7 +171,8 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
         let bytes = M::BYTES as usize * HALF;
         if let Some(halves) = halves::<M, A>(ctx, op, &shape, bytes as u64) {
             for (i, to) in halves.into_iter().enumerate() {
-                // SAFETY: both sides have the size of a half warp's elements. See also the invariants in `ctx`.
+                // SAFETY: both sides have the size of a half warp's elements. The registers of the current frame are
+                // valid for all lanes, and no other code accesses them (`machine::ctx`).
                 unsafe {
                     let values = b.add(i * HALF).cast::<[M::Raw; HALF]>().read();
                     let mut words = [M::Word::default(); HALF];
@@ -183,7 +189,8 @@ fn store_body<M: Stored, A: Address, const SPACE: u8, V: Simd>(ctx: &mut Ctx<'_>
         return store_each::<M, A>(ctx, op);
     }
     let (mask, registers) = (ctx.mask, ctx.lanes::<A>(op.a));
-    // SAFETY: see the invariants in `ctx`. The address of every executing lane is valid.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`). The address of every executing lane is valid.
     unsafe {
         let store = |lane: usize| {
             let at = shape.at(registers.add(lane).read().plus(op.imm), lane);

@@ -28,12 +28,12 @@ macro_rules! address {
             }
             #[inline(always)]
             unsafe fn pattern<V: Simd, const STEP: u64>(lanes: *const Self) -> Pattern {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
                 unsafe { V::$pattern::<STEP>(lanes) }
             }
             #[inline(always)]
             unsafe fn outside<V: Simd>(lanes: *const Self, bounds: Bounds) -> u32 {
-                // SAFETY: the caller guarantees it.
+                // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
                 unsafe { V::$outside(lanes, bounds) }
             }
         }
@@ -102,7 +102,8 @@ pub(crate) fn all_inside<A: Address, V: Simd>(
     if size_of::<A>() == 4 && shape.range.base != 0 {
         return false;
     }
-    // SAFETY: see the invariants in `ctx`. The processor supports the level.
+    // SAFETY: the registers of the current frame are valid for all lanes, and no other code accesses them
+    // (`machine::ctx`). The processor supports the level.
     let outside = unsafe { A::outside::<V>(ctx.lanes(op.a), bounds) };
     outside & ctx.mask == 0
 }

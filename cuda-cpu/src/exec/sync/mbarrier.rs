@@ -38,14 +38,14 @@ pub(crate) fn place(ctx: &mut Ctx<'_>, op: &Op, lane: usize) -> Result<u64, Flow
 
 fn load(ctx: &mut Ctx<'_>, lane: usize, at: u64) -> Result<u64, Flow> {
     let pointer = shared_pointer(ctx, lane, at, OBJECT.bytes, true)?;
-    // SAFETY: checked, and addresses of mbarriers are multiples of 8.
+    // SAFETY: `shared_pointer` has checked the access, and addresses of mbarriers are multiples of 8.
     Ok(unsafe { u64::load(pointer) })
 }
 
 fn store(ctx: &mut Ctx<'_>, lane: usize, at: u64, word: u64) -> Result<(), Flow> {
     let pointer = shared_pointer(ctx, lane, at, OBJECT.bytes, true)?;
     ctx.team.moved += 1;
-    // SAFETY: as in `load`.
+    // SAFETY: `shared_pointer` has checked the access, and addresses of mbarriers are multiples of 8.
     unsafe { u64::store(pointer, word) };
     Ok(())
 }

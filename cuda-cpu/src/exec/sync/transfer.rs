@@ -147,7 +147,8 @@ fn transfer(ctx: &mut Ctx<'_>, bulk: &Bulk) -> Result<(), Flow> {
 /// Both pointers must be valid for `bytes` bytes, a multiple of 16, and aligned to 16.
 unsafe fn combine(to: *mut u8, from: *const u8, bytes: u32, how: WriteMode) {
     let bytes = bytes as usize;
-    // SAFETY: the caller guarantees it. Elements are in bounds and aligned to their size.
+    // SAFETY: both pointers are valid for `bytes` bytes and aligned to 16, so all elements are in bounds and aligned to
+    // their size.
     unsafe {
         match how {
             WriteMode::Copy if to.cast_const() == from => {}

@@ -11,7 +11,7 @@ macro_rules! updates {
         /// `at` must be valid and aligned for `W`.
         pub(crate) unsafe fn $name<$t: $bound + Lane<Raw: Bits>, W: Word + Bits>(at: *mut u8, value: u64) {
             let $new = $t::from_raw(<$t::Raw as Bits>::from_bits(value));
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `at` is valid and aligned for `W`.
             unsafe {
                 W::update(at, |old| {
                     let $old = $t::from_raw(<$t::Raw as Bits>::from_bits(old.to_bits()));

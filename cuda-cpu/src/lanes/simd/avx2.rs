@@ -12,7 +12,7 @@ pub(crate) struct Avx2;
 impl Simd for Avx2 {
     #[inline(always)]
     unsafe fn pattern_32<const STEP: u64>(lanes: *const u32) -> Pattern {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let s = STEP as i32;
             let low = _mm256_setr_epi32(0, s, 2 * s, 3 * s, 4 * s, 5 * s, 6 * s, 7 * s);
@@ -36,7 +36,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn pattern_64<const STEP: u64>(lanes: *const u64) -> Pattern {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let s = STEP as i64;
             let step = _mm256_setr_epi64x(0, s, 2 * s, 3 * s);
@@ -62,7 +62,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn outside_32(lanes: *const u32, bounds: Bounds) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let add = _mm256_set1_epi32(bounds.add as i32);
             let limit = _mm256_set1_epi32(bounds.limit as i32);
@@ -85,7 +85,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn outside_64(lanes: *const u64, bounds: Bounds) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let add = _mm256_set1_epi64x(bounds.add as i64);
             let limit = _mm256_set1_epi64x(bounds.limit as i64);
@@ -107,19 +107,19 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn copy_64(dst: *mut u8, src: *const u8) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: both pointers are valid for 64 bytes, and the processor supports the level.
         unsafe { access::copy_64_avx(dst, src) };
     }
 
     #[inline(always)]
     unsafe fn bits(bytes: &[u8; LANES]) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the processor supports the level.
         unsafe { _mm256_movemask_epi8(_mm256_loadu_si256(bytes.as_ptr().cast())) as u32 }
     }
 
     #[inline(always)]
     unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
         unsafe {
             let bit = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128);
             for at in (0..HALF).step_by(8) {
@@ -133,7 +133,7 @@ impl Simd for Avx2 {
 
     #[inline(always)]
     unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
         unsafe {
             let bit = _mm256_setr_epi64x(1, 2, 4, 8);
             for at in (0..HALF).step_by(4) {

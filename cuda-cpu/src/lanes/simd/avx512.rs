@@ -12,7 +12,7 @@ pub(crate) struct Avx512;
 impl Simd for Avx512 {
     #[inline(always)]
     unsafe fn pattern_32<const STEP: u64>(lanes: *const u32) -> Pattern {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let s = STEP as i32;
             let count = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
@@ -33,7 +33,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn pattern_64<const STEP: u64>(lanes: *const u64) -> Pattern {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let s = STEP as i64;
             let low = _mm512_setr_epi64(0, s, 2 * s, 3 * s, 4 * s, 5 * s, 6 * s, 7 * s);
@@ -57,7 +57,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn outside_32(lanes: *const u32, bounds: Bounds) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let add = _mm512_set1_epi32(bounds.add as i32);
             let limit = _mm512_set1_epi32(bounds.limit as i32);
@@ -73,7 +73,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn outside_64(lanes: *const u64, bounds: Bounds) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register, and the processor supports the level.
         unsafe {
             let add = _mm512_set1_epi64(bounds.add as i64);
             let limit = _mm512_set1_epi64(bounds.limit as i64);
@@ -89,19 +89,19 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn copy_64(dst: *mut u8, src: *const u8) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: both pointers are valid for 64 bytes, and the processor supports the level.
         unsafe { access::copy_64_avx512(dst, src) };
     }
 
     #[inline(always)]
     unsafe fn bits(bytes: &[u8; LANES]) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: the processor supports the level.
         unsafe { _mm256_movepi8_mask(_mm256_loadu_si256(bytes.as_ptr().cast())) }
     }
 
     #[inline(always)]
     unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
         unsafe {
             let new = _mm512_loadu_si512(values.as_ptr().cast());
             _mm512_mask_storeu_epi32(d.cast(), lanes, new);
@@ -110,7 +110,7 @@ impl Simd for Avx512 {
 
     #[inline(always)]
     unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
         unsafe {
             for at in [0, 8] {
                 let new = _mm512_loadu_si512(values.as_ptr().add(at).cast());

@@ -15,7 +15,7 @@ impl Simd for Base {
     unsafe fn pattern_32<const STEP: u64>(lanes: *const u32) -> Pattern {
         let (mut apart, mut differ) = (0, 0);
         for lane in 0..LANES {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `lanes` points to the lanes of a register.
             let (x, first) = unsafe { (lanes.add(lane).read(), lanes.add(lane & HALF).read()) };
             differ |= x ^ first;
             apart |= x ^ first.wrapping_add((lane % HALF) as u32 * STEP as u32);
@@ -27,7 +27,7 @@ impl Simd for Base {
     unsafe fn pattern_64<const STEP: u64>(lanes: *const u64) -> Pattern {
         let (mut apart, mut differ) = (0, 0);
         for lane in 0..LANES {
-            // SAFETY: the caller guarantees it.
+            // SAFETY: `lanes` points to the lanes of a register.
             let (x, first) = unsafe { (lanes.add(lane).read(), lanes.add(lane & HALF).read()) };
             differ |= x ^ first;
             apart |= x ^ first.wrapping_add((lane % HALF) as u64 * STEP);
@@ -37,7 +37,7 @@ impl Simd for Base {
 
     #[inline(always)]
     unsafe fn outside_32(lanes: *const u32, bounds: Bounds) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register.
         let offset = |lane| unsafe { lanes.add(lane).read() }.wrapping_add(bounds.add as u32);
         let outside = |lane| is_outside(u64::from(offset(lane)), bounds);
         (0..LANES).fold(0, |mask, lane| mask | u32::from(outside(lane)) << lane)
@@ -45,7 +45,7 @@ impl Simd for Base {
 
     #[inline(always)]
     unsafe fn outside_64(lanes: *const u64, bounds: Bounds) -> u32 {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `lanes` points to the lanes of a register.
         let offset = |lane| unsafe { lanes.add(lane).read() }.wrapping_add(bounds.add);
         let outside = |lane| is_outside(offset(lane), bounds);
         (0..LANES).fold(0, |mask, lane| mask | u32::from(outside(lane)) << lane)
@@ -53,7 +53,7 @@ impl Simd for Base {
 
     #[inline(always)]
     unsafe fn copy_64(dst: *mut u8, src: *const u8) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: both pointers are valid for 64 bytes.
         unsafe { access::copy_64(dst, src) };
     }
 
@@ -64,13 +64,13 @@ impl Simd for Base {
 
     #[inline(always)]
     unsafe fn blend_32(d: *mut u32, values: &[u32; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register.
         lanes_of(lanes.into()).for_each(|lane| unsafe { d.add(lane).write(values[lane]) });
     }
 
     #[inline(always)]
     unsafe fn blend_64(d: *mut u64, values: &[u64; HALF], lanes: u16) {
-        // SAFETY: the caller guarantees it.
+        // SAFETY: `d` points to the lanes of half a register.
         lanes_of(lanes.into()).for_each(|lane| unsafe { d.add(lane).write(values[lane]) });
     }
 }

@@ -301,7 +301,7 @@ impl Link {
                     Notice::Failed { ticket, .. } => self.state.lock().transfers.failed(*ticket),
                     _ => None,
                 };
-                // SAFETY: the node reported it.
+                // SAFETY: the node reported this notice, and its backend keeps the rules of `Backend`.
                 unsafe { self.sink.notice(notice) };
                 self.deliver(progress);
             }
@@ -323,8 +323,8 @@ impl Link {
             self.state.lock().transfers.place(chunk.transfer, chunk.offset, chunk.bytes.len())?;
         let Some(place) = place else { return Ok(()) };
         let range = place.start..place.start + chunk.bytes.len();
-        // SAFETY: this carries out the download that names these bytes. The client touches them only when progress covers
-        // the download, and `transfers` holds that progress back until `landed`.
+        // SAFETY: this method carries out the download that names these bytes. The client touches them only when
+        // progress covers the download, and `transfers` holds that progress back until `landed`.
         if let Some(bytes) = unsafe { place.block.shared_bytes_mut(range) } {
             bytes.copy_from_slice(chunk.bytes);
         }

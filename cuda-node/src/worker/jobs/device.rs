@@ -222,7 +222,7 @@ fn launch(
     }
     let ([gx, gy, gz], [x, y, z]) = (job.grid, job.block);
     let config = LaunchConfig::new(gx, x).grid(gx, gy, gz).block(x, y, z);
-    // SAFETY: all memory of the device belongs to the lease that sent the kernel (see the rules of `worker`).
+    // SAFETY: all memory of the device belongs to the lease that sent the kernel.
     unsafe { function.launch(stream, config.shared_bytes(job.shared_bytes), &arguments) }?;
     stream.synchronize()
 }

@@ -127,7 +127,7 @@ impl ManagedTensor {
 
     fn tensor(&self) -> &DLTensor {
         match &self.0 {
-            // SAFETY: it is valid until the deleter is called, and has this major version.
+            // SAFETY: the tensor is valid until the deleter is called, and has this major version.
             Raw::Versioned(raw) => unsafe { &(*raw.as_ptr()).dl_tensor },
             // SAFETY: it is valid until the deleter is called.
             Raw::Unversioned(raw) => unsafe { &(*raw.as_ptr()).dl_tensor },
