@@ -190,7 +190,7 @@ impl Device {
         self.core().backend.graph_cache()
     }
 
-    /// Turns the graph cache on or off, for later work. It is on where the device has one.
+    /// Turns the graph cache on or off, for later work. By default it is on if the device has a graph cache.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -269,7 +269,7 @@ impl Hash for Device {
     }
 }
 
-/// Writes the name and the address of the device, as in `NVIDIA H200 (cuda:0)`.
+/// Writes the name and the address of the device, such as `NVIDIA H200 (cuda:0)`.
 impl std::fmt::Display for Device {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let DeviceInfo { name, address, .. } = self.info();

@@ -39,9 +39,9 @@ pub unsafe trait Backend: Send + Sync + 'static {
     ///   names.
     unsafe fn submit(&self, submission: &Submission<'_>, host: &[Arc<HostBlock>]) -> Result<()>;
 
-    /// Submits work that the backend may hold until the next [`flush`](Backend::flush) of the stream, together with the
-    /// deferrable work before and after it. Otherwise as [`submit`](Backend::submit). Any other call that depends on
-    /// the work also flushes it. The graph cache of a GPU launches work that repeats as a graph.
+    /// Submits work as [`submit`](Backend::submit) does, but the backend may hold it until the next
+    /// [`flush`](Backend::flush) of the stream, together with the deferrable work before and after it. Any other call
+    /// that depends on the work also flushes it. The graph cache of a GPU launches work that repeats as a graph.
     ///
     /// # Errors
     /// As [`submit`](Backend::submit).

@@ -23,7 +23,7 @@ pub struct Capabilities {
     pub graphs: bool,
     /// Whether a graph may have loops ([`Work::Repeat`](super::Work::Repeat)).
     pub loops: bool,
-    /// Whether the backend gains from deferrable submissions
+    /// Whether the backend has a graph cache, which needs deferrable submissions
     /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)).
     pub graph_cache: bool,
     /// Whether the backend takes launches with [attributes](super::LaunchAttributes) and answers

@@ -36,7 +36,7 @@ pub enum Control {
         /// The ticket that the allocation takes on its stream.
         at: Ticket,
     },
-    /// Allocates memory from a pool. Otherwise as [`Allocate`](Control::Allocate).
+    /// Allocates memory from a pool, under the rules of [`Allocate`](Control::Allocate).
     AllocateIn {
         /// The pool.
         pool: PoolId,

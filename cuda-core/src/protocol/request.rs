@@ -5,7 +5,7 @@ use super::{
     PoolMemory, Result,
 };
 
-/// A question to a device. The reply arrives later, on any thread; asking never blocks.
+/// A question to a device. The reply arrives later, on any thread. Sending a request never blocks.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Request {
@@ -19,7 +19,8 @@ pub enum Request {
         /// The graph.
         graph: GraphId,
     },
-    /// Asks how many blocks of a kernel run at the same time; answered by [`Reply::Occupancy`]. The module is loaded.
+    /// Asks for the number of blocks of a kernel that run at the same time; answered by [`Reply::Occupancy`]. The
+    /// module is loaded.
     Occupancy {
         /// The kernel.
         function: FunctionId,

@@ -116,8 +116,8 @@ impl<'a> Arguments<'a> {
         self.part(slice, Access::Read)
     }
 
-    /// Adds the address of a part of a buffer. As [`buffer`](Arguments::buffer) does for the whole, it takes a shared
-    /// borrow for every access: the caller of the launch promises that it may write the part.
+    /// Adds the address of a part of a buffer. Takes a shared borrow for every access, as [`buffer`](Arguments::buffer)
+    /// does. With [`Access::Write`], the caller of the launch must ensure that no other code uses the part.
     #[inline]
     pub fn part<T>(&mut self, slice: Slice<'a, T>, access: Access) -> &mut Self {
         self.view(slice.view(), access)
@@ -129,8 +129,8 @@ impl<'a> Arguments<'a> {
         self.view(slice.view(), Access::Write)
     }
 
-    /// Makes the launch fail with [`Error::Arguments`] and this reason. A form of an argument that cannot be passed
-    /// calls it: adding an argument returns no error.
+    /// Makes the launch fail with [`Error::Arguments`] and this reason. A type of argument calls this if its value
+    /// cannot be passed, because the methods that add an argument return no error.
     #[cold]
     pub fn refuse(&mut self, reason: String) -> &mut Self {
         self.refusal.get_or_insert_with(|| reason.into());
@@ -138,9 +138,12 @@ impl<'a> Arguments<'a> {
     }
 
     /// Makes the launch fail with [`Error::Arguments`] if the kernel may write memory of an argument through another
-    /// name: a scalar that it writes is another argument too, an argument that it writes is a variable of a module, or
-    /// one that it reads is a variable of its own module that it may write. Safe code can do that, because all handles
-    /// of a scalar are the same memory, and so are those of a variable.
+    /// name:
+    /// - The kernel writes a scalar, and another argument is the same scalar.
+    /// - The kernel writes an argument that is a variable of a module.
+    /// - The kernel reads an argument that is a variable of its own module, and may write that variable.
+    ///
+    /// Safe code can pass such arguments, because all handles of a scalar or of a variable are the same memory.
     #[inline]
     pub fn require_unaliased(&mut self) -> &mut Self {
         self.unaliased = true;

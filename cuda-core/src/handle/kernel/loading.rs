@@ -80,7 +80,8 @@ impl Device {
         Loading::new(self, module_info(ptx)?, ModuleImage::Ptx(ptx.to_owned()))
     }
 
-    /// Loads a cubin or a fatbin. Blocks, with the rules of [`load_ptx_blocking`](Self::load_ptx_blocking).
+    /// Loads a cubin or a fatbin. Blocks, so do not call it inside a waker, and load before the work that uses the
+    /// module begins: see [`load_ptx_blocking`](Self::load_ptx_blocking).
     ///
     /// The driver compiles nothing, unless a fatbin has only PTX for this GPU. The types of parameters are unknown, so
     /// launches check the number and the sizes of arguments, not their kinds. [`Module::variables`] is empty, and
@@ -124,8 +125,8 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin. Other errors of `load_cubin` come from the
-    /// [`Loading`].
+    /// [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin. The [`Loading`] returns the other errors of
+    /// [`load_cubin`](Self::load_cubin).
     ///
     /// # Safety
     /// As for [`load_cubin`](Self::load_cubin).
@@ -138,8 +139,8 @@ impl Device {
     }
 
     /// Starts to load a cubin or a fatbin that was made from the same source as the text `ptx`, without blocking. The
-    /// text describes the module: so launches check the kinds of arguments and claim the variables that they use, as
-    /// those of [`start_loading`](Self::start_loading) do. The device runs the image.
+    /// device runs the image, and the text describes the module. So launches check the kinds of arguments and claim the
+    /// variables that they use, as launches of a module that was loaded from PTX do.
     ///
     /// ```no_run
     /// # use cuda_core::*;
@@ -158,8 +159,8 @@ impl Device {
     /// other parameters.
     ///
     /// # Safety
-    /// As for [`load_cubin`](Self::load_cubin), and the image and the text are of one source. The text says which
-    /// variables a kernel writes, and launches are ordered by that.
+    /// `image` is complete and was made by NVIDIA's tools, which made `ptx` of the same source. The text states which
+    /// variables a kernel writes, and the library orders launches by that.
     pub unsafe fn start_loading_image(&self, ptx: &str, image: &[u8]) -> Result<Loading> {
         check_machine_code(image)?;
         Loading::new(self, module_info(ptx)?, ModuleImage::Cubin(image.to_owned()))

@@ -1,7 +1,7 @@
 //! Modules, their kernels, and launches.
 //!
-//! Uses `stream` and `memory`. [`Function::launch`] checks [`Arguments`] against the kernel's parameters and goes to
-//! [`Stream`](super::Stream)'s `submit`.
+//! This folder uses `stream` and `memory`. [`Function::launch`] checks [`Arguments`] against the kernel's parameters
+//! and goes to [`Stream`](super::Stream)'s `submit`.
 
 mod arguments;
 mod launch;

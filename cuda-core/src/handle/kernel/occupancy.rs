@@ -1,4 +1,4 @@
-//! Questions on occupancy.
+//! Queries of the occupancy of kernels.
 
 use crate::{
     handle::kernel::module::Function,
@@ -9,7 +9,7 @@ use crate::{
 impl Function {
     /// Asks how many blocks of this kernel run at the same time, for blocks with the shape and the shared memory of
     /// `config`. The grid and the attributes of `config` do not matter. Await the reply, or block on it with
-    /// [`Pending::wait`]: on a lease it takes a round trip.
+    /// [`Pending::wait`]. On a lease, the reply takes a round trip.
     ///
     /// The reply also has the kernel's registers and memory, a suggested block, and the limits of cooperative grids and
     /// of clusters.

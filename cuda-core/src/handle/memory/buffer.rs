@@ -51,7 +51,8 @@ impl<T: Element> DeviceBuffer<T> {
         Self::allocated(stream, len, |bytes| stream.allocate(bytes))
     }
 
-    /// Allocates a buffer of `len` elements from `pool`. Otherwise as [`DeviceBuffer::uninitialized`].
+    /// Allocates a buffer of `len` elements from `pool`. The contents are unspecified (some earlier bytes of this
+    /// device).
     ///
     /// ```
     /// # use cuda_core::*;

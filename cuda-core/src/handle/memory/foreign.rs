@@ -29,8 +29,8 @@ impl<'a> ForeignCall<'a> {
         Self::default()
     }
 
-    /// Adds memory that the commands use. It takes a shared borrow for every access: the caller of
-    /// [`submit`](Self::submit) promises that the commands may write the memory.
+    /// Adds memory that the commands use. Takes a shared borrow for every access. With [`Access::Write`], the caller of
+    /// [`submit`](Self::submit) must ensure that no other code uses the memory.
     #[must_use]
     pub fn uses<T>(mut self, slice: Slice<'a, T>, access: Access) -> Self {
         self.operands.push(slice.view().operand(access));
@@ -94,8 +94,9 @@ impl<T: Element> DeviceBuffer<T> {
     /// [`Device::memory`](crate::Device::memory).
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::OutOfRange`] if the memory is
-    /// misaligned for the elements, longer than any address, or empty. [`Error::Misuse`] on a stream of a recording.
+    /// [`Error::Unsupported`] if the device is not a GPU of this process. [`Error::OutOfRange`] if the memory is empty,
+    /// is misaligned for the elements, or does not fit into the address space. [`Error::Misuse`] on a stream of a
+    /// recording.
     ///
     /// # Safety
     /// - The device may access the memory until `owner` is dropped, and its bytes are valid elements.
@@ -119,7 +120,7 @@ impl<T: Element> DeviceBuffer<T> {
 
     /// Gives the memory to foreign code, and returns the device address of the first element. Work that is enqueued on
     /// `stream` later comes after all uses of the buffer so far. Foreign code frees the memory in the order of a stream
-    /// (`cuMemFreeAsync`). Memory that came from foreign code goes back: then the owner is returned too, and frees it.
+    /// (`cuMemFreeAsync`). For memory that came from foreign code, this also returns its owner, which frees it.
     ///
     /// # Errors
     /// [`Error::Unsupported`] if the device is not a GPU of this process; [`Error::StillShared`] if the allocation has

@@ -58,9 +58,9 @@ impl<T: Element> GrowableBuffer<T> {
         Ok(Self { allocation, len: 0, max_len, element: PhantomData })
     }
 
-    /// Makes the buffer `len` elements long. The elements that it has keep their values and their addresses, and the
-    /// contents of the new ones are unspecified. Does nothing if it has as many already. Blocks until the device has
-    /// the memory, so in async code call it outside of polls, for example with `spawn_blocking`.
+    /// Makes the buffer `len` elements long. Existing elements keep their values and their addresses, and the contents
+    /// of new elements are unspecified. Does nothing if the buffer has `len` elements or more. Blocks until the device
+    /// has the memory, so in async code call it outside of polls, for example with `spawn_blocking`.
     ///
     /// If there is too little memory, this reclaims dropped buffers, waits for the work in flight, and tries once more.
     ///

@@ -1,8 +1,8 @@
 //! Memory that users hold: buffers and slices of a device, pinned memory of the host, and copies between them.
 //!
-//! Uses `stream`; `kernel` uses it for arguments. Buffers and slices differ in what they own or borrow. All of them
-//! submit through a [`View`], whose `upload`, `download`, `copy_from` and `fill` go to [`Stream`](super::Stream)'s
-//! `submit`.
+//! This folder uses `stream`, and `kernel` uses this folder for arguments. Buffers and slices differ in the memory that
+//! they own or borrow. All of them submit through a [`View`], whose `upload`, `download`, `copy_from` and `fill` go to
+//! [`Stream`](super::Stream)'s `submit`.
 
 mod buffer;
 mod foreign;

@@ -127,7 +127,7 @@ impl<T: Element> Slice<'_, T> {
     }
 }
 
-/// A copy to another device in flight. Gives the destination buffer when the copy is complete.
+/// A copy to another device in flight. Returns the destination buffer when the copy is complete.
 #[derive(Debug)]
 pub struct PeerCopy<T> {
     stream: Stream,

@@ -163,7 +163,7 @@ pub(super) fn start_of(pooled: &PooledBlock) -> HostRegion {
     HostRegion { block: pooled.block().id(), offset: 0 }
 }
 
-/// A download in flight. Gives the pinned buffer when the bytes have arrived.
+/// A download in flight. Returns the pinned buffer when the bytes have arrived.
 pub struct Download<T> {
     /// A clone of the handle that submitted the download. It counts no submissions.
     stream: Stream,

@@ -1,4 +1,4 @@
-//! Memory pools: where the memory of buffers comes from.
+//! Memory pools: the sources of the memory of buffers.
 //!
 //! Every device has a default pool. A program that makes more of them can see and limit the memory of each of its
 //! parts, and decide how much free memory each part keeps.
@@ -24,7 +24,7 @@ pub struct PoolOptions {
 }
 
 impl PoolOptions {
-    /// A pool without a limit, which keeps all freed memory for its next allocations.
+    /// Creates the options of a pool without a limit, which keeps all freed memory for its next allocations.
     pub fn new() -> Self {
         Self { name: None, release_threshold: u64::MAX, limit: u64::MAX, is_managed: false }
     }
@@ -95,8 +95,8 @@ pub struct PoolStatistics {
 
 /// A pool of device memory. Clones are the same pool.
 ///
-/// A buffer keeps its pool: dropping the last handle drops the pool after its last buffer was freed. Memory of one pool
-/// is found again by other pools: before an allocation fails, the device returns the free memory of all pools to the
+/// A buffer keeps its pool: dropping the last handle drops the pool after its last buffer was freed. Other pools can
+/// use the free memory of a pool: before an allocation fails, the device returns the free memory of all pools to the
 /// system.
 ///
 /// ```
@@ -217,8 +217,8 @@ impl MemoryPool {
     }
 
     /// Returns free memory of the pool to the system, until at most `keep` bytes are reserved. Returns the bytes that
-    /// are reserved afterwards: memory in use stays, and so does memory whose free has not run. Blocks until the device
-    /// replies.
+    /// are reserved afterwards. Memory in use stays reserved, and so does memory whose free has not run. Blocks until
+    /// the device replies.
     ///
     /// # Errors
     /// An error of the device.
@@ -247,7 +247,7 @@ impl MemoryPool {
 }
 
 impl Device {
-    /// Returns the default pool of this device, from which everything is allocated that names no other pool.
+    /// Returns the default pool of this device. Allocations that name no other pool come from it.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -263,8 +263,8 @@ impl Device {
 }
 
 impl Stream {
-    /// Returns a handle of this stream whose allocations come from `pool`. It counts no submissions yet, as a clone.
-    /// Handles that are made from it allocate from the pool too.
+    /// Returns a handle of this stream whose allocations come from `pool`. Like a clone, the new handle counts no
+    /// earlier submissions. Handles that are made from it allocate from the pool too.
     ///
     /// In a recording, the memory comes from the pool when it is recorded, and later replays use that memory.
     ///

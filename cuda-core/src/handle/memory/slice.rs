@@ -136,8 +136,8 @@ impl<'a, T> SliceMut<'a, T> {
         self.as_slice().slice(range)
     }
 
-    /// Returns a slice of the elements in `range`, for writing. The library orders a use of them as
-    /// `DeviceBuffer::slice_mut` says.
+    /// Returns a slice of the elements in `range`, for writing. The library orders a use of the slice like a use of
+    /// every piece that it touches.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
@@ -153,7 +153,8 @@ impl<'a, T> SliceMut<'a, T> {
     /// Splits the slice at `mid` into two slices. Streams may use the two at the same time.
     ///
     /// # Errors
-    /// As `DeviceBuffer::split_at_mut`.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `mid` is not inside the slice, or if the allocation already
+    /// has 4096 parts.
     pub fn split_at(self, mid: usize) -> Result<(Self, Self)> {
         let view = self.view;
         let first = view.part::<T>(..mid)?;
@@ -167,7 +168,8 @@ impl<'a, T> SliceMut<'a, T> {
     /// Splits the slice into slices of `size` elements. The last one may be shorter.
     ///
     /// # Errors
-    /// As `DeviceBuffer::chunks_mut`.
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `size` is 0, or if the allocation would have more than 4096
+    /// parts.
     pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
         Ok(self.view.chunks::<T>(size)?.into_iter().map(Self::new).collect())
     }
@@ -203,7 +205,8 @@ impl<T: Element> SliceMut<'_, T> {
     /// Writes `value` to every element.
     ///
     /// # Errors
-    /// As `DeviceBuffer::fill`.
+    /// [`Error::Misuse`](crate::Error::Misuse) for elements that are not a repetition of one, two or four bytes, or an
+    /// error of the device.
     pub fn fill(&mut self, stream: &Stream, value: T) -> Result<Ticket> {
         self.view.fill(stream, &value)
     }

@@ -96,8 +96,8 @@ impl Recording {
         Ok(Stream::recorded(device.clone(), Some(device.lend_stream(0)?), recorder))
     }
 
-    /// Ends the recording of `stream`, for all its streams. That of a plan, whose memory does not exist, serves as the
-    /// body of a loop in that plan.
+    /// Ends the recording of `stream`, for all its streams. The recording of a stream of a plan, whose memory does not
+    /// exist on the device, serves only as the body of a loop in that plan.
     ///
     /// # Errors
     /// [`Error::Misuse`] if this is not a stream of a recording, or if the recording has ended.
@@ -314,9 +314,9 @@ impl Recording {
         let mut ordered = stream.ordered();
         ordered.turns.take_sorted(instance.accesses.memory().iter().map(|memory| &**memory));
         // SAFETY: the operands are the memory that the nodes of the graph use, and this call has the turns of marked
-        // allocations. The callers of the recorded launches promised that the kernels stay inside it in each replay.
-        // The resources of the instance hold the blocks and the modules, and the graph is dropped after its last
-        // launch.
+        // allocations. The kernels stay inside their operands in each replay, which `Function::launch` requires of a
+        // recorded launch. The resources of the instance hold the blocks and the modules, and the graph is dropped
+        // after its last launch.
         let launched = unsafe { ordered.submit(&work, &operands, &[], None, &blocks) };
         drop(ordered);
         let ticket = launched?;
@@ -442,8 +442,9 @@ fn submit_node(
     let keep =
         upload.map(|source| Keep { until: Until::Accepted, resource: source.retained.clone() });
     let blocks = upload.map_or(&[][..], |source| std::slice::from_ref(&source.block));
-    // SAFETY: the node was recorded with these uses, and the caller of its launch promised them for each replay. `keep`
-    // holds the block of an upload, and the recording holds the modules.
+    // SAFETY: the node was recorded with these uses. Its kernel stays inside them in each replay, which
+    // `Function::launch` requires of a recorded launch. `keep` holds the block of an upload, and the recording holds
+    // the modules.
     unsafe { ordered.submit(work, &operands, &[], keep, blocks) }
 }
 

@@ -192,7 +192,8 @@ impl Allocation {
         self.this.upgrade()
     }
 
-    /// Adds boundaries, so that the parts on both sides are ordered separately. The caller has these parts to itself.
+    /// Adds boundaries, so that the parts on both sides are ordered separately. The caller has exclusive access to
+    /// these parts.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](crate::Error::OutOfRange) at the limit of pieces.

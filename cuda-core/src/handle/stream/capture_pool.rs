@@ -19,7 +19,7 @@ const MAX_IDLE: usize = 4096;
 ///
 /// When a capture ends, its temporary buffers take the memory that earlier captures of the pool left there. So graphs
 /// that were captured with one pool need this memory once. Their launches are ordered, as all uses of the same memory
-/// are. A sealed pool takes part in no capture, so a program can make sure that it captures nothing later.
+/// are. A capture with a sealed pool is an error, so a program can ensure that no later capture uses the pool.
 #[derive(Default)]
 pub struct CapturePool {
     idle: Mutex<Vec<Arc<Allocation>>>,

@@ -1,11 +1,11 @@
 //! Streams, and the path of a submission.
 //!
-//! Uses [`Device`](super::Device), `runtime` and `order`; `memory`, `kernel` and `recording` use it. Work comes in with
-//! its [`Operand`]s through [`Stream`]'s `submit`, which orders it after earlier uses of the same memory and hands it
-//! to the backend. Work on a stream of a recording goes to a [`Recorder`] instead.
+//! This folder uses [`Device`](super::Device), `runtime` and `order`. `memory`, `kernel` and `recording` use this
+//! folder. [`Stream`]'s `submit` takes work with its [`Operand`]s, orders it after earlier uses of the same memory, and
+//! passes it to the backend. Work on a stream of a recording goes to a [`Recorder`] instead.
 //!
 //! # The numbers of a stream
-//! Three types represent a stream. Each stores other numbers of submissions:
+//! Three types represent a stream. Each type stores different numbers of submissions:
 //!
 //! | type | numbers |
 //! |---|---|
@@ -14,7 +14,7 @@
 //! | | `published`: the last one that the backend took |
 //! | | `asked`, `awaited`: submissions whose report was requested, or will be |
 //! | | `progress.completed`: everything up to this number is known to be complete |
-//! | `cuda::streams::DriverStream`, in the CUDA backend | `submitted`: the last one that the driver took |
+//! | `streams::DriverStream` of `cuda-driver`, in the CUDA backend | `submitted`: the last one that the driver took |
 //! | | `passed`: everything up to this number is known to be complete |
 //! | | `reports.wanted`, `covered`, `enqueued`: the reports that the client wants, and their checkpoints |
 //! | | `reported`: the last number that was reported to the client |

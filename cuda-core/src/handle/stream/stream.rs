@@ -17,11 +17,11 @@ use crate::{
 
 /// An ordered queue of work on a device.
 ///
-/// Work on one stream runs in order. The library orders work on different streams that uses the same buffer. Dropping
-/// the last handle lets the enqueued work run on.
+/// Work on one stream runs in order. The library orders work on different streams that uses the same buffer. Enqueued
+/// work still runs after the last handle is dropped.
 ///
-/// A clone is another handle of the same stream. Every handle counts its own submissions: [`last`](Stream::last) and
-/// [`outcome`](Stream::outcome) are about these.
+/// A clone is another handle of the same stream. Every handle counts its own submissions. [`last`](Stream::last) and
+/// [`outcome`](Stream::outcome) report on the submissions of their handle only.
 pub struct Stream {
     shared: Arc<Shared>,
     pub(super) sent: Sent,
@@ -363,7 +363,8 @@ impl Stream {
         progress.ended().or_else(|| if in_flight { fault() } else { None })
     }
 
-    /// Returns the credit of the stream: the limits of its device for work in flight.
+    /// Returns the credit of the stream: the permission to submit more, within the limits of its device for work in
+    /// flight.
     ///
     /// ```
     /// # use cuda_core::*;
@@ -543,8 +544,8 @@ impl Window<'_> {
 /// The credit of a stream. It has credit while fewer submissions, and fewer bytes of host memory, are in flight than
 /// its device allows ([`Capabilities`](crate::protocol::Capabilities)). Returned by [`Stream::credit`].
 ///
-/// To submit without credit is no error, but a driver may then block the thread that enqueues, and host memory is used
-/// without a limit.
+/// A submission without credit is no error. But a driver may then block the thread that enqueues, and the use of host
+/// memory has no limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Credit<'a>(&'a Stream);
 
@@ -610,8 +611,8 @@ impl Credit<'_> {
         submissions.max(self.0.timeline().retention.leaves_at_most(bytes))
     }
 
-    /// Blocks the calling thread until the stream has credit. Failures of the work that it waits for are no error here:
-    /// the work may belong to others.
+    /// Blocks the calling thread until the stream has credit. Failures of the work that it waits for are no error here,
+    /// because the work may belong to other handles.
     ///
     /// ```
     /// # use cuda_core::*;

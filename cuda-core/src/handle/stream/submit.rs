@@ -47,7 +47,7 @@ pub(crate) struct Keep {
     pub(crate) resource: Arc<dyn Retain>,
 }
 
-/// What a submission has beside its work and its operands.
+/// The parts of a submission besides its work and its operands.
 #[derive(Default)]
 pub(crate) struct Attached<'a> {
     /// Tickets that it comes after, beside those of its operands.

@@ -25,9 +25,9 @@ pub struct Occupancy {
     /// The largest number of blocks in a cluster. It is 1 if the device has no clusters.
     pub max_cluster_blocks: u32,
     /// The threads of a block with which the kernel keeps a multiprocessor busiest. It does not depend on the block of
-    /// the question.
+    /// the request.
     pub suggested_block: u32,
-    /// The resources of the kernel, whatever the block.
+    /// The resources of the kernel. They do not depend on the block.
     pub kernel: FunctionAttributes,
 }
 
