@@ -1,4 +1,4 @@
-//! Captures: graphs that are recorded step by step, in the order of a program, and not from one operation.
+//! Captures: graphs that a program records operation by operation, in its own order, and not from one operation.
 
 use std::sync::Arc;
 
@@ -26,8 +26,8 @@ impl Capture {
     /// Records an operation, as [`Scope::record`] does.
     ///
     /// # Errors
-    /// As [`GraphExt::graph`](crate::graph::GraphExt::graph). The capture goes on without the operation. Steps of it
-    /// that were recorded before the error stay recorded.
+    /// As [`GraphExt::graph`](crate::graph::GraphExt::graph). The capture continues without the operation. Steps of the
+    /// operation that were recorded before the error stay recorded.
     pub fn record<O: IntoDeviceOp>(&self, op: O) -> Result<O::Output> {
         self.scope.record(op)
     }
@@ -55,7 +55,7 @@ pub fn begin_capture(stream: &Stream) -> Result<Capture> {
     Ok(Capture { scope, stream: stream.clone() })
 }
 
-/// Begins a capture whose temporary buffers come from a pool; otherwise as [`begin_capture`].
+/// Begins a capture as [`begin_capture`] does, with temporary buffers from a pool.
 ///
 /// ```
 /// use cuda_async::{graph::{CapturePool, begin_capture_with_pool, end_capture}, prelude::*};

@@ -26,17 +26,16 @@ pub trait GraphExt: DeviceOp {
     /// Records this operation as a graph of the default device. Its closures run once, now. Nothing runs on the device
     /// before the first [`launch`](CudaGraph::launch).
     ///
-    /// - Buffers that the operation uses, and those that it allocates, are used again by every launch. They live as
-    ///   long as the graph. Those that it allocates have unspecified contents before the first launch.
+    /// - Every launch uses again the buffers that the operation uses and those that it allocates. The graph keeps them
+    ///   alive. Buffers that the operation allocates have unspecified contents before the first launch.
     /// - Uploads keep a copy of their bytes, and every launch uploads them again.
     /// - Branches of [`zip!`](crate::zip) and [`join_all`](crate::join_all), and work without common data, run at the
     ///   same time where the device can. Kernels of modules that declare variables keep the order of their branch,
     ///   because they may share these or print.
-    /// - A [`shared`](DeviceOp::shared) operation that has already run is an input. One that begins here runs only in
-    ///   launches, so clones of it give an error outside the graph.
+    /// - A [`shared`](DeviceOp::shared) operation that has already run is an input. A `shared` operation that first
+    ///   runs here runs only in launches, so its clones return an error outside the graph.
     ///
-    /// Pins host memory for uploads if no idle memory is left. So this call may block for as long as the driver pins
-    /// memory.
+    /// Pins host memory for uploads if no idle memory is left, so this call may block while the driver pins memory.
     ///
     /// ```
     /// use cuda_async::{memory::fill, prelude::*};
@@ -114,8 +113,8 @@ impl<T> CudaGraph<T> {
     ///
     /// # Errors
     /// [`Error::WrongDevice`] on a stream of another device. [`Error::Misuse`] inside a graph, and in
-    /// [`async_on`](DeviceOp::async_on) for a graph with a loop or with foreign work that is not prepared. The device's
-    /// error if it refuses such a graph.
+    /// [`async_on`](DeviceOp::async_on) for a graph with a loop or with foreign work that is not prepared. The error of
+    /// the device if it refuses a graph with a loop or with foreign work.
     pub fn launch(&self) -> Op<LaunchGraph<T>>
     where
         T: Send + Sync,

@@ -38,8 +38,8 @@ impl Position {
 /// scalars, tensors, and tuples and vectors of them. Host values are not loop state, because a loop on the device
 /// cannot change them.
 ///
-/// A pass gives back the same memory with the same shape. So a pass writes its results into the state, for example with
-/// `TensorOps::memcpy` of `cuda-tensor`. A view of a tensor comes back as the same view.
+/// A pass gives back the same memory with the same shape, and a view of a tensor as the same view. So a pass writes its
+/// results into the state, for example with `TensorOps::memcpy` of `cuda-tensor`.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` cannot be handed from one pass of a loop to the next",
     note = "device memory can: `DeviceBuffer<T>`, `Arc<DeviceBuffer<T>>`, `DeviceScalar<T>`, `Tensor<T>`, `SharedTensor<T>`, and tuples and vectors of them; host values are the same in every pass, so capture them"

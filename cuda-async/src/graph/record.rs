@@ -7,15 +7,15 @@ use crate::{op::IntoDeviceOp, run::blocking};
 /// Records an operation: runs its closures once, now, and keeps its work to be [replayed](Recorded::replay). Nothing
 /// runs on the device before the first replay.
 ///
-/// - Buffers that the operation uses, and those that it allocates, are used again by every replay. They live as long as
-///   the recording. Those that it allocates have unspecified contents before the first replay.
+/// - Every replay uses again the buffers that the operation uses and those that it allocates. The recording keeps them
+///   alive. Buffers that the operation allocates have unspecified contents before the first replay.
 /// - Uploads keep a copy of their bytes, which every replay uploads again.
 /// - Branches of `zip!` and `join_all`, and work without common data, have no order among them in the recording.
 ///   Kernels of modules that declare variables keep the order of their branch, because they may share these or print.
-/// - A `shared` operation that has already run is an input. One that begins here runs only in replays, so clones of it
-///   give an error outside the recording.
+/// - A `shared` operation that has already run is an input. A `shared` operation that first runs here runs only in
+///   replays, so its clones return an error outside the recording.
 ///
-/// Pins host memory for uploads if there is none that is idle, so it may block for as long as the driver pins memory.
+/// Pins host memory for uploads if no idle memory is left, so this call may block while the driver pins memory.
 ///
 /// ```
 /// use cuda_async::{graph::record, memory::fill, open_blocking, prelude::*};

@@ -46,15 +46,15 @@ impl<T: Element> Slot<T> {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if the lengths differ. [`Error::WrongDevice`] if the buffer is on another device.
-    /// [`Error::Misuse`] if the buffer is a part of a larger one, if the graph uses it elsewhere, or if the graph
-    /// writes it and it was not given to [`replace`](Self::replace) before.
+    /// [`Error::Misuse`] if the buffer is a part of a larger one, if the graph also uses it in another place, or if the
+    /// graph writes it and [`replace`](Self::replace) has not received it before.
     pub fn set(&self, buffer: &Arc<DeviceBuffer<T>>) -> Result<()> {
         check_whole(buffer)?;
         self.recording.bind(&self.recorded, buffer.allocation(), false)
     }
 
-    /// Uses another buffer in later launches, as [`set`](Self::set). The graph may also write this buffer. Returns the
-    /// buffer in an `Arc`, to read it and to set it again.
+    /// Uses another buffer in later launches, as [`set`](Self::set) does. The graph may also write this buffer. Returns
+    /// the buffer in an `Arc`, to read it and to set it again.
     ///
     /// # Errors
     /// As [`set`](Self::set). The buffer is then dropped.

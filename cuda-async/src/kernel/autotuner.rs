@@ -38,9 +38,9 @@ use crate::{op::IntoDeviceOp, ops::DeviceOp, policy::SingleStream};
 /// # Ok::<(), cuda_async::Error>(())
 /// ```
 ///
-/// The choice is remembered for the key and the name of the device, in memory and, with
+/// The tuner remembers the choice for the key and the name of the device, in memory and, with
 /// [`remember_in`](Self::remember_in), in a file. Put everything that the best candidate depends on into the key: the
-/// kernel, its version, and the sizes. At most 4,096 choices are remembered. The oldest ones are forgotten first.
+/// kernel, its version, and the sizes. The tuner keeps at most 4,096 choices, and evicts the oldest ones first.
 ///
 /// Clones share the remembered choices.
 #[derive(Clone)]
@@ -82,11 +82,12 @@ impl Autotuner {
         self
     }
 
-    /// Also remembers the choices in a file, which later processes read. A choice is one line of it.
+    /// Also remembers the choices in a file, which later processes read. Each choice is one line of the file.
     ///
     /// The file is replaced as a whole, so a reader never sees a part of it. If two processes write at the same time,
-    /// choices of one of them may be lost and are then found again. A file that cannot be read or is damaged is ignored
-    /// with a warning of `tracing`, and written anew. If the file cannot be written, that is a warning too.
+    /// choices of one of them may be lost and are then found again. If the file cannot be read or is damaged, the tuner
+    /// logs a warning with `tracing`, ignores the contents, and replaces the file. It also logs a warning if it cannot
+    /// write the file.
     ///
     /// The returned tuner starts without the choices made so far. Earlier clones keep them.
     pub fn remember_in(self, path: impl Into<PathBuf>) -> Self {
@@ -97,8 +98,8 @@ impl Autotuner {
     /// Returns the best candidate for the work named `key` on the device of `stream`: the remembered one, or else the
     /// fastest. `build` makes the operation of a candidate, several times. Nothing runs before the future is polled.
     ///
-    /// Two calls at the same time may both measure. Other work on the device makes the times longer, so run this before
-    /// such work.
+    /// Two calls at the same time may both measure. Other work on the device makes the measured times longer, so call
+    /// this method before such work.
     ///
     /// # Errors
     /// - [`Error::Arguments`] if there is no candidate.

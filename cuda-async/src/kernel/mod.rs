@@ -1,4 +1,4 @@
-//! Kernels: their arguments, launches, and the `kernels!` declaration.
+//! Kernels: arguments, launches, modules, and the `kernels!` declaration.
 //!
 //! | to | use |
 //! |---|---|
@@ -7,7 +7,7 @@
 //! | compile CUDA C at run time | [`compile()`], [`compile_blocking`] |
 //! | load PTX | [`load_ptx`], or [`Device::load_ptx_blocking`](crate::Device::load_ptx_blocking), which blocks |
 //! | load a module once for each device | [`ModuleCache`]; [`ModuleStore`] for texts that are known at run time only |
-//! | pass a buffer | any [`KernelArg`]: its form states whether the kernel writes it |
+//! | pass a buffer | any [`KernelArg`]: the type of the argument states whether the kernel writes the buffer |
 //! | pass a struct by value | [`KernelParam`], [`ByValue`] |
 //! | choose the fastest of several launch shapes | [`Autotuner`], [`Function::occupancy`] |
 //!
@@ -23,8 +23,8 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 
-// This folder uses `op` and `context`. Programs call it directly or through `kernels!`. A typical
-// call goes from `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
+// This folder uses `op` and `context`. Programs call it directly or through `kernels!`. A typical call goes from
+// `launch` to `Function::launch` in `handle/kernel/launch.rs` of `cuda-core`.
 
 pub(crate) mod arguments;
 mod autotuner;

@@ -40,7 +40,7 @@ pub trait BufferSource: Send {
     /// Downloads all elements into ordinary host memory. Waits, without blocking an executor thread, until the bytes
     /// have arrived, so later steps see complete data.
     ///
-    /// Takes the holder by value: `buffer.to_host_vec()` gives the buffer up. To keep it, use
+    /// Takes the buffer by value, so `buffer.to_host_vec()` consumes the buffer. To keep it, use
     /// [`read_back`](crate::memory::read_back), `to_host(&buffer)`, or clone an `Arc` of it.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl<B: BufferSource> ToHost<B> {
             None => self.begin()?,
         };
         loop {
-            // Landed chunks are copied even while the next chunk waits for credit or for pinned memory.
+            // Arrived chunks are copied even while the next chunk waits for credit or for pinned memory.
             let submitted = self.poll_chunks(task, cx, all)?;
             if self.copying.is_some() {
                 self.arrived = ready!(LargeCopy::poll(&mut self.copying, task, cx))?;

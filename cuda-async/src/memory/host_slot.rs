@@ -11,7 +11,7 @@ use crate::{
     ops::DeviceOp,
 };
 
-/// Host values of a fixed number of elements, to be uploaded again and again. Clones are the same slot.
+/// Host values of a fixed number of elements, which a program or a graph uploads repeatedly. Clones are the same slot.
 ///
 /// An upload copies the values that are set when it is submitted. Inside a graph, each launch uploads the values that
 /// are set when the launch is submitted. Threads that set values and launch the same graph need a lock around both. The

@@ -7,7 +7,7 @@
 //! | download | [`to_host`], [`to_host_into`], [`to_pinned`], [`read_back`], which gives the buffer back |
 //! | write existing memory | [`fill`], [`copy`], [`upload_into`] |
 //! | use a part of a buffer | [`Slice`], [`SliceMut`], [`SharedSlice`] |
-//! | keep one number on the device | [`DeviceScalar`] |
+//! | keep one value on the device | [`DeviceScalar`] |
 //! | copy to another device | [`to_device`] |
 //! | limit and watch the memory of a part of a program | [`MemoryPool`] |
 //!

@@ -18,8 +18,8 @@ use crate::{
 /// Copies a device buffer to `device`. The operation may run on any device.
 ///
 /// Between GPUs with peer access the bytes are copied directly (over NVLink if it is present). Otherwise they are
-/// copied through the host. Later steps start when the copy has arrived. The host waits for it without blocking a
-/// thread.
+/// copied through the host. Later steps start when the copy has arrived. The operation waits for the copy without
+/// blocking a thread.
 ///
 /// ```
 /// use cuda_async::{cuda_cpu::CpuProvider, open_blocking, prelude::*};

@@ -17,7 +17,7 @@ use crate::context::ExecutionContext;
 ///   will wake `task`, and the run then submits them again, with the context of the same run.
 /// - an error, which ends the operation.
 ///
-/// Steps that have ended exist no more, so nothing polls them again. Steps never block.
+/// Steps that have ended no longer exist, so no run submits them again. Steps never block.
 ///
 /// ```
 /// use std::task::Context;
@@ -81,7 +81,7 @@ pub trait Submit: Send + Sized {
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>>;
 }
 
-/// What [`Submit::submit`] returns.
+/// The result of [`Submit::submit`]: the output, or the steps that wait.
 #[derive(Debug)]
 pub enum Submitted<S: Submit> {
     /// All work is enqueued.
@@ -91,7 +91,7 @@ pub enum Submitted<S: Submit> {
 }
 
 impl<S: Submit> Submitted<S> {
-    /// Submits steps whose state machine is written in place: `poll` returns what a [`Future`] of them would.
+    /// Submits steps whose state machine works in place. `poll` returns the same results as the `poll` of a [`Future`].
     ///
     /// # Errors
     /// The error that `poll` returns.

@@ -149,8 +149,8 @@ pub trait DeviceOp:
     /// Applies a fallible `f` to the output on the host, when this operation is submitted. An error of `f` ends the
     /// operation.
     ///
-    /// In the closure, `?` takes this library's errors and the usual ones of `std`. Errors of your own go through
-    /// [`Error::other`].
+    /// In the closure, `?` converts this library's errors and the common errors of `std`. Convert errors of your own
+    /// with [`Error::other`].
     ///
     /// ```
     /// use cuda_async::{Error, prelude::*};
@@ -190,7 +190,7 @@ pub trait DeviceOp:
 
     /// Applies `f` to the error, if a step of this operation fails.
     ///
-    /// An error that the device meets after the submission does not pass through `f`. To include such errors, use
+    /// An error of the device after the submission does not pass through `f`. To include such errors, use
     /// `op.settled().map_err(f)`.
     ///
     /// ```
@@ -228,7 +228,7 @@ pub trait DeviceOp:
         Op::new(OrElse::new(self.into_steps(), f))
     }
 
-    /// Waits until the device has completed this operation. A later step then sees an error of the device as an
+    /// Waits until the device has completed this operation. A later step then receives an error of the device as an
     /// [`Error`]. If a step fails, the operation still waits for the work that it has submitted.
     ///
     /// # Errors
@@ -269,9 +269,9 @@ pub trait DeviceOp:
     /// Measures the time that this operation takes on its stream, by the device's clock. The time starts when earlier
     /// work of the stream is complete and ends when this operation is. Returns the output and the time.
     ///
-    /// The operation is [`settled`](DeviceOp::settled) then. The time includes what the device waits for: work of other
-    /// streams, and the host, if steps wait for host data. Both ends are tiny kernels, so an operation that does
-    /// nothing takes some microseconds.
+    /// The operation is [`settled`](DeviceOp::settled) when this returns. The time includes the device's waits for work
+    /// of other streams, and for the host if steps wait for host data. A small kernel writes each of the two times, so
+    /// an operation without work takes some microseconds.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -337,9 +337,9 @@ pub trait DeviceOp:
     }
 
     /// Lets each allocation of this operation, such as those of [`zeros`](crate::zeros), [`h2d`](crate::h2d) and
-    /// tensors, wait for at most `max` if the device or the pool has too little memory. It is tried again when the
-    /// device takes or completes work, which frees dropped memory, and after pauses of at most 50 ms. The wait blocks
-    /// no thread. If an operation inside has its own `wait_for_memory`, that one counts there.
+    /// tensors, wait for at most `max` if the device or the pool has too little memory. The library tries the
+    /// allocation again when the device takes or completes work, which frees dropped memory, and after pauses of at
+    /// most 50 ms. The wait blocks no thread. An inner `wait_for_memory` applies to its own part of the operation.
     ///
     /// ```
     /// use std::time::Duration;
@@ -357,7 +357,7 @@ pub trait DeviceOp:
     }
 
     /// Takes the memory of this operation from `pool`: every buffer, tensor and temporary that one of its steps
-    /// allocates, also in its closures and branches. An inner `in_pool` counts for its own part.
+    /// allocates, also in its closures and branches. An inner `in_pool` applies to its own part of the operation.
     ///
     /// ```
     /// use cuda_async::{memory::{MemoryPool, PoolOptions}, prelude::*};
@@ -371,8 +371,8 @@ pub trait DeviceOp:
     ///
     /// # Errors
     /// [`Error::WrongDevice`] if the operation runs on another device than that of the pool, or if a part of it
-    /// allocates on another device. [`Error::OutOfMemory`] if the pool has reached its limit; then it has the name of
-    /// the pool.
+    /// allocates on another device. [`Error::OutOfMemory`], with the name of the pool, if the pool has reached its
+    /// limit.
     fn in_pool(self, pool: &MemoryPool) -> Op<Allocating<<Self as DeviceOp>::Steps, FromPool>> {
         Op::new(Allocating::new(self.into_steps(), FromPool(pool.clone())))
     }
@@ -447,9 +447,9 @@ pub trait DeviceOp:
     /// Runs the operation on the default policy and blocks the calling thread until it is complete. It needs no
     /// executor.
     ///
-    /// In an async function use `.await`. There, this call stops the other tasks of its executor thread, and if the
-    /// operation waits for one of them, as a [`script`](crate::script) can, it never returns. A debug build logs a
-    /// warning with `tracing`, once in the process, if the thread runs tasks of tokio.
+    /// In an async function use `.await` instead. There, `sync` stops the other tasks of its executor thread. If the
+    /// operation waits for one of these tasks, as a [`script`](crate::script) can, `sync` never returns. A debug build
+    /// logs a warning with `tracing`, once in the process, if the thread runs tasks of tokio.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -500,12 +500,12 @@ pub trait DeviceOp:
         DeviceFuture::scheduled(self.into_steps(), policy)
     }
 
-    /// Submits the operation to `stream` without waiting for the device. Errors that the device meets later are not
+    /// Submits the operation to `stream` without waiting for the device. Errors that occur on the device later are not
     /// reported. Handles in the output are safe to use in further operations.
     ///
-    /// Checks before the first step that the stream has credit. An operation of many steps may then exceed the limits,
-    /// and the streams of its forks are not checked. A refused operation is dropped with everything that it owns: to
-    /// try again, lend it buffers as `&mut`, or share them.
+    /// Checks only before the first step that the stream has credit. So an operation of many steps may exceed the
+    /// limits, and the streams of its forks are not checked. A refused operation is dropped with everything that it
+    /// owns. To try again, pass buffers as `&mut`, or share them.
     ///
     /// ```
     /// use cuda_async::prelude::*;

@@ -10,7 +10,7 @@ use cuda_core::{Device, Error, Result, Stream};
 use crate::policy::{least_loaded::LeastLoaded, scheduling_policy::SchedulingPolicy};
 
 /// A policy that spreads operations over several devices, each with its own policy. An operation stays on one device,
-/// and its input buffers must live there.
+/// and its input buffers must be on that device.
 ///
 /// ```
 /// use cuda_async::{Device, cuda_cpu::CpuProvider, open_blocking, policy::Devices, prelude::*};

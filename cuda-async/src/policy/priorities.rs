@@ -10,7 +10,7 @@ use crate::policy::{
 /// chooses from the pool of default priority.
 ///
 /// The device does not interrupt a running kernel. The forks of an operation use streams of the operation's priority. A
-/// device without priorities treats both pools alike.
+/// device without priorities gives both pools the same priority.
 ///
 /// ```
 /// use cuda_async::{default_device, policy::Priorities, prelude::*};

@@ -1,8 +1,8 @@
 //! Reports blocking runs inside async tasks, in debug builds.
 //!
-//! A task of tokio that blocks stops every other task of its thread, and can wait for one of them for ever. tokio knows
-//! in a thread-local variable whether a thread runs tasks. That decides only about a log line: a run does the same on
-//! every thread. Other executors cannot be asked.
+//! A task of tokio that blocks stops every other task of its thread, and can wait for one of them forever. A
+//! thread-local variable of tokio states whether a thread runs tasks. This module uses it only for a log line: a run
+//! does the same on every thread. Other executors have no such query.
 
 use std::sync::Once;
 

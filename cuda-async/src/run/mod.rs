@@ -16,9 +16,8 @@
 //! assert_eq!(block_on(sum), 4950);
 //! ```
 
-// This folder uses `op`, `context`, `policy` and `runtime`. The methods of `DeviceOp` call
-// it. A typical call goes from `DeviceFuture`'s `poll` to
-// `Submit::poll_submit`, and waits for the last submission of the run.
+// This folder uses `op`, `context`, `policy` and `runtime`. The methods of `DeviceOp` call it. A typical call goes from
+// `DeviceFuture`'s `poll` to `Submit::submit`, and waits for the last submission of the run.
 
 mod blocked_task;
 pub(crate) mod blocking;

@@ -29,12 +29,11 @@ struct State {
     making: Vec<ThreadId>,
 }
 
-/// Sets the policy on which [`on(&device)`](crate::ops::DeviceOp::on) runs operations. It holds for all threads from
-/// now on.
+/// Sets the policy on which [`on(&device)`](crate::ops::DeviceOp::on) runs operations, for all threads from now on.
 ///
-/// `make` constructs the policy when it is needed, perhaps several times, because an unused policy is dropped. It must
-/// not request the policy of the same device. A closure that holds the device, or a stream or a buffer of it, keeps the
-/// device open until another policy is set.
+/// `make` constructs the policy when an operation needs it, perhaps several times, because an unused policy is dropped.
+/// `make` must not request the policy of the same device. A closure that holds the device, or a stream or a buffer of
+/// it, keeps the device open until another policy is set.
 ///
 /// ```
 /// use cuda_async::{open_blocking, policy::{LeastLoaded, SingleStream}, runtime::set_device_policy};

@@ -55,8 +55,9 @@ fn providers() -> Vec<Box<dyn Provider>> {
 /// Opens the device at `address`: `cpu`, `cuda` (the first GPU), `cuda:1`, or with the feature `lease` a device of
 /// another machine, `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The same address gives the same device every time.
 ///
-/// No executor thread waits: the first use of a GPU takes a quarter of a second, on a thread of its own. That thread
-/// opens the device to the end also if the future is dropped. [`open_blocking`] is the blocking form.
+/// No executor thread waits: a separate thread opens the device, which takes a quarter of a second for the first use of
+/// a GPU. If the future is dropped, that thread still finishes opening the device. [`open_blocking`] is the blocking
+/// form.
 ///
 /// ```
 /// # fn main() -> Result<(), cuda_async::Error> { futures::executor::block_on(async {
@@ -74,7 +75,7 @@ pub async fn open(address: &str) -> Result<Device> {
     OnThread::start("cuda-open", what, move || open_blocking(&address))?.await
 }
 
-/// Opens the device at `address` as [`open`] does, and blocks the calling thread meanwhile.
+/// Opens the device at `address` as [`open`] does, and blocks the calling thread until the device is open.
 ///
 /// ```
 /// let device = cuda_async::open_blocking("cpu")?;

@@ -15,8 +15,9 @@ pub trait PlanExt: DeviceOp {
     /// - Kernels belong to a device: use [`plan_on`](Self::plan_on) with the device of their modules, if it is not the
     ///   default one.
     /// - Uploads copy their bytes to pinned host memory, as those of a [graph](crate::graph::GraphExt::graph) do. So
-    ///   this call may block for as long as the driver pins memory.
-    /// - A [`shared`](DeviceOp::shared) operation that begins here has no result: clones of it give an error outside.
+    ///   this call may block while the driver pins memory.
+    /// - A [`shared`](DeviceOp::shared) operation that first runs here has no result, so its clones return an error
+    ///   outside the plan.
     ///
     /// ```
     /// use cuda_async::{graph::PlanExt, memory::fill, prelude::*};

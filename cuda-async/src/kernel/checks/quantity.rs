@@ -98,7 +98,7 @@ operators! {
     pub fn mul: checked_mul;
 }
 
-/// Divides the first value by the second, and rounds towards zero.
+/// Divides the first value by the second, and rounds toward zero.
 ///
 /// # Errors
 /// [`Undefined`] if an operand has no value, the divisor is zero, or the result needs more than 128 bits.

@@ -19,8 +19,9 @@ use crate::{
 /// result of an earlier compilation, by any process of the user, comes from a cache on disk: see
 /// [`nvrtc::Cache`](cuda_nvrtc::Cache).
 ///
-/// NVRTC runs on this machine, also if the operation's device is on another one. It is looked for when this is first
-/// called: see [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find). PTX does not depend on the device, so this uses none.
+/// NVRTC runs on this machine, also if the operation's device is on another one. The first call looks for NVRTC: see
+/// [`nvrtc::Nvrtc::find`](cuda_nvrtc::Nvrtc::find). PTX does not depend on the device, so this operation uses no
+/// device.
 ///
 /// ```no_run
 /// use cuda_async::{kernel::{Options, Source, compile, load_ptx}, prelude::*};
