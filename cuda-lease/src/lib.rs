@@ -1,4 +1,4 @@
-//! Leases a GPU of another machine, and runs the same operations on it.
+//! Leases a device of another machine, and runs the same operations on it.
 //!
 //! [`LeaseBuilder`] requests a [`Lease`] and opens its device. The crate `cuda-node` serves leases.
 //!

@@ -2,8 +2,8 @@
 //!
 //! A session has two [lanes](crate::wire::Lane), each with an ordered sequence of frames in each direction. An
 //! [`Outgoing`] sequence keeps its frames until the other side has acknowledged them. After a lost connection it sends
-//! those that the other side has not received. An [`Incoming`] sequence checks the numbers. So each frame arrives exactly
-//! once, whatever happens to connections.
+//! those that the other side has not received. An [`Incoming`] sequence checks the numbers. So each frame arrives
+//! exactly once, also if connections are lost.
 //!
 //! Everything here is pure: no clock, no network, no device. It uses `wire` and nothing else of this crate.
 //! `client` and the crate `cuda-node` drive it.

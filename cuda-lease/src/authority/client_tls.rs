@@ -16,8 +16,8 @@ use super::tls::{self, ALPN, Credentials, TlsError};
 /// The TLS options of a client.
 ///
 /// Files are read when a configuration is built, not when the options are set. The connection uses TLS 1.3 without
-/// early data and without resumption. A node refuses a client's certificate only after the client has finished its
-/// half of the handshake, so the refusal closes a connection that the client already has.
+/// early data and without resumption. A node checks a client's certificate after the client has finished its half of
+/// the handshake. So a refusal closes a connection that the client has already opened.
 ///
 /// ```
 /// use cuda_lease::authority::ClientTls;
@@ -43,7 +43,7 @@ impl ClientTls {
         Self { authority: None, credentials: None, server_name: None }
     }
 
-    /// Accepts nodes whose certificate was issued by an authority in the PEM file `ca`.
+    /// Accepts only nodes whose certificate was issued by an authority in the PEM file `ca`.
     pub fn with_ca(ca: impl Into<PathBuf>) -> Self {
         Self { authority: Some(ca.into()), ..Self::loopback() }
     }

@@ -27,7 +27,8 @@ enum Mode {
 }
 
 impl ServerTls {
-    /// Verifies no clients and presents a fresh self-signed certificate; only for loopback listen addresses.
+    /// Creates options that verify no clients and present a new self-signed certificate. Only for loopback listen
+    /// addresses.
     ///
     /// Every client is the tenant `local`, and all have the same fingerprint, so a lease token protects no client
     /// from the other programs of this machine.

@@ -27,7 +27,7 @@ const DEFAULT_VRAM: u64 = 256 << 20;
 /// The duration of a lease if the request states none, in seconds.
 const DEFAULT_SECS: u32 = 60;
 
-/// A request for a lease of a GPU on a node.
+/// A request for a lease of a device of a node.
 ///
 /// ```no_run
 /// use cuda_lease::LeaseBuilder;
@@ -53,8 +53,8 @@ pub struct LeaseBuilder {
 }
 
 impl LeaseBuilder {
-    /// Creates a request to the node at `node`, `HOST:PORT`: 256 MiB for 60 seconds, renewed while the device is in use.
-    /// Without [`tls`](Self::tls) the node has to be on a loopback address.
+    /// Creates a request to the node at `node`, `HOST:PORT`: 256 MiB for 60 seconds, renewed while the device is in
+    /// use. Without [`tls`](Self::tls) the node has to be on a loopback address.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
@@ -72,8 +72,8 @@ impl LeaseBuilder {
     }
 
     /// Reads a request from an address: `lease://HOST:PORT?min_vram=1GiB&lease_secs=60`. The other options are
-    /// `exclusive` (`shared`, `session`, `device`), `device`, `wait` (seconds), `priority`, `renew_secs` (0: no renewal),
-    /// `ca`, `cert`, `key` (PEM files) and `server_name`.
+    /// `exclusive` (`shared`, `session`, `device`), `device`, `wait` (seconds), `priority`, `renew_secs` (0: no
+    /// renewal), `ca`, `cert`, `key` (PEM files) and `server_name`.
     ///
     /// # Errors
     /// [`Misuse::Setting`](cuda_core::Misuse::Setting) with the mistake in the address.
@@ -130,7 +130,8 @@ impl LeaseBuilder {
         self
     }
 
-    /// Sets the time that the request may wait in the queue of a node that is full. By default it is refused at once.
+    /// Sets the time that the request may wait in the queue of a node without free capacity. By default such a node
+    /// refuses the request at once.
     pub fn wait(mut self, time: Duration) -> Self {
         self.wait = time;
         self
@@ -148,15 +149,15 @@ impl LeaseBuilder {
         self
     }
 
-    /// Lets the lease expire after its duration: it is not renewed.
+    /// Lets the lease expire after its duration, without a renewal.
     pub fn without_renewal(mut self) -> Self {
         self.renew_up_to = None;
         self
     }
 
     /// Sets the maximum duration of an interruption. If the connection is not resumed within it, the lease is lost. The
-    /// default is 10 seconds. The node keeps a lease no longer than its reconnect window without a connection, by
-    /// default 10 seconds too.
+    /// default is 10 seconds. Without a connection, the node keeps the lease no longer than its own reconnect window,
+    /// whose default is also 10 seconds.
     pub fn resume_within(mut self, time: Duration) -> Self {
         self.resume_within = time;
         self
@@ -168,8 +169,9 @@ impl LeaseBuilder {
         self
     }
 
-    /// Sets the span that the lease belongs to, in a trace of the program. The lease gets a span of its own in that trace.
-    /// By default it begins a trace. The spans of the lease, here and on the node, have the ids as fields.
+    /// Sets the span that the lease belongs to, in a trace of the program. The lease gets a span of its own in that
+    /// trace. By default the lease begins a trace. The spans of the lease, in this program and on the node, have the
+    /// ids of the trace and the span as fields.
     pub fn trace_parent(mut self, parent: TraceContext) -> Self {
         self.trace = Some(parent);
         self
@@ -178,8 +180,8 @@ impl LeaseBuilder {
     /// Requests the lease and opens its device. Blocks the calling thread until the node has granted it.
     ///
     /// # Errors
-    /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or [`Error::Unreachable`]
-    /// if no node answers within 5 seconds.
+    /// [`Error::Remote`] if the node refuses, with the [`Status`](cuda_core::protocol::Status), or
+    /// [`Error::Unreachable`] if no node answers within 5 seconds.
     pub fn acquire_blocking(self) -> Result<Lease> {
         let provider = LeaseProvider::new(self.terms()?);
         let device = Device::open(&provider, 0)?;

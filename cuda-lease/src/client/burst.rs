@@ -14,15 +14,16 @@ use super::{
 /// The inputs of one lease that are in flight: one runs while the next one travels.
 const IN_FLIGHT: usize = 2;
 
-/// Runs `job` once for each input, on all `leases` at the same time, and returns the results in the order of the inputs.
+/// Runs `job` once for each input, on all `leases` at the same time, and returns the results in the order of the
+/// inputs.
 ///
 /// An error of one input does not affect the others. If a lease ends or its node is lost, its inputs run on the other
-/// leases. An input that was running there may run twice. The result is the same, because a submit depends only on its
-/// input. Blocks the calling thread until every input has a result.
+/// leases. An input that was running on that lease may run twice, with the same result, because the output of a submit
+/// depends only on its job and its input. Blocks the calling thread until every input has a result.
 ///
 /// # Errors
-/// The result of an input has the errors of [`Submit::launch_blocking`](crate::Submit::launch_blocking). When no lease is left, the
-/// remaining inputs get the error of the last lease. Without leases every result is [`Error::OutOfRange`].
+/// The result of an input has the errors of [`Submit::launch_blocking`](crate::Submit::launch_blocking). When no lease
+/// is left, the remaining inputs get the error of the last lease. Without leases every result is [`Error::OutOfRange`].
 ///
 /// ```standalone_crate
 /// use cuda_cpu::CpuProvider;

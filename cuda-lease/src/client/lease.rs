@@ -12,7 +12,8 @@ use super::{
 };
 use crate::wire::TraceContext;
 
-/// A lease. It ends when the `Lease` and every clone of its [`Device`] are dropped, or when it expires.
+/// The right to memory and time on a device of a node. The lease ends when the `Lease` and every clone of its
+/// [`Device`] are dropped, or when it expires.
 ///
 /// A `Lease` dereferences to its device, so it can be used wherever a `&Device` is.
 pub struct Lease {
@@ -76,7 +77,7 @@ impl Lease {
         self.connection.grant.token()
     }
 
-    /// Returns the trace of the lease. Its id is in the fields of the spans of the lease, here and on the node.
+    /// Returns the trace of the lease. The spans of the lease, in this program and on the node, have its id as a field.
     ///
     /// ```
     /// # use cuda_cpu::CpuProvider;
@@ -126,8 +127,8 @@ impl Lease {
         self.connection.grant.expires_in()
     }
 
-    /// Renews the lease: it expires `lease_secs` seconds from now. Work in flight is not disturbed. Blocks until the node
-    /// replies.
+    /// Renews the lease: it expires `lease_secs` seconds from now. Work in flight is not disturbed. Blocks until the
+    /// node replies.
     ///
     /// ```
     /// # use cuda_cpu::CpuProvider;
@@ -173,12 +174,12 @@ impl Lease {
         self.connection.renewed(reply.await)
     }
 
-    /// Creates a stateless submit: runs the kernel `kernel` of a PTX text once, with the input in and the output back in
-    /// one round trip. The kernel gets a pointer to device memory of the lease, its *region*, and then the arguments. See
-    /// [`Job`].
+    /// Creates a stateless submit, which runs the kernel `kernel` of a PTX text once. The input and the output travel
+    /// in one round trip. The kernel gets a pointer to device memory of the lease, its *region*, and then the
+    /// arguments. See [`Job`].
     ///
-    /// It does not use the session: it runs on a device handle of its own, and is not ordered with the work of the
-    /// session.
+    /// A submit does not use the session of the lease. It runs on a device handle of its own, and is not ordered with
+    /// the work of the session.
     ///
     /// ```standalone_crate
     /// use cuda_cpu::CpuProvider;
@@ -221,9 +222,9 @@ impl Lease {
         job.with_lease(&connection.channel, self.id(), self.token(), *trace)
     }
 
-    /// Runs a kernel as a function of a slice: a slice in, a `Vec` of the same length out. The kernel gets a pointer to the
-    /// values and their number, `kernel(T* values, u32 n)`, with at least one thread per value in blocks of 256, and
-    /// changes them in place. Blocks the calling thread. An empty slice launches nothing.
+    /// Runs a kernel as a function from a slice to a `Vec` of the same length. The kernel gets a pointer to the values
+    /// and their number, `kernel(T* values, u32 n)`, and changes the values in place. The launch has at least one
+    /// thread per value, in blocks of 256. Blocks the calling thread. An empty slice launches nothing.
     ///
     /// ```standalone_crate
     /// # use cuda_cpu::CpuProvider;
@@ -253,8 +254,8 @@ impl Lease {
         self.mapping(kernel.into(), ptx.into(), values).launch_blocking()?.output_as()
     }
 
-    /// Runs a kernel as a function of a slice, as [`map_slice_blocking`](Self::map_slice_blocking) does, on any executor and
-    /// without blocking the calling thread.
+    /// Runs a kernel as a function of a slice, as [`map_slice_blocking`](Self::map_slice_blocking) does, on any
+    /// executor and without blocking the calling thread.
     ///
     /// ```
     /// # use cuda_cpu::CpuProvider;
@@ -295,8 +296,8 @@ impl Lease {
         self.submit(kernel, ptx).config(config).input(values).arg(&length).max_output(bytes)
     }
 
-    /// Returns the number of flights of commands so far. A flight is everything that is sent before the next bytes
-    /// arrive from the node, so a pipeline that is sent in one flight takes one round trip.
+    /// Returns the number of flights of commands so far. A flight consists of all commands that this client sends
+    /// before the next bytes of the node arrive, so a pipeline that is sent in one flight takes one round trip.
     ///
     /// ```
     /// # use cuda_cpu::CpuProvider;
@@ -330,9 +331,9 @@ impl Lease {
         self.connection.connection.end();
     }
 
-    /// As [`free`](Self::free), then blocks the calling thread until the node has ended the lease: at most one second,
-    /// or about five if the connection is lost. Call it in a program that exits right after its last operation.
-    /// Otherwise the node keeps the lease for up to 15 seconds.
+    /// Ends the lease now, as [`free`](Self::free) does, and blocks the calling thread until the node has ended the
+    /// lease: at most one second, or about five if the connection is lost. Call it in a program that exits right after
+    /// its last operation. Without this call, the node keeps the lease of such a program for up to 15 seconds.
     ///
     /// ```
     /// # use cuda_cpu::CpuProvider;

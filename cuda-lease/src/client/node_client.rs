@@ -29,7 +29,8 @@ use crate::{
 /// The maximum duration of closing the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A lease without a connection: it lasts until it expires or is [freed](NodeClient::free). Nothing renews it.
+/// A lease without a connection. It lasts until it expires or is [freed](NodeClient::free). The library does not renew
+/// it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct DetachedLease {
@@ -75,7 +76,8 @@ impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`](cuda_core::Error::Unreachable) if no node answers, [`Error::Remote`](cuda_core::Error::Remote) if it refuses, [`Error::Misuse`](cuda_core::Error::Misuse) for an
+    /// [`Error::Unreachable`](cuda_core::Error::Unreachable) if no node answers,
+    /// [`Error::Remote`](cuda_core::Error::Remote) if it refuses, [`Error::Misuse`](cuda_core::Error::Misuse) for an
     /// invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
@@ -88,7 +90,8 @@ impl NodeClient {
     /// Lists the devices of the node.
     ///
     /// # Errors
-    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, [`Error::Disconnected`](cuda_core::Error::Disconnected) if the connection has ended.
+    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses,
+    /// [`Error::Disconnected`](cuda_core::Error::Disconnected) if the connection has ended.
     pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
         self.listing().map(|reply| reply.devices)
     }
@@ -106,8 +109,8 @@ impl NodeClient {
         self.read(InventoryReply::decode(&reply))
     }
 
-    /// Requests a lease with the terms of `request` that outlives this connection. The node of `request` is ignored, and
-    /// nothing renews the lease.
+    /// Requests a lease with the terms of `request`, which outlives this connection. The node of `request` is ignored,
+    /// and the library does not renew the lease.
     ///
     /// # Errors
     /// As [`inventory`](Self::inventory).
@@ -127,8 +130,8 @@ impl NodeClient {
         })
     }
 
-    /// Renews a lease: it expires `lease_secs` seconds from now. Returns its new token and the time that is left. The old
-    /// token stays valid for a while.
+    /// Renews a lease: it expires `lease_secs` seconds from now. Returns its new token and the time that is left. The
+    /// old token stays valid for a while.
     ///
     /// # Errors
     /// As [`inventory`](Self::inventory).
@@ -153,7 +156,7 @@ impl NodeClient {
         job.with_lease(&self.connection.channel, lease, token, None)
     }
 
-    /// Closes the connection, and blocks until the node has acknowledged this, at most one second.
+    /// Closes the connection, and blocks for at most one second until the node has acknowledged the end.
     pub fn close(self) {
         self.connection.close();
     }

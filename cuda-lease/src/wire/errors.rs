@@ -1,7 +1,7 @@
 //! The bytes of errors.
 //!
-//! An error is a `u16` tag, its message, and a byte string with its fields. A reader that does not know the tag still has
-//! the message. Texts of errors are cut to [`TEXT`] bytes, so an error with all its causes fits in a frame.
+//! An error is a `u16` tag, its message, and a byte string with its fields. A reader that does not know the tag still
+//! has the message. Texts of errors are cut to [`TEXT`] bytes, so an error with all its causes fits in a frame.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -13,11 +13,11 @@ use super::{
     fault::{get_fault, put_fault},
 };
 
-/// The maximum number of causes inside each other. A writer states deeper causes in words.
+/// The maximum number of causes inside each other. A writer puts deeper causes into the message.
 const DEPTH: u32 = 8;
 
-/// The maximum number of bytes of each text of an error. An error has at most [`DEPTH`] + 1 messages, and the error at the
-/// bottom at most 20 texts of its own: those of a fault with 16 source lines.
+/// The maximum number of bytes of each text of an error. An error has at most [`DEPTH`] + 1 messages, and the error at
+/// the bottom at most 20 texts of its own: those of a fault with 16 source lines.
 const TEXT: usize = 32 << 10;
 
 impl Field<'_> for Error {

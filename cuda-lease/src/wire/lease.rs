@@ -192,7 +192,7 @@ impl Field<'_> for DeviceInfo {
 pub enum LeaseRequest {
     /// Requests a lease.
     Allocate(Allocate),
-    /// Prolongs a lease.
+    /// Extends a lease from now on.
     Renew(Renew),
     /// Ends a lease.
     Free(Free),
@@ -204,8 +204,8 @@ impl LeaseRequest {
     /// Decodes the body of a frame with this opcode.
     ///
     /// # Errors
-    /// [`WireError::UnexpectedOpcode`] for an opcode that is no request about leases, and the errors of a body that does not
-    /// fit the opcode.
+    /// [`WireError::UnexpectedOpcode`] for an opcode that is no request about leases, and the errors of a body that
+    /// does not fit the opcode.
     pub fn decode(opcode: u16, body: &[u8]) -> Result<Self, WireError> {
         Ok(match opcode {
             Allocate::OPCODE => Self::Allocate(Allocate::decode(body)?),

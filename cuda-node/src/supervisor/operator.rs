@@ -31,12 +31,13 @@ pub enum OperatorCommand {
     Revoke {
         /// The number of the lease.
         lease: u64,
-        /// The reason, which its client gets.
+        /// The reason, which the node sends to the client of the lease.
         reason: String,
         /// The notice period in seconds.
         notice_secs: u32,
     },
-    /// Puts a fenced device back into service. The operator has verified that the memory of ended workers is free.
+    /// Puts a fenced device back into service. Before this command, the operator verifies that the memory of ended
+    /// workers is free.
     Unfence {
         /// The device.
         device: String,
@@ -53,8 +54,8 @@ enum Reply {
 }
 
 impl OperatorCommand {
-    /// Sends the command to the node whose socket is at `socket`, and waits until it is carried out. Returns whether it
-    /// had an effect: the device of [`Unfence`](Self::Unfence) may be in service already.
+    /// Sends the command to the node whose socket is at `socket`, and waits until the node has carried it out. Returns
+    /// whether the command had an effect: the device of [`Unfence`](Self::Unfence) may be in service already.
     ///
     /// # Errors
     /// The socket cannot be used, or the node refuses the command.

@@ -46,7 +46,7 @@ const MODULE_BYTES: u64 = 64 << 20;
 /// The maximum number of connections at a time, those in their handshake included.
 const CONNECTIONS: usize = 1024;
 
-/// The settings of a node.
+/// The settings of a node. [`loopback`](Self::loopback) has the defaults.
 pub struct NodeOptions {
     /// The address to listen on. Port 0 chooses a free one.
     pub listen: SocketAddr,
@@ -62,11 +62,11 @@ pub struct NodeOptions {
     pub submissions_in_flight: u64,
     /// The file to which one line of JSON is appended for each decision about a lease.
     pub audit: Option<PathBuf>,
-    /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of
-    /// tenants, and no secrets. `None`, the default: there are none.
+    /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of tenants,
+    /// and no secrets. `None`, the default, starts no status endpoints.
     pub metrics: Option<SocketAddr>,
-    /// The path of the Unix socket for [`OperatorCommand`](super::OperatorCommand)s. Only the user of the node can open
-    /// it. `None`, the default: no socket.
+    /// The path of the Unix socket for [`OperatorCommand`](super::OperatorCommand)s. Only the user who runs the node
+    /// can open it. `None`, the default, opens no socket.
     pub operator_socket: Option<PathBuf>,
 }
 
@@ -83,26 +83,26 @@ pub struct DeviceOptions {
 /// H200: 588 MiB.
 const CONTEXT_BYTES: u64 = 588 << 20;
 
-/// Memory of every worker for small variables of modules, the heap and the print buffer of the device. A lease that needs
-/// more of that, or large stacks, takes it from its quota.
+/// Memory of every worker for small variables of modules, the heap and the print buffer of the device. A lease that
+/// needs more of that, or large stacks, takes it from its quota.
 const OUTSIDE_BYTES: u64 = 64 << 20;
 
 impl DeviceOptions {
-    /// The first device of a provider, for workers that are threads of this process. An endless kernel cannot be
-    /// stopped there, so this is for tests and for a user's own programs.
+    /// Creates the options for the first device of a provider, with workers that are threads of this process. The node
+    /// cannot stop an endless kernel in such a worker, so use this only for tests and for your own programs.
     pub fn in_process(provider: impl Provider + 'static) -> Self {
         Self::new(Launcher::InProcess(Arc::new(provider)))
     }
 
-    /// A device for workers that are processes.
+    /// Creates the options for a device with workers that are processes.
     pub fn process(launcher: WorkerLauncher) -> Self {
         let launcher = ProcessLauncher { launcher, gpu: None, jit_cache: None };
         Self { spares: 1, ..Self::new(Launcher::Process(Box::new(launcher))) }
     }
 
-    /// A GPU or a MIG instance for workers that are processes. A worker sees no other GPU. The node observes the memory
-    /// of workers: a lease that uses too much ends, and a device whose memory is not free after the end of a worker is
-    /// fenced.
+    /// Creates the options for a GPU or a MIG instance with workers that are processes. A worker can use no other GPU.
+    /// The node observes the memory of workers. It ends a lease that uses too much, and takes a device out of service
+    /// (fences it) whose memory is not free after the end of a worker.
     pub fn gpu(
         launcher: WorkerLauncher,
         monitor: Arc<dyn GpuMonitor>,
@@ -136,8 +136,8 @@ impl DeviceOptions {
         self
     }
 
-    /// Sets the number of idle workers that are started in advance, so that a lease does not wait for a start. The
-    /// default is 1 for processes.
+    /// Sets the number of idle workers that the node starts in advance, so that a lease does not wait for the start of
+    /// a worker. The default is 1 for processes.
     pub fn spares(mut self, workers: usize) -> Self {
         self.spares = workers;
         self
@@ -169,7 +169,7 @@ impl DeviceOptions {
 }
 
 impl NodeOptions {
-    /// A node on a free port of the loopback address, with the usual limits.
+    /// Creates the settings of a node on a free port of the loopback address, with the default limits.
     pub fn loopback(devices: Vec<DeviceOptions>) -> Self {
         Self {
             listen: SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0),
@@ -273,11 +273,12 @@ impl Node {
 }
 
 impl Node {
-    /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the clients
-    /// have acknowledged the end, at most half a second, and as long again until the tasks of the node have ended.
+    /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the
+    /// clients have acknowledged the end, at most half a second, and as long again until the tasks of the node have
+    /// ended.
     ///
     /// A client whose connection is congested may notice the end only when its connection times out, after 5 seconds.
-    /// Dropping the node does the same as this without waiting.
+    /// Dropping the node also ends its leases, without waiting for the clients.
     pub fn stop(mut self) {
         self.close();
         let Some(runtime) = self.runtime.take() else { return };

@@ -13,7 +13,7 @@ pub type Submit<'a> = Job<&'a Channel>;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Submitted {
-    /// [`Status::Ok`]. Every other status is an error of the call.
+    /// The status of the run: always [`Status::Ok`], because the call returns every other status as an error.
     pub exit_code: Status,
     /// The bytes of the region from the output offset on.
     pub output: Bytes,
@@ -58,23 +58,25 @@ impl Job {
 }
 
 impl Submit<'_> {
-    /// Runs the kernel, and blocks the calling thread until its output is here.
+    /// Runs the kernel, and blocks the calling thread until its output has arrived.
     ///
-    /// The image travels by its hash. Its bytes follow if the node does not have them, which takes one more round trip.
-    /// The submits of a lease run one after the other. If the connection is lost, the job is repeated on the next one.
+    /// The submit names the image by its hash. If the node does not have the image, the client sends it, which takes
+    /// one more round trip. The submits of a lease run one after the other. If the connection is lost, the job is
+    /// repeated on the next one.
     ///
     /// # Errors
-    /// [`Error::Remote`](cuda_core::Error::Remote) with the status of the node: `BadRequest` for an input above its limit, `LoadFailed` with the
-    /// compiler's log, `LaunchFailed` (launch shape, arguments, faults), `WriteFailed` for an input that lies outside
-    /// the region, `ReadFailed` for an output that lies outside it or is above its limit, `CapacityExceeded` if the
-    /// region exceeds the free memory of the lease or too many submits wait, or the status with which the lease ended
-    /// (`LeaseExpired`, `Revoked` and so on). [`Error::Disconnected`](cuda_core::Error::Disconnected) if the node cannot be reached any more.
+    /// [`Error::Remote`](cuda_core::Error::Remote) with the status of the node: `BadRequest` for an input above its
+    /// limit, `LoadFailed` with the compiler's log, `LaunchFailed` (launch shape, arguments, faults), `WriteFailed` for
+    /// an input that lies outside the region, `ReadFailed` for an output that lies outside it or is above its limit,
+    /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
+    /// with which the lease ended (`LeaseExpired`, `Revoked` and so on).
+    /// [`Error::Disconnected`](cuda_core::Error::Disconnected) if the node cannot be reached any more.
     pub fn launch_blocking(self) -> Result<Submitted> {
         self.lease.wait(perform(self.lease.clone(), self.payload)?)?
     }
 
-    /// Runs the kernel on any executor, without blocking the calling thread. The job is sent at the first poll. Dropping the
-    /// future does not stop the kernel.
+    /// Runs the kernel on any executor, without blocking the calling thread. The job is sent at the first poll.
+    /// Dropping the future does not stop the kernel.
     ///
     /// # Errors
     /// The errors of [`launch_blocking`](Self::launch_blocking).

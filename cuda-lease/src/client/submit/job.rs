@@ -7,7 +7,7 @@ use cuda_core::{Element, LaunchConfig};
 
 use crate::wire::{self, ImageKind, TraceContext};
 
-/// A kernel with its launch shape, its arguments and its input: all that a [`Submit`](super::Submit) sends.
+/// A kernel with its launch shape, its arguments and its input, as a [`Submit`](super::Submit) sends them.
 ///
 /// The kernel's first parameter is a pointer to the *region*, device memory of the lease. The other parameters are the
 /// arguments of the job, in order. Before the launch, the node writes the input to the start of the region and zeros to
@@ -103,12 +103,12 @@ impl<L> Job<L> {
         self
     }
 
-    /// Sets the values that the start of the region has before the launch. At most 64 MiB.
+    /// Sets the input: the values that the node writes to the start of the region before the launch. At most 64 MiB.
     pub fn input<T: Element>(self, values: &[T]) -> Self {
         self.input_bytes(Bytes::copy_from_slice(bytemuck::cast_slice(values)))
     }
 
-    /// As [`input`](Self::input), for bytes, which are not copied.
+    /// Sets the input as [`input`](Self::input) does, from bytes, without a copy.
     pub fn input_bytes(mut self, bytes: impl Into<Bytes>) -> Self {
         self.payload.input = bytes.into();
         self
@@ -119,8 +119,9 @@ impl<L> Job<L> {
         self.payload.input.len()
     }
 
-    /// Sets the size of the region in bytes. The default, 0, is the smallest region that holds input and output. A kernel
-    /// that needs more memory of its own needs a larger one, up to the quota of the lease minus the memory of its session.
+    /// Sets the size of the region in bytes. The default, 0, is the smallest region that holds input and output. A
+    /// kernel that needs more memory of its own needs a larger one, up to the quota of the lease minus the memory of
+    /// its session.
     pub fn region_bytes(mut self, bytes: u64) -> Self {
         self.payload.request.region_bytes = bytes;
         self
@@ -141,14 +142,14 @@ impl<L> Job<L> {
 
     /// Sets a callback that is called with the number of bytes of the input that were sent so far. It runs on the
     /// thread of the connection and must return quickly: it delays the renewal and all other traffic of the lease. If
-    /// it panics, the submit fails. If the job is sent again, the number starts at 0 again.
+    /// the callback panics, the submit fails. If the client sends the job again, the number starts at 0 again.
     pub fn on_sent(mut self, progress: impl Fn(u64) + Send + Sync + 'static) -> Self {
         self.payload.progress = Some(Arc::new(progress));
         self
     }
 
     /// Sets the span that the submit belongs to, in a trace of the program. Each submit gets a span of its own in that
-    /// trace. By default it belongs to the span of its lease.
+    /// trace. By default the submit belongs to the span of its lease.
     pub fn trace_parent(mut self, parent: TraceContext) -> Self {
         self.payload.request.trace = Some(parent);
         self
