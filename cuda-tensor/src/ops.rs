@@ -22,8 +22,8 @@ use crate::{
 };
 
 /// Operations on tensors. They take a tensor in any form, or an operation that gives one, and give a new tensor in
-/// row-major order. An owned tensor is freed in stream order after the operation; to keep it, pass `&x`,
-/// [`x.view()`](Tensor::view), an `Arc` or a [`SharedTensor`](crate::SharedTensor).
+/// row-major order. An operation consumes an owned tensor, which is freed in stream order. To keep the tensor, pass
+/// `&x`, [`x.view()`](Tensor::view), an `Arc` or a [`SharedTensor`](crate::SharedTensor).
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -39,12 +39,14 @@ use crate::{
 ///
 /// Operations on two tensors broadcast them to one shape by the rules of NumPy, as [`Tensor::broadcast`] does.
 ///
-/// Their kernels are loaded when an operation on the element type first runs on a device. Inside a graph and in
-/// [`async_on`](DeviceOp::async_on) they must be loaded before, by [`Tensor::warm_up`] or by running the operation once.
+/// The first operation of a family on an element type loads its kernels on a device. A graph and
+/// [`async_on`](DeviceOp::async_on) need the kernels loaded before, by [`Tensor::warm_up`] or by a run of the
+/// operation.
 ///
 /// # Errors
 /// All operations: [`Error::Shape`](cuda_async::Error::Shape) for shapes that cannot be broadcast together,
-/// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for dimensions that do not exist, [`Error::OutOfMemory`](cuda_async::Error::OutOfMemory), or an error of the device.
+/// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) for dimensions that do not exist,
+/// [`Error::OutOfMemory`](cuda_async::Error::OutOfMemory), or an error of the device.
 pub trait TensorOps: IntoTensor + Sized {
     /// Gives the elements in row-major order on the host. Waits, without blocking an executor thread, until they have
     /// arrived.
@@ -73,7 +75,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// `candle`.
     ///
     /// This copies the elements, and waits as [`to_host_vec`](TensorOps::to_host_vec) does. With the feature
-    /// `candle-cuda`, `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy. An error of candle is returned.
+    /// `candle-cuda`, `Tensor::into_candle_cuda` gives a tensor on a GPU without a copy. The operation fails with an
+    /// error of candle if candle refuses the tensor.
     #[cfg(feature = "candle")]
     fn to_candle(self) -> impl DeviceOp<Output = candle_core::Tensor>
     where
@@ -118,7 +121,8 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     /// Converts the elements as Rust's `as` does. Conversions to floats round to the nearest. Conversions of floats to
-    /// integers truncate and saturate, and NaN gives 0. Conversions between integers wrap. As `bool`, all but 0 are `true`.
+    /// integers truncate and saturate, and NaN gives 0. Conversions between integers wrap. As `bool`, all but 0 are
+    /// `true`.
     fn cast<U: DType>(self) -> impl DeviceOp<Output = Tensor<U>> {
         self.into_tensor().then(copy::cast)
     }
@@ -148,8 +152,8 @@ pub trait TensorOps: IntoTensor + Sized {
         both(self, other).then(bind(pairs::map2, (operation, "map2")))
     }
 
-    /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into this
-    /// tensor and gives this tensor back. `other` is broadcast to the shape of this tensor.
+    /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into
+    /// this tensor and gives this tensor back. `other` is broadcast to the shape of this tensor.
     ///
     /// This allocates no memory if this tensor is contiguous. [`memcpy`](TensorOps::memcpy) writes the results of any
     /// operation into an existing tensor.
@@ -188,8 +192,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(pairs::map_scalar, (operation, scalar, false)))
     }
 
-    /// Applies `operation(element, scalar)` to each element, in place, as [`map2_assign`](TensorOps::map2_assign):
-    /// `momentum.view_mut().map_scalar_assign(Binary::Mul, 0.9)`.
+    /// Applies `operation(element, scalar)` to each element, in place, as [`map2_assign`](TensorOps::map2_assign) does
+    /// with a tensor: `momentum.view_mut().map_scalar_assign(Binary::Mul, 0.9)`.
     fn map_scalar_assign(
         self,
         operation: Binary,
@@ -221,8 +225,9 @@ pub trait TensorOps: IntoTensor + Sized {
         fn div, fn div_scalar, fn div_assign: Div, "Divides by the elements of another tensor; see [`Binary::Div`].", "Divides each element by a number; see [`Binary::Div`].", "Divides the elements of this tensor by those of another one, in place; see [`map2_assign`](TensorOps::map2_assign).";
     }
 
-    /// Gives `low` for each element below `low`, `high` for each element above `high`, and the other elements as they are. If
-    /// `low` is greater than `high`, gives `high` for all but NaN. NaN stays NaN. If a limit is NaN, all results are NaN.
+    /// Gives `low` for each element below `low`, `high` for each element above `high`, and the other elements as they
+    /// are. If `low` is greater than `high`, gives `high` for all but NaN. NaN stays NaN. If a limit is NaN, all
+    /// results are NaN.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -299,9 +304,9 @@ pub trait TensorOps: IntoTensor + Sized {
         all_three(self, a, b).then(elementwise::select)
     }
 
-    /// Gives the sum of all elements as a tensor of shape `()`. Integers wrap; [`cast`](TensorOps::cast) to a larger type
-    /// first if the sum may not fit. Sums of f16 and bf16 are computed in f32. The order of the additions depends only on
-    /// the shape, so the result is the same on every device.
+    /// Gives the sum of all elements as a tensor of shape `()`. Integers wrap; [`cast`](TensorOps::cast) to a larger
+    /// type first if the sum may not fit. Sums of f16 and bf16 are computed in f32. The order of the additions depends
+    /// only on the shape, so the result is the same on every device.
     fn sum(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
@@ -309,7 +314,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::reduce_all, Reduction::Sum))
     }
 
-    /// Gives the sums along dimension `dim`, which is removed from the shape. As [`sum`](TensorOps::sum).
+    /// Gives the sums along dimension `dim`, which is removed from the shape. Integers wrap. Sums of f16 and bf16 are
+    /// computed in f32. The order of the additions depends only on the shape, as for [`sum`](TensorOps::sum).
     fn sum_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
@@ -317,8 +323,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Sum, dim, "sum_dim")))
     }
 
-    /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their number.
-    /// Means of f16 and bf16 are computed in f32. The mean of no elements is NaN.
+    /// Gives the mean of all elements as a tensor of shape `()`: their [`sum`](TensorOps::sum), divided by their
+    /// number. Means of f16 and bf16 are computed in f32. The mean of no elements is NaN.
     fn mean(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,
@@ -326,7 +332,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::mean, None))
     }
 
-    /// Gives the means along dimension `dim`, which is removed from the shape. As [`mean`](TensorOps::mean).
+    /// Gives the means along dimension `dim`, which is removed from the shape. Means of f16 and bf16 are computed in
+    /// f32. The mean of no elements is NaN.
     fn mean_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,
@@ -334,7 +341,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::mean, Some(dim)))
     }
 
-    /// Gives the product of all elements as a tensor of shape `()`. As [`sum`](TensorOps::sum).
+    /// Gives the product of all elements as a tensor of shape `()`. Integers wrap. Products of f16 and bf16 are
+    /// computed in f32.
     fn product(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
@@ -342,7 +350,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::reduce_all, Reduction::Product))
     }
 
-    /// Gives the products along dimension `dim`. As [`sum_dim`](TensorOps::sum_dim).
+    /// Gives the products along dimension `dim`, which is removed from the shape. Integers wrap. Products of f16 and
+    /// bf16 are computed in f32.
     fn product_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Number,
@@ -350,8 +359,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Product, dim, "product_dim")))
     }
 
-    /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers. For `bool`, the result is
-    /// whether any element is `true`.
+    /// Gives the largest element as a tensor of shape `()`. NaN counts as larger than all numbers. For `bool`, the
+    /// result is whether any element is `true`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if there are no elements.
@@ -359,13 +368,17 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::reduce_all, Reduction::Max))
     }
 
-    /// Gives the largest elements along dimension `dim`, which is removed from the shape. As [`max`](TensorOps::max).
+    /// Gives the largest elements along dimension `dim`, which is removed from the shape. NaN counts as larger than all
+    /// numbers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the dimension is empty.
     fn max_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
         self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Max, dim, "max_dim")))
     }
 
-    /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers. For `bool`, the result
-    /// is whether all elements are `true`.
+    /// Gives the smallest element as a tensor of shape `()`. NaN counts as smaller than all numbers. For `bool`, the
+    /// result is whether all elements are `true`.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if there are no elements.
@@ -373,13 +386,17 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(reduce::reduce_all, Reduction::Min))
     }
 
-    /// Gives the smallest elements along dimension `dim`, which is removed from the shape. As [`min`](TensorOps::min).
+    /// Gives the smallest elements along dimension `dim`, which is removed from the shape. NaN counts as smaller than
+    /// all numbers.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the dimension is empty.
     fn min_dim(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>> {
         self.into_tensor().then(bind(reduce::reduce_dim, (Reduction::Min, dim, "min_dim")))
     }
 
-    /// Gives the index of the largest element along dimension `dim`, which is removed from the shape. Of equal elements, the
-    /// first one counts. NaN counts as larger than all numbers.
+    /// Gives the index of the largest element along dimension `dim`, which is removed from the shape. Of equal
+    /// elements, the first one counts. NaN counts as larger than all numbers.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the dimension is empty.
@@ -387,8 +404,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(arg_reduce::arg_reduce, (Extremum::Max, dim)))
     }
 
-    /// Gives the index of the smallest element along dimension `dim`, which is removed from the shape. Of equal elements, the
-    /// first one counts. NaN counts as smaller than all numbers.
+    /// Gives the index of the smallest element along dimension `dim`, which is removed from the shape. Of equal
+    /// elements, the first one counts. NaN counts as smaller than all numbers.
     ///
     /// # Errors
     /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the dimension is empty.
@@ -396,11 +413,12 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(arg_reduce::arg_reduce, (Extremum::Min, dim)))
     }
 
-    /// Gives the matrix product of this tensor, of shape `[.., m, k]`, and another one of shape `[.., k, n]`. The dimensions
-    /// before the last two are broadcast. Products of f16 and bf16 are computed in f32.
+    /// Gives the matrix product of this tensor, of shape `[.., m, k]`, and another one of shape `[.., k, n]`. The
+    /// dimensions before the last two are broadcast. Products of f16 and bf16 are computed in f32.
     ///
-    /// With the feature `cudarc`, a GPU of this process uses cuBLAS where it is installed. Otherwise kernels of this crate
-    /// compute the product. They add in the order of `k`, with fused multiply-adds, and give the same bits on every device.
+    /// With the feature `cudarc`, a GPU of this process uses cuBLAS where it is installed. Otherwise kernels of this
+    /// crate compute the product. They add in the order of `k`, with fused multiply-adds, and give the same bits on
+    /// every device.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -422,9 +440,9 @@ pub trait TensorOps: IntoTensor + Sized {
         both(self, other).then(product::matmul)
     }
 
-    /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor and
-    /// `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. With the feature `cudarc`, a GPU of this
-    /// process computes it in one pass with cuBLASLt, where it is installed, except for GELU of f64.
+    /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor
+    /// and `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. With the feature `cudarc`, a GPU of
+    /// this process computes it in one pass with cuBLASLt, where it is installed, except for GELU of f64.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -438,7 +456,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// As for [`matmul`](TensorOps::matmul), and [`Error::Shape`](cuda_async::Error::Shape) for another shape of the bias.
+    /// As for [`matmul`](TensorOps::matmul), and [`Error::Shape`](cuda_async::Error::Shape) for another shape of the
+    /// bias.
     fn linear<W, B>(
         self,
         weights: W,
@@ -453,12 +472,13 @@ pub trait TensorOps: IntoTensor + Sized {
         all_three(self, weights, bias).then(bind(product::linear, activation))
     }
 
-    /// Gives the discrete Fourier transforms of complex numbers. The tensor has the shape `[.., n, 2]`: the last dimension
-    /// holds the real and the imaginary part of each number, and each row of `n` numbers is transformed. Element `k` of the
-    /// result is the sum of `x[j] * exp(-2 pi i j k / n)` over `j`.
+    /// Gives the discrete Fourier transforms of complex numbers. The tensor has the shape `[.., n, 2]`: the last
+    /// dimension holds the real and the imaginary part of each number, and each row of `n` numbers is transformed.
+    /// Element `k` of the result is the sum of `x[j] * exp(-2 pi i j k / n)` over `j`.
     ///
-    /// With the feature `cudarc`, a GPU of this process uses cuFFT where it is installed. Otherwise a kernel of this crate runs
-    /// once for each factor of `n`: 4, 2 and the odd primes. The time for each number is proportional to the sum of the factors.
+    /// With the feature `cudarc`, a GPU of this process uses cuFFT where it is installed. Otherwise a kernel of this
+    /// crate runs once for each factor of `n`: 4, 2 and the odd primes. The time for each number is proportional to the
+    /// sum of the factors.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -470,8 +490,8 @@ pub trait TensorOps: IntoTensor + Sized {
     ///
     /// # Errors
     /// Also [`Error::Shape`](cuda_async::Error::Shape) for another shape. cuFFT prepares each shape when it is first
-    /// transformed. Inside a graph and in [`async_on`](DeviceOp::async_on) the operation cannot wait for that: run it once
-    /// before, or it returns [`Error::NotLoaded`](cuda_async::Error::NotLoaded).
+    /// transformed. Inside a graph and in [`async_on`](DeviceOp::async_on) the operation cannot wait for that: run it
+    /// once before, or it returns [`Error::NotLoaded`](cuda_async::Error::NotLoaded).
     fn fft(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: FftFloat,
@@ -487,8 +507,8 @@ pub trait TensorOps: IntoTensor + Sized {
         self.into_tensor().then(bind(fourier::fft, Direction::Inverse))
     }
 
-    /// Gives the softmax along dimension `dim`: `exp(x)`, divided by the sum of `exp(x)`. The largest element is subtracted
-    /// first, so no exponential overflows.
+    /// Gives the softmax along dimension `dim`: `exp(x)`, divided by the sum of `exp(x)`. The largest element is
+    /// subtracted first, so no exponential overflows.
     fn softmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,

@@ -75,7 +75,8 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// The elements are copied on the GPU first if other handles use the memory, if the memory came from foreign code,
     /// or if the tensor is not contiguous.
     ///
-    /// Everything else is as for [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
+    /// candle's device, the order of its commands and the owner of the memory are as for
+    /// [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
     ///
     /// # Errors
     /// As for [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
@@ -113,9 +114,9 @@ impl<T: Number + WithDType + CudaDType> Tensor<T> {
     /// # Errors
     /// The tensor is dropped on an error:
     /// - [`Error::WrongDevice`] if `device` is not the GPU of the tensor.
-    /// - [`TensorError::NotOnGpu`], or [`Error::Misuse`] in a recording, if a recording uses the memory, or if candle's stream
-    ///   is being captured. Also if the memory is a part of a split buffer, or belongs to foreign code other than
-    ///   cudarc.
+    /// - [`TensorError::NotOnGpu`] if `device` is not a GPU.
+    /// - [`Error::Misuse`] in a recording, if a recording uses the memory, if candle's stream is being captured, or if
+    ///   the memory is a part of a split buffer or belongs to foreign code other than cudarc.
     /// - [`Error::StillShared`] if the memory has other owners.
     /// - [`Error::OutOfMemory`], the error of candle, or an error of the device.
     pub fn into_candle_cuda(
@@ -232,9 +233,9 @@ fn free(tensor: candle_core::Tensor, stream: &Arc<CudaStream>) {
 
 type Task = Box<dyn FnOnce() + Send>;
 
-/// Runs a task on a thread that never exits. With NVIDIA driver 580, the exit of a thread hangs if a free on its default
-/// stream is in flight. Later driver calls of other threads then block too. If the lasting thread cannot start, the task
-/// runs on the current thread.
+/// Runs a task on a thread that never exits. With NVIDIA driver 580, the exit of a thread hangs if a free on its
+/// default stream is in flight. Later driver calls of other threads then block too. If the lasting thread cannot start,
+/// the task runs on the current thread.
 fn on_lasting_thread(task: impl FnOnce() + Send + 'static) {
     static THREAD: OnceLock<Sender<Task>> = OnceLock::new();
     let thread = THREAD.get_or_init(|| {

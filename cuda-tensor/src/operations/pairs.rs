@@ -37,7 +37,7 @@ pub enum Binary {
     Sub,
     /// `a * b`.
     Mul,
-    /// `a / b`. An integer quotient is truncated towards 0, and an integer divided by 0 gives 0.
+    /// `a / b`. An integer quotient is truncated toward 0, and an integer divided by 0 gives 0.
     Div,
     /// The remainder of the truncated division, with the sign of `a`. The remainder of an integer divided by 0 is 0.
     Rem,
@@ -45,8 +45,8 @@ pub enum Binary {
     Max,
     /// The smaller one; NaN if one is NaN.
     Min,
-    /// `a` to the power of `b`. Integers wrap. For a negative `b`, an integer gives `1 / a^-b`, truncated towards 0, and 0
-    /// gives 0.
+    /// `a` to the power of `b`. Integers wrap. For a negative `b`, an integer gives `1 / a^-b`, truncated toward 0, and
+    /// 0 gives 0.
     Pow,
 }
 
@@ -92,7 +92,8 @@ impl Binary {
         }
     }
 
-    /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in `kernels/operations.cuh`.
+    /// Returns the number of packs of 16 bytes that a thread loads before it computes: `PACKS` in
+    /// `kernels/operations.cuh`.
     pub(super) const fn packs<T: DType>(self) -> usize {
         match self {
             Self::Rem | Self::Pow => 1,
@@ -199,8 +200,8 @@ impl Pair {
     }
 }
 
-/// The last two arguments of `map_scalar` and `compare_scalar`: whether the number is the first operand, and the number. The
-/// number is not used if it is in device memory.
+/// The last two arguments of `map_scalar` and `compare_scalar`: whether the number is the first operand, and the
+/// number. The number is not used if it is in device memory.
 type Scalar<T> = (u32, ByValue<<T as DType>::Stored>);
 
 fn in_memory<T: DType>(swapped: bool) -> Scalar<T> {
@@ -262,7 +263,8 @@ fn with_scalar<I: TensorInput, U: DType>(
         let (n, function) = (y.len(), kernels.function);
         let (swapped, scalar) = (u32::from(swapped), ByValue(scalar.store()));
         let args = (Read(x), NO_ADDRESS, Written(y), n as u64, function, swapped, scalar);
-        // SAFETY: reads x and writes y, all below n, of the types of `kernels`. The kernel does not read the null address.
+        // SAFETY: reads x and writes y, all below n, of the types of `kernels`. The kernel does not read the null
+        // address.
         unsafe { launch(&kernel, kernels.config(n), args) }
     })
 }
@@ -335,8 +337,8 @@ where
 /// Writes the results for all pairs of elements of a and b to y.
 ///
 /// # Safety
-/// `kernel` is that of `kernels` for `pair`. `pair` and `walk` are those of a [`Plan`] of the layouts of a and b, and y is
-/// contiguous, with the number of elements of that plan's results.
+/// `kernel` is that of `kernels` for `pair`. `pair` and `walk` are those of a [`Plan`] of the layouts of a and b, and y
+/// is contiguous, with the number of elements of that plan's results.
 unsafe fn launch_pairs<A, B, U>(
     (a, b): (A, B),
     y: Tensor<U>,
@@ -351,8 +353,8 @@ where
 {
     let (n, config) = (y.len() as u64, kernels.config(y.len()));
     let (a, b, y, function) = (Read(a), Read(b), Written(y), kernels.function);
-    // SAFETY: reads a and b at the offsets of their layouts, or the only element of one, which are inside their memory, and
-    // writes y below n. `kernels` states their types.
+    // SAFETY: reads a and b at the offsets of their layouts, or the only element of one, which are inside their memory,
+    // and writes y below n. `kernels` states their types.
     unsafe {
         match pair {
             Pair::Dense => {
@@ -403,8 +405,8 @@ where
             let (n, function) = (len as u64, kernels.function);
             let config = kernels.config(len);
             let strided = walk.0.config::<O::Element>(kernels.strided_packs);
-            // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It writes the
-            // first one, each thread the elements that it has read, or all elements of `results`.
+            // SAFETY: a kernel reads both tensors at the offsets of their layouts, which are inside their memory. It
+            // writes the first one, each thread the elements that it has read, or all elements of `results`.
             unsafe {
                 match pair {
                     Pair::Dense => {

@@ -30,8 +30,8 @@ const fn blocks<T>(n: usize) -> usize {
 }
 
 impl<T: Float> Tensor<T> {
-    /// Creates a tensor of random numbers, uniform in [0, 1). The same seed gives the same numbers, on every device and in
-    /// every launch of a graph; a [`Generator`] gives new ones.
+    /// Creates a tensor of random numbers, uniform in [0, 1). The same seed gives the same numbers, on every device and
+    /// in every launch of a graph; a [`Generator`] gives new ones.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -51,7 +51,7 @@ impl<T: Float> Tensor<T> {
     }
 
     /// Creates a tensor of normally distributed random numbers of mean 0 and variance 1. The same seed gives the same
-    /// numbers, as for [`rand`](Tensor::rand).
+    /// numbers, on every device and in every launch of a graph; a [`Generator`] gives new ones.
     ///
     /// The Box-Muller transform (1958) makes them from uniform numbers.
     ///
@@ -80,9 +80,9 @@ fn seeded<T: Float>(
     })
 }
 
-/// A source of random tensors. Each tensor continues the sequence of numbers. The state is in device memory, so each launch
-/// of a recorded graph gives new numbers too. A tensor takes whole blocks of the sequence, of four numbers, or two of `f64`: so
-/// `rand(3)` and `rand(3)` are not the numbers of `rand(6)`.
+/// A source of random tensors. Each tensor continues the sequence of numbers. The state is in device memory, so each
+/// launch of a recorded graph gives new numbers too. A tensor takes whole blocks of four numbers of the sequence, or of
+/// two numbers of `f64`. So two calls of `rand(3)` do not give the numbers of `rand(6)`.
 ///
 /// ```
 /// use cuda_async::prelude::*;
@@ -163,8 +163,8 @@ impl Generator {
     }
 }
 
-/// Takes the next blocks of a generator: gives its key and the number of the first block. One launch reads and writes the state,
-/// so no two draws take the same blocks.
+/// Takes the next blocks of a generator: gives its key and the number of the first block. One launch reads and writes
+/// the state, so no two draws take the same blocks.
 fn take<T: Float>(
     state: ScalarMut<[u64; 2]>,
     blocks: usize,
@@ -172,8 +172,8 @@ fn take<T: Float>(
     Tensor::<u64>::uninitialized(2).then(move |taken| {
         kernel::<T>(&COPY, "take").then(move |take| {
             let args = (state, Written(taken), blocks as u64);
-            // SAFETY: reads and writes the two words of the state, and writes those of `taken`. Launches that use the state
-            // are ordered.
+            // SAFETY: reads and writes the two words of the state, and writes those of `taken`. Launches that use the
+            // state are ordered.
             unsafe { launch(&take, LaunchConfig::new(1, 1), args) }.map(|(_, taken)| taken)
         })
     })

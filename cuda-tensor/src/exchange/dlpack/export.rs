@@ -59,7 +59,8 @@ impl<T: DType> SharedTensor<T> {
     /// Exports the tensor as a DLPack tensor. Memory of a GPU is read-only for the consumer. Needs the feature
     /// `dlpack`.
     ///
-    /// Everything else is as for [`Tensor::into_dlpack`](Tensor::into_dlpack).
+    /// The order of the consumer's commands, the deleter and the copy to the host are as for
+    /// [`Tensor::into_dlpack`](Tensor::into_dlpack).
     ///
     /// # Errors
     /// As for [`Tensor::into_dlpack`](Tensor::into_dlpack).
