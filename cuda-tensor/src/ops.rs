@@ -456,8 +456,8 @@ pub trait TensorOps: IntoTensor + Sized {
     /// ```
     ///
     /// # Errors
-    /// As for [`matmul`](TensorOps::matmul), and [`Error::Shape`](cuda_async::Error::Shape) for another shape of the
-    /// bias.
+    /// The errors of [`matmul`](TensorOps::matmul), and [`Error::Shape`](cuda_async::Error::Shape) for another shape of
+    /// the bias.
     fn linear<W, B>(
         self,
         weights: W,

@@ -26,8 +26,8 @@ impl Capture {
     /// Records an operation, as [`Scope::record`] does.
     ///
     /// # Errors
-    /// As [`GraphExt::graph`](crate::graph::GraphExt::graph). The capture continues without the operation. Steps of the
-    /// operation that were recorded before the error stay recorded.
+    /// The errors of [`GraphExt::graph`](crate::graph::GraphExt::graph). The capture continues without the operation.
+    /// Steps of the operation that were recorded before the error stay recorded.
     pub fn record<O: IntoDeviceOp>(&self, op: O) -> Result<O::Output> {
         self.scope.record(op)
     }
@@ -134,7 +134,7 @@ impl Scope {
     /// alive.
     ///
     /// # Errors
-    /// As [`GraphExt::graph`](crate::graph::GraphExt::graph).
+    /// The errors of [`GraphExt::graph`](crate::graph::GraphExt::graph).
     pub fn record<O: IntoDeviceOp>(&self, op: O) -> Result<O::Output> {
         blocking::submit_only(op.into_op().into_steps(), self.0.clone())
     }

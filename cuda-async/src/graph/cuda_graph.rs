@@ -66,7 +66,7 @@ pub trait GraphExt: DeviceOp {
     /// ```
     ///
     /// # Errors
-    /// As [`graph`](Self::graph).
+    /// The errors of [`graph`](Self::graph).
     fn graph_on(self, stream: &Stream) -> Result<CudaGraph<<Self as DeviceOp>::Output>> {
         let (output, recording) = record(self, stream.device())?.into_parts();
         Ok(CudaGraph::of_recording(output, recording, stream.clone()))

@@ -69,7 +69,7 @@ impl<T> Recorded<T> {
     /// memory, on every stream and through every handle, are ordered before or after the whole replay.
     ///
     /// # Errors
-    /// As [`Recording::replay`].
+    /// The errors of [`Recording::replay`].
     pub fn replay(&self, stream: &Stream) -> Result<Ticket> {
         self.recording.replay(stream)
     }

@@ -57,7 +57,7 @@ impl<T: Element> Slot<T> {
     /// the buffer in an `Arc`, to read it and to set it again.
     ///
     /// # Errors
-    /// As [`set`](Self::set). The buffer is then dropped.
+    /// The errors of [`set`](Self::set). The buffer is then dropped.
     pub fn replace(&self, buffer: DeviceBuffer<T>) -> Result<Arc<DeviceBuffer<T>>> {
         check_whole(&buffer)?;
         self.recording.bind(&self.recorded, buffer.allocation(), true)?;

@@ -48,7 +48,7 @@ pub fn into_slice<T: Element>(
 /// `stream`. The caller orders commands on `stream` after those on `ordered`.
 ///
 /// # Errors
-/// As [`into_slice`], for `ordered`.
+/// The errors of [`into_slice`], for the stream `ordered`.
 pub fn into_slice_ordered<T: Element>(
     buffer: DeviceBuffer<T>,
     ordered: &Arc<CudaStream>,

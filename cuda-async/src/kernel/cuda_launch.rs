@@ -51,7 +51,8 @@ use super::arguments::argument::KernelArgs;
 /// [`Error::NoSuchKernel`](crate::Error::NoSuchKernel), or an error of the launch.
 ///
 /// # Safety
-/// As for [`launch`](crate::launch()). The macro calls an `unsafe` function, so it must stand in an `unsafe` block.
+/// The requirements of [`launch`](crate::launch()). The macro calls an `unsafe` function, so it must stand in an
+/// `unsafe` block.
 #[macro_export]
 macro_rules! cuda_launch {
     (kernel: $kernel:ident $(:: $part:ident)*, stream: $stream:expr, module: $module:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
@@ -101,7 +102,7 @@ macro_rules! cuda_launch {
 /// [`launch`](crate::launch()). A missing kernel is an error of the operation.
 ///
 /// # Safety
-/// As for [`cuda_launch!`](crate::cuda_launch).
+/// The requirements of [`cuda_launch!`](crate::cuda_launch).
 #[macro_export]
 macro_rules! cuda_launch_async {
     (kernel: $kernel:ident $(:: $part:ident)*, module: $module:expr, config: $config:expr, $(cluster_dim: $cluster:expr,)? $(cooperative: $cooperative:expr,)? args: [$($args:tt)*] $(,)?) => {
@@ -175,7 +176,7 @@ pub fn with_cluster(config: LaunchConfig, (x, y, z): (u32, u32, u32)) -> LaunchC
 /// Finds a kernel by its name, or by a path that ends with its name.
 ///
 /// # Errors
-/// As [`Module::function`].
+/// The errors of [`Module::function`].
 pub fn named(module: &Module, path: &str) -> Result<Function> {
     // `stringify!` may put spaces around `::`. A raw identifier such as `r#where` names `where`.
     let name = path.rsplit("::").next().unwrap_or(path).trim();
@@ -185,10 +186,10 @@ pub fn named(module: &Module, path: &str) -> Result<Function> {
 /// Launches a kernel of a module on a stream, for [`cuda_launch!`](crate::cuda_launch).
 ///
 /// # Errors
-/// As [`named`] and [`launch_on`].
+/// The errors of [`named`] and [`launch_on`].
 ///
 /// # Safety
-/// As for [`launch`](crate::launch()).
+/// The requirements of [`launch`](crate::launch()).
 pub unsafe fn launch_named<A: KernelArgs>(
     module: &Module,
     path: &str,
@@ -206,7 +207,7 @@ pub unsafe fn launch_named<A: KernelArgs>(
 /// An error of the launch.
 ///
 /// # Safety
-/// As for [`launch`](crate::launch()).
+/// The requirements of [`launch`](crate::launch()).
 pub unsafe fn launch_on<A: KernelArgs>(
     function: &Function,
     stream: &Stream,

@@ -67,7 +67,7 @@ impl<A> LaunchOp<A> {
     /// Creates the steps of a launch.
     ///
     /// # Safety
-    /// As for [`launch`].
+    /// The requirements of [`launch`].
     #[inline]
     pub(super) unsafe fn new(
         function: Function,
@@ -82,7 +82,7 @@ impl<A> LaunchOp<A> {
 /// Enqueues a launch.
 ///
 /// # Safety
-/// As for [`launch`].
+/// The requirements of [`launch`].
 #[inline(always)]
 unsafe fn enqueue<A: KernelArgs>(
     function: &Function,

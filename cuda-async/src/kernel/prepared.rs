@@ -28,7 +28,7 @@ enum State<A> {
 /// an argument has another name that the kernel may write through.
 ///
 /// # Safety
-/// As for [`launch`](crate::launch).
+/// The requirements of [`launch`](crate::launch).
 #[inline]
 pub unsafe fn launch_given<A: KernelArgs>(
     function: Function,
@@ -43,7 +43,7 @@ pub unsafe fn launch_given<A: KernelArgs>(
 /// and the output is the buffers.
 ///
 /// # Safety
-/// As for [`launch`](crate::launch).
+/// The requirements of [`launch`](crate::launch).
 #[inline]
 pub unsafe fn launch_unless_empty<A: KernelArgs>(
     function: Function,

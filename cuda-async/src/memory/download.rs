@@ -44,7 +44,7 @@ pub trait BufferSource: Send {
     /// [`read_back`](crate::memory::read_back), `to_host(&buffer)`, or clone an `Arc` of it.
     ///
     /// # Errors
-    /// As for [`to_host`].
+    /// The errors of [`to_host`].
     fn to_host_vec(self) -> Op<ToHost<Self>>
     where
         Self: Sized,
@@ -112,7 +112,7 @@ pub fn to_host<B: BufferSource>(buffer: B) -> Op<ToHost<B>> {
 /// ```
 ///
 /// # Errors
-/// The same as for [`to_host`]. The vector is then dropped.
+/// The errors of [`to_host`]. The vector is then dropped.
 pub fn to_host_into<B: BufferSource>(buffer: B, memory: Vec<B::Element>) -> Op<ToHost<B>> {
     Op::new(ToHost::new(buffer, memory))
 }
@@ -264,7 +264,7 @@ impl<B: BufferSource> ToHost<B> {
 /// ```
 ///
 /// # Errors
-/// The same as for [`to_host`].
+/// The errors of [`to_host`].
 pub fn read_back<B: BufferSource>(buffer: B) -> Op<ReadBack<B>> {
     Op::new(ReadBack(ToHost::new(buffer, Vec::new())))
 }
@@ -293,7 +293,7 @@ impl<B: BufferSource> Submit for ReadBack<B> {
 /// ```
 ///
 /// # Errors
-/// The same as for [`to_host`].
+/// The errors of [`to_host`].
 pub fn to_pinned<B: BufferSource>(buffer: B) -> Op<ToPinned<B>> {
     let (credit, pinning, download, waiter) = Default::default();
     Op::new(ToPinned { source: buffer, credit, pinning, download, waiter })

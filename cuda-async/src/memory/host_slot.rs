@@ -60,7 +60,7 @@ impl<T: Element> HostSlot<T> {
     /// Uploads the values into a new device buffer.
     ///
     /// # Errors
-    /// As [`h2d`](crate::h2d). [`Error::WrongDevice`](crate::Error::WrongDevice) on another device.
+    /// The errors of [`h2d`](crate::h2d). [`Error::WrongDevice`](crate::Error::WrongDevice) on another device.
     pub fn upload(&self) -> impl DeviceOp<Output = DeviceBuffer<T>> + use<T> {
         let slot = self.clone();
         uninitialized(slot.len()).then(move |buffer| slot.upload_into(buffer))
@@ -69,8 +69,8 @@ impl<T: Element> HostSlot<T> {
     /// Uploads the values into existing device memory of the same length, and gives the memory back.
     ///
     /// # Errors
-    /// As [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on another
-    /// device.
+    /// The errors of [`upload_into`](crate::memory::upload_into). [`Error::WrongDevice`](crate::Error::WrongDevice) on
+    /// another device.
     pub fn upload_into<B: BufferTarget<Element = T>>(&self, target: B) -> Op<UploadSlot<B>> {
         Op::new(UploadSlot { slot: self.clone(), target, credit: CreditWait::new() })
     }

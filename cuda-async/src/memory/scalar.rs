@@ -61,7 +61,7 @@ impl<T: Element> DeviceScalar<T> {
     /// Reads the value. Waits, without blocking an executor thread, until the value has arrived.
     ///
     /// # Errors
-    /// As [`to_host`].
+    /// The errors of [`to_host`].
     pub fn read(&self) -> Op<ReadScalar<T>> {
         to_host(self.clone()).try_map(first as fn(Vec<T>) -> Result<T>)
     }

@@ -475,7 +475,7 @@ pub trait DeviceOp:
     /// ```
     ///
     /// # Errors
-    /// The same as for [`sync`](DeviceOp::sync).
+    /// The errors of [`sync`](DeviceOp::sync).
     #[inline]
     fn sync_on(self, stream: &Stream) -> Result<<Self as DeviceOp>::Output> {
         blocking::sync_on(self.into_steps(), stream.clone())

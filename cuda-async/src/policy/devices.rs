@@ -39,7 +39,7 @@ impl Devices {
     /// tie it takes the device that was used last.
     ///
     /// # Errors
-    /// The same as for [`in_turn`](Devices::in_turn).
+    /// The errors of [`in_turn`](Devices::in_turn).
     pub fn least_loaded(devices: impl IntoIterator<Item = Device>) -> Result<Self> {
         Self::least_loaded_over(policies(devices)?)
     }

@@ -87,7 +87,7 @@ impl<S: Submit> DeviceFuture<S> {
     /// ```
     ///
     /// # Errors
-    /// The same as those of `.await`. [`Error::Misuse`] if this is called inside a waker, on the library's timer thread
+    /// The errors of `.await`. [`Error::Misuse`] if this is called inside a waker, on the library's timer thread
     /// or on the device's completion thread, or inside the output function of the device.
     pub fn wait(mut self) -> Result<S::Output> {
         blocked_task::report();

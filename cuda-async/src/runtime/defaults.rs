@@ -100,7 +100,7 @@ pub fn fallback() -> Option<Error> {
 /// Returns the default device, which is the device of [`default_policy`]. Blocks while it is opened.
 ///
 /// # Errors
-/// The same as for [`default_policy`].
+/// The errors of [`default_policy`].
 pub fn default_device() -> Result<Device> {
     Ok(default_stream()?.device().clone())
 }

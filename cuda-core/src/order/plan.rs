@@ -151,7 +151,7 @@ impl Plan {
     /// the join, or of the node before it if there is nothing to join.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(crate) fn join(&mut self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
         let others = tickets.iter().filter(|ticket| ticket.stream != stream);
         let mut after: After =
@@ -167,7 +167,7 @@ impl Plan {
     /// not known. Returns its number on that branch.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(crate) fn append_between(&mut self, stream: StreamId, work: Work<'static>) -> Result<u64> {
         let after = self.ends(stream, u64::MAX);
         self.barrier(stream, work, after)
@@ -210,7 +210,7 @@ impl Plan {
     /// Enters the accesses of the next node. Returns the nodes that it has to come after.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     fn claim(&mut self, uses: &[Use]) -> Result<After> {
         let (at, mut displaced) = (self.next(), Displaced::new());
         for Use { base, range, access } in uses {

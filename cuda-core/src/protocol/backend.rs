@@ -44,10 +44,11 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// that depends on the work also flushes it. The graph cache of a GPU launches work that repeats as a graph.
     ///
     /// # Errors
-    /// As [`submit`](Backend::submit).
+    /// The errors of [`submit`](Backend::submit).
     ///
     /// # Safety
-    /// As [`submit`](Backend::submit). The modules of launches are not unloaded before the ticket is complete.
+    /// The requirements of [`submit`](Backend::submit). The modules of launches are not unloaded before the ticket is
+    /// complete.
     unsafe fn submit_deferrable(
         &self,
         submission: &Submission<'_>,
@@ -63,7 +64,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The error that lost the device.
     ///
     /// # Safety
-    /// As for [`peek`](Backend::peek).
+    /// The requirements of [`peek`](Backend::peek).
     unsafe fn flush(&self, _stream: StreamId) -> Result<()> {
         Ok(())
     }
@@ -112,7 +113,7 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// The error that lost the device.
     ///
     /// # Safety
-    /// As for [`peek`](Backend::peek).
+    /// The requirements of [`peek`](Backend::peek).
     unsafe fn block_until(&self, ticket: Ticket) -> Result<()>;
 
     /// Allocates a zeroed block of host memory, for copies at full speed (pinned, for a GPU). It has at least `bytes`

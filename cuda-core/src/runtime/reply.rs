@@ -63,8 +63,8 @@ impl<T> Pending<T> {
     /// Blocks the calling thread until the reply arrives.
     ///
     /// # Errors
-    /// As [`poll`](Pending::poll). [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the
-    /// device, where the reply might never arrive.
+    /// The errors of [`poll`](Pending::poll). [`Error::Misuse`] inside the [output function](crate::Device::set_output)
+    /// of the device, where the reply might never arrive.
     pub fn wait(mut self) -> Result<T> {
         let State::Asked(receiver, _, asked) = &mut self.0 else { return self.take(None) };
         asked.streams.output.check_may_wait()?;

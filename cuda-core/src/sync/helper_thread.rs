@@ -77,7 +77,7 @@ impl HelperThread {
     /// panics, no result comes.
     ///
     /// # Errors
-    /// As [`run`](Self::run).
+    /// The errors of [`run`](Self::run).
     pub fn start<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,

@@ -99,7 +99,7 @@ impl NodeClient {
     /// Lists the leases of this client's tenant.
     ///
     /// # Errors
-    /// As [`inventory`](Self::inventory).
+    /// The errors of [`inventory`](Self::inventory).
     pub fn leases(&self) -> Result<Vec<LeaseEntry>> {
         self.listing().map(|reply| reply.leases.unwrap_or_default())
     }
@@ -113,7 +113,7 @@ impl NodeClient {
     /// and the library does not renew the lease.
     ///
     /// # Errors
-    /// As [`inventory`](Self::inventory).
+    /// The errors of [`inventory`](Self::inventory).
     pub fn allocate(&self, request: &LeaseBuilder) -> Result<DetachedLease> {
         let allocate = Allocate { detached: true, ..request.request()? };
         let span = spans::lease(allocate.trace.as_ref(), &self.address);
@@ -134,7 +134,7 @@ impl NodeClient {
     /// old token stays valid for a while.
     ///
     /// # Errors
-    /// As [`inventory`](Self::inventory).
+    /// The errors of [`inventory`](Self::inventory).
     pub fn renew(&self, lease: u64, token: Bytes, lease_secs: u32) -> Result<(Bytes, Duration)> {
         let renew = Renew { lease, token, lease_secs };
         let reply = self.request(Renew::OPCODE, |out| renew.encode(out))?;
@@ -145,7 +145,7 @@ impl NodeClient {
     /// Ends a lease. Work in flight is lost.
     ///
     /// # Errors
-    /// As [`inventory`](Self::inventory).
+    /// The errors of [`inventory`](Self::inventory).
     pub fn free(&self, lease: u64, token: Bytes) -> Result<()> {
         let free = Free { lease, token };
         self.request(Free::OPCODE, |out| free.encode(out)).map(drop)

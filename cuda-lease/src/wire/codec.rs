@@ -1,8 +1,8 @@
 //! Reading and writing the fields of a message.
 //!
-//! Numbers are little-endian. Texts and byte strings have a `u32` length before them, lists a `u32` count, optional fields
-//! one byte that is 0 or 1. A length is checked against the bytes that are left before anything is allocated, so a message
-//! never allocates more than a small multiple of its own size.
+//! Numbers are little-endian. Texts and byte strings have a `u32` length before them, lists a `u32` count, optional
+//! fields one byte that is 0 or 1. A length is checked against the bytes that are left before anything is allocated, so
+//! a message never allocates more than a small multiple of its own size.
 
 use bytes::Bytes;
 use cuda_core::internals::text_prefix;
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
     /// As [`finish`](Self::finish), and passes each additional field to `take`, which returns whether it knows the tag.
     ///
     /// # Errors
-    /// As [`finish`](Self::finish), or the error of `take`.
+    /// The errors of [`finish`](Self::finish), or the error of `take`.
     #[inline]
     pub fn finish_with(
         mut self,
@@ -293,7 +293,8 @@ fn text(bytes: &[u8]) -> Result<&str, WireError> {
 
 /// A value that is one field of a message. `'a` is the lifetime of bytes that it borrows from the message.
 pub trait Field<'a>: Sized {
-    /// The smallest number of bytes that a value has. A list is refused if its items cannot be in the rest of the message.
+    /// The smallest number of bytes that a value has. A list is refused if its items cannot be in the rest of the
+    /// message.
     const LEAST: usize = 1;
 
     /// Appends the field.
@@ -349,8 +350,8 @@ macro_rules! fields {
 }
 pub(super) use fields;
 
-/// Gives enums their bytes: a tag for each variant, and its fields in this order. With `= "name"` the enum is a field of
-/// messages, and its bytes begin with the tag.
+/// Gives enums their bytes: a tag for each variant, and its fields in this order. With `= "name"` the enum is a field
+/// of messages, and its bytes begin with the tag.
 macro_rules! variants {
     ($($ty:ident $(<$life:lifetime>)?: $tag:ty $(= $what:literal)? {
         $($value:expr => $variant:ident $(($($item:ident),*))? $({ $($field:ident),* })?,)*

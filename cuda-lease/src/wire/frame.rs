@@ -142,8 +142,8 @@ pub fn complete_frames(bytes: &[u8], count: usize) -> Result<usize, WireError> {
     Ok(complete)
 }
 
-/// Collects the bytes of a stream, and splits them into frames. Holds at most one incomplete frame besides the bytes that
-/// were added since the last [`take`](FrameBuffer::take).
+/// Collects the bytes of a stream, and splits them into frames. Holds at most one incomplete frame besides the bytes
+/// that were added since the last [`take`](FrameBuffer::take).
 #[derive(Debug, Default)]
 pub struct FrameBuffer(BytesMut);
 
@@ -174,7 +174,7 @@ impl FrameBuffer {
     /// Takes the first frame, if it is complete.
     ///
     /// # Errors
-    /// As [`take`](Self::take).
+    /// The errors of [`take`](Self::take).
     pub fn take_first(&mut self) -> Result<Option<Frames>, WireError> {
         let first = self.take_up_to(1)?;
         Ok((!first.bytes().is_empty()).then_some(first))

@@ -1,8 +1,8 @@
 //! The content of graphs: the nodes of a new graph, and the changes of a launch.
 //!
 //! Content travels in its command, or on the bulk lane if it is long ([`Content`]). Its bytes are a list of nodes or of
-//! changes. Each item has its length in front, so later versions can add fields to it. The bytes of an upload are inside
-//! of its node, and a reader names them by their place in the content ([`CONTENT_BLOCK`]).
+//! changes. Each item has its length in front, so later versions can add fields to it. The bytes of an upload are
+//! inside of its node, and a reader names them by their place in the content ([`CONTENT_BLOCK`]).
 
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ pub fn encode_graph(
 /// Appends the content of a launch.
 ///
 /// # Errors
-/// As [`encode_graph`].
+/// The errors of [`encode_graph`].
 pub fn encode_changes(
     changes: &[NodeChange<'_>],
     blocks: &Blocks<'_>,

@@ -13,8 +13,8 @@ use crate::{
     tensor::Tensor,
 };
 
-/// A tensor that is divided into tiles of one shape. A kernel takes it as output, with a block for each tile. The last tile
-/// of a dimension may extend past its end, so the kernel must check its indices.
+/// A tensor that is divided into tiles of one shape. A kernel takes it as output, with a block for each tile. The last
+/// tile of a dimension may extend past its end, so the kernel must check its indices.
 ///
 /// ```standalone_crate
 /// use cuda_async::{launch, prelude::*};
@@ -43,7 +43,7 @@ where
     /// Divides the tensor into tiles. [`unpartition`](Partition::unpartition) gives it back.
     ///
     /// # Errors
-    /// As [`Partition::new`].
+    /// The errors of [`Partition::new`].
     pub fn partition(self, tile: impl IntoShape) -> Result<Partition<Self>> {
         Partition::new(self, tile)
     }
@@ -53,8 +53,8 @@ impl<O: TensorOutput> Partition<O> {
     /// Divides a tensor, or an exclusive borrow of one, into tiles of the shape `tile`.
     ///
     /// # Errors
-    /// [`Error::Shape`](cuda_core::Error::Shape) if the tile has another number of dimensions or a size of 0, or if there are more than three
-    /// dimensions, which is the limit of a grid. The launch checks the number of tiles.
+    /// [`Error::Shape`](cuda_core::Error::Shape) if the tile has another number of dimensions or a size of 0, or if
+    /// there are more than three dimensions, which is the limit of a grid. The launch checks the number of tiles.
     pub fn new(tensor: O, tile: impl IntoShape) -> Result<Self> {
         let (shape, tile) = (tensor.layout().shape(), tile.dims());
         if shape.len() == tile.len() && tile.len() <= 3 && tile.iter().all(|size| *size > 0) {
@@ -76,8 +76,8 @@ impl<O: TensorInput> Partition<O> {
         sizes.map(|(size, tile)| size.div_ceil(*tile)).collect()
     }
 
-    /// Returns the configuration with a block of `threads` threads for each tile. The first, second and third dimension of
-    /// the tensor are `x`, `y` and `z` of the grid.
+    /// Returns the configuration with a block of `threads` threads for each tile. The first, second and third dimension
+    /// of the tensor are `x`, `y` and `z` of the grid.
     pub fn launch_config(&self, threads: u32) -> LaunchConfig {
         let [x, y, z] = self.grid().map(|tiles| tiles.max(1));
         LaunchConfig::new(1, threads).grid(x, y, z)

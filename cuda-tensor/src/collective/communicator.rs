@@ -18,12 +18,12 @@ use crate::{Number, Tensor, TensorOps};
 
 /// A group of devices that exchange tensors. Clones are the same group.
 ///
-/// Its operations take one tensor of each device, in the order of the devices, and give one tensor on each device. With the
-/// feature `cudarc`, a group of GPUs uses NCCL where it is installed. Other groups use copies between devices and kernels of
-/// this crate, and add in the order of the devices.
+/// Its operations take one tensor of each device, in the order of the devices, and give one tensor on each device. With
+/// the feature `cudarc`, a group of GPUs uses NCCL where it is installed. Other groups use copies between devices and
+/// kernels of this crate, and add in the order of the devices.
 ///
-/// A collective completes when it is complete on all devices. It may run on a stream of any device, but cannot be part of a
-/// graph.
+/// A collective completes when it is complete on all devices. It may run on a stream of any device, but cannot be part
+/// of a graph.
 #[derive(Clone)]
 pub struct Communicator(Arc<Group>);
 
@@ -37,7 +37,8 @@ impl Communicator {
     /// Creates a group of distinct devices. Blocks the thread: NCCL takes about a second to connect GPUs.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] if there are no devices, [`Error::Misuse`] if one is listed twice; or an error of a device or of NCCL.
+    /// [`Error::OutOfRange`] if there are no devices, [`Error::Misuse`] if one is listed twice; or an error of a device
+    /// or of NCCL.
     pub fn new(devices: &[Device]) -> Result<Self> {
         let what = "a communicator";
         Limit::AtLeast(1).check(what, Quantity::Devices, devices.len() as u64)?;
@@ -69,7 +70,8 @@ impl Communicator {
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if there is not one tensor for each device, [`Error::Shape`] if the shapes differ;
-    /// [`Error::WrongDevice`] if a tensor is not on its device; [`Error::NeedsHostData`] in a graph; or an error of a device.
+    /// [`Error::WrongDevice`] if a tensor is not on its device; [`Error::NeedsHostData`] in a graph; or an error of a
+    /// device.
     pub fn all_reduce<T: Number>(
         &self,
         tensors: Vec<Tensor<T>>,
@@ -89,11 +91,11 @@ impl Communicator {
         })
     }
 
-    /// Collects the tensors, which must have one shape, on each device. The results have an additional first dimension: the
-    /// index of the device.
+    /// Collects the tensors, which must have one shape, on each device. The results have an additional first dimension:
+    /// the index of the device.
     ///
     /// # Errors
-    /// As for [`all_reduce`](Self::all_reduce).
+    /// The errors of [`all_reduce`](Self::all_reduce).
     pub fn all_gather<T: Number>(
         &self,
         tensors: Vec<Tensor<T>>,
@@ -112,12 +114,12 @@ impl Communicator {
         })
     }
 
-    /// Reduces the tensors, which must have one shape, and gives each device its part of the result: the first dimension of
-    /// the result is divided among the devices.
+    /// Reduces the tensors, which must have one shape, and gives each device its part of the result: the first
+    /// dimension of the result is divided among the devices.
     ///
     /// # Errors
-    /// As for [`all_reduce`](Self::all_reduce), and [`Error::OutOfRange`] if the first dimension is not a multiple of the
-    /// number of devices.
+    /// The errors of [`all_reduce`](Self::all_reduce), and [`Error::OutOfRange`] if the first dimension is not a
+    /// multiple of the number of devices.
     pub fn reduce_scatter<T: Number>(
         &self,
         tensors: Vec<Tensor<T>>,
@@ -142,8 +144,8 @@ impl Communicator {
         })
     }
 
-    /// Checks the tensors, and copies those that are not a whole buffer in row-major order. `collective` is the name of the
-    /// operation.
+    /// Checks the tensors, and copies those that are not a whole buffer in row-major order. `collective` is the name of
+    /// the operation.
     fn prepared<T: Number>(
         &self,
         collective: &'static str,

@@ -57,8 +57,8 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// - [`TensorError::ElementType`], or [`TensorError::NotOnGpu`].
     /// - [`Error::OutOfRange`] if the tensor reaches past its memory, or if it has too many dimensions.
     /// - [`Error::WrongDevice`] if the tensor is not on the device on which the operation runs.
-    /// - [`Error::Misuse`] in a recording, if candle's stream is being captured, or if two indices have the same element,
-    ///   except in a dimension with a stride of 0.
+    /// - [`Error::Misuse`] in a recording, if candle's stream is being captured, or if two indices have the same
+    ///   element, except in a dimension with a stride of 0.
     /// - An error of the device, also if a per-thread default stream is being captured.
     ///
     /// # Safety
@@ -79,7 +79,7 @@ impl<T: Number + WithDType + CudaDType> SharedTensor<T> {
     /// [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
     ///
     /// # Errors
-    /// As for [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
+    /// The errors of [`Tensor::into_candle_cuda`](Tensor::into_candle_cuda).
     pub fn into_candle_cuda(
         self,
         device: &candle_core::Device,

@@ -72,8 +72,8 @@ impl<A: HostArray> HostSource for Rows<A> {
 }
 
 impl<T: Number> Tensor<T> {
-    /// Uploads an array of `ndarray`, or a view of one, in row-major order. Needs the feature `ndarray`. An array in another
-    /// order is first copied to row-major order on the host.
+    /// Uploads an array of `ndarray`, or a view of one, in row-major order. Needs the feature `ndarray`. An array in
+    /// another order is first copied to row-major order on the host.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -88,7 +88,7 @@ impl<T: Number> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`from_host`](Tensor::from_host).
+    /// The errors of [`from_host`](Tensor::from_host).
     pub fn from_ndarray<A: HostArray<Element = T>>(array: A) -> impl DeviceOp<Output = Self> {
         let shape = array.as_view().shape().to_vec();
         Self::from_host(Rows::of(array), shape)

@@ -80,11 +80,11 @@ impl BlasLt {
         Ok(Self { handle: Handle(handle), algorithms: Mutex::default() })
     }
 
-    /// Enqueues the products. `addresses` are those of a, b, c, the scratch memory and the bias, if there is one. Returns
-    /// false if the library has no algorithm for them.
+    /// Enqueues the products. `addresses` are those of a, b, c, the scratch memory and the bias, if there is one.
+    /// Returns false if the library has no algorithm for them.
     ///
     /// # Safety
-    /// As for [`Blas::gemm`](super::cublas::Blas::gemm). The bias has `n` elements.
+    /// The requirements of [`Blas::gemm`](super::cublas::Blas::gemm). The bias has `n` elements.
     pub(crate) unsafe fn gemm(
         &self,
         gemm: &Gemm,

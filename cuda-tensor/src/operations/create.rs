@@ -38,7 +38,7 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`](cuda_async::Device::load_ptx_blocking).
+    /// The errors of [`Device::load_ptx_blocking`](cuda_async::Device::load_ptx_blocking).
     pub fn warm_up() -> impl DeviceOp<Output = ()> {
         defer(|| in_order(T::all().into_iter().map(|cache| module_loaded_by(cache, T::WARM_UP))))
             .then(|_| {
@@ -52,8 +52,8 @@ impl<T: DType> Tensor<T> {
     /// Creates a tensor of zeros, or of `false`.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`] for too many dimensions, [`Error::Shape`] for too many elements, [`Error::OutOfMemory`], or an error of the
-    /// device.
+    /// [`Error::OutOfRange`] for too many dimensions, [`Error::Shape`] for too many elements, [`Error::OutOfMemory`],
+    /// or an error of the device.
     pub fn zeros(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         defer(move || {
             let layout = Layout::contiguous(shape)?;
@@ -64,7 +64,7 @@ impl<T: DType> Tensor<T> {
     /// Creates a tensor with unspecified values, for a kernel that writes all of them.
     ///
     /// # Errors
-    /// As [`zeros`](Tensor::zeros).
+    /// The errors of [`zeros`](Tensor::zeros).
     pub fn uninitialized(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         defer(move || Ok(allocate(Layout::contiguous(shape)?)))
     }
@@ -79,7 +79,7 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`zeros`](Tensor::zeros).
+    /// The errors of [`zeros`](Tensor::zeros).
     pub fn full(value: T, shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         Self::uninitialized(shape).then(move |x| {
             kernel::<T>(T::map(), "fill").then(move |fill| {
@@ -117,7 +117,7 @@ impl Tensor<bool> {
     /// Uploads the elements of a tensor of `bool` in row-major order.
     ///
     /// # Errors
-    /// As [`from_host`](Tensor::from_host).
+    /// The errors of [`from_host`](Tensor::from_host).
     pub fn from_bools(
         elements: impl AsRef<[bool]> + Send,
         shape: impl IntoShape,
@@ -164,7 +164,7 @@ impl<T: Number> Tensor<T> {
     /// Creates a tensor of ones.
     ///
     /// # Errors
-    /// As [`zeros`](Tensor::zeros).
+    /// The errors of [`zeros`](Tensor::zeros).
     pub fn ones(shape: impl IntoShape) -> impl DeviceOp<Output = Self> {
         Self::full(T::ONE, shape)
     }
@@ -180,7 +180,7 @@ impl<T: Number> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`zeros`](Tensor::zeros).
+    /// The errors of [`zeros`](Tensor::zeros).
     pub fn arange_by(start: T, step: T, len: usize) -> impl DeviceOp<Output = Self> {
         Self::uninitialized(len).then(move |x| {
             kernel::<T>(T::map(), "arange").then(move |arange| {
@@ -198,7 +198,8 @@ macro_rules! ranges {
             /// Creates a tensor of the numbers in a range, from its start in steps of 1. The end is excluded.
             ///
             /// # Errors
-            /// As [`zeros`](Tensor::zeros), and [`TensorError::Unbounded`] for a range with NaN or without a bound.
+            /// The errors of [`zeros`](Tensor::zeros), and [`TensorError::Unbounded`] for a range with NaN or without a
+            /// bound.
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
                 let len = (range.end as f64 - range.start as f64).ceil();
                 defer(move || {
@@ -242,7 +243,7 @@ macro_rules! integer_ranges {
             /// Creates a tensor of the numbers in a range.
             ///
             /// # Errors
-            /// As [`zeros`](Tensor::zeros).
+            /// The errors of [`zeros`](Tensor::zeros).
             pub fn arange(range: Range<$ty>) -> impl DeviceOp<Output = Self> {
                 let len = (range.end as i128 - range.start as i128).max(0);
                 // A length that does not fit `usize` is an error, as `usize::MAX` elements are.

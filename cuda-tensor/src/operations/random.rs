@@ -45,7 +45,7 @@ impl<T: Float> Tensor<T> {
     /// The generator is Philox4x32-10 (Salmon and others, SC 2011) with the seed as key.
     ///
     /// # Errors
-    /// As [`zeros`](Tensor::zeros).
+    /// The errors of [`zeros`](Tensor::zeros).
     pub fn rand(shape: impl IntoShape, seed: u64) -> impl DeviceOp<Output = Self> {
         seeded(shape, seed, Distribution::Uniform)
     }
@@ -56,7 +56,7 @@ impl<T: Float> Tensor<T> {
     /// The Box-Muller transform (1958) makes them from uniform numbers.
     ///
     /// # Errors
-    /// As [`zeros`](Tensor::zeros).
+    /// The errors of [`zeros`](Tensor::zeros).
     pub fn randn(shape: impl IntoShape, seed: u64) -> impl DeviceOp<Output = Self> {
         seeded(shape, seed, Distribution::Normal)
     }
@@ -126,7 +126,7 @@ impl Generator {
     /// Creates a tensor of random numbers, uniform in [0, 1).
     ///
     /// # Errors
-    /// As [`Tensor::zeros`].
+    /// The errors of [`Tensor::zeros`].
     pub fn rand<T: Float>(&self, shape: impl IntoShape) -> BoxedOp<'static, Tensor<T>> {
         self.draw(shape.dims().to_vec(), Distribution::Uniform).boxed()
     }
@@ -134,7 +134,7 @@ impl Generator {
     /// Creates a tensor of normally distributed random numbers of mean 0 and variance 1.
     ///
     /// # Errors
-    /// As [`Tensor::zeros`].
+    /// The errors of [`Tensor::zeros`].
     pub fn randn<T: Float>(&self, shape: impl IntoShape) -> BoxedOp<'static, Tensor<T>> {
         self.draw(shape.dims().to_vec(), Distribution::Normal).boxed()
     }

@@ -10,8 +10,8 @@ use crate::{
     tensor::Tensor,
 };
 
-/// Copies a tensor to `device`, in row-major order, as [`memory::to_device`](cuda_async::memory::to_device) copies a buffer. The
-/// operation may run on any device.
+/// Copies a tensor to `device`, in row-major order, as [`memory::to_device`](cuda_async::memory::to_device) copies a
+/// buffer. The operation may run on any device.
 ///
 /// ```
 /// use cuda_async::{open_blocking, cuda_cpu::CpuProvider, prelude::*};
@@ -25,7 +25,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// As [`memory::to_device`](cuda_async::memory::to_device).
+/// The errors of [`memory::to_device`](cuda_async::memory::to_device).
 pub fn to_device<'a, I: IntoTensor<Form: 'a>>(
     x: I,
     device: &Device,

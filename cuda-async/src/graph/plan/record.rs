@@ -29,7 +29,7 @@ pub trait PlanExt: DeviceOp {
     /// ```
     ///
     /// # Errors
-    /// As [`graph`](crate::graph::GraphExt::graph).
+    /// The errors of [`graph`](crate::graph::GraphExt::graph).
     fn plan(self) -> Result<Plan> {
         self.plan_on(&runtime::default_device()?)
     }
@@ -44,7 +44,7 @@ pub trait PlanExt: DeviceOp {
     /// ```
     ///
     /// # Errors
-    /// As [`graph`](crate::graph::GraphExt::graph).
+    /// The errors of [`graph`](crate::graph::GraphExt::graph).
     fn plan_on(self, device: &Device) -> Result<Plan> {
         let stream = start_plan(device);
         let output = blocking::submit_only(self.into_op().into_steps(), stream.clone())?;

@@ -60,7 +60,7 @@ pub fn int(value: impl Integer) -> Quantity {
 /// Returns the number of elements of a buffer.
 ///
 /// # Errors
-/// As [`int`].
+/// Never fails, as [`int`].
 #[inline(always)]
 pub fn len(buffer: &impl KernelBuffer) -> Quantity {
     int(buffer.elements())
@@ -113,7 +113,7 @@ pub fn div(left: Quantity, right: Quantity) -> Quantity {
 /// Returns the remainder of a division.
 ///
 /// # Errors
-/// As [`div`].
+/// The errors of [`div`].
 #[inline(always)]
 pub fn rem(left: Quantity, right: Quantity) -> Quantity {
     match (left?, right?) {

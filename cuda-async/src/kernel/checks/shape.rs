@@ -19,7 +19,7 @@ impl Kernel {
     /// Returns the configuration for a plane, or `None` for one without points.
     ///
     /// # Errors
-    /// As [`elements`](Self::elements).
+    /// The errors of [`elements`](Self::elements).
     #[inline(always)]
     pub fn plane(self, width: Side, height: Side) -> Result<Option<LaunchConfig>> {
         let (width, height) = (self.size::<u64>(width)?, self.size::<u64>(height)?);
@@ -63,7 +63,7 @@ impl Kernel {
     /// Returns the configuration with these dimensions, or `None` if a dimension of the grid is zero.
     ///
     /// # Errors
-    /// As [`elements`](Self::elements). A block without threads is refused at submission.
+    /// The errors of [`elements`](Self::elements). A block without threads is refused at submission.
     #[inline(always)]
     pub fn config(
         self,
@@ -81,7 +81,7 @@ impl Kernel {
     /// Adds a cluster with these dimensions. With `rounds`, the grid grows to a multiple of it.
     ///
     /// # Errors
-    /// As [`elements`](Self::elements).
+    /// The errors of [`elements`](Self::elements).
     #[inline(always)]
     pub fn cluster(
         self,

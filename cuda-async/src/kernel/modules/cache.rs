@@ -104,7 +104,8 @@ impl ModuleCache {
     /// [`module`](Self::module).
     ///
     /// # Errors
-    /// As [`get`](Self::get), of the first device that fails. The module is still loaded on the other devices.
+    /// The error of [`get`](Self::get) for the first device that fails. The module is still loaded on the other
+    /// devices.
     pub fn warm_up(&self, devices: &[Device]) -> Result<()> {
         let start = |device: &Device| {
             let slot = self.slot(device);
@@ -129,7 +130,7 @@ impl ModuleCache {
     /// [`module`](ModuleCache::module).
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`]. The next call tries again.
+    /// The errors of [`Device::load_ptx_blocking`]. The next call tries again.
     pub fn get(&self, device: &Device) -> Result<Module> {
         self.slot(device).get_or_load(|| self.load(device))
     }
@@ -138,7 +139,7 @@ impl ModuleCache {
     /// use.
     ///
     /// # Errors
-    /// As [`get`](Self::get).
+    /// The errors of [`get`](Self::get).
     pub fn load(&self, device: &Device) -> Result<Module> {
         self.code.load(device, self.images)
     }
@@ -147,8 +148,9 @@ impl ModuleCache {
     /// compiles and loads the text on a thread of the device, so no executor thread waits.
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`]. If the module is loaded already, the operation does not wait, and is possible
-    /// inside a graph and in [`async_on`](crate::DeviceOp::async_on). Otherwise it gives [`Error::NotLoaded`] there.
+    /// The errors of [`Device::load_ptx_blocking`]. If the module is loaded already, the operation does not wait, and
+    /// is possible inside a graph and in [`async_on`](crate::DeviceOp::async_on). Otherwise it gives
+    /// [`Error::NotLoaded`] there.
     pub fn module(&self) -> Op<LoadCached<'_>> {
         self.module_loaded_by(self.loaded_by)
     }

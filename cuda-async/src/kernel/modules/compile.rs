@@ -44,7 +44,7 @@ pub fn compile(source: &Source, options: &Options) -> Op<Compile> {
 /// Compiles CUDA C to PTX as [`compile`] does, and blocks.
 ///
 /// # Errors
-/// As [`compile`], of the compiler.
+/// The errors of [`compile`] that come from NVRTC.
 pub fn compile_blocking(source: &Source, options: &Options) -> Result<String> {
     cuda_nvrtc::compile(source, options).map(|ptx| ptx.text).map_err(Error::other)
 }

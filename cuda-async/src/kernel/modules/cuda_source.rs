@@ -76,8 +76,8 @@ impl CudaSource {
     /// Returns the PTX. Blocks while NVRTC compiles it, unless it was compiled with the program or is in the cache.
     ///
     /// # Errors
-    /// As [`compile`](crate::kernel::compile()), and [`Error::NoSuchKernel`] or [`Error::Arguments`] if the source does
-    /// not have the kernels that the program declares.
+    /// The errors of [`compile`](crate::kernel::compile()), and [`Error::NoSuchKernel`] or [`Error::Arguments`] if the
+    /// source does not have the kernels that the program declares.
     pub fn ptx(&self) -> Result<Cow<'static, str>> {
         if let Some(ptx) = self.ptx {
             return Ok(ptx.into());
@@ -102,7 +102,7 @@ impl CudaSource {
     /// Compiles the source, if it is not compiled yet, and loads it on `device`. Blocks.
     ///
     /// # Errors
-    /// As [`ptx`](Self::ptx) and [`Device::load_ptx_blocking`].
+    /// The errors of [`ptx`](Self::ptx) and [`Device::load_ptx_blocking`].
     pub fn load(&self, device: &Device) -> Result<Module> {
         device.load_ptx_blocking(&self.ptx()?)
     }

@@ -37,7 +37,7 @@ impl Image {
     /// compute capability run it.
     ///
     /// # Safety
-    /// As for [`cubin`](Self::cubin).
+    /// The requirements of [`cubin`](Self::cubin).
     pub const unsafe fn specific_cubin(capability: (u32, u32), bytes: &'static [u8]) -> Self {
         Self { target: Target::Specific(capability.0, capability.1), bytes }
     }
@@ -45,7 +45,7 @@ impl Image {
     /// Creates the image of a fatbin. It is used if no cubin fits. The driver chooses the code in it.
     ///
     /// # Safety
-    /// As for [`cubin`](Self::cubin).
+    /// The requirements of [`cubin`](Self::cubin).
     pub const unsafe fn fatbin(bytes: &'static [u8]) -> Self {
         Self { target: Target::Fatbin, bytes }
     }

@@ -24,7 +24,7 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// As [`Device::load_ptx_blocking`](cuda_core::Device::load_ptx_blocking);
+/// The errors of [`Device::load_ptx_blocking`](cuda_core::Device::load_ptx_blocking);
 /// [`Error::NeedsHostData`](crate::Error::NeedsHostData) in [`async_on`](crate::DeviceOp::async_on), where steps may
 /// not wait.
 pub fn load_ptx<'a>(ptx: impl Into<Cow<'a, str>>) -> Op<LoadPtx<'a>> {

@@ -65,7 +65,7 @@ impl ModuleStore {
     /// [`module`](Self::module).
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`]. The next call tries again.
+    /// The errors of [`Device::load_ptx_blocking`]. The next call tries again.
     pub fn get(&self, device: &Device, ptx: &str) -> Result<Module> {
         self.slot(device, ptx).get_or_load(|| device.load_ptx_blocking(ptx))
     }
@@ -75,7 +75,8 @@ impl ModuleStore {
     /// run the operation and drop the output.
     ///
     /// # Errors
-    /// As [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not wait.
+    /// The errors of [`load_ptx`](crate::kernel::load_ptx). If the module is loaded already, the operation does not
+    /// wait.
     pub fn module(&self, ptx: impl Into<Arc<str>>) -> Op<LoadStored<'_>> {
         Op::new(LoadStored { store: self, ptx: ptx.into(), load: None })
     }

@@ -77,7 +77,7 @@ impl Function {
     /// Submits a launch that also uses variables of its module.
     ///
     /// # Safety
-    /// As for [`launch`](Self::launch).
+    /// The requirements of [`launch`](Self::launch).
     #[cold]
     unsafe fn submit_with_variables(
         &self,
@@ -159,8 +159,8 @@ impl Arguments<'_> {
     /// when the kernel has run.
     ///
     /// # Errors
-    /// As [`ForeignCall::submit`](crate::ForeignCall::submit), and [`Error::Arguments`] for an argument that cannot be
-    /// passed.
+    /// The errors of [`ForeignCall::submit`](crate::ForeignCall::submit), and [`Error::Arguments`] for an argument that
+    /// cannot be passed.
     ///
     /// # Safety
     /// - The arguments are those that the kernel takes.

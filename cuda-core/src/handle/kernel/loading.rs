@@ -129,7 +129,7 @@ impl Device {
     /// [`load_cubin`](Self::load_cubin).
     ///
     /// # Safety
-    /// As for [`load_cubin`](Self::load_cubin).
+    /// The requirements of [`load_cubin`](Self::load_cubin).
     pub unsafe fn start_loading_cubin(&self, image: &[u8]) -> Result<Loading> {
         check_machine_code(image)?;
         let (entries, variables) = Default::default();
@@ -154,7 +154,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// As [`start_loading_cubin`](Self::start_loading_cubin) and [`start_loading`](Self::start_loading). The
+    /// The errors of [`start_loading_cubin`](Self::start_loading_cubin) and [`start_loading`](Self::start_loading). The
     /// [`Loading`] fails with [`Error::LoadFailed`] if the image has a kernel that the text does not have, or with
     /// other parameters.
     ///
@@ -228,7 +228,7 @@ impl Loading {
     /// Polls for the loaded module.
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`].
+    /// The errors of [`Device::load_ptx_blocking`].
     pub fn poll(&mut self, task: &mut Context<'_>) -> Poll<Result<Module>> {
         let reply = ready!(self.reply.poll(task));
         Poll::Ready(reply.and_then(|reply| self.take(reply)))
@@ -237,7 +237,7 @@ impl Loading {
     /// Blocks until the module is loaded.
     ///
     /// # Errors
-    /// As [`Device::load_ptx_blocking`].
+    /// The errors of [`Device::load_ptx_blocking`].
     pub fn wait(mut self) -> Result<Module> {
         let taken = Pending::ready(Err(Error::AlreadyEnded));
         let reply = std::mem::replace(&mut self.reply, taken).wait()?;

@@ -55,7 +55,7 @@ impl Function {
     /// ```
     ///
     /// # Errors
-    /// As for [`occupancy`](Self::occupancy).
+    /// The errors of [`occupancy`](Self::occupancy).
     pub fn suggested_block(&self, shared_bytes: u32) -> Pending<Occupancy> {
         self.occupancy(LaunchConfig::new(1, 32).shared_bytes(shared_bytes))
     }

@@ -98,7 +98,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`DeviceBuffer::uninitialized`].
+    /// The errors of [`DeviceBuffer::uninitialized`].
     pub fn zeroed(stream: &Stream, len: usize) -> Result<Self> {
         let mut buffer = Self::uninitialized(stream, len)?;
         buffer.fill(stream, T::zeroed())?;
@@ -119,7 +119,7 @@ impl<T: Element> DeviceBuffer<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`DeviceBuffer::uninitialized`].
+    /// The errors of [`DeviceBuffer::uninitialized`].
     pub fn uploaded(stream: &Stream, host: PinnedBuffer<T>) -> Result<Self> {
         let mut buffer = Self::uninitialized(stream, host.len())?;
         buffer.upload(stream, 0, host)?;
@@ -455,7 +455,7 @@ impl<T> DeviceBuffer<T> {
     /// ```
     ///
     /// # Errors
-    /// As [`chunks_mut`](Self::chunks_mut). The buffer is then dropped.
+    /// The errors of [`chunks_mut`](Self::chunks_mut). The buffer is then dropped.
     pub fn chunks(self, size: usize) -> Result<Vec<Self>> {
         let chunk = |chunk: View<'_>| Self {
             allocation: chunk.allocation.clone(),

@@ -160,7 +160,7 @@ impl<T> GrowableBuffer<T> {
     /// Returns a slice of the elements in `range`, for writing.
     ///
     /// # Errors
-    /// As [`slice`](Self::slice).
+    /// The errors of [`slice`](Self::slice).
     pub fn slice_mut(&mut self, range: impl RangeBounds<usize>) -> Result<SliceMut<'_, T>> {
         self.view().part::<T>(range).map(SliceMut::new)
     }

@@ -30,7 +30,7 @@ impl<T: Element> ScalarMemory<T> {
     /// Allocates a scalar. Its value is unspecified (some earlier bytes of this device).
     ///
     /// # Errors
-    /// As [`DeviceBuffer::uninitialized`].
+    /// The errors of [`DeviceBuffer::uninitialized`].
     pub fn uninitialized(stream: &Stream) -> Result<Self> {
         let buffer = DeviceBuffer::uninitialized(stream, 1)?;
         buffer.allocation().become_scalar();

@@ -189,7 +189,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// Copies the elements to `host`, which has the same length.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload).
+    /// The errors of [`upload`](Self::upload).
     pub fn download(&self, stream: &Stream, host: PinnedBuffer<T>) -> Result<Download<T>> {
         self.view.download(stream, host)
     }
@@ -197,7 +197,7 @@ impl<T: Element> SliceMut<'_, T> {
     /// Copies `from`, which has the same length, into this slice.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload).
+    /// The errors of [`upload`](Self::upload).
     pub fn copy_from(&mut self, stream: &Stream, from: Slice<'_, T>) -> Result<Ticket> {
         self.view.copy_from(stream, from.view)
     }
@@ -337,7 +337,7 @@ impl<'a> View<'a> {
     /// Copies all of this to `host`.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload).
+    /// The errors of [`upload`](Self::upload).
     pub(crate) fn download<T: Element>(
         self,
         stream: &Stream,
@@ -372,7 +372,7 @@ impl<'a> View<'a> {
     /// Copies all of `from` here.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload).
+    /// The errors of [`upload`](Self::upload).
     pub(super) fn copy_from(self, stream: &Stream, from: View<'_>) -> Result<Ticket> {
         self.same_length("a copy", from.bytes)?;
         if self.bytes == 0 {

@@ -235,7 +235,7 @@ impl Recording {
     /// returns `None`.
     ///
     /// # Errors
-    /// As [`replay`](Self::replay).
+    /// The errors of [`replay`](Self::replay).
     pub fn launch_prepared(&self, stream: &Stream) -> Result<Option<Ticket>> {
         self.check_stream(stream)?;
         // Dropped after the lock.
@@ -382,7 +382,8 @@ impl Recording {
     /// [`after`](Self::after) gives other results. An index that is not a node is left out.
     ///
     /// # Errors
-    /// As [`replay`](Self::replay). [`Error::Misuse`] if the recording [needs an executable](Self::needs_executable).
+    /// The errors of [`replay`](Self::replay). [`Error::Misuse`] if the recording [needs an
+    /// executable](Self::needs_executable).
     pub fn replay_in_order(
         &self,
         stream: &Stream,

@@ -200,7 +200,7 @@ impl Allocation {
     /// Memory that belongs to `owner`. Uses of it come after the work that was submitted to `stream` so far.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
+    /// The errors of [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
     ///
     /// # Safety
     /// The rules of [`DeviceBuffer::from_raw_parts`](crate::DeviceBuffer::from_raw_parts).
@@ -232,7 +232,7 @@ impl Allocation {
     /// foreign memory. Later work of `stream` comes after the uses of the memory so far.
     ///
     /// # Errors
-    /// As [`DeviceBuffer::into_raw_parts`](crate::DeviceBuffer::into_raw_parts).
+    /// The errors of [`DeviceBuffer::into_raw_parts`](crate::DeviceBuffer::into_raw_parts).
     pub(crate) fn give_to_foreign(
         self: Arc<Self>,
         stream: &Stream,

@@ -202,7 +202,7 @@ impl Recorder {
     /// the stream.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(super) fn append_foreign(
         &self,
         stream: StreamId,
@@ -231,7 +231,7 @@ impl Recorder {
     /// Orders later work of a stream after other streams of the recording. Returns the number of its last node.
     ///
     /// # Errors
-    /// As [`append`](Self::append).
+    /// The errors of [`append`](Self::append).
     pub(super) fn join(&self, stream: StreamId, tickets: &[Ticket]) -> Result<u64> {
         self.work.lock().as_mut().ok_or(Misuse::RecordingEnded)?.plan.join(stream, tickets)
     }

@@ -282,7 +282,7 @@ impl Stream {
     /// ```
     ///
     /// # Errors
-    /// As [`synchronize`](Stream::synchronize).
+    /// The errors of [`synchronize`](Stream::synchronize).
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
         // First: the output function can run before the submission that prints is published.

@@ -155,7 +155,7 @@ impl<'a> Ordered<'a> {
     /// Submits work to the backend. The operands are checked, and this holds the turns of those that are marked.
     ///
     /// # Safety
-    /// As for [`Stream::submit`]. The owner of a graph's resources may keep them instead of `keep`.
+    /// The requirements of [`Stream::submit`]. The owner of a graph's resources may keep them instead of `keep`.
     #[inline]
     pub(crate) unsafe fn submit(
         &mut self,

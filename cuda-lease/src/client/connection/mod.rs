@@ -120,7 +120,7 @@ impl LeaseConnection {
     /// Sends the request that renews the lease for `lease_secs` seconds from now on.
     ///
     /// # Errors
-    /// As [`request`](Connection::request).
+    /// The errors of [`request`](Connection::request).
     pub(super) fn request_renewal(&self, lease_secs: u32) -> Result<Reply> {
         self.connection.request(Renew::OPCODE, self.grant.renew_request(lease_secs))
     }

@@ -23,7 +23,7 @@ pub(in crate::client) fn nodes_content(graph: &Graph, address: &str) -> Result<V
 /// The content of a launch. The blocks of its uploads are passed beside it.
 ///
 /// # Errors
-/// As [`nodes_content`].
+/// The errors of [`nodes_content`].
 pub(in crate::client) fn changes_content(
     changes: &[NodeChange<'_>],
     host: &[Arc<HostBlock>],

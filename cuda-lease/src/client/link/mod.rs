@@ -182,7 +182,8 @@ impl Link {
         self.send_bulk.notify_one();
     }
 
-    /// Counts an upload whose bytes travel with its command. Returns `false` if its bytes have to travel on the bulk lane.
+    /// Counts an upload whose bytes travel with its command. Returns `false` if its bytes have to travel on the bulk
+    /// lane.
     pub(super) fn upload_inline(&self, ticket: Ticket, bytes: u64) -> bool {
         bytes <= SMALL && self.state.lock().transfers.add_inline(ticket, bytes)
     }
@@ -190,7 +191,7 @@ impl Link {
     /// Adds a download.
     ///
     /// # Errors
-    /// As [`upload`](Self::upload).
+    /// The errors of [`upload`](Self::upload).
     pub(super) fn download(
         &self,
         ticket: Ticket,
@@ -205,8 +206,8 @@ impl Link {
         Ok(())
     }
 
-    /// Copies the next bytes of uploads to the bulk lane, and takes the frames to send next. Returns `None` if there are
-    /// none, or if too many bytes are not acknowledged.
+    /// Copies the next bytes of uploads to the bulk lane, and takes the frames to send next. Returns `None` if there
+    /// are none, or if too many bytes are not acknowledged.
     pub(super) fn take_bulk(&self) -> Option<Bytes> {
         let (frames, finished) = self.bulk.lock().take()?;
         if let Some(ticket) = finished {
@@ -364,8 +365,8 @@ impl Link {
                 return;
             }
             state.lost = Some(error.clone());
-            // From now on no bytes of the client's memory are written or read: later copies are refused, and this runs on
-            // the thread that copies (`chunk`, `take_bulk`).
+            // From now on no bytes of the client's memory are written or read: later copies are refused, and this runs
+            // on the thread that copies (`chunk`, `take_bulk`).
             state.transfers.clear();
             self.bulk.lock().pending.clear();
             std::mem::take(&mut state.replies)

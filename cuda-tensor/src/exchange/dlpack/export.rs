@@ -63,7 +63,7 @@ impl<T: DType> SharedTensor<T> {
     /// [`Tensor::into_dlpack`](Tensor::into_dlpack).
     ///
     /// # Errors
-    /// As for [`Tensor::into_dlpack`](Tensor::into_dlpack).
+    /// The errors of [`Tensor::into_dlpack`](Tensor::into_dlpack).
     pub fn into_dlpack(self) -> impl DeviceOp<Output = ManagedTensor> {
         export(self, DLPACK_FLAG_BITMASK_READ_ONLY)
     }

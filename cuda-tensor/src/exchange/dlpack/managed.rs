@@ -30,8 +30,8 @@ impl ManagedTensor {
     ///
     /// # Errors
     /// [`TensorError::NullTensor`], or [`TensorError::Version`] if the major version is not 1, or
-    /// [`TensorError::Malformed`] if the number of dimensions is negative or the shape is missing. The last two also call
-    /// the deleter.
+    /// [`TensorError::Malformed`] if the number of dimensions is negative or the shape is missing. The last two also
+    /// call the deleter.
     ///
     /// # Safety
     /// - The pointer is null, or points to a valid tensor that no other code owns. If its major version is 1, its
@@ -53,10 +53,11 @@ impl ManagedTensor {
     /// `dltensor`, which the caller renames to `used_dltensor`.
     ///
     /// # Errors
-    /// As [`from_raw`](Self::from_raw), apart from the version.
+    /// The errors of [`from_raw`](Self::from_raw), except [`TensorError::Version`].
     ///
     /// # Safety
-    /// As for [`from_raw`](Self::from_raw). Operations may also write the tensor: this form has no read-only flag.
+    /// The requirements of [`from_raw`](Self::from_raw). Operations may also write the tensor: this form has no
+    /// read-only flag.
     pub unsafe fn from_raw_unversioned(tensor: *mut DLManagedTensor) -> Result<Self> {
         Self(Raw::Unversioned(NonNull::new(tensor).ok_or_else(null)?)).checked()
     }
