@@ -236,8 +236,8 @@ impl Lane<'_> {
         extra: *mut *mut c_void,
     ) {
         let params = if N == 0 { ptr::null_mut() } else { params.as_mut_ptr() };
-        // SAFETY: the callers pass the kernel's parameters: pointers to values that live until this returns, and buffers
-        // that are large enough and never freed.
+        // SAFETY: the callers pass the kernel's parameters: pointers to values that live until this returns, and
+        // buffers that are large enough and never freed.
         let status = unsafe {
             sys::cuLaunchKernel(function, grid, 1, 1, block, 1, 1, 0, self.stream, params, extra)
         };

@@ -15,9 +15,9 @@ use socket2::SockRef;
 /// bytes.
 const DATAGRAM: u16 = 6500;
 
-/// The bytes that a new connection may send before the first acknowledgement: ten datagrams, as RFC 9002 has it for small
-/// ones. The default is two large datagrams. A search for the size of datagrams then fills it, and `quinn` does not tell
-/// the peer that a connection is closed while the window is full.
+/// The bytes that a new connection may send before the first acknowledgement: ten datagrams, as RFC 9002 has it for
+/// small ones. The default is two large datagrams. A search for the size of datagrams then fills it, and `quinn` does
+/// not tell the peer that a connection is closed while the window is full.
 const INITIAL_WINDOW: u64 = 10 * DATAGRAM as u64;
 
 /// The maximum number of bytes that the kernel buffers for a socket. The usual 208 KiB overflow before a busy process

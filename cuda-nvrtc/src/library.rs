@@ -66,7 +66,8 @@ impl Api {
     /// The message of the loader.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         for builtins in find::builtins(path) {
-            // SAFETY: NVIDIA's own library, whose initializers are sound. It is opened first because NVRTC opens it by name.
+            // SAFETY: NVIDIA's own library, whose initializers are sound. It is opened first because NVRTC opens it by
+            // name.
             if let Ok(library) = unsafe { Library::new(builtins) } {
                 std::mem::forget(library);
             }
@@ -193,8 +194,8 @@ impl<'a> Program<'a> {
     /// Returns the mangled name of an expression, after `compile`.
     pub(crate) fn lowered_name(&mut self, expression: &CStr) -> Result<String, Failed> {
         let mut name = ptr::null();
-        // SAFETY: the handle is not destroyed (rule 3). The string is NUL-terminated and outlives the call (rule 4). The
-        // call writes one pointer.
+        // SAFETY: the handle is not destroyed (rule 3). The string is NUL-terminated and outlives the call (rule 4).
+        // The call writes one pointer.
         let status =
             unsafe { (self.api.lowered_name)(self.handle, expression.as_ptr(), &mut name) };
         self.api.check("nvrtcGetLoweredName", status)?;
@@ -242,7 +243,8 @@ fn reason(error: &libloading::Error) -> String {
     std::error::Error::source(error).map_or_else(|| error.to_string(), ToString::to_string)
 }
 
-/// Returns the absolute path of a library. If there is no such file, the loader finds it by the given name, which is returned.
+/// Returns the absolute path of a library. If there is no such file, the loader finds it by the given name, which is
+/// returned.
 pub(crate) fn path_of(given: &Path) -> PathBuf {
     given.canonicalize().unwrap_or_else(|_| given.to_owned())
 }

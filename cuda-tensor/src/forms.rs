@@ -40,8 +40,8 @@ pub trait TensorInput: Send + sealed::Sealed {
     /// Returns the memory from the first to the last element.
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the layout exceeds the buffer, which the constructors of tensors
-    /// exclude.
+    /// [`Error::OutOfRange`](cuda_async::Error::OutOfRange) if the layout exceeds the buffer, which the constructors of
+    /// tensors exclude.
     fn memory(&self) -> Result<Slice<'_, <Self::Element as DType>::Stored>> {
         self.whole().slice(self.layout().span())
     }

@@ -22,9 +22,9 @@
 //! | use tensors of other libraries | the features `dlpack`, `candle`, `candle-cuda`, `ndarray` |
 //! | use cuBLAS, cuFFT and NCCL | `libraries` (feature `cudarc`) |
 
-// A typical call goes from `TensorOps` in `ops` to the file of the operation in `operations`, which launches a kernel of
-// `cuda-tensor/kernels`, or calls a library of `libraries`. The layers, lowest first; each uses
-// only those before it, `cuda-core` and `cuda-async`:
+// A typical call goes from `TensorOps` in `ops` to the file of the operation in `operations`, which launches a kernel
+// of `cuda-tensor/kernels`, or calls a library of `libraries`. The layers, lowest first; each uses only those before
+// it, `cuda-core` and `cuda-async`:
 //
 // | part | concept |
 // |---|---|

@@ -13,9 +13,9 @@ use crate::{
 /// A tensor: device memory of elements of one type, with a shape.
 ///
 /// A tensor owns its memory, as a [`DeviceBuffer`] does. [`view`](Tensor::view) borrows it, and
-/// [`into_shared`](Tensor::into_shared) shares it. The functions that change the shape (`reshape`, `transpose`, `slice`,
-/// ..) submit nothing: they return the same memory with another [`Layout`]. Operations on existing tensors are in
-/// [`TensorOps`](crate::TensorOps).
+/// [`into_shared`](Tensor::into_shared) shares it. The functions that change the shape (`reshape`, `transpose`,
+/// `slice`, ..) submit nothing: they return the same memory with another [`Layout`]. Operations on existing tensors are
+/// in [`TensorOps`](crate::TensorOps).
 ///
 /// If one of these functions fails, it drops the tensor and its memory. Call it on `x.view()` to keep the tensor.
 ///
@@ -60,8 +60,8 @@ impl<T: DType> Tensor<T> {
         Ok(Self::of(buffer, layout))
     }
 
-    /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order; see
-    /// [`layout`](Tensor::layout).
+    /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order;
+    /// see [`layout`](Tensor::layout).
     pub fn into_buffer(self) -> DeviceBuffer<T::Stored> {
         self.buffer
     }
@@ -78,8 +78,8 @@ impl<T: DType> Tensor<T> {
 }
 
 impl<T: DType> SharedTensor<T> {
-    /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order; see
-    /// [`layout`](Tensor::layout).
+    /// Converts into the buffer. The buffer of a view holds all elements of the original tensor, in the original order;
+    /// see [`layout`](Tensor::layout).
     pub fn into_buffer(self) -> Arc<DeviceBuffer<T::Stored>> {
         self.buffer
     }
@@ -174,7 +174,8 @@ impl<T: DType, B> Tensor<T, B> {
         Ok(self.with(layout))
     }
 
-    /// Returns the tensor with its dimensions in another order: dimension `i` of the result is `order[i]` of this tensor.
+    /// Returns the tensor with its dimensions in another order: dimension `i` of the result is `order[i]` of this
+    /// tensor.
     ///
     /// # Errors
     /// [`Error::Shape`] if `order` does not name each dimension once.
@@ -210,8 +211,8 @@ impl<T: DType, B> Tensor<T, B> {
         Ok(self.with(layout))
     }
 
-    /// Returns the tensor with a new dimension of size 1 before dimension `dim`, or at the end if `dim` is the number of
-    /// dimensions.
+    /// Returns the tensor with a new dimension of size 1 before dimension `dim`, or at the end if `dim` is the number
+    /// of dimensions.
     ///
     /// # Errors
     /// [`Error::OutOfRange`] if `dim` is larger than the number of dimensions, or the tensor has the maximum number of
@@ -221,8 +222,8 @@ impl<T: DType, B> Tensor<T, B> {
         Ok(self.with(layout))
     }
 
-    /// Broadcasts the tensor to a larger shape, by the rules of NumPy: shapes are compared from the last dimension on, and
-    /// a missing dimension or one of size 1 is repeated. An operation cannot write a broadcast tensor.
+    /// Broadcasts the tensor to a larger shape, by the rules of NumPy: shapes are compared from the last dimension on,
+    /// and a missing dimension or one of size 1 is repeated. An operation cannot write a broadcast tensor.
     ///
     /// # Errors
     /// [`Error::Shape`] if the tensor cannot be broadcast to the shape.

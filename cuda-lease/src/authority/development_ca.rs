@@ -38,8 +38,8 @@ const NODE: &str = "node";
 /// | `TENANT.pem`, `TENANT.key` | the certificate of one client each, whose common name is the tenant |
 ///
 /// Keys are ECDSA P-256, and their files have mode 0600. An existing file is an error, unless
-/// [`replace`](DevelopmentCertificates::replace) or [`keep`](DevelopmentCertificates::keep) is set. A node's certificate cannot
-/// act as a client, nor a client's as a node.
+/// [`replace`](DevelopmentCertificates::replace) or [`keep`](DevelopmentCertificates::keep) is set. A node's
+/// certificate cannot act as a client, nor a client's as a node.
 ///
 /// ```no_run
 /// use cuda_lease::authority::DevelopmentCertificates;

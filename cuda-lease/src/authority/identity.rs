@@ -161,8 +161,8 @@ mod certificate {
         ///
         /// # Errors
         ///
-        /// [`IdentityError`] if the bytes are not a certificate, or the certificate names no valid tenant. A common name
-        /// that is not valid is an error, also if a DNS name is present.
+        /// [`IdentityError`] if the bytes are not a certificate, or the certificate names no valid tenant. A common
+        /// name that is not valid is an error, also if a DNS name is present.
         pub fn from_certificate(certificate: &CertificateDer<'_>) -> Result<Self, IdentityError> {
             let (_, certificate) = x509_parser::parse_x509_certificate(certificate.as_ref())
                 .map_err(|error| IdentityError::Malformed(x509_error(error)))?;

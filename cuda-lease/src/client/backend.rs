@@ -65,9 +65,9 @@ fn place(
     Ok((block, start, count))
 }
 
-// SAFETY: the lane keeps the order of commands, and the node carries them out on a backend that keeps the rules. Progress
-// is passed on behind the failures and the bytes that it covers (`link`). `accepted` is the number that is complete. Host
-// blocks have the requested length.
+// SAFETY: the lane keeps the order of commands, and the node carries them out on a backend that keeps the rules.
+// Progress is passed on behind the failures and the bytes that it covers (`link`). `accepted` is the number that is
+// complete. Host blocks have the requested length.
 unsafe impl Backend for LeaseBackend {
     fn info(&self) -> &DeviceInfo {
         &self.info

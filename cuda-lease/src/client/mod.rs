@@ -1,14 +1,14 @@
 //! The client: a backend whose device is leased from a node.
 //!
 //! A [`LeaseBuilder`] connects to a node, requests a lease, and opens its device. [`backend`] turns submissions into
-//! commands. They wait in the lanes of [`link`]. The thread of the [`connection`] sends them on its [`streams`]. Events come
-//! back to [`link`], which passes progress on when the bytes of its copies are there ([`link::transfers`]).
+//! commands. They wait in the lanes of [`link`]. The thread of the [`connection`] sends them on its [`streams`]. Events
+//! come back to [`link`], which passes progress on when the bytes of its copies are there ([`link::transfers`]).
 //!
 //! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst()`] for many
 //! inputs).
 //!
-//! Layers, lowest first: [`end`] (the ends of connections as errors), [`link`], [`streams`], [`submit`], [`connection`],
-//! [`backend`], and the types that users hold.
+//! Layers, lowest first: [`end`] (the ends of connections as errors), [`link`], [`streams`], [`submit`],
+//! [`connection`], [`backend`], and the types that users hold.
 //!
 //! The folder uses `wire`, `session`, `authority`, `transport` and `cuda_core`.
 

@@ -1,7 +1,7 @@
 //! Spans of the client, and the trace contexts that join them with those of the node.
 //!
-//! `tracing` has no trace ids of its own. So each lease and each stateless submit gets a [`TraceContext`], which is in the
-//! fields of its span here and travels to the node.
+//! `tracing` has no trace ids of its own. So each lease and each stateless submit gets a [`TraceContext`], which is in
+//! the fields of its span here and travels to the node.
 
 use cuda_core::Result;
 use tracing::{Span, field::Empty, info_span};

@@ -1,7 +1,7 @@
 //! Commands: the frames of a session from client to node.
 //!
-//! A command is a [`Control`], a submission of [`Work`] or a [`Request`] of the protocol. Only the bytes of host memory,
-//! of modules and of graphs have forms of their own here, because they may travel on other streams.
+//! A command is a [`Control`], a submission of [`Work`] or a [`Request`] of the protocol. Only the bytes of host
+//! memory, of modules and of graphs have forms of their own here, because they may travel on other streams.
 
 use std::borrow::Cow;
 

@@ -4,9 +4,10 @@
 //! `cuda_core::protocol` and no other folder of this crate. `session` numbers the frames. `client` and
 //! the crate `cuda-node` send them.
 //!
-//! A byte stream is a sequence of frames. A frame has an opcode, and its body is one message: a [`Command`] or
-//! an [`Event`] of a session, a [`Chunk`] of bulk data, or a request or reply about leases. The chapter "The wire protocol" of the
-//! book is the specification. `tests/golden/frames.txt` keeps the bytes of an example of every message.
+//! A byte stream is a sequence of frames. A frame has an opcode, and its body is one message: a [`Command`] or an
+//! [`Event`] of a session, a [`Chunk`] of bulk data, or a request or reply about leases. The chapter "The wire
+//! protocol" of the book is the specification. `tests/golden/frames.txt` keeps the bytes of an example of every
+//! message.
 
 #![forbid(unsafe_code)]
 

@@ -16,8 +16,8 @@ const MAX_BLOBS: usize = 4096;
 /// The maximum number of bytes of blobs that are arriving.
 const ARRIVING: u64 = 128 << 20;
 
-/// The blobs of a tenant. The least recently used are dropped first. A node keeps them when a lease ends, for the next lease
-/// of the tenant.
+/// The blobs of a tenant. The least recently used are dropped first. A node keeps them when a lease ends, for the next
+/// lease of the tenant.
 pub(super) struct Blobs {
     cache: Mutex<Cache>,
     arriving: MemoryBudget,

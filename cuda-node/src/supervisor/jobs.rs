@@ -24,8 +24,8 @@ use crate::{metrics::Meter, worker::jobs::JobDone};
 /// The maximum number of submits of a lease that wait or run.
 const WAITING: usize = 16;
 
-/// The maximum number of input bytes of the submits that wait or run. With the outputs, the submits of a lease use at most
-/// 256 MiB of host memory in the supervisor.
+/// The maximum number of input bytes of the submits that wait or run. With the outputs, the submits of a lease use at
+/// most 256 MiB of host memory in the supervisor.
 const WAITING_BYTES: u64 = 128 << 20;
 
 /// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.

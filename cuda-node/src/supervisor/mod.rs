@@ -1,10 +1,10 @@
 //! The supervisor: accepts connections, keeps leases, and passes frames between clients and workers.
 //!
-//! It never uses a device. A connection has one request stream (`requests`), two lanes per session (`sessions`), and streams
-//! for blobs (`blobs`) and stateless submits (`submit`). The frames of a lane go to the worker of the lease as they
-//! are. The submits of a lease wait in a queue (`jobs`). The folder uses `wire`, `session`, `authority`, `transport`
-//! and all other folders of the node. Of `worker` it uses the messages, and the entry points for workers that are
-//! threads of this process.
+//! It never uses a device. A connection has one request stream (`requests`), two lanes per session (`sessions`), and
+//! streams for blobs (`blobs`) and stateless submits (`submit`). The frames of a lane go to the worker of the lease as
+//! they are. The submits of a lease wait in a queue (`jobs`). The folder uses `wire`, `session`, `authority`,
+//! `transport` and all other folders of the node. Of `worker` it uses the messages, and the entry points for workers
+//! that are threads of this process.
 
 mod audit;
 mod blobs;

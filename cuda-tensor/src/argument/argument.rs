@@ -19,12 +19,12 @@ pub(crate) struct Returned<I>(pub(crate) I);
 /// A tensor that a kernel of this crate writes from its first element on. The launch gives it back.
 pub(crate) struct Written<O>(pub(crate) O);
 
-/// The operands of `y = f(y, x)`. A kernel of this crate reads `y` and `x` and writes `y`: each thread writes the elements
-/// that it has read. The launch gives `y` back.
+/// The operands of `y = f(y, x)`. A kernel of this crate reads `y` and `x` and writes `y`: each thread writes the
+/// elements that it has read. The launch gives `y` back.
 pub(crate) struct InPlace<O, I>(pub(crate) O, pub(crate) I);
 
-/// The operands of `y = f(y, number)`: `y`, no address of a number, and `y`. Each thread of a kernel of this crate writes the
-/// elements that it has read. The launch gives `y` back.
+/// The operands of `y = f(y, number)`: `y`, no address of a number, and `y`. Each thread of a kernel of this crate
+/// writes the elements that it has read. The launch gives `y` back.
 pub(crate) struct InPlaceAlone<O>(pub(crate) O);
 
 /// Adds the address of the first element.
@@ -138,8 +138,8 @@ impl<const N: usize> StridedIndex<N> {
 }
 
 impl<const N: usize> StridedIndex<N> {
-    /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if there is one row or
-    /// each row has whole packs.
+    /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if there is one
+    /// row or each row has whole packs.
     pub(crate) fn config<T: DType>(&self, packs: usize) -> LaunchConfig {
         let StridedIndex { n, rank, shape, .. } = *self;
         let lanes = (16 / size_of::<T::Stored>()) as u64;
@@ -152,8 +152,9 @@ impl<const N: usize> StridedIndex<N> {
 /// The number of threads of a block.
 pub(crate) const BLOCK_THREADS: usize = 256;
 
-/// Returns the configuration for `n` elements of `T` in packs of 16 bytes. A thread loads `packs` packs at once; `packs` is a
-/// power of two. A block has `BLOCK_THREADS / packs` threads, and takes [`BLOCK_THREADS`] packs in each pass.
+/// Returns the configuration for `n` elements of `T` in packs of 16 bytes. A thread loads `packs` packs at once;
+/// `packs` is a power of two. A block has `BLOCK_THREADS / packs` threads, and takes [`BLOCK_THREADS`] packs in each
+/// pass.
 pub(crate) fn vector_config<T: DType>(n: usize, packs: usize) -> LaunchConfig {
     let threads = BLOCK_THREADS / packs;
     let block = BLOCK_THREADS * (16 / size_of::<T::Stored>());

@@ -83,14 +83,14 @@ unsafe impl<T: DType, B: BufferSource<Element = T::Stored> + Sync> ArcBuffer for
 
 macro_rules! outputs {
     ($([$($generics:tt)*] $form:ty, $stored:ty;)*) => {$(
-        // SAFETY: pushes the elements of the tensor, whose number it states. It is their only handle: `from_buffer` takes
-        // no variable.
+        // SAFETY: pushes the elements of the tensor, whose number it states. It is their only handle: `from_buffer`
+        // takes no variable.
         unsafe impl<$($generics)*> KernelOutput<$stored> for $form {}
     )*};
 }
 
-/// A kernel receives numbers unchanged, and `bool`s as bytes. Each number type has one tensor type, so the compiler infers
-/// the type of a lazy tensor from the declaration of the kernel.
+/// A kernel receives numbers unchanged, and `bool`s as bytes. Each number type has one tensor type, so the compiler
+/// infers the type of a lazy tensor from the declaration of the kernel.
 macro_rules! inputs_and_outputs {
     ($([$($generics:tt)*] $ty:ty, $stored:ty;)*) => {$(
         // SAFETY: pushes the elements of the tensor, whose number it states.

@@ -180,8 +180,8 @@ impl<T: Number> Call<T> {
 /// Enqueues a collective on the streams of all GPUs, with the addresses of its source and its target on each.
 type Enqueue<'a> = dyn FnMut(&[RawStream], &[[u64; 2]]) -> Result<()> + 'a;
 
-/// Opens a foreign call on the stream of each GPU, one inside the other, and calls `enqueue` in the innermost one. Adds the
-/// numbers of the submissions, that of the last GPU first.
+/// Opens a foreign call on the stream of each GPU, one inside the other, and calls `enqueue` in the innermost one. Adds
+/// the numbers of the submissions, that of the last GPU first.
 fn nest(
     ranks: &mut Vec<(ForeignCall<'_>, &Stream)>,
     raws: &mut Vec<RawStream>,
@@ -193,9 +193,9 @@ fn nest(
         return enqueue(raws, addresses);
     }
     let (call, stream) = ranks.remove(0);
-    // SAFETY: the innermost call enqueues work on all of the streams that uses only the memory of their calls. The inner
-    // calls are on streams of other devices. The group is locked, so no other thread submits to these streams, and the locks
-    // of their orders are taken in one sequence.
+    // SAFETY: the innermost call enqueues work on all of the streams that uses only the memory of their calls. The
+    // inner calls are on streams of other devices. The group is locked, so no other thread submits to these streams,
+    // and the locks of their orders are taken in one sequence.
     let ticket = unsafe {
         call.submit(stream, |raw, own| {
             raws.push(raw);
@@ -221,8 +221,8 @@ pub(super) enum Steps<T: Number> {
 pub(super) struct InFlight<T: Number> {
     nccl: Nccl,
     results: Vec<Tensor<T>>,
-    /// The numbers of the submissions that are not known to be complete, one for the stream of each GPU. They are removed
-    /// from the end.
+    /// The numbers of the submissions that are not known to be complete, one for the stream of each GPU. They are
+    /// removed from the end.
     numbers: Vec<u64>,
     waiter: Option<Waiter>,
 }

@@ -1,7 +1,7 @@
 //! cuBLAS: matrix products.
 //!
-//! cuBLAS stores matrices in column-major order, and this library in row-major order. cuBLAS therefore sees the transpose of
-//! each matrix, and the calls compute the transpose of the product: `c' = b' a'`.
+//! cuBLAS stores matrices in column-major order, and this library in row-major order. cuBLAS therefore sees the
+//! transpose of each matrix, and the calls compute the transpose of the product: `c' = b' a'`.
 
 use std::ffi::{c_int, c_longlong, c_void};
 
@@ -100,8 +100,8 @@ impl Blas {
     /// Enqueues the products. `addresses` are those of a, b, c and the scratch memory.
     ///
     /// # Safety
-    /// The context of the GPU is current. The memory is valid for the shapes, and nothing else uses c and the scratch memory
-    /// until the stream has passed the call.
+    /// The context of the GPU is current. The memory is valid for the shapes, and nothing else uses c and the scratch
+    /// memory until the stream has passed the call.
     pub(crate) unsafe fn gemm(&self, gemm: &Gemm, raw: RawStream, addresses: &[u64]) -> Result<()> {
         let [a, b, c, workspace] = *addresses else { return Err(cuda_core::Error::AlreadyEnded) };
         let handle = self.0.lock();

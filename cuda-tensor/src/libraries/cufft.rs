@@ -74,12 +74,12 @@ impl Plan {
         self.workspace
     }
 
-    /// Enqueues the transforms, or the inverse ones without their factor. `addresses` are those of the source, the target
-    /// and the scratch memory.
+    /// Enqueues the transforms, or the inverse ones without their factor. `addresses` are those of the source, the
+    /// target and the scratch memory.
     ///
     /// # Safety
-    /// The context of the GPU is current. The memory is valid for the shape, and nothing else uses the target and the scratch
-    /// memory until the stream has passed the call.
+    /// The context of the GPU is current. The memory is valid for the shape, and nothing else uses the target and the
+    /// scratch memory until the stream has passed the call.
     pub(crate) unsafe fn run(
         &self,
         inverse: bool,

@@ -43,8 +43,8 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
         Self { name, opened_by, is_present, open, opened: Mutex::new(Vec::new()) }
     }
 
-    /// Gives the value that the library opened for `key(gpu)` on the operation's device. Gives `None` on a device that is not a
-    /// GPU of this process, if the library is missing, or if it has too many keys.
+    /// Gives the value that the library opened for `key(gpu)` on the operation's device. Gives `None` on a device that
+    /// is not a GPU of this process, if the library is missing, or if it has too many keys.
     pub(crate) fn of<F>(&'static self, key: F) -> Op<Opened<K, T, F>>
     where
         F: FnOnce(u32) -> K + Send,

@@ -50,8 +50,8 @@ pub(crate) fn arg_reduce<I: TensorInput>(
     })
 }
 
-/// Returns the number of threads that search each chunk of `rows` rows. `n` is the length of a chunk. The values are the
-/// fastest ones on an H200.
+/// Returns the number of threads that search each chunk of `rows` rows. `n` is the length of a chunk. The values are
+/// the fastest ones on an H200.
 const fn threads_per_chunk(rows: usize, n: usize) -> usize {
     match (rows, n) {
         (_, ..=256) | (MANY_ROWS.., ..=8192) => 32,
@@ -107,8 +107,8 @@ impl Rows {
                 let [rows_, n_, chunks_] = [rows, n, chunks].map(|size| size as u64);
                 let args = (Read(x), Read(places), Written(y), rows_, n_, chunks_);
                 let threads = threads_per_chunk(rows, chunks);
-                // SAFETY: reads `rows * chunks` indices, which are below n, and the elements of x at these indices. Writes
-                // an index for each row.
+                // SAFETY: reads `rows * chunks` indices, which are below n, and the elements of x at these indices.
+                // Writes an index for each row.
                 unsafe { launch(&kernel, rows_config(rows, threads), args) }
             })
         })

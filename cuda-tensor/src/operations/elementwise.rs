@@ -140,8 +140,8 @@ where
     })
 }
 
-/// The number of packs that a thread of `choose` loads before it computes: `CHOOSE_PACKS` in `kernels/strided.cuh`. The fastest
-/// number on an H200.
+/// The number of packs that a thread of `choose` loads before it computes: `CHOOSE_PACKS` in `kernels/strided.cuh`. The
+/// fastest number on an H200.
 const CHOOSE_PACKS: usize = 4;
 
 /// Takes each element from `a` where the mask is `true`, and from `b` elsewhere.
@@ -165,7 +165,8 @@ where
             kernel::<A::Element>(<A::Element as Kernels>::strided(), "choose").then(move |choose| {
                 let config = walk.0.config::<A::Element>(CHOOSE_PACKS);
                 let args = (Read(mask), Read(a), Read(b), Written(y), walk);
-                // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes y.
+                // SAFETY: reads the operands at the offsets of their layouts, which are inside their memory, and writes
+                // y.
                 unsafe { launch(&choose, config, args) }
             })
         }))

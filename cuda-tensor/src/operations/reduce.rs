@@ -64,8 +64,8 @@ pub(crate) fn chunk_of_rows(rows: usize, n: usize) -> usize {
 /// The number of rows from which one warp for each row keeps a device busy.
 pub(crate) const MANY_ROWS: usize = 1 << 10;
 
-/// The number of chunks of columns that keep a device busy, each of columns of `COLUMN_BYTES` bytes. Both are the fastest
-/// numbers on an H200.
+/// The number of chunks of columns that keep a device busy, each of columns of `COLUMN_BYTES` bytes. Both are the
+/// fastest numbers on an H200.
 const COLUMN_CHUNKS: usize = 1 << 15;
 const COLUMN_BYTES: usize = 8;
 
@@ -142,9 +142,9 @@ fn columns_config(parts: usize, len: usize) -> LaunchConfig {
     LaunchConfig::new(blocks as u32, 1).block(packs, rows, 1)
 }
 
-/// Returns the number of threads that reduce a chunk of `bytes` bytes. Each of the `rows` rows has `chunks` chunks. With at
-/// least [`MANY_ROWS`] rows, the threads load the whole chunk at once, up to 128 threads of [`LOADED`] bytes. The other
-/// values are the fastest ones on an H200.
+/// Returns the number of threads that reduce a chunk of `bytes` bytes. Each of the `rows` rows has `chunks` chunks.
+/// With at least [`MANY_ROWS`] rows, the threads load the whole chunk at once, up to 128 threads of [`LOADED`] bytes.
+/// The other values are the fastest ones on an H200.
 const fn threads_per_chunk(rows: usize, bytes: usize, chunks: usize) -> usize {
     match (rows, bytes) {
         _ if chunks > 1 => CHUNK_THREADS,
@@ -318,8 +318,8 @@ where
         let Sizes { outer, n, inner, .. } = sizes;
         let (chunk, chunks) = (sizes.chunk as u64, sizes.chunks());
         let (x, y, n) = (Read(x), Written(y), n as u64);
-        // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y. `pass`
-        // states their types.
+        // SAFETY: reads `outer * n * inner` elements, all of x, and writes `outer * chunks * inner` ones, all of y.
+        // `pass` states their types.
         unsafe {
             if in_rows {
                 let rows = outer * chunks;

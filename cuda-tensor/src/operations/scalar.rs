@@ -13,7 +13,8 @@ use crate::{
     shape::error::of_operation,
 };
 
-/// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or 1.
+/// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or
+/// 1.
 #[diagnostic::on_unimplemented(
     message = "a tensor of `{Self}` cannot set a `DeviceScalar<{T}>`",
     note = "a tensor of `{T}` or of `bool` can: compare its elements, as in `x.compare_scalar(0.5, Comparison::Gt)`, or convert them with `cast`"
@@ -25,8 +26,8 @@ impl<T: Number> ScalarValue<T> for bool {}
 
 /// Methods of [`DeviceScalar`] that take tensors.
 pub trait ScalarExt<T: Number> {
-    /// Sets the value to the only element of a tensor, after all earlier uses and before all later ones. The value stays on
-    /// the device, so this can be recorded. A tensor of `bool` sets 0 or 1: a comparison sets the condition of
+    /// Sets the value to the only element of a tensor, after all earlier uses and before all later ones. The value
+    /// stays on the device, so this can be recorded. A tensor of `bool` sets 0 or 1: a comparison sets the condition of
     /// [`repeat_while`](cuda_async::graph::repeat_while).
     ///
     /// ```

@@ -19,8 +19,8 @@ use crate::{
     tensor::Tensor,
 };
 
-/// The maximum number of threads for a row that stays in registers. Longer rows are read twice, which is faster than more
-/// threads on an H200.
+/// The maximum number of threads for a row that stays in registers. Longer rows are read twice, which is faster than
+/// more threads on an H200.
 const MAX_THREADS: usize = 512;
 
 /// The maximum number of elements of a row that a thread keeps in registers.
@@ -28,8 +28,8 @@ const fn max_kept<T: DType>() -> usize {
     if size_of::<T::Stored>() == 8 { 16 } else { 32 }
 }
 
-/// Returns the kernel for rows of `n` elements that stay in registers, and the number of threads for each row. The kernels
-/// differ in the number of elements that a thread keeps. The choice is the fastest on an H200.
+/// Returns the kernel for rows of `n` elements that stay in registers, and the number of threads for each row. The
+/// kernels differ in the number of elements that a thread keeps. The choice is the fastest on an H200.
 fn in_registers<T: DType>(n: usize) -> (&'static str, usize) {
     const WARP: usize = 32;
     let longest_of_16 = if T::HALF { 512 } else { 4096 };

@@ -9,12 +9,12 @@ use crate::shape::{
     shape::{Dims, IntoShape, len_of},
 };
 
-/// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at
-/// `offset + i * strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the
-/// same element.
+/// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at `offset + i *
+/// strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the same
+/// element.
 ///
-/// Every offset is inside the buffer: the first layout of a buffer is contiguous or spans the whole buffer, and the layout
-/// of a view has no other offsets.
+/// Every offset is inside the buffer: the first layout of a buffer is contiguous or spans the whole buffer, and the
+/// layout of a view has no other offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     shape: Dims,
@@ -151,8 +151,8 @@ impl Layout {
         Ok(Self { shape: dims.into(), strides, offset: self.offset })
     }
 
-    /// Returns the strides with which `dims` has the same offsets, if there are any. Merges dimensions that are contiguous
-    /// with each other, and splits the result into `dims`.
+    /// Returns the strides with which `dims` has the same offsets, if there are any. Merges dimensions that are
+    /// contiguous with each other, and splits the result into `dims`.
     fn reshaped_strides(&self, dims: &[usize]) -> Option<Dims> {
         let mut blocks = merge_dims(&self.shape, [&self.strides]).into_iter().rev();
         let (mut left, mut stride) = (1, 1);
@@ -225,8 +225,8 @@ impl Layout {
         self.permute(&order)
     }
 
-    /// Returns the layout broadcast to a larger shape, by the rules of NumPy: dimensions are compared from the last to the
-    /// first, and a missing one or one of size 1 is repeated.
+    /// Returns the layout broadcast to a larger shape, by the rules of NumPy: dimensions are compared from the last to
+    /// the first, and a missing one or one of size 1 is repeated.
     pub(crate) fn broadcast(&self, shape: &[usize]) -> Result<Self> {
         len_of(shape)?;
         let unfit = || shape_error(&self.shape, ExpectedShape::BroadcastTo(shape.into()));
@@ -313,8 +313,8 @@ fn row_major(dims: &[usize]) -> Dims {
     strides
 }
 
-/// Returns the sizes and strides of operands of one shape, without dimensions of size 1. Neighboring dimensions that are
-/// contiguous with each other in every operand are merged into one.
+/// Returns the sizes and strides of operands of one shape, without dimensions of size 1. Neighboring dimensions that
+/// are contiguous with each other in every operand are merged into one.
 pub(crate) fn merge_dims<const N: usize>(
     shape: &[usize],
     strides: [&[usize]; N],

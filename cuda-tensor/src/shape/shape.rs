@@ -11,8 +11,8 @@ pub const MAX_RANK: usize = 8;
 /// One number for each dimension.
 pub(crate) type Dims = SmallVec<[usize; 4]>;
 
-/// The sizes of a tensor's dimensions, outermost first: `5`, `[2, 3]`, a slice or a vector. `()` is the shape of a single
-/// element.
+/// The sizes of a tensor's dimensions, outermost first: `5`, `[2, 3]`, a slice or a vector. `()` is the shape of a
+/// single element.
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is not a shape",
     note = "a shape is a `usize`, an array, slice or vector of `usize`, or `()`: write `[2, 3]`, and `n as usize`"

@@ -1,9 +1,9 @@
 //! Replays of recorded chains, with the effort of `benches/graphs/chains.rs`. Each measurement enqueues one replay and
 //! waits for it.
 //!
-//! All rows use the same stream and the same buffer, because the same driver calls can take some percent longer on others.
-//! The arguments of the peer's graphs are fixed when they are recorded, so there are no rows for changed arguments. The
-//! peer's `.sync_on` does not read its spin budget.
+//! All rows use the same stream and the same buffer, because the same driver calls can take some percent longer on
+//! others. The arguments of the peer's graphs are fixed when they are recorded, so there are no rows for changed
+//! arguments. The peer's `.sync_on` does not read its spin budget.
 
 use std::{error::Error, sync::Arc};
 
@@ -29,8 +29,8 @@ pub fn measure(raw: &Raw, peer: &Peer) -> Result<(), Box<dyn Error>> {
     let stream = unsafe { Stream::borrow_raw(raw_stream, &peer.device) };
     for (launches, rounds) in [(10, 200), (100, 40), (1000, 10)] {
         let recorded = ours.chain(launches)?;
-        // SAFETY: raw driver calls and the peer use the primary context of GPU 0 too. `ours` keeps the stream alive, and
-        // `recorded` the buffer of `LEN` floats. One row at a time runs.
+        // SAFETY: raw driver calls and the peer use the primary context of GPU 0 too. `ours` keeps the stream alive,
+        // and `recorded` the buffer of `LEN` floats. One row at a time runs.
         let lane = unsafe { raw.lane(LEN * 4)?.on(raw_stream).with_memory(recorded.x) };
         let effort = Effort { rounds, in_a_row: 10 };
         chain(&lane, (peer, &stream), (&ours, &recorded), launches, effort)?;

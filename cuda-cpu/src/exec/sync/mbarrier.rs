@@ -1,6 +1,7 @@
 //! `mbarrier`: barriers in shared memory.
 //!
-//! The unsafe code dereferences pointers that `single_lane` has checked for the same access. A block runs on one thread.
+//! The unsafe code dereferences pointers that `single_lane` has checked for the same access. A block runs on one
+//! thread.
 //!
 //! A thread that waits is suspended (see `suspend`): it repeats its instruction after others have run. Copies that
 //! complete at an mbarrier are performed when a thread waits for it.

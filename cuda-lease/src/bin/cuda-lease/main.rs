@@ -1,8 +1,8 @@
 //! Leases devices of nodes and runs kernels on them, from the shell.
 //!
 //! `cuda-lease --help` explains the subcommands. [`options`] declares the command line. Each subcommand has a file or a
-//! folder: [`inventory`], [`top`], [`leases`] (alloc, renew, free), [`submit`] and [`certs`]. They reach the node through
-//! [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files.
+//! folder: [`inventory`], [`top`], [`leases`] (alloc, renew, free), [`submit`] and [`certs`]. They reach the node
+//! through [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files.
 //!
 //! Every error is a [`command_line::Failure`]: a message and an exit status.
 #![forbid(unsafe_code)]

@@ -78,8 +78,8 @@ pub(crate) enum Command {
     /// Ends a lease.
     #[command(mut_arg("node", |arg| arg.help(NODE_OF_LEASE)))]
     Free(FreeArgs),
-    /// Runs a kernel once, on a lease of its own or on an allocated one. Its own lease is renewed until the kernel ends, or
-    /// until --timeout; an allocated one is not renewed.
+    /// Runs a kernel once, on a lease of its own or on an allocated one. Its own lease is renewed until the kernel
+    /// ends, or until --timeout; an allocated one is not renewed.
     #[command(after_help = ARGUMENTS)]
     #[command(mut_arg("node", |arg| arg.help(NODE_OF_LEASE)))]
     Submit(Box<SubmitArgs>),
@@ -245,8 +245,8 @@ pub(crate) struct SubmitArgs {
     /// The token of an allocated lease.
     #[arg(long)]
     pub(crate) token: Option<String>,
-    /// The maximum time of the submit in seconds. After it the submit's own lease ends, and the kernel with it [default:
-    /// none, the lease is renewed until the kernel ends].
+    /// The maximum time of the submit in seconds. After it the submit's own lease ends, and the kernel with it
+    /// [default: none, the lease is renewed until the kernel ends].
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["lease", "token"])]
     #[arg(value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) timeout: Option<u64>,
@@ -288,7 +288,8 @@ pub(crate) struct CertsArgs {
     #[arg(long, default_value_t = 365)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=i64::from(DevelopmentCertificates::MAX_DAYS)))]
     pub(crate) days: u32,
-    /// Replaces existing certificates of the node and of the named clients. The authority stays. By default they are kept.
+    /// Replaces existing certificates of the node and of the named clients. The authority stays. By default they are
+    /// kept.
     #[arg(long)]
     pub(crate) force: bool,
 }

@@ -12,8 +12,8 @@ use crate::{
     options::{NodeArgs, TopArgs},
 };
 
-/// Prints devices and leases until the user interrupts it or `--count` is reached. On a terminal, an update replaces the
-/// previous one.
+/// Prints devices and leases until the user interrupts it or `--count` is reached. On a terminal, an update replaces
+/// the previous one.
 pub(crate) fn run(args: &TopArgs) -> Result<(), Failure> {
     let node = &args.node;
     let terminal = Some(Term::stdout()).filter(|terminal| terminal.is_term() && !args.json);

@@ -1,8 +1,8 @@
 //! Observes the memory of workers.
 //!
-//! A worker checks allocations against the quota of its lease. Variables of modules, stacks of kernels, and the heap and
-//! the print buffer of the device do not pass that check: the driver allocates them. So the supervisor asks NVML how much
-//! each worker uses.
+//! A worker checks allocations against the quota of its lease. Variables of modules, stacks of kernels, and the heap
+//! and the print buffer of the device do not pass that check: the driver allocates them. So the supervisor asks NVML
+//! how much each worker uses.
 
 use std::{sync::Arc, time::Duration};
 

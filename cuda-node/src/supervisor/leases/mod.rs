@@ -374,8 +374,8 @@ impl Leases {
         })
     }
 
-    /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant. The first call gives the
-    /// lease to its worker.
+    /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant. The first call gives
+    /// the lease to its worker.
     fn access<T>(
         self: &Arc<Self>,
         client: &Client,

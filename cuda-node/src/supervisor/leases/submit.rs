@@ -8,8 +8,8 @@ use super::{Client, LeaseId, Leases, unknown};
 use crate::supervisor::{blobs::Blobs, jobs::Jobs, sessions::session::Session, streams::Refusal};
 
 impl Leases {
-    /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The first
-    /// call starts the queue.
+    /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The
+    /// first call starts the queue.
     pub(in crate::supervisor) fn jobs(
         self: &Arc<Self>,
         client: &Client,

@@ -164,8 +164,8 @@ impl Lane {
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the frames that
-    /// were passed to the worker.
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the
+    /// frames that were passed to the worker.
     pub(in crate::supervisor) async fn serve(
         &self,
         mut send: SendStream,

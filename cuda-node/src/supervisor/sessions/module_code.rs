@@ -1,8 +1,8 @@
 //! The code of modules, on its way from clients to the worker of a session.
 //!
-//! A command that loads a module names the hash of the code. If the tenant has sent that code before, it is queued for the
-//! worker. If not, the client is asked for it. Each such command asks, because the client forgets the code of a load that its
-//! user cancels. The client ignores requests for code that it is sending.
+//! A command that loads a module names the hash of the code. If the tenant has sent that code before, it is queued for
+//! the worker. If not, the client is asked for it. Each such command asks, because the client forgets the code of a
+//! load that its user cancels. The client ignores requests for code that it is sending.
 
 use std::{collections::VecDeque, sync::Arc};
 

@@ -1,7 +1,7 @@
 //! Turns of a session-exclusive lease: its commands reach the worker only while it has the turn.
 //!
-//! A session asks for the turn when commands arrive. It gives the turn back when the worker has completed everything, or
-//! when the lease table pauses it and the work in flight is complete.
+//! A session asks for the turn when commands arrive. It gives the turn back when the worker has completed everything,
+//! or when the lease table pauses it and the work in flight is complete.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 

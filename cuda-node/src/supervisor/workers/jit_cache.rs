@@ -1,8 +1,8 @@
 //! The folders in which the driver keeps compiled kernels, one for each tenant.
 //!
-//! The driver reads the path of its cache when it starts, but a worker starts before it has a tenant. So the path that a
-//! worker gets is a link. It leads to a folder for workers without a tenant, until [`Link::assign`] makes it lead to the
-//! folder of the tenant. The driver follows the link each time that it loads a kernel (seen with driver 580).
+//! The driver reads the path of its cache when it starts, but a worker starts before it has a tenant. So the path that
+//! a worker gets is a link. It leads to a folder for workers without a tenant, until [`Link::assign`] makes it lead to
+//! the folder of the tenant. The driver follows the link each time that it loads a kernel (seen with driver 580).
 
 use std::{
     fs,
@@ -40,8 +40,8 @@ struct Folders {
 }
 
 impl JitCache {
-    /// Opens the caches in `root`, which is created. Without `root` they last as long as the node. Each tenant has at most
-    /// 256 MiB.
+    /// Opens the caches in `root`, which is created. Without `root` they last as long as the node. Each tenant has at
+    /// most 256 MiB.
     ///
     /// # Errors
     /// Those of the file system.

@@ -57,8 +57,8 @@ impl<T: DType> Tensor<T> {
     /// ```
     ///
     /// # Errors
-    /// - A [`TensorError`] if the elements are of another type, the address is null, a size is negative, the strides are
-    ///   too large, or the device is neither a CUDA GPU nor the host. Also for memory of a GPU that is read-only.
+    /// - A [`TensorError`] if the elements are of another type, the address is null, a size is negative, the strides
+    ///   are too large, or the device is neither a CUDA GPU nor the host. Also for memory of a GPU that is read-only.
     /// - [`Error::OutOfRange`] if the elements are misaligned, [`Error::Shape`] if there are too many.
     /// - [`Error::WrongDevice`] if the memory is on a GPU, and the operation runs on another device.
     /// - [`Error::Misuse`] for memory of a GPU in a recording, if a stride is negative, or if two indices have the same
@@ -223,8 +223,8 @@ impl Source {
     }
 }
 
-/// Gives the elements on the host in row-major order. Elements in another order are copied. A large copy runs on a helper
-/// thread, so that no poll takes long.
+/// Gives the elements on the host in row-major order. Elements in another order are copied. A large copy runs on a
+/// helper thread, so that no poll takes long.
 enum Gather<T: DType> {
     Idle(Owner, Source),
     Copying(Option<LargeCopy<Result<Vec<T::Stored>>>>),

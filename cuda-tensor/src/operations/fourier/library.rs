@@ -51,8 +51,8 @@ impl<I: TensorInput<Element: FftFloat>> Transform<I> {
                         .uses(self.x.memory()?, Access::Read)
                         .uses(self.y.memory()?, Access::Write)
                         .uses(scratch.as_slice(), Access::Write);
-                    // SAFETY: the commands use only the memory of the call: x and y have the sizes of the plan, and y and
-                    // the scratch memory are owned here.
+                    // SAFETY: the commands use only the memory of the call: x and y have the sizes of the plan, and y
+                    // and the scratch memory are owned here.
                     unsafe {
                         call.submit(stream, |raw, addresses| {
                             is_done = plan.run(inverse, raw, addresses)?;

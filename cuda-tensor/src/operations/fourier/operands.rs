@@ -6,8 +6,8 @@ use crate::{
     element::dtype::FftFloat, forms::TensorInput, shape::error::shape_error, tensor::Tensor,
 };
 
-/// A batch of transforms of `x` into `y`, contiguous tensors of the same shape. Each way to compute them is a method in a
-/// file of its own.
+/// A batch of transforms of `x` into `y`, contiguous tensors of the same shape. Each way to compute them is a method in
+/// a file of its own.
 pub(super) struct Transform<I: TensorInput<Element: FftFloat>> {
     pub(super) x: I,
     pub(super) y: Tensor<I::Element>,

@@ -15,7 +15,8 @@ use crate::{
     tensor::Tensor,
 };
 
-/// Transforms the complex numbers along the last dimension but one. The last dimension holds their real and imaginary parts.
+/// Transforms the complex numbers along the last dimension but one. The last dimension holds their real and imaginary
+/// parts.
 pub(crate) fn fft<I>(x: I, direction: Direction) -> impl DeviceOp<Output = Tensor<I::Element>>
 where
     I: TensorInput<Element: FftFloat>,

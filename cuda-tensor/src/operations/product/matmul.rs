@@ -1,7 +1,7 @@
 //! `matmul`, `linear`: matrix products.
 //!
-//! The kernels of this crate compute them on every device. With the feature `cudarc`, GPUs of this process use cuBLAS and
-//! cuBLASLt where they are installed.
+//! The kernels of this crate compute them on every device. With the feature `cudarc`, GPUs of this process use cuBLAS
+//! and cuBLASLt where they are installed.
 
 use cuda_async::{DeviceOp, IntoDeviceOp, defer, ops::Either, value};
 use cuda_core::{Error, ExpectedShape, Result};

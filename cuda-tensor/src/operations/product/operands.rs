@@ -15,8 +15,9 @@ pub enum Activation {
     Identity,
     /// `x`, or 0 if `x` is negative.
     Relu,
-    /// The approximation `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2` of GELU (Hendrycks and Gimpel, 2016).
-    /// cuBLASLt computes the same function, but for f64 with less precision, so kernels of this crate compute it for f64.
+    /// The approximation `x * (1 + tanh(sqrt(2 / pi) * (x + 0.044715 * x^3))) / 2` of GELU (Hendrycks and Gimpel,
+    /// 2016). cuBLASLt computes the same function, but for f64 with less precision, so kernels of this crate compute it
+    /// for f64.
     GeluTanh,
 }
 

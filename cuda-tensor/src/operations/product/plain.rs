@@ -63,8 +63,8 @@ where
             let tiles = batch.saturating_mul(m.div_ceil(TILE)).saturating_mul(n.div_ceil(TILE));
             let config = LaunchConfig::new(tiles.clamp(1, 1 << 24) as u32, BLOCK);
             let (a, b) = (Read(a.tensor), Read(b.tensor));
-            // SAFETY: reads a and b at the offsets of their strides, which are inside their memory, and the n elements of the
-            // bias, and writes all elements of the result.
+            // SAFETY: reads a and b at the offsets of their strides, which are inside their memory, and the n elements
+            // of the bias, and writes all elements of the result.
             unsafe {
                 match bias {
                     Some(bias) => {
