@@ -206,34 +206,43 @@ impl fmt::Display for Invalid {
             ),
             Self::Block(block) => write!(
                 f,
-                "a block of {block:?}: each must be 1 to {MAX_BLOCK:?}, at most {MAX_BLOCK_THREADS} threads"
+                "a block of {block:?}: each must be 1 to {MAX_BLOCK:?}, at most {MAX_BLOCK_THREADS} threads; use another block"
             ),
             Self::RequiredBlock { block, required } => {
-                write!(f, "a block of {block:?}: the kernel requires {required:?}")
+                write!(f, "a block of {block:?}: the kernel requires {required:?}; use that")
             }
             Self::MaxThreads { block, most } => {
-                write!(f, "a block of {block:?}: the kernel allows at most {most} threads")
+                write!(
+                    f,
+                    "a block of {block:?}: the kernel allows at most {most} threads; use a smaller block"
+                )
             }
             Self::Shared { bytes, most } => {
-                write!(f, "{bytes} bytes of shared memory: a block has at most {most}")
+                write!(f, "{bytes} bytes of shared memory: a block has at most {most}; use less")
             }
             Self::Memory { bytes, most } => write!(
                 f,
-                "a block needs {bytes} bytes of registers, local and shared memory; the limit is {most}"
+                "a block needs {bytes} bytes of registers, local and shared memory, the limit is {most}; use a smaller block"
             ),
             Self::Cluster { grid, cluster } => write!(
                 f,
-                "clusters of {cluster:?} blocks in a grid of {grid:?}: the grid must be a multiple of the cluster, which has 1 to {MAX_CLUSTER_BLOCKS} blocks"
+                "clusters of {cluster:?} blocks in a grid of {grid:?}: the grid must be a multiple of the cluster, which has 1 to {MAX_CLUSTER_BLOCKS} blocks; use another grid or cluster"
             ),
             Self::RequiredCluster { cluster, required } => {
-                write!(f, "clusters of {cluster:?} blocks: the kernel requires {required:?}")
+                write!(
+                    f,
+                    "clusters of {cluster:?} blocks: the kernel requires {required:?}; use that"
+                )
             }
             Self::Cooperative { blocks, most } => write!(
                 f,
                 "a cooperative grid of {blocks} blocks, {most} blocks fit at once on this device; use fewer blocks, and a loop in the kernel"
             ),
             Self::Params { given, needed } => {
-                write!(f, "{given} bytes of parameters: the kernel takes {needed}")
+                write!(
+                    f,
+                    "{given} bytes of parameters: the kernel takes {needed}; pass its parameters"
+                )
             }
         }
     }

@@ -20,7 +20,7 @@ pub enum Error {
     )]
     Sockets(#[source] io::Error),
     /// The worker's executable cannot be started.
-    #[error("cannot start the worker {}: {source}", .executable.display())]
+    #[error("cannot start the worker {}: {source}; check that the file exists and may be executed", .executable.display())]
     Spawn {
         /// The executable.
         executable: PathBuf,
@@ -41,7 +41,9 @@ pub enum Error {
     #[error("this process has already taken its worker's ends; call `WorkerEnds::take` once")]
     AlreadyTaken,
     /// The thread that watches the supervisor cannot be started.
-    #[error("cannot start the thread that watches the supervisor: {0}")]
+    #[error(
+        "cannot start the thread that watches the supervisor: {0}; raise the limit of processes (`ulimit -u`)"
+    )]
     LivenessThread(#[source] io::Error),
 }
 
