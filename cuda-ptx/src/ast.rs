@@ -37,7 +37,7 @@ pub struct Variable {
     pub align: u32,
     /// Size in bytes; `None` for an unsized `.extern .shared x[]`.
     pub size: Option<u64>,
-    /// The initialiser: the bytes that are not zero, and the addresses to be filled in at load time.
+    /// The initializer: the bytes that are not zero, and the addresses to be filled in at load time.
     pub init: Vec<Init>,
     /// Whether the variable is `.extern`: another module defines it.
     pub external: bool,
@@ -45,7 +45,7 @@ pub struct Variable {
     pub line: u32,
 }
 
-/// One piece of an initialiser, at a byte offset into its variable.
+/// One piece of an initializer, at a byte offset into its variable.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Init {
     /// Byte offset into the variable.
@@ -54,7 +54,7 @@ pub struct Init {
     pub value: InitValue,
 }
 
-/// The value of one piece of an initialiser ([`Init`]).
+/// The value of one piece of an initializer ([`Init`]).
 #[derive(Debug, Clone, PartialEq)]
 pub enum InitValue {
     /// Little-endian bytes.

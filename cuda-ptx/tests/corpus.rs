@@ -172,7 +172,7 @@ fn address(module: &Module, init: &cuda_ptx::Init) -> Option<(u64, String, bool)
     let name = match symbol {
         Symbol::Module(index) => &module.variables[index as usize].name,
         Symbol::Function(index) => &module.functions[index as usize].name,
-        other => panic!("{other:?} in an initialiser"),
+        other => panic!("{other:?} in an initializer"),
     };
     Some((init.at, name.clone(), generic))
 }

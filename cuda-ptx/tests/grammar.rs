@@ -200,11 +200,11 @@ fn variables_of_every_kind() {
     assert_eq!((variable("late").external, bytes("late")), (false, vec![5, 0, 0, 0]));
 }
 
-/// The initialiser of an `.extern` variable would replace the bytes of the definition.
+/// The initializer of an `.extern` variable would replace the bytes of the definition.
 #[test]
 fn extern_variable_with_initialiser_is_refused() {
     let text = ".global .b8 a[1] = {7}; .extern .global .b8 a[4] = {1, 2, 3, 4};";
-    assert!(message(text).contains("cannot have an initialiser"), "{}", message(text));
+    assert!(message(text).contains("cannot have an initializer"), "{}", message(text));
 }
 
 #[test]

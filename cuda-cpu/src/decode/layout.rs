@@ -119,7 +119,7 @@ impl Layout {
     ) -> Result<(), OutOfMemory> {
         let place = |v: &Variable, allocations: &mut Vec<u64>| {
             let size = v.size.unwrap_or(0);
-            // Variables without an initialiser are zero.
+            // Variables without an initializer are zero.
             let at = memory.alloc_zeroed(size, u64::from(v.align))?;
             allocations.push(at);
             Ok(at)
@@ -155,7 +155,7 @@ impl Layout {
         }
     }
 
-    /// Writes one part of an initialiser. The parser has checked that it fits the variable.
+    /// Writes one part of an initializer. The parser has checked that it fits the variable.
     fn write(&self, module: &Module, memory: &Memory, variable: u64, init: &Init) {
         let at = variable.wrapping_add(init.at);
         _ = match &init.value {

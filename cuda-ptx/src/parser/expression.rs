@@ -1,4 +1,4 @@
-//! Evaluates constant expressions in operands, initialisers and array sizes.
+//! Evaluates constant expressions in operands, initializers and array sizes.
 //!
 //! Integers have 64 bits. As in C, they are signed unless they have the suffix `U` or need the top bit.
 

@@ -1,4 +1,4 @@
-//! Parses the initialiser of a variable: numbers, addresses and nested braces.
+//! Parses the initializer of a variable: numbers, addresses and nested braces.
 
 use crate::ast::{Init, InitValue};
 use crate::cursor::Cursor;
@@ -15,7 +15,7 @@ use crate::types::ScalarType;
 /// The maximum number of zero bytes between two values that are stored in one piece. Longer runs of zeros are skipped.
 const ZEROS_KEPT: u64 = 64;
 
-/// A piece of an initialiser, before its symbol is resolved.
+/// A piece of an initializer, before its symbol is resolved.
 pub(crate) struct RawInit<'a> {
     at: u64,
     value: RawValue<'a>,
@@ -42,13 +42,13 @@ impl<'a> RawInit<'a> {
     }
 }
 
-/// A parsed initialiser: its pieces, and its size in bytes up to the end of the last element.
+/// A parsed initializer: its pieces, and its size in bytes up to the end of the last element.
 pub(crate) struct Initialiser<'a> {
     pub(crate) pieces: Vec<RawInit<'a>>,
     pub(crate) bytes: u64,
 }
 
-/// Parses the initialiser of a variable of this type and these dimensions.
+/// Parses the initializer of a variable of this type and these dimensions.
 pub(crate) fn initialiser<'a>(
     cur: &mut Cursor<'a>,
     ty: &DeclaredType,
@@ -106,7 +106,7 @@ impl<'a> Reader<'_, 'a> {
             }
             if self.element > limit {
                 return Err(Error::invalid(
-                    "the initialiser has more values than the variable has elements",
+                    "the initializer has more values than the variable has elements",
                     &token,
                 ));
             }

@@ -43,7 +43,7 @@ struct ModuleParser<'a> {
     cur: Cursor<'a>,
     module: Module,
     globals: Globals<'a>,
-    /// Initialisers by variable. They are resolved last, because they can name later declarations.
+    /// Initializers by variable. They are resolved last, because they can name later declarations.
     pending: Vec<(usize, Vec<RawInit<'a>>)>,
     aliases: Aliases,
     /// Registers of module scope. Each function has its own.

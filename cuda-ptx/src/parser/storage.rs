@@ -90,7 +90,7 @@ fn variables<'a>(
     }
 }
 
-/// Skips to the `,` or `;` after an initialiser.
+/// Skips to the `,` or `;` after an initializer.
 fn skip_initialiser(cur: &mut Cursor<'_>) -> Result<(), Error> {
     let start = cur.peek();
     let mut depth = 0_usize;
@@ -98,7 +98,7 @@ fn skip_initialiser(cur: &mut Cursor<'_>) -> Result<(), Error> {
         let token = cur.peek();
         match token.text {
             _ if token.kind == Kind::End => {
-                return Err(Error::at(&start, ErrorKind::Unterminated("an initialiser")));
+                return Err(Error::at(&start, ErrorKind::Unterminated("an initializer")));
             }
             "{" | "(" => depth += 1,
             "}" | ")" => depth = depth.saturating_sub(1),

@@ -10,7 +10,7 @@ use crate::parser::directive::skip_attribute;
 use crate::parser::initialiser::{RawInit, initialiser};
 use crate::types::Space;
 
-/// A variable with its name token and its unresolved initialiser.
+/// A variable with its name token and its unresolved initializer.
 pub(crate) struct DeclaredVariable<'a> {
     pub(crate) token: Token<'a>,
     /// The variable, with an empty `init`.
@@ -48,7 +48,7 @@ fn variable<'a>(
     let mut init = Vec::new();
     if cur.eat("=") {
         if external {
-            let why = "an `.extern` variable cannot have an initialiser";
+            let why = "an `.extern` variable cannot have an initializer";
             return Err(Error::invalid(why, &token));
         }
         let read = initialiser(cur, ty, &dims)?;

@@ -78,7 +78,7 @@ impl Relay {
         self.update(|options| options.both(|link| link.partitioned = partitioned))
     }
 
-    /// Gives every client a new port towards the server, as a router does that has lost its table.
+    /// Gives every client a new port toward the server, as a router does that has lost its table.
     ///
     /// # Errors
     /// The relay's thread has stopped.

@@ -42,7 +42,7 @@ pub(in crate::supervisor) struct Session {
     bulk: Lane,
     code: ModuleCode,
     meter: Arc<Meter>,
-    /// Cancelled when the worker has exited.
+    /// Set to true when the worker has exited.
     ended: tokio::sync::watch::Sender<bool>,
     /// The reason that the supervisor has for the end.
     cause: Mutex<Option<Error>>,
