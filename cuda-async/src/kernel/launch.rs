@@ -50,8 +50,8 @@ pub struct LaunchOp<A> {
 ///   [`Module::variable`](crate::Module::variable) for a variable on, the library orders the launches that use it. It
 ///   never orders those of modules from cubins.
 ///
-/// This holds for every run of the launch. For a recorded launch, it holds for every replay, with the contents of the
-/// buffers at that time.
+/// These rules hold for every run of the launch. For a recorded launch, they hold for every replay, with the contents
+/// of the buffers at that time.
 #[inline]
 pub unsafe fn launch<A: KernelArgs>(
     function: &Function,

@@ -10,8 +10,8 @@ use super::{
 /// The device side of the protocol, which takes submissions and controls, and sends notices.
 ///
 /// # Safety
-/// The library gives out host bytes and reuses device memory when an implementation reports completion. An
-/// implementation keeps these rules:
+/// When an implementation reports completion, the library lets the program access host bytes and reuses device memory.
+/// So an implementation keeps these rules:
 /// - Submissions of one stream run in the order of their numbers, each after its `after`. Streams run concurrently.
 /// - A [`Notice::Progress`] covers only submissions that have run or were skipped. `complete` means that no copy up to
 ///   that number accesses host memory any more, and that the bytes of the downloads are visible. `accepted` covers an
@@ -134,8 +134,8 @@ pub unsafe trait Backend: Send + Sync + 'static {
     /// Returns the part that lends streams to foreign code, if there is one.
     fn foreign(&self) -> Option<&dyn Foreign>;
 
-    /// Takes over the resources that submissions in flight still use, from a client that is going away. The backend
-    /// drops them when the streams have passed the tickets, without another call from the client. Never blocks.
+    /// Takes over the resources that submissions in flight still use. The client calls this last, when it closes the
+    /// device. The backend drops the resources when the streams have passed the tickets. Never blocks.
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>);
 }
 
@@ -148,7 +148,7 @@ pub unsafe trait NoticeSink: Send + Sync {
     /// once. Only [`Notice::Failed`] and [`Notice::Faulted`] may be delivered inside a call of the client.
     ///
     /// # Safety
-    /// The notice is true, as [`Backend`] defines.
+    /// The notice is true: it reports only progress and failures that have occurred, by the rules of [`Backend`].
     unsafe fn notice(&self, notice: Notice);
 }
 

@@ -38,7 +38,7 @@ pub unsafe trait Foreign: Send + Sync {
     /// captures.
     ///
     /// # Safety
-    /// `submit` enqueues commands that a capture can have, and ends no capture.
+    /// `submit` enqueues only commands that the driver can capture, and ends no capture.
     unsafe fn capture(
         &self,
         submit: &mut dyn FnMut(RawStream) -> Result<()>,

@@ -2,7 +2,7 @@
 //!
 //! A client sends [`Submission`]s (work on a stream, ordered by [`Ticket`]s) and [`Control`]s; a [`Backend`] answers
 //! with [`Notice`]s. Only [`Request`]s have replies, and a reply never blocks the caller. The client chooses every id
-//! and never reuses one, so nothing that is created needs an answer. No device address crosses these types.
+//! and never reuses one, so the creation of an object needs no reply. None of these types contains a device address.
 //!
 //! This folder uses nothing else of the crate. `order` computes with its tickets, `runtime` sends its controls and
 //! requests, and `cuda-driver`, `cuda-cpu` and `cuda-lease` implement [`Backend`]. A typical call goes next to

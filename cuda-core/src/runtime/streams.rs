@@ -194,7 +194,7 @@ impl SpareStreams {
 
 type Print = dyn Fn(&str) + Send + Sync;
 
-/// Where the text goes: to a function of the user, or to standard output.
+/// The destination of the text: a function of the user, or standard output.
 #[derive(Default)]
 pub(crate) struct Output {
     print: parking_lot::RwLock<Option<Arc<Print>>>,

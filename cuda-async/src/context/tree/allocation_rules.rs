@@ -1,4 +1,5 @@
-//! `AllocationRules`: how the allocations of a context are made. Contexts that are made from it inherit them.
+//! `AllocationRules`: the pool of a context's allocations, and their wait for memory. Contexts that are made from the
+//! context inherit the rules.
 
 use std::time::Duration;
 

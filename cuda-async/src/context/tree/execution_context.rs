@@ -164,7 +164,7 @@ impl ExecutionContext {
         }
     }
 
-    /// How the allocations of this context are made.
+    /// The rules for the allocations of this context.
     pub(in crate::context) fn allocation_rules(&self) -> AllocationRules {
         self.known_shared().map(|shared| shared.allocation_rules.clone()).unwrap_or_default()
     }

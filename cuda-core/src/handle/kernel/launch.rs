@@ -31,7 +31,8 @@ impl Function {
     /// - A kernel that is launched as [dependent](LaunchConfig::dependent) waits for the earlier kernel in every
     ///   thread, before its first write and before its first access to memory that other work writes.
     ///
-    /// If `stream` belongs to a recording, this holds at every replay, with the contents that the buffers then have.
+    /// If `stream` belongs to a recording, these rules hold at every replay, with the contents of the buffers at that
+    /// time.
     #[inline]
     pub unsafe fn launch(
         &self,

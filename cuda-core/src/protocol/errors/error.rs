@@ -245,7 +245,7 @@ pub enum Error {
         /// The limit of the device.
         limit: u64,
     },
-    /// A mistake of the program: an operation was composed or run in a way that cannot work.
+    /// A mistake of the program in the composition or the run of an operation. The same call fails again.
     #[error(transparent)]
     Misuse(#[from] Misuse),
     /// An op was polled again after its end.
@@ -278,7 +278,7 @@ pub enum Error {
         /// The number of other owners.
         others: usize,
     },
-    /// The operating system refused something the library needs.
+    /// The operating system refused a resource that the library needs, such as a thread.
     #[error("{what}: {detail}")]
     Host {
         /// The failed attempt.
@@ -329,7 +329,7 @@ pub enum Error {
         /// Whether the operation may have run on the device.
         may_have_run: bool,
     },
-    /// An error of the program itself, made by [`Error::other`].
+    /// An error of the program itself, which [`Error::other`] has wrapped.
     #[error(transparent)]
     Other(OtherError),
 }

@@ -4,8 +4,8 @@ use std::{borrow::Cow, fmt};
 
 use crate::protocol::SourceLine;
 
-/// A kernel's fault, as far as the device can describe it. A CPU device fills every field; a GPU fills little more than
-/// the kind.
+/// A kernel's fault, with the details that the device knows. A CPU device fills every field. A GPU fills the kind, and
+/// few other fields.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Fault {

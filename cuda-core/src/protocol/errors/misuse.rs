@@ -205,29 +205,29 @@ pub enum Misuse {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum MemoryConflict {
-    /// It is a variable of a module.
+    /// The memory is a variable of a module.
     Variable,
-    /// It belongs to a buffer that grows.
+    /// The memory belongs to a buffer that grows.
     Growable,
-    /// A plan allocated it, so it does not exist on the device.
+    /// A plan allocated the memory, so it does not exist on the device.
     Planned,
-    /// It belongs to foreign code.
+    /// The memory belongs to foreign code.
     Foreign,
-    /// It is a part of a larger buffer.
+    /// The memory is a part of a larger buffer.
     Part,
-    /// It has no elements.
+    /// The memory has no elements.
     Empty,
-    /// A recording uses it.
+    /// A recording uses the memory.
     Recorded,
-    /// It has work left to run on its own device.
+    /// Work in flight on its own device uses the memory.
     InFlight,
-    /// Several elements are the same memory.
+    /// Several elements have the same address, as in a broadcast tensor.
     Overlapping,
-    /// The graph does not use it.
+    /// The graph does not use the memory.
     NotInGraph,
-    /// The graph uses it elsewhere too.
+    /// The graph also uses the memory in another place.
     ElsewhereInGraph,
-    /// The graph writes it, and another handle may share it.
+    /// The graph writes the memory, and another handle may share it.
     SharedInGraph,
 }
 
