@@ -276,7 +276,7 @@ fn defined_name<'a>(tokens: &[Token<'a>]) -> &'a str {
 /// Steps behind a semicolon or a function's body, or to the next variable, linkage directive or kernel.
 fn skip_item(cur: &mut Cursor<'_>, function: bool, storage: &mut Storage) -> Result<(), Error> {
     let first = cur.position();
-    let mut initialiser = false;
+    let mut initializer = false;
     let mut parentheses = 0_usize;
     loop {
         let token = cur.peek();
@@ -293,11 +293,11 @@ fn skip_item(cur: &mut Cursor<'_>, function: bool, storage: &mut Storage) -> Res
                 return body_storage(cur, storage);
             }
             cur.skip_balanced("{", "}")?;
-            if !initialiser {
+            if !initializer {
                 return Ok(());
             }
         } else {
-            initialiser |= token.is_punct("=");
+            initializer |= token.is_punct("=");
             parentheses += usize::from(token.is_punct("("));
             parentheses = parentheses.saturating_sub(usize::from(token.is_punct(")")));
             cur.next();

@@ -149,7 +149,7 @@ fn parameter_offsets_match_cuda() {
 }
 
 #[test]
-fn initialisers_contain_numbers_and_addresses() {
+fn initializers_contain_numbers_and_addresses() {
     let module = module("memory_13_sm_90");
     let taps = module.variable("taps").unwrap();
     let floats = [0.1_f32, 0.2, 0.4, 0.2, 0.1].map(f32::to_le_bytes).concat();

@@ -202,7 +202,7 @@ fn variables_of_every_kind() {
 
 /// The initializer of an `.extern` variable would replace the bytes of the definition.
 #[test]
-fn extern_variable_with_initialiser_is_refused() {
+fn extern_variable_with_initializer_is_refused() {
     let text = ".global .b8 a[1] = {7}; .extern .global .b8 a[4] = {1, 2, 3, 4};";
     assert!(message(text).contains("cannot have an initializer"), "{}", message(text));
 }

@@ -11,7 +11,7 @@ use crate::parser::declared::{DeclaredType, declared_type};
 use crate::parser::directive::space;
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, pragma};
-use crate::parser::initialiser::RawInit;
+use crate::parser::initializer::RawInit;
 use crate::parser::labels::{Labeled, Labels};
 use crate::parser::params::{NamedParam, bare, param_list};
 use crate::parser::variable::{DeclaredVariable, variables};

@@ -9,7 +9,7 @@ mod directive;
 mod expression;
 mod globals;
 mod header;
-mod initialiser;
+mod initializer;
 mod instruction;
 mod labels;
 mod mask;

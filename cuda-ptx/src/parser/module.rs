@@ -12,7 +12,7 @@ use crate::parser::debug::{file, location, skip_section};
 use crate::parser::directive::{linkage, space};
 use crate::parser::globals::Globals;
 use crate::parser::header::{Header, Unknown, pragma};
-use crate::parser::initialiser::RawInit;
+use crate::parser::initializer::RawInit;
 use crate::parser::params::NamedParam;
 use crate::parser::preamble::Preamble;
 use crate::parser::variable::{DeclaredVariable, variables};

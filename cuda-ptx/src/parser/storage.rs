@@ -10,7 +10,7 @@ use crate::lexer::{Kind, Token};
 use crate::parser::debug::location;
 use crate::parser::declared::{Dimensions, declared_type};
 use crate::parser::directive::{skip_attribute, space};
-use crate::parser::initialiser::initialiser;
+use crate::parser::initializer::initializer;
 use crate::types::{ScalarType, Space};
 
 /// Returns the state space of a directive that declares sized variables. `.param` is not one of them.
@@ -75,8 +75,8 @@ fn variables<'a>(
         let mut bytes = Some(declared).filter(|_| !dims.open);
         if cur.eat("=") {
             match dims.open {
-                true => bytes = Some(initialiser(cur, &ty, &dims)?.bytes),
-                false => skip_initialiser(cur)?,
+                true => bytes = Some(initializer(cur, &ty, &dims)?.bytes),
+                false => skip_initializer(cur)?,
             }
         }
         // An external variable counts in the module that defines it. `.extern .shared` is dynamic.
@@ -91,7 +91,7 @@ fn variables<'a>(
 }
 
 /// Skips to the `,` or `;` after an initializer.
-fn skip_initialiser(cur: &mut Cursor<'_>) -> Result<(), Error> {
+fn skip_initializer(cur: &mut Cursor<'_>) -> Result<(), Error> {
     let start = cur.peek();
     let mut depth = 0_usize;
     loop {

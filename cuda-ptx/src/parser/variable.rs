@@ -7,7 +7,7 @@ use crate::lexer::Token;
 use crate::limits::MAX_VARIABLE_BYTES;
 use crate::parser::declared::{DeclaredType, Dimensions, declared_type};
 use crate::parser::directive::skip_attribute;
-use crate::parser::initialiser::{RawInit, initialiser};
+use crate::parser::initializer::{RawInit, initializer};
 use crate::types::Space;
 
 /// A variable with its name token and its unresolved initializer.
@@ -51,7 +51,7 @@ fn variable<'a>(
             let why = "an `.extern` variable cannot have an initializer";
             return Err(Error::invalid(why, &token));
         }
-        let read = initialiser(cur, ty, &dims)?;
+        let read = initializer(cur, ty, &dims)?;
         if read.bytes > MAX_VARIABLE_BYTES {
             return Err(Error::limit("MAX_VARIABLE_BYTES", MAX_VARIABLE_BYTES, &token));
         }

@@ -1,4 +1,4 @@
-// Shared, constant, local and global memory; initialisers of every kind.
+// Shared, constant, local and global memory; initializers of every kind.
 __constant__ float taps[5] = {0.1f, 0.2f, 0.4f, 0.2f, 0.1f};
 __constant__ unsigned char rows[3][4] = {{1, 2, 3}, {4}, {5, 6, 7, 8}};
 __device__ int counter = 42;

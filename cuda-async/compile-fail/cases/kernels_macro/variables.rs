@@ -19,7 +19,7 @@ pub struct Wide(f64, [f32; 2]);
 
 cuda_async::kernels! {
     #[ptx = "../kernels/filter.ptx"]
-    pub struct Initialised;
+    pub struct Initialized;
 
     static mut limited: u32 = 0;
 }

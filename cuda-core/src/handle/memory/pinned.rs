@@ -213,8 +213,8 @@ impl<T: Element> Download<T> {
     /// # Errors
     /// The failure of the download, or the error that lost the device.
     pub fn wait(mut self) -> Result<PinnedBuffer<T>> {
-        if let Some(landed) = self.try_take() {
-            return landed;
+        if let Some(arrived) = self.try_take() {
+            return arrived;
         }
         self.stream.synchronize_to(self.ticket.number)?;
         self.try_take().unwrap_or(Err(Error::AlreadyEnded))

@@ -407,12 +407,9 @@ impl Claims {
     }
 }
 
-/// The turns of some allocations, until they are dropped.
+/// The turns of some allocations, until they are dropped. `None` if there are none, so that a drop without turns is one test.
 #[derive(Default)]
-pub(crate) struct Turns<'a>(
-    // Held, never read.
-    #[allow(dead_code)] SmallVec<[MutexGuard<'a, ()>; 4]>,
-);
+pub(crate) struct Turns<'a>(Option<SmallVec<[MutexGuard<'a, ()>; 4]>>);
 
 impl<'a> Turns<'a> {
     /// Takes the turns of those operands whose allocation is marked. Called with the order lock held, on a value that
@@ -430,6 +427,7 @@ impl<'a> Turns<'a> {
     /// value that holds no turns yet. Extends in place, because a constructor would move the guards.
     #[inline]
     pub(crate) fn take_sorted(&mut self, allocations: impl IntoIterator<Item = &'a Allocation>) {
-        self.0.extend(allocations.into_iter().map(|allocation| allocation.turn.lock()));
+        let turns = self.0.get_or_insert_default();
+        turns.extend(allocations.into_iter().map(|allocation| allocation.turn.lock()));
     }
 }

@@ -325,11 +325,11 @@ impl Link {
         let Some(place) = place else { return Ok(()) };
         let range = place.start..place.start + chunk.bytes.len();
         // SAFETY: this method carries out the download that names these bytes. The client touches them only when
-        // progress covers the download, and `transfers` holds that progress back until `landed`.
+        // progress covers the download, and `transfers` holds that progress back until `arrived`.
         if let Some(bytes) = unsafe { place.block.shared_bytes_mut(range) } {
             bytes.copy_from_slice(chunk.bytes);
         }
-        let progress = self.state.lock().transfers.landed(chunk.transfer, &place);
+        let progress = self.state.lock().transfers.arrived(chunk.transfer, &place);
         self.deliver(progress);
         Ok(())
     }

@@ -117,7 +117,7 @@ impl Transfers {
     }
 
     /// Records that the bytes of a place were written. Returns progress to pass on.
-    pub(super) fn landed(
+    pub(super) fn arrived(
         &mut self,
         transfer: TransferId,
         place: &Place,
@@ -210,10 +210,10 @@ mod tests {
         transfers.add_download(ticket(2), TransferId(9), block, 16, 8);
         assert_eq!(transfers.progress(StreamId(1), 3), Some((StreamId(1), 1)));
         let first = transfers.place(TransferId(9), 0, 3).unwrap().unwrap();
-        assert_eq!((first.start, transfers.landed(TransferId(9), &first)), (16, None));
+        assert_eq!((first.start, transfers.arrived(TransferId(9), &first)), (16, None));
         let last = transfers.place(TransferId(9), 3, 5).unwrap().unwrap();
         assert_eq!(last.start, 19);
-        assert_eq!(transfers.landed(TransferId(9), &last), Some((StreamId(1), 3)));
+        assert_eq!(transfers.arrived(TransferId(9), &last), Some((StreamId(1), 3)));
         assert!(transfers.place(TransferId(9), 8, 1).unwrap().is_none());
     }
 

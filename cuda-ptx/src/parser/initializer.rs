@@ -43,17 +43,17 @@ impl<'a> RawInit<'a> {
 }
 
 /// A parsed initializer: its pieces, and its size in bytes up to the end of the last element.
-pub(crate) struct Initialiser<'a> {
+pub(crate) struct Initializer<'a> {
     pub(crate) pieces: Vec<RawInit<'a>>,
     pub(crate) bytes: u64,
 }
 
 /// Parses the initializer of a variable of this type and these dimensions.
-pub(crate) fn initialiser<'a>(
+pub(crate) fn initializer<'a>(
     cur: &mut Cursor<'a>,
     ty: &DeclaredType,
     dims: &Dimensions,
-) -> Result<Initialiser<'a>, Error> {
+) -> Result<Initializer<'a>, Error> {
     let mut lengths = dims.known.clone();
     if dims.open {
         lengths.insert(0, u64::MAX);
@@ -70,7 +70,7 @@ pub(crate) fn initialiser<'a>(
         return Err(mask.incomplete());
     }
     let bytes = reader.end.saturating_mul(u64::from(ty.ty.size()));
-    Ok(Initialiser { pieces: reader.pieces, bytes })
+    Ok(Initializer { pieces: reader.pieces, bytes })
 }
 
 struct Reader<'c, 'a> {
