@@ -32,7 +32,7 @@ pub trait Unzip<'a, T> {
 }
 
 /// An element that one operation takes.
-type Slot<T> = Mutex<Option<T>>;
+type OutputCell<T> = Mutex<Option<T>>;
 
 macro_rules! tuples {
     ($($($name:ident $index:tt),+;)*) => {$(
@@ -45,12 +45,12 @@ macro_rules! tuples {
             type Parts = ($(BoxedOp<'a, $name>,)+);
 
             fn unzip(self) -> Self::Parts {
-                let slots = self.map(|whole| ($(Slot::new(Some(whole.$index)),)+)).shared();
+                let cells = self.map(|whole| ($(OutputCell::new(Some(whole.$index)),)+)).shared();
                 ($(
-                    slots
+                    cells
                         .clone()
-                        .then(|slots| {
-                            slots.$index.lock().take().ok_or(Error::AlreadyEnded).map(value)
+                        .then(|cells| {
+                            cells.$index.lock().take().ok_or(Error::AlreadyEnded).map(value)
                         })
                         .boxed(),
                 )+)

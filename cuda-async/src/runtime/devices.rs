@@ -9,10 +9,10 @@ use crate::wake::OnThread;
 
 /// The place of the device at an address. Its lock is held while the device is opened, so opening one device does not
 /// delay the others.
-type Slot = Arc<Mutex<Option<Device>>>;
+type OpenDevice = Arc<Mutex<Option<Device>>>;
 
 /// The open devices. They are kept until the process ends.
-static OPEN: Mutex<Vec<(String, Slot)>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<(String, OpenDevice)>> = Mutex::new(Vec::new());
 
 /// Returns the device of an address if it is open and usable. Otherwise opens it.
 fn open_once(
@@ -20,18 +20,18 @@ fn open_once(
     is_usable: impl FnOnce(&Device) -> bool,
     open: impl FnOnce() -> Result<Device>,
 ) -> Result<Device> {
-    let slot = {
-        let mut slots = OPEN.lock();
-        match slots.iter().find(|(name, _)| name == address) {
-            Some((_, slot)) => slot.clone(),
+    let known = {
+        let mut all = OPEN.lock();
+        match all.iter().find(|(name, _)| name == address) {
+            Some((_, known)) => known.clone(),
             None => {
-                let slot = Slot::default();
-                slots.push((address.to_owned(), slot.clone()));
-                slot
+                let new = OpenDevice::default();
+                all.push((address.to_owned(), new.clone()));
+                new
             }
         }
     };
-    let mut device = slot.lock();
+    let mut device = known.lock();
     if let Some(device) = &*device
         && is_usable(device)
     {

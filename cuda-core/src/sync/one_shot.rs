@@ -15,13 +15,13 @@ use super::wake_each;
 /// Makes the two ends.
 pub fn one_shot<T>() -> (Sender<T>, Receiver<T>) {
     let value = Mutex::new(Value::Expected);
-    let slot = Arc::new(Slot { value, came: Condvar::new(), waker: AtomicWaker::new() });
-    (Sender(Some(slot.clone())), Receiver(slot))
+    let shared = Arc::new(Shared { value, arrived: Condvar::new(), waker: AtomicWaker::new() });
+    (Sender(Some(shared.clone())), Receiver(shared))
 }
 
-struct Slot<T> {
+struct Shared<T> {
     value: Mutex<Value<T>>,
-    came: Condvar,
+    arrived: Condvar,
     waker: AtomicWaker,
 }
 
@@ -47,7 +47,7 @@ impl<T> Value<T> {
 }
 
 /// Sends the value. If it is dropped, the receiver learns that no value will come.
-pub struct Sender<T>(Option<Arc<Slot<T>>>);
+pub struct Sender<T>(Option<Arc<Shared<T>>>);
 
 impl<T> Sender<T> {
     /// Sends the value and wakes the receiver.
@@ -56,12 +56,12 @@ impl<T> Sender<T> {
     }
 
     fn end(&mut self, value: Value<T>) {
-        let Some(slot) = self.0.take() else { return };
-        *slot.value.lock() = value;
-        slot.came.notify_all();
-        let waker = slot.waker.take();
-        // The slot may hold the last handle of something whose drop runs other code.
-        drop(slot);
+        let Some(shared) = self.0.take() else { return };
+        *shared.value.lock() = value;
+        shared.arrived.notify_all();
+        let waker = shared.waker.take();
+        // The channel may hold the last handle of something whose drop runs other code.
+        drop(shared);
         wake_each(waker);
     }
 }
@@ -73,7 +73,7 @@ impl<T> Drop for Sender<T> {
 }
 
 /// Receives the value.
-pub struct Receiver<T>(Arc<Slot<T>>);
+pub struct Receiver<T>(Arc<Shared<T>>);
 
 impl<T> Receiver<T> {
     /// Ready with the value, or with `None` if the sender was dropped or the value was taken.
@@ -93,7 +93,7 @@ impl<T> Receiver<T> {
         loop {
             match value.take() {
                 Some(value) => return value,
-                None => self.0.came.wait(&mut value),
+                None => self.0.arrived.wait(&mut value),
             }
         }
     }

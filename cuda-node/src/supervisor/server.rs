@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::{
     audit::Audit,
     connection,
-    leases::{Client, Leases, Slot},
+    leases::{Client, LeasedDevice, Leases},
     operator::OperatorSocket,
     workers::{Launcher, ProcessLauncher, Workers, jit_cache::JitCache, worker_memory::Gpu},
 };
@@ -144,7 +144,7 @@ impl DeviceOptions {
     }
 
     /// Starts a worker, and asks it for its device.
-    async fn open(self) -> Result<(SlotConfig, Slot)> {
+    async fn open(self) -> Result<(SlotConfig, LeasedDevice)> {
         let workers = Workers::new(self.launcher, self.spares);
         let (mut info, features, used) = workers.open().await?;
         if let Some(name) = self.name {
@@ -164,7 +164,7 @@ impl DeviceOptions {
         }
         let name = info.address.clone();
         let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
-        Ok((slot, Slot { info, features, workers }))
+        Ok((slot, LeasedDevice { info, features, workers }))
     }
 }
 
@@ -325,7 +325,7 @@ fn serve_status(runtime: &Runtime, address: SocketAddr, leases: Arc<Leases>) -> 
 fn open_all(
     runtime: &Runtime,
     devices: Vec<DeviceOptions>,
-) -> Result<(Vec<SlotConfig>, Vec<Slot>)> {
+) -> Result<(Vec<SlotConfig>, Vec<LeasedDevice>)> {
     let open = || {
         let opened = devices.into_iter().map(|device| runtime.block_on(device.open()));
         opened.collect::<Result<Vec<_>>>().map(|opened| opened.into_iter().unzip())

@@ -1,6 +1,6 @@
 //! Expands a row to every instruction that it describes.
 
-use super::{Lanes, Match, Needs, Part, Pattern, Row, Second, Slot};
+use super::{Lanes, Match, Needs, Part, Pattern, Place, Row, Second};
 use crate::modifier::Modifier;
 use crate::types::ScalarType;
 
@@ -24,10 +24,11 @@ impl Row {
     /// Their registers are `%p`, `%b`, `%h`, `%w`, `%l` and `%q`, of predicates and of 8 to 128 bits, with numbers from 1 on; the
     /// address is `%a`, the label `$End`.
     pub fn forms(&'static self) -> Vec<Form> {
-        let optional = || self.slots.iter().enumerate().filter(|(_, slot)| slot.optional);
+        let optional = || self.places.iter().enumerate().filter(|(_, place)| place.optional);
         let each = optional()
-            .flat_map(|(at, slot)| slot.words.modifiers().map(move |word| vec![(at, word)]));
-        let first = optional().filter_map(|(at, slot)| Some((at, slot.words.modifiers().next()?)));
+            .flat_map(|(at, place)| place.words.modifiers().map(move |word| vec![(at, word)]));
+        let first =
+            optional().filter_map(|(at, place)| Some((at, place.words.modifiers().next()?)));
         let mut choices: Vec<Vec<(usize, Modifier)>> = vec![Vec::new()];
         choices.extend(each);
         choices.extend((optional().count() > 1).then(|| first.collect()));
@@ -38,11 +39,11 @@ impl Row {
             .collect()
     }
 
-    /// Returns all combinations of the required words with these optional ones, each with the index of its slot.
+    /// Returns all combinations of the required words with these optional ones, each with the index of its place.
     fn names(&self, choice: &[(usize, Modifier)]) -> Vec<Vec<Modifier>> {
         let mut names: Vec<Vec<Modifier>> = vec![Vec::new()];
-        for (at, Slot { words, optional, .. }) in self.slots.iter().enumerate() {
-            let chosen = choice.iter().find(|(slot, _)| *slot == at).map(|(_, word)| *word);
+        for (at, Place { words, optional, .. }) in self.places.iter().enumerate() {
+            let chosen = choice.iter().find(|(place, _)| *place == at).map(|(_, word)| *word);
             let words: Vec<_> = match optional {
                 true => chosen.into_iter().collect(),
                 false => words.modifiers().collect(),

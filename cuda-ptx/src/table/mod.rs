@@ -24,8 +24,8 @@ use crate::types::ScalarType;
 #[derive(Debug, Clone)]
 pub struct Row {
     pub(crate) opcode: Opcode,
-    slots: Vec<Slot>,
-    /// All words of the slots.
+    places: Vec<Place>,
+    /// All words of the places.
     words: Set,
     pub(crate) operands: Vec<Pattern>,
     /// The requirement of all forms.
@@ -44,7 +44,7 @@ pub struct Row {
 
 /// A place in a name for one of several words.
 #[derive(Debug, Clone)]
-struct Slot {
+struct Place {
     words: Set,
     optional: bool,
     /// Whether the word directly follows the words before it.
@@ -275,14 +275,14 @@ impl Row {
         let mut found = Match { row: self, types: [None; MAX_TYPES], lanes: 1, policy: false };
         let (mut filled, mut types) = (0_u64, 0);
         for &modifier in modifiers {
-            let slot = self.slot(modifier, filled);
-            match (modifier, slot) {
+            let place = self.free_place(modifier, filled);
+            match (modifier, place) {
                 (_, None) => return None,
                 // A type cannot be written twice for one place.
-                (_, Some(slot)) if self.slots.get(slot)?.fixed && filled >> slot != 0 => {
+                (_, Some(place)) if self.places.get(place)?.fixed && filled >> place != 0 => {
                     return None;
                 }
-                (_, Some(slot)) => filled |= 1 << slot,
+                (_, Some(place)) => filled |= 1 << place,
             }
             match modifier {
                 Modifier::Type(ty) => {
@@ -292,19 +292,19 @@ impl Row {
                 Modifier::Word(word) => found.take(word),
             }
         }
-        let missing = |(at, slot): (usize, &Slot)| !slot.optional && filled >> at & 1 == 0;
-        (!self.slots.iter().enumerate().any(missing)).then_some(found)
+        let missing = |(at, place): (usize, &Place)| !place.optional && filled >> at & 1 == 0;
+        (!self.places.iter().enumerate().any(missing)).then_some(found)
     }
 
-    /// Returns the first slot for a modifier that is not filled. For a type it is the first slot for types.
-    fn slot(&self, modifier: Modifier, filled: u64) -> Option<usize> {
+    /// Returns the first place for a modifier that is not filled. For a type it is the first place for types.
+    fn free_place(&self, modifier: Modifier, filled: u64) -> Option<usize> {
         let free = |at: &usize| filled >> at & 1 == 0;
-        let mut slots = (0..self.slots.len()).filter(free);
+        let mut places = (0..self.places.len()).filter(free);
         match modifier {
-            Modifier::Word(_) => slots.find(|&at| self.slots[at].words.contains(modifier)),
+            Modifier::Word(_) => places.find(|&at| self.places[at].words.contains(modifier)),
             Modifier::Type(_) => {
-                let first = slots.find(|&at| self.slots[at].words.has_types())?;
-                self.slots[first].words.contains(modifier).then_some(first)
+                let first = places.find(|&at| self.places[at].words.has_types())?;
+                self.places[first].words.contains(modifier).then_some(first)
             }
         }
     }

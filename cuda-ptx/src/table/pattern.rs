@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use super::set::Set;
 use super::{
-    Constants, Lanes, Memory, NOTHING, Needs, Part, Pattern, Row, Second, Slot, Target, Type, Value,
+    Constants, Lanes, Memory, NOTHING, Needs, Part, Pattern, Place, Row, Second, Target, Type,
+    Value,
 };
 use crate::modifier::Modifier;
 use crate::opcode::Opcode;
@@ -52,11 +53,11 @@ fn read_line(
     let operands: Vec<_> = operands.collect::<Option<_>>()?;
     let mut rows = Vec::new();
     for opcode in alternatives(opcodes, sets)? {
-        for slots in slots(modifiers, sets)? {
+        for places in places(modifiers, sets)? {
             let mut row = Row {
                 opcode: Opcode::from_name(opcode)?,
-                words: slots.iter().flat_map(|slot| slot.words.modifiers()).collect(),
-                slots,
+                words: places.iter().flat_map(|place| place.words.modifiers()).collect(),
+                places,
                 operands: operands.clone(),
                 needs: NOTHING,
                 before: None,
@@ -139,7 +140,7 @@ fn alternatives(text: &'static str, sets: &Sets) -> Option<Vec<&'static str>> {
 }
 
 /// Reads the modifiers of a name. Returns a choice for each combination of words that depend on each other.
-fn slots(text: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
+fn places(text: &'static str, sets: &Sets) -> Option<Vec<Vec<Place>>> {
     let mut all = vec![Vec::new()];
     let mut rest = text;
     while !rest.is_empty() {
@@ -147,10 +148,10 @@ fn slots(text: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
         let (part, after) = rest.split_at(end);
         rest = after;
         let choices = match part.strip_prefix('[') {
-            Some(group) => optional_slots(group.strip_suffix(']')?, sets)?,
-            None => required_slots(part, sets)?,
+            Some(group) => optional_places(group.strip_suffix(']')?, sets)?,
+            None => required_places(part, sets)?,
         };
-        let combined = all.iter().flat_map(|before: &Vec<Slot>| {
+        let combined = all.iter().flat_map(|before: &Vec<Place>| {
             choices.iter().map(move |choice| before.iter().chain(choice).cloned().collect())
         });
         all = combined.collect();
@@ -159,23 +160,23 @@ fn slots(text: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
 }
 
 /// Reads a required part, such as `.{a,b}`. Alternatives with dots are choices of several words.
-fn required_slots(part: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
+fn required_places(part: &'static str, sets: &Sets) -> Option<Vec<Vec<Place>>> {
     let words = part.strip_prefix('.')?;
     let fixed = words.ends_with('!');
     let words = alternatives(words.trim_end_matches('!'), sets)?;
     if !words.iter().any(|word| word.contains('.')) {
-        return Some(vec![vec![slot(&words, false, fixed)?]]);
+        return Some(vec![vec![place(&words, false, fixed)?]]);
     }
-    let slots =
-        |word: &'static str| word.split('.').map(|word| slot(&[word], false, fixed)).collect();
-    words.into_iter().map(slots).collect()
+    let places =
+        |word: &'static str| word.split('.').map(|word| place(&[word], false, fixed)).collect();
+    words.into_iter().map(places).collect()
 }
 
 /// Reads the inside of brackets. Several parts, as in `[.a.b]`, are written together or not at all.
-fn optional_slots(group: &'static str, sets: &Sets) -> Option<Vec<Vec<Slot>>> {
-    let mut choices = slots(group, sets)?;
+fn optional_places(group: &'static str, sets: &Sets) -> Option<Vec<Vec<Place>>> {
+    let mut choices = places(group, sets)?;
     match choices.as_mut_slice() {
-        [single] if single.len() == 1 => single.iter_mut().for_each(|slot| slot.optional = true),
+        [single] if single.len() == 1 => single.iter_mut().for_each(|place| place.optional = true),
         _ => choices.push(Vec::new()),
     }
     Some(choices)
@@ -195,9 +196,9 @@ fn part_end(text: &str) -> usize {
     text.len()
 }
 
-fn slot(words: &[&'static str], optional: bool, fixed: bool) -> Option<Slot> {
+fn place(words: &[&'static str], optional: bool, fixed: bool) -> Option<Place> {
     let words = words.iter().map(|word| Modifier::from_name(word)).collect::<Option<Set>>()?;
-    Some(Slot { words, optional, fixed })
+    Some(Place { words, optional, fixed })
 }
 
 fn operand(text: &'static str) -> Option<Pattern> {

@@ -15,8 +15,8 @@ use parking_lot::Mutex;
 use super::cuda_source::CudaSource;
 use super::{
     code::{Code, LoadingCode},
+    device_module::DeviceModule,
     image::Image,
-    slot::Slot,
 };
 use crate::{
     context::ExecutionContext,
@@ -53,7 +53,7 @@ pub struct ModuleCache {
     images: &'static [Image],
     /// The operation that loads the module, for errors.
     loaded_by: &'static str,
-    devices: Mutex<Vec<(WeakDevice, Arc<Slot>)>>,
+    devices: Mutex<Vec<(WeakDevice, Arc<DeviceModule>)>>,
 }
 
 impl ModuleCache {
@@ -108,11 +108,11 @@ impl ModuleCache {
     /// devices.
     pub fn warm_up(&self, devices: &[Device]) -> Result<()> {
         let start = |device: &Device| {
-            let slot = self.slot(device);
+            let device_module = self.device_module(device);
             // Hold the load: it is dropped with its last holder.
-            match slot.module() {
+            match device_module.module() {
                 Some(_) => Ok(None),
-                None => slot.join_load(|| self.code.start(device, self.images)).map(Some),
+                None => device_module.join_load(|| self.code.start(device, self.images)).map(Some),
             }
         };
         let started: Vec<_> = devices.iter().map(start).collect();
@@ -132,7 +132,7 @@ impl ModuleCache {
     /// # Errors
     /// The errors of [`Device::load_ptx_blocking`]. The next call tries again.
     pub fn get(&self, device: &Device) -> Result<Module> {
-        self.slot(device).get_or_load(|| self.load(device))
+        self.device_module(device).get_or_load(|| self.load(device))
     }
 
     /// Loads the module on `device` as [`get`](Self::get) does, but does not keep it: it is unloaded after its last
@@ -161,16 +161,16 @@ impl ModuleCache {
         Op::new(LoadCached { cache: self, loaded_by: operation, load: None })
     }
 
-    /// The slot of `device`. Drops the slots of closed devices.
-    fn slot(&self, device: &Device) -> Arc<Slot> {
+    /// The module of `device`. Drops the modules of closed devices.
+    fn device_module(&self, device: &Device) -> Arc<DeviceModule> {
         let mut devices = self.devices.lock();
         devices.retain(|(known, _)| !known.is_closed());
-        if let Some((_, slot)) = devices.iter().find(|(known, _)| known.is(device)) {
-            return slot.clone();
+        if let Some((_, device_module)) = devices.iter().find(|(known, _)| known.is(device)) {
+            return device_module.clone();
         }
-        let slot = Arc::<Slot>::default();
-        devices.push((device.downgrade(), slot.clone()));
-        slot
+        let device_module = Arc::<DeviceModule>::default();
+        devices.push((device.downgrade(), device_module.clone()));
+        device_module
     }
 }
 
@@ -187,8 +187,8 @@ impl Submit for LoadCached<'_> {
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let Self { cache, loaded_by, load } = self;
-        let slot = cache.slot(cx.device());
-        if let Some(module) = slot.module() {
+        let device_module = cache.device_module(cx.device());
+        if let Some(module) = device_module.module() {
             return Ok(Submitted::Ready(module));
         }
         let mut load = match load {
@@ -196,11 +196,11 @@ impl Submit for LoadCached<'_> {
             None => {
                 let may_wait = cx.waits().wait_by_wakers("load_ptx", task);
                 may_wait.map_err(|error| not_loaded(error, loaded_by))?;
-                slot.join_load(|| cache.code.start(cx.device(), cache.images))?
+                device_module.join_load(|| cache.code.start(cx.device(), cache.images))?
             }
         };
         Ok(match Pin::new(&mut load).poll(task)? {
-            Poll::Ready(module) => Submitted::Ready(slot.store(module)),
+            Poll::Ready(module) => Submitted::Ready(device_module.store(module)),
             Poll::Pending => Submitted::Pending(Self { cache, loaded_by, load: Some(load) }),
         })
     }

@@ -6,7 +6,7 @@ pub(super) mod code;
 pub(super) mod compile;
 #[cfg(feature = "nvrtc")]
 pub(super) mod cuda_source;
+pub(super) mod device_module;
 pub(super) mod image;
 pub(super) mod load;
-pub(super) mod slot;
 pub(super) mod store;

@@ -10,7 +10,7 @@ use cuda_core::{Device, Module, Result, WeakDevice};
 use futures_util::future::Shared;
 use parking_lot::Mutex;
 
-use super::{code::LoadingCode, slot::Slot};
+use super::{code::LoadingCode, device_module::DeviceModule};
 use crate::{
     context::ExecutionContext,
     op::{Op, Submit, Submitted},
@@ -50,7 +50,7 @@ struct Entries(Vec<Entry>);
 struct Entry {
     device: WeakDevice,
     ptx: Arc<str>,
-    slot: Arc<Slot>,
+    device_module: Arc<DeviceModule>,
 }
 
 impl ModuleStore {
@@ -67,7 +67,7 @@ impl ModuleStore {
     /// # Errors
     /// The errors of [`Device::load_ptx_blocking`]. The next call tries again.
     pub fn get(&self, device: &Device, ptx: &str) -> Result<Module> {
-        self.slot(device, ptx).get_or_load(|| device.load_ptx_blocking(ptx))
+        self.device_module(device, ptx).get_or_load(|| device.load_ptx_blocking(ptx))
     }
 
     /// Creates an operation whose output is the module of `ptx` on the operation's device. The first operation for a
@@ -97,39 +97,47 @@ impl ModuleStore {
         drop(evicted);
     }
 
-    /// Returns the slot of a text on a device, marks it as used, and evicts others if there are too many.
-    fn slot(&self, device: &Device, ptx: &str) -> Arc<Slot> {
+    /// Returns the module of a text on a device, marks it as used, and evicts others if there are too many.
+    fn device_module(&self, device: &Device, ptx: &str) -> Arc<DeviceModule> {
         let mut entries = self.entries.lock();
         let found =
             entries.0.iter().position(|entry| entry.device.is(device) && *entry.ptx == *ptx);
         let entry = match found {
             Some(index) => entries.0.remove(index),
-            None => Entry { device: device.downgrade(), ptx: ptx.into(), slot: Arc::default() },
+            None => {
+                Entry { device: device.downgrade(), ptx: ptx.into(), device_module: Arc::default() }
+            }
         };
-        let slot = entry.slot.clone();
+        let device_module = entry.device_module.clone();
         entries.0.push(entry);
         let evicted = match found {
             Some(_) => Vec::new(),
-            None => entries.evict(self.max_modules, self.max_bytes, Some(&slot)),
+            None => entries.evict(self.max_modules, self.max_bytes, Some(&device_module)),
         };
         // Unloading a module calls the device.
         drop(entries);
         drop(evicted);
-        slot
+        device_module
     }
 }
 
 impl Entries {
     /// Removes the entries of closed devices. Then removes entries that are not in use, least recently used first,
     /// until the rest is within the limits. Keeps `kept`. Returns the removed entries.
-    fn evict(&mut self, max: usize, max_bytes: usize, kept: Option<&Arc<Slot>>) -> Vec<Entry> {
+    fn evict(
+        &mut self,
+        max: usize,
+        max_bytes: usize,
+        kept: Option<&Arc<DeviceModule>>,
+    ) -> Vec<Entry> {
         let mut evicted: Vec<_> = self.0.extract_if(.., |entry| entry.device.is_closed()).collect();
         let mut bytes: usize = self.0.iter().map(|entry| entry.ptx.len()).sum();
         let mut count = self.0.len();
         evicted.extend(self.0.extract_if(.., |entry| {
-            let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &entry.slot));
-            // A caller that holds the slot is about to load or use its module.
-            let is_idle = Arc::strong_count(&entry.slot) == 1 && entry.slot.is_idle();
+            let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &entry.device_module));
+            // A caller that holds the module is about to load or use its module.
+            let is_idle =
+                Arc::strong_count(&entry.device_module) == 1 && entry.device_module.is_idle();
             let goes = (count > max || bytes > max_bytes) && !is_kept && is_idle;
             if goes {
                 count -= 1;
@@ -145,8 +153,8 @@ impl Entries {
 pub struct LoadStored<'a> {
     store: &'a ModuleStore,
     ptx: Arc<str>,
-    /// The slot, which is not evicted meanwhile, and the load that this operation waits for.
-    load: Option<(Arc<Slot>, Shared<LoadingCode>)>,
+    /// The module, which is not evicted meanwhile, and the load that this operation waits for.
+    load: Option<(Arc<DeviceModule>, Shared<LoadingCode>)>,
 }
 
 impl Submit for LoadStored<'_> {
@@ -154,21 +162,23 @@ impl Submit for LoadStored<'_> {
 
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         let Self { store, ptx, load } = self;
-        let (slot, mut load) = match load {
+        let (device_module, mut load) = match load {
             Some(load) => load,
             None => {
-                let slot = store.slot(cx.device(), &ptx);
-                if let Some(module) = slot.module() {
+                let device_module = store.device_module(cx.device(), &ptx);
+                if let Some(module) = device_module.module() {
                     return Ok(Submitted::Ready(module));
                 }
                 cx.waits().wait_by_wakers("load_ptx", task)?;
-                let load = slot.join_load(|| LoadingCode::of_ptx(cx.device(), &ptx))?;
-                (slot, load)
+                let load = device_module.join_load(|| LoadingCode::of_ptx(cx.device(), &ptx))?;
+                (device_module, load)
             }
         };
         Ok(match Pin::new(&mut load).poll(task)? {
-            Poll::Ready(module) => Submitted::Ready(slot.store(module)),
-            Poll::Pending => Submitted::Pending(Self { store, ptx, load: Some((slot, load)) }),
+            Poll::Ready(module) => Submitted::Ready(device_module.store(module)),
+            Poll::Pending => {
+                Submitted::Pending(Self { store, ptx, load: Some((device_module, load)) })
+            }
         })
     }
 }

@@ -181,11 +181,14 @@ impl<'a> Arguments<'a> {
     /// Checks number, sizes and kinds against the kernel's parameters.
     #[inline]
     pub(super) fn check(&self, function: &Function) -> Result<()> {
-        let slots = &function.shape().slots;
-        let fit = slots.len() == self.places.len()
+        let expected = &function.shape().expected;
+        let fit = expected.len() == self.places.len()
             && self.refusal.is_none()
             && !(self.unaliased && self.has_marked() && self.alias(function).is_some())
-            && slots.iter().zip(self.places.iter()).all(|(slot, place)| slot.takes(place));
+            && expected
+                .iter()
+                .zip(self.places.iter())
+                .all(|(expected, place)| expected.takes(place));
         if fit { Ok(()) } else { Err(self.misfit(function)) }
     }
 
@@ -357,13 +360,13 @@ fn advice(param: &ParamInfo) -> String {
 }
 
 /// A parameter, as far as an argument is compared with it.
-pub(super) struct Slot {
+pub(super) struct ExpectedArgument {
     at: Span,
     /// Whether it takes an argument, by the argument's kind.
     takes: [bool; 3],
 }
 
-impl Slot {
+impl ExpectedArgument {
     pub(super) fn new(param: &ParamInfo) -> Self {
         use ArgumentKind::{Bytes, Float, Integer};
         let takes = [Integer, Float, Bytes].map(|kind| kind.fits(param.ty));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::{
     handle::{
         device::{Device, WeakDevice},
-        kernel::{arguments::Slot, variables::Variables},
+        kernel::{arguments::ExpectedArgument, variables::Variables},
         memory::DeviceBuffer,
         stream::{Allocation, Stream},
     },
@@ -52,7 +52,7 @@ pub struct CachedModule {
 
 /// The limits of launches of a kernel, ready to be compared.
 pub(super) struct Shape {
-    pub(super) slots: Vec<Slot>,
+    pub(super) expected: Vec<ExpectedArgument>,
     pub(super) max_threads: u32,
     pub(super) max_shared_bytes: u32,
     /// Whether the kernel may use variables of its module.
@@ -82,7 +82,7 @@ impl Module {
         let id = unloads.id;
         let max_shared_bytes = device.info().max_shared_bytes;
         let shape = |entry: &EntryInfo| Shape {
-            slots: entry.params.iter().map(Slot::new).collect(),
+            expected: entry.params.iter().map(ExpectedArgument::new).collect(),
             max_threads: entry.max_threads,
             max_shared_bytes,
             has_variables: !entry.variables.is_empty(),

@@ -29,12 +29,12 @@ pub(super) struct Variables {
     pub(super) infos: Vec<VariableInfo>,
     /// Whether one of them has an id on the device.
     any: AtomicBool,
-    /// One slot for each variable, in the order of `infos`.
-    slots: Mutex<Vec<Slot>>,
+    /// One for each variable, in the order of `infos`.
+    on_device: Mutex<Vec<OnDevice>>,
 }
 
 #[derive(Default)]
-struct Slot {
+struct OnDevice {
     /// The id on the device.
     id: Option<AllocId>,
     allocation: Weak<Allocation>,
@@ -42,8 +42,8 @@ struct Slot {
 
 impl Variables {
     pub(super) fn new(infos: Vec<VariableInfo>) -> Self {
-        let slots = Mutex::new(infos.iter().map(|_| Slot::default()).collect());
-        Self { infos, any: AtomicBool::new(false), slots }
+        let on_device = Mutex::new(infos.iter().map(|_| OnDevice::default()).collect());
+        Self { infos, any: AtomicBool::new(false), on_device }
     }
 
     /// Whether one of them has an id on the device. Relaxed: the caller orders launches after the first handle, or they
@@ -55,12 +55,12 @@ impl Variables {
 
     /// Whether a variable has an id on the device.
     pub(super) fn is_named(&self, index: u32) -> bool {
-        self.slots.lock().get(index as usize).is_some_and(|slot| slot.id.is_some())
+        self.on_device.lock().get(index as usize).is_some_and(|own| own.id.is_some())
     }
 
     /// Returns the index of the variable with this id on the device.
     pub(super) fn index_of(&self, id: AllocId) -> Option<u32> {
-        let found = self.slots.lock().iter().position(|slot| slot.id == Some(id))?;
+        let found = self.on_device.lock().iter().position(|own| own.id == Some(id))?;
         u32::try_from(found).ok()
     }
 
@@ -80,11 +80,11 @@ impl Variables {
     ) -> Result<Arc<Allocation>> {
         let VariableInfo { name, bytes, .. } = &self.infos[index as usize];
         let id = {
-            let slot = &mut self.slots.lock()[index as usize];
-            if let Some(allocation) = slot.allocation.upgrade() {
+            let own = &mut self.on_device.lock()[index as usize];
+            if let Some(allocation) = own.allocation.upgrade() {
                 return Ok(allocation);
             }
-            match slot.id {
+            match own.id {
                 Some(id) => id,
                 None => {
                     let id = AllocId(device.core().next_id());
@@ -92,7 +92,7 @@ impl Variables {
                     let control = Control::NameVariable { id, module, name, bytes };
                     // SAFETY: the control frees, retires, drops and unloads nothing.
                     unsafe { device.core().backend.control(control) }?;
-                    *slot.id.insert(id)
+                    *own.id.insert(id)
                 }
             }
         };
@@ -100,10 +100,10 @@ impl Variables {
         // Behind everything that was submitted to the device.
         let named = device.lend_stream(0)?.join(&device.core().streams.last_tickets())?;
         let opened = Allocation::variable(device.clone(), id, *bytes, named, unloads);
-        let slot = &mut self.slots.lock()[index as usize];
+        let own = &mut self.on_device.lock()[index as usize];
         // Another thread may have opened it meanwhile.
-        Ok(slot.allocation.upgrade().unwrap_or_else(|| {
-            slot.allocation = Arc::downgrade(&opened);
+        Ok(own.allocation.upgrade().unwrap_or_else(|| {
+            own.allocation = Arc::downgrade(&opened);
             opened
         }))
     }

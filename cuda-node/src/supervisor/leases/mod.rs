@@ -53,7 +53,7 @@ pub(super) struct Client {
 }
 
 /// A device of the node.
-pub(super) struct Slot {
+pub(super) struct LeasedDevice {
     pub(super) info: DeviceInfo,
     /// The features of the device, as in [`features`](cuda_lease::wire::features).
     pub(super) features: u64,
@@ -64,7 +64,7 @@ pub(super) struct Slot {
 pub(super) struct Leases {
     started: Instant,
     key: TokenKey,
-    slots: Vec<Slot>,
+    slots: Vec<LeasedDevice>,
     /// The limits of every session, without its memory.
     limits: Limits,
     audit: Audit,
@@ -113,7 +113,7 @@ impl Leases {
     pub(super) fn new(
         table: LeaseTable,
         key: TokenKey,
-        slots: Vec<Slot>,
+        slots: Vec<LeasedDevice>,
         limits: Limits,
         audit: Audit,
     ) -> Arc<Self> {

@@ -1,4 +1,4 @@
-//! `Slot`: a module that is loaded once, and the callers that wait for it.
+//! `DeviceModule`: a module that is loaded once, and the callers that wait for it.
 
 use cuda_core::{CachedModule, Module, Result};
 use futures_util::{
@@ -11,7 +11,7 @@ use super::code::LoadingCode;
 
 /// The module of one device.
 #[derive(Debug, Default)]
-pub(super) struct Slot {
+pub(super) struct DeviceModule {
     /// Locked while a blocking caller loads.
     load: Mutex<()>,
     /// Locked for single reads and writes. Only the start of a load runs under the lock.
@@ -27,7 +27,7 @@ enum State {
     Loaded(CachedModule),
 }
 
-impl Slot {
+impl DeviceModule {
     /// Returns the module if it is loaded.
     pub(super) fn module(&self) -> Option<Module> {
         match &*self.state.lock() {
@@ -48,8 +48,8 @@ impl Slot {
         }
     }
 
-    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the slot's owner,
-    /// so no other thread finds the slot meanwhile.
+    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the module's owner,
+    /// so no other thread finds the module meanwhile.
     pub(super) fn is_idle(&self) -> bool {
         if self.load.is_locked() {
             return false;
