@@ -13,6 +13,19 @@
 //! # }
 //! ```
 //!
+//! A program with a kernel is on the page of [`kernel`], and one with a graph on that of [`graph`].
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `cpu`, by default | the CPU device, which runs PTX on any machine |
+//! | `cuda`, by default | NVIDIA GPUs, through the driver that is found at run time; builds without CUDA |
+//! | `macros`, by default | [`kernels!`]: kernels that are declared in Rust and checked against their PTX |
+//! | `nvrtc`, by default | [`kernel::compile()`]: CUDA C++ that is compiled at run time |
+//! | `lease` | devices of other machines: `open("lease://HOST:PORT?min_vram=1GiB")` |
+//! | `cudarc` | streams, memory and modules of `cudarc`, without a copy |
+//! | `bytes`, `ndarray` | uploads of `bytes::Bytes`, and of arrays of `ndarray` |
+//! | `spans` | spans of `tracing` for runs and named operations, and an event for each submission |
+//!
 //! | to | use |
 //! |---|---|
 //! | move data | [`h2d`], [`to_host`], [`to_host_into`], [`to_pinned`], [`to_device`], [`zeros`], [`uninitialized`], [`PinnedBuffer`] |

@@ -1,6 +1,8 @@
 //! Leases a device of another machine, and runs the same operations on it.
 //!
-//! [`LeaseBuilder`] requests a [`Lease`] and opens its device. The crate `cuda-node` serves leases.
+//! [`LeaseBuilder`] requests a [`Lease`] and opens its device. An operation of `cuda-async` runs on the lease by
+//! `.on(&lease)`, or on its streams: a leased device is a [`Device`](cuda_core::Device) like any other. The crate
+//! `cuda-node` serves leases; its page shows a node and a lease in one program.
 //!
 //! A *stateless submit* runs one kernel, with its input in and its output back in one round trip:
 //!

@@ -13,6 +13,32 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 //!
+//! A network with two layers:
+//!
+//! ```
+//! use cuda_async::prelude::*;
+//! use cuda_tensor::{Activation, Tensor, TensorOps};
+//!
+//! struct Network {
+//!     hidden: Tensor<f32>,
+//!     output: Tensor<f32>,
+//!     bias: Tensor<f32>,
+//! }
+//!
+//! impl Network {
+//!     fn forward(&self, x: Tensor<f32>) -> impl DeviceOp<Output = Tensor<f32>> {
+//!         let hidden = x.linear(&self.hidden, &self.bias, Activation::Relu);
+//!         hidden.linear(&self.output, &self.bias, Activation::Identity).softmax(1)
+//!     }
+//! }
+//!
+//! let weights = |seed| Tensor::<f32>::randn([4, 4], seed).sync();
+//! let network = Network { hidden: weights(1)?, output: weights(2)?, bias: Tensor::zeros(4).sync()? };
+//! let y = network.forward(Tensor::ones([2, 4]).sync()?).sum_dim(1).to_host_vec().sync()?;
+//! assert!(y.iter().all(|sum| (sum - 1.0).abs() < 1e-6));
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
+//!
 //! | to | use |
 //! |---|---|
 //! | make tensors and views | [`Tensor`], [`TensorView`], [`SharedTensor`] |

@@ -441,7 +441,8 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor
-    /// and `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. With the feature `cudarc`, a GPU of
+    /// and `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. The weights of PyTorch's `Linear` have
+    /// the shape `[n, k]`: transpose them. With the feature `cudarc`, a GPU of
     /// this process computes it in one pass with cuBLASLt, where it is installed, except for GELU of f64.
     ///
     /// ```
@@ -509,6 +510,14 @@ pub trait TensorOps: IntoTensor + Sized {
 
     /// Gives the softmax along dimension `dim`: `exp(x)`, divided by the sum of `exp(x)`. The largest element is
     /// subtracted first, so no exponential overflows.
+    ///
+    /// ```
+    /// use cuda_async::prelude::*;
+    /// use cuda_tensor::{Tensor, TensorOps};
+    /// let x = Tensor::from_host(vec![0.0f32, 0.0], [1, 2]);
+    /// assert_eq!(x.softmax(1).to_host_vec().sync()?, [0.5, 0.5]);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
     fn softmax(self, dim: usize) -> impl DeviceOp<Output = Tensor<Self::Element>>
     where
         Self::Element: Float,

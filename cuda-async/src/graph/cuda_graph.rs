@@ -99,6 +99,9 @@ impl<T> CudaGraph<T> {
     /// Returns an operation that runs the recorded work and gives the output. Device memory in the output holds the
     /// values of the launch until the next one.
     ///
+    /// The output is an `Arc`: each launch gives the same memory. If the output has several buffers, record each in an
+    /// `Arc`, with `.map(|(a, b)| (Arc::new(a), Arc::new(b)))` before `graph()`, and clone it: `to_host(out.0.clone())`.
+    ///
     /// The first launch waits until the device has prepared the graph, which takes up to milliseconds. No executor
     /// thread waits for it. From then on a launch is one submission.
     ///
@@ -123,7 +126,8 @@ impl<T> CudaGraph<T> {
     }
 
     /// Submits an operation to the stream of the graph, without waiting for the device. Later launches see the memory
-    /// that the operation writes.
+    /// that the operation writes. The stream is that of [`graph_on`](GraphExt::graph_on), or one of the default device
+    /// after [`graph`](GraphExt::graph).
     ///
     /// ```
     /// use cuda_async::{memory::{copy, upload_into}, prelude::*};

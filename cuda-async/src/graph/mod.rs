@@ -12,6 +12,25 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 //!
+//! The inputs of a graph change between launches in these ways:
+//!
+//! | to | use |
+//! |---|---|
+//! | write new values into a buffer that the graph reads | [`upload_into`](crate::memory::upload_into), run before the launch or by [`CudaGraph::update`] |
+//! | upload host values in every launch | [`HostSlot`](crate::memory::HostSlot) |
+//! | exchange a buffer for another one | [`CudaGraph::slot`] |
+//!
+//! ```
+//! use cuda_async::{memory::{copy, upload_into}, prelude::*};
+//! let mut input = zeros::<u32>(2).sync()?;
+//! let copied = zeros::<u32>(2).then(|y| copy(&input, y)).map(|(_, y)| y).graph()?;
+//! for n in 0..3 {
+//!     upload_into(&mut input, vec![n, n + 1]).sync()?; // the recording does not borrow `input`
+//!     assert_eq!(copied.launch().then(to_host).sync()?, [n, n + 1]);
+//! }
+//! # Ok::<(), cuda_async::Error>(())
+//! ```
+//!
 //! [`PlanExt::plan`] shows the work of an operation without running it, and [`CudaGraph::plan`] shows that of a graph.
 //! [`CudaGraph::profile`] measures each node. The names of operations ([`named`](crate::DeviceOp::named)) appear in all
 //! of them.

@@ -30,7 +30,7 @@ pub struct LaunchOp<A> {
 ///
 /// ```standalone_crate
 /// use cuda_async::{launch, open_blocking, prelude::*};
-/// # const PTX: &str = include_str!("../../../kernels/vecadd.ptx");
+/// const PTX: &str = include_str!("../../../kernels/vecadd.ptx"); // made by `nvcc -ptx vecadd.cu`
 /// let device = open_blocking("cpu")?;
 /// let vecadd = device.load_ptx_blocking(PTX)?.function("vecadd")?;
 /// let op = zip!(h2d(vec![1.0f32; 100]), h2d(vec![2.0f32; 100]), zeros::<f32>(100)).then(move |(a, b, c)| {
@@ -45,7 +45,7 @@ pub struct LaunchOp<A> {
 /// # Safety
 /// - The kernel accesses only its buffer arguments and the variables of its module, inside their bounds.
 /// - It does not write arguments given as `Arc`, by shared reference, as `Slice` or as `SharedSlice`, nor
-///   `__constant__` variables.
+///   `__constant__` variables. A CPU device with `Checks::read_only` reports such a write as a fault.
 /// - Launches that overlap do not race on a variable. From the first call of
 ///   [`Module::variable`](crate::Module::variable) for a variable on, the library orders the launches that use it. It
 ///   never orders those of modules from cubins.

@@ -13,7 +13,7 @@
 //!
 //! ```standalone_crate
 //! use cuda_async::{kernel::load_ptx, prelude::*};
-//! # const PTX: &str = include_str!("../../../kernels/saxpy.ptx");
+//! const PTX: &str = include_str!("../../../kernels/saxpy.ptx"); // made by `nvcc -ptx saxpy.cu`
 //! let op = zip!(load_ptx(PTX), h2d(vec![1.0f32; 8]), h2d(vec![2.0f32; 8])).then(|(module, x, y)| {
 //!     let saxpy = module.function("saxpy")?;
 //!     // SAFETY: `saxpy(x, y, a, n)` adds `a * x` to `y`, of `n` elements each.

@@ -88,8 +88,9 @@ const CONTEXT_BYTES: u64 = 588 << 20;
 const OUTSIDE_BYTES: u64 = 64 << 20;
 
 impl DeviceOptions {
-    /// Creates the options for the first device of a provider, with workers that are threads of this process. The node
-    /// cannot stop an endless kernel in such a worker, so use this only for tests and for your own programs.
+    /// Creates the options for the first device of a provider, such as `CpuProvider::default()`, with workers that are
+    /// threads of this process. The node cannot stop an endless kernel in such a worker, so use this only for tests and
+    /// for your own programs.
     pub fn in_process(provider: impl Provider + 'static) -> Self {
         Self::new(Launcher::InProcess(Arc::new(provider)))
     }

@@ -111,8 +111,10 @@ pub(crate) const STEPS: &[Step] = &[
         folder: Some("target"),
         minutes: 10,
         needs: &[],
-        // With the features of `clippy`, so that its outputs are used.
-        script: "RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
+        // With the features of `clippy`, so that its outputs are used. rustdoc links to a crate of the workspace only if its
+        // folder exists.
+        script: "mkdir -p target/doc/cuda_{async,core,cpu,driver,lease,node,nvrtc,ptx,tensor}
+            RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
     },
     Step {
         name: "test",
