@@ -17,7 +17,7 @@
 //! | to | use |
 //! |---|---|
 //! | write new values into a buffer that the graph reads | [`upload_into`](crate::memory::upload_into), run before the launch or by [`CudaGraph::update`] |
-//! | upload host values in every launch | [`HostSlot`](crate::memory::HostSlot) |
+//! | upload host values in every launch | [`HostSlot`] |
 //! | exchange a buffer for another one | [`CudaGraph::slot`] |
 //!
 //! ```
