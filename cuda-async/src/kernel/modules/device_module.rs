@@ -48,8 +48,8 @@ impl DeviceModule {
         }
     }
 
-    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the module's owner,
-    /// so no other thread finds the module meanwhile.
+    /// Returns whether the module is not in use and no caller loads it. The caller holds the lock of the cache, so no
+    /// other thread finds the module meanwhile.
     pub(super) fn is_idle(&self) -> bool {
         if self.load.is_locked() {
             return false;

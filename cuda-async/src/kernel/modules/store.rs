@@ -135,7 +135,7 @@ impl Entries {
         let mut count = self.0.len();
         evicted.extend(self.0.extract_if(.., |entry| {
             let is_kept = kept.is_some_and(|kept| Arc::ptr_eq(kept, &entry.device_module));
-            // A caller that holds the module is about to load or use its module.
+            // A caller that holds the entry's module is about to load or use it.
             let is_idle =
                 Arc::strong_count(&entry.device_module) == 1 && entry.device_module.is_idle();
             let goes = (count > max || bytes > max_bytes) && !is_kept && is_idle;
