@@ -10,18 +10,16 @@
 mod device;
 mod kernel;
 mod memory;
-mod memory_waiter;
 mod recording;
 mod stream;
 
-pub use device::{Device, WeakDevice};
+pub use device::{Device, MemoryWaiter, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
     DeviceBuffer, Download, ForeignCall, GrowableBuffer, HostValues, MemoryPool, PeerCopy,
     PinnedBuffer, Pinning, PoolOptions, PoolStatistics, ScalarMemory, SharedSlice, Slice, SliceMut,
     allocating_in, idle_pinned,
 };
-pub use memory_waiter::MemoryWaiter;
 pub use recording::{
     LaunchResources, MAX_INSTANCES, RecordedNode, Recording, end_plan, start_plan,
 };

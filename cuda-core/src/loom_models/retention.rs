@@ -16,8 +16,7 @@ use crate::{
     handle::Keep,
     order::{
         Retain,
-        retention::{Retention, Until},
-        timeline::Timeline,
+        timeline::{Retention, Timeline, Until},
     },
     protocol::StreamId,
 };

@@ -11,7 +11,7 @@ use std::{
 use ::loom::thread;
 
 use super::{block_on, check};
-use crate::{Error, Result, Waiter, order::progress::Progress, sync::Woken};
+use crate::{Error, Result, Waiter, order::timeline::Progress, sync::Woken};
 
 fn wait(progress: &Arc<Progress>, number: u64) -> Result<()> {
     let mut waiter = Waiter::new(progress.clone(), number);

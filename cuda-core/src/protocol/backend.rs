@@ -1,10 +1,10 @@
-//! The traits between the library and a device.
+//! The traits between the library and a device, the description and the properties of a device, and its notices.
 
 use std::{any::Any, sync::Arc};
 
-use super::{
-    Answer, Capabilities, Control, DeviceInfo, Foreign, GraphCacheInfo, HostBlock, Notice, Request,
-    Result, StreamId, Submission, Ticket,
+use crate::protocol::{
+    Answer, Control, Error, Foreign, GraphCacheInfo, HostBlock, Request, Result, StreamId,
+    Submission, Ticket,
 };
 
 /// The device side of the protocol, which takes submissions and controls, and sends notices.
@@ -172,4 +172,154 @@ pub unsafe trait Provider: Send + Sync {
     /// # Errors
     /// [`Error::NoDevice`](super::Error::NoDevice), or an error of the driver.
     fn open(&self, ordinal: u32, notices: Arc<dyn NoticeSink>) -> Result<Arc<dyn Backend>>;
+}
+
+/// The limits and properties of a backend, as plain data. A wrapper forwards them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Capabilities {
+    /// The maximum number of submissions in flight on a stream. A client that has more to submit waits.
+    pub submissions_in_flight: u64,
+    /// The limit on the bytes of host memory that the copies in flight on a stream use. A client that has more to
+    /// submit waits. One copy may use more: it is submitted when less than the limit is in flight.
+    pub host_bytes_in_flight: u64,
+    /// The maximum number of bytes of device memory that this client may allocate. The client counts them, and refuses
+    /// an allocation beyond the quota without asking the backend.
+    pub memory_quota: u64,
+    /// Whether a complete submission makes visible the host bytes of all submissions that it came after. These may be
+    /// on other streams. True for devices of this process. If it is false, the client waits for each stream's own
+    /// report before it touches host memory.
+    pub ordered_visibility: bool,
+    /// Whether [`Backend::host_block`](super::Backend::host_block) may block for long, because it pins memory. Clients
+    /// then call it on a helper thread when they are inside a poll.
+    pub slow_host_blocks: bool,
+    /// Whether the backend takes graphs ([`Control::CreateGraph`](super::Control::CreateGraph)).
+    pub graphs: bool,
+    /// Whether a graph may have loops ([`Work::Repeat`](super::Work::Repeat)).
+    pub loops: bool,
+    /// Whether the backend has a graph cache, which needs deferrable submissions
+    /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)).
+    pub graph_cache: bool,
+    /// Whether the backend takes launches with [attributes](super::LaunchAttributes) and answers
+    /// [`Request::Occupancy`](super::Request::Occupancy).
+    pub launch_attributes: bool,
+    /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend
+    /// has no pools.
+    pub pools: u32,
+    /// Whether pools can be [managed](super::PoolSpec::is_managed). Managed memory does not count against the quota.
+    pub managed_pools: bool,
+    /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
+    pub growable: bool,
+    /// Whether a client may make a new allocation of dropped memory without a free. The backend does not see that the
+    /// allocation is new. So it must not track initialized bytes or lost contents of single allocations.
+    pub reuses_memory: bool,
+}
+
+impl Capabilities {
+    /// Returns the usual capabilities of a device of this process with `memory` bytes.
+    pub fn local(memory: u64) -> Self {
+        Self {
+            submissions_in_flight: 768,
+            host_bytes_in_flight: 256 << 20,
+            memory_quota: memory,
+            ordered_visibility: true,
+            slow_host_blocks: false,
+            graphs: false,
+            loops: false,
+            graph_cache: false,
+            launch_attributes: true,
+            pools: 0,
+            managed_pools: false,
+            growable: false,
+            reuses_memory: false,
+        }
+    }
+}
+
+/// The description of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// The address that opens it: `cpu`, `cuda:0`.
+    pub address: String,
+    /// Its name, as the vendor prints it.
+    pub name: String,
+    /// The device memory in bytes.
+    pub memory: u64,
+    /// The number of multiprocessors, or of cores of a CPU device.
+    pub multiprocessors: u32,
+    /// The compute capability, such as (9, 0). For a CPU device it is the newest one whose PTX it takes.
+    pub compute_capability: (u32, u32),
+    /// The maximum number of threads in a block.
+    pub max_threads_per_block: u32,
+    /// The maximum number of bytes of shared memory of a block.
+    pub max_shared_bytes: u32,
+    /// The CUDA version of the driver, such as (13, 0); `None` without a driver.
+    pub driver: Option<(u32, u32)>,
+}
+
+impl DeviceInfo {
+    /// Creates a description with the limits that every CUDA device has. The caller fills in the rest.
+    pub fn new(address: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            name: name.into(),
+            memory: 0,
+            multiprocessors: 1,
+            compute_capability: (5, 0),
+            max_threads_per_block: 1024,
+            max_shared_bytes: 48 << 10,
+            driver: None,
+        }
+    }
+
+    /// Returns whether the device runs clusters of blocks: compute capability 9.0 and later.
+    pub fn has_clusters(&self) -> bool {
+        self.compute_capability >= (9, 0)
+    }
+}
+
+/// A report from a backend. [`Control::Want`](super::Control::Want) requests [`Progress`](Notice::Progress). The other
+/// notices need no request.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Notice {
+    /// The progress of a stream. Cumulative: a later notice replaces an earlier one.
+    ///
+    /// Failures of the submissions that it covers, and of their predecessors on other streams, were reported before.
+    Progress {
+        /// The stream.
+        stream: StreamId,
+        /// The number of the last accepted submission. The host memory that uploads up to this number read may be
+        /// changed again.
+        accepted: u64,
+        /// The number of the last complete submission. Submissions up to this number have run or were skipped, and the
+        /// bytes of their downloads are visible.
+        complete: u64,
+    },
+    /// A submission failed, or was skipped because of an earlier failure. Its write set is poisoned. Wakes no task: the
+    /// progress that covers it follows.
+    Failed {
+        /// The submission.
+        ticket: Ticket,
+        /// The root cause.
+        error: Error,
+    },
+    /// A kernel faulted. Submissions that have not begun are skipped and fail with this error, until the device is
+    /// reset. Wakes no task.
+    Faulted {
+        /// The fault.
+        error: Error,
+    },
+    /// Text that a kernel printed, sent before the progress that covers the launch. Wakes no task. A GPU's driver
+    /// writes such text to standard output itself, so the CUDA backend sends none.
+    Output {
+        /// The output of one call of `printf`, or of several.
+        text: String,
+    },
+    /// The device is lost permanently: submissions that are not complete will never complete.
+    Lost {
+        /// The cause.
+        error: Error,
+    },
 }

@@ -1,4 +1,6 @@
-//! Names for the objects of a device. The client issues them, so creating an object needs no reply.
+//! Names for the objects of a device and for its submissions. The client issues ids, so creating an object needs no reply.
+
+use std::sync::Arc;
 
 macro_rules! ids {
     ($($(#[$doc:meta])* $name:ident;)*) => {$(
@@ -39,3 +41,28 @@ pub struct FunctionId {
     /// Index into the module's entries, in the order of the text.
     pub entry: u32,
 }
+
+/// The position of a submission: its stream and its number.
+///
+/// A ticket is complete when every submission of its stream up to it has run or was skipped.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The stream.
+    pub stream: StreamId,
+    /// The number of the submission on its stream, from 1.
+    pub number: u64,
+}
+
+/// The effect of a submission on an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Access {
+    /// The submission reads the operand. Several reads may run at the same time.
+    Read,
+    /// The submission writes the operand, and may read it.
+    Write,
+}
+
+/// The name of a graph node, an operation, a kernel or a memory pool, for messages and drawings. The name of a graph
+/// node consists of the names of the operations that it belongs to, outermost first, separated by `/`. A name has no
+/// effect on the work.
+pub type Name = Arc<str>;

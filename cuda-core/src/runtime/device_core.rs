@@ -8,13 +8,6 @@ use std::{
     },
 };
 
-use super::{
-    host_pool::HostPool,
-    loaded_modules::LoadedModules,
-    peers::Peers,
-    reply::Pending,
-    streams::{AfterProgress, Streams},
-};
 use crate::{
     order::timeline::Timeline,
     protocol::{
@@ -22,10 +15,12 @@ use crate::{
         Quantity, Reply, Request, Result, StreamId, Ticket,
     },
     runtime::{
-        dropped::Dropped,
-        memory::{MemoryCharge, MemoryWaiters},
-        pools::{DropsPools, PoolCore, PoolCount},
-        streams::SpareStreams,
+        host_pool::HostPool,
+        loaded_modules::LoadedModules,
+        memory::{DropsPools, MemoryCharge, MemoryWaiters, PoolCore, PoolCount},
+        reclaim::Dropped,
+        reply::Pending,
+        streams::{AfterProgress, SpareStreams, Streams},
     },
     sync::{HelperThread, Mutex},
 };
@@ -188,9 +183,7 @@ impl DeviceCore {
         self.backend.request(request, answer);
         pending
     }
-}
 
-impl DeviceCore {
     /// Creates a pool. `limit` is the maximum number of bytes in use.
     ///
     /// # Errors
@@ -296,5 +289,23 @@ impl Drop for DeviceCore {
             .for_each(|timeline| timeline.retention.release(timeline.progress.completed()));
         let retained = streams.iter().flat_map(|timeline| timeline.retention.take(timeline.id));
         self.backend.close(retained.chain(self.take_foreign()).collect());
+    }
+}
+
+#[derive(Default)]
+pub(crate) struct Peers(Mutex<Vec<(String, bool)>>);
+
+impl Peers {
+    /// Whether the device at `address` can be sent to, if that is known.
+    pub(crate) fn known(&self, address: &str) -> Option<bool> {
+        let peers = self.0.lock();
+        peers.iter().find(|(known, _)| known == address).map(|(_, reached)| *reached)
+    }
+
+    pub(crate) fn learn(&self, address: String, reached: bool) {
+        let mut peers = self.0.lock();
+        if !peers.iter().any(|(known, _)| *known == address) {
+            peers.push((address, reached));
+        }
     }
 }

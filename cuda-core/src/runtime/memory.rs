@@ -1,19 +1,30 @@
-//! The memory of a device: the charge of allocations, and memory that is recovered.
+//! The memory of a device and of its pools: the charge of allocations, and the tasks that wait for free memory.
 //!
 //! # Charge
 //! The client has its own count of device memory: charged when an allocation is sent, refunded when its free is sent.
 //! So it detects out of memory without a round trip. A device has one count, against its quota, and every pool beside
 //! the default one has a second one, against its limit.
 //!
+//! # Pools
+//! - The handles of a pool, its streams and its allocations share one [`PoolCore`]. The backend's pool is dropped after
+//!   the last of them, so after the frees of all allocations were sent.
+//! - `Drop` calls no backend. A dropped pool goes to the queue of the device, as other dropped resources do.
+//!
 //! # Waiting tasks
 //! Tasks wait until device memory may have become free. Wakers are cloned, dropped and woken without the lock. The
 //! `Drop` of a buffer wakes no task, because it may run on any thread. The next submission or notice frees the memory
 //! and wakes the waiting tasks.
 
-use std::{sync::atomic::AtomicU64 as Counter, task::Waker};
+use std::{
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU32, AtomicU64 as Counter},
+    },
+    task::Waker,
+};
 
 use crate::{
-    protocol::{Error, Result},
+    protocol::{Error, Name, PoolId, Result},
     sync::{
         Mutex, WakerSet,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -166,5 +177,72 @@ impl MemoryWaiters {
     pub(crate) fn leave(&self, key: u64) {
         let waker = self.waiting.lock().wakers.remove(&key);
         drop(waker);
+    }
+}
+
+/// A pool of the backend, and the count of its memory.
+pub(crate) struct PoolCore {
+    pub(crate) id: PoolId,
+    pub(crate) name: Name,
+    pub(crate) charge: MemoryCharge,
+    /// Whether the memory is managed. It may be on the host, so it does not count for the device.
+    pub(super) is_managed: bool,
+    device: Weak<dyn DropsPools>,
+}
+
+/// The part of a device that takes dropped pools.
+pub(crate) trait DropsPools: Send + Sync {
+    /// Queues a pool to be dropped. The frees of its allocations were sent.
+    fn retire_pool(&self, id: PoolId);
+}
+
+/// The number of pools of a device.
+#[derive(Default)]
+pub(crate) struct PoolCount(AtomicU32);
+
+impl PoolCount {
+    /// Counts one more pool, if there are less than `limit`.
+    pub(super) fn add(&self, limit: u32) -> bool {
+        let add = |count: u32| (count < limit).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    /// Counts one pool less.
+    pub(super) fn remove(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl PoolCore {
+    pub(super) fn new(
+        id: PoolId,
+        name: Name,
+        limit: u64,
+        is_managed: bool,
+        device: Weak<dyn DropsPools>,
+    ) -> Arc<Self> {
+        Arc::new(Self { id, name, charge: MemoryCharge::new(limit), is_managed, device })
+    }
+
+    /// Charges an allocation against the limit of the pool.
+    ///
+    /// # Errors
+    /// [`Error::OutOfMemory`] with the name of the pool.
+    pub(super) fn charge(&self, bytes: u64) -> Result<()> {
+        self.charge.charge(bytes).map_err(|error| match error {
+            Error::OutOfMemory { requested, free, total, .. } => {
+                Error::OutOfMemory { requested, free, total, pool: Some(self.name.clone()) }
+            }
+            other => other,
+        })
+    }
+}
+
+impl Drop for PoolCore {
+    fn drop(&mut self) {
+        // A device that is gone has dropped its pools.
+        if let Some(device) = self.device.upgrade() {
+            device.retire_pool(self.id);
+        }
     }
 }

@@ -6,22 +6,19 @@
 //! and so wakes the waiting tasks.
 
 pub(crate) mod device_core;
-mod dropped;
 mod host_pool;
 mod loaded_modules;
 mod memory;
-mod peers;
-mod pools;
 mod reclaim;
 mod reply;
 mod streams;
 
-pub(crate) use dropped::{Freed, Origin};
 pub use host_pool::HOST_POOL_LIMIT;
 pub(crate) use host_pool::PooledBlock;
 pub(crate) use loaded_modules::Found;
 #[cfg(all(test, loom))]
 pub(crate) use memory::MemoryCharge;
-pub(crate) use pools::PoolCore;
+pub(crate) use memory::PoolCore;
+pub(crate) use reclaim::{Freed, Origin};
 pub use reply::Pending;
 pub(crate) use reply::unexpected;

@@ -4,7 +4,8 @@ use std::{any::Any, sync::Arc};
 
 use smallvec::SmallVec;
 
-use super::{buffer::DeviceBuffer, slice::Slice};
+use super::buffer::DeviceBuffer;
+use crate::handle::memory::buffer::Slice;
 use crate::{
     handle::stream::{Allocation, Operand, Stream, submit_foreign_on},
     protocol::{

@@ -2,9 +2,9 @@
 
 use std::{marker::PhantomData, ops::RangeBounds, sync::Arc};
 
-use super::slice::{Slice, SliceMut};
+use crate::handle::memory::buffer::{Slice, SliceMut};
 use crate::{
-    handle::{device::Device, memory::slice::View, stream::Allocation},
+    handle::{device::Device, memory::buffer::View, stream::Allocation},
     protocol::{
         AllocId, Control, Element, Error, Feature, Limit, Quantity, Reply, Request, Result, Ticket,
         assert_has_bytes,

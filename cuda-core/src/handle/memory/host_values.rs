@@ -10,10 +10,10 @@ use super::pinned::{PinnedBuffer, start_of};
 use crate::{
     handle::{
         device::Device,
-        memory::slice::SliceMut,
+        memory::buffer::SliceMut,
         stream::{Attached, Keep, Stream, UploadSlot, UploadSource},
     },
-    order::retention::Until,
+    order::timeline::Until,
     protocol::{Access, Element, Limit, Quantity, Result, Ticket, Work},
     runtime::PooledBlock,
     sync::{

@@ -12,9 +12,9 @@ mod peer;
 mod pinned;
 mod pool;
 mod scalar;
-mod slice;
 
-pub use buffer::DeviceBuffer;
+pub(crate) use buffer::View;
+pub use buffer::{DeviceBuffer, SharedSlice, Slice, SliceMut};
 pub use foreign::ForeignCall;
 pub use growable::GrowableBuffer;
 pub use host_values::HostValues;
@@ -22,5 +22,3 @@ pub use peer::PeerCopy;
 pub use pinned::{Download, PinnedBuffer, Pinning, idle_pinned};
 pub use pool::{MemoryPool, PoolOptions, PoolStatistics, allocating_in};
 pub use scalar::ScalarMemory;
-pub(crate) use slice::View;
-pub use slice::{SharedSlice, Slice, SliceMut};

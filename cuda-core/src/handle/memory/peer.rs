@@ -7,13 +7,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{buffer::DeviceBuffer, slice::Slice};
+use super::buffer::DeviceBuffer;
+use crate::handle::memory::buffer::Slice;
 use crate::{
     handle::{
         device::Device,
         stream::{Attached, Keep, Stream},
     },
-    order::retention::Until,
+    order::timeline::Until,
     protocol::{
         Access, Control, Element, Error, Feature, Limit, MemoryConflict, Misuse, Quantity, Reply,
         Request, Result, Ticket, TransferId, Work,

@@ -10,13 +10,10 @@
 
 use std::sync::Arc;
 
-use super::{
-    buffer::DeviceBuffer,
-    pinned::PinnedBuffer,
-    slice::{Slice, SliceMut},
-};
+use super::{buffer::DeviceBuffer, pinned::PinnedBuffer};
+use crate::handle::memory::buffer::{Slice, SliceMut};
 use crate::{
-    handle::{device::Device, memory::slice::is_pattern, stream::Stream},
+    handle::{device::Device, memory::buffer::is_pattern, stream::Stream},
     protocol::{Element, Result, Ticket},
 };
 

@@ -1,19 +1,24 @@
-//! Bindings: the work of the nodes as it is now, and the nodes that have changed since they were recorded.
+//! Bindings: the work of the nodes as it is now, with other memory or host values in the place of those that were recorded.
 //!
-//! A node changes when other memory takes the place of an allocation that it uses, or when a host slot of an upload has
-//! new values. Every change has a version. An instance stores the version that its executable has, so a launch passes
-//! only the nodes that changed since then.
+//! A node changes when other memory takes the place of an allocation that it uses (a memory slot), or when a host slot of
+//! an upload has new values. Every change has a version. An instance stores the version that its executable has, so a
+//! launch passes only the nodes that changed since then.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::rebase::{is_loop, rebase, rebased_use};
 use crate::{
-    handle::stream::{UploadSlot, UploadSource},
+    handle::{
+        recording::recording::{Recording, State},
+        stream::{Allocation, UploadSlot, UploadSource},
+    },
     order::plan::Node,
-    protocol::{AllocId, Use, Work},
+    protocol::{
+        Access, AllocId, Error, Graph, GraphNode, Limit, MemoryConflict, Quantity, Region, Result,
+        Use, Work,
+    },
 };
 
 /// The changes of a recording.
@@ -177,5 +182,122 @@ impl Bindings {
         self.version += 1;
         changed.version = self.version;
         self.by_version.insert(self.version, at);
+    }
+}
+
+/// Puts the allocation `to(id)` in the place of each allocation that the work names.
+pub(super) fn rebase(work: &mut Work<'_>, to: &impl Fn(AllocId) -> AllocId) {
+    let region = |region: &mut Region| region.alloc = to(region.alloc);
+    match work {
+        Work::Join | Work::Graph(_) | Work::Foreign(_) => {}
+        Work::Upload { to, .. } | Work::Fill { to, .. } | Work::Timestamp { to } => region(to),
+        Work::Download { from, .. } | Work::Send { from, .. } => region(from),
+        Work::Copy { from, to, .. } => {
+            region(from);
+            region(to);
+        }
+        // Variables of modules are never replaced.
+        Work::Launch(launch) => {
+            if launch
+                .relocations
+                .iter()
+                .any(|relocation| to(relocation.region.alloc) != relocation.region.alloc)
+            {
+                launch
+                    .relocations
+                    .to_mut()
+                    .iter_mut()
+                    .for_each(|relocation| region(&mut relocation.region));
+            }
+        }
+        Work::Repeat(repeat) => {
+            region(&mut repeat.condition);
+            repeat.body = Arc::new(rebased_graph(&repeat.body, to));
+            repeat.uses = repeat.uses.iter().map(|used| rebased_use(used, to)).collect();
+        }
+    }
+}
+
+/// Returns the use with the memory that takes the place of its own.
+pub(super) fn rebased_use(used: &Use, to: &impl Fn(AllocId) -> AllocId) -> Use {
+    Use { base: to(used.base), ..used.clone() }
+}
+
+fn rebased_graph(graph: &Graph, to: &impl Fn(AllocId) -> AllocId) -> Graph {
+    let node = |original: &GraphNode| {
+        let mut node = original.clone();
+        rebase(&mut node.work, to);
+        node
+    };
+    Graph { nodes: graph.nodes.iter().map(node).collect(), host: graph.host.clone() }
+}
+
+/// Whether a change of the work needs another executable.
+pub(super) fn is_loop(work: &Work<'_>) -> bool {
+    matches!(work, Work::Repeat(_))
+}
+
+/// The use of memory that errors name.
+const SLOT: &str = "a slot of a graph";
+
+impl Recording {
+    /// Declares that other memory may stand in the place of a recorded allocation in later replays.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] if the recording does not use the memory, or if it is a variable of a module.
+    pub fn declare_slot(&self, recorded: &Arc<Allocation>) -> Result<()> {
+        let is_used = self.accesses.binary_search_by_key(&recorded.id(), |used| used.base).is_ok();
+        if recorded.is_variable() {
+            return Err(Error::memory(SLOT, MemoryConflict::Variable));
+        }
+        if !is_used {
+            return Err(Error::memory(SLOT, MemoryConflict::NotInGraph));
+        }
+        self.state.lock().bindings.declare(&self.nodes, recorded.id());
+        Ok(())
+    }
+
+    /// Puts memory in the place of a recorded allocation, for later replays. It has the same size. `exclusive` says
+    /// that the caller owns the memory and shared it with no other handle.
+    ///
+    /// # Errors
+    /// [`Error::WrongDevice`] if the memory is of another device. [`Error::OutOfRange`] if the sizes differ.
+    /// [`Error::Misuse`] if the graph uses the memory elsewhere, if it is a variable of a module, or if the graph
+    /// writes it and another handle may share it.
+    pub fn bind(
+        &self,
+        recorded: &Arc<Allocation>,
+        memory: &Arc<Allocation>,
+        exclusive: bool,
+    ) -> Result<()> {
+        self.device.check_same("a buffer", memory.device())?;
+        Limit::Exactly(recorded.bytes()).check(
+            "a buffer for a slot of a graph",
+            Quantity::Bytes,
+            memory.bytes(),
+        )?;
+        let State { bindings, instances } = &mut *self.state.lock();
+        let bound = bindings.bound(recorded.id());
+        if bound == memory.id() {
+            return Ok(());
+        }
+        if memory.is_variable() {
+            return Err(Error::memory(SLOT, MemoryConflict::Variable));
+        }
+        if instances.iter().any(|instance| instance.accesses.find(memory.id()).is_some()) {
+            return Err(Error::memory(SLOT, MemoryConflict::ElsewhereInGraph));
+        }
+        let written =
+            instances[0].accesses.find(bound).is_some_and(|used| used.0.access == Access::Write);
+        if written && !exclusive && !memory.graphs_may_write() {
+            return Err(Error::memory(SLOT, MemoryConflict::SharedInGraph));
+        }
+        if exclusive {
+            memory.let_graphs_write();
+        }
+        memory.take_turns();
+        instances.iter_mut().for_each(|instance| instance.accesses.replace(bound, memory.clone()));
+        bindings.replace(&self.nodes, recorded.id(), memory.id());
+        Ok(())
     }
 }

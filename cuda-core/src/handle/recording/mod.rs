@@ -2,29 +2,20 @@
 //!
 //! A stream of a recording takes work as every stream does, but gives it to a [`Recorder`](super::stream::Recorder)
 //! instead of a backend. Ending the recording gives a [`Recording`], which replays on a live stream: as one submission,
-//! if the backend has prepared its executable, or else node by node. A plan ([`planning`]) is a recording that never
-//! runs, and [`nodes`] describes the nodes of both. The folder uses `stream` and `device`.
+//! if the backend has prepared its executable, or else node by node. A plan is a recording that never runs. The
+//! folder uses `stream` and `device`.
 //!
 //! A replay goes from [`Recording`] to the `bindings`, which know the nodes that changed since they were recorded, and
-//! to an `instance`, which has an executable and the memory of its temporary buffers. `launch_resources` keeps
+//! to an `instance`, which has an executable and the memory of its temporary buffers. [`LaunchResources`] keeps
 //! the resources of its launches until they are complete.
 
 mod access_set;
 mod bindings;
-mod executable;
 mod instance;
-mod launch_resources;
-mod nodes;
-mod planning;
-mod rebase;
 #[allow(clippy::module_inception)]
 mod recording;
 mod repeat;
-mod slots;
 mod temporary;
 
-pub use instance::MAX_INSTANCES;
-pub use launch_resources::LaunchResources;
-pub use nodes::RecordedNode;
-pub use planning::{end_plan, start_plan};
-pub use recording::Recording;
+pub use instance::{LaunchResources, MAX_INSTANCES};
+pub use recording::{RecordedNode, Recording, end_plan, start_plan};

@@ -1,29 +1,32 @@
-//! `Recording`: recorded work and its replays.
+//! `Recording`: recorded work, its replays, and its nodes as data, for people and tools.
+//!
+//! A plan is a recording that never runs, for a look at the work of an operation. Memory that is allocated on a stream of
+//! a plan is *planned*: it has an id and a size, and the device has none of it. Submissions of other streams that name
+//! planned memory are errors.
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{
-    access_set::AccessSet,
-    bindings::Bindings,
-    executable::Executable,
-    instance::{Instance, MAX_INSTANCES},
-    launch_resources::{LaunchResources, Retired},
-    temporary,
-};
 use crate::{
     handle::{
         device::Device,
+        recording::{
+            access_set::AccessSet,
+            bindings::Bindings,
+            instance::{Executable, Instance, LaunchResources, MAX_INSTANCES, Retired},
+            temporary,
+        },
         stream::{
-            Allocation, CapturePool, Keep, Operand, Ordered, Recorder, Stream, UploadSource, trace,
+            Allocation, CapturePool, Keep, Operand, Ordered, Recorder, Stream, UploadSource,
+            trace_replayed,
         },
     },
     order::{
         Retain,
         plan::{Node, access_set, allocations_with_gaps},
-        retention::Until,
+        timeline::Until,
     },
     protocol::{
         Access, AllocId, Error, FunctionId, GraphId, GraphLaunch, HostBlock, Misuse, Name,
@@ -125,9 +128,7 @@ impl Recording {
         let (device, kernels) = (stream.device().clone(), recorded.kernels);
         Ok(Recording { device, nodes, kernels, accesses, state, kept, temporary, named: memory })
     }
-}
 
-impl Recording {
     /// Returns the device on which the recording replays.
     pub fn device(&self) -> &Device {
         &self.device
@@ -324,7 +325,7 @@ impl Recording {
         if let Some(resources) = &mut instance.resources {
             resources.launched(ticket);
         }
-        trace::replayed(ticket, self.len());
+        trace_replayed(ticket, self.len());
         Ok(ticket)
     }
 
@@ -425,7 +426,7 @@ impl Recording {
             }
         }
         drop(ordered);
-        trace::replayed(last, nodes);
+        trace_replayed(last, nodes);
         Ok(last)
     }
 }
@@ -453,4 +454,61 @@ impl std::fmt::Debug for Recording {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Recording(nodes: {}, on {})", self.len(), self.device.info().address)
     }
+}
+
+/// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`]
+/// returns it. Memory that is allocated on the stream does not exist on the device.
+pub fn start_plan(device: &Device) -> Stream {
+    Stream::recorded(device.clone(), None, Arc::new(Recorder::of_plan()))
+}
+
+/// Ends the plan of a stream and returns its nodes, in an order in which they can run.
+///
+/// # Errors
+/// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
+pub fn end_plan(stream: &Stream) -> Result<Vec<RecordedNode>> {
+    let Some(recorder) = stream.recorder().filter(|recorder| recorder.is_plan()) else {
+        return Err(Error::Misuse(Misuse::NotRecording));
+    };
+    let recorded = recorder.end()?;
+    Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))
+}
+
+/// A node of recorded work.
+#[doc(hidden)]
+#[derive(Debug, Clone)]
+pub struct RecordedNode {
+    /// The work.
+    pub work: Work<'static>,
+    /// The nodes that come directly before this one, in ascending order.
+    pub after: Vec<u32>,
+    /// The names of the operations that the node belongs to, outermost first, separated by `/`.
+    pub name: Option<Name>,
+    /// The name of the kernel, if this is a launch.
+    pub kernel: Option<Name>,
+}
+
+impl Recording {
+    /// Returns the nodes, in an order in which they can run.
+    #[doc(hidden)]
+    pub fn nodes(&self) -> Vec<RecordedNode> {
+        described(&self.nodes, &self.kernels)
+    }
+}
+
+pub(super) fn described(
+    nodes: &[Node],
+    kernels: &FxHashMap<FunctionId, Name>,
+) -> Vec<RecordedNode> {
+    let kernel = |work: &Work<'_>| match work {
+        Work::Launch(launch) => kernels.get(&launch.function).cloned(),
+        _ => None,
+    };
+    let described = |node: &Node| RecordedNode {
+        work: node.work.clone(),
+        after: node.after.to_vec(),
+        name: node.name.clone(),
+        kernel: kernel(&node.work),
+    };
+    nodes.iter().map(described).collect()
 }

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{planning::start_plan, recording::Recording};
+use super::recording::Recording;
+use crate::handle::recording::recording::start_plan;
 use crate::{
     handle::{
         memory::ScalarMemory,

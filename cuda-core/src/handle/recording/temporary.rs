@@ -7,7 +7,7 @@ use std::sync::{
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::rebase::{rebase, rebased_use};
+use crate::handle::recording::bindings::{rebase, rebased_use};
 use crate::{
     handle::stream::{Allocation, CapturePool},
     order::plan::Node,

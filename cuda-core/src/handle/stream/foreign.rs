@@ -9,7 +9,10 @@ use super::{
 };
 use crate::{
     handle::device::Device,
-    order::{Retain, retention::Until, timeline::Timeline},
+    order::{
+        Retain,
+        timeline::{Timeline, Until},
+    },
     protocol::{
         Access, AllocId, Error, Feature, Foreign, ForeignOwner, Misuse, RawStream, Result,
         StreamId, Ticket, Use,

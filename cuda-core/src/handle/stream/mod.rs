@@ -23,13 +23,10 @@ mod allocation;
 mod capture_pool;
 mod foreign;
 mod join;
-mod lending;
 mod recorder;
-mod sent;
 #[allow(clippy::module_inception)] // the stream itself, beside the steps of a submission
 mod stream;
 mod submit;
-pub(super) mod trace;
 
 pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
@@ -44,3 +41,4 @@ pub use stream::{
 };
 pub(super) use stream::{MemoryRequest, check_pool};
 pub(crate) use submit::{Attached, Keep, Ordered};
+pub(super) use submit::{trace_launched, trace_replayed};

@@ -21,6 +21,9 @@
 //! A submission that found an allocation unmarked may meet a replay on it. Both then only read. If one of them wrote,
 //! its handle was exclusive: the submission ended before the recording used the memory, or began after that and found
 //! the mark.
+//!
+//! # Events
+//! With the feature `spans`, each submission is an event of `tracing`. Without it, the functions for events are empty.
 
 use std::sync::Arc;
 
@@ -31,10 +34,15 @@ use crate::{
         allocation::{Allocation, Operand},
         recorder::{Recorder, UploadSource},
         stream::Stream,
-        trace,
     },
-    order::{Retain, history::Displaced, retention::Until, timeline::Watermarks},
-    protocol::{Access, Error, HostBlock, MemoryConflict, Result, Submission, Ticket, Work},
+    order::{
+        Retain,
+        history::Displaced,
+        timeline::{Until, Watermarks},
+    },
+    protocol::{
+        Access, Error, HostBlock, LaunchConfig, MemoryConflict, Result, Submission, Ticket, Work,
+    },
     sync::MutexGuard,
 };
 
@@ -101,7 +109,7 @@ impl Stream {
         // memory and the other resources of `work`. The caller may make the accesses of the operands.
         let ticket = unsafe { ordered.submit(work, operands, after, keep, blocks(host)) }?;
         drop(ordered);
-        trace::submitted(ticket, work);
+        trace_submitted(ticket, work);
         Ok(ticket)
     }
 }
@@ -429,5 +437,84 @@ impl<'a> Turns<'a> {
     pub(crate) fn take_sorted(&mut self, allocations: impl IntoIterator<Item = &'a Allocation>) {
         let turns = self.0.get_or_insert_default();
         turns.extend(allocations.into_iter().map(|allocation| allocation.turn.lock()));
+    }
+}
+
+#[cfg(feature = "spans")]
+const TRACE_TARGET: &str = "cuda_async::submission";
+
+/// Reports a submission that the device has taken, except a launch: see [`trace_launched`]. Called without locks, because a
+/// subscriber is a user's code.
+#[inline(always)]
+pub(crate) fn trace_submitted(ticket: Ticket, work: &Work<'_>) {
+    #[cfg(feature = "spans")]
+    events::submitted(ticket, work);
+    #[cfg(not(feature = "spans"))]
+    let _ = (ticket, work);
+}
+
+/// Reports a launch that the device has taken. Called without locks.
+#[inline(always)]
+pub(crate) fn trace_launched(ticket: Ticket, kernel: &str, config: &LaunchConfig) {
+    #[cfg(feature = "spans")]
+    events::launched(ticket, kernel, config);
+    #[cfg(not(feature = "spans"))]
+    let _ = (ticket, kernel, config);
+}
+
+/// Reports a replay of a recording, with its last ticket. Called without locks.
+#[inline(always)]
+pub(crate) fn trace_replayed(last: Ticket, nodes: usize) {
+    #[cfg(feature = "spans")]
+    tracing::trace!(target: TRACE_TARGET, stream = last.stream.0, number = last.number, nodes, "replay");
+    #[cfg(not(feature = "spans"))]
+    let _ = (last, nodes);
+}
+
+#[cfg(feature = "spans")]
+mod events {
+    use tracing::trace;
+
+    use super::TRACE_TARGET;
+    use crate::protocol::{LaunchConfig, Ticket, Work};
+
+    #[inline]
+    pub(super) fn submitted(ticket: Ticket, work: &Work<'_>) {
+        let (stream, number) = (ticket.stream.0, ticket.number);
+        match work {
+            Work::Join => trace!(target: TRACE_TARGET, stream, number, "join"),
+            Work::Upload { bytes, .. } => {
+                trace!(target: TRACE_TARGET, stream, number, bytes, "upload")
+            }
+            Work::Download { bytes, .. } => {
+                trace!(target: TRACE_TARGET, stream, number, bytes, "download");
+            }
+            Work::Copy { bytes, .. } => trace!(target: TRACE_TARGET, stream, number, bytes, "copy"),
+            Work::Fill { count, pattern, .. } => {
+                let bytes = count.saturating_mul(pattern.bytes());
+                trace!(target: TRACE_TARGET, stream, number, bytes, "fill");
+            }
+            Work::Send { bytes, .. } => {
+                trace!(target: TRACE_TARGET, stream, number, bytes, "copy to another device");
+            }
+            Work::Timestamp { .. } => trace!(target: TRACE_TARGET, stream, number, "timestamp"),
+            // `trace_launched` and `trace_replayed` report these.
+            Work::Launch(_) | Work::Graph(_) | Work::Repeat(_) | Work::Foreign(_) => {}
+        }
+    }
+
+    #[inline]
+    pub(super) fn launched(ticket: Ticket, kernel: &str, config: &LaunchConfig) {
+        let LaunchConfig { grid, block, shared_bytes, .. } = config;
+        trace!(
+            target: TRACE_TARGET,
+            stream = ticket.stream.0,
+            number = ticket.number,
+            kernel,
+            ?grid,
+            ?block,
+            shared_bytes,
+            "launch"
+        );
     }
 }

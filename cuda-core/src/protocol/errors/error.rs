@@ -1,11 +1,11 @@
-//! Errors. Plain data, so that an error can cross a link.
+//! Errors. Plain data, so that an error can cross a link: each has a status code, and states whether a program can repeat
+//! the call.
 
-use std::{borrow::Cow, time::Duration};
+use std::{borrow::Cow, error::Error as StdError, fmt, sync::Arc, time::Duration};
 
-use super::limit::out_of_range;
 use crate::protocol::{
-    ExpectedShape, Fault, Feature, Limit, MemoryConflict, Misuse, Name, OtherError, Quantity,
-    Status,
+    ExpectedShape, Fault, Feature, Limit, MemoryConflict, Misuse, Name, Quantity,
+    errors::{limit::out_of_range, misuse::needs_host_data},
 };
 
 /// The result of every call that can fail.
@@ -210,7 +210,7 @@ pub enum Error {
         device: String,
     },
     /// An op that waits for host data was submitted without waiting, or recorded.
-    #[error("{}", super::names::needs_host_data(step, .operation.as_deref()))]
+    #[error("{}", needs_host_data(step, .operation.as_deref()))]
     NeedsHostData {
         /// The step that waits, such as `to_host` or `settled`.
         step: &'static str,
@@ -519,6 +519,211 @@ impl Error {
     }
 }
 
+macro_rules! statuses {
+    ($($(#[$doc:meta])* $name:ident = $code:literal, $text:literal;)*) => {
+        /// The reason for which a node refused a request or ended a lease. Each variant states the action that the
+        /// caller should take.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
+        #[repr(u16)]
+        pub enum Status {
+            $($(#[$doc])* $name = $code,)*
+        }
+
+        impl Status {
+            /// Returns the code on the wire.
+            pub const fn code(self) -> u16 {
+                self as u16
+            }
+
+            /// Returns the status of a code. A code that this version does not know is [`Status::Internal`].
+            pub const fn from_code(code: u16) -> Self {
+                match code {
+                    $($code => Self::$name,)*
+                    _ => Self::Internal,
+                }
+            }
+        }
+
+        impl fmt::Display for Status {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self {
+                    $(Self::$name => $text,)*
+                })
+            }
+        }
+    };
+}
+
+statuses! {
+    /// The request was carried out.
+    Ok = 0, "ok";
+    /// The request is malformed or states an impossible value. Correct it.
+    BadRequest = 1, "bad request";
+    /// The certificate or the token gives no access. Use the certificate that the lease was made with, or ask the
+    /// operator of the node for one.
+    Unauthorized = 2, "unauthorized";
+    /// The module could not be loaded. The message has the compiler's log. Correct the module.
+    LoadFailed = 3, "load failed";
+    /// The launch was refused, or the kernel faulted. Correct the kernel or its arguments. After a fault, acquire a new
+    /// lease.
+    LaunchFailed = 4, "launch failed";
+    /// Device memory could not be written. Check the ranges.
+    WriteFailed = 5, "write failed";
+    /// Device memory could not be read. Check the ranges.
+    ReadFailed = 6, "read failed";
+    /// The lease has expired. Acquire a new lease, and renew it in time.
+    LeaseExpired = 7, "lease expired";
+    /// The node ended the lease: its operator revoked it, a request of higher priority preempted it, or its worker used
+    /// more memory than the lease has. The message has the reason. Acquire a new lease.
+    Revoked = 8, "revoked";
+    /// The device is out of service, because memory of an ended lease was not freed. Use another device or node.
+    Fenced = 9, "fenced";
+    /// The device or the lease has too little free memory, or the node has no free capacity for another lease. Request
+    /// less, or wait.
+    CapacityExceeded = 10, "capacity exceeded";
+    /// The connection or the worker of the lease is gone. Acquire a new lease.
+    Disconnected = 11, "disconnected";
+    /// Client and node have no common version of the protocol. Update the older one.
+    UnsupportedVersion = 12, "unsupported version";
+    /// A limit of the tenant is reached. Free a lease, or ask the operator of the node for a higher limit.
+    QuotaExceeded = 13, "quota exceeded";
+    /// The lease or device does not exist. Check the name.
+    NotFound = 14, "not found";
+    /// The node failed for a reason of its own. Report it to the operator of the node.
+    Internal = 15, "internal error";
+    /// The request exceeds the whole memory of the device or of the lease, or a limit of the node or of the tenant.
+    /// Request less, or ask the operator of the node for a higher limit.
+    TooLarge = 16, "too large";
+}
+
+impl Status {
+    /// Returns the status of a request for `requested` bytes that were not free, out of `total`: [`Self::TooLarge`] if
+    /// they can never be, or else [`Self::CapacityExceeded`].
+    pub const fn of_shortage(requested: u64, total: u64) -> Self {
+        if requested > total { Self::TooLarge } else { Self::CapacityExceeded }
+    }
+
+    /// Returns whether the same request can succeed later without any change to it.
+    pub const fn is_retryable(self) -> bool {
+        matches!(self, Self::CapacityExceeded | Self::QuotaExceeded)
+    }
+
+    /// Returns whether this status ends a lease.
+    pub const fn ends_lease(self) -> bool {
+        matches!(self, Self::LeaseExpired | Self::Revoked | Self::Fenced | Self::Disconnected)
+    }
+}
+
+impl Error {
+    /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
+    ///
+    /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
+    /// free device memory is [`Status::CapacityExceeded`], more than the device has [`Status::TooLarge`], code that
+    /// cannot be loaded [`Status::LoadFailed`], a refused launch or a fault [`Status::LaunchFailed`], and a lost
+    /// connection [`Status::Disconnected`]. Other errors have none.
+    pub fn status(&self) -> Option<Status> {
+        Some(match self.root() {
+            Error::Remote { status, .. } => *status,
+            Error::OutOfMemory { requested, total, .. } => Status::of_shortage(*requested, *total),
+            Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
+                Status::LoadFailed
+            }
+            Error::Arguments { .. } | Error::InvalidLaunch { .. } | Error::Fault(_) => {
+                Status::LaunchFailed
+            }
+            Error::Disconnected { .. } | Error::Unreachable { .. } => Status::Disconnected,
+            _ => return None,
+        })
+    }
+
+    /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
+    pub fn is_sticky(&self) -> bool {
+        match self.root() {
+            Error::Fault(_) | Error::DeviceLost { .. } | Error::Disconnected { .. } => true,
+            Error::Remote { status, .. } => status.ends_lease(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the same call can succeed later without any change to it.
+    pub fn is_retryable(&self) -> bool {
+        match self.root() {
+            Error::OutOfHostMemory { .. } | Error::Busy { .. } | Error::Unreachable { .. } => true,
+            _ => self.status().is_some_and(Status::is_retryable),
+        }
+    }
+}
+
+/// An error of the program, inside [`Error::Other`](crate::Error::Other). Clones share it, and two are equal if they
+/// share one error.
+#[derive(Clone)]
+pub struct OtherError(Arc<dyn StdError + Send + Sync>);
+
+impl OtherError {
+    pub(super) fn new(error: Box<dyn StdError + Send + Sync>) -> Self {
+        Self(error.into())
+    }
+
+    /// Returns the error of the program.
+    pub fn get(&self) -> &(dyn StdError + Send + Sync + 'static) {
+        &*self.0
+    }
+}
+
+impl PartialEq for OtherError {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl std::fmt::Debug for OtherError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::Display for OtherError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl StdError for OtherError {
+    fn source(&self) -> Option<&(dyn StdError + 'static)> {
+        self.0.source()
+    }
+}
+
+macro_rules! conversions {
+    ($($error:ty)*) => {$(
+        impl From<$error> for Error {
+            fn from(error: $error) -> Self {
+                Error::other(error)
+            }
+        }
+    )*};
+}
+
+// A conversion from every error type would conflict with that from `Error` itself, which is an error too.
+conversions! {
+    Box<dyn StdError + Send + Sync>
+    std::io::Error
+    std::fmt::Error
+    std::array::TryFromSliceError
+    std::char::ParseCharError
+    std::convert::Infallible
+    std::env::VarError
+    std::num::ParseFloatError
+    std::num::ParseIntError
+    std::num::TryFromIntError
+    std::str::ParseBoolError
+    std::str::Utf8Error
+    std::string::FromUtf8Error
+    std::sync::mpsc::RecvError
+    std::time::SystemTimeError
+}
+
 #[cfg(test)]
 mod tests {
     use crate::protocol::{FaultKind, *};
@@ -574,5 +779,18 @@ mod tests {
             same.contains("another handle of `cpu`") && !same.contains("was used on"),
             "{same}"
         );
+    }
+}
+
+#[cfg(test)]
+mod status_tests {
+    use super::*;
+
+    #[test]
+    fn codes_round_trip_and_unknown_codes_are_internal_errors() {
+        for code in 0..=16 {
+            assert_eq!(Status::from_code(code).code(), code);
+        }
+        assert_eq!(Status::from_code(999), Status::Internal);
     }
 }
