@@ -19,8 +19,8 @@ use crate::{
 };
 pub use crate::{
     buffer_forms,
-    kernel::arguments::{arc_buffer::ArcBuffer, buffer_form::Buffer},
-    memory::{host_copy::is_large, large_copy::LargeCopy},
+    kernel::arguments::{ArcBuffer, Buffer},
+    memory::host_copy::{LargeCopy, is_large},
 };
 
 /// Checks that steps may wait in this run.

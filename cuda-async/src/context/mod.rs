@@ -22,15 +22,18 @@
 //!
 //! [`CreditWait`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
 
-// Layers, lowest first: `tree` holds the contexts and their streams; `wait` holds the waits of their steps. This folder
-// uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
-// `ExecutionContext::enqueue` in `tree` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a
+// Layers, lowest first: `execution_context` holds the contexts and their streams, `fork` makes one context from another,
+// and `wait` holds the waits of their steps. The contexts of a run form a tree: the root has the stream that the policy
+// chose. It begins inline, and the first clone, fork or sibling promotes it to a shared context. This folder uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
+// `ExecutionContext::enqueue` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a
 // short spin, and then to a waiter of the stream.
 
-mod tree;
-mod wait;
+mod execution_context;
+mod fork;
+pub(crate) mod wait;
 
-pub use tree::{ExecutionContext, MAX_FORK_STREAMS};
-pub(crate) use tree::{Fork, PollerGuard, RunInFlight, RunMode};
+pub use execution_context::{ExecutionContext, MAX_FORK_STREAMS};
+pub(crate) use execution_context::{RunInFlight, RunMode};
+pub(crate) use fork::{Fork, PollerGuard};
 pub use wait::CreditWait;
-pub(crate) use wait::{MemoryWait, spin};
+pub(crate) use wait::MemoryWait;

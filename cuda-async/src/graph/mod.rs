@@ -42,12 +42,10 @@
 
 mod capture;
 mod cuda_graph;
-mod loop_state;
 mod plan;
 mod profile;
 mod record;
 mod repeat_while;
-mod slot;
 
 pub use crate::memory::{DeviceScalar, HostSlot, ScalarMut};
 pub use capture::{
@@ -57,11 +55,9 @@ pub use capture::{
 pub use cuda_core::internals::Recording;
 #[doc(inline)]
 pub use cuda_core::{CapturePool, internals::MAX_INSTANCES};
-pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph};
-pub use loop_state::{LoopState, Position};
+pub use cuda_graph::{CudaGraph, GraphExt, LaunchGraph, Slot};
 pub use plan::{Plan, PlanExt, PlanNode, PlanWork};
 pub use profile::{Profile, ProfileGraph};
 #[doc(hidden)]
 pub use record::{Recorded, record};
-pub use repeat_while::{RepeatWhile, repeat_while};
-pub use slot::Slot;
+pub use repeat_while::{LoopState, Position, RepeatWhile, repeat_while};

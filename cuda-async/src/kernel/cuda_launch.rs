@@ -2,7 +2,7 @@
 
 use cuda_core::{Arguments, Function, LaunchConfig, Module, Result, Stream};
 
-use super::arguments::argument::KernelArgs;
+use crate::kernel::arguments::KernelArgs;
 
 /// Launches a kernel of a module on a stream at once, and returns when the launch is enqueued.
 ///

@@ -36,14 +36,11 @@ mod declare;
 pub mod declared;
 mod launch;
 mod modules;
-mod prepared;
-mod tuning_file;
+mod typed_args;
 
-pub use arguments::argument::{BufferTuple, Buffers, ByValue, KernelArg, KernelArgs, Returned};
-pub use arguments::buffer_form::KernelBuffer;
-pub use arguments::param::{KernelParam, push_param, put_field};
-pub use arguments::typed_args::{
-    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
+pub use arguments::{
+    BufferTuple, Buffers, ByValue, KernelArg, KernelArgs, KernelBuffer, KernelParam, Returned,
+    push_param, put_field,
 };
 pub use autotuner::Autotuner;
 pub use cuda_core::{
@@ -55,13 +52,17 @@ pub use cuda_launch::{launch_named, launch_on, named, with_cluster};
 pub use cuda_nvrtc::{self as nvrtc, Options, Source};
 #[cfg(feature = "macros")]
 pub use declare::kernels;
-pub use launch::{LaunchOp, launch};
-pub use modules::cache::{LoadCached, ModuleCache};
+pub use launch::{LaunchOp, Prepared, launch, launch_given, launch_unless_empty};
+#[cfg(feature = "nvrtc")]
+pub use modules::compile::CudaSource;
 #[cfg(feature = "nvrtc")]
 pub use modules::compile::{Compile, compile, compile_blocking};
-#[cfg(feature = "nvrtc")]
-pub use modules::cuda_source::CudaSource;
-pub use modules::image::Image;
-pub use modules::load::{LoadPtx, load_ptx};
-pub use modules::store::{LoadStored, ModuleStore};
-pub use prepared::{Prepared, launch_given, launch_unless_empty};
+pub use modules::{
+    cache::{LoadCached, ModuleCache},
+    code::Image,
+    load::{LoadPtx, load_ptx},
+    store::{LoadStored, ModuleStore},
+};
+pub use typed_args::{
+    Aligned, AlignedAt, Group, KernelInput, KernelOutput, Reads, aligned, aligned_at, writes,
+};

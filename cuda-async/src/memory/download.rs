@@ -14,9 +14,7 @@ use cuda_core::{
 use crate::{
     context::{CreditWait, ExecutionContext},
     memory::{
-        chunk::COPY_BYTES,
-        host_copy::{self, Copier},
-        large_copy::LargeCopy,
+        host_copy::{self, COPY_BYTES, Copier, LargeCopy},
         scalar::{DeviceScalar, ScalarMut},
     },
     op::{Op, Submit, Submitted},

@@ -24,12 +24,10 @@
 // `ExecutionContext::enqueue`, and from there to a stream of `cuda-core`.
 
 mod allocate;
-mod chunk;
 mod download;
 pub(crate) mod host_copy;
 mod host_slot;
 mod huge_pages;
-pub(crate) mod large_copy;
 mod scalar;
 mod source;
 mod to_device;
@@ -37,13 +35,13 @@ mod transfer;
 mod upload;
 
 pub use allocate::{Allocate, uninitialized, zeros};
-pub use chunk::{COPY_BYTES, COPY_CHUNK};
 pub use cuda_core::{
     GrowableBuffer, MemoryPool, PoolOptions, PoolStatistics, SharedSlice, Slice, SliceMut,
 };
 pub use download::{
     BufferSource, ReadBack, ToHost, ToPinned, read_back, to_host, to_host_into, to_pinned,
 };
+pub use host_copy::{COPY_BYTES, COPY_CHUNK};
 pub use host_slot::{HostSlot, UploadSlot};
 pub use scalar::{DeviceScalar, NewScalar, ReadScalar, ScalarMut, SetScalar};
 pub use source::{BufferTarget, HostSource};

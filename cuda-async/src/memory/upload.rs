@@ -14,10 +14,7 @@ use cuda_core::{
 use crate::{
     context::{CreditWait, ExecutionContext, MemoryWait, RunMode},
     memory::{
-        chunk::COPY_BYTES,
-        host_copy,
-        host_copy::Copier,
-        large_copy::LargeCopy,
+        host_copy::{self, COPY_BYTES, Copier, LargeCopy},
         source::{BufferTarget, HostSource},
     },
     op::{Op, Submit, Submitted},

@@ -16,7 +16,7 @@ use crate::{
     context::{ExecutionContext, RunInFlight, RunMode},
     op::{Op, OpSpan, Submit, Submitted},
     policy::SchedulingPolicy,
-    run::blocked_task,
+    run::blocking::report_blocked_task,
     runtime::defaults,
     wake::timer::is_timer_thread,
 };
@@ -72,9 +72,7 @@ impl<S: Submit> DeviceFuture<S> {
             Err(error) => State::Failed(error),
         }))
     }
-}
 
-impl<S: Submit> DeviceFuture<S> {
     /// Blocks the calling thread until the operation is complete. This is for code without an executor that started the
     /// operation with [`schedule`](crate::DeviceOp::schedule).
     ///
@@ -90,7 +88,7 @@ impl<S: Submit> DeviceFuture<S> {
     /// The errors of `.await`. [`Error::Misuse`] if this is called inside a waker, on the library's timer thread
     /// or on the device's completion thread, or inside the output function of the device.
     pub fn wait(mut self) -> Result<S::Output> {
-        blocked_task::report();
+        report_blocked_task();
         let parker = Parker::new();
         let waker = Waker::from(parker.unparker());
         loop {

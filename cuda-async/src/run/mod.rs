@@ -19,10 +19,8 @@
 // This folder uses `op`, `context`, `policy` and `runtime`. The methods of `DeviceOp` call it. A typical call goes from
 // `DeviceFuture`'s `poll` to `Submit::submit`, and waits for the last submission of the run.
 
-mod blocked_task;
 pub(crate) mod blocking;
 mod future;
-mod future_queue;
 mod op_stream;
 
 pub use future::DeviceFuture;

@@ -21,16 +21,15 @@
 // to `SchedulingPolicy::place`.
 
 pub(crate) mod defaults;
-mod device_policy;
 mod devices;
 
 pub use crate::{
-    context::spin::{MAX_SPIN_LIMIT, RETRY as SPIN_RETRY, max_spin, set_max_spin},
+    context::wait::{MAX_SPIN_LIMIT, RETRY as SPIN_RETRY, max_spin, set_max_spin},
     wake::timer::LINGER as TIMER_LINGER,
 };
 pub use cuda_core::WeakDevice;
 pub use defaults::{
-    default_device, default_policy, fallback, require, set_default_device, set_default_policy,
+    default_device, default_policy, device_policy, fallback, require, set_default_device,
+    set_default_policy, set_device_policy,
 };
-pub use device_policy::{device_policy, set_device_policy};
 pub use devices::{devices, open, open_blocking};

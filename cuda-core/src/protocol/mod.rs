@@ -22,10 +22,11 @@ mod work;
 pub use backend::{Backend, Capabilities, DeviceInfo, Notice, NoticeSink, Provider};
 pub use control::{Control, ModuleImage};
 pub use errors::{
-    error::{Error, OtherError, Result, Status},
+    error::{Error, Result, Status},
     fault::{Fault, FaultKind, FaultSite, SourceLine},
     limit::{ExpectedShape, Limit, Quantity},
     misuse::{Feature, MemoryConflict, Misuse},
+    other_error::OtherError,
 };
 pub use foreign::{Foreign, ForeignOwner, ForeignWork, RawStream};
 pub use graph::{

@@ -1,14 +1,13 @@
-//! Places of nodes and groups in a drawing.
+//! Places of nodes and groups in a drawing, and the edges that it leaves out because others imply them.
 //!
 //! A node's *rank* is the length of the longest path to it. All nodes of a rank have the same height, and every edge
 //! goes down. From left to right, each member of a group takes the first place that is free in all of its ranks; one
 //! that has its ranks to itself is in the middle. So the boxes of groups contain only their own nodes, and boxes of
 //! groups that follow each other may lie below each other.
 
-use crate::graph::plan::{
-    groups::{Group, Member},
-    nodes::Plan,
-};
+use std::collections::HashSet;
+
+use crate::graph::plan::nodes::{Group, Member, Plan};
 
 /// Distances in pixels.
 pub(super) const PAD: usize = 12;
@@ -231,4 +230,25 @@ fn boxes(block: &Block, begins: &mut [usize], ends: &mut [usize]) {
             boxes(inner, begins, ends);
         }
     }
+}
+
+/// The number of nodes that a search visits. An edge that needs a longer search counts as not implied.
+const MAX_VISITED: usize = 256;
+
+/// Whether other edges already order `from` before `to`.
+pub(super) fn is_implied(plan: &Plan, from: usize, to: usize) -> bool {
+    let mut seen = HashSet::new();
+    let mut open = vec![to as u32];
+    while let Some(node) = open.pop() {
+        for before in plan.nodes()[node as usize].after() {
+            if *before as usize == from && node as usize != to {
+                return true;
+            }
+            // Nodes before `from` do not come after it.
+            if *before as usize > from && seen.len() < MAX_VISITED && seen.insert(*before) {
+                open.push(*before);
+            }
+        }
+    }
+    false
 }

@@ -1,11 +1,15 @@
-//! `Plan`: nodes, edges and names.
+//! `Plan`: nodes, edges, and the tree of names, in which every name is a group inside the group of the name before its last
+//! `/`. `PlanExt` makes the plan of an operation.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use cuda_core::{
-    internals::{RecordedNode, Recording},
+    Device, Result,
+    internals::{RecordedNode, Recording, end_plan, start_plan},
     protocol::Work,
 };
+
+use crate::{graph::plan::text::printable, ops::DeviceOp, run::blocking, runtime};
 
 /// The work of an operation or a graph: its nodes in an order in which they can run, and the edges between them.
 ///
@@ -186,5 +190,162 @@ impl PlanWork {
             Work::Repeat(repeat) => Self::Loop { nodes: repeat.body.nodes.len() },
             _ => Self::Other,
         }
+    }
+}
+
+/// Methods that show the work of an operation.
+pub trait PlanExt: DeviceOp {
+    /// Returns the work that this operation would submit to the default device. Nothing runs on the device, and memory
+    /// that the operation allocates does not exist there. The closures of the operation run once, now.
+    ///
+    /// - Kernels belong to a device: use [`plan_on`](Self::plan_on) with the device of their modules, if it is not the
+    ///   default one.
+    /// - Uploads copy their bytes to pinned host memory, as those of a [graph](crate::graph::GraphExt::graph) do. So
+    ///   this call may block while the driver pins memory.
+    /// - A [`shared`](DeviceOp::shared) operation that first runs here has no result, so its clones return an error
+    ///   outside the plan.
+    ///
+    /// ```
+    /// use cuda_async::{graph::PlanExt, memory::fill, prelude::*};
+    /// let both = zip!(zeros::<u32>(4), zeros::<u8>(8)).named("clear");
+    /// let plan = both.then(|(a, _)| fill(a, 7)).plan()?;
+    /// println!("{plan}");
+    /// assert!(plan.to_dot().contains("label=\"clear\""));
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`graph`](crate::graph::GraphExt::graph).
+    fn plan(self) -> Result<Plan> {
+        self.plan_on(&runtime::default_device()?)
+    }
+
+    /// Returns the work that this operation would submit to `device`; see [`plan`](Self::plan).
+    ///
+    /// ```
+    /// use cuda_async::{graph::PlanExt, prelude::*};
+    /// let plan = zeros::<u8>(1 << 50).plan_on(&cuda_async::open_blocking("cpu")?)?; // the memory does not exist
+    /// assert_eq!(plan.len(), 1);
+    /// # Ok::<(), cuda_async::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`graph`](crate::graph::GraphExt::graph).
+    fn plan_on(self, device: &Device) -> Result<Plan> {
+        let stream = start_plan(device);
+        let output = blocking::submit_only(self.into_op().into_steps(), stream.clone())?;
+        drop(output);
+        Ok(Plan::of_nodes(end_plan(&stream)?))
+    }
+}
+
+impl<O: DeviceOp> PlanExt for O {}
+
+/// The depth of the tree. Deeper names are groups of the last level.
+const MAX_DEPTH: usize = 16;
+
+/// A group of nodes that have a name in common. The root has none.
+#[derive(Default)]
+pub(super) struct Group {
+    /// The last part of its name.
+    pub(super) name: String,
+    /// The groups and the nodes in it, ordered by their first node.
+    pub(super) members: Vec<Member>,
+}
+
+pub(super) enum Member {
+    /// The index of a node.
+    Node(usize),
+    Group(Group),
+}
+
+/// A step of a walk through the tree.
+pub(super) enum Step<'a> {
+    /// The index of a node.
+    Node(usize),
+    /// A group begins. Groups are numbered in the order of the walk.
+    Begin { number: usize, name: &'a str },
+    /// The group that began last, of those that did not end, ends.
+    End,
+}
+
+/// Walks through the tree of a plan, in order. `visit` also gets the number of groups around the step.
+pub(super) fn walk(plan: &Plan, mut visit: impl FnMut(usize, Step<'_>)) {
+    walk_members(&tree_of(plan), 0, &mut 0, &mut visit);
+}
+
+/// Recursion is limited by `MAX_DEPTH`.
+fn walk_members(
+    group: &Group,
+    depth: usize,
+    groups: &mut usize,
+    visit: &mut impl FnMut(usize, Step<'_>),
+) {
+    for member in &group.members {
+        match member {
+            Member::Node(index) => visit(depth, Step::Node(*index)),
+            Member::Group(inner) => {
+                visit(depth, Step::Begin { number: *groups, name: &inner.name });
+                *groups += 1;
+                walk_members(inner, depth + 1, groups, visit);
+                visit(depth, Step::End);
+            }
+        }
+    }
+}
+
+/// Builds the tree of a plan. Nodes with equal names are in one group.
+pub(super) fn tree_of(plan: &Plan) -> Group {
+    let mut builder = Builder::default();
+    builder.groups.push(Flat::default());
+    for (index, node) in plan.nodes().iter().enumerate() {
+        let parts = node.name().into_iter().flat_map(|name| name.splitn(MAX_DEPTH, '/'));
+        let group = parts.fold(0, |outer, part| builder.inner(outer, part));
+        builder.groups[group].members.push(FlatMember::Node(index));
+    }
+    builder.take_tree(0)
+}
+
+/// The groups in a list, while the tree is built.
+#[derive(Default)]
+struct Builder {
+    groups: Vec<Flat>,
+    /// By outer group and name.
+    known: HashMap<(usize, String), usize>,
+}
+
+#[derive(Default)]
+struct Flat {
+    name: String,
+    members: Vec<FlatMember>,
+}
+
+enum FlatMember {
+    Node(usize),
+    Group(usize),
+}
+
+impl Builder {
+    /// The group with this name inside another one.
+    fn inner(&mut self, outer: usize, name: &str) -> usize {
+        let key = (outer, name.to_owned());
+        if let Some(known) = self.known.get(&key) {
+            return *known;
+        }
+        let group = self.groups.len();
+        self.groups.push(Flat { name: printable(name), members: Vec::new() });
+        self.groups[outer].members.push(FlatMember::Group(group));
+        self.known.insert(key, group);
+        group
+    }
+
+    /// The tree below a group. Recursion is limited by `MAX_DEPTH`.
+    fn take_tree(&mut self, group: usize) -> Group {
+        let Flat { name, members } = std::mem::take(&mut self.groups[group]);
+        let tree = |member| match member {
+            FlatMember::Node(index) => Member::Node(index),
+            FlatMember::Group(inner) => Member::Group(self.take_tree(inner)),
+        };
+        Group { name, members: members.into_iter().map(tree).collect() }
     }
 }

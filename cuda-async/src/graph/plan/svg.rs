@@ -3,11 +3,9 @@
 use std::fmt::Write;
 
 use crate::graph::plan::{
-    groups,
-    implied::is_implied,
-    label::{lines, printable},
-    layout::{GAP_Y, GroupBox, Layout, NodeSize},
-    nodes::{Plan, PlanNode, PlanWork},
+    layout::{GAP_Y, GroupBox, Layout, NodeSize, is_implied},
+    nodes::{Plan, PlanNode, PlanWork, tree_of},
+    text::{lines, printable},
 };
 
 /// The height of a line of text, in pixels.
@@ -30,7 +28,7 @@ impl Plan {
         let texts: Vec<_> =
             self.nodes().iter().enumerate().map(|(at, node)| lines(at, node)).collect();
         let size = node_size(&texts);
-        let layout = Layout::new(self, &groups::of(self), size);
+        let layout = Layout::new(self, &tree_of(self), size);
         let mut svg = Svg { text: String::new(), layout: &layout, size };
         svg.begin(self);
         layout.groups.iter().for_each(|group| svg.group(group));

@@ -10,7 +10,8 @@ use cuda_core::{Device, Module, Result, WeakDevice};
 use futures_util::future::Shared;
 use parking_lot::Mutex;
 
-use super::{code::LoadingCode, device_module::DeviceModule};
+use super::code::LoadingCode;
+use crate::kernel::modules::cache::DeviceModule;
 use crate::{
     context::ExecutionContext,
     op::{Op, Submit, Submitted},

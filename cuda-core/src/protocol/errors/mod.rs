@@ -5,3 +5,4 @@ pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod limit;
 pub(super) mod misuse;
+pub(super) mod other_error;

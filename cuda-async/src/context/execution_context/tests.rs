@@ -3,7 +3,7 @@ use std::sync::OnceLock;
 use cuda_cpu::CpuProvider;
 
 use super::*;
-use crate::context::tree::shared_context::ContextKind;
+use crate::context::execution_context::ContextKind;
 
 fn stream() -> Result<Stream> {
     Device::open(&CpuProvider::default(), 0)?.new_stream()

@@ -4,13 +4,11 @@ use std::marker::PhantomData;
 
 use cuda_core::{Access, Arguments, DeviceBuffer, Element, SharedSlice, Slice, SliceMut};
 
-use super::{
-    argument::{KernelArg, KernelArgs, Returned, given_back},
-    buffer_form::{KernelBuffer, buffer_forms},
-    param::{KernelParam, push_aligned},
-};
 use crate::{
-    kernel::arguments::argument::BufferTuple,
+    kernel::arguments::{
+        BufferTuple, KernelArg, KernelArgs, KernelBuffer, KernelParam, Returned, buffer_forms,
+        given_back, push_aligned,
+    },
     memory::{DeviceScalar, ScalarMut},
 };
 

@@ -1,4 +1,4 @@
-//! `KernelArg`, `KernelArgs`: values that a kernel takes as arguments.
+//! `KernelArg`, `KernelArgs`: the buffers and values that a kernel takes as arguments, and the buffers that come back.
 //!
 //! A launch takes a tuple of buffers and values and gives back the buffers alone. The type of its output is built from
 //! the last argument to the first: each buffer puts itself in front of a [`BufferTuple`], and each value leaves it as
@@ -12,9 +12,13 @@ use cuda_core::{
 use half::{bf16, f16};
 
 use crate::{
-    kernel::arguments::param::{KernelParam, push_param},
+    kernel::typed_args::KernelInput,
     memory::{DeviceScalar, ScalarMut},
+    op::{LazyArg, Ready},
 };
+
+#[cfg(feature = "macros")]
+pub use cuda_async_macros::KernelParam;
 
 /// A value that can be passed to a kernel as an argument. The form of a buffer argument decides the kernel's access to
 /// it:
@@ -345,6 +349,250 @@ macro_rules! tuples {
 }
 
 tuples!([] A B C D E F G H I J K L M N O P Q R S T U V W X Y Z A1 B1 C1 D1 E1 F1);
+
+/// A buffer of which an `Arc` is an argument of kernels. They read it.
+///
+/// # Safety
+/// [`push_read`](Self::push_read) adds one argument: the address of [`elements`](Self::elements) elements of
+/// [`Stored`](Self::Stored), for reading.
+pub unsafe trait ArcBuffer: Send + Sync {
+    /// The elements that a kernel reads.
+    type Stored: Element;
+
+    /// Adds the buffer to the arguments of a launch, for reading.
+    fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>);
+
+    /// Returns the number of elements.
+    fn elements(&self) -> usize;
+
+    /// Returns the size of a dimension, or `None` if there is no such dimension.
+    fn size(&self, dimension: usize) -> Option<usize>;
+}
+
+// SAFETY: pushes its own memory of `T`, of which it states the length.
+unsafe impl<T: Element> ArcBuffer for DeviceBuffer<T> {
+    type Stored = T;
+
+    #[inline]
+    fn push_read<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        arguments.buffer(self, Access::Read);
+    }
+
+    #[inline]
+    fn elements(&self) -> usize {
+        self.len()
+    }
+
+    #[inline]
+    fn size(&self, dimension: usize) -> Option<usize> {
+        (dimension == 0).then(|| self.len())
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<B: ArcBuffer> KernelArg for Arc<B> {
+    given_back!(buffer);
+
+    #[inline]
+    fn push<'a>(&'a self, arguments: &mut Arguments<'a>) {
+        B::push_read(self, arguments);
+    }
+}
+
+// SAFETY: states the elements of its buffer, and is no output.
+unsafe impl<B: ArcBuffer> Buffer for Arc<B> {}
+
+#[diagnostic::do_not_recommend]
+impl<B: ArcBuffer> LazyArg for Arc<B> {
+    type Ready = Self;
+    type Steps = Ready<Self>;
+
+    #[inline(always)]
+    fn into_arg_steps(self) -> Ready<Self> {
+        Ready::new(self)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<B: ArcBuffer> LazyArg for &Arc<B> {
+    type Ready = Self;
+    type Steps = Ready<Self>;
+
+    #[inline(always)]
+    fn into_arg_steps(self) -> Ready<Self> {
+        Ready::new(self)
+    }
+}
+
+#[diagnostic::do_not_recommend]
+impl<B: ArcBuffer> KernelBuffer for Arc<B> {
+    #[inline]
+    fn elements(&self) -> usize {
+        B::elements(self)
+    }
+
+    #[inline]
+    fn size(&self, dimension: usize) -> Option<usize> {
+        B::size(self, dimension)
+    }
+}
+
+// SAFETY: `push_read` of an `ArcBuffer` adds one argument: the address of `elements` elements of `Stored`, for reading.
+#[diagnostic::do_not_recommend]
+unsafe impl<B: ArcBuffer> KernelInput<B::Stored> for Arc<B> {}
+
+/// A type that is a form of a buffer.
+///
+/// # Safety
+/// The type states the correct number of its elements, and a value that is a `KernelOutput` is the only handle of its
+/// memory. So a safe launch does not get the same memory twice.
+pub unsafe trait Buffer {}
+
+/// A form of a buffer that is an argument of a launcher: the buffer itself, a borrow, an `Arc`, a slice or a scalar.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a device buffer",
+    note = "a `Vec` or slice goes to the device first, with `h2d(..)`"
+)]
+pub trait KernelBuffer: Buffer + LazyArg<Ready = Self> {
+    /// Returns the number of elements.
+    fn elements(&self) -> usize;
+
+    /// Returns the size of a dimension, or `None` if there is no such dimension. A buffer has one dimension.
+    fn size(&self, dimension: usize) -> Option<usize> {
+        (dimension == 0).then(|| self.elements())
+    }
+
+    /// Returns the shape of a tile, and the number of tiles along `x`, `y` and `z`, for a
+    /// `Partition` of `cuda-tensor`. `None` for other forms.
+    fn tiles(&self) -> Option<(&[usize], [u32; 3])> {
+        None
+    }
+}
+
+/// Implements [`KernelBuffer`] and its supertraits for types.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! buffer_forms {
+    ($([$($generics:tt)*] $form:ty: |$this:ident| $elements:expr
+        $(, shape $shape:expr)? $(, tiles $tiles:expr)?;)*) => {$(
+        // SAFETY: the form has the elements of its buffer, and only exclusive forms are outputs.
+        unsafe impl<$($generics)*> $crate::internals::Buffer for $form {}
+
+        impl<$($generics)*> $crate::op::LazyArg for $form {
+            type Ready = Self;
+            type Steps = $crate::op::Ready<Self>;
+
+            #[inline(always)]
+            fn into_arg_steps(self) -> $crate::op::Ready<Self> {
+                $crate::op::Ready::new(self)
+            }
+        }
+
+        impl<$($generics)*> $crate::kernel::KernelBuffer for $form {
+            #[inline]
+            fn elements(&self) -> usize {
+                let $this = self;
+                $elements
+            }
+            $(
+                #[inline]
+                fn size(&self, dimension: usize) -> Option<usize> {
+                    let $this = self;
+                    $shape.get(dimension).copied()
+                }
+            )?
+            $(
+                fn tiles(&self) -> Option<(&[usize], [u32; 3])> {
+                    let $this = self;
+                    $tiles
+                }
+            )?
+        }
+    )*};
+}
+pub(crate) use buffer_forms;
+
+buffer_forms! {
+    [T: Send + Sync] DeviceBuffer<T>: |this| this.len();
+    [T: Send + Sync] &DeviceBuffer<T>: |this| this.len();
+    [T: Send + Sync] &mut DeviceBuffer<T>: |this| this.len();
+    [T: Send + Sync] Slice<'_, T>: |this| this.len();
+    [T: Send + Sync] SharedSlice<T>: |this| this.len();
+    [T: Send + Sync] SliceMut<'_, T>: |this| this.len();
+}
+
+/// A value that a kernel receives by value: a number, an array of numbers, or a struct.
+///
+/// Every [`Element`] is one, so a struct that derives `bytemuck::Pod` is one too. `Pod` checks at compile time that the
+/// struct is `#[repr(C)]`, has no padding, and that each field is `Pod`. It refuses structs with padding, because
+/// padding is uninitialized memory.
+///
+/// The derive of `KernelParam` also takes structs with padding, and passes zeros as the padding:
+///
+/// ```
+/// use cuda_async::{kernel::KernelParam, prelude::*};
+///
+/// /// `struct Step { unsigned char axis; double width; unsigned short count; };`
+/// #[derive(Clone, Copy, KernelParam)]
+/// #[repr(C)]
+/// struct Step {
+///     axis: u8, // 7 bytes of padding follow
+///     width: f64,
+///     count: u16, // 6 bytes of padding follow
+/// }
+///
+/// let step = Step { axis: 1, width: 0.5, count: 2 };
+/// step.with_bytes(|bytes| {
+///     assert_eq!(bytes.len(), 24);
+///     assert_eq!(bytes[..8], [1, 0, 0, 0, 0, 0, 0, 0]);
+/// });
+/// ```
+///
+/// The struct is then an argument of [`launch`](crate::launch()) as it is, without [`ByValue`](crate::kernel::ByValue),
+/// and an argument of a kernel in [`kernels!`](crate::kernels), which compares its size with the PTX.
+///
+/// The derive checks at compile time that the struct is `#[repr(C)]` or `#[repr(transparent)]`, has no type parameters,
+/// and that each field is a `KernelParam`. A struct cannot derive both `Pod` and `KernelParam`: derive `Pod` if it is
+/// also an element of buffers.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` cannot be passed to a kernel by value",
+    label = "not a kernel parameter",
+    note = "numbers and arrays of them can; a struct derives `cuda_async::kernel::KernelParam` or `bytemuck::Pod`; write `u8` for `bool` in a struct"
+)]
+pub trait KernelParam: Copy + Send + Sync {
+    /// Calls `pass` with the bytes of the value. Padding is zero. A launch is refused if the number of bytes is not
+    /// that of the kernel's parameter.
+    fn with_bytes<R>(&self, pass: impl FnOnce(&[u8]) -> R) -> R;
+}
+
+impl<T: Element> KernelParam for T {
+    #[inline(always)] // the size is then known where the bytes are copied
+    fn with_bytes<R>(&self, pass: impl FnOnce(&[u8]) -> R) -> R {
+        pass(bytemuck::bytes_of(self))
+    }
+}
+
+/// Writes a field of a struct into its bytes from offset `at` on, for the derive of [`KernelParam`].
+#[inline]
+pub fn put_field(bytes: &mut [u8], at: usize, field: impl KernelParam) {
+    field.with_bytes(|field| {
+        bytes.iter_mut().skip(at).zip(field).for_each(|(to, from)| *to = *from);
+    });
+}
+
+/// Adds a struct to the arguments of a launch, for the derive of [`KernelParam`].
+#[inline]
+pub fn push_param<T: KernelParam>(value: &T, arguments: &mut Arguments<'_>) {
+    push_aligned(value, align_of::<T>(), arguments);
+}
+
+/// Adds a value to the arguments of a launch, for a parameter with an alignment of `align` bytes.
+#[inline]
+pub(super) fn push_aligned<T: KernelParam>(value: &T, align: usize, arguments: &mut Arguments<'_>) {
+    value.with_bytes(|bytes| {
+        arguments.raw(bytes, align);
+    });
+}
 
 #[cfg(test)]
 mod given_back_tests {

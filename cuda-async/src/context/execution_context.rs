@@ -5,7 +5,7 @@
 //! # Inline roots
 //! The root context of a run is stored in the run itself and not behind an `Arc`. A run keeps it on its stack or in its
 //! future. Most runs never clone it, so most runs allocate nothing. Anything that needs more than the stream and the
-//! last submission promotes the root to an `Arc` first. After a promotion, both copies of `last` count:
+//! last submission promotes the root to a [`SharedContext`] behind an `Arc` first. After a promotion, both copies of `last` count:
 //! [`InlineRoot::last`] is the larger one.
 //!
 //! The cells make this type, and with it [`ExecutionContext`](crate::context::ExecutionContext), `Send` but not `Sync`.
@@ -14,21 +14,22 @@
 use std::{
     cell::{Cell, OnceCell},
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 
 use crossbeam_utils::CachePadded;
 use cuda_core::{
-    Device, Error, Result, Stream,
+    Device, Error, MemoryPool, Result, Stream, Ticket,
     internals::{
-        RecordedName, Window, name_recorded, request_report,
+        RecordedName, Window, allocating_in, lend_branch, name_recorded, request_report,
         sync::{SHARDS, Sharded, own_shard},
     },
 };
-
-use crate::context::tree::{allocation_rules::AllocationRules, shared_context::SharedContext};
+use parking_lot::Mutex;
+use smallvec::SmallVec;
 
 /// The context in which an operation runs: its device and its stream. Clones are the same context.
 ///
@@ -243,6 +244,229 @@ impl PartialEq for ExecutionContext {
 impl std::fmt::Debug for ExecutionContext {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.known_stream())
+    }
+}
+
+/// The data of a context behind an `Arc`. Its kind holds the data that only a root or only a child has.
+pub(in crate::context) struct SharedContext {
+    pub(super) kind: ContextKind,
+    mode: RunMode,
+    pub(super) allocation_rules: AllocationRules,
+    /// The number of the last submission that this context has made, or 0.
+    last: AtomicU64,
+    /// See [`ExecutionContext::nested_boxes`](crate::context::ExecutionContext::nested_boxes).
+    pub(super) nested_boxes: AtomicUsize,
+}
+
+pub(super) enum ContextKind {
+    Root(RootData),
+    Child(ChildData),
+}
+
+/// The data of a root, which all contexts of its tree use.
+pub(in crate::context) struct RootData {
+    pub(super) stream: Stream,
+    /// The streams of the forks of this run.
+    fork_streams: ForkStreams,
+    /// The submission that a blocking run waits for.
+    pub(in crate::context) blocked: Mutex<Blocked>,
+    /// Set in a blocking run once one of its steps waits for more than one stream.
+    pub(in crate::context) by_wakers: OnceLock<RunInFlight>,
+    /// The `shared` operation whose steps this root belongs to.
+    pub(super) part_of: Option<usize>,
+    /// The context whose steps poll the steps of this root now.
+    pub(super) poller: Mutex<Option<Arc<SharedContext>>>,
+}
+
+/// The submission that the thread of a blocking run must wait for, and the failure of that wait.
+#[derive(Default)]
+pub(in crate::context) struct Blocked {
+    pub(in crate::context) on: Option<(Stream, u64)>,
+    pub(in crate::context) failed: Option<(Ticket, Error)>,
+}
+
+/// The data of a context that is not a root: a branch of a fork, or a sibling.
+pub(super) struct ChildData {
+    root: Arc<SharedContext>,
+    /// The stream of a branch is borrowed when the branch first enqueues something.
+    stream: OnceLock<Stream>,
+    /// The tickets that come before the next work of this context.
+    pub(super) after: Mutex<After>,
+    has_after: AtomicBool,
+}
+
+pub(super) type After = SmallVec<[Ticket; 2]>;
+
+impl SharedContext {
+    fn new(kind: ContextKind, mode: RunMode, allocation_rules: AllocationRules, last: u64) -> Self {
+        let (last, nested_boxes) = (AtomicU64::new(last), AtomicUsize::new(0));
+        Self { kind, mode, allocation_rules, last, nested_boxes }
+    }
+
+    /// The root context of a run on `stream`, whose last submission so far is `last`.
+    pub(super) fn root(
+        stream: Stream,
+        mode: RunMode,
+        allocation_rules: AllocationRules,
+        last: u64,
+    ) -> Self {
+        let kind = ContextKind::Root(RootData {
+            stream,
+            fork_streams: ForkStreams::default(),
+            blocked: Mutex::default(),
+            by_wakers: OnceLock::new(),
+            part_of: None,
+            poller: Mutex::default(),
+        });
+        Self::new(kind, mode, allocation_rules, last)
+    }
+
+    /// A context of the same run. Without a stream it borrows one at its first use.
+    pub(super) fn child(
+        self: &Arc<Self>,
+        stream: OnceLock<Stream>,
+        after: After,
+        allocation_rules: AllocationRules,
+    ) -> Self {
+        let root = Self::root_of(self).clone();
+        let has_after = AtomicBool::new(!after.is_empty());
+        let kind =
+            ContextKind::Child(ChildData { root, stream, after: Mutex::new(after), has_after });
+        Self::new(kind, self.mode, allocation_rules, 0)
+    }
+
+    /// The root of this context's run.
+    pub(super) fn root_of(this: &Arc<Self>) -> &Arc<Self> {
+        match &this.kind {
+            ContextKind::Root(_) => this,
+            ContextKind::Child(child) => &child.root,
+        }
+    }
+
+    /// Makes this root a part of a `shared` operation.
+    pub(super) fn with_part_of(mut self, id: usize) -> Self {
+        if let ContextKind::Root(root) = &mut self.kind {
+            root.part_of = Some(id);
+        }
+        self
+    }
+
+    /// The stream, for a step that enqueues something now.
+    pub(super) fn stream(&self) -> Result<&Stream> {
+        match &self.kind {
+            ContextKind::Root(root) => Ok(&root.stream),
+            ContextKind::Child(child) => child.stream(&self.allocation_rules),
+        }
+    }
+
+    /// The stream, if this context has one.
+    pub(super) fn known_stream(&self) -> Option<&Stream> {
+        match &self.kind {
+            ContextKind::Root(root) => Some(&root.stream),
+            ContextKind::Child(child) => child.stream.get(),
+        }
+    }
+
+    /// The data of the root of this context's run.
+    pub(in crate::context) fn root_data(&self) -> &RootData {
+        match &self.kind {
+            ContextKind::Root(root) => root,
+            // The root of a child is never a child.
+            ContextKind::Child(child) => child.root.root_data(),
+        }
+    }
+
+    pub(super) fn mode(&self) -> RunMode {
+        match self.mode {
+            RunMode::Blocking if self.root_data().by_wakers.get().is_some() => RunMode::Async,
+            mode => mode,
+        }
+    }
+
+    pub(super) fn note(&self, number: u64) {
+        self.last.fetch_max(number, Ordering::AcqRel);
+    }
+
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+}
+
+impl ChildData {
+    fn stream(&self, rules: &AllocationRules) -> Result<&Stream> {
+        let stream = match self.stream.get() {
+            Some(stream) => stream,
+            None => {
+                let root = self.root.root_data();
+                let borrowed = rules.applied_to(root.fork_streams.next(&root.stream)?);
+                self.stream.get_or_init(|| borrowed)
+            }
+        };
+        if self.has_after.load(Ordering::Acquire) {
+            let mut after = self.after.lock();
+            if !after.is_empty() {
+                stream.join(&after)?;
+                after.clear();
+            }
+            // Under the lock, so that no clone of this context enqueues before the edges are in.
+            self.has_after.store(false, Ordering::Release);
+        }
+        Ok(stream)
+    }
+}
+
+#[derive(Clone, Default)]
+pub(in crate::context) struct AllocationRules {
+    /// The time for which an allocation may wait for memory.
+    pub(in crate::context) wait: Option<Duration>,
+    /// The pool of the allocations. `None` if the stream decides, which is the default pool unless its handle has one.
+    pub(super) pool: Option<MemoryPool>,
+}
+
+impl AllocationRules {
+    /// The handle of a stream through which a context with these rules submits.
+    pub(super) fn applied_to(&self, stream: Stream) -> Stream {
+        match &self.pool {
+            Some(pool) => allocating_in(&stream, pool),
+            None => stream,
+        }
+    }
+}
+
+/// The maximum number of streams that one operation borrows for its branches, in addition to its own. Further branches
+/// share them: an idle one if there is one, else the next in turn.
+pub const MAX_FORK_STREAMS: usize = 7;
+
+#[derive(Default)]
+pub(crate) struct ForkStreams(Mutex<Lent>);
+
+#[derive(Default)]
+struct Lent {
+    streams: Vec<Stream>,
+    /// The number of times that a stream was shared because none was idle.
+    next: usize,
+}
+
+impl ForkStreams {
+    /// Returns the stream for one more branch of an operation on `stream`.
+    pub(crate) fn next(&self, stream: &Stream) -> Result<Stream> {
+        if stream.is_recording() {
+            // A stream of a recording uses no resources of the device.
+            return lend_branch(stream);
+        }
+        let mut lent = self.0.lock();
+        if lent.streams.len() < MAX_FORK_STREAMS {
+            let borrowed = lend_branch(stream)?;
+            lent.streams.push(borrowed.clone());
+            return Ok(borrowed);
+        }
+        // The others may still run work of dropped branches.
+        if let Some(idle) = lent.streams.iter().find(|stream| stream.in_flight() == 0) {
+            return Ok(idle.clone());
+        }
+        let index = lent.next % lent.streams.len();
+        lent.next += 1;
+        Ok(lent.streams[index].clone())
     }
 }
 
