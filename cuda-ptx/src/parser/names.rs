@@ -1,16 +1,71 @@
-//! Resolves names inside a function. Scopes nest, and names of inner scopes hide those of outer ones.
-//!
-//! `.reg .b32 %r<1000>;` declares a thousand registers in a few characters. Only registers that are used become registers
-//! of the body, so memory use is proportional to the length of the text.
+//! The names of a text: those of module scope, those of the nested scopes of a function, and its labels.
 
 use std::collections::{BTreeSet, HashMap};
 
-use crate::ast::Register;
+use crate::ast::{Label, LabelId, RegId, Register, Symbol};
 use crate::error::{Error, ErrorKind};
-use crate::instruction::{RegId, Symbol};
-use crate::lexer::Token;
-use crate::limits::index;
-use crate::types::ScalarType;
+use crate::lexer::{Cursor, Kind, Token};
+use crate::limits::{MAX_NESTING, index};
+use crate::parser::expression::WARP_SIZE;
+use crate::words::ScalarType;
+
+/// The symbols of module-scope names, with the lines of their first declarations.
+#[derive(Default)]
+pub(crate) struct Globals<'a> {
+    names: HashMap<&'a str, Global>,
+}
+
+/// A declared name.
+#[derive(Clone, Copy)]
+struct Global {
+    symbol: Symbol,
+    /// The size of a variable's elements in bytes.
+    size: Option<u32>,
+    line: u32,
+}
+
+impl<'a> Globals<'a> {
+    pub(crate) fn find(&self, name: &str) -> Option<Symbol> {
+        self.names.get(name).map(|global| global.symbol)
+    }
+
+    /// Returns the size of a variable's elements in bytes.
+    pub(crate) fn element_size(&self, name: &str) -> Option<u32> {
+        self.names.get(name)?.size
+    }
+
+    /// Declares a name. `size` is that of a variable's elements.
+    ///
+    /// # Errors
+    /// If the name is declared already.
+    pub(crate) fn declare(
+        &mut self,
+        name: &Token<'a>,
+        symbol: Symbol,
+        size: Option<u32>,
+    ) -> Result<(), Error> {
+        if self.names.contains_key(name.text) {
+            return Err(self.duplicate(name));
+        }
+        self.names.insert(name.text, Global { symbol, size, line: name.line });
+        Ok(())
+    }
+
+    /// Returns the error for a name that is declared already.
+    pub(crate) fn duplicate(&self, name: &Token<'a>) -> Error {
+        let first_line = self.names.get(name.text).map_or(0, |global| global.line);
+        Error::at(name, ErrorKind::Duplicate { first_line })
+    }
+
+    /// Returns the symbol of `name`.
+    ///
+    /// # Errors
+    /// If the name is undefined.
+    pub(crate) fn require(&self, name: &Token<'a>) -> Result<Symbol, Error> {
+        let undefined = || Error::at(name, ErrorKind::Undefined("variable or function"));
+        self.find(name.text).ok_or_else(undefined)
+    }
+}
 
 /// The meaning of a declared name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +84,10 @@ pub(crate) struct RegisterType {
     pub(crate) lanes: u32,
 }
 
-/// The open scopes, innermost last.
+/// The open scopes of a function, innermost last. Names of inner scopes hide those of outer ones.
+///
+/// `.reg .b32 %r<1000>;` declares a thousand registers in a few characters. Only registers that are used become registers
+/// of the body, so memory use is proportional to the length of the text.
 #[derive(Default)]
 pub(crate) struct Scopes<'a> {
     open: Vec<Scope<'a>>,
@@ -185,6 +243,110 @@ fn splits(name: &str) -> impl Iterator<Item = (&str, u64)> {
         let canonical = length == 1 || !number.starts_with('0');
         if canonical { Some((prefix, number.parse().ok()?)) } else { None }
     })
+}
+
+/// The statement after a label.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Labeled {
+    /// An instruction or the end of a block.
+    Code(LabelId),
+    /// `.branchtargets` or `.calltargets`.
+    Targets(u32),
+    /// `.callprototype`.
+    Prototype(u32),
+}
+
+/// All labels of a body, found before it is parsed, so that branches can go forward.
+///
+/// A label belongs to its block, because inlined assembly repeats blocks with the same labels. Labels of `.branchtargets`,
+/// `.calltargets` and `.callprototype` have separate numbers, in the order of the text.
+pub(crate) struct Labels<'a> {
+    by_name: HashMap<(usize, &'a str), (Labeled, u32)>,
+    /// The labels of code ([`Labeled::Code`]) by id. The parser fills in the targets.
+    pub(crate) code: Vec<Label>,
+    targets: u32,
+    prototypes: u32,
+}
+
+impl<'a> Labels<'a> {
+    /// Scans the next block, from its `{` to its `}`. The cursor does not move.
+    pub(crate) fn scan(cur: &Cursor<'a>) -> Result<Self, Error> {
+        let mut labels =
+            Self { by_name: HashMap::new(), code: Vec::new(), targets: 0, prototypes: 0 };
+        let first = cur.position();
+        let tokens = cur.remaining();
+        let mut blocks: Vec<usize> = Vec::new();
+        // Sections are skipped. `begins` is set before the `{` of a section; `section` is the number of blocks around it.
+        let (mut begins, mut section) = (false, None);
+        for (i, token) in tokens.iter().enumerate() {
+            match (token.kind, token.text) {
+                (Kind::Punct, "{") => {
+                    if blocks.len() as u64 >= MAX_NESTING {
+                        return Err(Error::limit("MAX_NESTING", MAX_NESTING, token));
+                    }
+                    if std::mem::take(&mut begins) && section.is_none() {
+                        section = Some(blocks.len());
+                    }
+                    blocks.push(first + i);
+                }
+                (Kind::Punct, "}") => {
+                    blocks.pop();
+                    section = section.filter(|around| *around < blocks.len());
+                    if blocks.is_empty() {
+                        return Ok(labels);
+                    }
+                }
+                (Kind::Dot, ".section") => begins = true,
+                _ if section.is_some() => {}
+                // `WARP_SZ` is a number, not a label: `1 ? WARP_SZ : 2`.
+                (Kind::Ident, WARP_SIZE) => {}
+                (Kind::Ident, _) if tokens.get(i + 1).is_some_and(|next| next.is_punct(":")) => {
+                    let block = blocks.last().copied().unwrap_or_default();
+                    labels.insert(block, token, tokens.get(i + 2))?;
+                }
+                _ => {}
+            }
+        }
+        Err(Error::at(&cur.peek(), ErrorKind::Unterminated("a block")))
+    }
+
+    fn insert(
+        &mut self,
+        block: usize,
+        name: &Token<'a>,
+        follows: Option<&Token<'a>>,
+    ) -> Result<(), Error> {
+        let directive = follows.filter(|token| token.kind == Kind::Dot).map(|token| token.text);
+        let labeled = match directive {
+            Some(".branchtargets" | ".calltargets") => {
+                self.targets += 1;
+                Labeled::Targets(self.targets - 1)
+            }
+            Some(".callprototype") => {
+                self.prototypes += 1;
+                Labeled::Prototype(self.prototypes - 1)
+            }
+            _ => {
+                let id = LabelId(index(self.code.len()));
+                self.code.push(Label { name: name.text.to_owned(), target: 0 });
+                Labeled::Code(id)
+            }
+        };
+        match self.by_name.insert((block, name.text), (labeled, name.line)) {
+            None => Ok(()),
+            Some((_, first_line)) => Err(Error::at(name, ErrorKind::Duplicate { first_line })),
+        }
+    }
+
+    /// Returns the label `name` of `block`. Does not search the blocks around it.
+    pub(crate) fn find(&self, block: usize, name: &str) -> Option<Labeled> {
+        self.by_name.get(&(block, name)).map(|(labeled, _)| *labeled)
+    }
+
+    /// Returns the line of a label of `block`.
+    pub(crate) fn line(&self, block: usize, name: &str) -> Option<u32> {
+        self.by_name.get(&(block, name)).map(|(_, line)| *line)
+    }
 }
 
 #[cfg(test)]
