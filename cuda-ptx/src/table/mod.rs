@@ -13,8 +13,9 @@ mod pattern;
 use std::ops::Range;
 use std::sync::LazyLock;
 
-pub use self::forms::Form;
 use crate::words::{Modifier, Opcode, ScalarType, Word};
+
+pub use self::forms::Form;
 
 /// A form of an instruction: a line of the table.
 #[derive(Debug, Clone)]
