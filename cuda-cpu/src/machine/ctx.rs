@@ -104,6 +104,12 @@ pub(crate) struct Ctx<'a> {
     pub(crate) team: Box<Team>,
 }
 
+/// Fuel of an atomic. A loop around one is likely to wait for another thread.
+const ATOMIC_FUEL: i32 = 256;
+
+/// Number of moved or printed bytes that cost as much as a back-edge.
+const BYTES_PER_FUEL: usize = 64;
+
 impl<'a> Ctx<'a> {
     pub(crate) fn new(
         code: &'a Code,
@@ -272,25 +278,17 @@ impl<'a> Ctx<'a> {
         self.fault = Some(LaneFault { nearest: what.nearest, ..LaneFault::new(lane, kind) });
         Flow::Fault
     }
-}
 
-/// Fuel of an atomic. A loop around one is likely to wait for another thread.
-const ATOMIC: i32 = 256;
-
-/// Number of moved or printed bytes that cost as much as a back-edge.
-const BYTES: usize = 64;
-
-impl Ctx<'_> {
     /// Charges an atomic, or another instruction with which threads wait for each other, so that a loop around it ends its
     /// time slice sooner.
     pub(crate) fn charge_atomic(&mut self) {
-        self.charge(ATOMIC);
+        self.charge(ATOMIC_FUEL);
         self.team.looks += 1;
     }
 
     /// Charges an instruction that moves many bytes. Otherwise a time slice with a loop of them would take very long.
     pub(crate) fn charge_bytes(&mut self, bytes: usize) {
-        self.charge((bytes / BYTES) as i32);
+        self.charge((bytes / BYTES_PER_FUEL) as i32);
     }
 
     /// Charges fuel. The lower bound keeps later decrements from overflowing.

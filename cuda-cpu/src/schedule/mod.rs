@@ -2,8 +2,9 @@
 //!
 //! `launch` calls [`Block::run`](block::Block::run). A block runs its warps in turns, and the
 //! [`Runner`](runner::Runner) a warp's fragments: it calls one handler after the other until an instruction needs the
-//! scheduler. Those are calls and `alloca` (`calls`, `builtin`), barriers (`barriers`) and collectives (`collectives`). `barriers`
-//! and `stall` find threads that wait in vain. This folder uses `observe`, `exec`, `machine` and the layers below.
+//! scheduler. Those are calls and `alloca` (`calls`, `builtin`), barriers (`barriers`) and collectives (`collectives`).
+//! `barriers` and `stall` find threads that wait in vain. This folder uses `observe`, `exec`, `machine` and the layers
+//! below.
 
 pub(crate) mod barriers;
 pub(crate) mod block;
