@@ -51,7 +51,7 @@ pub use device::{CpuBackend, CpuOptions, CpuProvider, Timing};
 pub use fault::{
     Fault, FaultKind, FaultSpace, MbarrierMisuse, NearVariable, Racing, Waiting, WaitsFor,
 };
-pub use isa::sizes::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
+pub use isa::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
 pub use launch::{
     Entry, EntryParam, Invalid, Launch, LaunchDims, LaunchError, Limits, Program, Resources,
 };

@@ -1,10 +1,13 @@
-//! Splits a PTX text into tokens with line and column. Comments and white space are removed.
+//! The tokens of a PTX text: splits the text, reads the values of numbers, and steps through the tokens with a cursor.
 //!
-//! Numbers are only delimited here. [`number`](crate::number) reads their values when needed. A character that starts no
-//! token becomes its own token, so that [`signatures`] can skip bodies in a future syntax. [`parse`] refuses such a token.
+//! Tokens have a line and a column. Comments and white space are removed. The [`Cursor`] reads the value of a number when it
+//! is needed ([`literal`]). A character that starts no token becomes its own token, so that [`signatures`] can skip bodies
+//! in a future syntax. [`parse`] refuses such a token.
 //!
 //! [`signatures`]: crate::signatures
 //! [`parse`]: crate::parse
+
+use std::ops::Range;
 
 use crate::error::{Error, ErrorKind};
 use crate::limits::{MAX_SOURCE_BYTES, index};
@@ -54,7 +57,7 @@ impl Token<'_> {
 }
 
 /// Returns all tokens of `text`. The last one has the kind [`Kind::End`].
-pub(crate) fn tokenize(text: &str) -> Result<Vec<Token<'_>>, Error> {
+fn tokenize(text: &str) -> Result<Vec<Token<'_>>, Error> {
     tokenize_within(text, MAX_SOURCE_BYTES)
 }
 
@@ -252,11 +255,230 @@ fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'$'
 }
 
+/// The value of a constant expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Constant {
+    /// An integer of 64 bits, and whether it is unsigned.
+    Int { bits: u64, unsigned: bool },
+    /// Bits of an f32.
+    F32(u32),
+    /// Bits of an f64.
+    F64(u64),
+}
+
+impl Constant {
+    pub(crate) fn signed(value: i64) -> Self {
+        Self::Int { bits: value as u64, unsigned: false }
+    }
+}
+
+/// Reads the value of the number `token`.
+pub(crate) fn literal(token: &Token<'_>) -> Result<Constant, Error> {
+    read(token.text).map_err(|why| Error::at(token, ErrorKind::BadNumber(why)))
+}
+
+fn read(text: &str) -> Result<Constant, &'static str> {
+    let prefix = text.get(..2).unwrap_or_default();
+    let rest = text.get(2..).unwrap_or_default();
+    match prefix {
+        "0x" | "0X" => integer(rest, 16),
+        "0b" | "0B" => integer(rest, 2),
+        "0f" | "0F" => Ok(Constant::F32(exact(rest, 8)? as u32)),
+        "0d" | "0D" => Ok(Constant::F64(exact(rest, 16)?)),
+        _ if text.contains(['.', 'e', 'E']) => decimal_float(text),
+        _ if prefix.starts_with('0') && !matches!(text, "0" | "0U" | "0u") => {
+            integer(text.get(1..).unwrap_or_default(), 8)
+        }
+        _ => integer(text, 10),
+    }
+}
+
+fn integer(text: &str, radix: u32) -> Result<Constant, &'static str> {
+    let digits = text.strip_suffix(['U', 'u']);
+    let (digits, unsigned) = digits.map_or((text, false), |digits| (digits, true));
+    if digits.is_empty() || !digits.bytes().all(|digit| char::from(digit).is_digit(radix)) {
+        return Err("an invalid or missing digit");
+    }
+    let bits = u64::from_str_radix(digits, radix).map_err(|_| "more than 64 bits")?;
+    // As in C, a value that does not fit in a signed 64-bit integer is unsigned.
+    Ok(Constant::Int { bits, unsigned: unsigned || bits > i64::MAX as u64 })
+}
+
+/// Reads the bits of an exact float.
+fn exact(digits: &str, count: usize) -> Result<u64, &'static str> {
+    if digits.len() != count || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+        return Err("`0f` requires 8 hexadecimal digits, `0d` 16");
+    }
+    u64::from_str_radix(digits, 16).map_err(|_| "more than 64 bits")
+}
+
+fn decimal_float(text: &str) -> Result<Constant, &'static str> {
+    // Rust's grammar of numbers allows a leading dot.
+    let value: f64 = text.parse().map_err(|_| "not a decimal float")?;
+    Ok(Constant::F64(value.to_bits()))
+}
+
+/// A position in the list of tokens.
+pub(crate) struct Cursor<'a> {
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    /// The index of the first token that is hidden.
+    stop: usize,
+    /// The token returned at the end, any number of times.
+    end: Token<'a>,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Result<Self, Error> {
+        let tokens = tokenize(text)?;
+        let none = Token { kind: Kind::End, text: "", line: 1, column: 1 };
+        let end = tokens.last().copied().unwrap_or(none);
+        let stop = tokens.len();
+        Ok(Self { tokens, at: 0, stop, end })
+    }
+
+    /// Index of the next token.
+    pub(crate) fn position(&self) -> usize {
+        self.at
+    }
+
+    /// Runs `read` on the tokens of the next block `{ .. }`. For `read`, the text ends at the `}`. Afterwards the cursor is
+    /// behind the block, independent of how many tokens `read` consumed.
+    pub(crate) fn inside_block<T>(
+        &mut self,
+        read: impl FnOnce(&mut Self) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let start = self.at;
+        self.skip_balanced("{", "}")?;
+        let (behind, stop) = (self.at, self.stop);
+        (self.at, self.stop) = (start + 1, behind - 1);
+        let result = read(self);
+        (self.at, self.stop) = (behind, stop);
+        result
+    }
+
+    /// The tokens in a range of positions.
+    pub(crate) fn tokens(&self, range: Range<usize>) -> &[Token<'a>] {
+        self.tokens.get(range).unwrap_or_default()
+    }
+
+    /// The tokens from the next one on.
+    pub(crate) fn remaining(&self) -> &[Token<'a>] {
+        self.tokens.get(self.at..self.stop).unwrap_or_default()
+    }
+
+    pub(crate) fn peek(&self) -> Token<'a> {
+        self.peek_at(0)
+    }
+
+    pub(crate) fn peek_at(&self, ahead: usize) -> Token<'a> {
+        let at = self.at + ahead;
+        let token = if at < self.stop { self.tokens.get(at) } else { None };
+        token.copied().unwrap_or(self.end)
+    }
+
+    pub(crate) fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        if token.kind != Kind::End {
+            self.at += 1;
+        }
+        token
+    }
+
+    pub(crate) fn at_end(&self) -> bool {
+        self.peek().kind == Kind::End
+    }
+
+    /// Steps over the punctuation `text` if it is next.
+    pub(crate) fn eat(&mut self, text: &str) -> bool {
+        let found = self.peek().is_punct(text);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    /// Steps over the directive `text` if it is next.
+    pub(crate) fn eat_dot(&mut self, text: &str) -> bool {
+        let found = self.peek().is_dot(text);
+        if found {
+            self.next();
+        }
+        found
+    }
+
+    /// Steps over the punctuation `text`. The error message names it `what`.
+    pub(crate) fn expect(&mut self, text: &str, what: &'static str) -> Result<(), Error> {
+        if self.eat(text) { Ok(()) } else { Err(Error::expected(what, &self.peek())) }
+    }
+
+    pub(crate) fn semicolon(&mut self) -> Result<(), Error> {
+        self.expect(";", "`;`")
+    }
+
+    pub(crate) fn ident(&mut self, what: &'static str) -> Result<Token<'a>, Error> {
+        self.of_kind(Kind::Ident, what)
+    }
+
+    pub(crate) fn string(&mut self, what: &'static str) -> Result<Token<'a>, Error> {
+        self.of_kind(Kind::Str, what)
+    }
+
+    pub(crate) fn of_kind(&mut self, kind: Kind, what: &'static str) -> Result<Token<'a>, Error> {
+        let token = self.peek();
+        if token.kind != kind {
+            return Err(Error::expected(what, &token));
+        }
+        Ok(self.next())
+    }
+
+    /// Reads an integer literal, without sign or operators.
+    pub(crate) fn integer(&mut self, what: &'static str) -> Result<u64, Error> {
+        let token = self.of_kind(Kind::Number, what)?;
+        match literal(&token)? {
+            Constant::Int { bits, .. } => Ok(bits),
+            _ => Err(Error::expected(what, &token)),
+        }
+    }
+
+    /// Reads an integer literal of at most 32 bits.
+    pub(crate) fn integer32(&mut self, what: &'static str) -> Result<u32, Error> {
+        let token = self.peek();
+        let value = self.integer(what)?;
+        u32::try_from(value)
+            .map_err(|_| Error::at(&token, ErrorKind::BadNumber("more than 32 bits")))
+    }
+
+    /// Steps over `open .. close` and all tokens between.
+    ///
+    /// # Errors
+    /// If `open` is not next, or has no matching `close`.
+    pub(crate) fn skip_balanced(&mut self, open: &str, close: &str) -> Result<(), Error> {
+        let start = self.peek();
+        if !start.is_punct(open) {
+            return Err(Error::expected("an opening bracket", &start));
+        }
+        let mut depth = 0_usize;
+        loop {
+            let token = self.next();
+            if token.kind == Kind::End {
+                return Err(Error::at(&start, ErrorKind::Unterminated("a block")));
+            } else if token.is_punct(open) {
+                depth += 1;
+            } else if token.is_punct(close) {
+                depth -= 1;
+            }
+            if depth == 0 {
+                return Ok(());
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The documentation of the crate states this size.
     /// The limit of the length keeps all positions and indices in 32 bits.
     #[test]
     fn text_longer_than_the_limit_is_refused() {
@@ -329,5 +551,38 @@ mod tests {
         let tokens = tokenize("a\n  /* x\n */ b é c").unwrap();
         let places: Vec<_> = tokens.iter().map(|t| (t.text, t.line, t.column)).collect();
         assert_eq!(places, [("a", 1, 1), ("b", 3, 5), ("é", 3, 7), ("c", 3, 10), ("", 3, 11)]);
+    }
+
+    fn int(bits: u64, unsigned: bool) -> Result<Constant, &'static str> {
+        Ok(Constant::Int { bits, unsigned })
+    }
+
+    #[test]
+    fn integers_in_every_base() {
+        assert_eq!(read("0"), int(0, false));
+        assert_eq!(read("0U"), int(0, true));
+        assert_eq!(read("42"), int(42, false));
+        assert_eq!(read("42U"), int(42, true));
+        assert_eq!(read("0x1f"), int(31, false));
+        assert_eq!(read("017"), int(15, false));
+        assert_eq!(read("0b101"), int(5, false));
+        assert_eq!(read("0xFFFFFFFFFFFFFFFF"), int(u64::MAX, true));
+    }
+
+    #[test]
+    fn floats() {
+        assert_eq!(read("0f3F800000"), Ok(Constant::F32(1.0_f32.to_bits())));
+        assert_eq!(read("0d3FF0000000000000"), Ok(Constant::F64(1.0_f64.to_bits())));
+        assert_eq!(read("1.5e-3"), Ok(Constant::F64(1.5e-3_f64.to_bits())));
+        assert_eq!(read("2."), Ok(Constant::F64(2.0_f64.to_bits())));
+    }
+
+    #[test]
+    fn invalid_numbers_are_refused() {
+        for text in
+            ["0x", "0b2", "08", "0f3F8", "0d1", "1.5x", "1e", "12abc", "99999999999999999999"]
+        {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 }

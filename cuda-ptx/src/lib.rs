@@ -13,39 +13,22 @@
 #![deny(missing_docs)]
 
 mod ast;
-mod call;
 mod check;
-mod cursor;
 mod error;
-mod footprint;
-mod instruction;
 mod lexer;
 pub mod limits;
-mod lookup;
-mod modifier;
-mod number;
-mod opcode;
-mod param_type;
 mod parser;
-mod references;
-mod scope;
 mod signature;
 mod special;
 pub mod table;
-mod types;
 mod words;
 
 pub use ast::*;
 pub use check::{Checked, Checker, Mismatch, Role};
 pub use error::{Error, ErrorKind};
-pub use instruction::*;
-pub use lookup::InstructionName;
-pub use modifier::{Modifier, Word};
-pub use opcode::Opcode;
-pub use param_type::ParamType;
 pub use signature::{ModuleSignature, Signature, VariableSignature, module_signature, signatures};
 pub use special::{Special, SpecialName};
-pub use types::{ScalarKind, ScalarType, Space};
+pub use words::{Modifier, Opcode, ParamType, ScalarKind, ScalarType, Space, Word};
 
 /// Parses a PTX text. NUL bytes at the end are ignored.
 ///

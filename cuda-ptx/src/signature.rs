@@ -1,20 +1,24 @@
 //! Reads the kernels of a PTX text, their parameters, and the memory that they declare or name. Instructions are not
 //! interpreted.
+//!
+//! [`References`] finds the module variables that each kernel may use: in its own code, in the functions that it may call,
+//! and in the initial values of variables. [`Storage`] sums the sizes of declared variables. A declaration that cannot be
+//! parsed is not an error. It makes the size of its state space unknown.
 
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use crate::ast::Param;
-use crate::cursor::Cursor;
-use crate::error::Error;
-use crate::footprint::Storage;
-use crate::lexer::{Kind, Token};
+use crate::error::{Error, ErrorKind};
+use crate::lexer::{Cursor, Kind, Token};
+use crate::limits::index;
 use crate::parser::{
-    DefinedVariable, Header, Preamble, Unknown, bare, body_storage, declaration, file, location,
-    skip_section, storage_space,
+    Dimensions, Header, Preamble, Unknown, bare, declared_type, file, initializer, location,
+    skip_attribute, skip_section, space,
 };
-use crate::references::References;
-use crate::types::{ScalarType, Space};
+use crate::words::{ScalarType, Space};
 
 /// The signature of a kernel: its parameters, launch limits and declared memory.
 #[derive(Debug, Clone, PartialEq)]
@@ -308,6 +312,377 @@ fn skip_item(cur: &mut Cursor<'_>, function: bool, storage: &mut Storage) -> Res
     }
 }
 
+/// The items of a module: variables, functions and aliases.
+#[derive(Default)]
+struct References<'a> {
+    /// The index of each item, by its name.
+    items: HashMap<&'a str, usize>,
+    /// The tokens of each item. A function may be declared before it is defined.
+    tokens: Vec<Vec<Range<usize>>>,
+    /// The index of each variable, by its name.
+    variables: HashMap<&'a str, u32>,
+    defined: Vec<DefinedVariable<'a>>,
+    /// Whether an item could not be parsed. It may hold the address of any variable.
+    incomplete: bool,
+}
+
+/// The limit of steps per token of the text, for the searches of all kernels together. Kernels that exceed the limit
+/// count as using every variable. So time and memory are proportional to the text.
+const STEPS_PER_TOKEN: usize = 16;
+
+/// The names in some tokens.
+#[derive(Default)]
+struct Names {
+    variables: BTreeSet<u32>,
+    items: Vec<usize>,
+    /// Whether there is a call through a pointer, which may reach every function.
+    calls_pointer: bool,
+}
+
+impl<'a> References<'a> {
+    /// Adds a variable.
+    pub(crate) fn variable(&mut self, variable: DefinedVariable<'a>) {
+        if let Entry::Vacant(entry) = self.variables.entry(variable.name) {
+            entry.insert(index(self.defined.len()));
+            self.defined.push(variable);
+        }
+    }
+
+    /// Adds an item that defines `name`.
+    pub(crate) fn item(&mut self, name: &'a str, tokens: Range<usize>) {
+        let item = *self.items.entry(name).or_insert(self.tokens.len());
+        if item == self.tokens.len() {
+            self.tokens.push(Vec::new());
+        }
+        self.tokens[item].push(tokens);
+    }
+
+    /// Records that an item could not be parsed.
+    fn unknown_item(&mut self) {
+        self.incomplete = true;
+    }
+
+    /// Returns for each kernel the indices of the variables that it may use, in order.
+    pub(crate) fn used(&self, cur: &Cursor<'a>, kernels: &[Range<usize>]) -> Vec<Arc<[u32]>> {
+        let all: Arc<[u32]> = (0..index(self.defined.len())).collect();
+        if all.is_empty() || self.incomplete {
+            return vec![all; kernels.len()];
+        }
+        let mut steps = cur.position().saturating_mul(STEPS_PER_TOKEN);
+        let items: Vec<_> = self.tokens.iter().map(|tokens| self.names(cur, tokens)).collect();
+        let kernel = |tokens: &Range<usize>| {
+            let names = self.names(cur, std::slice::from_ref(tokens));
+            reached(names, &items, &mut steps).unwrap_or_else(|| all.clone())
+        };
+        kernels.iter().map(kernel).collect()
+    }
+
+    /// Returns the variables, in order.
+    fn into_variables(self) -> Vec<DefinedVariable<'a>> {
+        self.defined
+    }
+
+    fn names(&self, cur: &Cursor<'a>, ranges: &[Range<usize>]) -> Names {
+        let (mut names, mut seen) = (Names::default(), HashSet::new());
+        for token in ranges.iter().flat_map(|range| cur.tokens(range.clone())) {
+            names.calls_pointer |= token.is_dot(".callprototype");
+            if token.kind == Kind::Ident && seen.insert(token.text) {
+                names.variables.extend(self.variables.get(token.text));
+                names.items.extend(self.items.get(token.text));
+            }
+        }
+        names
+    }
+}
+
+/// Returns the variables that `names` reach through items. `None` if they may reach all, or if `steps` run out.
+fn reached(names: Names, items: &[Names], steps: &mut usize) -> Option<Arc<[u32]>> {
+    let Names { mut variables, items: mut left, mut calls_pointer } = names;
+    let mut seen: HashSet<_> = left.iter().copied().collect();
+    while let Some(names) = left.pop().map(|index| &items[index]) {
+        *steps = steps.checked_sub(1 + names.variables.len() + names.items.len())?;
+        calls_pointer |= names.calls_pointer;
+        variables.extend(&names.variables);
+        left.extend(names.items.iter().filter(|index| seen.insert(**index)));
+    }
+    *steps = steps.checked_sub(variables.len())?;
+    (!calls_pointer).then(|| variables.into_iter().collect())
+}
+
+/// Returns the state space of a directive that declares sized variables. `.param` is not one of them.
+fn storage_space(token: &Token<'_>) -> Option<Space> {
+    let space = space(token).filter(|_| token.kind == Kind::Dot)?;
+    (space != Space::Param).then_some(space)
+}
+
+/// A variable whose size is known, and which this text defines.
+struct DefinedVariable<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) space: Space,
+    pub(crate) bytes: u64,
+    pub(crate) align: u32,
+    /// The type of the elements, or of their components.
+    pub(crate) ty: ScalarType,
+}
+
+/// Adds the variables of a declaration, from after its state space to its semicolon, and calls `each` with them. Returns
+/// `false` if the declaration cannot be parsed. The cursor is then at the token that is not understood, so every token is
+/// read once.
+///
+/// # Errors
+/// If a parenthesis is not closed.
+fn declaration<'a>(
+    cur: &mut Cursor<'a>,
+    space: Space,
+    external: bool,
+    storage: &mut Storage,
+    each: &mut dyn FnMut(DefinedVariable<'a>),
+) -> Result<bool, Error> {
+    match variables(cur, space, external, storage, each) {
+        Ok(()) => Ok(true),
+        Err(error) => match error.kind {
+            ErrorKind::Unterminated(_) => Err(error),
+            // References to textures, samplers and surfaces are handles of the driver, without a size.
+            ErrorKind::Unsupported(_) => Ok(false),
+            _ => {
+                storage.add_unknown(space);
+                Ok(false)
+            }
+        },
+    }
+}
+
+fn variables<'a>(
+    cur: &mut Cursor<'a>,
+    space: Space,
+    external: bool,
+    storage: &mut Storage,
+    each: &mut dyn FnMut(DefinedVariable<'a>),
+) -> Result<(), Error> {
+    let ty = declared_type(cur)?;
+    loop {
+        skip_attribute(cur)?;
+        let token = cur.ident("the name of a variable")?;
+        let dims = Dimensions::parse(cur)?;
+        let declared = match dims.bytes(&ty, &token) {
+            Err(Error { kind: ErrorKind::Limit { .. }, .. }) => u64::MAX,
+            bytes => bytes?,
+        };
+        let mut bytes = Some(declared).filter(|_| !dims.open);
+        if cur.eat("=") {
+            match dims.open {
+                true => bytes = Some(initializer(cur, &ty, &dims)?.bytes),
+                false => skip_initializer(cur)?,
+            }
+        }
+        // An external variable counts in the module that defines it. `.extern .shared` is dynamic.
+        if let (Some(bytes), false) = (bytes, external) {
+            storage.add(space, bytes, ty.align());
+            each(DefinedVariable { name: token.text, space, bytes, align: ty.align(), ty: ty.ty });
+        }
+        if !cur.eat(",") {
+            return cur.semicolon();
+        }
+    }
+}
+
+/// Skips to the `,` or `;` after an initializer.
+fn skip_initializer(cur: &mut Cursor<'_>) -> Result<(), Error> {
+    let start = cur.peek();
+    let mut depth = 0_usize;
+    loop {
+        let token = cur.peek();
+        match token.text {
+            _ if token.kind == Kind::End => {
+                return Err(Error::at(&start, ErrorKind::Unterminated("an initializer")));
+            }
+            "{" | "(" => depth += 1,
+            "}" | ")" => depth = depth.saturating_sub(1),
+            "," | ";" if depth == 0 => return Ok(()),
+            _ => {}
+        }
+        cur.next();
+    }
+}
+
+/// Adds the variables that a body declares, from its `{` to its `}`.
+///
+/// # Errors
+/// If the body, or a parenthesis in a declaration, is not closed.
+fn body_storage(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
+    cur.inside_block(|cur| {
+        while !cur.at_end() {
+            statement(cur, storage)?;
+        }
+        Ok(())
+    })
+}
+
+/// Skips a label, a directive, or an instruction with its semicolon.
+fn statement(cur: &mut Cursor<'_>, storage: &mut Storage) -> Result<(), Error> {
+    let token = cur.next();
+    match token.kind {
+        Kind::Dot if token.text == ".loc" => _ = location(cur, 0),
+        Kind::Dot => {
+            let external = token.text == ".extern";
+            let directive = if external { cur.peek() } else { token };
+            if let Some(space) = storage_space(&directive) {
+                if external {
+                    cur.next();
+                }
+                declaration(cur, space, external, storage, &mut |_| {})?;
+            }
+        }
+        Kind::Ident if cur.eat(":") => {}
+        Kind::Ident => skip_instruction(cur, token),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Skips past the `;` of an instruction, or to a declaration, or to the `}` of the block.
+fn skip_instruction(cur: &mut Cursor<'_>, opcode: Token<'_>) {
+    let mut depth = 0_usize;
+    let mut before = opcode;
+    loop {
+        let token = cur.peek();
+        match token.text {
+            _ if token.kind == Kind::End => return,
+            "{" => depth += 1,
+            "}" if depth == 0 => return,
+            "}" => depth -= 1,
+            ";" => {
+                cur.next();
+                return;
+            }
+            // A modifier, as in `ld.shared`, follows without white space.
+            _ if !before.touches(&token) && storage_space(&token).is_some() => return,
+            _ => {}
+        }
+        before = cur.next();
+    }
+}
+
+/// Alignments up to 2^20 bytes ([`limits::MAX_ALIGNMENT`](crate::limits::MAX_ALIGNMENT)).
+const ALIGNMENTS: usize = 21;
+
+/// The variables of one state space, with an upper bound of their bytes for every order of placement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Footprint {
+    /// Sum of the sizes, without padding; saturates.
+    bytes: u64,
+    /// Number of variables by the binary logarithm of their alignment.
+    by_alignment: [u64; ALIGNMENTS],
+    /// Every size is a multiple of 2^granule.
+    granule: u32,
+    /// Whether a variable was declared whose size cannot be determined.
+    unknown: bool,
+}
+
+impl Footprint {
+    const EMPTY: Self =
+        Self { bytes: 0, by_alignment: [0; ALIGNMENTS], granule: u64::BITS, unknown: false };
+
+    fn add(&mut self, bytes: u64, align: u32) {
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.granule = self.granule.min(bytes.trailing_zeros());
+        if let Some(count) = self.by_alignment.get_mut(align.max(1).ilog2() as usize) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.granule = self.granule.min(other.granule);
+        self.unknown |= other.unknown;
+        for (count, more) in self.by_alignment.iter_mut().zip(&other.by_alignment) {
+            *count = count.saturating_add(*more);
+        }
+    }
+
+    /// Returns the bytes with the largest padding of any order, or `None` if a size is unknown.
+    ///
+    /// Each variable ends at a multiple of the granule, so a variable of alignment `a` is padded by at most
+    /// `a - granule` bytes. The first variable of an order is not padded.
+    fn upper_bound(&self) -> Option<u64> {
+        let (mut total, mut least) = (self.bytes, u64::MAX);
+        for (align, count) in self.by_alignment.iter().enumerate().filter(|(_, count)| **count > 0)
+        {
+            let granule = 1_u64.checked_shl(self.granule).unwrap_or(u64::MAX);
+            let padding = (1_u64 << align).saturating_sub(granule);
+            total = total.saturating_add(padding.saturating_mul(*count));
+            least = least.min(padding);
+        }
+        let saved = if total == u64::MAX || least == u64::MAX { 0 } else { least };
+        (!self.unknown).then_some(total.saturating_sub(saved))
+    }
+}
+
+/// The variables of a function or module, by state space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Storage {
+    global: Footprint,
+    constant: Footprint,
+    shared: Footprint,
+    local: Footprint,
+}
+
+impl Storage {
+    const EMPTY: Self = Self {
+        global: Footprint::EMPTY,
+        constant: Footprint::EMPTY,
+        shared: Footprint::EMPTY,
+        local: Footprint::EMPTY,
+    };
+
+    /// Adds a variable.
+    pub(crate) fn add(&mut self, space: Space, bytes: u64, align: u32) {
+        if let Some(footprint) = self.space(space) {
+            footprint.add(bytes, align);
+        }
+    }
+
+    /// Records that a variable was declared whose size cannot be determined.
+    fn add_unknown(&mut self, space: Space) {
+        if let Some(footprint) = self.space(space) {
+            footprint.unknown = true;
+        }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        self.global.merge(&other.global);
+        self.constant.merge(&other.constant);
+        self.shared.merge(&other.shared);
+        self.local.merge(&other.local);
+    }
+
+    pub(crate) fn global(&self) -> Option<u64> {
+        self.global.upper_bound()
+    }
+
+    pub(crate) fn constant(&self) -> Option<u64> {
+        self.constant.upper_bound()
+    }
+
+    pub(crate) fn shared(&self) -> Option<u64> {
+        self.shared.upper_bound()
+    }
+
+    pub(crate) fn local(&self) -> Option<u64> {
+        self.local.upper_bound()
+    }
+
+    fn space(&mut self, space: Space) -> Option<&mut Footprint> {
+        match space {
+            Space::Global => Some(&mut self.global),
+            Space::Const => Some(&mut self.constant),
+            Space::Shared => Some(&mut self.shared),
+            Space::Local => Some(&mut self.local),
+            Space::Param => None,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -398,5 +773,43 @@ mod tests {
         lists.dedup_by_key(|list| list.as_ptr());
         let indices: usize = lists.iter().map(|list| list.len()).sum();
         assert!(indices < 32 * text.len(), "{indices} indices of {} bytes", text.len());
+    }
+
+    fn bound(variables: &[(u64, u32)]) -> Option<u64> {
+        let mut footprint = Footprint::EMPTY;
+        variables.iter().for_each(|(bytes, align)| footprint.add(*bytes, *align));
+        footprint.upper_bound()
+    }
+
+    #[test]
+    fn equal_alignments_need_no_padding() {
+        assert_eq!(bound(&[]), Some(0));
+        assert_eq!(bound(&[(10, 4)]), Some(10));
+        assert_eq!(bound(&[(1024, 4), (128, 4), (8, 8)]), Some(1160));
+        assert_eq!(bound(&[(0, 16), (16, 16)]), Some(16));
+    }
+
+    #[test]
+    fn bound_holds_for_every_order() {
+        let variables = [(3, 1), (8, 8), (12, 4), (20, 16)];
+        let bound = bound(&variables).unwrap();
+        let mut worst = 0;
+        // All orders of four variables.
+        for code in 0..256_usize {
+            let order = [code & 3, code >> 2 & 3, code >> 4 & 3, code >> 6];
+            if (0..4).all(|i| order.contains(&i)) {
+                let end = order.iter().map(|i| variables[*i]).fold(0_u64, |at, (bytes, align)| {
+                    at.next_multiple_of(u64::from(align)) + bytes
+                });
+                worst = worst.max(end);
+            }
+        }
+        assert!(worst > 43 && worst <= bound, "{worst} {bound}");
+    }
+
+    #[test]
+    fn sums_saturate() {
+        assert_eq!(bound(&[(u64::MAX, 4), (u64::MAX, 16)]), Some(u64::MAX));
+        assert_eq!(bound(&[(u64::MAX, 1)]), Some(u64::MAX));
     }
 }

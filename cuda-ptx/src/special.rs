@@ -3,8 +3,7 @@
 use std::fmt;
 
 use crate::table::{NOTHING, Needs, Target};
-use crate::types::ScalarType;
-use crate::words::words;
+use crate::words::{ScalarType, words};
 
 words! {
     /// The name of a special register, without its `%`.

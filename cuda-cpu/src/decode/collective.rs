@@ -7,21 +7,15 @@ use super::{
     sync::cluster,
 };
 use crate::decode::form::Form;
-use crate::{
-    exec::{
-        collective as run,
-        collective::{PRED_NOT, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, active_mask},
-        number::lane::Kind,
-    },
-    isa::{
-        barrier::{Barrier, BarrierKind, Reduce},
-        effect::Effect,
-        preset::PresetValue,
-        slot::{Class, Slot},
-    },
-    lanes::FULL,
-    machine::code::{Collective, Control, Op},
+use crate::exec::collective as run;
+use crate::exec::collective::{
+    PRED_NOT, REDUX_ABS, REDUX_MAX, REDUX_NAN, REDUX_SIGNED, active_mask,
 };
+use crate::exec::number::lane::Kind;
+use crate::isa::effect::Effect;
+use crate::isa::operand::{Barrier, BarrierKind, Class, PresetValue, Reduce, Slot};
+use crate::lanes::FULL;
+use crate::machine::code::{Collective, Control, Op};
 
 /// Operations of `redux`, by the mode of the handler.
 const REDUX: [W; 6] = [W::Add, W::Min, W::Max, W::And, W::Or, W::Xor];

@@ -6,8 +6,7 @@ use super::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::control;
 use crate::exec::number::lane::Kind;
-use crate::isa::call::{Builtin, Call, Callee, Passed};
-use crate::isa::slot::Class;
+use crate::isa::operand::{Builtin, Call, Callee, Class, Passed};
 use crate::machine::code::{Control, Op};
 
 /// Decodes `bra`. The target is filled in when the function is complete.

@@ -9,7 +9,7 @@ use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::control;
 use crate::exec::number::lane::Kind;
-use crate::isa::preset::PresetValue;
+use crate::isa::operand::PresetValue;
 use crate::machine::code::Op;
 
 /// Emits an instruction without effect, if its form is valid.

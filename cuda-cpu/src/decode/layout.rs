@@ -1,11 +1,13 @@
-//! Addresses of variables in global, constant and shared memory.
+//! Addresses of variables in global, constant and shared memory, and their names for faults.
 
 use cuda_ptx::{AddressBase, Function, Init, InitValue, Module, Operand, Space, Symbol, Variable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::LoadError;
+use crate::fault::FaultSpace;
 use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW, SHARED_WINDOW};
-use crate::isa::sizes::index as number_of;
+use crate::isa::index as number_of;
+use crate::machine::debug_info::{NamedVariable, VariableNames};
 use crate::memory::{Memory, OutOfMemory};
 
 /// Addresses of variables. Addresses in shared memory are offsets. First come the variables that several kernels or a
@@ -195,16 +197,13 @@ fn shared_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
 }
 
 /// Iterates over the variables that a function declares, with their indices.
-pub(super) fn variables_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
+fn variables_of(f: &Function) -> impl Iterator<Item = (u32, &Variable)> {
     f.body.iter().flat_map(|body| (0..).zip(&body.variables))
 }
 
 /// Returns the users of each module-scope variable: the only kernel that uses it, or `None` for several functions or a
 /// device function.
-pub(super) fn shared_users(
-    module: &Module,
-    reachable: &FxHashSet<u32>,
-) -> FxHashMap<u32, Option<u32>> {
+fn shared_users(module: &Module, reachable: &FxHashSet<u32>) -> FxHashMap<u32, Option<u32>> {
     let mut users: FxHashMap<u32, Option<u32>> = FxHashMap::default();
     for (index, f) in functions(module, reachable) {
         let user = f.is_entry.then_some(index);
@@ -245,5 +244,59 @@ fn collect(operand: &Operand, into: &mut Vec<Symbol>) {
             collect(b, into);
         }
         _ => {}
+    }
+}
+
+/// Returns all variables of global, constant and shared memory that reachable functions may name.
+pub(crate) fn variable_names(
+    module: &Module,
+    reachable: &FxHashSet<u32>,
+    layout: &Layout,
+) -> VariableNames {
+    let users = shared_users(module, reachable);
+    let mut all = Vec::new();
+    for (i, variable) in (0..).zip(&module.variables) {
+        let only_user = users.get(&i).copied().flatten();
+        all.extend(named(variable, layout.module_address(i), only_user));
+    }
+    let unsized_one = module.variables.iter().find(|v| is_dynamic(v));
+    for (index, function) in functions(module, reachable) {
+        let own = function.is_entry.then_some(index);
+        for (i, variable) in variables_of(function) {
+            let address = layout.body_address(index, i);
+            all.extend(named(variable, address, own));
+            if is_dynamic(variable) && function.is_entry {
+                all.push(dynamic(variable, layout, index));
+            }
+        }
+        if let Some(variable) = unsized_one.filter(|_| function.is_entry) {
+            all.push(dynamic(variable, layout, index));
+        }
+    }
+    VariableNames(all)
+}
+
+fn named(variable: &Variable, address: Option<u64>, user: Option<u32>) -> Option<NamedVariable> {
+    let (space, kernel) = match variable.space {
+        Space::Global | Space::Const => (FaultSpace::Global, None),
+        Space::Shared => (FaultSpace::Shared, user),
+        _ => return None,
+    };
+    let (name, address, size) = (variable.name.clone(), address?, Some(variable.size?));
+    Some(NamedVariable { name, space, address, size, kernel })
+}
+
+fn is_dynamic(variable: &Variable) -> bool {
+    variable.space == Space::Shared && variable.size.is_none()
+}
+
+/// Describes a variable without a size. It stands for a kernel's whole dynamic shared memory.
+fn dynamic(variable: &Variable, layout: &Layout, entry: u32) -> NamedVariable {
+    NamedVariable {
+        name: variable.name.clone(),
+        space: FaultSpace::Shared,
+        address: layout.shared_bytes(entry).into(),
+        size: None,
+        kernel: Some(entry),
     }
 }

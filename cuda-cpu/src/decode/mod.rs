@@ -4,7 +4,7 @@
 //! it: [`Layout::place`] assigns addresses to variables, then [`decode`] processes the reachable functions, each with a
 //! [`Builder`]. [`decoder`] maps each opcode to a function, which takes the modifiers from a [`Form`] and emits ops.
 //!
-//! Layers, lowest first: `error`, `form`, `layout` and `variables`; `build` (the builder and its parts); the families of
+//! Layers, lowest first: `error`, `form` and `layout`; `build` (the builder and its parts); the families of
 //! instructions: `memory`, `sync`, `flow`, `hints`; `alu`, `convert`, `collective`; `tensor`.
 
 mod alu;
@@ -19,7 +19,6 @@ mod layout;
 mod memory;
 mod sync;
 mod tensor;
-mod variable_names;
 
 use std::borrow::Cow;
 
@@ -30,30 +29,23 @@ use rustc_hash::FxHashSet;
 
 use self::alu::lanewise::lanewise;
 use self::alu::video::video;
-use self::alu::{approximate, arithmetic, bits, compare, float, integer, moves, select};
+use self::alu::{approximate, arithmetic, bits, compare, moves};
 use self::build::builder::{Builder, DISAGREES, Problem};
-use self::convert::cvt;
 use self::form::Form;
 use self::memory::{atomic, load_store, stack};
-use self::sync::{async_bulk, async_copy, cluster, fence, mbarrier};
+use self::sync::{async_copy, cluster, fence, mbarrier};
 use self::tensor::{matrix, mma, wmma};
-use crate::{
-    exec::{
-        alu::{
-            carry::{CARRY_IN, MULTIPLY, SUBTRACT},
-            select::Logic,
-            video::Video,
-        },
-        control::{control, join, trap},
-    },
-    isa::{call::Passed, sizes::index},
-    machine::{
-        budget::MAX_REGISTERS,
-        code::{Code, Control, FunctionCode, Op},
-        presets::{self, Lifetime},
-        sources::Sources,
-    },
-};
+use crate::exec::alu::int_arithmetic::{CARRY_IN, MULTIPLY, SUBTRACT};
+use crate::exec::alu::select::Logic;
+use crate::exec::alu::video::Video;
+use crate::exec::control::{control, join, trap};
+use crate::isa::index;
+use crate::isa::operand::Passed;
+use crate::machine::budget::MAX_REGISTERS;
+use crate::machine::code::{Code, Control, FunctionCode, Op};
+use crate::machine::debug_info::Sources;
+use crate::machine::presets;
+use crate::machine::presets::Lifetime;
 
 use error::Problems;
 pub use error::{LoadError, LoadProblem};
@@ -104,7 +96,7 @@ pub(crate) fn decode(
         }
         code.functions.push(decoded);
     }
-    code.variables = variable_names::variable_names(module, reachable, layout);
+    code.variables = layout::variable_names(module, reachable, layout);
     problems.error().map_or(Ok(code), Err)
 }
 
@@ -283,16 +275,16 @@ fn decoder(opcode: O) -> Result<Decoder, Problem> {
         O::Abs => |b, f| lanewise(arithmetic::magnitude(f), b, f),
         O::Min => |b, f| lanewise(arithmetic::extreme(f, false), b, f),
         O::Max => |b, f| lanewise(arithmetic::extreme(f, true), b, f),
-        O::Copysign => |b, f| lanewise(float::copysign(f), b, f),
-        O::Addc => |b, f| integer::with_carry(b, f, CARRY_IN),
-        O::Subc => |b, f| integer::with_carry(b, f, CARRY_IN | SUBTRACT),
-        O::Madc => |b, f| integer::with_carry(b, f, CARRY_IN | MULTIPLY),
-        O::Mul24 => |b, f| lanewise(integer::multiply_24(f), b, f),
-        O::Mad24 => |b, f| lanewise(integer::multiply_add_24(f), b, f),
-        O::Rem => |b, f| lanewise(integer::remainder(f), b, f),
-        O::Sad => |b, f| lanewise(integer::sad(f), b, f),
-        O::Dp4a => |b, f| lanewise(integer::dot_of_bytes(f), b, f),
-        O::Dp2a => |b, f| lanewise(integer::dot_of_halves(f), b, f),
+        O::Copysign => |b, f| lanewise(arithmetic::copysign(f), b, f),
+        O::Addc => |b, f| arithmetic::with_carry(b, f, CARRY_IN),
+        O::Subc => |b, f| arithmetic::with_carry(b, f, CARRY_IN | SUBTRACT),
+        O::Madc => |b, f| arithmetic::with_carry(b, f, CARRY_IN | MULTIPLY),
+        O::Mul24 => |b, f| lanewise(arithmetic::multiply_24(f), b, f),
+        O::Mad24 => |b, f| lanewise(arithmetic::multiply_add_24(f), b, f),
+        O::Rem => |b, f| lanewise(arithmetic::remainder(f), b, f),
+        O::Sad => |b, f| lanewise(arithmetic::sad(f), b, f),
+        O::Dp4a => |b, f| lanewise(arithmetic::dot_of_bytes(f), b, f),
+        O::Dp2a => |b, f| lanewise(arithmetic::dot_of_halves(f), b, f),
         O::Div => |b, f| lanewise(approximate::divide(f), b, f),
         O::Rcp => |b, f| lanewise(approximate::reciprocal(f), b, f),
         O::Sqrt => |b, f| lanewise(approximate::root(f), b, f),
@@ -326,12 +318,12 @@ fn decoder(opcode: O) -> Result<Decoder, Problem> {
         O::Setp => compare::setp,
         O::Set => compare::set,
         O::Testp => compare::testp,
-        O::Selp => select::selp,
-        O::Slct => select::slct,
+        O::Selp => moves::selp,
+        O::Slct => moves::slct,
         O::Mov => moves::mov,
         O::Cvta => moves::cvta,
         O::Isspacep => moves::isspacep,
-        O::Cvt => |b, f| lanewise(cvt::convert(f), b, f),
+        O::Cvt => |b, f| lanewise(convert::cvt(f), b, f),
         // Video instructions.
         O::Vadd => |b, f| video(b, f, Video::Add, 1),
         O::Vsub => |b, f| video(b, f, Video::Sub, 1),
@@ -359,11 +351,11 @@ fn decoder(opcode: O) -> Result<Decoder, Problem> {
         // Memory.
         O::Ld | O::Ldu => load_store::load,
         O::St => |b, f| match f.has(W::Async) {
-            true => async_bulk::store(b, f, false),
+            true => async_copy::store(b, f, false),
             false => load_store::store(b, f),
         },
         O::Red => |b, f| match f.has(W::Async) {
-            true => async_bulk::store(b, f, true),
+            true => async_copy::store(b, f, true),
             false => atomic::atomic(b, f, false),
         },
         O::Atom => |b, f| atomic::atomic(b, f, true),

@@ -1,38 +1,29 @@
 //! The backend of the CPU device: takes submissions, controls and requests, and sends notices.
 
-use std::{any::Any, sync::Arc};
+use std::any::Any;
+use std::sync::Arc;
 
-use cuda_core::{
-    Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket,
-    internals::sync::HelperThread,
-    order::uses_of,
-    protocol::{
-        AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Feature, Foreign, Graph, GraphId,
-        HostBlock, Limit, ModuleId, ModuleImage, PoolId, Quantity, Reply, Request, StreamId,
-        Submission, Work as Asked,
-    },
+use cuda_core::internals::sync::HelperThread;
+use cuda_core::order::uses_of;
+use cuda_core::protocol::{
+    AllocId, Answer, CONDITION_BYTES, Capabilities, Control, Feature, Foreign, Graph, GraphId,
+    HostBlock, Limit, ModuleId, ModuleImage, PoolId, Quantity, Reply, Request, StreamId,
+    Submission, Work as Asked,
 };
+use cuda_core::{Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket};
 use parking_lot::{Mutex, RwLock};
 use rayon::ThreadPoolBuilder;
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
-use super::{
-    items::{
-        graph::{Graph as ResolvedGraph, Graphs, Node},
-        item::QueueItem,
-        resolve::{Allocation, Names, host_range},
-        work::Work,
-    },
-    pools::Pools,
-    queues::{
-        Timing,
-        pumps::Pumps,
-        queue::{After, Queue},
-        shared::Shared,
-    },
-    state::{device_state::DeviceState, errors, lost},
-};
+use super::items::graph::{Graph as ResolvedGraph, Graphs, Node};
+use super::items::resolve::{Allocation, Names, host_range};
+use super::items::work::{QueueItem, Work};
+use super::pools::Pools;
+use super::queues::Timing;
+use super::queues::pumps::Pumps;
+use super::queues::queue::{After, Queue, Shared};
+use super::state::{DeviceState, errors, lost};
 use crate::{CpuOptions, Memory, OutOfMemory};
 
 /// The maximum number of memory pools beside the default one.
@@ -46,17 +37,17 @@ pub struct CpuBackend {
     info: DeviceInfo,
     capabilities: Capabilities,
     timing: Timing,
-    pub(super) shared: Arc<Shared>,
-    pub(super) names: Names,
+    shared: Arc<Shared>,
+    names: Names,
     graphs: Graphs,
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
     /// Streams that were retired before they had run all items. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
     /// of the free that it waits for.
-    pub(super) order: Mutex<Pools>,
+    order: Mutex<Pools>,
     /// Runs the growth of allocations. It is not a stream of the client.
-    pub(super) growth: Arc<Queue>,
+    growth: Arc<Queue>,
     /// Loads modules.
     loader: HelperThread,
     /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load to end.
@@ -199,7 +190,7 @@ impl CpuBackend {
     ///
     /// # Errors
     /// If the device is lost.
-    pub(super) fn epoch(&self) -> Result<u64> {
+    fn epoch(&self) -> Result<u64> {
         // Read the epoch before the check: if the device is lost and reset in between, the item does not run.
         let epoch = self.shared.device.lost.epoch();
         let checked = self.shared.device.lost.check_at(epoch);
@@ -230,6 +221,49 @@ impl CpuBackend {
         } else {
             let item = QueueItem::new(Work::Alloc { address, bytes }, number, epoch);
             queue.push(item, After::new(), &self.shared);
+        }
+        Ok(())
+    }
+
+    /// Reserves addresses. Memory is only taken by [`commit`](Self::commit).
+    fn reserve(&self, id: AllocId, bytes: u64) -> Result<()> {
+        self.epoch()?;
+        let address = self.shared.device.memory.reserve(bytes).map_err(errors::out_of_memory)?;
+        let pool = PoolId::DEFAULT;
+        self.names.add_allocation(id, Allocation { address, bytes: 0, pool, module: None });
+        Ok(())
+    }
+
+    /// Lets a reserved allocation use `bytes` bytes, as soon as submitted frees have made room.
+    fn commit(&self, id: AllocId, bytes: u64, answer: Answer) {
+        let promise = || {
+            let epoch = self.epoch()?;
+            let mut pools = self.order.lock();
+            let before = self.names.find(id)?;
+            let more = bytes.saturating_sub(before.bytes);
+            self.make_room(&mut pools, PoolId::DEFAULT, more)?;
+            let promise = self.shared.device.memory.promise_growth(before.address, bytes, more);
+            let promise = promise.map_err(errors::out_of_memory)?;
+            pools.take(PoolId::DEFAULT, more);
+            self.names.add_allocation(id, Allocation { bytes: before.bytes + more, ..before });
+            Ok((promise, before.address, epoch))
+        };
+        match promise() {
+            Ok((promise, address, epoch)) => {
+                let grow =
+                    Work::Grow { promise, address, bytes, answer: Box::new(Mutex::new(answer)) };
+                let item = QueueItem::new(grow, None, epoch);
+                self.growth.push(item, After::new(), &self.shared);
+            }
+            Err(error) => answer.give(Err(error)),
+        }
+    }
+
+    /// Makes pools return the bytes that they keep, if an allocation does not fit beside them.
+    fn make_room(&self, pools: &mut Pools, pool: PoolId, bytes: u64) -> Result<()> {
+        let beside = pools.idle_beside(pool, bytes)?;
+        if beside > 0 && !self.shared.device.memory.has_bytes(beside.saturating_add(bytes)) {
+            pools.trim_all();
         }
         Ok(())
     }

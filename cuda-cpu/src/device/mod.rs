@@ -3,14 +3,12 @@
 //! The backend resolves a submission to an item (`items`) and adds it to the queue of its stream (`queues`). A thread pool
 //! helps to run the blocks of kernels. Memory is allocated at submission if it is available.
 //!
-//! Layers, lowest first: `state`, `items` and `pools`, `queues`, `options`, `backend` with `growth`, `build_profile`, and `provider`. They use
-//! `memory` and `launch`, and the options and faults of the folders below.
+//! Layers, lowest first: `state`, `items` and `pools`, `queues`, `options`, `backend`, and `provider`. They
+//! use `memory` and `launch`, and the options and faults of the folders below.
 //!
 //! No thread is joined, because the last handle of the device may be dropped on any of them.
 
 mod backend;
-mod build_profile;
-mod growth;
 mod items;
 mod options;
 mod pools;

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Timing, state::launch_options::LaunchOptions};
+use super::Timing;
+use super::state::LaunchOptions;
 use crate::{Checks, Profile, Schedule};
 
 /// The options of a CPU device.

@@ -1,10 +1,10 @@
-//! Opens the CPU device.
+//! Opens the CPU device, and reports one that was compiled without optimization.
 
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 
 use cuda_core::{Backend, DeviceInfo, Error, NoticeSink, Provider, Result};
 
-use super::{CpuBackend, CpuOptions, build_profile};
+use super::{CpuBackend, CpuOptions};
 use crate::MAX_SHARED_BYTES;
 
 /// The provider of the CPU device. Every machine has one, with the address `cpu`.
@@ -32,7 +32,7 @@ impl CpuProvider {
 
     fn info(&self) -> DeviceInfo {
         let workers = self.workers();
-        let build = if build_profile::IS_UNOPTIMIZED { ", unoptimized build" } else { "" };
+        let build = if IS_UNOPTIMIZED { ", unoptimized build" } else { "" };
         let mut info = DeviceInfo::new("cpu", format!("CPU device, {workers} threads{build}"));
         info.memory = self.options.memory.unwrap_or_else(three_quarters_of_memory);
         info.multiprocessors = u32::try_from(workers).unwrap_or(u32::MAX);
@@ -57,7 +57,7 @@ unsafe impl Provider for CpuProvider {
             let address = format!("cpu:{ordinal}");
             return Err(Error::NoDevice { address, available: "`cpu`".into() });
         }
-        build_profile::report();
+        report();
         Ok(Arc::new(CpuBackend::new(self.info(), self.workers(), &self.options, notices)?))
     }
 }
@@ -75,9 +75,36 @@ fn total_kib(meminfo: &str) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
+/// Whether this crate was compiled with `opt-level = 0`, as a debug build does unless its profile says otherwise.
+const IS_UNOPTIMIZED: bool = cfg!(unoptimized);
+
+static REPORTED: Once = Once::new();
+
+/// Logs a warning if the crate is unoptimized, once in the process.
+pub(super) fn report() {
+    report_once(IS_UNOPTIMIZED, &REPORTED);
+}
+
+fn report_once(is_unoptimized: bool, reported: &Once) {
+    if is_unoptimized {
+        reported.call_once(|| {
+            tracing::warn!(
+                "the CPU device was compiled without optimization, and runs kernels up to a hundred times slower; \
+                 build with `--release`, or add these lines to the `Cargo.toml` at the root of the workspace: \
+                 `[profile.dev.package]`, `cuda-cpu.opt-level = 2`, `cuda-ptx.opt-level = 2`"
+            );
+        });
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Debug;
+    use std::sync::{Arc, Mutex};
+    use tracing::field::{Field, Visit};
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
 
     #[test]
     fn profile_of_this_workspace_optimizes_the_cpu_device() {
@@ -89,5 +116,56 @@ mod tests {
     fn reads_the_memory_of_a_linux_machine() {
         assert_eq!(total_kib("MemTotal:       24652328 kB\nMemFree: 1 kB\n"), Some(24_652_328));
         assert_eq!(total_kib("nonsense"), None);
+    }
+
+    /// Keeps the text of each event.
+    #[derive(Clone, Default)]
+    struct Events(Arc<Mutex<Vec<String>>>);
+
+    impl Visit for Events {
+        fn record_debug(&mut self, _: &Field, value: &dyn Debug) {
+            self.0.lock().unwrap_or_else(|held| held.into_inner()).push(format!("{value:?}"));
+        }
+    }
+
+    impl Subscriber for Events {
+        fn enabled(&self, _: &Metadata<'_>) -> bool {
+            true
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, event: &Event<'_>) {
+            event.record(&mut self.clone());
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    /// Returns the warnings of two devices that are opened one after the other.
+    fn warnings(is_unoptimized: bool) -> Vec<String> {
+        let (events, reported) = (Events::default(), Once::new());
+        tracing::subscriber::with_default(events.clone(), || {
+            report_once(is_unoptimized, &reported);
+            report_once(is_unoptimized, &reported);
+        });
+        let seen = events.0.lock().unwrap_or_else(|held| held.into_inner());
+        seen.clone()
+    }
+
+    #[test]
+    fn unoptimized_build_is_reported_once_with_the_lines_to_add() {
+        let warnings = warnings(true);
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        for line in ["[profile.dev.package]", "cuda-cpu.opt-level = 2", "cuda-ptx.opt-level = 2"] {
+            assert!(warnings[0].contains(line), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn optimized_build_is_not_reported() {
+        assert!(warnings(false).is_empty());
     }
 }

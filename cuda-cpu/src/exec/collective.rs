@@ -5,7 +5,7 @@
 
 use super::number::float::Float;
 use crate::fault::FaultKind;
-use crate::isa::slot::Slot;
+use crate::isa::operand::Slot;
 use crate::lanes::{FULL, LANES, lanes_of};
 use crate::machine::code::{Control, Flow, Op};
 use crate::machine::ctx::Ctx;

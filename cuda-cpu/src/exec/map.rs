@@ -11,8 +11,8 @@
 //! The unsafe code relies on the invariants of the register file (see `machine::ctx`).
 
 use super::number::lane::{Kind, Lane};
-use crate::lanes::simd::{HALF, Level, Simd};
-use crate::lanes::{LANES, simd};
+use crate::lanes::LANES;
+use crate::lanes::simd::{self, HALF, Level, Simd};
 use crate::machine::code::{Flow, Handler, Op};
 use crate::machine::ctx::{Ctx, Raw};
 
@@ -320,3 +320,65 @@ pub(crate) fn compare<O: Compare>() -> Pick {
     }
     .pick()
 }
+
+/// Defines unary operations: `unary_ops! { Neg<T: Int>: T => T, |a| a.neg(); }`.
+macro_rules! unary_ops {
+    ($($(#[$($top:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty => $d:ty, |$x:ident $(, $imm:ident)?| $body:expr;)*) => { $(
+        pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
+        impl<$t: $bound> $crate::exec::map::Unary for $name<$t> {
+            type A = $a;
+            type D = $d;
+            $crate::exec::map::top! { $($($top)*)? }
+            #[inline(always)]
+            fn apply($x: $a, _imm: u64) -> $d { $(let $imm = _imm;)? $body }
+        }
+    )* };
+}
+
+/// Defines binary operations. See [`unary_ops`].
+macro_rules! binary_ops {
+    ($($(#[$($top:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty => $d:ty, |$x:ident, $y:ident $(, $imm:ident)?| $body:expr;)*) => { $(
+        pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
+        impl<$t: $bound> $crate::exec::map::Binary for $name<$t> {
+            type A = $a;
+            type B = $b;
+            type D = $d;
+            $crate::exec::map::top! { $($($top)*)? }
+            #[inline(always)]
+            fn apply($x: $a, $y: $b, _imm: u64) -> $d { $(let $imm = _imm;)? $body }
+        }
+    )* };
+}
+
+/// Defines ternary operations. See [`unary_ops`].
+macro_rules! ternary_ops {
+    ($($(#[$($top:tt)*])? $name:ident<$t:ident: $bound:ident>: $a:ty, $b:ty, $c:ty => $d:ty, |$x:ident, $y:ident, $z:ident $(, $imm:ident)?| $body:expr;)*) => { $(
+        pub(crate) struct $name<$t>(std::marker::PhantomData<$t>);
+        impl<$t: $bound> $crate::exec::map::Ternary for $name<$t> {
+            type A = $a;
+            type B = $b;
+            type C = $c;
+            type D = $d;
+            $crate::exec::map::top! { $($($top)*)? }
+            #[inline(always)]
+            fn apply($x: $a, $y: $b, $z: $c, _imm: u64) -> $d { $(let $imm = _imm;)? $body }
+        }
+    )* };
+}
+
+/// Sets the highest level for which an operation is compiled. Compilers do not vectorise `slow` operations. Kernels do not
+/// use `rare` operations in inner loops.
+macro_rules! top {
+    () => {};
+    (slow) => {
+        const TOP: $crate::lanes::simd::Level = $crate::lanes::simd::Level::Base;
+    };
+    (rare) => {
+        const TOP: $crate::lanes::simd::Level = $crate::lanes::simd::Level::Base;
+    };
+    (top = $level:expr) => {
+        const TOP: $crate::lanes::simd::Level = $level;
+    };
+}
+
+pub(crate) use {binary_ops, ternary_ops, top, unary_ops};

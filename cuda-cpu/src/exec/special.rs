@@ -1,16 +1,12 @@
-//! Special registers that change while a kernel runs, and conversions of address spaces.
+//! Special registers that change while a kernel runs, conversions of address spaces, and `stackrestore`.
 
-use crate::{
-    fault::FaultSpace,
-    isa::address::generic,
-    lanes::LANES,
-    machine::{
-        code::{Flow, Op},
-        ctx::Ctx,
-    },
-};
+use crate::fault::{FaultKind, FaultSpace};
+use crate::isa::address::generic;
+use crate::lanes::{LANES, lanes_of};
+use crate::machine::code::{Flow, Op};
+use crate::machine::ctx::{Ctx, Raw};
 
-/// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::machine::clock::Clock).
+/// `%clock` and `%clock_hi`. `imm` is the shift. See [`Clock`](crate::machine::place::Clock).
 pub(crate) fn clock_32(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let now = (ctx.clock.now() >> op.imm) as u32;
     ctx.write(op.d, ctx.mask, &[now; LANES]);
@@ -75,4 +71,18 @@ fn is_constant(ctx: &Ctx<'_>, op: &Op, address: u64) -> bool {
     let words = (op.imm >> CONSTANTS_AT) as usize;
     let at = |i: usize| u64::from(ctx.extra(op, i).0) | u64::from(ctx.extra(op, i + 1).0) << 32;
     (0..words).step_by(4).any(|i| (at(i)..at(i + 2)).contains(&address))
+}
+
+/// `stackrestore`: resets the end of local memory, in `d`, to `a`. `b` is the lowest valid value.
+pub(crate) fn restore<A: Raw + Into<u64>>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+    let saved = ctx.read::<A>(op.a);
+    for lane in lanes_of(ctx.mask) {
+        let address: u64 = saved[lane].into();
+        let stack = ctx.lane::<u32>(op.b, lane)..=ctx.lane::<u32>(op.d, lane);
+        match u32::try_from(address).ok().filter(|at| stack.contains(at)) {
+            Some(at) => ctx.set_lane(op.d, lane, at),
+            None => return ctx.fail(lane, FaultKind::BadStackPointer { address }),
+        }
+    }
+    Flow::Next
 }

@@ -20,8 +20,8 @@ pub(crate) const WINDOW: u64 = 0x0100_0000;
 /// shared memory of a block.
 pub(crate) const CLUSTER_STEP: u64 = 1 << 18;
 
-const _: () = assert!(CLUSTER_STEP > super::sizes::MAX_SHARED_BYTES as u64);
-const _: () = assert!(CLUSTER_STEP * (super::sizes::MAX_CLUSTER_BLOCKS as u64 + 1) <= WINDOW);
+const _: () = assert!(CLUSTER_STEP > super::MAX_SHARED_BYTES as u64);
+const _: () = assert!(CLUSTER_STEP * (super::MAX_CLUSTER_BLOCKS as u64 + 1) <= WINDOW);
 
 /// Returns the address of a byte in the shared memory of the block with this rank, from any address of that byte in a
 /// block. It works in every block of the cluster. Keeps the window of a generic address.

@@ -3,6 +3,8 @@
 //! This folder uses `memory` for accesses of whole warps. Most other folders use it.
 
 pub(crate) mod simd;
+#[cfg(target_arch = "x86_64")]
+mod x86;
 
 /// Number of lanes in a warp.
 pub(crate) const LANES: usize = 32;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::atomic::AtomicBool;
 
 use crate::fault::Fault;
-use crate::isa::sizes::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS};
+use crate::isa::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS};
 use crate::observe::{Checks, Operand, Profile, Schedule};
 
 /// Maximum values of `gridDim` and `blockDim`.

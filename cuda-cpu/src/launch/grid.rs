@@ -1,24 +1,23 @@
-//! A launch: distributes its blocks to workers.
+//! A launch: distributes its blocks to workers, reuses blocks of earlier launches, and ends early by a fault or a panic.
 //!
 //! A worker takes blocks from a shared counter and runs each to its end. If a block uses up its turn, the worker sets
 //! it aside and starts another one. So blocks that wait for each other make progress, up to a maximum number of blocks
 //! per worker.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::crew;
 use super::description::Launch;
-use super::ending::Ending;
-use super::spares::Spares;
 use crate::fault::{Fault, FaultKind, FaultSpace};
 use crate::lanes::LANES;
 use crate::machine::budget::Budget;
-use crate::machine::clock::Clock;
 use crate::machine::code::Code;
 use crate::machine::ctx::{BlockFault, Ctx, LaneFault};
-use crate::machine::place::Place;
+use crate::machine::place::{Clock, Place};
 use crate::memory::{Memory, View};
 use crate::observe::{BlockOrder, InstructionBudget, ReadOnly, Wanted, Watch};
 use crate::schedule::block::{Block, BlockSize, Turn};
@@ -318,5 +317,83 @@ impl<'a> Grid<'a> {
             nearest,
             variable,
         }
+    }
+}
+
+/// State of the launch that its workers check between blocks.
+#[derive(Debug, Default)]
+struct Ending {
+    has_ended: AtomicBool,
+    fault: Mutex<Option<Box<Fault>>>,
+}
+
+impl Ending {
+    /// Returns whether the launch has ended early. Workers then start no further turn.
+    fn has_ended(&self) -> bool {
+        self.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Keeps the first fault and stops all workers.
+    pub(crate) fn report(&self, fault: Fault) {
+        self.fault.lock().get_or_insert_with(|| Box::new(fault));
+        self.has_ended.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns the fault that ended the launch, if any. Called after all workers have stopped.
+    pub(crate) fn fault(&self) -> Result<(), Box<Fault>> {
+        self.fault.lock().take().map_or(Ok(()), Err)
+    }
+
+    /// Returns a guard that stops the other workers if its thread panics. Otherwise their blocks could spin without
+    /// end, waiting for a block of this worker.
+    fn on_panic(&self) -> impl Drop + '_ {
+        StopOnPanic(&self.has_ended)
+    }
+}
+
+struct StopOnPanic<'a>(&'a AtomicBool);
+
+impl Drop for StopOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Maximum size of the blocks that are kept for one program, in bytes.
+const MAX_KEPT_BYTES: u64 = 16 << 20;
+
+/// Blocks of earlier launches of a program, kept for reuse. Small launches would otherwise spend most of their time on creating
+/// blocks.
+#[allow(clippy::vec_box)] // Blocks are passed around in boxes.
+#[derive(Default)]
+pub(crate) struct Spares(Mutex<Vec<Box<Block>>>);
+
+impl Spares {
+    /// Returns a kept block of this size, if any.
+    pub(crate) fn take(&self, size: BlockSize) -> Option<Box<Block>> {
+        let mut kept = self.0.lock();
+        let at = kept.iter().rposition(|block| block.fits(size))?;
+        Some(kept.swap_remove(at))
+    }
+
+    /// Keeps a block. Evicts the oldest blocks beyond the limit.
+    pub(crate) fn give(&self, block: Box<Block>) {
+        let mut kept = self.0.lock();
+        kept.push(block);
+        let mut taken: u64 = kept.iter().map(|block| block.taken()).sum();
+        let mut old = 0;
+        while taken > MAX_KEPT_BYTES {
+            taken -= kept[old].taken();
+            old += 1;
+        }
+        drop(kept.drain(..old));
+    }
+}
+
+impl std::fmt::Debug for Spares {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Spares").field(&self.0.lock().len()).finish()
     }
 }

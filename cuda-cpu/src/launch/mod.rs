@@ -6,10 +6,8 @@
 
 mod crew;
 mod description;
-mod ending;
 mod grid;
 mod program;
-mod spares;
 
 pub use description::{Invalid, Launch, LaunchDims, LaunchError, Limits};
 pub(crate) use program::count_in;

@@ -5,10 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use cuda_ptx::Module;
 
 use super::description::{Invalid, Launch, LaunchDims, LaunchError};
-use super::grid::Grid;
-use super::spares::Spares;
+use super::grid::{Grid, Spares};
 use crate::decode::{Layout, LoadError, decode, reachable};
-use crate::isa::sizes::{MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
+use crate::isa::{MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
 use crate::lanes::LANES;
 use crate::machine::budget::Budget;
 use crate::machine::code::Code;

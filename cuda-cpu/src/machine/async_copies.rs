@@ -1,16 +1,21 @@
-//! `cp.async` copies of a warp's threads that are not yet waited for.
+//! Asynchronous copies and stores that have started and are not yet waited for.
 //!
 //! PTX permits a copy at any time between its instruction and the wait. The CPU device performs it as late as possible, so
-//! a kernel that reads without waiting does not see the data. Each thread numbers its own copy groups. Arrivals of
-//! `cp.async.mbarrier.arrive` are queued behind the copies that they wait for.
+//! a kernel that reads without waiting does not see the data. Each thread numbers its own copy groups.
+//!
+//! [`Copies`] has the `cp.async` copies of a warp. Arrivals of `cp.async.mbarrier.arrive` are queued behind the copies that
+//! they wait for. [`Bulks`] has the bulk copies and asynchronous stores of a block. A transfer that completes at an mbarrier
+//! is performed when a thread waits for that mbarrier. A transfer in a thread's bulk group is performed when the thread waits
+//! for the group, or when the block ends.
 
 use std::collections::VecDeque;
 
 use super::budget::Budget;
+use crate::isa::address::block_of;
 use crate::lanes::{LANES, lanes_of};
 
-/// Maximum number of outstanding instructions of a warp. Further ones are performed immediately.
-const MAX_OUTSTANDING: usize = 256;
+/// Maximum number of outstanding `cp.async` instructions of a warp. Further ones are performed immediately.
+const MAX_COPIES: usize = 256;
 
 /// The outstanding copies of one warp.
 #[derive(Debug)]
@@ -63,12 +68,12 @@ impl Default for Copies {
 }
 
 /// Host memory that an entry takes, in bytes.
-const TAKEN: u64 = (size_of::<Entry>() + size_of::<LaneCopies>()) as u64;
+const COPY_BYTES: u64 = (size_of::<Entry>() + size_of::<LaneCopies>()) as u64;
 
 impl Copies {
     /// Appends a step for these lanes. Returns the step if there is no room for it.
     pub(crate) fn push(&mut self, lanes: u32, step: Step, budget: &Budget) -> Result<(), Step> {
-        if self.queue.len() >= MAX_OUTSTANDING || !budget.take(TAKEN) {
+        if self.queue.len() >= MAX_COPIES || !budget.take(COPY_BYTES) {
             return Err(step);
         }
         self.queue.push_back(Entry { lanes, groups: self.groups, step });
@@ -168,7 +173,7 @@ impl Copies {
         mut perform: impl FnMut(&Step, u32) -> Result<(), E>,
     ) -> Result<(), E> {
         while let Some(entry) = self.queue.pop_front() {
-            budget.give(TAKEN);
+            budget.give(COPY_BYTES);
             if entry.lanes != 0 {
                 perform(&entry.step, entry.lanes)?;
             }
@@ -178,7 +183,7 @@ impl Copies {
 
     /// Discards all steps at the end of a block.
     pub(crate) fn forget(&mut self, budget: &Budget) {
-        budget.give(TAKEN * self.queue.len() as u64);
+        budget.give(COPY_BYTES * self.queue.len() as u64);
         // The group counters are not reset, because only their differences matter.
         self.queue.clear();
     }
@@ -186,7 +191,178 @@ impl Copies {
     fn drop_done(&mut self, budget: &Budget) {
         let before = self.queue.len();
         self.queue.retain(|entry| entry.lanes != 0);
-        budget.give(TAKEN * (before - self.queue.len()) as u64);
+        budget.give(COPY_BYTES * (before - self.queue.len()) as u64);
+    }
+}
+
+/// Maximum number of outstanding transfers of a block. Further ones are performed immediately.
+const MAX_BULKS: usize = 4096;
+
+/// Combines the value at the address with a value of the same size.
+///
+/// # Safety
+/// The address must be valid and aligned for the type that the function was selected for.
+pub(crate) type Update = unsafe fn(*mut u8, u64);
+
+/// The outstanding bulk transfers of a block.
+#[derive(Debug, Default)]
+pub(crate) struct Bulks {
+    list: Vec<Bulk>,
+    /// For each thread, the number of bulk groups it has committed. Threads past the end have committed none.
+    groups: Vec<u32>,
+}
+
+/// One outstanding transfer.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Bulk {
+    pub(crate) transfer: Transfer,
+    pub(crate) completion: Completion,
+    /// Lane, warp and program counter of the instruction that started it, for faults.
+    pub(crate) lane: u32,
+    pub(crate) warp: u32,
+    pub(crate) pc: u32,
+}
+
+impl Bulk {
+    /// Returns whether it completes at an mbarrier in the shared memory of another block.
+    pub(crate) fn is_remote(&self) -> bool {
+        matches!(self.completion, Completion::Barrier { at, .. } if block_of(at).is_some())
+    }
+}
+
+/// Source and destination of a transfer. Addresses are offsets in their state space.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Transfer {
+    GlobalToShared {
+        from: u64,
+        to: u64,
+        bytes: u32,
+    },
+    SharedToShared {
+        from: u64,
+        to: u64,
+        bytes: u32,
+        how: WriteMode,
+    },
+    SharedToGlobal {
+        from: u64,
+        to: u64,
+        bytes: u32,
+        how: WriteMode,
+    },
+    /// `st.async` and `red.async`: the low `size` bytes of each word.
+    Words {
+        to: u64,
+        words: [u64; 4],
+        count: u32,
+        size: u32,
+        update: Option<Update>,
+    },
+}
+
+impl Transfer {
+    pub(crate) fn bytes(&self) -> u32 {
+        match *self {
+            Self::GlobalToShared { bytes, .. }
+            | Self::SharedToShared { bytes, .. }
+            | Self::SharedToGlobal { bytes, .. } => bytes,
+            Self::Words { count, size, .. } => count * size,
+        }
+    }
+}
+
+/// The way in which the copied bytes are combined with those at the destination.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum WriteMode {
+    Copy,
+    /// Of every 16 bytes, only those whose bit in the mask is set are written.
+    Masked(u16),
+    /// Elements of this size are combined with the function.
+    Update(Update, u32),
+}
+
+/// The mechanism that reports a transfer's completion.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Completion {
+    /// The mbarrier at this address in shared memory counts the bytes.
+    Barrier { at: u64, bytes: u32 },
+    /// A bulk group of a thread.
+    Group { thread: u32, group: u32 },
+}
+
+/// Host memory that a transfer takes, in bytes.
+const BULK_BYTES: u64 = size_of::<Bulk>() as u64;
+
+impl Bulks {
+    /// Resets the groups for a new block. The list is already empty then.
+    pub(crate) fn restart(&mut self) {
+        self.groups.clear();
+    }
+
+    /// Returns the completion of a transfer in the thread's open group.
+    pub(crate) fn in_group(&self, thread: usize) -> Completion {
+        let group = self.groups.get(thread).copied().unwrap_or(0);
+        Completion::Group { thread: thread as u32, group }
+    }
+
+    /// Commits the thread's open group.
+    pub(crate) fn commit(&mut self, thread: usize) {
+        if self.groups.len() <= thread {
+            self.groups.resize(thread + 1, 0);
+        }
+        self.groups[thread] = self.groups[thread].wrapping_add(1);
+    }
+
+    /// Stores a transfer to be performed later. Returns false if there is no room.
+    #[must_use]
+    pub(crate) fn push(&mut self, bulk: Bulk, budget: &Budget) -> bool {
+        let fits = self.list.len() < MAX_BULKS && budget.take(BULK_BYTES);
+        if fits {
+            self.list.push(bulk);
+        }
+        fits
+    }
+
+    /// Removes and returns, in order, the transfers that complete at one of these mbarriers.
+    pub(crate) fn take_at(&mut self, barriers: &[u64], budget: &Budget) -> Vec<Bulk> {
+        self.take(budget, |bulk| {
+            matches!(bulk.completion, Completion::Barrier { at, .. } if barriers.contains(&at))
+        })
+    }
+
+    /// Removes and returns the transfers of the thread that are older than its latest `left` groups.
+    pub(crate) fn take_groups(&mut self, thread: usize, left: u32, budget: &Budget) -> Vec<Bulk> {
+        let open = self.groups.get(thread).copied().unwrap_or(0);
+        self.take(budget, |bulk| match bulk.completion {
+            Completion::Group { thread: own, group } => {
+                own as usize == thread && open.wrapping_sub(group) > left
+            }
+            Completion::Barrier { .. } => false,
+        })
+    }
+
+    /// Removes and returns the transfers that belong to groups.
+    pub(crate) fn take_all_groups(&mut self, budget: &Budget) -> Vec<Bulk> {
+        self.take(budget, |bulk| matches!(bulk.completion, Completion::Group { .. }))
+    }
+
+    /// Removes and returns all transfers.
+    pub(crate) fn take_all(&mut self, budget: &Budget) -> Vec<Bulk> {
+        self.take(budget, |_| true)
+    }
+
+    fn take(&mut self, budget: &Budget, wanted: impl Fn(&Bulk) -> bool) -> Vec<Bulk> {
+        if self.list.is_empty() {
+            return Vec::new();
+        }
+        let taken: Vec<Bulk> = self.list.extract_if(.., |bulk| wanted(bulk)).collect();
+        budget.give(BULK_BYTES * taken.len() as u64);
+        taken
+    }
+
+    /// Discards all transfers at the end of a block.
+    pub(crate) fn forget(&mut self, budget: &Budget) {
+        self.take_all(budget);
     }
 }
 
@@ -249,7 +425,7 @@ mod tests {
         let budget = Budget::new(0);
         let mut copies = Copies::default();
         while copies.push(1, copy(), &budget).is_ok() {}
-        assert_eq!(copies.queue.len(), MAX_OUTSTANDING);
+        assert_eq!(copies.queue.len(), MAX_COPIES);
         assert!(!budget.take(budget.limit));
         copies.forget(&budget);
         assert!(budget.take(budget.limit));

@@ -1,14 +1,11 @@
 //! A decoded program: instructions with their handlers, and functions. It is immutable, and all workers share it.
 
-use super::{async_bulk::Update, ctx::Ctx, sources::Sources, variable_names::VariableNames};
-use crate::isa::{
-    address::{FUNCTION_STEP, FUNCTION_WINDOW},
-    barrier::Barrier,
-    call::{Call, Passed},
-    preset::Preset,
-    slot::{Class, Slot},
-    table::Table,
-};
+use super::async_copies::Update;
+use super::ctx::Ctx;
+use super::debug_info::{Sources, VariableNames};
+use crate::isa::address::{FUNCTION_STEP, FUNCTION_WINDOW};
+use crate::isa::effect::Table;
+use crate::isa::operand::{Barrier, Call, Class, Passed, Preset, Slot};
 
 /// Control flow after a handler, for the dispatch loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

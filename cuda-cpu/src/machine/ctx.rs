@@ -9,14 +9,17 @@
 //! the pointers created here are valid and exclusive. Two slots are either equal or disjoint. Handlers read the
 //! operands of a lane before they write its result.
 
+use std::marker::PhantomData;
+
+use smallvec::SmallVec;
+
 use super::budget::Budget;
-use super::clock::Clock;
 use super::code::{Code, Control, Flow, Op};
-use super::place::Place;
-use super::spaces::Spaces;
+use super::place::{Clock, Place};
 use super::team::Team;
 use crate::fault::{FaultKind, FaultSpace};
-use crate::isa::slot::Slot;
+use crate::isa::address::{CLUSTER_STEP, block_of};
+use crate::isa::operand::Slot;
 use crate::lanes::simd::{HALF, Simd};
 use crate::lanes::{FULL, LANES, lanes_of};
 use crate::memory::{Range, View};
@@ -100,6 +103,12 @@ pub(crate) struct Ctx<'a> {
     /// State that the threads of the running block share.
     pub(crate) team: Box<Team>,
 }
+
+/// Fuel of an atomic. A loop around one is likely to wait for another thread.
+const ATOMIC_FUEL: i32 = 256;
+
+/// Number of moved or printed bytes that cost as much as a back-edge.
+const BYTES_PER_FUEL: usize = 64;
 
 impl<'a> Ctx<'a> {
     pub(crate) fn new(
@@ -268,5 +277,84 @@ impl<'a> Ctx<'a> {
         };
         self.fault = Some(LaneFault { nearest: what.nearest, ..LaneFault::new(lane, kind) });
         Flow::Fault
+    }
+
+    /// Charges an atomic, or another instruction with which threads wait for each other, so that a loop around it ends its
+    /// time slice sooner.
+    pub(crate) fn charge_atomic(&mut self) {
+        self.charge(ATOMIC_FUEL);
+        self.team.looks += 1;
+    }
+
+    /// Charges an instruction that moves many bytes. Otherwise a time slice with a loop of them would take very long.
+    pub(crate) fn charge_bytes(&mut self, bytes: usize) {
+        self.charge((bytes / BYTES_PER_FUEL) as i32);
+    }
+
+    /// Charges fuel. The lower bound keeps later decrements from overflowing.
+    fn charge(&mut self, fuel: i32) {
+        self.fuel = self.fuel.saturating_sub(fuel).max(i32::MIN / 2);
+    }
+}
+
+/// Memory that belongs to the running block, warp or launch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment {
+    pub(crate) start: *mut u8,
+    pub(crate) size: u64,
+}
+
+impl Segment {
+    pub(crate) const EMPTY: Self = Self { start: std::ptr::null_mut(), size: 0 };
+
+    #[inline(always)]
+    pub(crate) fn locate(&self, at: u64, bytes: u64) -> Option<*mut u8> {
+        (at.saturating_add(bytes) <= self.size).then(|| self.start.wrapping_add(at as usize))
+    }
+}
+
+/// The state spaces other than global memory.
+///
+/// One thread runs a block at a time, so it has exclusive access to the block's shared and local memory. The pointers are set
+/// when a warp is entered and are valid until the warp is left.
+#[derive(Debug)]
+pub(crate) struct Spaces<'a> {
+    pub(crate) shared: Segment,
+    /// The shared memory of each block of the cluster, in the order of their ranks. Empty for clusters of one block, and
+    /// for blocks that have ended.
+    pub(crate) cluster: SmallVec<[Segment; 1]>,
+    /// Lane 0's local memory. The memory of the other lanes follows, `local.size` bytes each.
+    pub(crate) local: Segment,
+    /// Offset of the running frame in each lane's local memory.
+    pub(crate) local_base: u32,
+    pub(crate) params: &'a [u8],
+    _not_send: PhantomData<*mut u8>,
+}
+
+impl<'a> Spaces<'a> {
+    pub(crate) fn new(params: &'a [u8]) -> Self {
+        Self {
+            shared: Segment::EMPTY,
+            cluster: SmallVec::new(),
+            local: Segment::EMPTY,
+            local_base: 0,
+            params,
+            _not_send: PhantomData,
+        }
+    }
+
+    /// Returns the host address of `bytes` bytes of shared memory: of the running block, or of a block of its cluster.
+    pub(crate) fn shared(&self, at: u64, bytes: u64) -> Option<*mut u8> {
+        match block_of(at) {
+            None => self.shared.locate(at, bytes),
+            Some(rank) => self.cluster.get(rank as usize)?.locate(at & (CLUSTER_STEP - 1), bytes),
+        }
+    }
+
+    /// Returns the host address of `bytes` bytes at offset `at` of `lane`'s local memory.
+    #[inline(always)]
+    pub(crate) fn local(&self, lane: usize, at: u64, bytes: u64) -> Option<*mut u8> {
+        let first = self.local.locate(at, bytes)?;
+        Some(first.wrapping_add(lane * self.local.size as usize))
     }
 }

@@ -2,8 +2,7 @@
 
 use super::ctx::Ctx;
 use super::place::Place;
-use crate::isa::preset::{Preset, PresetValue, Special};
-use crate::isa::slot::Class;
+use crate::isa::operand::{Class, Preset, PresetValue, Special};
 use crate::lanes::LANES;
 
 /// Fills in the presets for the executing lanes of the current frame.

@@ -3,7 +3,8 @@
 //!
 //! The block owns it and lends it to the context while the block runs.
 
-use super::{async_bulk::Bulks, async_copies::Copies, budget::Budget};
+use super::async_copies::{Bulks, Copies};
+use super::budget::Budget;
 use crate::lanes::LANES;
 
 /// Shared state of a block's threads.

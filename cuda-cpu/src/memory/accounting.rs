@@ -110,6 +110,19 @@ impl Accounting {
     }
 }
 
+/// The usage of device memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Usage {
+    /// The bytes of allocations that are not freed and for which no free is submitted.
+    pub used: u64,
+    /// The maximum number of bytes in use so far.
+    pub peak: u64,
+    /// The capacity in bytes.
+    pub total: u64,
+    /// The number of live allocations.
+    pub allocations: usize,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

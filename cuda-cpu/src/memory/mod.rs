@@ -27,9 +27,7 @@
 //! whether it was written ([`written`]). The table is not locked while the host's allocator runs.
 
 pub(crate) mod access;
-pub(crate) mod access_16;
 mod accounting;
-mod contents;
 mod error;
 mod host_ops;
 mod storage;
@@ -37,9 +35,10 @@ mod table;
 mod view;
 pub(crate) mod written;
 
-pub use contents::{Contents, Usage};
+pub use accounting::Usage;
 pub(crate) use error::count;
 pub use error::{AccessError, FreeError, Nearest, OutOfMemory};
 pub(crate) use storage::Allocation;
+pub use storage::Contents;
 pub use table::Memory;
 pub(crate) use view::{Range, View};

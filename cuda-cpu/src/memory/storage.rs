@@ -1,10 +1,9 @@
-//! The host memory of one allocation.
+//! The host memory of one allocation, and its initial contents.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::contents::Contents;
 use super::written::Written;
 
 /// The alignment of an allocation's host bytes, and the least alignment of its address.
@@ -13,6 +12,25 @@ pub(super) const ALIGN: u64 = 256;
 /// The alignment that is requested from the system's allocator. Up to this alignment, the allocator takes fresh pages for
 /// large zeroed memory; above it, the allocator writes zeros. The bytes to align to [`ALIGN`] are added by hand.
 const ASKED_ALIGN: usize = 16;
+
+/// The initial contents of new allocations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zeros after them. A small buffer without
+    /// initialization is detected in its whole length, and a large buffer takes no host memory until it is accessed.
+    Byte(u8),
+}
+
+impl Contents {
+    /// The number of bytes at the start of an allocation that [`Contents::Byte`] sets: 64 KiB.
+    pub const MARKED: u64 = 64 << 10;
+}
+
+impl Default for Contents {
+    fn default() -> Self {
+        Self::Byte(0xFF)
+    }
+}
 
 /// An allocation: an address range and its host memory, which is freed when the last holder drops it.
 #[derive(Debug)]

@@ -7,10 +7,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::RwLock;
 use rustc_hash::FxHashSet;
 
-use super::accounting::Accounting;
-use super::contents::{Contents, Usage};
+use super::accounting::{Accounting, Usage};
 use super::error::{AccessError, FreeError, Nearest, OutOfMemory};
-use super::storage::{ALIGN, Allocation};
+use super::storage::{ALIGN, Allocation, Contents};
 
 /// The first address of an allocation. The windows of the other state spaces lie below it, so a generic address is
 /// unambiguous.

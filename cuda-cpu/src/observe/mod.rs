@@ -3,7 +3,7 @@
 //!
 //! This folder uses `memory` (the record of written bytes), `machine`, `isa`, `fault`, and of `exec` the resolution of
 //! addresses and the lanes of shuffles. `schedule` and `launch` call it, and `decode` declares the effects of ops in
-//! `isa::table`. A typical call enters at [`Observer::before`], before each op.
+//! `isa::effect`. A typical call enters at [`Observer::before`], before each op.
 //!
 //! # The hook
 //!
@@ -13,12 +13,12 @@
 //!
 //! # Sources of information
 //!
-//! - Decoders fill a side table ([`Table`](crate::isa::table::Table)) with the
+//! - Decoders fill a side table ([`Table`](crate::isa::effect::Table)) with the
 //!   [`Effect`](crate::isa::effect::Effect)s of each op: space, element size and count, kind of
 //!   access, address register and offset. The table also distinguishes instructions of the PTX from helper ops. A
 //!   decoder of a new instruction calls `b.states(effect)` before it emits its op. Handlers take no part.
 //! - The scheduler reports events that are not a single op: the start of a block (`block`), the release of
-//!   barriers (`barriers`), shuffles (`collectives`), and local memory and parameters (`calls`, `stack`).
+//!   barriers (`barriers`), shuffles (`collectives`), and local memory and parameters (`calls`).
 //! - Lanes that waited for each other in a warp have met when one of them runs again.
 //!
 //! # Storage
@@ -41,17 +41,14 @@
 //!
 //! A fault found here is a fault of the lane, as if the handler had found it.
 
-mod bits;
 mod meter;
 mod options;
 mod places;
 mod profile;
 mod races;
 mod read_only;
-mod registers;
 mod shadow;
 mod shuffle;
-mod trail;
 mod undefined;
 mod uninitialized;
 mod watch;

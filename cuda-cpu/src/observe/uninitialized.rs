@@ -7,15 +7,12 @@
 use std::sync::Arc;
 
 use super::places::Places;
-use super::trail::Trail;
-use super::undefined::{From, Origin, Undefined, Used};
+use super::undefined::{From, Origin, Trail, Undefined, Used};
 use super::written::Written;
 use crate::exec::collective::shuffle_sources;
 use crate::fault::{FaultKind, FaultSpace};
-use crate::isa::call::Passed;
-use crate::isa::effect::Access;
-use crate::isa::slot::Slot;
-use crate::isa::table::Rule;
+use crate::isa::effect::{Access, Rule};
+use crate::isa::operand::{Passed, Slot};
 use crate::lanes::LANES;
 use crate::machine::budget::Budget;
 use crate::machine::ctx::{BlockFault, Ctx, LaneFault};

@@ -1,31 +1,22 @@
 //! A block: its warps, its shared memory and its barriers.
 
-use super::{
-    barriers::{Barriers, first_lane},
-    buffer::Buffer,
-    cluster::Cluster,
-    divergence::divergence,
-    runner::{Faulted, Runner, SLICE, Stop},
-    stall::Stall,
-    waiting::waiting_threads,
-    warp::{Fragment, Warp},
-};
-use crate::{
-    exec::sync::transfer::finish_groups,
-    fault::FaultKind,
-    isa::preset::Preset,
-    lanes::{FULL, LANES},
-    machine::{
-        async_bulk::Bulk,
-        code::Code,
-        ctx::BlockFault,
-        place::Place,
-        presets,
-        spaces::Segment,
-        team::{ClusterBarrier, Team},
-    },
-    observe::{Checks, Shadow, Size},
-};
+use super::barriers::{Barriers, divergence, first_lane};
+use super::buffer::Buffer;
+use super::cluster::Cluster;
+use super::runner::{Faulted, Runner, SLICE, Stop};
+use super::stall::{Stall, waiting_threads};
+use super::warp::{Fragment, Warp};
+use crate::exec::sync::transfer::finish_groups;
+use crate::fault::FaultKind;
+use crate::isa::operand::Preset;
+use crate::lanes::{FULL, LANES};
+use crate::machine::async_copies::Bulk;
+use crate::machine::code::Code;
+use crate::machine::ctx::{BlockFault, Segment};
+use crate::machine::place::Place;
+use crate::machine::presets;
+use crate::machine::team::{ClusterBarrier, Team};
+use crate::observe::{Checks, Shadow, Size};
 
 /// Fill byte of shared memory at the start of a block. As with new device memory, it makes reads of unwritten memory
 /// visible.

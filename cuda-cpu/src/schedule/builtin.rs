@@ -5,7 +5,7 @@ use super::printf::Argument;
 use super::warp::{Fragment, Warp};
 use crate::exec::memory::locate::read_byte;
 use crate::fault::FaultKind;
-use crate::isa::call::{Builtin, Call};
+use crate::isa::operand::{Builtin, Call};
 use crate::lanes::lanes_of;
 use crate::machine::code::{Flow, Op};
 use crate::machine::ctx::{Ctx, LaneFault};
@@ -48,7 +48,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn word(warp: &Warp, call: u32, passed: &crate::isa::call::Passed, lane: usize) -> u64 {
+fn word(warp: &Warp, call: u32, passed: &crate::isa::operand::Passed, lane: usize) -> u64 {
     let (bytes, _) = warp.passed(call, passed, lane);
     bytes.iter().take(8).rev().fold(0, |word, &byte| word << 8 | u64::from(byte))
 }

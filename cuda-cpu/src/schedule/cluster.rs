@@ -7,9 +7,8 @@ use smallvec::SmallVec;
 
 use super::block::{Block, Turn};
 use super::runner::Runner;
-use crate::machine::ctx::BlockFault;
+use crate::machine::ctx::{BlockFault, Segment};
 use crate::machine::place::Place;
-use crate::machine::spaces::Segment;
 use crate::machine::team::ClusterBarrier;
 
 /// Number of consecutive rounds after which blocks that all wait are a deadlock. In the first round, a block may still

@@ -2,11 +2,10 @@
 //!
 //! `launch` calls [`Block::run`](block::Block::run). A block runs its warps in turns, and the
 //! [`Runner`](runner::Runner) a warp's fragments: it calls one handler after the other until an instruction needs the
-//! scheduler. Those are calls (`calls`, `builtin`), `alloca` (`stack`), barriers (`barriers`, `barrier_state`) and
-//! collectives (`collectives`). `divergence` and `stall` find threads that wait in vain, and `waiting` describes them. This
-//! folder uses `observe`, `exec`, `machine` and the layers below.
+//! scheduler. Those are calls and `alloca` (`calls`, `builtin`), barriers (`barriers`) and collectives (`collectives`).
+//! `barriers` and `stall` find threads that wait in vain. This folder uses `observe`, `exec`, `machine` and the layers
+//! below.
 
-pub(crate) mod barrier_state;
 pub(crate) mod barriers;
 pub(crate) mod block;
 pub(crate) mod buffer;
@@ -14,10 +13,7 @@ pub(crate) mod builtin;
 pub(crate) mod calls;
 pub(crate) mod cluster;
 pub(crate) mod collectives;
-pub(crate) mod divergence;
 pub(crate) mod printf;
 pub(crate) mod runner;
-pub(crate) mod stack;
 pub(crate) mod stall;
-pub(crate) mod waiting;
 pub(crate) mod warp;

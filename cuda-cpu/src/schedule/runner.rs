@@ -5,8 +5,7 @@ use super::warp::{Fragment, Warp};
 use crate::fault::FaultKind;
 use crate::lanes::lanes_of;
 use crate::machine::code::{Code, Control, Flow};
-use crate::machine::ctx::Ctx;
-use crate::machine::spaces::Segment;
+use crate::machine::ctx::{Ctx, Segment};
 use crate::observe::{Observer, Off, Shadow, Watch};
 
 /// Fuel of a time slice: the number of back-edges and calls.

@@ -1,11 +1,15 @@
-//! Detects that all threads of a block wait for mbarriers and none can make progress.
+//! Detects that all threads of a block wait for mbarriers and none can make progress, and describes waiting threads for
+//! deadlock faults.
 //!
 //! A thread that tries to wait for an mbarrier is suspended while another thread of its block can run. If none can, all
 //! waits expire: the instruction returns without success. PTX permits this, because the suspension time is limited. The
 //! block hangs if its threads then only retry, again and again.
 
-use super::warp::{Fragment, Warp};
-use crate::isa::slot::Slot;
+use super::runner::Runner;
+use super::warp::{Fragment, Wait, Warp};
+use crate::exec::memory::locate::address;
+use crate::fault::{Waiting, WaitsFor};
+use crate::isa::operand::Slot;
 use crate::machine::code::Code;
 use crate::machine::team::Team;
 
@@ -60,11 +64,53 @@ fn all_suspended(code: &Code, warps: &[Warp]) -> bool {
 }
 
 /// Returns whether the fragment is suspended: it is right after the pause of an instruction that may have to wait.
-pub(crate) fn is_suspended(code: &Code, part: &Fragment) -> bool {
+fn is_suspended(code: &Code, part: &Fragment) -> bool {
     code.suspensions.binary_search(&part.pc).is_ok()
 }
 
 /// Returns whether a suspended fragment waits for an mbarrier. Otherwise it waits for its cluster.
-pub(crate) fn waits_for_mbarrier(code: &Code, part: &Fragment) -> bool {
+fn waits_for_mbarrier(code: &Code, part: &Fragment) -> bool {
     code.ops[part.pc as usize].d != Slot::NONE
+}
+
+/// Describes all threads of a block. Also returns the first fragment with its warp.
+pub(crate) fn waiting_threads(
+    runner: &mut Runner<'_>,
+    warps: &mut [Warp],
+) -> (Vec<Waiting>, Option<(u32, Fragment)>) {
+    let (mut all, mut first) = (Vec::new(), None);
+    for warp in warps {
+        let parked = warp.parked.iter().map(|&(part, wait)| (part, Some(wait)));
+        let ready = warp.ready.iter().map(|&part| (part, None));
+        let parts: Vec<(Fragment, Option<Wait>)> = parked.chain(ready).collect();
+        for (part, wait) in parts {
+            let waits_for = match wait {
+                Some(Wait::Barrier(id)) => WaitsFor::Barrier(id),
+                Some(Wait::Members(_)) => WaitsFor::Warp,
+                None => suspended(runner, warp, &part),
+            };
+            first = first.or(Some((warp.index, part)));
+            let code = runner.code;
+            all.push(Waiting {
+                warp: warp.index,
+                lanes: part.mask,
+                waits_for,
+                instruction: code.instruction(part.pc).to_owned(),
+                line: code.lines[part.pc as usize],
+                source: code.sources.line(part.pc),
+            });
+        }
+    }
+    (all, first)
+}
+
+fn suspended(runner: &mut Runner<'_>, warp: &mut Warp, part: &Fragment) -> WaitsFor {
+    if !is_suspended(runner.code, part) || !waits_for_mbarrier(runner.code, part) {
+        return WaitsFor::Cluster;
+    }
+    // The instruction that tests the mbarrier follows the suspension point.
+    let Some(look) = runner.code.ops.get(part.pc as usize + 1) else { return WaitsFor::Cluster };
+    runner.enter(warp, part);
+    let lane = part.mask.trailing_zeros() as usize & 31;
+    WaitsFor::Mbarrier(address(&runner.ctx, look, lane))
 }

@@ -7,8 +7,7 @@
 use smallvec::SmallVec;
 
 use super::buffer::Buffer;
-use crate::isa::call::Passed;
-use crate::isa::slot::Class;
+use crate::isa::operand::{Class, Passed};
 use crate::lanes::{LANES, lanes_of};
 use crate::machine::budget::Budget;
 use crate::machine::code::Code;

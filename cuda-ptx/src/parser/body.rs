@@ -1,22 +1,21 @@
-//! Parses the body of a function: blocks, declarations, labels and instructions.
+//! Parses the body of a function: blocks, declarations, labels, and instructions with their operands.
 
-use crate::ast::{Body, Prototype, TargetList};
-use crate::cursor::Cursor;
+use crate::ast::{
+    Address, AddressBase, Body, Guard, Instruction, LabelId, Operand, Prototype, RegId, RegPart,
+    Symbol, TargetList,
+};
 use crate::error::{Error, ErrorKind};
-use crate::instruction::{LabelId, Symbol};
-use crate::lexer::{Kind, Token};
-use crate::limits::{MAX_REGISTER_LANES, MAX_REGISTER_RANGE, index};
-use crate::parser::debug::{location, skip_section, used_bytes};
-use crate::parser::declared::{DeclaredType, declared_type};
-use crate::parser::directive::space;
-use crate::parser::globals::Globals;
-use crate::parser::header::{Header, pragma};
-use crate::parser::initializer::RawInit;
-use crate::parser::labels::{Labeled, Labels};
-use crate::parser::params::{NamedParam, bare, param_list};
-use crate::parser::variable::{DeclaredVariable, variables};
-use crate::scope::{Binding, RegisterType, Scopes, declared_registers};
-use crate::types::Space;
+use crate::lexer::{Constant, Cursor, Kind, Token};
+use crate::limits::{MAX_MODIFIERS, MAX_REGISTER_LANES, MAX_REGISTER_RANGE, index};
+use crate::parser::directive::{location, pragma, skip_section, space, used_bytes};
+use crate::parser::expression::{constant, constant_integer, offset, starts_constant};
+use crate::parser::header::{Header, NamedParam, bare, param_list};
+use crate::parser::names::{
+    Binding, Globals, Labeled, Labels, RegisterType, Scopes, declared_registers,
+};
+use crate::parser::variable::{DeclaredType, DeclaredVariable, RawInit, declared_type, variables};
+use crate::special::Special;
+use crate::words::{Modifier, Opcode, Space, Word};
 
 /// A declaration of registers: one, a vector, or a range.
 pub(crate) struct DeclaredRegister<'a> {
@@ -57,11 +56,20 @@ pub(crate) fn registers<'a>(cur: &mut Cursor<'a>) -> Result<Vec<DeclaredRegister
 
 /// Parses one body.
 pub(crate) struct BodyParser<'p, 'a> {
-    pub(crate) cur: &'p mut Cursor<'a>,
-    pub(crate) globals: &'p Globals<'a>,
-    pub(crate) scopes: Scopes<'a>,
-    pub(crate) labels: Labels<'a>,
-    pub(crate) body: Body,
+    cur: &'p mut Cursor<'a>,
+    globals: &'p Globals<'a>,
+    scopes: Scopes<'a>,
+    labels: Labels<'a>,
+    body: Body,
+}
+
+/// The meaning of `(` at the start of an operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Parentheses {
+    /// The arguments of a `call`.
+    List,
+    /// A constant expression.
+    Constant,
 }
 
 impl<'p, 'a> BodyParser<'p, 'a> {
@@ -258,4 +266,350 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         self.body.prototypes.push(Prototype { name: name.text.to_owned(), returns, params });
         self.cur.semicolon()
     }
+
+    /// Parses an instruction and its semicolon.
+    fn instruction(&mut self) -> Result<(), Error> {
+        let guard = self.guard()?;
+        let opcode = self.cur.ident("an instruction")?;
+        let (known, modifiers) = self.words(&opcode)?;
+        let parentheses = match opcode.text {
+            "call" => Parentheses::List,
+            _ => Parentheses::Constant,
+        };
+        let mut operands = Vec::new();
+        if self.cur.peek().is_punct("}") {
+            return Err(Error::expected("an operand or `;`", &self.cur.peek()));
+        }
+        if !self.cur.peek().is_punct(";") {
+            operands.push(self.operand(parentheses)?);
+            while self.cur.eat(",") {
+                operands.push(self.operand(parentheses)?);
+            }
+        }
+        self.cur.expect(";", "`,` or `;`")?;
+        if matches!(known, Ok(Opcode::Mov | Opcode::Cvta)) {
+            operands.iter_mut().for_each(as_value);
+        }
+        self.body.instructions.push(Instruction {
+            guard,
+            opcode: known,
+            modifiers,
+            operands,
+            line: opcode.line,
+            column: opcode.column,
+        });
+        Ok(())
+    }
+
+    /// Parses the modifiers behind an opcode. If a word is unknown, returns the whole name and no modifiers.
+    #[expect(clippy::type_complexity, reason = "the two fields of an instruction")]
+    fn words(
+        &mut self,
+        opcode: &Token<'_>,
+    ) -> Result<(Result<Opcode, Box<str>>, Vec<Modifier>), Error> {
+        let first = self.cur.position();
+        let mut modifiers = Vec::new();
+        let mut known = Opcode::from_name(opcode.text);
+        while self.cur.peek().kind == Kind::Dot {
+            let token = self.cur.next();
+            if (self.cur.position() - first) as u64 > MAX_MODIFIERS {
+                return Err(Error::limit("MAX_MODIFIERS", MAX_MODIFIERS, &token));
+            }
+            match Modifier::from_name(token.text.trim_start_matches('.')) {
+                Some(modifier) if is_repeated(&modifiers, modifier) => {}
+                Some(modifier) => modifiers.push(modifier),
+                None => known = None,
+            }
+        }
+        let Some(known) = known else {
+            let tokens = self.cur.tokens(first..self.cur.position());
+            let name: String =
+                std::iter::once(opcode.text).chain(tokens.iter().map(|token| token.text)).collect();
+            return Ok((Err(name.into()), Vec::new()));
+        };
+        Ok((Ok(known), modifiers))
+    }
+
+    /// Parses an optional guard: `@p` or `@!p`.
+    fn guard(&mut self) -> Result<Option<Guard>, Error> {
+        if !self.cur.eat("@") {
+            return Ok(None);
+        }
+        let negated = self.cur.eat("!");
+        let name = self.cur.ident("a predicate register")?;
+        match self.scopes.find(name.text, &mut self.body.registers) {
+            Some(Binding::Reg(register)) => Ok(Some(Guard { register, negated })),
+            _ => Err(Error::expected("a predicate register", &name)),
+        }
+    }
+
+    /// Parses one operand.
+    fn operand(&mut self, parentheses: Parentheses) -> Result<Operand, Error> {
+        let token = self.cur.peek();
+        if token.is_punct("[") {
+            self.address()
+        } else if token.is_punct("(") && parentheses == Parentheses::List {
+            self.cur.next();
+            Ok(Operand::List(self.elements(")", "`,` or `)`")?))
+        } else {
+            self.vector_or_value()
+        }
+    }
+
+    /// Parses a vector `{a, b}` or a value.
+    fn vector_or_value(&mut self) -> Result<Operand, Error> {
+        if self.cur.eat("{") {
+            return Ok(Operand::Vector(self.elements("}", "`,` or `}`")?));
+        }
+        self.value()
+    }
+
+    /// Parses values up to the closing bracket.
+    fn elements(&mut self, close: &str, what: &'static str) -> Result<Vec<Operand>, Error> {
+        let mut list = Vec::new();
+        if self.cur.eat(close) {
+            return Ok(list);
+        }
+        loop {
+            let token = self.cur.peek();
+            match self.value()? {
+                // Calls pass vectors; vectors have no vectors.
+                Operand::Vector(_) if close == "}" => {
+                    return Err(Error::expected("an element", &token));
+                }
+                element => list.push(element),
+            }
+            if !self.cur.eat(",") {
+                self.cur.expect(close, what)?;
+                return Ok(list);
+            }
+        }
+    }
+
+    /// Parses a register, name or constant, or two registers as `p|q`.
+    fn value(&mut self) -> Result<Operand, Error> {
+        let first = self.single()?;
+        if !matches!(first, Operand::Reg(_) | Operand::Discard) || !self.cur.eat("|") {
+            return Ok(first);
+        }
+        Ok(Operand::Pair(Box::new(first), Box::new(self.single()?)))
+    }
+
+    fn single(&mut self) -> Result<Operand, Error> {
+        let token = self.cur.peek();
+        if token.kind == Kind::Ident && !starts_constant(&token) {
+            return self.named();
+        }
+        let named =
+            self.cur.peek_at(1).kind == Kind::Ident && !starts_constant(&self.cur.peek_at(1));
+        if token.is_punct("!") && named {
+            self.cur.next();
+            let name = self.cur.next();
+            return match self.scopes.find(name.text, &mut self.body.registers) {
+                Some(Binding::Reg(register)) => Ok(Operand::NotReg(register)),
+                _ => Err(Error::expected("a predicate register", &name)),
+            };
+        }
+        if token.is_punct("-") && named {
+            self.cur.next();
+            let name = self.cur.next();
+            return self.part(&name, true);
+        }
+        if !starts_constant(&token) {
+            return Err(Error::expected("an operand", &token));
+        }
+        Ok(match constant(self.cur)? {
+            Constant::Int { bits, .. } => Operand::Int(bits),
+            Constant::F32(bits) => Operand::F32(bits),
+            Constant::F64(bits) => Operand::F64(bits),
+        })
+    }
+
+    /// Parses a name with an optional element or offset: `%tid.x`, `x+8`.
+    fn named(&mut self) -> Result<Operand, Error> {
+        let name = self.cur.next();
+        let found = self.find(&name)?;
+        let next = self.cur.peek();
+        match found {
+            Operand::Symbol(symbol, _) if self.cur.eat("[") => self.element(symbol, &name),
+            Operand::Symbol(symbol, _) => Ok(Operand::Symbol(symbol, offset(self.cur)?)),
+            Operand::Reg(register) if next.is_punct("+") => {
+                Ok(Operand::RegPlus(register, offset(self.cur)?))
+            }
+            Operand::Special(Special::Named(vector)) if next.kind == Kind::Dot => {
+                let element = coordinate(next.text).filter(|_| vector.is_vector());
+                let element = element.ok_or_else(|| Error::expected("`,` or `;`", &next))?;
+                self.cur.next();
+                Ok(Operand::Special(Special::Element(vector, element)))
+            }
+            Operand::Reg(_) if next.kind == Kind::Dot && name.touches(&next) => {
+                self.part(&name, false)
+            }
+            Operand::Vector(mut elements) if next.kind == Kind::Dot && name.touches(&next) => {
+                let element = element(next.text).filter(|i| *i < elements.len());
+                let element = element.ok_or_else(|| Error::expected("an element", &next))?;
+                self.cur.next();
+                Ok(elements.swap_remove(element))
+            }
+            found => Ok(found),
+        }
+    }
+
+    /// Parses the index of `x[3]`, `x[%r1]` or `x[%r1+3]` behind the bracket.
+    fn element(&mut self, symbol: Symbol, name: &Token<'a>) -> Result<Operand, Error> {
+        let size = match symbol {
+            Symbol::Body(index) => self.body.variables.get(index as usize).map(|own| own.ty.size()),
+            _ => self.globals.element_size(name.text),
+        };
+        let size = size.ok_or_else(|| Error::expected("a variable", name))?;
+        let token = self.cur.peek();
+        let (index, constant) = match self.value()? {
+            Operand::Reg(index) => (Some(index), 0),
+            Operand::RegPlus(index, constant) => (Some(index), constant),
+            Operand::Int(bits) => (None, bits as i64),
+            _ => return Err(Error::expected("an index", &token)),
+        };
+        self.cur.expect("]", "`]`")?;
+        let base = match index {
+            Some(index) => AddressBase::Element { symbol, index, size },
+            None => AddressBase::Symbol(symbol),
+        };
+        Ok(Operand::Address(Address { base, offset: constant.wrapping_mul(size.into()) }))
+    }
+
+    /// Parses a register with an optional part: `%r1.h10`.
+    fn part(&mut self, name: &Token<'a>, negated: bool) -> Result<Operand, Error> {
+        let Some(Binding::Reg(register)) = self.scopes.find(name.text, &mut self.body.registers)
+        else {
+            return Err(Error::expected("a register", name));
+        };
+        let next = self.cur.peek();
+        let mut part = String::new();
+        if next.kind == Kind::Dot && name.touches(&next) {
+            if !is_part(next.text) {
+                return Err(Error::expected("a part of a register", &next));
+            }
+            self.cur.next();
+            part = next.text.trim_start_matches('.').to_owned();
+        }
+        Ok(Operand::Part(RegPart { register, part, negated }))
+    }
+
+    /// Resolves a name: first as a register, variable or parameter, then as a label, then as a module-scope name.
+    fn find(&mut self, name: &Token<'a>) -> Result<Operand, Error> {
+        if name.text == "_" {
+            return Ok(Operand::Discard);
+        }
+        if let Some(binding) = self.scopes.find(name.text, &mut self.body.registers) {
+            return Ok(match binding {
+                Binding::Reg(register) => Operand::Reg(register),
+                Binding::Vector(RegId(first), lanes) => Operand::Vector(
+                    (first..first + lanes).map(|id| Operand::Reg(RegId(id))).collect(),
+                ),
+                Binding::Symbol(symbol) => Operand::Symbol(symbol, 0),
+            });
+        }
+        let label = self.scopes.blocks().find_map(|block| self.labels.find(block, name.text));
+        if let Some(label) = label {
+            return Ok(match label {
+                Labeled::Code(id) => Operand::Label(id),
+                Labeled::Targets(index) => Operand::Targets(index),
+                Labeled::Prototype(index) => Operand::Prototype(index),
+            });
+        }
+        if let Some(symbol) = self.globals.find(name.text) {
+            return Ok(Operand::Symbol(symbol, 0));
+        }
+        if let Some(special) = Special::from_name(name.text) {
+            return Ok(Operand::Special(special));
+        }
+        let register = name.text.starts_with('%');
+        let undefined = ErrorKind::Undefined("label, variable or function");
+        Err(Error::at(name, if register { ErrorKind::UnknownRegister } else { undefined }))
+    }
+
+    /// Parses `[base+offset]`, or `[base, {x, y}]` as a list.
+    fn address(&mut self) -> Result<Operand, Error> {
+        self.cur.expect("[", "`[`")?;
+        let base = self.base()?;
+        let offset = match base {
+            AddressBase::Absolute => {
+                constant_integer(self.cur, "a register, a name or a number")? as i64
+            }
+            _ => offset(self.cur)?,
+        };
+        let address = Operand::Address(Address { base, offset });
+        if self.cur.eat("]") {
+            return Ok(address);
+        }
+        let mut parts = vec![address];
+        while self.cur.eat(",") {
+            parts.push(self.vector_or_value()?);
+        }
+        self.cur.expect("]", "`+`, `,` or `]`")?;
+        Ok(Operand::List(parts))
+    }
+
+    /// Parses the base of an address. It is absent before a number, which is the offset itself.
+    fn base(&mut self) -> Result<AddressBase, Error> {
+        let token = self.cur.peek();
+        if token.kind != Kind::Ident {
+            return Ok(AddressBase::Absolute);
+        }
+        self.cur.next();
+        match self.find(&token)? {
+            Operand::Reg(register) => Ok(AddressBase::Reg(register)),
+            Operand::Symbol(symbol, _) => Ok(AddressBase::Symbol(symbol)),
+            _ => Err(Error::expected("a register, a variable or a number", &token)),
+        }
+    }
+}
+
+/// Replaces `x[3]`, which stands for memory elsewhere, by the address of the element.
+fn as_value(operand: &mut Operand) {
+    if let Operand::Address(Address { base: AddressBase::Symbol(symbol), offset }) = *operand {
+        *operand = Operand::Symbol(symbol, offset);
+    }
+}
+
+/// Returns whether a modifier is a repetition that has no effect. NVIDIA's assembler, `ptxas` 13.5, allows it for these words.
+fn is_repeated(before: &[Modifier], modifier: Modifier) -> bool {
+    use Word::{Approx, Cc, PropagateNan, Relu, Sat, Satfinite, Shiftamt, Sync, Uni};
+    let may_repeat = matches!(
+        modifier,
+        Modifier::Word(Approx | Cc | PropagateNan | Relu | Sat | Satfinite | Shiftamt | Sync | Uni)
+    );
+    may_repeat && before.contains(&modifier)
+}
+
+/// Returns the index of an element of a special register.
+fn coordinate(text: &str) -> Option<u8> {
+    match text {
+        ".x" => Some(0),
+        ".y" => Some(1),
+        ".z" => Some(2),
+        ".w" => Some(3),
+        _ => None,
+    }
+}
+
+/// Returns the index of an element of a vector register.
+fn element(text: &str) -> Option<usize> {
+    match text {
+        ".x" | ".r" => Some(0),
+        ".y" | ".g" => Some(1),
+        ".z" | ".b" => Some(2),
+        ".w" | ".a" => Some(3),
+        _ => None,
+    }
+}
+
+/// Whether `text` is a part of a register: `.b0` to `.b7654`, `.h0` to `.h32`.
+fn is_part(text: &str) -> bool {
+    let (digits, most, largest) = match text.get(..2) {
+        Some(".b") => (&text[2..], 4, b'7'),
+        Some(".h") => (&text[2..], 2, b'3'),
+        _ => return false,
+    };
+    (1..=most).contains(&digits.len()) && digits.bytes().all(|d| (b'0'..=largest).contains(&d))
 }

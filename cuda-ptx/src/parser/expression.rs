@@ -2,11 +2,9 @@
 //!
 //! Integers have 64 bits. As in C, they are signed unless they have the suffix `U` or need the top bit.
 
-use crate::cursor::Cursor;
 use crate::error::{Error, ErrorKind};
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Constant, Cursor, Kind, Token, literal};
 use crate::limits::MAX_EXPRESSION_DEPTH;
-use crate::number::{Constant, literal};
 
 /// The name of the constant that is the number of lanes in a warp.
 pub(crate) const WARP_SIZE: &str = "WARP_SZ";

@@ -1,10 +1,12 @@
-//! Parses the header of a kernel or function: name, parameters and tuning directives.
+//! Parses the header of a kernel or function: name, parameter lists and tuning directives.
 
-use crate::cursor::Cursor;
+use crate::ast::{Param, RegId};
 use crate::error::{Error, ErrorKind};
-use crate::lexer::{Kind, Token};
-use crate::parser::directive::{skip_attribute, starts_item};
-use crate::parser::params::{NamedParam, param_list};
+use crate::lexer::{Cursor, Kind, Token};
+use crate::limits::MAX_PARAMETER_BYTES;
+use crate::parser::directive::{linkage, pragma, skip_attribute, starts_item};
+use crate::parser::variable::{DeclaredType, Dimensions, declared_type};
+use crate::words::ParamType;
 
 /// The header of a kernel or function, `.entry name (params) .maxntid 256`, without linkage directives.
 pub(crate) struct Header<'a> {
@@ -92,18 +94,6 @@ impl<'a> Header<'a> {
     }
 }
 
-/// Parses `.pragma "nounroll";` after the directive. Returns the text if there is only one.
-pub(crate) fn pragma<'a>(cur: &mut Cursor<'a>) -> Result<Option<&'a str>, Error> {
-    let first = cur.string("a string")?.text;
-    let mut only = true;
-    while cur.eat(",") {
-        cur.string("a string")?;
-        only = false;
-    }
-    cur.semicolon()?;
-    Ok(Some(first).filter(|_| only))
-}
-
 /// Parses `x`, `x, y` or `x, y, z`. Omitted dimensions are 1.
 fn dimensions(cur: &mut Cursor<'_>) -> Result<[u32; 3], Error> {
     let mut all = [1; 3];
@@ -126,6 +116,81 @@ fn skip_arguments(cur: &mut Cursor<'_>) {
         }
         cur.next();
     }
+}
+
+/// A parameter and the token that names it.
+pub(crate) struct NamedParam<'a> {
+    pub(crate) token: Token<'a>,
+    pub(crate) param: Param,
+}
+
+/// Parses `(.param .u64 a, .reg .b32 b)`. Register parameters are numbered from `registers` on.
+pub(crate) fn param_list<'a>(
+    cur: &mut Cursor<'a>,
+    registers: &mut u32,
+) -> Result<Vec<NamedParam<'a>>, Error> {
+    cur.expect("(", "`(`")?;
+    let mut list: Vec<NamedParam<'a>> = Vec::new();
+    if cur.eat(")") {
+        return Ok(list);
+    }
+    loop {
+        let end = list.last().map_or(0, |last| last.param.offset + last.param.size);
+        list.push(param(cur, end, registers)?);
+        if cur.eat(")") {
+            return Ok(list);
+        }
+        cur.expect(",", "`,` or `)`")?;
+    }
+}
+
+fn param<'a>(
+    cur: &mut Cursor<'a>,
+    end_of_last: u32,
+    registers: &mut u32,
+) -> Result<NamedParam<'a>, Error> {
+    linkage(cur);
+    let register = cur.eat_dot(".reg");
+    if !register && !cur.eat_dot(".param") {
+        return Err(Error::expected("`.param` or `.reg`", &cur.peek()));
+    }
+    let ty = declared_type(cur)?;
+    let token = cur.ident("the name of a parameter")?;
+    let dims = Dimensions::parse(cur)?;
+    let bytes = if dims.open { 0 } else { dims.bytes(&ty, &token)? };
+    let offset = u64::from(end_of_last).next_multiple_of(u64::from(ty.align()));
+    let within =
+        |number| u32::try_from(number).ok().filter(|_| offset + bytes <= MAX_PARAMETER_BYTES);
+    let (Some(size), Some(offset)) = (within(bytes), within(offset)) else {
+        return Err(Error::limit("MAX_PARAMETER_BYTES", MAX_PARAMETER_BYTES, &token));
+    };
+    let param = Param {
+        name: token.text.to_owned(),
+        ty: ty.ty,
+        param_type: param_type(&ty, &dims, size),
+        align: ty.align(),
+        size,
+        offset,
+        lanes: ty.lanes,
+        pointer: ty.pointer,
+        register: register.then_some(RegId(*registers)),
+    };
+    *registers += if register { ty.lanes } else { 0 };
+    Ok(NamedParam { token, param })
+}
+
+/// Returns the type of a parameter of `bytes` bytes, 0 for `[]`.
+fn param_type(ty: &DeclaredType, dims: &Dimensions, bytes: u32) -> ParamType {
+    let element = ty.ty;
+    match dims.known.is_empty() && !dims.open && ty.lanes == 1 {
+        true => ParamType::Scalar(element),
+        false => ParamType::Array { element, count: bytes / element.size() },
+    }
+}
+
+/// Returns the parameters without their tokens.
+pub(crate) fn bare(list: Vec<NamedParam<'_>>) -> Vec<Param> {
+    list.into_iter().map(|named| named.param).collect()
 }
 
 #[cfg(test)]
@@ -185,5 +250,46 @@ mod tests {
             assert!(error.ends_with(&expected), "{text}: {error}");
         }
         assert!(parse(".entry k () .attribute(.x(1), (2)) {", Unknown::Refuse).is_ok());
+    }
+
+    fn params(text: &str) -> Result<Vec<Param>, Error> {
+        param_list(&mut Cursor::new(text)?, &mut 0).map(bare)
+    }
+
+    #[test]
+    fn parameters_are_placed_at_their_alignment() {
+        let text = "(.param .u8 a, .param .align 16 .b8 b[20], .param .u16 c, .param .f64 d,
+            .param .u64 .ptr .global .align 64 e)";
+        let offsets: Vec<_> = params(text).unwrap().iter().map(|p| (p.offset, p.size)).collect();
+        assert_eq!(offsets, [(0, 1), (16, 20), (36, 2), (40, 8), (48, 8)]);
+    }
+
+    #[test]
+    fn parameter_types_are_parsed() {
+        let text =
+            "(.param .f32 a, .param .align 8 .b8 b[24], .param .u32 c[2][3], .param .v4 .f32 d,
+            .param .b8 e[1], .param .b8 f[])";
+        let params = params(text).unwrap();
+        let types: Vec<_> = params.iter().map(|p| p.param_type.to_string()).collect();
+        assert_eq!(types, ["f32", "b8[24]", "u32[6]", "f32[4]", "b8[1]", "b8[]"]);
+        assert!(params.iter().all(|p| p.param_type.size() == u64::from(p.size)));
+    }
+
+    #[test]
+    fn registers_and_unsized_parameters() {
+        let params = params("(.reg .b32 %a, .param .b8 _[], .reg .pred %p)").unwrap();
+        let registers: Vec<_> = params.iter().map(|p| p.register).collect();
+        assert_eq!(registers, [Some(RegId(0)), None, Some(RegId(1))]);
+        assert_eq!(params[1].size, 0);
+    }
+
+    #[test]
+    fn invalid_parameter_lists_are_refused() {
+        for text in ["", "(", "(.param)", "(.param .u32)", "(.param .u32 a", "(.param .u32 a,)"] {
+            assert!(params(text).is_err(), "{text}");
+        }
+        assert!(params("(.param .b8 a[1<<60])").is_err());
+        assert!(params("(.param .b8 a[1<<19], .param .b8 b[1<<20])").is_err());
+        assert!(params("(.param .align 3 .b8 a)").is_err());
     }
 }

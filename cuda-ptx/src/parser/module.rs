@@ -1,22 +1,17 @@
-//! Parses the module scope.
+//! Parses the module scope: the first directives, variables, functions and aliases.
 
-use crate::ast::{Function, Module, Param};
-use crate::cursor::Cursor;
+use std::collections::HashMap;
+
+use crate::ast::{AddressBase, Body, Function, InitValue, Module, Operand, Param, Symbol};
 use crate::error::{Error, ErrorKind};
-use crate::instruction::Symbol;
-use crate::lexer::{Kind, Token};
+use crate::lexer::{Cursor, Kind, Token};
 use crate::limits;
-use crate::parser::alias::{Aliases, redirect};
 use crate::parser::body::{BodyParser, DeclaredRegister, registers};
-use crate::parser::debug::{file, location, skip_section};
-use crate::parser::directive::{linkage, space};
-use crate::parser::globals::Globals;
-use crate::parser::header::{Header, Unknown, pragma};
-use crate::parser::initializer::RawInit;
-use crate::parser::params::NamedParam;
-use crate::parser::preamble::Preamble;
-use crate::parser::variable::{DeclaredVariable, variables};
-use crate::types::Space;
+use crate::parser::directive::{file, linkage, location, pragma, skip_section, space};
+use crate::parser::header::{Header, NamedParam, Unknown};
+use crate::parser::names::Globals;
+use crate::parser::variable::{DeclaredVariable, RawInit, variables};
+use crate::words::Space;
 
 /// Parses a PTX text.
 pub(crate) fn parse_module(text: &str) -> Result<Module, Error> {
@@ -237,4 +232,111 @@ fn agree(before: &Function, now: &Header<'_>) -> Result<(), Error> {
         return Ok(());
     };
     Err(Error::at(&now.name, ErrorKind::Mismatch(what)))
+}
+
+/// The address size without an `.address_size` directive.
+const DEFAULT_ADDRESS_SIZE: u32 = 32;
+
+/// The first version of PTX with `.address_size`.
+const ADDRESS_SIZE_SINCE: (u32, u32) = (2, 3);
+
+/// The first lines of a module.
+pub(crate) struct Preamble {
+    pub(crate) version: (u32, u32),
+    pub(crate) target: Vec<String>,
+    pub(crate) address_size: u32,
+}
+
+impl Preamble {
+    /// Parses the preamble. The cursor must be at the start of the text.
+    pub(crate) fn parse(cur: &mut Cursor<'_>) -> Result<Self, Error> {
+        if !cur.eat_dot(".version") {
+            return Err(Error::expected("`.version` at the start of a PTX text", &cur.peek()));
+        }
+        let version = version(&cur.of_kind(Kind::Number, "a version such as 8.7")?)?;
+        if !cur.eat_dot(".target") {
+            return Err(Error::expected("`.target`", &cur.peek()));
+        }
+        let mut target = vec![cur.ident("an architecture such as sm_80")?.text.to_owned()];
+        while cur.eat(",") {
+            target.push(cur.ident("a target option")?.text.to_owned());
+        }
+        let mut address_size = DEFAULT_ADDRESS_SIZE;
+        if cur.eat_dot(".address_size") {
+            let token = cur.peek();
+            if version < ADDRESS_SIZE_SINCE {
+                let why = "`.address_size` needs `.version 2.3`";
+                return Err(Error::invalid(why, &token));
+            }
+            address_size = cur.integer32("32 or 64")?;
+            if !matches!(address_size, 32 | 64) {
+                return Err(Error::expected("32 or 64", &token));
+            }
+        }
+        Ok(Self { version, target, address_size })
+    }
+}
+
+fn version(token: &Token<'_>) -> Result<(u32, u32), Error> {
+    let parts = token.text.split_once('.');
+    let numbers = parts.and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
+    numbers.ok_or_else(|| Error::expected("a version such as 8.7", token))
+}
+
+/// Functions that are aliases, each with its target.
+type Aliases = HashMap<u32, u32>;
+
+/// Replaces every use of an alias by its function.
+fn redirect(module: &mut Module, aliases: &Aliases) {
+    let variables = module.variables.iter_mut();
+    let bodies = module.functions.iter_mut().filter_map(|function| function.body.as_mut());
+    for piece in variables.flat_map(|variable| &mut variable.init) {
+        if let InitValue::Address { symbol: named, .. } = &mut piece.value {
+            redirect_symbol(named, aliases);
+        }
+    }
+    for body in bodies {
+        redirect_body(body, aliases);
+    }
+}
+
+fn redirect_body(body: &mut Body, aliases: &Aliases) {
+    for target in body.target_lists.iter_mut().flat_map(|list| &mut list.functions) {
+        redirect_function(target, aliases);
+    }
+    for named in body.instructions.iter_mut().flat_map(|instruction| &mut instruction.operands) {
+        redirect_operand(named, aliases);
+    }
+}
+
+/// Redirects an operand. The recursion is shallow, because operands contain no lists inside lists.
+fn redirect_operand(named: &mut Operand, aliases: &Aliases) {
+    match named {
+        Operand::Symbol(target, _) => redirect_symbol(target, aliases),
+        Operand::Address(address) => {
+            if let AddressBase::Symbol(target) = &mut address.base {
+                redirect_symbol(target, aliases);
+            }
+        }
+        Operand::Pair(first, second) => {
+            redirect_operand(first, aliases);
+            redirect_operand(second, aliases);
+        }
+        Operand::Vector(list) | Operand::List(list) => {
+            list.iter_mut().for_each(|inner| redirect_operand(inner, aliases));
+        }
+        _ => {}
+    }
+}
+
+fn redirect_symbol(named: &mut Symbol, aliases: &Aliases) {
+    if let Symbol::Function(target) = named {
+        redirect_function(target, aliases);
+    }
+}
+
+fn redirect_function(target: &mut u32, aliases: &Aliases) {
+    if let Some(to) = aliases.get(target) {
+        *target = *to;
+    }
 }

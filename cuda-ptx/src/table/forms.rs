@@ -1,8 +1,7 @@
 //! Expands a row to every instruction that it describes.
 
 use super::{Lanes, Match, Needs, Part, Pattern, Place, Row, Second};
-use crate::modifier::Modifier;
-use crate::types::ScalarType;
+use crate::words::{Modifier, ScalarType};
 
 /// One instruction of a row.
 #[derive(Debug, Clone, PartialEq, Eq)]

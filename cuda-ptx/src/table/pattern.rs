@@ -4,14 +4,12 @@
 
 use std::collections::HashMap;
 
-use super::set::Set;
+use super::Set;
 use super::{
     Constants, Lanes, Memory, NOTHING, Needs, Part, Pattern, Place, Row, Second, Target, Type,
     Value,
 };
-use crate::modifier::Modifier;
-use crate::opcode::Opcode;
-use crate::types::ScalarType;
+use crate::words::{Modifier, Opcode, ScalarType};
 
 /// The mark of sections whose instructions work only on a thread's own registers.
 const DATA: &str = ": data";

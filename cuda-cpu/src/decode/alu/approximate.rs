@@ -3,24 +3,21 @@
 use cuda_ptx::{ScalarType as T, Word as W};
 use half::{bf16, f16};
 
-use super::float::is_float;
-use super::integer;
+use super::arithmetic;
+use super::arithmetic::is_float;
 use crate::decode::form::Form;
-use crate::exec::{
-    alu::{
-        approx::{
-            Cos, Ex2, Function, Lg2, OfHalves, Quotient, Rcp, Rsqrt, RsqrtDouble, Sin, Single,
-            Sqrt, Tanh, Upper,
-        },
-        divide::{
-            Div, DivFlush, DivRound, Rcp as RcpExact, RcpFlush, RcpRound, Sqrt as SqrtExact,
-            SqrtFlush, SqrtRound,
-        },
-        float_modifiers::ROUND,
-    },
-    map::{self, Pick},
-    number::lane::Two,
+use crate::exec::alu::approx::{
+    Cos, Ex2, Function, Lg2, OfHalves, Quotient, Rcp, Rsqrt, RsqrtDouble, Sin, Single, Sqrt, Tanh,
+    Upper,
 };
+use crate::exec::alu::divide::{
+    Div, DivFlush, DivRound, Rcp as RcpExact, RcpFlush, RcpRound, Sqrt as SqrtExact, SqrtFlush,
+    SqrtRound,
+};
+use crate::exec::alu::float_arithmetic::ROUND;
+use crate::exec::map;
+use crate::exec::map::Pick;
+use crate::exec::number::lane::Two;
 
 /// The precision of a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +55,7 @@ macro_rules! exact {
 
 pub(crate) fn divide(form: &mut Form<'_>) -> Option<Pick> {
     if !is_float(form) {
-        return integer::divide(form);
+        return arithmetic::divide(form);
     }
     match take(form)? {
         (Precision::Rounded(round), ftz, ty) => {

@@ -2,29 +2,22 @@
 
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
-use super::by_type::{by_type, of_type};
 use super::compare::predicates;
-use super::lanewise::lanewise;
-use crate::{
-    decode::{
-        build::builder::{Builder, DISAGREES, Problem},
-        form::Form,
-    },
-    exec::{
-        alu::{
-            bits::{
-                And, Bfe, Bfi, Bfind, Bmsk, Brev, Clz, Cnot, Fns, Lop3, Not, Or, PackField, Popc,
-                Prmt, SHF_RIGHT, SHF_WRAP, Shf, Shl, Shr, Szext, Xor,
-            },
-            compare::not_zero,
-            select::{self, Logic, NOT_B},
-        },
-        map::{self, Pick},
-        number::lane::Kind,
-    },
-    isa::slot::Class,
-    machine::code::Op,
+use super::lanewise::{by_type, lanewise, of_type};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
+use crate::decode::form::Form;
+use crate::exec::alu::bits::{
+    And, Bfe, Bfi, Bfind, Bmsk, Brev, Clz, Cnot, Fns, Lop3, Not, Or, PackField, Popc, Prmt,
+    SHF_RIGHT, SHF_WRAP, Shf, Shl, Shr, Szext, Xor,
 };
+use crate::exec::alu::compare::not_zero;
+use crate::exec::alu::select;
+use crate::exec::alu::select::{Logic, NOT_B};
+use crate::exec::map;
+use crate::exec::map::Pick;
+use crate::exec::number::lane::Kind;
+use crate::isa::operand::Class;
+use crate::machine::code::Op;
 
 of_type! {
     not_bits: unary Not bits;

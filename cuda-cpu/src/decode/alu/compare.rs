@@ -3,26 +3,19 @@
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 use half::{bf16, f16};
 
-use crate::{
-    decode::{
-        build::builder::{Builder, DISAGREES, Problem},
-        form::Form,
-    },
-    exec::{
-        alu::{
-            compare::{
-                Cmp, CmpFtz, EQ, EQU, GE, GEU, GT, GTU, LE, LEU, LT, LTU, NAN, NE, NEU, NUM,
-            },
-            compare_packed::{CmpPart, PART_HIGH, SET_FTZ, SET_NOT, SET_ONES, SetTwo},
-            property::TestProperty,
-            select::{self, Logic, NOT_A, NOT_B},
-        },
-        map::{self, NEGATED, Pick},
-        number::lane::Kind,
-    },
-    isa::slot::{Class, Slot},
-    machine::code::Op,
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
+use crate::decode::form::Form;
+use crate::exec::alu::compare::{
+    Cmp, CmpFtz, CmpPart, EQ, EQU, GE, GEU, GT, GTU, LE, LEU, LT, LTU, NAN, NE, NEU, NUM,
+    PART_HIGH, SET_FTZ, SET_NOT, SET_ONES, SetTwo, TestProperty,
 };
+use crate::exec::alu::select;
+use crate::exec::alu::select::{Logic, NOT_A, NOT_B};
+use crate::exec::map;
+use crate::exec::map::{NEGATED, Pick};
+use crate::exec::number::lane::Kind;
+use crate::isa::operand::{Class, Slot};
+use crate::machine::code::Op;
 
 /// Returns the register kind for the bits of a type.
 pub(crate) fn bits_kind(ty: T) -> Option<Kind> {

@@ -1,16 +1,16 @@
 //! Video instructions, as in `vadd.s32.u32.s32 d, a.h1, b.b0;` or `vadd4.u32.u32.u32.add d.b10, a.b3210, b.b7654, c;`.
 //!
-//! The scalar instructions behave as on an H200, which differs from the manual in places: see `exec::alu::video_scalar`.
+//! The scalar instructions behave as on an H200, which differs from the manual in places: see `exec::alu::video`.
 
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 
 use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
+use crate::exec::alu::video::Scalar;
 use crate::exec::alu::video::{
     A_PART_AT, A_SIGNED, ACCUMULATE, B_PART_AT, B_SIGNED, COMPARE_AT, D_SIGNED, LARGER, MASK_AT,
     NEGATE_C, NEGATE_PRODUCT, PLUS_ONE, SATURATE, SCALE_AT, SMALLER, Simd, Video, WRAP, part_code,
 };
-use crate::exec::alu::video_scalar::Scalar;
 use crate::exec::map::ternary;
 use crate::exec::number::lane::Kind;
 use crate::machine::code::Op;

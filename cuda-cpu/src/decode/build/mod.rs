@@ -5,9 +5,4 @@
 
 pub(super) mod builder;
 pub(super) mod frame;
-pub(super) mod kind;
-pub(super) mod known;
-pub(super) mod locals;
-pub(super) mod operand;
-pub(super) mod registers;
-pub(super) mod special;
+pub(super) mod metadata;

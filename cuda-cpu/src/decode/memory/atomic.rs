@@ -18,7 +18,7 @@ use crate::exec::memory::atomics::{
 use crate::exec::number::lane::{Kind, Lane, Two};
 use crate::isa::address::SpaceKind;
 use crate::isa::effect::{Access, AccessKind, Effect, Order};
-use crate::isa::slot::Slot;
+use crate::isa::operand::Slot;
 use crate::machine::code::{Handler, Op};
 
 /// The parts that all elements of an instruction share.

@@ -12,9 +12,8 @@ use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
 use crate::isa::address::SpaceKind;
 use crate::isa::effect::{Access, AccessKind, Effect, Order, Values};
-use crate::isa::preset::PresetValue;
-use crate::isa::sizes::index;
-use crate::isa::slot::Slot;
+use crate::isa::index;
+use crate::isa::operand::{PresetValue, Slot};
 use crate::machine::code::Op;
 
 const SCOPES: [W; 4] = [W::Cta, W::Cluster, W::Gpu, W::Sys];

@@ -9,9 +9,8 @@ use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
 use crate::exec::number::lane::Kind;
-use crate::exec::stack;
-use crate::isa::preset::PresetValue;
-use crate::isa::slot::{Class, Slot};
+use crate::exec::special;
+use crate::isa::operand::{Class, PresetValue, Slot};
 use crate::machine::code::{Alloca, Control, Op};
 
 /// Minimum and maximum alignment of `alloca`, in bytes.
@@ -84,7 +83,7 @@ pub(crate) fn restore(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
     let kind = address_kind(form)?;
     let [a] = form.instruction().operands.as_slice() else { return Err(DISAGREES) };
     let wide = kind.class() == Class::W64;
-    let mut op = Op::new(if wide { stack::restore::<u64> } else { stack::restore::<u32> });
+    let mut op = Op::new(if wide { special::restore::<u64> } else { special::restore::<u32> });
     op.a = b.source(a, kind)?;
     (op.b, op.d) = (bottom(b), b.stack_top.ok_or(DISAGREES)?);
     b.emit(op)

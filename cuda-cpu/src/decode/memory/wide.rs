@@ -6,14 +6,14 @@ use super::load_store::{access, set_address};
 use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::exec::alu::select;
-use crate::exec::memory::wide;
-use crate::exec::memory::wide::{CompareExchange, Exchange, Read, upper};
+use crate::exec::memory::atomics;
+use crate::exec::memory::atomics::{CompareExchange, Exchange, Read, upper};
 use crate::exec::number::lane::Kind;
 use crate::isa::address::SpaceKind;
 use crate::isa::effect::{Access, AccessKind, Effect, Order};
-use crate::isa::slot::{Class, Slot};
+use crate::isa::operand::{Class, Slot};
 use crate::machine::code::{Handler, Op};
-use crate::memory::access_16;
+use crate::memory::access;
 
 impl Builder<'_> {
     /// Returns the halves of a register, the low one first. Allocates unused ones for a discarded operand.
@@ -105,20 +105,20 @@ pub(super) struct Wide<'a> {
 /// `atom.exch.b128 d, [a], b;` and `atom.cas.b128 d, [a], b, c;`
 pub(super) fn atomic(b: &mut Builder<'_>, name: W, wide: &Wide<'_>) -> Result<(), Problem> {
     match name {
-        W::Exch => at_once(b, wide::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
-        W::Cas => at_once(b, wide::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
+        W::Exch => at_once(b, atomics::atomic::<Exchange>, AccessKind::Exchange, 1, wide),
+        W::Cas => at_once(b, atomics::atomic::<CompareExchange>, AccessKind::Update, 2, wide),
         _ => Err(DISAGREES),
     }
 }
 
 /// `ld.relaxed.gpu.b128 d, [a];`
 pub(super) fn load(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
-    at_once(b, wide::atomic::<Read>, AccessKind::Read, 0, wide)
+    at_once(b, atomics::atomic::<Read>, AccessKind::Read, 0, wide)
 }
 
 /// `st.relaxed.gpu.b128 [a], b;`
 pub(super) fn store(b: &mut Builder<'_>, wide: &Wide<'_>) -> Result<(), Problem> {
-    at_once(b, wide::atomic::<Exchange>, AccessKind::Write, 1, wide)
+    at_once(b, atomics::atomic::<Exchange>, AccessKind::Write, 1, wide)
 }
 
 fn at_once(
@@ -131,7 +131,7 @@ fn at_once(
     if wide.values.len() != operands {
         return Err(DISAGREES);
     }
-    if !access_16::is_there() {
+    if !access::is_there() {
         return Err("the processor does not support atomic accesses of 128 bits");
     }
     let mut op = Op::new(run);

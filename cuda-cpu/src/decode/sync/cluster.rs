@@ -2,14 +2,14 @@
 
 use cuda_ptx::{ScalarType as T, Word as W};
 
-use super::suspend;
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
-use crate::{
-    decode::build::builder::{Builder, DISAGREES, Problem},
-    exec::{number::lane::Kind, sync::cluster as run},
-    isa::{effect::Effect, slot::Slot},
-    machine::code::{Handler, Op},
-};
+use crate::decode::sync;
+use crate::exec::number::lane::Kind;
+use crate::exec::sync::cluster as run;
+use crate::isa::effect::Effect;
+use crate::isa::operand::Slot;
+use crate::machine::code::{Handler, Op};
 
 /// `barrier.cluster.arrive` and `barrier.cluster.wait`.
 pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem> {
@@ -28,7 +28,7 @@ pub(crate) fn barrier(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Pr
         return b.emit(Op::new(run::arrive));
     }
     b.states(Effect::Learn);
-    suspend::emit(b, Slot::NONE, |_, wait| {
+    sync::emit_suspension(b, Slot::NONE, |_, wait| {
         let mut op = Op::new(run::wait);
         op.extra = wait;
         op

@@ -2,17 +2,17 @@
 
 use cuda_ptx::{Address, Modifier, Operand, ScalarType as T, Word as W};
 
-use super::suspend;
 use crate::decode::build::builder::{Builder, DISAGREES, Problem};
 use crate::decode::form::Form;
 use crate::decode::memory::load_store::order_of;
+use crate::decode::sync;
 use crate::exec::memory::locate::NARROW_ADDRESS;
 use crate::exec::number::lane::Kind;
 use crate::exec::sync::mbarrier as run;
 use crate::exec::sync::mbarrier::{BY_PARITY, COMPLETE_BYTES, DROP, EXPECT_BYTES, NO_COMPLETE};
 use crate::isa::address::SpaceKind;
 use crate::isa::effect::{Access, AccessKind, Effect, Order};
-use crate::isa::slot::Slot;
+use crate::isa::operand::Slot;
 use crate::machine::code::{Handler, Op};
 
 /// Takes the state space of an mbarrier's address. It is always in shared memory, but the address may be generic.
@@ -165,7 +165,7 @@ fn wait(
     let mut op = addressed(b, run::try_wait, address, space, mode)?;
     (op.b, op.d) = (phase, done);
     b.states(access(AccessKind::Read, &op, space, order));
-    suspend::emit(b, done, |b, wait| {
+    sync::emit_suspension(b, done, |b, wait| {
         b.code.extras[op.extra as usize + 2] = Slot(wait);
         op
     })

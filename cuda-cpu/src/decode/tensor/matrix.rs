@@ -3,25 +3,18 @@
 use cuda_ptx::{Address, Operand, ScalarType as T, Word as W};
 
 use super::mma::{dests, sources};
+use crate::decode::build::builder::{Builder, DISAGREES, Problem};
+use crate::decode::collective::whole_warp;
 use crate::decode::form::Form;
-use crate::{
-    decode::{
-        build::builder::{Builder, DISAGREES, Problem},
-        collective::whole_warp,
-    },
-    exec::{
-        memory::locate::NARROW_ADDRESS,
-        number::lane::Kind,
-        tensor::matrix::{self, Form as Layout},
-    },
-    isa::{
-        address::SpaceKind,
-        effect::{Access, AccessKind, Effect},
-        slot::Slot,
-    },
-    lanes::{FULL, LANES},
-    machine::code::{Handler, Op},
-};
+use crate::exec::memory::locate::NARROW_ADDRESS;
+use crate::exec::number::lane::Kind;
+use crate::exec::tensor::matrix;
+use crate::exec::tensor::matrix::Form as Layout;
+use crate::isa::address::SpaceKind;
+use crate::isa::effect::{Access, AccessKind, Effect};
+use crate::isa::operand::Slot;
+use crate::lanes::{FULL, LANES};
+use crate::machine::code::{Handler, Op};
 
 /// The matrices that an instruction moves.
 struct Matrices {

@@ -2,7 +2,4 @@
 
 pub(super) mod matrix;
 pub(super) mod mma;
-pub(super) mod sparse;
 pub(super) mod wmma;
-pub(super) mod wmma_layout;
-pub(super) mod wmma_load_store;

@@ -12,7 +12,8 @@ use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::work::Work;
-use crate::device::state::{device_state::DeviceState, errors, panics::contained};
+use crate::device::state::lost::contained;
+use crate::device::state::{DeviceState, errors};
 
 /// The graphs of a device.
 #[derive(Default)]

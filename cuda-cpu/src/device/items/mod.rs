@@ -1,9 +1,8 @@
 //! Work of streams: its resolution, and its run.
 //!
 //! A submission is resolved when it is made: names become addresses, and bounds and shapes are checked ([`resolve`]). A
-//! [`item::QueueItem`] runs the resolved [`work::Work`] on the state of the device. `queues` runs the items in order.
+//! [`work::QueueItem`] runs the resolved [`work::Work`] on the state of the device. `queues` runs the items in order.
 
 pub(crate) mod graph;
-pub(crate) mod item;
 pub(crate) mod resolve;
 pub(crate) mod work;

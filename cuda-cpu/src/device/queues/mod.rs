@@ -3,16 +3,12 @@
 //! A [`queue::Queue`] runs its items in order. It releases its thread when the next item has to wait for another queue, for
 //! memory, or for a delay. A few threads ([`pumps`]) run the queues, and sleep while there is nothing to run. They also
 //! deliver notices, separately from the queues, so a waker that blocks delays no stream. If memory becomes available only
-//! after submitted frees, the queue waits ([`memory_waiters`]).
+//! after submitted frees, the queue waits.
 //!
-//! This folder uses `items`. `backend` and `growth` call [`queue::Queue::push`].
+//! This folder uses `items`. `backend` calls [`queue::Queue::push`].
 
-mod memory_waiters;
 pub(crate) mod pumps;
 pub(crate) mod queue;
-pub(crate) mod shared;
-mod signal;
-mod timer;
 mod timing;
 
 pub use timing::Timing;

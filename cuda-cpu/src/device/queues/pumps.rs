@@ -5,13 +5,14 @@
 //! limit. Idle threads sleep. The thread that delivers notices does not count. An application thread
 //! that waits for a queue pumps the queue itself if no pump has started on it, so no other thread has to be woken.
 
-use std::{collections::VecDeque, io, sync::Arc, thread};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::{io, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::signal::Signal;
-
-/// The number of times that an idle thread yields before it sleeps, because work often arrives in quick succession.
+/// The number of times that a thread yields before it sleeps. Work often arrives in quick succession, and waking a sleeping
+/// thread takes longer than most items.
 const YIELDS: u32 = 32;
 
 /// A queue that a thread pumps.
@@ -193,5 +194,37 @@ impl<Q: Pumped> Inner<Q> {
         };
         state.idle -= 1;
         next
+    }
+}
+
+/// A flag that fires once and wakes the waiting threads.
+#[derive(Default)]
+pub(crate) struct Signal {
+    fired: Mutex<bool>,
+    wake: Condvar,
+}
+
+impl Signal {
+    pub(crate) fn fire(&self) {
+        *self.fired.lock() = true;
+        self.wake.notify_all();
+    }
+
+    pub(crate) fn has_fired(&self) -> bool {
+        *self.fired.lock()
+    }
+
+    /// Blocks the calling thread until the signal fires.
+    pub(crate) fn wait(&self) {
+        for _ in 0..YIELDS {
+            if self.has_fired() {
+                return;
+            }
+            thread::yield_now();
+        }
+        let mut fired = self.fired.lock();
+        while !*fired {
+            self.wake.wait(&mut fired);
+        }
     }
 }

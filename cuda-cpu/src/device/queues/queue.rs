@@ -7,23 +7,19 @@
 //! thread blocks. [`QueueItem::run`] catches a panic in an item, so a pump always ends. `complete` grows only after the item's
 //! failure, if any, was reported.
 
-use std::{
-    collections::VecDeque,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::collections::VecDeque;
+use std::mem;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use cuda_core::protocol::StreamId;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
-use super::{
-    pumps::Pumped,
-    shared::{Due, Shared},
-    signal::Signal,
-    timing::{Pace, Timing},
-};
-use crate::device::items::item::QueueItem;
+use super::pumps::{Pumped, Pumps, Signal};
+use super::timing::{Pace, Timer, Timing};
+use crate::device::items::work::QueueItem;
+use crate::device::state::DeviceState;
 
 /// The number of items that a pump runs before it releases the thread to other queues.
 const TURN: usize = 16;
@@ -157,7 +153,7 @@ impl Queue {
     }
 
     /// Whether `number` has run or was skipped. If not, `follower` is restarted when it has.
-    pub(crate) fn check_or_follow(&self, number: u64, follower: &Arc<Queue>) -> bool {
+    fn check_or_follow(&self, number: u64, follower: &Arc<Queue>) -> bool {
         let mut state = self.state.lock();
         let passed = state.complete >= number;
         if !passed {
@@ -235,7 +231,7 @@ impl Queue {
         let is_ready =
             after.iter().all(|(producer, number)| producer.check_or_follow(*number, self))
                 && promised.is_none_or(|address| {
-                    shared.memory_waiters.check_or_wait(self, || memory.has_room_for(address))
+                    shared.has_memory_or_wait(self, || memory.has_room_for(address))
                 });
         if !is_ready {
             return None;
@@ -282,5 +278,57 @@ impl Pumped for Queue {
 
     fn deliver_notices(shared: &Shared) {
         shared.device.notices.deliver();
+    }
+}
+
+/// State that the queues of a device share.
+pub(crate) struct Shared {
+    pub(crate) device: DeviceState,
+    pub(crate) pumps: Pumps<Queue>,
+    /// The timer of adversarial timing.
+    pub(crate) clock: Timer<Due>,
+    /// Queues that wait for device memory.
+    memory_waiters: Mutex<Vec<Arc<Queue>>>,
+}
+
+/// A delayed step.
+pub(crate) enum Due {
+    Queue(Arc<Queue>, Arc<Shared>),
+    Report(Arc<Queue>, Arc<Shared>),
+}
+
+impl Due {
+    fn act(self) {
+        match self {
+            Due::Queue(queue, shared) => queue.start(&shared),
+            Due::Report(queue, shared) => queue.report(&shared),
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn new(device: DeviceState, pumps: Pumps<Queue>) -> Self {
+        let clock = Timer::new("cuda-cpu-clock", Due::act);
+        Self { device, pumps, clock, memory_waiters: Mutex::default() }
+    }
+
+    /// Restarts the queues that wait for device memory. Called after memory was freed.
+    pub(crate) fn memory_freed(self: &Arc<Self>) {
+        // Each of them checks again whether there is memory.
+        mem::take(&mut *self.memory_waiters.lock()).iter().for_each(|queue| queue.start(self));
+    }
+
+    /// Whether memory is available (`room`). If not, [`memory_freed`](Self::memory_freed) restarts `queue`.
+    fn has_memory_or_wait(&self, queue: &Arc<Queue>, room: impl Fn() -> bool) -> bool {
+        if room() {
+            return true;
+        }
+        let mut waiting = self.memory_waiters.lock();
+        // Check again under the lock: memory may have been freed since the first check.
+        let room = room();
+        if !room {
+            waiting.push(queue.clone());
+        }
+        room
     }
 }

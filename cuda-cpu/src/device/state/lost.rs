@@ -1,14 +1,15 @@
-//! The faults by which a device is lost.
+//! The faults by which a device is lost. A panic in an item counts as a fault.
 //!
 //! A reset starts a new *epoch*. An item carries the epoch in which it was submitted. A fault loses its own epoch: items of
 //! that epoch are skipped, and items of later epochs run.
 
-use std::{
-    collections::BTreeMap,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
-};
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use cuda_core::{Error, Result};
+use cuda_core::internals::sync::discard_panic;
+use cuda_core::{Error, Fault, FaultKind, Result};
 use parking_lot::Mutex;
 
 /// The advice in the error of a lost device.
@@ -75,6 +76,32 @@ pub(crate) fn refused(address: &str, cause: &Error) -> Error {
         _ => format!("{cause}; {RECOVERY}"),
     };
     Error::DeviceLost { address: address.to_owned(), cause }
+}
+
+/// The message of a panic.
+pub(crate) struct Panicked(pub(crate) String);
+
+impl From<Panicked> for Error {
+    fn from(Panicked(said): Panicked) -> Self {
+        let what = format!("the CPU device's interpreter panicked: {said}");
+        Fault::new(FaultKind::Other, what).recovery(RECOVERY).into()
+    }
+}
+
+/// Runs `f` and catches a panic. The data that `f` uses must be its own, or atomic, or behind locks and valid between any two
+/// steps.
+pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
+        let said = message(&*panic);
+        discard_panic(panic);
+        Panicked(said)
+    })
+}
+
+fn message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("(no message)").to_owned()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use cuda_core::{
 use parking_lot::{Condvar, Mutex};
 use rustc_hash::FxHashMap;
 
-use super::panics::contained;
+use super::lost::contained;
 use crate::{LaunchDims, MAX_CLUSTER_BLOCKS, Memory, Program, launch::count_in};
 
 /// A loaded program. Its variables are freed when it is dropped: at the unload, or after the last launch in flight.

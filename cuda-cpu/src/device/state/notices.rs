@@ -14,7 +14,7 @@ use cuda_core::{
 };
 use parking_lot::Mutex;
 
-use super::panics::contained;
+use super::lost::contained;
 
 pub(crate) struct Notices {
     sink: Arc<dyn NoticeSink>,

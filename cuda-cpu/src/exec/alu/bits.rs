@@ -1,11 +1,10 @@
 //! Bit operations: logic, shifts, fields, counting and permutation.
 
-use crate::exec::macros::{binary, ternary, unary};
 use crate::exec::map;
-use crate::exec::map::Ternary;
+use crate::exec::map::{Ternary, binary_ops, ternary_ops, unary_ops};
 use crate::exec::number::int::Int;
 
-unary! {
+unary_ops! {
     Not<I: Int>: I => I, |a| a.not();
     Cnot<I: Int>: I => I, |a| I::from_bits(u64::from(a == I::default()));
     Popc<I: Int>: I => u32, |a| a.bits().count_ones();
@@ -14,7 +13,7 @@ unary! {
     #[rare] Bfind<I: Int>: I => u32, |a, imm| bfind(a.to_i128(), I::BITS, imm != 0);
 }
 
-binary! {
+binary_ops! {
     And<I: Int>: I, I => I, |a, b| a.and(b);
     Or<I: Int>: I, I => I, |a, b| a.or(b);
     Xor<I: Int>: I, I => I, |a, b| a.xor(b);
@@ -24,7 +23,7 @@ binary! {
     #[rare] Szext<I: Int>: I, u32 => I, |a, b, imm| szext(a, b, imm != 0);
 }
 
-ternary! {
+ternary_ops! {
     Bfe<I: Int>: I, u32, u32 => I, |a, b, c| bfe(a, b, c);
     #[slow] Fns<I: Int>: I, u32, i32 => u32, |a, b, c| fns(a.bits() as u32, b, c);
     Prmt<I: Int>: I, u32, u32 => u32, |a, b, c, imm| prmt(a.bits() as u32, b, c, imm);

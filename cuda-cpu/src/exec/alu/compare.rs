@@ -1,14 +1,15 @@
-//! The comparisons of `setp` and `set`.
+//! The comparisons of `setp` and `set`, also of packed halves, and `testp`.
 
-use crate::exec::map;
-use crate::exec::map::{Compare, NEGATED, Pick};
-use crate::exec::number::float::Float;
-use crate::exec::number::lane::Lane;
+use crate::exec::map::{self, Binary, Compare, NEGATED, Pick};
+use crate::exec::number::float::{Float, Scalar};
+use crate::exec::number::lane::{Lane, Two};
+use crate::exec::number::rounding::Round;
+use crate::lanes::simd::Level;
 
 /// A comparison operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Test {
+enum Test {
     Eq,
     Ne,
     Lt,
@@ -92,7 +93,7 @@ pub(crate) fn not_zero() -> Pick {
 }
 
 /// Compares two numbers with the operator of this code.
-pub(super) fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
+fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
     match code {
         EQ => test::<H, EQ>(a, b),
         NE => test::<H, NE>(a, b),
@@ -108,5 +109,94 @@ pub(super) fn by_code<H: PartialOrd>(code: u8, a: H, b: H) -> bool {
         GEU => test::<H, GEU>(a, b),
         NUM => test::<H, NUM>(a, b),
         _ => test::<H, NAN>(a, b),
+    }
+}
+
+/// `imm` bits of [`SetTwo`], above the operator in the low byte.
+pub(crate) const SET_FTZ: u64 = 0x100;
+/// The result is all ones or zero, not 1.0 or 0.
+pub(crate) const SET_ONES: u64 = 0x200;
+/// The comparison is negated.
+pub(crate) const SET_NOT: u64 = 0x400;
+
+/// `set` of packed halves.
+pub(crate) struct SetTwo<H>(std::marker::PhantomData<H>);
+
+impl<H: Scalar<Raw = u32>> Binary for SetTwo<H> {
+    type A = Two<H>;
+    type B = Two<H>;
+    type D = u32;
+    const TOP: Level = Level::Base;
+    #[inline(always)]
+    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> u32 {
+        let part = |a: H, b: H| {
+            let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
+            let one = if imm & SET_ONES != 0 {
+                0xFFFF
+            } else {
+                H::round_from(1.0, Round::Nearest).to_raw()
+            };
+            if by_code(imm as u8, a, b) != (imm & SET_NOT != 0) { one } else { 0 }
+        };
+        part(a.0, b.0) | part(a.1, b.1) << 16
+    }
+}
+
+/// `setp` of one of two packed halves. [`PART_HIGH`] in `imm` selects it.
+pub(crate) struct CmpPart<H>(std::marker::PhantomData<H>);
+
+impl<H: Scalar<Raw = u32>> Compare for CmpPart<H> {
+    type A = Two<H>;
+    type B = Two<H>;
+    const TOP: Level = Level::Base;
+    #[inline(always)]
+    fn apply(a: Two<H>, b: Two<H>, imm: u64) -> bool {
+        let (a, b) = if imm & PART_HIGH != 0 { (a.1, b.1) } else { (a.0, b.0) };
+        let (a, b) = if imm & SET_FTZ != 0 { (a.flush(), b.flush()) } else { (a, b) };
+        by_code(imm as u8, a, b)
+    }
+}
+
+/// The `imm` bit of [`CmpPart`] that selects the high half.
+pub(crate) const PART_HIGH: u64 = 0x1_0000;
+
+/// Tests the property whose index is in `imm`: finite, infinite, number, not a number, normal or subnormal.
+pub(crate) struct TestProperty<F>(std::marker::PhantomData<F>);
+
+/// Types whose properties can be tested.
+trait Properties: Scalar {
+    /// Returns one bit for each property.
+    fn properties(self) -> u32;
+}
+
+/// Tests only the bits: compilers replace floating-point tests by others, and not always by equivalent ones.
+macro_rules! properties {
+    ($ty:ty) => {
+        impl Properties for $ty {
+            #[inline(always)]
+            fn properties(self) -> u32 {
+                let magnitude = self.to_bits() & !(-0.0 as $ty).to_bits();
+                let infinity = <$ty>::INFINITY.to_bits();
+                let (finite, nan) = (magnitude < infinity, magnitude > infinity);
+                let subnormal = magnitude != 0 && magnitude < <$ty>::MIN_POSITIVE.to_bits();
+                // Zero is normal on a GPU.
+                let all =
+                    [finite, magnitude == infinity, !nan, nan, finite & !subnormal, subnormal];
+                all.into_iter().rev().fold(0, |bits, bit| bits << 1 | u32::from(bit))
+            }
+        }
+    };
+}
+
+properties!(f32);
+properties!(f64);
+
+impl<F: Properties> Compare for TestProperty<F> {
+    type A = F;
+    type B = F;
+    const TOP: Level = Level::Base;
+    #[inline(always)]
+    fn apply(a: F, _: F, imm: u64) -> bool {
+        a.properties() >> imm & 1 != 0
     }
 }

@@ -1,17 +1,11 @@
 //! Division, reciprocals and square roots with IEEE 754 rounding.
 
-use super::float_modifiers::ROUND;
-use crate::{
-    exec::{
-        macros::{binary, unary},
-        map::{Binary, Unary},
-        number::{
-            float::{Float, NAN32},
-            rounding::{self, Round},
-        },
-    },
-    lanes::simd::Level,
-};
+use super::float_arithmetic::ROUND;
+use crate::exec::map::{Binary, Unary, binary_ops, unary_ops};
+use crate::exec::number::float::{Float, NAN32};
+use crate::exec::number::rounding;
+use crate::exec::number::rounding::Round;
+use crate::lanes::simd::Level;
 
 /// The native types, with division and roots.
 pub(crate) trait Divide: Float {
@@ -60,14 +54,14 @@ impl Divide for f64 {
     }
 }
 
-unary! {
+unary_ops! {
     Rcp<D: Divide>: D => D, |a| D::ONE.div(a).canonical();
     Sqrt<D: Divide>: D => D, |a| a.sqrt().canonical();
     #[slow] RcpRound<D: Divide>: D => D, |a, imm| D::ONE.round_div(a, mode(imm)).canonical();
     #[slow] SqrtRound<D: Divide>: D => D, |a, imm| a.round_sqrt(mode(imm)).canonical();
 }
 
-binary! {
+binary_ops! {
     Div<D: Divide>: D, D => D, |a, b| a.div(b).canonical();
     #[slow] DivRound<D: Divide>: D, D => D, |a, b, imm| a.round_div(b, mode(imm)).canonical();
 }

@@ -7,9 +7,8 @@
 //! The state space is the first extra operand. The fast path depends on it, so loads and stores are compiled for each
 //! state space. Global and generic accesses share one fast path.
 
-use super::locate::{Access, locate, locate_each, prime};
-use super::shape::{Address, Shape, all_inside, likely};
-use crate::exec::number::stored::Stored;
+use super::locate::{Access, Address, Shape, all_inside, likely, locate, locate_each, prime};
+use crate::exec::number::int::Stored;
 use crate::isa::address::SpaceKind;
 use crate::lanes::simd::{HALF, Pattern, Simd};
 use crate::lanes::{FULL, LANES, lanes_of, simd};

@@ -2,10 +2,7 @@
 
 use half::{bf16, f16};
 
-use super::ftz;
-use super::lane::Lane;
-pub(crate) use super::nan::NAN32;
-use super::nan::{canonical_f32, fma_nan};
+use super::lane::{Lane, Pair, Two};
 use super::rounding::{Round, f64_to_f32, fma_f32};
 
 /// A floating-point type, or two packed halves.
@@ -149,11 +146,11 @@ native!(f32, 0x7F80_0000, canonical_f32, {
     }
     #[inline(always)]
     fn mul_ftz(self, b: Self) -> Self {
-        ftz::nearest(self * b, (self * ftz::SCALE) * b)
+        flush_nearest(self * b, (self * FLUSH_SCALE) * b)
     }
     #[inline(always)]
     fn fma_ftz(self, b: Self, c: Self) -> Self {
-        ftz::nearest(self.mul_add(b, c), (self * ftz::SCALE).mul_add(b, c * ftz::SCALE))
+        flush_nearest(self.mul_add(b, c), (self * FLUSH_SCALE).mul_add(b, c * FLUSH_SCALE))
     }
 });
 native!(f64, 0x7FF0_0000_0000_0000, std::convert::identity, {
@@ -296,4 +293,98 @@ fn step<T: Scalar<Raw = u32>>(nearest: T, lost: f64, mode: Round) -> T {
         }
         _ => nearest,
     }
+}
+
+macro_rules! both {
+    ($($name:ident($($other:ident),*);)*) => { $(
+        #[inline(always)]
+        fn $name(self $(, $other: Self)*) -> Self {
+            Self(Float::$name(self.0 $(, $other.0)*), Float::$name(self.1 $(, $other.1)*))
+        }
+    )* };
+}
+
+macro_rules! all {
+    () => {
+        both! {
+            add(b);
+            sub(b);
+            mul(b);
+            mul_ftz(b);
+            fma(b, c);
+            fma_ftz(b, c);
+            min(b);
+            max(b);
+            min_nan(b);
+            max_nan(b);
+            neg();
+            negated();
+            abs();
+            flush();
+            saturate();
+            canonical();
+            with_sign_of(sign);
+        }
+    };
+}
+
+impl<T: Float<Raw = u32>> Float for Two<T> {
+    all!();
+}
+
+impl Float for Pair {
+    all!();
+}
+
+/// The canonical NaN of f32 results.
+pub(crate) const NAN32: u32 = 0x7FFF_FFFF;
+
+/// Replaces a NaN by the canonical one. Tests the bits, because LLVM folds a vector `x.sqrt().is_nan()` to `false`
+/// (rustc 1.95).
+#[inline(always)]
+fn canonical_f32(x: f32) -> f32 {
+    let bits = x.to_bits();
+    f32::from_bits(if bits & 0x7FFF_FFFF > f32::INFINITY.to_bits() { NAN32 } else { bits })
+}
+
+/// Returns the result of an f64 `fma` with a GPU's NaN. The first NaN of a factor, the addend and the other factor is
+/// taken. The assembler decides which factor comes first: both orders were seen for the same PTX among other
+/// instructions.
+#[inline(always)]
+pub(in crate::exec) fn fma_nan(a: f64, b: f64, c: f64, result: f64) -> f64 {
+    let quiet = |x: f64, otherwise: f64| {
+        if x.is_nan() { f64::from_bits(x.to_bits() | 1 << 51) } else { otherwise }
+    };
+    quiet(a, quiet(c, quiet(b, result)))
+}
+
+/// A factor that makes these results normal.
+const FLUSH_SCALE: f32 = 16_777_216.0;
+
+/// The largest number below the normal f32 numbers with the same precision.
+const BELOW: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 16_777_216.0);
+
+/// Flushes a result rounded to nearest (`.ftz`), also just below the normal numbers.
+///
+/// A GPU flushes a result that is below the normal numbers when it is rounded to the precision of a normal number. Rounding
+/// as a denormal has a bit less of precision and may round such a result up to the smallest normal number.
+///
+/// `scaled` is the same result with operands multiplied by [`FLUSH_SCALE`]. If that
+/// overflows, the result is not tiny.
+#[inline(always)]
+fn flush_nearest(result: f32, scaled: f32) -> f32 {
+    let tiny =
+        (result.abs() <= f32::MIN_POSITIVE) & (scaled.abs() < f32::MIN_POSITIVE * FLUSH_SCALE);
+    let bits = result.to_bits();
+    f32::from_bits(if tiny { bits & 0x8000_0000 } else { bits })
+}
+
+/// Flushes a result of directed rounding. The exact value is `x` plus an infinitesimal with the sign of `beyond`.
+/// Results that are denormal are left unchanged.
+#[inline(always)]
+pub(in crate::exec) fn flush_directed(result: f32, x: f64, beyond: f64) -> f32 {
+    let away = if x > 0.0 { beyond > 0.0 } else { beyond < 0.0 };
+    let tiny = (x.abs() < BELOW) | ((x.abs() == BELOW) & !away);
+    let bits = result.to_bits();
+    f32::from_bits(if tiny { bits & 0x8000_0000 } else { bits })
 }

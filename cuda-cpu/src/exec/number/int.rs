@@ -1,6 +1,7 @@
-//! Operations of the integer types.
+//! Operations of the integer types, and their representation in memory.
 
 use super::lane::Lane;
+use crate::memory::access::Word;
 
 /// An integer with PTX semantics: arithmetic wraps, shifts clamp, and nothing traps.
 pub(crate) trait Int: Lane + Ord {
@@ -108,3 +109,28 @@ macro_rules! int {
 int! {
     u8, u16; i8, i16; u16, u32; i16, i32; u32, u64; i32, i64; u64, u128; i64, i128;
 }
+
+/// A type and its representation in memory.
+pub(crate) trait Stored: Int {
+    type Word: Word + Default;
+    /// The unsigned type with the same size.
+    type Unsigned: Stored;
+    const BYTES: u64 = size_of::<Self::Word>() as u64;
+    fn from_word(word: Self::Word) -> Self;
+    fn to_word(self) -> Self::Word;
+}
+
+macro_rules! stored {
+    ($($ty:ty as $word:ty),*) => { $(
+        impl Stored for $ty {
+            type Word = $word;
+            type Unsigned = $word;
+            #[inline(always)]
+            fn from_word(word: $word) -> Self { word as $ty }
+            #[inline(always)]
+            fn to_word(self) -> $word { self as $word }
+        }
+    )* };
+}
+
+stored!(u8 as u8, i8 as u8, u16 as u16, i16 as u16, u32 as u32, u64 as u64);

@@ -2,7 +2,7 @@
 
 use half::{bf16, f16};
 
-use crate::isa::slot::Class;
+use crate::isa::operand::Class;
 use crate::lanes::simd::Level;
 use crate::machine::ctx::Raw;
 

@@ -4,11 +4,7 @@
 //! atomics and the multiplications of `tensor`.
 
 pub(crate) mod float;
-pub(crate) mod ftz;
 pub(crate) mod int;
 pub(crate) mod lane;
-pub(crate) mod nan;
 pub(crate) mod narrow;
-pub(crate) mod packed_float;
 pub(crate) mod rounding;
-pub(crate) mod stored;

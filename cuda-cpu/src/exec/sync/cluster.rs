@@ -1,6 +1,6 @@
 //! Clusters: the cluster barrier and cluster addresses.
 
-use super::suspend::suspended;
+use super::suspended;
 use crate::fault::FaultKind;
 use crate::isa::address::{block_of, in_block};
 use crate::lanes::lanes_of;

@@ -1,23 +1,22 @@
 //! `mbarrier`: barriers in shared memory.
 //!
-//! The unsafe code dereferences pointers that `single_lane` has checked for the same access. A block runs on one
+//! The unsafe code dereferences pointers that `locate` has checked for the same access. A block runs on one
 //! thread.
 //!
-//! A thread that waits is suspended (see `suspend`): it repeats its instruction after others have run. Copies that
+//! A thread that waits is suspended (see `exec::sync`): it repeats its instruction after others have run. Copies that
 //! complete at an mbarrier are performed when a thread waits for it.
 
-use super::{barrier_word::Mbarrier, suspend::suspended, transfer::progress};
-use crate::{
-    exec::memory::single_lane::{Extent, address, shared, shared_pointer},
-    fault::{FaultKind, MbarrierMisuse},
-    isa::{address::SpaceKind, slot::Slot},
-    lanes::{FULL, lanes_of},
-    machine::{
-        code::{Flow, Op},
-        ctx::Ctx,
-    },
-    memory::access::Word,
-};
+use super::barrier_word::Mbarrier;
+use super::suspended;
+use super::transfer::progress;
+use crate::exec::memory::locate::{Extent, address, shared, shared_pointer};
+use crate::fault::{FaultKind, MbarrierMisuse};
+use crate::isa::address::SpaceKind;
+use crate::isa::operand::Slot;
+use crate::lanes::{FULL, lanes_of};
+use crate::machine::code::{Flow, Op};
+use crate::machine::ctx::Ctx;
+use crate::memory::access::Word;
 
 /// The memory of an mbarrier.
 pub(crate) const OBJECT: Extent = Extent { bytes: 8, align: 8, write: true };

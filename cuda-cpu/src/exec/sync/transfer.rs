@@ -1,20 +1,20 @@
-//! Performs asynchronous transfers. `machine::async_copies` and `machine::async_bulk` store them until then.
+//! Performs asynchronous transfers and reductions. `machine::async_copies` stores them until then.
 //!
 //! Each address is checked when a transfer starts, and again here. The unsafe code copies between pointers that
-//! `single_lane` has checked, with the racy-access functions of `memory::access`.
+//! `locate` has checked, with the racy-access functions of `memory::access`.
 
 use super::mbarrier::change;
-use crate::{
-    exec::memory::single_lane::{Extent, global_pointer, shared_pointer},
-    lanes::lanes_of,
-    machine::{
-        async_bulk::{Bulk, Completion, Transfer, WriteMode},
-        async_copies::{Action, Copies, LaneCopies, Step},
-        code::Flow,
-        ctx::{BlockFault, Ctx},
-    },
-    memory::access::{self, Word},
+use crate::exec::memory::locate::{Extent, global_pointer, shared_pointer};
+use crate::exec::number::float::Float;
+use crate::exec::number::int::Int;
+use crate::exec::number::lane::Lane;
+use crate::lanes::lanes_of;
+use crate::machine::async_copies::{
+    Action, Bulk, Completion, Copies, LaneCopies, Step, Transfer, WriteMode,
 };
+use crate::machine::code::Flow;
+use crate::machine::ctx::{BlockFault, Ctx};
+use crate::memory::access::{self, Word};
 
 /// Performs a step of `cp.async` for these lanes of a warp.
 pub(crate) fn perform(ctx: &mut Ctx<'_>, warp: usize, step: &Step, lanes: u32) -> Result<(), Flow> {
@@ -177,4 +177,52 @@ pub(crate) fn finish_groups(ctx: &mut Ctx<'_>) -> Result<(), Bulk> {
     let budget = ctx.budget;
     let bulks = ctx.team.bulks.take_all_groups(budget);
     bulks.into_iter().try_for_each(|bulk| perform_bulk(ctx, &bulk).map_err(|_| bulk))
+}
+
+macro_rules! updates {
+    ($($name:ident<$t:ident: $bound:path>, |$old:ident, $new:ident| $result:expr;)*) => { $(
+        /// # Safety
+        /// `at` must be valid and aligned for `W`.
+        pub(crate) unsafe fn $name<$t: $bound + Lane<Raw: Bits>, W: Word + Bits>(at: *mut u8, value: u64) {
+            let $new = $t::from_raw(<$t::Raw as Bits>::from_bits(value));
+            // SAFETY: `at` is valid and aligned for `W`.
+            unsafe {
+                W::update(at, |old| {
+                    let $old = $t::from_raw(<$t::Raw as Bits>::from_bits(old.to_bits()));
+                    W::from_bits(Bits::to_bits($result.to_raw()))
+                });
+            }
+        }
+    )* };
+}
+
+/// Integers used as bit containers.
+pub(crate) trait Bits {
+    fn from_bits(bits: u64) -> Self;
+    fn to_bits(self) -> u64;
+}
+
+macro_rules! bits {
+    ($($ty:ty),*) => { $(
+        impl Bits for $ty {
+            fn from_bits(bits: u64) -> Self { bits as Self }
+            fn to_bits(self) -> u64 { self.into() }
+        }
+    )* };
+}
+
+bits!(u16, u32, u64);
+
+updates! {
+    add<T: Int>, |old, new| old.add(new);
+    min<T: Int>, |old, new| old.min(new);
+    max<T: Int>, |old, new| old.max(new);
+    and<T: Int>, |old, new| old.and(new);
+    or<T: Int>, |old, new| old.or(new);
+    xor<T: Int>, |old, new| old.xor(new);
+    inc<T: Int>, |old, new| if old >= new { T::default() } else { old.add(T::from_bits(1)) };
+    dec<T: Int>, |old, new| if old == T::default() || old > new { new } else { old.sub(T::from_bits(1)) };
+    add_float<T: Float>, |old, new| old.add(new).canonical();
+    min_float<T: Float>, |old, new| old.min(new);
+    max_float<T: Float>, |old, new| old.max(new);
 }

@@ -1,4 +1,4 @@
-//! Sums of products as tensor cores compute them.
+//! Sums of products as tensor cores compute them, of decomposed numbers, and the types of C and D.
 //!
 //! The result differs from IEEE 754. It is known from experiments (Fasi, Higham, Mikaitis, Pranesh 2021, and later
 //! work) and was confirmed on an H200 for each format here. Products are exact. The products and the accumulator are
@@ -8,8 +8,14 @@
 //!
 //! The sums are most of the work. They are compiled for two levels of processor, and once for all formats of a shape.
 
-use super::accumulator::{Accumulator, Sums};
-use super::parts::{Factor, Format, Parts};
+use half::f16;
+
+use super::layout;
+use crate::exec::number::float::{NAN32, Scalar};
+use crate::exec::number::rounding::Round;
+use crate::machine::code::Op;
+use crate::machine::ctx::Ctx;
+
 #[cfg(all(target_arch = "x86_64", not(any(test, one_level))))]
 use crate::lanes::simd;
 
@@ -68,7 +74,7 @@ impl<const K: usize> Columns<K> {
 }
 
 /// Maps the elements of A to the rows of B by which they are multiplied.
-pub(super) trait Picks<const K: usize> {
+pub(crate) trait Picks<const K: usize> {
     fn row(&self, i: usize, k: usize) -> usize;
 }
 
@@ -260,4 +266,202 @@ fn special_sum(a: &[u32], b: &[u32], row_of_b: &[usize], c: u32, formats: Format
     // Products of finite numbers are far from the limits of f64.
     let products = a.iter().zip(row_of_b).map(|(&a, &row)| special(a) * special(b[row]));
     products.sum::<f64>() + formats.sums.special(c)
+}
+
+/// The exponent of zero. It is below all others, so no sum is aligned to it.
+const ZERO: i32 = -0x2000;
+
+/// The signed significand as an integer, and the exponent of its leading bit. Subnormal numbers have the exponent of
+/// the smallest normal number.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Parts {
+    significand: i32,
+    pub(crate) exponent: i32,
+    /// Whether the number is an infinity or NaN. The other fields are then not meaningful.
+    pub(crate) special: bool,
+}
+
+/// Sizes of exponent and fraction in bits.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Format {
+    pub(super) exponent: u32,
+    pub(super) fraction: u32,
+}
+
+impl Format {
+    #[inline(always)]
+    pub(super) fn parts(self, bits: u32) -> Parts {
+        let fraction = bits & ((1 << self.fraction) - 1);
+        let exponent = bits >> self.fraction & ((1 << self.exponent) - 1);
+        let magnitude = fraction | u32::from(exponent != 0) << self.fraction;
+        let negative = bits >> (self.exponent + self.fraction) & 1 != 0;
+        let bias = (1 << (self.exponent - 1)) - 1;
+        Parts {
+            significand: if negative { -(magnitude as i32) } else { magnitude as i32 },
+            exponent: if magnitude == 0 { ZERO } else { (exponent as i32).max(1) - bias },
+            special: exponent == (1 << self.exponent) - 1,
+        }
+    }
+
+    /// Returns the number as an `f64`, for sums with an infinity or a NaN. A finite number keeps its sign and stays
+    /// finite. Its magnitude is not exact.
+    pub(super) fn special(self, bits: u32) -> f64 {
+        let Parts { significand, exponent, special } = self.parts(bits);
+        match (special, bits & ((1 << self.fraction) - 1)) {
+            (true, 0) => f64::INFINITY.copysign(f64::from(significand)),
+            (true, _) => f64::NAN,
+            _ => f64::from(significand) * f64::from(exponent).exp2(),
+        }
+    }
+}
+
+/// A type of the operands A and B.
+pub(crate) trait Factor: 'static {
+    /// Number of elements in a word.
+    const PER_WORD: usize;
+    const FORMAT: Format;
+    /// Returns an element of a word.
+    fn bits(word: u32, index: usize) -> u32;
+}
+
+macro_rules! factor {
+    ($($(#[$doc:meta])* $name:ident, $e:literal, $m:literal, $per:literal, |$word:ident, $index:ident| $bits:expr;)*) => { $(
+        $(#[$doc])*
+        pub(crate) struct $name;
+        impl Factor for $name {
+            const PER_WORD: usize = $per;
+            const FORMAT: Format = Format { exponent: $e, fraction: $m };
+            #[inline(always)]
+            fn bits($word: u32, $index: usize) -> u32 { $bits }
+        }
+    )* };
+}
+
+factor! {
+    /// f16
+    F16, 5, 10, 2, |word, index| word >> (16 * index) & 0xFFFF;
+    /// bf16
+    BF16, 8, 7, 2, |word, index| word >> (16 * index) & 0xFFFF;
+    /// tf32: the low bits of an f32 are ignored.
+    TF32, 8, 10, 1, |word, _index| word >> 13;
+}
+
+/// The elements of C or D, as bits.
+pub(crate) type Sums = [[u32; 8]; 16];
+
+/// A type of C or D.
+pub(crate) trait Accumulator: 'static {
+    /// Number of registers of a fragment.
+    const REGISTERS: usize;
+    const FORMAT: Format;
+    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums;
+    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums);
+    /// Returns `total * 2^exponent`, rounded.
+    fn round(total: i64, exponent: i32) -> u32;
+    /// Converts an infinity or NaN.
+    fn from_special(value: f64) -> u32;
+    /// Returns the sum, rounded to nearest.
+    fn add(a: u32, b: u32) -> u32;
+}
+
+/// The number of smallest f32 units in 1.
+const UNITS: f64 = f64::from_bits((1023 + 149) << 52);
+
+/// f32
+pub(crate) struct Single;
+
+impl Accumulator for Single {
+    const REGISTERS: usize = 4;
+    const FORMAT: Format = Format { exponent: 8, fraction: 23 };
+    #[inline(always)]
+    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums {
+        layout::sums(ctx, op, first)
+    }
+    #[inline(always)]
+    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums) {
+        layout::set_sums(ctx, op, sums);
+    }
+    #[inline(always)]
+    fn round(total: i64, exponent: i32) -> u32 {
+        let value = scaled(total, exponent);
+        if value.abs() >= f64::from(f32::MIN_POSITIVE) {
+            // Bits that the conversion could round are cleared. A sum that is too large still becomes infinite.
+            let cut = value.to_bits() & !((1 << (f64::MANTISSA_DIGITS - f32::MANTISSA_DIGITS)) - 1);
+            return (f64::from_bits(cut) as f32).to_bits();
+        }
+        let units = (value.abs() * UNITS) as u32;
+        // A zero is positive.
+        if units == 0 { 0 } else { units | u32::from(total < 0) << 31 }
+    }
+    fn from_special(value: f64) -> u32 {
+        if value.is_nan() { NAN32 } else { (value as f32).to_bits() }
+    }
+    #[inline(always)]
+    fn add(a: u32, b: u32) -> u32 {
+        let sum = f32::from_bits(a) + f32::from_bits(b);
+        if sum.is_nan() { NAN32 } else { sum.to_bits() }
+    }
+}
+
+/// f16
+pub(crate) struct Half;
+
+impl Accumulator for Half {
+    const REGISTERS: usize = 2;
+    const FORMAT: Format = Format { exponent: 5, fraction: 10 };
+    #[inline(always)]
+    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums {
+        layout::half_sums(ctx, op, first)
+    }
+    #[inline(always)]
+    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums) {
+        layout::set_half_sums(ctx, op, sums);
+    }
+    #[inline(always)]
+    fn round(total: i64, exponent: i32) -> u32 {
+        let half = f16::round_from(scaled(total, exponent), Round::Nearest);
+        // A zero is positive.
+        if half == f16::ZERO { 0 } else { half.to_bits().into() }
+    }
+    fn from_special(value: f64) -> u32 {
+        u32::from(if value.is_nan() { 0x7FFF } else { f16::from_f64(value).to_bits() })
+    }
+    #[inline(always)]
+    fn add(a: u32, b: u32) -> u32 {
+        let value = |bits: u32| f16::from_bits(bits as u16).to_f32();
+        // An f32 has enough precision that rounding twice gives the same result.
+        let sum = f16::from_f32(value(a) + value(b));
+        u32::from(if sum.is_nan() { 0x7FFF } else { sum.to_bits() })
+    }
+}
+
+/// f16, widened to f32 first: C of a `wmma` with f32 results.
+pub(crate) struct Widened;
+
+impl Accumulator for Widened {
+    const REGISTERS: usize = 2;
+    const FORMAT: Format = Single::FORMAT;
+    #[inline(always)]
+    fn read(ctx: &Ctx<'_>, op: &Op, first: usize) -> Sums {
+        let single = |bits: u32| f16::from_bits(bits as u16).to_f32().to_bits();
+        layout::half_sums(ctx, op, first).map(|row| row.map(single))
+    }
+    fn write(ctx: &mut Ctx<'_>, op: &Op, sums: &Sums) {
+        Single::write(ctx, op, sums);
+    }
+    fn round(total: i64, exponent: i32) -> u32 {
+        Single::round(total, exponent)
+    }
+    fn from_special(value: f64) -> u32 {
+        Single::from_special(value)
+    }
+    fn add(a: u32, b: u32) -> u32 {
+        Single::add(a, b)
+    }
+}
+
+/// Exact, because totals have fewer than 53 bits and exponents are in range.
+#[inline(always)]
+fn scaled(total: i64, exponent: i32) -> f64 {
+    total as f64 * f64::from_bits(((1023 + exponent) as u64) << 52)
 }

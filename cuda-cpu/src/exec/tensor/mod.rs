@@ -5,17 +5,11 @@
 //! This folder uses the rounding and number formats of `exec::number`, and `exec::memory` to move matrices.
 //! `decode::tensor` selects its handlers.
 
-mod accumulator;
-pub(crate) mod doubles;
-pub(crate) mod floats;
-mod fused;
-pub(crate) mod integers;
+pub(crate) mod fused;
 pub(crate) mod layout;
 pub(crate) mod matrix;
-mod parts;
-pub(crate) mod quads;
+pub(crate) mod mma;
 pub(crate) mod sparse;
-pub(crate) mod wmma_addresses;
 
 use crate::fault::FaultKind;
 use crate::lanes::FULL;

@@ -5,12 +5,9 @@
 //! registers in one of the layouts of [`Metadata`], which experiments on an H200 have confirmed. Products are summed as
 //! for dense matrices.
 
-use super::accumulator::Accumulator;
-use super::floats::{A_E4M3, B_E4M3, Single, added, unpack};
-use super::fused::multiply;
-use super::integers::{SATURATES, element, masks};
+use super::fused::{Accumulator, F16, Factor, Single, multiply};
 use super::layout::{lines, set_sums, sums};
-use super::parts::{F16, Factor};
+use super::mma::{A_E4M3, B_E4M3, SATURATES, added, element, masks, unpack};
 use super::{twice, whole_warp};
 use crate::machine::code::{Flow, Op};
 use crate::machine::ctx::Ctx;
@@ -73,7 +70,7 @@ fn picks<const K: usize>(places: &Places, one_of_two: bool) -> [[u8; K]; 16] {
 
 /// Multiplies matrices of `F`. A row of A has `W` words with `K` elements, a column of B has `V` words with `L`
 /// elements.
-pub(crate) fn floats<F, D, const W: usize, const K: usize, const V: usize, const L: usize>(
+pub(crate) fn sparse_floats<F, D, const W: usize, const K: usize, const V: usize, const L: usize>(
     ctx: &mut Ctx<'_>,
     op: &Op,
 ) -> Flow
@@ -95,9 +92,9 @@ where
     Flow::Next
 }
 
-/// Multiplies matrices of 8-bit floats, as `floats::bytes`: first every other group of four, with sums that start at
+/// Multiplies matrices of 8-bit floats, as `mma::bytes`: first every other group of four, with sums that start at
 /// zero, then the other groups. C is added last.
-pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+pub(crate) fn sparse_bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
     }
@@ -124,7 +121,10 @@ pub(crate) fn bytes<const W: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
 
 /// Multiplies matrices of `BITS`-bit integers. A row of A has `W` words, a column of B has `V`, twice as many.
 #[inline(always)]
-fn integers<const BITS: u32, const W: usize, const V: usize>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
+fn sparse_integers<const BITS: u32, const W: usize, const V: usize>(
+    ctx: &mut Ctx<'_>,
+    op: &Op,
+) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;
     }
@@ -161,7 +161,7 @@ fn integers<const BITS: u32, const W: usize, const V: usize>(ctx: &mut Ctx<'_>, 
 
 twice! {
     /// Returns the handler for integers.
-    pick_integers, integers,
+    pick_sparse_integers, sparse_integers,
     [const BITS: u32, const W: usize, const V: usize],
     [BITS, W, V]
 }

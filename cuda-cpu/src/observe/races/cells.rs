@@ -1,7 +1,8 @@
-//! The accesses to each word of shared memory since the last barrier of the whole block.
+//! The accesses to each word of shared memory since the last barrier of the whole block, and the words that an op accesses.
 
-use super::cell::{Cell, EMPTY, INLINE};
-use super::record::{NONE, Record};
+use crate::fault::FaultSpace;
+use crate::lanes::lanes_of;
+use crate::observe::places::Places;
 
 /// Size of a word in bytes.
 pub(crate) const WORD: u64 = 4;
@@ -215,6 +216,141 @@ impl Cells {
     }
 }
 
+/// Number of accesses stored in the cell itself.
+const INLINE: usize = 2;
+
+/// The accesses to a word. Those of an earlier phase are not valid.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Cell {
+    pub(super) phase: u32,
+    pub(super) count: u32,
+    /// Index of the first overflow block.
+    pub(super) further: u32,
+    /// Mask of warps with an access to the word. Bits are not cleared when accesses are removed.
+    pub(super) warps: u32,
+    /// Whether there is or was a write, and whether there is or was a weak access.
+    pub(super) writes: bool,
+    weak: bool,
+    pub(super) first: [Record; INLINE],
+}
+
+pub(super) const EMPTY: Cell = Cell {
+    phase: 0,
+    count: 0,
+    further: 0,
+    warps: 0,
+    writes: false,
+    weak: false,
+    first: [NONE; INLINE],
+};
+
+impl Cell {
+    pub(super) fn new(phase: u32, first: Record) -> Self {
+        let mut cell = Self { phase, count: 1, first: [first, NONE], ..EMPTY };
+        cell.note(&first);
+        cell
+    }
+
+    /// Updates the summary fields for a new access.
+    fn note(&mut self, new: &Record) {
+        self.warps |= 1 << (new.warp & 31);
+        self.writes |= new.writes;
+        self.weak |= !new.strong;
+    }
+}
+
+/// An access of some lanes of a warp by one op.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Record {
+    pub(crate) stamp: u32,
+    pub(crate) pc: u32,
+    pub(crate) lanes: u32,
+    pub(crate) warp: u8,
+    /// Mask of the accessed bytes of the word.
+    pub(crate) bytes: u8,
+    pub(crate) writes: bool,
+    pub(crate) strong: bool,
+}
+
+impl Record {
+    /// Returns the lowest of its lanes.
+    pub(crate) fn lane(&self) -> usize {
+        self.lanes.trailing_zeros() as usize & 31
+    }
+
+    /// Returns whether both are equal except for the lanes.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        Self { lanes: self.lanes, ..*other } == *self
+    }
+}
+
+pub(super) const NONE: Record =
+    Record { stamp: 0, pc: 0, lanes: 0, warp: 0, bytes: 0, writes: false, strong: false };
+
+/// Bytes of a word as a mask, and the lanes that access exactly these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Accessed {
+    pub(crate) word: u32,
+    pub(crate) bytes: u8,
+    pub(crate) lanes: u32,
+}
+
+/// The accessed words of an op. The buffer is reused for the next op.
+#[derive(Default)]
+pub(crate) struct Words {
+    all: Vec<Accessed>,
+    /// End of the highest word so far.
+    end: u32,
+    /// Position at which the next word is expected. Most ops access consecutive words, once or repeatedly.
+    next: usize,
+}
+
+impl Words {
+    /// Returns the words that these lanes access, `bytes` bytes each.
+    pub(crate) fn find(&mut self, places: &Places, lanes: u32, bytes: u32) -> &[Accessed] {
+        self.all.clear();
+        (self.end, self.next) = (0, 0);
+        for lane in lanes_of(places.lanes(FaultSpace::Shared) & lanes) {
+            let at = places.of_lane(lane);
+            for_words(at, bytes, |word, mask| self.add(word, mask, lane));
+        }
+        &self.all
+    }
+
+    #[inline]
+    fn add(&mut self, word: u32, bytes: u8, lane: usize) {
+        let lanes = 1 << lane;
+        let is_it = |own: &Accessed| (own.word, own.bytes) == (word, bytes);
+        let likely = [self.next.wrapping_sub(1), self.next];
+        let known = likely.into_iter().find(|&at| self.all.get(at).is_some_and(is_it));
+        let known = match known {
+            None if word < self.end => self.all.iter().position(is_it),
+            known => known,
+        };
+        let at = known.unwrap_or(self.all.len());
+        match self.all.get_mut(at) {
+            Some(own) => own.lanes |= lanes,
+            None => self.all.push(Accessed { word, bytes, lanes }),
+        }
+        self.end = self.end.max(word + 1);
+        self.next = at + 1;
+    }
+}
+
+/// Calls `each` for every word of an access, with the mask of its bytes.
+#[inline]
+pub(crate) fn for_words(at: u64, bytes: u32, mut each: impl FnMut(u32, u8)) {
+    let bytes = u64::from(bytes);
+    if bytes == WORD {
+        return each((at / WORD) as u32, 15);
+    }
+    for word in at / WORD..(at + bytes).div_ceil(WORD) {
+        let (low, high) = (at.max(word * WORD), (at + bytes).min((word + 1) * WORD));
+        let mask = (((1u32 << (high - low)) - 1) << (low % WORD)) as u8;
+        each(word as u32, mask);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,5 +413,24 @@ mod tests {
         assert_eq!(cells.blocks.len(), MAX_BLOCKS);
         let all: usize = (0..words as u32).map(|word| cells.records(word).count()).sum();
         assert!(all > MAX_BLOCKS * (BLOCK - 1), "{all}");
+    }
+
+    fn words(lanes: &[(u32, u8)]) -> Vec<(u32, u8, u32)> {
+        let mut words = Words::default();
+        for (lane, &(word, bytes)) in lanes.iter().enumerate() {
+            words.add(word, bytes, lane);
+        }
+        words.all.iter().map(|own| (own.word, own.bytes, own.lanes)).collect()
+    }
+
+    #[test]
+    fn lanes_with_equal_bytes_form_groups() {
+        assert_eq!(words(&[(7, 15); 3]), [(7, 15, 0b111)]);
+        assert_eq!(words(&[(1, 15), (2, 15), (1, 15), (2, 15)]), [(1, 15, 5), (2, 15, 10)]);
+        assert_eq!(
+            words(&[(9, 15), (4, 15), (9, 15), (4, 3)]),
+            [(9, 15, 5), (4, 15, 2), (4, 3, 8)]
+        );
+        assert_eq!(words(&[(1, 1), (1, 2), (1, 1), (1, 2)]), [(1, 1, 5), (1, 2, 10)]);
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::isa::address::SpaceKind;
 use crate::isa::effect::{AccessKind, Order};
-use crate::isa::slot::Slot;
+use crate::isa::operand::Slot;
 use crate::random::Random;
 
 const WARPS: u32 = 3;

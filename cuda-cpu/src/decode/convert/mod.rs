@@ -1,4 +1,0 @@
-//! Decodes conversions. `forms` lists the valid ones.
-
-pub(super) mod cvt;
-mod forms;
