@@ -2,12 +2,8 @@
 
 use std::time::Duration;
 
+use super::request::{LeaseRequest, RequestId, SlotId};
 use crate::quotas::Tenant;
-
-use super::{
-    ids::{RequestId, SlotId},
-    request::LeaseRequest,
-};
 
 #[derive(Debug)]
 pub(super) struct Waiter {

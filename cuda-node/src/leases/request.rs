@@ -1,15 +1,12 @@
-//! Requests for leases, and the answers to them.
+//! Requests for leases, the answers to them, and the ids that they name.
 
-use std::time::Duration;
-
-use thiserror::Error;
+use std::{fmt, time::Duration};
 
 pub use cuda_lease::wire::Exclusivity;
 use cuda_lease::wire::Status;
+use thiserror::Error;
 
 use crate::quotas::Tenant;
-
-use super::ids::{LeaseId, RequestId};
 
 /// A request for a lease.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,5 +90,35 @@ pub struct Refusal {
 impl Refusal {
     pub(super) fn new(status: Status, message: impl Into<String>) -> Refusal {
         Refusal { status, message: message.into() }
+    }
+}
+
+/// Identifies a lease. A table never uses an id twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LeaseId(pub u64);
+
+impl fmt::Display for LeaseId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Identifies a queued request. A table never uses an id twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+/// Identifies a slot: its index in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SlotId(pub usize);
+
+impl fmt::Display for SlotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
     }
 }

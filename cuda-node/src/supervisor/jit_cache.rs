@@ -5,8 +5,8 @@
 //! the folder of the tenant. The driver follows the link each time that it loads a kernel (seen with driver 580).
 
 use std::{
-    fs,
-    io::{self, ErrorKind},
+    fs, io,
+    io::ErrorKind,
     os::unix::fs::{DirBuilderExt, symlink},
     path::{Path, PathBuf},
     sync::{

@@ -1,7 +1,5 @@
-//! The workers of one device: idle spare workers, and the supervisor's sockets to workers in use.
-
-pub(crate) mod jit_cache;
-pub(super) mod worker_memory;
+//! The workers of one device: idle spare workers, the supervisor's sockets to workers in use, and the GPU memory of worker
+//! processes.
 
 use std::{
     collections::VecDeque,
@@ -15,17 +13,24 @@ use std::{
 use cuda_core::{DeviceInfo, Error, Provider, Result};
 use cuda_lease::{authority::Tenant, wire::put_frame};
 use parking_lot::Mutex;
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
-use self::{
-    jit_cache::{JitCache, Link},
-    worker_memory::{Gpu, MemoryProbe, WorkerMemory},
+use super::{
+    jit_cache::{self, JitCache, Link},
+    streams::read_frame,
 };
 use crate::{
+    gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory},
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
-    supervisor::streams::read_frame,
     worker::{self, Assign, Ready},
 };
+
+/// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
+/// lease while another process starts.
+const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
+
+/// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
+const DEADLINE: Duration = Duration::from_secs(4);
 
 /// The start of a worker.
 #[derive(Clone)]
@@ -45,10 +50,6 @@ pub(super) struct ProcessLauncher {
     /// The caches of compiled kernels, of a worker with a GPU.
     pub(super) jit_cache: Option<JitCache>,
 }
-
-/// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
-/// lease while another process starts.
-const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
 pub(super) struct Workers {
@@ -329,6 +330,87 @@ impl WorkerHandle {
                     Some(memory) => memory.memory_returned().await,
                     None => true,
                 }
+            }
+        }
+    }
+}
+
+/// A GPU, or a MIG instance, whose memory can be observed.
+#[derive(Clone)]
+pub(super) struct Gpu {
+    pub(super) monitor: Arc<dyn GpuMonitor>,
+    pub(super) uuid: GpuUuid,
+}
+
+impl Gpu {
+    /// Begins a check, before the worker is launched.
+    async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
+        MemoryCheck::before_launch(self.monitor.clone(), self.uuid.clone()).await
+    }
+}
+
+/// The memory of a worker that was launched.
+struct WorkerMemory {
+    check: MemoryCheck,
+    probe: MemoryProbe,
+}
+
+/// Asks for the memory of a worker.
+#[derive(Clone)]
+pub(super) struct MemoryProbe {
+    gpu: Gpu,
+    pid: u32,
+}
+
+impl MemoryProbe {
+    /// The bytes that the worker uses. `None` if NVML does not report them. Blocks for a millisecond.
+    pub(super) fn used(&self) -> Option<u64> {
+        match self.gpu.monitor.memory_of(&self.gpu.uuid, self.pid) {
+            Ok(ProcessMemory::Used(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+impl WorkerMemory {
+    pub(super) fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
+        Self { check, probe: MemoryProbe { gpu, pid } }
+    }
+
+    fn probe(&self) -> MemoryProbe {
+        self.probe.clone()
+    }
+
+    /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
+    async fn observe(&mut self) {
+        let pid = self.probe.pid;
+        if let Err(error) = self.check.observe(pid).await {
+            tracing::warn!(pid, %error, "the memory of a worker is unknown");
+        }
+    }
+
+    /// Waits until the memory of the reaped worker is free. Returns `false` if it is not free in time.
+    async fn memory_returned(&self) -> bool {
+        let pid = self.probe.pid;
+        match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
+            Ok(MemoryReturn::Returned) => true,
+            Ok(MemoryReturn::Held(bytes)) => {
+                tracing::error!(pid, bytes, "the memory of an exited worker is not free");
+                false
+            }
+            Ok(MemoryReturn::Unproven { used, baseline }) => {
+                // The process has exited, and others may have allocated meanwhile.
+                tracing::warn!(
+                    pid,
+                    used,
+                    baseline,
+                    "NVML does not report whether the memory of an exited worker is free"
+                );
+                true
+            }
+            Err(error) => {
+                tracing::error!(pid, %error, "the memory of an exited worker is unknown");
+                false
             }
         }
     }
