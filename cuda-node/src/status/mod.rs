@@ -43,7 +43,7 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::metrics::{self, Snapshot, open_metrics};
+use crate::metrics::{self, Snapshot, open_metrics};
 
 /// The age up to which a snapshot serves further requests. It bounds the load of the lease table.
 const MAX_AGE: Duration = Duration::from_millis(100);

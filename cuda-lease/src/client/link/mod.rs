@@ -1,6 +1,5 @@
 //! The state that the backend and the connection of a lease share.
 
-pub(super) mod graph;
 pub(super) mod transfers;
 
 use std::{

@@ -1,11 +1,48 @@
-//! The form of the output of a submit.
+//! The output of a submit: its form, and the file or stdout to which it is written.
 
-use std::fmt::Write;
+use std::{
+    fmt::Write,
+    io::{self, IsTerminal},
+    path::Path,
+};
 
-use command_line::{ArrayType, Dtype, Failure, npy, scalar};
+use command_line::{ArrayType, Dtype, Failure, npy, scalar, stdout};
+
+use crate::out_file::{OutFile, PUBLIC};
 
 /// The bytes on a line of a hexadecimal dump.
 const HEX_LINE: usize = 16;
+
+/// The place of the output.
+pub(crate) struct Output {
+    format: Format,
+    /// The file. `None` for stdout.
+    file: Option<OutFile>,
+}
+
+impl Output {
+    /// Checks before the run that the output can be written.
+    pub(crate) fn new(format: Format, path: Option<&Path>) -> Result<Self, Failure> {
+        let Some(path) = path else {
+            if format.is_binary() && io::stdout().is_terminal() {
+                return Err(Failure::bad_input(
+                    "the output is not text; write it to a file with --out",
+                ));
+            }
+            return Ok(Self { format, file: None });
+        };
+        Ok(Self { format, file: Some(OutFile::open(path, PUBLIC)?) })
+    }
+
+    /// Writes all of the output.
+    pub(crate) fn write(self, bytes: &[u8]) -> Result<(), Failure> {
+        let rendered = self.format.render(bytes)?;
+        match self.file {
+            Some(file) => file.write(&rendered),
+            None => stdout::write(&rendered),
+        }
+    }
+}
 
 /// The form in which the output is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +79,7 @@ impl Format {
     }
 
     /// Whether the output is not text.
-    pub(crate) fn is_binary(self) -> bool {
+    fn is_binary(self) -> bool {
         matches!(self, Self::Raw | Self::Npy(_))
     }
 
@@ -59,7 +96,7 @@ impl Format {
     }
 
     /// The output in this form.
-    pub(crate) fn render(self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
+    fn render(self, bytes: &[u8]) -> Result<Vec<u8>, Failure> {
         self.check(bytes.len() as u64)?;
         let mut text = String::new();
         match self {
