@@ -1,10 +1,14 @@
-//! Reads and writes the header of an `.npy` file, versions 1.0, 2.0 and 3.0: a magic number, a length, and a Python dict.
+//! Reads and writes `.npy` files with an element type that is known only at run time.
+//!
+//! The crates `ndarray-npy` and `npyz` need the element type at compile time. `npyz` also overflows on invalid shapes,
+//! allocates any length that a header states, and parses nested headers recursively.
+//!
+//! A file of version 1.0, 2.0 or 3.0 begins with a header: a magic number, a length, and a Python dict.
 
-use std::io::{ErrorKind, Read};
+use std::io::{ErrorKind, Read, Write};
 
 use crate::{
-    array_type::{ArrayType, MAX_DIMENSIONS},
-    dtype::Dtype,
+    dtype::{ArrayType, Dtype, MAX_DIMENSIONS},
     failure::Failure,
 };
 
@@ -16,8 +20,41 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// The alignment of the array's bytes in the file. The dict is padded to it.
 const ALIGNMENT: usize = 64;
 
+/// Reads an array. Memory is allocated as bytes are read, not for the size that the header states.
+///
+/// # Errors
+/// A failure of bad input that says what is wrong with the file.
+pub fn read(mut file: impl Read) -> Result<(ArrayType, Vec<u8>), Failure> {
+    let array = read_header(&mut file)?;
+    let mut bytes = Vec::new();
+    // Reading one byte more shows whether the file is too long.
+    file.take(array.bytes() as u64 + 1).read_to_end(&mut bytes)?;
+    let (found, wanted) = (bytes.len(), array.bytes());
+    if found < wanted {
+        return Err(Failure::bad_input(format_args!(
+            "the file is truncated: its header states {array} ({wanted} bytes), {found} bytes follow it"
+        )));
+    }
+    if found > wanted {
+        return Err(Failure::bad_input(format_args!(
+            "the file has more bytes than the {wanted} that its header states ({array})"
+        )));
+    }
+    Ok((array, bytes))
+}
+
+/// Writes an array as an `.npy` file of version 1.0.
+///
+/// # Errors
+/// The error of the file.
+pub fn write(mut file: impl Write, array: &ArrayType, bytes: &[u8]) -> std::io::Result<()> {
+    file.write_all(&format_header(array))?;
+    file.write_all(bytes)?;
+    file.flush()
+}
+
 /// Reads the header, up to the first byte of the array.
-pub(super) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
+fn read_header(file: &mut impl Read) -> Result<ArrayType, Failure> {
     let start: [u8; 8] = exactly(file)?;
     if !start.starts_with(MAGIC) {
         return Err(Failure::bad_input("not an .npy file"));
@@ -44,7 +81,7 @@ pub(super) fn read(file: &mut impl Read) -> Result<ArrayType, Failure> {
 }
 
 /// Formats a padded header of version 1.0.
-pub(super) fn format(array: &ArrayType) -> Vec<u8> {
+fn format_header(array: &ArrayType) -> Vec<u8> {
     let lengths: String = array.shape().iter().map(|length| format!("{length}, ")).collect();
     // A Python tuple of one element keeps its comma.
     let shape =
@@ -195,6 +232,59 @@ impl<'a> Text<'a> {
 mod tests {
     use super::*;
 
+    fn file(dtype: Dtype, shape: &[usize]) -> (ArrayType, Vec<u8>, Vec<u8>) {
+        let array = ArrayType::new(dtype, shape.to_vec()).unwrap();
+        let bytes: Vec<u8> = (0..array.bytes()).map(|index| index as u8).collect();
+        let mut file = Vec::new();
+        write(&mut file, &array, &bytes).unwrap();
+        (array, bytes, file)
+    }
+
+    fn why(file: &[u8]) -> String {
+        format!("{:?}", read(file).unwrap_err())
+    }
+
+    #[test]
+    fn write_then_read_returns_the_same_array() {
+        for shape in [&[][..], &[0], &[5], &[3, 4], &[2, 0, 7], &[1; 32]] {
+            for dtype in [Dtype::Bool, Dtype::F16, Dtype::Bf16, Dtype::F32, Dtype::U64] {
+                let (array, bytes, file) = file(dtype, shape);
+                assert_eq!(read(&file[..]).unwrap(), (array, bytes));
+            }
+        }
+    }
+
+    #[test]
+    fn truncated_file_is_refused_at_every_length() {
+        let (_, _, file) = file(Dtype::F32, &[3, 2]);
+        for length in 0..file.len() {
+            assert!(read(&file[..length]).is_err(), "{length}");
+        }
+        assert!(why(&file[..file.len() - 1]).contains("truncated"));
+    }
+
+    #[test]
+    fn trailing_bytes_are_refused() {
+        let (_, _, mut file) = file(Dtype::F32, &[3, 2]);
+        file.push(0);
+        assert!(why(&file).contains("more bytes"));
+    }
+
+    /// Sets every byte of the header to every value. The result is an error or an array of the size of the file.
+    #[test]
+    fn mutated_headers_never_change_the_size() {
+        let (_, bytes, file) = file(Dtype::I16, &[3, 2]);
+        for at in 0..file.len() - bytes.len() {
+            for value in 0..=u8::MAX {
+                let mut mutant = file.clone();
+                mutant[at] = value;
+                if let Ok((array, read)) = read(&mutant[..]) {
+                    assert_eq!((array.bytes(), read.len()), (bytes.len(), bytes.len()));
+                }
+            }
+        }
+    }
+
     fn array(dtype: Dtype, shape: &[usize]) -> ArrayType {
         ArrayType::new(dtype, shape.to_vec()).unwrap()
     }
@@ -203,11 +293,11 @@ mod tests {
     fn header_is_identical_to_numpy() {
         let expected =
             b"\x93NUMPY\x01\x00\x76\x00{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
-        let header = format(&array(Dtype::F32, &[3]));
+        let header = format_header(&array(Dtype::F32, &[3]));
         assert!(header.starts_with(expected), "{}", String::from_utf8_lossy(&header));
         assert_eq!((header.len(), header.last()), (128, Some(&b'\n')));
         let text = |shape: &[usize]| {
-            String::from_utf8_lossy(&format(&array(Dtype::Bool, shape))).into_owned()
+            String::from_utf8_lossy(&format_header(&array(Dtype::Bool, shape))).into_owned()
         };
         assert!(text(&[]).contains("'shape': (), }"));
         assert!(text(&[3, 4]).contains("'shape': (3, 4), }"));
@@ -219,7 +309,7 @@ mod tests {
         let length = dict.len() as u8;
         for start in [&[1, 0, length, 0][..], &[2, 0, length, 0, 0, 0], &[3, 0, length, 0, 0, 0]] {
             let file = [MAGIC, start, dict.as_bytes()].concat();
-            assert_eq!(read(&mut &file[..]).unwrap(), array(Dtype::F64, &[2, 3]));
+            assert_eq!(read_header(&mut &file[..]).unwrap(), array(Dtype::F64, &[2, 3]));
         }
     }
 
@@ -264,9 +354,9 @@ mod tests {
     #[test]
     fn header_length_is_limited_before_allocating() {
         let file = [MAGIC, &[2, 0, 0xff, 0xff, 0xff, 0xff]].concat();
-        let why = format!("{:?}", read(&mut &file[..]).unwrap_err());
+        let why = format!("{:?}", read_header(&mut &file[..]).unwrap_err());
         assert!(why.contains("too long"), "{why}");
         let file = [MAGIC, &[9, 9, 0, 0]].concat();
-        assert!(format!("{:?}", read(&mut &file[..]).unwrap_err()).contains("version 9.9"));
+        assert!(format!("{:?}", read_header(&mut &file[..]).unwrap_err()).contains("version 9.9"));
     }
 }
