@@ -74,7 +74,7 @@ unsafe impl Provider for LeaseProvider {
 /// A device that is leased from a node.
 pub(super) struct LeaseBackend {
     pub(super) info: DeviceInfo,
-    pub(super) capabilities: Capabilities,
+    capabilities: Capabilities,
     pub(super) link: Arc<Link>,
     /// Ends the lease when it is dropped.
     _connection: Arc<LeaseConnection>,

@@ -55,7 +55,6 @@
 mod config;
 mod lease;
 mod output;
-mod queue;
 mod request;
 mod sessions;
 mod slot;

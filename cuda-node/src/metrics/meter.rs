@@ -42,8 +42,8 @@ fn kind(code: u16) -> Option<usize> {
 /// The frames of a batch, counted without atomic operations.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    pub(super) operations: [u64; OPERATIONS.len()],
-    pub(super) uploaded: u64,
+    operations: [u64; OPERATIONS.len()],
+    uploaded: u64,
 }
 
 impl Tally {
@@ -75,11 +75,11 @@ fn data_bytes(frame: &Frame<'_>) -> u64 {
 /// Totals of a lease, or of all leases of a node.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    pub(super) operations: [AtomicU64; OPERATIONS.len()],
-    pub(super) failed: AtomicU64,
-    pub(super) faults: AtomicU64,
-    pub(super) uploaded: AtomicU64,
-    pub(super) output: AtomicU64,
+    operations: [AtomicU64; OPERATIONS.len()],
+    failed: AtomicU64,
+    faults: AtomicU64,
+    uploaded: AtomicU64,
+    output: AtomicU64,
 }
 
 impl Traffic {
@@ -215,7 +215,7 @@ pub struct Latencies {
 /// The metrics of a node.
 #[derive(Debug, Default)]
 pub struct NodeMetrics {
-    pub(super) traffic: Traffic,
+    traffic: Traffic,
     accepted: AtomicU64,
     closed: AtomicU64,
     resumed: AtomicU64,

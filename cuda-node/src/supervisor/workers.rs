@@ -143,7 +143,7 @@ impl Workers {
 
 /// A worker, seen from the supervisor. Dropping it ends the worker.
 pub(super) struct WorkerHandle {
-    pub(super) device: DeviceInfo,
+    device: DeviceInfo,
     /// The features of the device, as in [`features`](cuda_lease::wire::features).
     pub(super) features: u64,
     /// The sockets of commands and bulk bytes, until a session takes them.
@@ -196,7 +196,7 @@ fn failed(error: impl std::fmt::Display) -> Error {
 
 impl Launcher {
     /// Starts a worker, and waits until its device is open.
-    pub(super) async fn launch(&self) -> Result<WorkerHandle> {
+    async fn launch(&self) -> Result<WorkerHandle> {
         let (mut ends, mut body) = match self {
             Launcher::InProcess(provider) => in_process(provider.clone())?,
             Launcher::Process(launcher) => launcher.launch().await?,

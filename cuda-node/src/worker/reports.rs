@@ -363,7 +363,7 @@ impl Numbers {
     }
 
     /// Records that the backend has completed `number`. Returns the client's number if that completes more.
-    pub(super) fn complete(&mut self, number: u64) -> Option<u64> {
+    fn complete(&mut self, number: u64) -> Option<u64> {
         self.completed = self.completed.max(number);
         let before = self.client_completed;
         while let Some((client, last)) = self.in_flight.front()
@@ -376,13 +376,13 @@ impl Numbers {
     }
 
     /// The client's number for a number of the backend that is in flight.
-    pub(super) fn client(&self, number: u64) -> Option<u64> {
+    fn client(&self, number: u64) -> Option<u64> {
         let found = self.in_flight.partition_point(|(_, last)| *last < number);
         self.in_flight.get(found).map(|(client, _)| *client)
     }
 
     /// The backend's number that completes submission `client` of the client.
-    pub(super) fn backend(&self, client: u64) -> Stage {
+    fn backend(&self, client: u64) -> Stage {
         if client <= self.client_completed {
             return Stage::Complete;
         }

@@ -8,8 +8,7 @@ use super::LeaseTable;
 use crate::leases::{
     lease::{Cause, Lease, LeaseState, Phase},
     output::Action,
-    queue::Waiter,
-    request::{LeaseId, LeaseRequest, Placement, Refusal, RequestId, SlotId},
+    request::{LeaseId, LeaseRequest, Placement, Refusal, RequestId, SlotId, Waiter},
     slot::Slot,
 };
 

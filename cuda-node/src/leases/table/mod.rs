@@ -16,8 +16,7 @@ use super::{
     config::{ConfigError, SlotConfig, TableConfig},
     lease::{Cause, Due, EndedLeases, Lease, Phase},
     output::{Action, Counters, LeaseView, SlotView},
-    queue::Queue,
-    request::{Exclusivity, LeaseId, Refusal, SlotId},
+    request::{Exclusivity, LeaseId, Queue, Refusal, SlotId},
     slot::Slot,
 };
 use crate::quotas::Quotas;

@@ -663,7 +663,7 @@ struct Rates(FxHashMap<Tenant, (u32, DefaultDirectRateLimiter)>);
 impl Rates {
     /// Counts a submit of a tenant that has `limit` per second. Returns `false` if it is one too many. A change of the
     /// limit begins a new second.
-    pub(super) fn admit(&mut self, tenant: &Tenant, limit: u32) -> bool {
+    fn admit(&mut self, tenant: &Tenant, limit: u32) -> bool {
         if limit == u32::MAX {
             return true;
         }

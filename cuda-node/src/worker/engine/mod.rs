@@ -8,8 +8,6 @@ mod copies;
 mod graphs;
 mod memory;
 mod state;
-#[cfg(test)]
-mod tests;
 
 use std::sync::{
     Arc, Weak,
@@ -818,3 +816,6 @@ impl Engine {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

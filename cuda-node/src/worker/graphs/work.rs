@@ -212,11 +212,11 @@ pub(in crate::worker) struct GraphMemory {
 /// Host memory with its charge.
 pub(super) struct Memory {
     pub(super) block: Option<Arc<HostBlock>>,
-    pub(super) _charge: Charge,
+    _charge: Charge,
 }
 
 impl NodeAccess {
-    pub(super) fn of(work: &Work<'_>) -> Self {
+    fn of(work: &Work<'_>) -> Self {
         Self { uses: uses_of(work), overwrites: work.overwrites() }
     }
 }
