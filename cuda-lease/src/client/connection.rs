@@ -577,7 +577,7 @@ struct Renewal {
 
 impl Renewal {
     /// `jitter` is a random number from 0 to 1.
-    pub(super) fn new(jitter: f64) -> Self {
+    fn new(jitter: f64) -> Self {
         Self { jitter: jitter.clamp(0.0, 1.0), failures: 0 }
     }
 

@@ -30,7 +30,7 @@ use crate::{
 const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
-const DEADLINE: Duration = Duration::from_secs(4);
+const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
 
 /// The start of a worker.
 #[derive(Clone)]
@@ -373,7 +373,7 @@ impl MemoryProbe {
 }
 
 impl WorkerMemory {
-    pub(super) fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
+    fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
         Self { check, probe: MemoryProbe { gpu, pid } }
     }
 
@@ -392,7 +392,7 @@ impl WorkerMemory {
     /// Waits until the memory of the reaped worker is free. Returns `false` if it is not free in time.
     async fn memory_returned(&self) -> bool {
         let pid = self.probe.pid;
-        match self.check.memory_returned(pid, Instant::now() + DEADLINE).await {
+        match self.check.memory_returned(pid, Instant::now() + MEMORY_DEADLINE).await {
             Ok(MemoryReturn::Returned) => true,
             Ok(MemoryReturn::Held(bytes)) => {
                 tracing::error!(pid, bytes, "the memory of an exited worker is not free");

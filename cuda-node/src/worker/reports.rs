@@ -329,7 +329,7 @@ const UNFINISHED: u64 = u64::MAX;
 
 impl Numbers {
     /// Returns the backend's number for the next part of submission `client`.
-    pub(super) fn begin(&mut self, client: u64, is_last: bool) -> u64 {
+    fn begin(&mut self, client: u64, is_last: bool) -> u64 {
         self.taken += 1;
         let last = if is_last { self.taken } else { UNFINISHED };
         match self.in_flight.back_mut() {
@@ -341,13 +341,13 @@ impl Numbers {
 
     /// Withdraws the number that [`begin`](Self::begin) returned last, because the backend refused it. The submission
     /// is complete as soon as its predecessors are. Returns whether it is complete now.
-    pub(super) fn refuse(&mut self) -> bool {
+    fn refuse(&mut self) -> bool {
         self.taken -= 1;
         self.skip_open()
     }
 
     /// Records that submission `client` does not reach the backend. Returns whether it is complete.
-    pub(super) fn skip(&mut self, client: u64) -> bool {
+    fn skip(&mut self, client: u64) -> bool {
         match self.in_flight.back() {
             Some(back) if back.0 == client => {}
             _ => self.in_flight.push_back((client, UNFINISHED)),
@@ -399,12 +399,12 @@ impl Numbers {
     }
 
     /// The last number that the backend has taken.
-    pub(super) fn taken(&self) -> u64 {
+    fn taken(&self) -> u64 {
         self.taken
     }
 
     /// The submissions that the backend has taken and not completed.
-    pub(super) fn backlog(&self) -> u64 {
+    fn backlog(&self) -> u64 {
         self.taken - self.completed.min(self.taken)
     }
 }

@@ -40,22 +40,6 @@ use crate::process::WorkerEnds;
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
 
-/// A kernel that sets the first byte of its memory, for [`warm_up`].
-const PTX: &str = "
-.version 7.0
-.target sm_50
-.address_size 64
-.visible .entry touch(.param .u64 memory)
-{
-    .reg .b64 %address;
-    .reg .b16 %one;
-    ld.param.u64 %address, [memory];
-    cvta.to.global.u64 %address, %address;
-    mov.u16 %one, 1;
-    st.global.u8 [%address], %one;
-    ret;
-}";
-
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes the
 /// socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps spare
 /// workers.
@@ -328,6 +312,22 @@ fn read_frames(
         filled -= complete;
     }
 }
+
+/// A kernel that sets the first byte of its memory, for [`warm_up`].
+const PTX: &str = "
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry touch(.param .u64 memory)
+{
+    .reg .b64 %address;
+    .reg .b16 %one;
+    ld.param.u64 %address, [memory];
+    cvta.to.global.u64 %address, %address;
+    mov.u16 %one, 1;
+    st.global.u8 [%address], %one;
+    ret;
+}";
 
 /// Uses a GPU before a lease does: allocates, copies, loads a kernel and launches it.
 ///

@@ -13,13 +13,14 @@
 mod contents;
 mod work;
 
+pub(super) use contents::{Arrived, Contents};
+pub(super) use work::{GraphMemory, NodeAccess, Prepared, change, prepare};
+
 use std::{mem, sync::Arc};
 
-pub(super) use contents::{Arrived, Contents};
 use cuda_core::{Error, protocol::GraphId};
 use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
-pub(super) use work::{GraphMemory, NodeAccess, Prepared, change, prepare};
 
 use self::work::Record;
 use super::{modules::Ready, quota::Quota};
