@@ -79,7 +79,7 @@ pub(super) struct LeaseConnection {
 /// A lease that was granted: its terms and its session.
 pub(super) struct Opened {
     pub(super) granted: Granted,
-    /// The features that the client, the node and the device all have, as in [`features`](crate::wire::features).
+    /// The features that the client, the node and the device all have, as in [`features`].
     pub(super) features: u64,
     pub(super) link: Arc<Link>,
     pub(super) connection: Arc<LeaseConnection>,

@@ -214,7 +214,7 @@ impl Submitted {
     /// ```
     ///
     /// # Errors
-    /// [`Error::OutOfRange`](cuda_core::Error::OutOfRange) if the number of bytes is not a multiple of the size of `T`.
+    /// [`Error::OutOfRange`] if the number of bytes is not a multiple of the size of `T`.
     pub fn output_as<T: Element>(&self) -> Result<Vec<T>> {
         let (length, size) = (self.output.len() as u64, size_of::<T>() as u64);
         Limit::MultipleOf(size).check("the output of a submit", Quantity::Bytes, length)?;
@@ -246,12 +246,12 @@ impl Submit<'_> {
     /// repeated on the next one.
     ///
     /// # Errors
-    /// [`Error::Remote`](cuda_core::Error::Remote) with the status of the node: `BadRequest` for an input above its
+    /// [`Error::Remote`] with the status of the node: `BadRequest` for an input above its
     /// limit, `LoadFailed` with the compiler's log, `LaunchFailed` (launch shape, arguments, faults), `WriteFailed` for
     /// an input that lies outside the region, `ReadFailed` for an output that lies outside it or is above its limit,
     /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
     /// with which the lease ended (`LeaseExpired`, `Revoked` and so on).
-    /// [`Error::Disconnected`](cuda_core::Error::Disconnected) if the node cannot be reached any more.
+    /// [`Error::Disconnected`] if the node cannot be reached any more.
     pub fn launch_blocking(self) -> Result<Submitted> {
         self.lease.wait(perform(self.lease.clone(), self.payload)?)?
     }

@@ -3,7 +3,7 @@
 //! | path | content |
 //! |---|---|
 //! | `/metrics` | OpenMetrics text |
-//! | `/status.json` | the [`Snapshot`](super::metrics::Snapshot) as JSON |
+//! | `/status.json` | the [`Snapshot`] as JSON |
 //! | `/` | a page that shows the snapshot and reads it again each second |
 //!
 //! The endpoints only read, and show no tokens, keys or addresses of clients. They do show the names of tenants, so

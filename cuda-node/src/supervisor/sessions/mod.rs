@@ -3,8 +3,8 @@
 //! A [`Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and waits for its
 //! turn if the leases of the device take [`Turns`]. `leases` creates sessions, and `connection` attaches streams to them.
 
-pub(super) mod lane;
-pub(super) mod module_code;
+mod lane;
+mod module_code;
 
 use std::sync::{
     Arc,
