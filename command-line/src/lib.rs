@@ -5,7 +5,6 @@
 //! a parameter of a kernel. Every error is a [`Failure`]: a message and an exit status.
 #![forbid(unsafe_code)]
 
-mod array_type;
 mod dimensions;
 mod dtype;
 mod failure;
@@ -14,7 +13,6 @@ pub mod parameter;
 pub mod scalar;
 pub mod stdout;
 
-pub use array_type::{ArrayType, MAX_DIMENSIONS};
 pub use dimensions::{Dimensions, dimensions};
-pub use dtype::Dtype;
+pub use dtype::{ArrayType, Dtype, MAX_DIMENSIONS};
 pub use failure::Failure;

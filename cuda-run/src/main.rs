@@ -4,18 +4,15 @@
 //!
 //! 1. [`cli`] parses the command line, and [`arg`] the kernel's arguments.
 //! 2. [`device_options`] opens the device with its checks, and [`run`] loads the module.
-//! 3. [`check`] compares the arguments with the kernel's parameters, and [`place`] copies them to the device.
-//! 4. [`launch`] launches the kernel, and [`outputs`] writes the results.
+//! 3. [`place`] compares the arguments with the kernel's parameters, and copies them to the device.
+//! 4. [`run`] launches the kernel, and [`outputs`] writes the results.
 //!
 //! Every error is a [`command_line::Failure`]: a message and an exit status.
 #![deny(unsafe_code)]
 
 mod arg;
-mod check;
 mod cli;
 mod device_options;
-mod launch;
-mod list;
 mod outputs;
 mod place;
 mod run;

@@ -1,21 +1,22 @@
-//! Runs the parsed command line, from reading the PTX to writing the output files.
+//! Runs the parsed command line: lists the kernels of a module, or launches one and measures launch times, from reading the
+//! PTX to writing the output files.
 
 use std::{
+    fmt::Write,
     fs::File,
     io::{ErrorKind, Read},
     path::Path,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use command_line::{Failure, stdout};
-use cuda_async::{DeviceOp, LaunchConfig, Module, Stream, to_host};
+use cuda_async::{DeviceOp, Error, Function, LaunchConfig, Module, Stream, to_host};
+use cuda_core::{Arguments, ParamInfo, protocol::entries};
 
 use crate::{
     arg::{self, Arg, Value},
-    check,
     cli::Cli,
     device_options::DeviceOptions,
-    launch, list,
     outputs::{self, Destination, Staged},
     place::{self, Placed},
 };
@@ -33,13 +34,13 @@ pub(crate) fn run(cli: &Cli) -> Result<(), Failure> {
         Ok(module) => module,
         Err(failure) => {
             if cli.list && failure.is_of_module() {
-                list::print_text(&ptx)?;
+                print_kernels_of(&ptx)?;
             }
             return Err(failure.at(cli.file.display()));
         }
     };
     match &cli.kernel {
-        None => list::print(&module),
+        None => print_kernels(&module),
         Some(kernel) => run_kernel(cli, &module, kernel, &args, &options),
     }
 }
@@ -52,13 +53,13 @@ fn run_kernel(
     options: &DeviceOptions,
 ) -> Result<(), Failure> {
     let function = module.function(kernel)?;
-    check::check(function.info(), args)?;
+    place::check(function.info(), args)?;
     let destinations = outputs::destinations(args.iter().filter_map(output_path))?;
 
     let stream = module.device().new_stream()?;
     let mut placed = place::place(&stream, function.info(), args, cli.check)?;
     let arguments = place::arguments(function.info(), &placed);
-    let launched = launch::repeat(&function, &stream, config(cli), &arguments, cli.repeat);
+    let launched = repeat(&function, &stream, config(cli), &arguments, cli.repeat);
     drop(arguments);
     // Print the profile after a fault too: it shows the instructions before the fault.
     if launched.is_err() {
@@ -145,6 +146,83 @@ fn download(
 
 fn print_median(times: Vec<Duration>) -> Result<(), Failure> {
     let launches = times.len();
-    let micros = launch::median(times).as_secs_f64() * 1e6;
+    let micros = median(times).as_secs_f64() * 1e6;
     stdout::print(&format!("median launch time: {micros:.1} us ({launches} launches)\n"))
+}
+
+/// Launches the kernel `times` times and waits for each launch. Returns the time of each launch.
+fn repeat(
+    function: &Function,
+    stream: &Stream,
+    config: LaunchConfig,
+    arguments: &Arguments<'_>,
+    times: u64,
+) -> Result<Vec<Duration>, Error> {
+    let timed = |_| {
+        let start = Instant::now();
+        once(function, stream, config, arguments)?;
+        Ok(start.elapsed())
+    };
+    (0..times).map(timed).collect()
+}
+
+/// Returns the median of the times, or zero if there are none.
+fn median(mut times: Vec<Duration>) -> Duration {
+    times.sort_unstable();
+    let upper = times.get(times.len() / 2).copied().unwrap_or_default();
+    let lower = times.get(times.len().saturating_sub(1) / 2).copied().unwrap_or_default();
+    (lower + upper) / 2
+}
+
+/// Launches the kernel once and waits for it.
+#[allow(unsafe_code)]
+fn once(
+    function: &Function,
+    stream: &Stream,
+    config: LaunchConfig,
+    arguments: &Arguments<'_>,
+) -> Result<(), Error> {
+    // SAFETY: every buffer is declared as written, is used on this stream only, and is read back after the stream was
+    // waited for. The program cannot check that the user's kernel stays inside the buffers. The CPU device checks each
+    // access. On a GPU, an access outside a buffer faults or changes another of these buffers: the process runs only
+    // this kernel and has no other data on the device.
+    unsafe { function.launch(stream, config, arguments) }?;
+    stream.synchronize()
+}
+
+/// Prints every kernel with its parameters.
+fn print_kernels(module: &Module) -> Result<(), Failure> {
+    let kernels = module.entries().iter().map(|entry| kernel(&entry.name, &entry.params));
+    stdout::print(&kernels.collect::<String>())
+}
+
+/// Prints every kernel of a PTX text that the device cannot load. Prints nothing if the text cannot be parsed.
+fn print_kernels_of(ptx: &str) -> Result<(), Failure> {
+    let found = entries(ptx).unwrap_or_default();
+    let kernels = found.iter().map(|found| kernel(&found.name, &found.params));
+    stdout::print(&kernels.collect::<String>())
+}
+
+/// Formats a kernel: a line for the name, and one for each parameter.
+fn kernel(name: &str, params: &[ParamInfo]) -> String {
+    let mut text = format!("{name}\n");
+    for (index, param) in params.iter().enumerate() {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "    {index} {} {} bytes {}", param.ty, param.size, param.name);
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn median_of_odd_even_and_no_times() {
+        let micros = |times: &[u64]| times.iter().copied().map(Duration::from_micros).collect();
+        assert_eq!(median(micros(&[9, 1, 5])), Duration::from_micros(5));
+        assert_eq!(median(micros(&[4, 100, 1, 2])), Duration::from_micros(3));
+        assert_eq!(median(micros(&[7])), Duration::from_micros(7));
+        assert_eq!(median(Vec::new()), Duration::ZERO);
+    }
 }

@@ -9,11 +9,10 @@ use cuda_core::{Device, Error, Result};
 
 use super::{
     address::Address,
-    connection::dial::{LeaseTerms, RESUME_WINDOW},
+    backend::LeaseProvider,
+    connection::{LeaseTerms, RESUME_WINDOW},
     lease::Lease,
-    provider::{DEFAULT_RENEWAL, LeaseProvider},
-    random::random,
-    spans,
+    spans::{self, random},
 };
 use crate::{
     authority::ClientTls,
@@ -23,6 +22,9 @@ use crate::{
 
 /// The memory of a lease if the request states none: 256 MiB.
 const DEFAULT_VRAM: u64 = 256 << 20;
+
+/// The total time for which leases are renewed if the user states no other.
+const DEFAULT_RENEWAL: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The duration of a lease if the request states none, in seconds.
 const DEFAULT_SECS: u32 = 60;

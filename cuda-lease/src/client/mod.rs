@@ -21,12 +21,9 @@ mod end;
 mod lease;
 mod link;
 mod node_client;
-mod provider;
-mod random;
 mod spans;
 mod streams;
 mod submit;
-mod tls_refusal;
 
 pub use builder::LeaseBuilder;
 pub use burst::burst;
@@ -42,5 +39,5 @@ pub use submit::{Job, Submit, Submitted};
 pub(crate) fn lease_provider(
     lease: &LeaseBuilder,
 ) -> cuda_core::Result<impl cuda_core::Provider + use<>> {
-    lease.terms().map(provider::LeaseProvider::new)
+    lease.terms().map(backend::LeaseProvider::new)
 }

@@ -8,14 +8,10 @@ use tokio::sync::mpsc;
 
 use super::{
     LeaseBuilder,
-    connection::{
-        Connection,
-        dial::{LeaseTerms, connect, endpoint},
-        start,
-    },
+    connection::{Connection, LeaseTerms, connect, endpoint, start},
     end::{cause, unavailable},
     spans,
-    streams::requests::{RequestStream, Unanswered},
+    streams::{RequestStream, Unanswered},
     submit::{Channel, Job, Submit},
 };
 use crate::{

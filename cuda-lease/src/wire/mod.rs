@@ -11,26 +11,21 @@
 
 #![forbid(unsafe_code)]
 
-mod bulk;
 mod byte_size;
 mod codec;
 mod command;
 mod errors;
 mod event;
-mod fault;
 pub mod features;
 mod frame;
 mod graph;
-mod greeting;
-mod lease;
 pub mod opcode;
-mod submit;
+mod requests;
 mod trace;
 
-pub use bulk::Chunk;
 pub use byte_size::{ByteSizeError, parse_bytes};
 pub use codec::{Field, Reader, TEXT_LIMIT, Variants, WireError, Writer};
-pub use command::{Command, Hash, ImageKind, Step, TransferId};
+pub use command::{Chunk, Command, Hash, ImageKind, Step, TransferId};
 pub use cuda_core::protocol::Status;
 pub use event::Event;
 pub use frame::{
@@ -41,10 +36,9 @@ pub use graph::{
     Blocks, CONTENT_BLOCK, CONTENT_LIMIT, Content, GRAPH_NODES, LOOP_DEPTH, decode_changes,
     decode_graph, encode_changes, encode_graph,
 };
-pub use greeting::{Ack, Attach, Attached, Hello, Lane, Limits, VERSION, Welcome};
-pub use lease::{
-    Allocate, DeviceEntry, Exclusivity, Free, Granted, Inventory, InventoryReply, LeaseEntry,
-    LeaseRequest, Refused, Renew, Renewed,
+pub use requests::{
+    Ack, Allocate, Attach, Attached, DeviceEntry, Exclusivity, Free, Granted, Hello, Inventory,
+    InventoryReply, Lane, LeaseEntry, LeaseRequest, Limits, PutBlob, Refused, Renew, Renewed,
+    Submit, Submitted, VERSION, Welcome,
 };
-pub use submit::{PutBlob, Submit, Submitted};
 pub use trace::{HexId, TraceContext};

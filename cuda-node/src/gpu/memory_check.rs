@@ -4,11 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{
-    error::{Error, Result},
-    monitor::{GpuMonitor, ProcessMemory},
-    uuid::GpuUuid,
-};
+use super::monitor::{Error, GpuMonitor, GpuUuid, ProcessMemory, Result};
 
 /// The time between two queries. On an H200, the memory of a killed process is free after 70 to 100 ms.
 const INTERVAL: Duration = Duration::from_millis(10);

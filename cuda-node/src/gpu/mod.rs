@@ -6,18 +6,12 @@
 //!
 //! This module uses no other module of the crate.
 
-mod error;
 mod memory_check;
 mod monitor;
 mod nvml;
-mod select;
 #[cfg(test)]
 mod tests;
-mod uuid;
 
-pub use error::{Error, Result};
 pub use memory_check::{MemoryCheck, MemoryReturn};
-pub use monitor::{GpuInfo, GpuKind, GpuMonitor, ProcessMemory};
+pub use monitor::{Error, GpuInfo, GpuKind, GpuMonitor, GpuUuid, ProcessMemory, Result, select};
 pub use nvml::NvmlMonitor;
-pub use select::select;
-pub use uuid::GpuUuid;

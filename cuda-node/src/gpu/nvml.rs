@@ -7,11 +7,7 @@ use nvml_wrapper::{
     enums::device::UsedGpuMemory, error::NvmlError, struct_wrappers::device::ProcessInfo,
 };
 
-use super::{
-    error::{Error, Result},
-    monitor::{GpuInfo, GpuKind, GpuMonitor, ProcessMemory},
-    uuid::GpuUuid,
-};
+use super::monitor::{Error, GpuInfo, GpuKind, GpuMonitor, GpuUuid, ProcessMemory, Result};
 
 /// The library's names. Drivers without development files install only the first one.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];

@@ -4,11 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use parking_lot::Mutex;
 
-use super::{
-    error::{Error, Result},
-    monitor::{GpuInfo, GpuKind, GpuMonitor, ProcessMemory},
-    uuid::GpuUuid,
-};
+use super::monitor::{Error, GpuInfo, GpuKind, GpuMonitor, GpuUuid, ProcessMemory, Result};
 
 /// The memory of a scripted GPU in bytes.
 const TOTAL_MEMORY: u64 = 80 << 30;

@@ -1,13 +1,11 @@
-//! One lease: its terms, its state and its deadlines.
+//! One lease: its terms, its state and its deadlines. Also the last leases that ended.
 
-use std::{fmt, time::Duration};
+use std::{collections::VecDeque, fmt, time::Duration};
 
 use cuda_lease::wire::Status;
 
-use super::{
-    ids::{LeaseId, SlotId},
-    request::{LeaseRequest, Refusal},
-};
+use super::request::{LeaseId, LeaseRequest, Refusal, SlotId};
+use crate::quotas::Tenant;
 
 /// The state of a lease; [`leases`](super) has the transitions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -220,5 +218,44 @@ impl Lease {
         let announced = self.announced.as_ref().filter(|_| active);
         let announced = announced.and_then(|of| of.until.map(|at| (at, Due::NoticePeriodOver)));
         [own, reconnect, announced].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+}
+
+#[derive(Debug)]
+struct Ended {
+    lease: LeaseId,
+    tenant: Tenant,
+    nonce: [u8; 16],
+    cause: Cause,
+}
+
+/// A bounded history. A lookup reads all of it, and only requests that match no present lease look something up.
+#[derive(Debug, Default)]
+pub(super) struct EndedLeases {
+    last: VecDeque<Ended>,
+}
+
+impl EndedLeases {
+    pub(super) fn add(
+        &mut self,
+        lease: LeaseId,
+        tenant: Tenant,
+        nonce: [u8; 16],
+        cause: Cause,
+        limit: usize,
+    ) {
+        self.last.push_back(Ended { lease, tenant, nonce, cause });
+        while self.last.len() > limit {
+            self.last.pop_front();
+        }
+    }
+
+    pub(super) fn of_lease(&self, lease: LeaseId) -> Option<&Cause> {
+        self.last.iter().find(|ended| ended.lease == lease).map(|ended| &ended.cause)
+    }
+
+    pub(super) fn of_nonce(&self, tenant: &Tenant, nonce: &[u8; 16]) -> Option<(LeaseId, &Cause)> {
+        let of = |ended: &&Ended| ended.nonce == *nonce && ended.tenant == *tenant;
+        self.last.iter().find(of).map(|ended| (ended.lease, &ended.cause))
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! The table is a pure state machine: no clock, no network, no threads, no files. It may use `quotas` and
 //! `cuda_lease::wire::Status`. The node's supervisor owns one [`LeaseTable`], reports what happens by its methods, and performs
-//! the [`Action`]s that it polls. A call arrives in `table/`: `requests` admits, `serve` places waiting requests on
-//! slots, `life` moves a lease from grant to end, `sessions` schedules sessions, `read` lists the state.
+//! the [`Action`]s that it polls. A call arrives in `table/`, which schedules sessions and lists the state: `admission`
+//! checks requests and places them on slots, and `life` moves a lease from grant to end.
 //! The files beside `table/` are the data that it uses.
 //!
 //! # Time
@@ -52,27 +52,21 @@
 
 #![forbid(unsafe_code)]
 
-mod action;
 mod config;
-mod counters;
-mod ended;
-mod ids;
 mod lease;
-mod queue;
+mod output;
 mod request;
 mod sessions;
 mod slot;
 mod table;
-mod view;
 
 #[cfg(test)]
 mod tests;
 
-pub use action::Action;
 pub use config::{ConfigError, SlotConfig, TableConfig};
-pub use counters::Counters;
-pub use ids::{LeaseId, RequestId, SlotId};
 pub use lease::{Cause, LeaseState};
-pub use request::{Exclusivity, LeaseRequest, Placement, Refusal, Renewal};
+pub use output::{Action, Counters, LeaseView, SlotView};
+pub use request::{
+    Exclusivity, LeaseId, LeaseRequest, Placement, Refusal, Renewal, RequestId, SlotId,
+};
 pub use table::LeaseTable;
-pub use view::{LeaseView, SlotView};

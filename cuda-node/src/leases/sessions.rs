@@ -2,7 +2,7 @@
 
 use std::{collections::VecDeque, time::Duration};
 
-use super::ids::LeaseId;
+use super::request::LeaseId;
 
 /// The maximum debt of a session that overruns a time slice, in time slices. It bounds the wait of a session after one
 /// very long kernel.

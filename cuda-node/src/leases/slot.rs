@@ -1,6 +1,10 @@
 //! The leases of one slot, and the memory that they are charged with.
 
-use super::{config::SlotConfig, ids::LeaseId, request::Exclusivity, sessions::Sessions};
+use super::{
+    config::SlotConfig,
+    request::{Exclusivity, LeaseId},
+    sessions::Sessions,
+};
 
 /// The occupancy of a slot. All its leases have one class.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,14 +1,20 @@
-//! Counts the traffic of leases and of their node.
+//! Counts the traffic of leases and of their node, and the connections, submits and latencies of the node. The lease table
+//! counts the rest.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use cuda_core::{Error, protocol::Notice};
-use cuda_lease::wire::{Chunk, Command, Event, Frame, Step, opcode};
+use cuda_lease::wire::{Chunk, Command, Event, Frame, Status, Step, opcode};
+use parking_lot::Mutex;
 
-use super::NodeMetrics;
+use super::Histogram;
 
 /// The kinds of operations that are counted.
 pub const OPERATIONS: [&str; 8] =
@@ -36,8 +42,8 @@ fn kind(code: u16) -> Option<usize> {
 /// The frames of a batch, counted without atomic operations.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Tally {
-    pub(super) operations: [u64; OPERATIONS.len()],
-    pub(super) uploaded: u64,
+    operations: [u64; OPERATIONS.len()],
+    uploaded: u64,
 }
 
 impl Tally {
@@ -62,18 +68,18 @@ impl Tally {
 }
 
 /// The data bytes of a [`Chunk`].
-pub(super) fn data_bytes(frame: &Frame<'_>) -> u64 {
+fn data_bytes(frame: &Frame<'_>) -> u64 {
     frame.body.len().saturating_sub(CHUNK_HEADER) as u64
 }
 
 /// Totals of a lease, or of all leases of a node.
 #[derive(Debug, Default)]
 pub struct Traffic {
-    pub(super) operations: [AtomicU64; OPERATIONS.len()],
-    pub(super) failed: AtomicU64,
-    pub(super) faults: AtomicU64,
-    pub(super) uploaded: AtomicU64,
-    pub(super) output: AtomicU64,
+    operations: [AtomicU64; OPERATIONS.len()],
+    failed: AtomicU64,
+    faults: AtomicU64,
+    uploaded: AtomicU64,
+    output: AtomicU64,
 }
 
 impl Traffic {
@@ -184,15 +190,117 @@ fn is_fault(lost: &Frame<'_>) -> bool {
     )
 }
 
+/// The times of one way to run work. Three parts of the time between a request and its reply.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Path {
+    /// From the arrival of an operation to its submission on the device.
+    pub queue: Histogram,
+    /// On the network.
+    pub wire: Histogram,
+    /// From the submission to the completion.
+    pub device: Histogram,
+}
+
+/// The latencies of a node.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Latencies {
+    /// From a request for a lease to its grant. Requests that were refused do not count.
+    pub admission: Histogram,
+    /// Operations of sessions. `wire` is the round trip that QUIC measures.
+    pub session: Path,
+    /// Stateless submits. `wire` is the time from the reply to its acknowledgement.
+    pub submit: Path,
+}
+
+/// The metrics of a node.
+#[derive(Debug, Default)]
+pub struct NodeMetrics {
+    traffic: Traffic,
+    accepted: AtomicU64,
+    closed: AtomicU64,
+    resumed: AtomicU64,
+    submits: Mutex<BTreeMap<Status, u64>>,
+    latencies: Mutex<Latencies>,
+}
+
+/// A connection, counted until this value is dropped.
+#[derive(Debug)]
+pub struct Connected(Arc<NodeMetrics>);
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        self.0.closed.fetch_add(1, Relaxed);
+    }
+}
+
+impl NodeMetrics {
+    /// Returns the totals of all leases.
+    pub fn traffic(&self) -> &Traffic {
+        &self.traffic
+    }
+
+    /// Counts a connection until the returned value is dropped.
+    #[must_use]
+    pub fn connected(self: &Arc<Self>) -> Connected {
+        self.accepted.fetch_add(1, Relaxed);
+        Connected(self.clone())
+    }
+
+    /// Returns the number of all connections so far, and of those that are open.
+    pub fn connections(&self) -> (u64, u64) {
+        // In this order, because a connection is accepted before it is closed.
+        let closed = self.closed.load(Relaxed);
+        let accepted = self.accepted.load(Relaxed);
+        (accepted, accepted.saturating_sub(closed))
+    }
+
+    /// Counts a session that a new connection resumed.
+    pub fn resumed(&self) {
+        self.resumed.fetch_add(1, Relaxed);
+    }
+
+    /// Returns the number of sessions that new connections resumed.
+    pub fn resumptions(&self) -> u64 {
+        self.resumed.load(Relaxed)
+    }
+
+    /// Counts a stateless submit.
+    pub fn submitted(&self, status: Status) {
+        *self.submits.lock().entry(status).or_default() += 1;
+    }
+
+    /// Returns the number of stateless submits by status.
+    pub fn submits(&self) -> BTreeMap<Status, u64> {
+        self.submits.lock().clone()
+    }
+
+    /// Adds a time to the histogram that `of` chooses.
+    pub fn record(&self, time: Duration, of: impl FnOnce(&mut Latencies) -> &mut Histogram) {
+        of(&mut self.latencies.lock()).record(time);
+    }
+
+    /// Adds the times of a session that its worker has measured.
+    pub fn merge(&self, queue: &Histogram, device: &Histogram) {
+        let mut latencies = self.latencies.lock();
+        latencies.session.queue.merge(queue);
+        latencies.session.device.merge(device);
+    }
+
+    /// Returns the latencies.
+    pub fn latencies(&self) -> Latencies {
+        *self.latencies.lock()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use cuda_core::{
         Fault, FaultKind, Ticket,
         protocol::{AllocId, Region, StreamId, Work},
     };
+    use cuda_lease::wire::{TransferId, frames_in, put_frame};
 
     use super::*;
-    use cuda_lease::wire::{TransferId, frames_in, put_frame};
 
     #[test]
     fn bytes_and_operations_count_for_the_lease_and_its_node() {
@@ -237,5 +345,15 @@ mod tests {
         frames_in(&frames).for_each(|frame| meter.returned(&frame));
         assert_eq!((meter.lease().faults(), meter.node.traffic.faults()), (2, 2));
         assert_eq!(meter.lease().failed(), 1);
+    }
+
+    #[test]
+    fn dropped_connection_stays_in_the_total() {
+        let metrics = Arc::new(NodeMetrics::default());
+        let (one, two) = (metrics.connected(), metrics.connected());
+        drop(one);
+        assert_eq!(metrics.connections(), (2, 1));
+        drop(two);
+        assert_eq!(metrics.connections(), (2, 0));
     }
 }

@@ -7,11 +7,9 @@
 mod exposition;
 mod histogram;
 mod meter;
-mod node_metrics;
 mod snapshot;
 
 pub use exposition::{CONTENT_TYPE, open_metrics, status_label};
 pub use histogram::Histogram;
-pub use meter::{Meter, OPERATIONS, Tally, Traffic};
-pub use node_metrics::{Connected, Latencies, NodeMetrics, Path};
+pub use meter::{Connected, Latencies, Meter, NodeMetrics, OPERATIONS, Path, Tally, Traffic};
 pub use snapshot::{DeviceStatus, LatencyStatus, LeaseStatus, Snapshot, TenantStatus, Totals};

@@ -14,13 +14,9 @@
 mod descriptors;
 mod ends;
 mod error;
-mod launcher;
-mod liveness;
 mod worker_process;
 
 pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
-pub use ends::{Ends, SupervisorEnds, WorkerEnds, pair};
+pub use ends::{Ends, SupervisorEnds, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
-pub use launcher::{WorkerLauncher, WorkerOutput};
-pub use liveness::die_with_supervisor;
-pub use worker_process::{ExitCause, WorkerProcess};
+pub use worker_process::{ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};

@@ -1,6 +1,6 @@
 //! The supervisor: accepts connections, keeps leases, and passes frames between clients and workers.
 //!
-//! It never uses a device. A connection has one request stream (`requests`), two lanes per session (`sessions`), and
+//! It never uses a device. A connection has one request stream (`connection`), two lanes per session (`sessions`), and
 //! streams for blobs (`blobs`) and stateless submits (`submit`). The frames of a lane go to the worker of the lease as
 //! they are. The submits of a lease wait in a queue (`jobs`). The folder uses `wire`, `session`, `authority`,
 //! `transport` and all other folders of the node. Of `worker` it uses the messages, and the entry points for workers
@@ -9,12 +9,11 @@
 mod audit;
 mod blobs;
 mod connection;
+mod jit_cache;
 mod jobs;
 mod leases;
 mod memory_budget;
 mod operator;
-mod rates;
-mod requests;
 mod server;
 mod sessions;
 mod spans;
@@ -22,6 +21,6 @@ mod streams;
 mod submit;
 mod workers;
 
+pub use jit_cache::JitCache;
 pub use operator::OperatorCommand;
 pub use server::{DeviceOptions, Node, NodeOptions};
-pub use workers::jit_cache::JitCache;

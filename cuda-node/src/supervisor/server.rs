@@ -19,9 +19,10 @@ use tokio::runtime::{Builder, Runtime};
 use super::{
     audit::Audit,
     connection,
+    jit_cache::JitCache,
     leases::{Client, LeasedDevice, Leases},
     operator::OperatorSocket,
-    workers::{Launcher, ProcessLauncher, Workers, jit_cache::JitCache, worker_memory::Gpu},
+    workers::{Gpu, Launcher, ProcessLauncher, Workers},
 };
 use crate::{
     gpu::{GpuInfo, GpuKind, GpuMonitor},

@@ -1,10 +1,15 @@
-//! Messages between supervisor and worker. They never travel over a network.
+//! Messages between supervisor and worker, and reading one from a socket. They never travel over a network.
+
+use std::{
+    io::{self, Read},
+    os::unix::net::UnixStream,
+};
 
 use bytes::Bytes;
 use cuda_core::DeviceInfo;
 use cuda_lease::{
     internals::message,
-    wire::{Hash, Limits, TraceContext},
+    wire::{HEADER_BYTES, Hash, Header, Limits, Reader, TraceContext, WireError},
 };
 
 use crate::metrics::Histogram;
@@ -59,4 +64,26 @@ message! {
         /// The features of the device, as in [`features`](cuda_lease::wire::features).
         features: u64,
     }
+}
+
+/// The reason for which a socket is not read further.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error(transparent)]
+    Wire(#[from] WireError),
+}
+
+/// Reads the body of one frame with an opcode. Reads nothing behind it.
+pub(super) fn read_message(mut socket: &UnixStream, opcode: u16) -> Result<Vec<u8>, ReadError> {
+    let mut header = [0; HEADER_BYTES];
+    socket.read_exact(&mut header)?;
+    let header = Header::read(&mut Reader::new(&header))?;
+    if header.opcode != opcode {
+        return Err(WireError::UnexpectedOpcode { opcode: header.opcode }.into());
+    }
+    let mut body = vec![0; header.length as usize];
+    socket.read_exact(&mut body)?;
+    Ok(body)
 }

@@ -18,15 +18,12 @@ mod graphs;
 pub(crate) mod jobs;
 mod messages;
 mod modules;
-mod numbers;
 mod outbox;
 mod quota;
 mod reports;
 mod run;
-mod sockets;
 mod staging;
 mod telemetry;
-mod warm;
 
 pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
 pub use run::run;

@@ -1,7 +1,7 @@
-//! The threads of a worker.
+//! The threads of a worker, and the frames on its sockets.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{
@@ -12,12 +12,15 @@ use std::{
 };
 
 use cuda_core::{
-    Backend, Error, Provider,
+    Access, Arguments, Backend, Device, DeviceBuffer, Error, LaunchConfig, PinnedBuffer, Provider,
     protocol::{Notice, Status},
 };
 use cuda_lease::{
     session::SessionError,
-    wire::{Chunk, Command, Frame, TransferId, features, put_frame},
+    wire::{
+        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, TransferId, complete_frames, features,
+        frames_in, put_frame,
+    },
 };
 use tracing::{
     field::{Empty, display},
@@ -27,14 +30,15 @@ use tracing::{
 use super::{
     engine::Engine,
     jobs::JobServer,
-    messages::{Assign, Drain, Measured, Ready, WorkerBlob},
+    messages::{Assign, Drain, Measured, ReadError, Ready, WorkerBlob, read_message},
     quota::Quota,
     reports::{Reports, Sink, StagedDownload},
-    sockets::{ReadError, read_frames, read_message},
     staging::{PIECE, Staged},
-    warm,
 };
 use crate::process::WorkerEnds;
+
+/// The bytes that a read can take behind an incomplete frame.
+const READ: usize = 256 << 10;
 
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes the
 /// socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps spare
@@ -47,7 +51,7 @@ pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_
     let reports = Reports::new(bulk);
     let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
     if backend.info().driver.is_some() {
-        warm::up(&*provider, ordinal)?;
+        warm_up(&*provider, ordinal)?;
     }
     let served = serve((provider, ordinal), &backend, &reports, downloads, &ends);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
@@ -279,4 +283,79 @@ fn add(
         }
     }
     Ok(true)
+}
+
+/// Reads frames until the socket ends, or `take` returns `false`. Calls `begin` before the frames of each read.
+fn read_frames(
+    mut socket: &UnixStream,
+    mut begin: impl FnMut(),
+    mut take: impl FnMut(Frame<'_>) -> bool,
+) -> Result<(), ReadError> {
+    // A frame is handled where it was read. Only an incomplete one moves.
+    let mut buffer = vec![0; HEADER_BYTES + FRAME_LIMIT as usize + READ];
+    let mut filled = 0;
+    loop {
+        match socket.read(&mut buffer[filled..]) {
+            Ok(0) => return Ok(()),
+            Ok(count) => filled += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error.into()),
+        }
+        begin();
+        let complete = complete_frames(&buffer[..filled], usize::MAX)?;
+        for frame in frames_in(&buffer[..complete]) {
+            if !take(frame) {
+                return Ok(());
+            }
+        }
+        buffer.copy_within(complete..filled, 0);
+        filled -= complete;
+    }
+}
+
+/// A kernel that sets the first byte of its memory, for [`warm_up`].
+const PTX: &str = "
+.version 7.0
+.target sm_50
+.address_size 64
+.visible .entry touch(.param .u64 memory)
+{
+    .reg .b64 %address;
+    .reg .b16 %one;
+    ld.param.u64 %address, [memory];
+    cvta.to.global.u64 %address, %address;
+    mov.u16 %one, 1;
+    st.global.u8 [%address], %one;
+    ret;
+}";
+
+/// Uses a GPU before a lease does: allocates, copies, loads a kernel and launches it.
+///
+/// The first use of each part of the driver is slow: on an H200 the first allocation takes 10 ms, the first pinned block
+/// 1 ms, and the first compilation loads the compiler. A spare worker pays for that while it waits.
+///
+/// # Errors
+/// The device does not work.
+fn warm_up(provider: &dyn Provider, ordinal: u32) -> cuda_core::Result<()> {
+    let device = Device::open(provider, ordinal)?;
+    let stream = device.new_stream()?;
+    let mut memory = DeviceBuffer::<u8>::uninitialized(&stream, PIECE)?;
+    memory.upload(&stream, 0, device.pinned_uninitialized(PIECE)?)?;
+    let touch = device.load_ptx_blocking(PTX)?.function("touch")?;
+    let mut arguments = Arguments::new();
+    arguments.buffer(&memory, Access::Write);
+    // SAFETY: writes the first byte of `memory`.
+    unsafe { touch.launch(&stream, LaunchConfig::new(1, 1), &arguments) }?;
+    let host: PinnedBuffer<u8> = device.pinned_uninitialized(1)?;
+    memory.download(&stream, 0..1, host)?.wait().map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warm_up_works_on_the_cpu_device() {
+        warm_up(&cuda_cpu::CpuProvider::default(), 0).unwrap();
+    }
 }

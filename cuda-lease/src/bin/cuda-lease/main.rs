@@ -1,30 +1,26 @@
 //! Leases devices of nodes and runs kernels on them, from the shell.
 //!
-//! `cuda-lease --help` explains the subcommands. [`options`] declares the command line. Each subcommand has a file or a
-//! folder: [`inventory`], [`top`], [`leases`] (alloc, renew, free), [`submit`] and [`certs`]. They reach the node
-//! through [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files.
+//! `cuda-lease --help` explains the subcommands. [`options`] declares the command line. The subcommands are in
+//! [`listing`] (inventory, top), [`leases`] (alloc, renew, free), [`submit`] and [`certs`]. They reach the node through
+//! [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files.
 //!
 //! Every error is a [`command_line::Failure`]: a message and an exit status.
 #![forbid(unsafe_code)]
 
 mod certs;
 mod connect;
-mod format;
-mod inventory;
 mod leases;
 mod listing;
 mod options;
 mod out_file;
+mod output;
 mod saved;
 mod submit;
-mod table;
-mod top;
 
 use std::process::ExitCode;
 
 use clap::Parser;
 use command_line::Failure;
-
 use options::{Command, Options};
 
 fn main() -> ExitCode {
@@ -37,12 +33,12 @@ fn main() -> ExitCode {
 
 fn run(command: Command) -> Result<(), Failure> {
     match command {
-        Command::Inventory(args) => inventory::run(&args),
+        Command::Inventory(args) => listing::inventory(&args),
         Command::Alloc(args) => leases::alloc(&args),
         Command::Renew(args) => leases::renew(&args),
         Command::Free(args) => leases::free(&args),
         Command::Submit(args) => submit::run(&args),
-        Command::Top(args) => top::run(&args),
+        Command::Top(args) => listing::top(&args),
         Command::Certs(args) => certs::run(&args),
     }
 }

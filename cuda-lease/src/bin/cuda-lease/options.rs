@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use command_line::{Dimensions, dimensions};
 use cuda_lease::{Exclusivity, authority::DevelopmentCertificates, wire::parse_bytes};
 
-use crate::format::Format;
+use crate::output::Format;
 
 const STATUSES: &str = "\
 Exit status:

@@ -1,7 +1,6 @@
 //! The state that the backend and the connection of a lease share.
 
-pub(super) mod graph;
-pub(super) mod transfers;
+mod transfers;
 
 use std::{
     collections::VecDeque,

@@ -50,7 +50,7 @@ const INLINE: u64 = 64 << 20;
 /// A place for bytes that have arrived.
 pub(super) struct Place {
     pub(super) block: Arc<HostBlock>,
-    pub(in crate::client) start: usize,
+    pub(super) start: usize,
     ticket: Ticket,
     is_last: bool,
 }

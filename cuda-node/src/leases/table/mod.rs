@@ -1,34 +1,25 @@
-//! The table itself: one file a part of its behavior.
+//! The table itself.
 //!
-//! This file has the state, the clock and the outputs. `requests` checks requests and puts admissible ones into the
-//! queue; `serve` gives waiting requests their leases; `life` moves leases from grant to end; `workers` takes the
-//! reports about workers and fences slots; `sessions` schedules sessions; `read` lists the state.
+//! This file has the state, the clock and the outputs, and schedules sessions. `admission` checks requests, puts admissible
+//! ones into the queue, and gives waiting ones their leases. `life` moves leases from grant to end, takes the reports about
+//! workers, and fences slots.
 
+mod admission;
 mod life;
-mod read;
-mod requests;
-mod serve;
-mod sessions;
-mod workers;
 
 use std::{
     collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
-use crate::quotas::Quotas;
-
 use super::{
-    action::Action,
     config::{ConfigError, SlotConfig, TableConfig},
-    counters::Counters,
-    ended::EndedLeases,
-    ids::{LeaseId, SlotId},
-    lease::{Cause, Due, Lease, Phase},
-    queue::Queue,
-    request::Refusal,
+    lease::{Cause, Due, EndedLeases, Lease, Phase},
+    output::{Action, Counters, LeaseView, SlotView},
+    request::{Exclusivity, LeaseId, Queue, Refusal, SlotId},
     slot::Slot,
 };
+use crate::quotas::Quotas;
 
 /// The leases of a node. [`leases`](super) documents the life of a lease and the use of this type.
 ///
@@ -175,5 +166,144 @@ impl LeaseTable {
                 ),
             ),
         }
+    }
+
+    /// All leases, in the order of their grants.
+    pub fn leases(&self) -> impl Iterator<Item = LeaseView<'_>> {
+        self.leases.keys().filter_map(|id| self.lease(*id))
+    }
+
+    /// One lease.
+    pub fn lease(&self, id: LeaseId) -> Option<LeaseView<'_>> {
+        let lease = self.leases.get(&id)?;
+        let slot = self.slots.get(lease.slot.0)?;
+        Some(LeaseView {
+            id,
+            tenant: &lease.request.tenant,
+            slot: lease.slot,
+            slot_name: &slot.config.name,
+            quota: lease.request.min_vram,
+            charge: lease.charge,
+            class: lease.request.class,
+            priority: lease.request.priority,
+            state: lease.state(),
+            cause: lease.cause(),
+            remaining: lease.remaining(self.now),
+            generation: lease.generation,
+            has_announced_end: lease.announced.is_some(),
+            is_connected: lease.reconnect_by.is_none(),
+            is_running: slot.sessions.running() == Some(id),
+        })
+    }
+
+    /// All slots, in the order of the configuration.
+    pub fn slots(&self) -> impl Iterator<Item = SlotView<'_>> {
+        self.slots.iter().enumerate().map(|(index, slot)| {
+            let id = SlotId(index);
+            SlotView {
+                id,
+                name: &slot.config.name,
+                capacity: slot.config.capacity,
+                used: slot.occupancy().used,
+                leases: slot.leases.len(),
+                max_leases: slot.config.max_leases,
+                is_fenced: slot.fenced,
+                queued: self.queue.iter().filter(|waiter| waiter.accepts(id)).count(),
+            }
+        })
+    }
+
+    /// The number of waiting requests.
+    pub fn queue_len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// The quotas of tenants.
+    pub fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    /// Totals since the start.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Reports that a session-exclusive lease has work. It runs after the sessions that wait already;
+    /// `RunSession` follows when it may. A session whose kernel never completes runs until its lease ends. Returns
+    /// whether the session now waits or runs because of this report.
+    pub fn session_busy(&mut self, now: Duration, lease: LeaseId) -> bool {
+        self.advance(now);
+        let Some(of) = self.leases.get(&lease) else { return false };
+        let is_active = matches!(of.phase, Phase::Active { .. });
+        if of.request.class != Exclusivity::Session || !is_active {
+            return false;
+        }
+        let (id, now) = (of.slot, self.now);
+        let joined = self.slot_mut(id).is_some_and(|slot| slot.sessions.join(now, lease));
+        self.run_next_session(id);
+        joined
+    }
+
+    /// Reports that a session has no more work, queued or in flight. It no longer waits or runs. Returns whether it
+    /// did.
+    pub fn session_idle(&mut self, now: Duration, lease: LeaseId) -> bool {
+        self.advance(now);
+        let was_queued = self.slot_of(lease).is_some_and(|slot| slot.sessions.leave_queue(lease));
+        self.stop_session(lease, false) || was_queued
+    }
+
+    /// Answers `PauseSession`: the session has no work in flight, but more to do. It waits behind the other sessions.
+    /// Returns whether it ran.
+    pub fn session_paused(&mut self, now: Duration, lease: LeaseId) -> bool {
+        self.advance(now);
+        let is_killed = |of: &Lease| matches!(of.phase, Phase::Killing { .. });
+        let again = self.leases.get(&lease).is_some_and(|of| !is_killed(of));
+        self.stop_session(lease, again)
+    }
+
+    /// Pauses the sessions whose time slice is over.
+    fn pause_overrun_sessions(&mut self) {
+        let (now, slice) = (self.now, self.config.time_slice);
+        let overrun = self.slots.iter_mut().filter_map(|slot| slot.sessions.overrun(now, slice));
+        self.actions.extend(overrun.map(|lease| Action::PauseSession { lease }));
+    }
+
+    /// Withdraws the session of a lease whose worker is being killed.
+    fn withdraw_session(&mut self, lease: LeaseId) {
+        if let Some(slot) = self.slot_of(lease) {
+            slot.sessions.withdraw(lease);
+        }
+    }
+
+    /// Starts the next session, if none runs. A fenced slot starts no session: a worker of it may still run.
+    fn run_next_session(&mut self, slot: SlotId) {
+        let slice = self.config.time_slice;
+        let Some(of) = self.slot_mut(slot).filter(|slot| !slot.fenced) else { return };
+        if let Some(lease) = of.sessions.next(slice) {
+            self.actions.push_back(Action::RunSession { lease });
+        }
+    }
+
+    fn stop_session(&mut self, lease: LeaseId, again: bool) -> bool {
+        let (now, slice) = (self.now, self.config.time_slice);
+        let Some(id) = self.leases.get(&lease).map(|of| of.slot) else { return false };
+        let released =
+            self.slot_mut(id).is_some_and(|of| of.sessions.release(now, lease, slice, again));
+        if released {
+            // Pending actions of the time slice that is over.
+            self.actions.retain(|action| match action {
+                Action::RunSession { lease: of } | Action::PauseSession { lease: of } => {
+                    *of != lease
+                }
+                _ => true,
+            });
+            self.run_next_session(id);
+        }
+        released
+    }
+
+    fn slot_of(&mut self, lease: LeaseId) -> Option<&mut Slot> {
+        let slot = self.leases.get(&lease)?.slot;
+        self.slots.get_mut(slot.0)
     }
 }

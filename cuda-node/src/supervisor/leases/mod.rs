@@ -1,13 +1,10 @@
-//! The leases of a node: requests of clients, and the lease table that decides on them.
+//! The leases of a node: requests of clients and of the operator, and the lease table that decides on them.
 
 mod actions;
-mod inventory;
-mod memory;
-mod operator;
 mod status;
-mod submit;
 
 use std::{
+    num::NonZeroU32,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -18,6 +15,7 @@ use cuda_lease::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
     wire::{Allocate, Granted, Limits, Renewed},
 };
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -27,11 +25,7 @@ use super::{
     audit::{Audit, Entry as Decision},
     blobs::Blobs,
     jobs::Jobs,
-    rates::Rates,
-    sessions::{
-        session::{Session, SessionTerms},
-        turns::{Turn, Turns},
-    },
+    sessions::{Session, SessionTerms, Turn, Turns},
     spans::{self, Traced},
     streams::Refusal,
     workers::{WorkerHandle, Workers},
@@ -42,6 +36,9 @@ use crate::{
     quotas::Quotas,
     worker::Assign,
 };
+
+/// The time between two looks at the memory of all workers.
+const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A client: its tenant, its certificate and its connection.
 #[derive(Clone)]
@@ -141,6 +138,47 @@ impl Leases {
                     _ = tokio::time::timeout(due, self.changed.notified()).await;
                 }
             }
+        }
+    }
+
+    /// Reports the memory of workers to the table, until the node ends.
+    ///
+    /// A worker checks allocations against the quota of its lease. Variables of modules, stacks of kernels, and the heap
+    /// and the print buffer of the device do not pass that check: the driver allocates them. So the supervisor asks NVML
+    /// how much each worker uses.
+    pub(super) async fn watch_memory(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(MEMORY_INTERVAL).await;
+            let probes = self.with(|state, _| {
+                let workers = state
+                    .entries
+                    .iter()
+                    .filter_map(|(lease, entry)| Some((*lease, entry.worker.as_ref()?.memory()?)));
+                workers.collect::<Vec<_>>()
+            });
+            if probes.0.is_empty() {
+                continue;
+            }
+            let ask = move || {
+                let used =
+                    probes.0.into_iter().filter_map(|(lease, probe)| Some((lease, probe.used()?)));
+                used.collect::<Vec<_>>()
+            };
+            let used = match tokio::task::spawn_blocking(ask).await {
+                Ok(used) => used,
+                Err(error) => {
+                    tracing::error!(%error, "the memory of workers was not read");
+                    continue;
+                }
+            };
+            self.change(|state, now| {
+                for (lease, used) in used {
+                    if let Some(entry) = state.entries.get_mut(&lease) {
+                        entry.memory_used = Some(used);
+                    }
+                    state.table.memory_used(now, lease, used);
+                }
+            });
         }
     }
 
@@ -342,6 +380,52 @@ impl Leases {
         Ok(())
     }
 
+    /// Ends a lease after a notice period.
+    ///
+    /// # Errors
+    /// There is no such lease, or its end has begun.
+    pub(super) fn revoke(
+        self: &Arc<Self>,
+        lease: u64,
+        reason: String,
+        notice: Duration,
+    ) -> Result<(), Refusal> {
+        let why = Some(reason.clone());
+        self.change(|state, now| state.table.revoke(now, LeaseId(lease), reason, notice)).map_err(
+            |refused| {
+                let (status, detail) = refusal(refused);
+                // The rest is advice for a client.
+                let fact = detail.split_once("; ").map_or(&*detail, |(fact, _)| fact);
+                (status, format!("{fact}; the status page and the audit log have the leases"))
+            },
+        )?;
+        let (event, lease) = ("revoked", Some(lease));
+        self.audit.write(&Decision { event, lease, reason: why, ..Decision::default() });
+        Ok(())
+    }
+
+    /// Puts a device back into service. Returns whether it was fenced.
+    ///
+    /// # Errors
+    /// There is no such device.
+    pub(super) fn unfence(self: &Arc<Self>, device: &str) -> Result<bool, Refusal> {
+        let found = self.slots.iter().position(|slot| slot.info.address == device);
+        let Some(slot) = found.map(SlotId) else {
+            let names: Vec<_> = self.slots.iter().map(|slot| &*slot.info.address).collect();
+            let detail = format!("there is no device {device}; the node has {}", names.join(", "));
+            return Err((Status::NotFound, detail));
+        };
+        let was_fenced = self
+            .change(|state, now| {
+                let was_fenced = state.table.slots().any(|view| view.id == slot && view.is_fenced);
+                state.table.unfence(now, slot).map(|()| was_fenced)
+            })
+            .map_err(refusal)?;
+        let (event, device) = ("unfenced", Some(device));
+        self.audit.write(&Decision { event, device, ..Decision::default() });
+        Ok(was_fenced)
+    }
+
     /// Returns the session of a lease. The first call starts it.
     pub(super) fn session(
         self: &Arc<Self>,
@@ -372,6 +456,69 @@ impl Leases {
             self.watch(LeaseId(lease), session.clone());
             Ok(session)
         })
+    }
+
+    /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The
+    /// first call starts the queue.
+    pub(super) fn jobs(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(Arc<Jobs>, Arc<Blobs>), Refusal> {
+        self.access(client, lease, token, |entry, blobs| {
+            if entry.is_session_exclusive {
+                let detail =
+                    "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
+                return Err((Status::BadRequest, detail.into()));
+            }
+            if let Some(jobs) = &entry.jobs {
+                return Ok((jobs.clone(), blobs));
+            }
+            let socket = entry.worker.as_mut().and_then(|worker| worker.jobs.take());
+            let socket = socket.ok_or_else(unknown)?;
+            let leases = Arc::downgrade(self);
+            let ended = move || {
+                if let Some(leases) = leases.upgrade() {
+                    leases.change(|state, now| state.table.worker_died(now, LeaseId(lease)));
+                }
+            };
+            let jobs = entry.jobs.insert(Jobs::start(socket, entry.meter.clone(), ended));
+            Ok((jobs.clone(), blobs))
+        })
+    }
+
+    /// Counts a stateless submit whose image the node has.
+    ///
+    /// # Errors
+    /// The tenant has submitted too much within the last second.
+    pub(super) fn admit_submit(self: &Arc<Self>, client: &Client) -> Result<(), Refusal> {
+        self.change(|state, _| {
+            let limit = state.table.quotas().of(&client.tenant).submits_per_second;
+            if state.rates.admit(&client.tenant, limit) {
+                return Ok(());
+            }
+            let tenant = &client.tenant;
+            let detail = format!(
+                "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
+            );
+            Err((if limit == 0 { Status::TooLarge } else { Status::QuotaExceeded }, detail))
+        })
+    }
+
+    /// Returns the blobs of a lease's tenant, and the session of the lease if it has one.
+    pub(super) fn blobs(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(Arc<Blobs>, Option<Arc<Session>>), Refusal> {
+        self.access(client, lease, token, |entry, blobs| Ok((blobs, entry.session.clone())))
+    }
+
+    /// The maximum number of bytes of a blob.
+    pub(super) fn blob_limit(&self) -> u64 {
+        self.limits.module_bytes
     }
 
     /// Calls `call` with a lease that a client may use, and with the blobs of the client's tenant. The first call gives
@@ -507,4 +654,42 @@ fn millis(time: Duration) -> u64 {
 
 fn unknown() -> Refusal {
     (Status::NotFound, "the lease does not exist any more; acquire a new one".into())
+}
+
+/// The rates of the stateless submits of tenants. A tenant may submit as many at once as it may in one second.
+#[derive(Default)]
+struct Rates(FxHashMap<Tenant, (u32, DefaultDirectRateLimiter)>);
+
+impl Rates {
+    /// Counts a submit of a tenant that has `limit` per second. Returns `false` if it is one too many. A change of the
+    /// limit begins a new second.
+    fn admit(&mut self, tenant: &Tenant, limit: u32) -> bool {
+        if limit == u32::MAX {
+            return true;
+        }
+        let Some(allowed) = NonZeroU32::new(limit) else { return false };
+        let fresh = || (limit, RateLimiter::direct(Quota::per_second(allowed)));
+        let (of, limiter) = self.0.entry(tenant.clone()).or_insert_with(fresh);
+        if *of != limit {
+            (*of, *limiter) = fresh();
+        }
+        limiter.check().is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tenant_has_its_own_rate() {
+        let mut rates = Rates::default();
+        let (a, b) = (Tenant::new("a").unwrap(), Tenant::new("b").unwrap());
+        // The next one is allowed after half a second.
+        assert!(rates.admit(&a, 2) && rates.admit(&a, 2) && !rates.admit(&a, 2));
+        assert!(rates.admit(&b, 2));
+        assert!((0..1000).all(|_| rates.admit(&a, u32::MAX)));
+        assert!(!rates.admit(&b, 0));
+        assert!(rates.admit(&a, 3));
+    }
 }

@@ -1,10 +1,10 @@
-//! The state of the node for metrics and the status page.
+//! Describes devices and leases: for metrics and the status page, and for clients that ask for an inventory.
 
 use std::{sync::Arc, time::Duration};
 
-use cuda_lease::wire::Exclusivity;
+use cuda_lease::wire::{DeviceEntry, Exclusivity, InventoryReply, LeaseEntry};
 
-use super::{Leases, State, millis};
+use super::{Client, Leases, State, millis};
 use crate::{
     leases::{Counters, LeaseState, LeaseView, SlotView},
     metrics::{DeviceStatus, LeaseStatus, Snapshot, TenantStatus, Totals, status_label},
@@ -79,6 +79,29 @@ impl Leases {
         };
         (totals, open)
     }
+
+    /// Lists the devices, and the leases of the client's tenant.
+    pub(in crate::supervisor) fn inventory(self: &Arc<Self>, client: &Client) -> InventoryReply {
+        self.change(|state, _| {
+            let own = state.table.leases().filter(|view| *view.tenant == client.tenant);
+            let leases: Vec<_> = own.map(|view| lease_entry(&view)).collect();
+            InventoryReply {
+                devices: state.table.slots().filter_map(|view| self.device_entry(&view)).collect(),
+                leases: (!leases.is_empty()).then_some(leases),
+            }
+        })
+    }
+
+    fn device_entry(&self, view: &SlotView<'_>) -> Option<DeviceEntry> {
+        Some(DeviceEntry {
+            info: self.slots.get(view.id.0)?.info.clone(),
+            capacity: view.capacity,
+            free: view.capacity.saturating_sub(view.used),
+            leases: u32::try_from(view.leases).unwrap_or(u32::MAX),
+            max_leases: view.max_leases,
+            fenced: view.is_fenced,
+        })
+    }
 }
 
 impl State {
@@ -142,5 +165,17 @@ fn state(state: LeaseState) -> &'static str {
         LeaseState::Active => "active",
         LeaseState::Draining => "draining",
         LeaseState::Killing => "killing",
+    }
+}
+
+fn lease_entry(view: &LeaseView<'_>) -> LeaseEntry {
+    LeaseEntry {
+        lease: view.id.0,
+        device: view.slot_name.to_owned(),
+        memory: view.quota,
+        exclusivity: view.class,
+        expires_in_ms: view.remaining.map_or(0, millis),
+        connected: view.is_connected,
+        ending: view.remaining.is_none() || view.has_announced_end,
     }
 }

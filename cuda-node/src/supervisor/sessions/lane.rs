@@ -65,7 +65,7 @@ enum Admission {
 
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker.
-    pub(in crate::supervisor) fn new(
+    pub(super) fn new(
         epoch: u32,
         window: usize,
         opcodes: RangeInclusive<u16>,
@@ -125,7 +125,7 @@ impl Lane {
     }
 
     /// Discards the frames that arrive from now on.
-    pub(in crate::supervisor) fn stop_admission(&self) {
+    pub(super) fn stop_admission(&self) {
         self.admission.send_replace(Admission::Closed);
     }
 
@@ -166,7 +166,7 @@ impl Lane {
 
     /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the
     /// frames that were passed to the worker.
-    pub(in crate::supervisor) async fn serve(
+    pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,

@@ -1,10 +1,418 @@
 //! Sessions of leases: frames between the connections of a client, which come and go, and the worker of the lease.
 //!
-//! A [`session::Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and
-//! waits for its turn if the leases of the device take turns ([`turns`]). `leases` creates sessions, and `connection`
-//! attaches streams to them.
+//! A [`Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and waits for its
+//! turn if the leases of the device take [`Turns`]. `leases` creates sessions, and `connection` attaches streams to them.
 
-pub(super) mod lane;
-pub(super) mod module_code;
-pub(super) mod session;
-pub(super) mod turns;
+mod lane;
+mod module_code;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use bytes::Bytes;
+use cuda_core::{Error, protocol::Notice};
+use cuda_lease::{
+    session::SessionError,
+    wire::{self, Command, Event, Frame, Frames, Hash, opcode, put_frame},
+};
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tracing::{Instrument, Span};
+
+use self::{
+    lane::{Lane, write_worker},
+    module_code::{CodeStep, ModuleCode, Next},
+};
+use super::{
+    blobs::Blobs,
+    streams::{End, FrameStream},
+    workers::Lanes,
+};
+use crate::{
+    metrics::{Meter, Tally},
+    worker::{Drain, Drained, Measured, WorkerBlob},
+};
+
+/// The maximum number of bytes of events that wait for an acknowledgement of the client.
+const EVENTS: usize = 32 << 20;
+
+/// The maximum number of bytes of downloads that wait for an acknowledgement of the client.
+const DOWNLOADS: usize = 16 << 20;
+
+/// The maximum number of bytes of a blob in one frame to the worker.
+const BLOB_PART: usize = 256 << 10;
+
+/// A session of a lease.
+pub(super) struct Session {
+    pub(super) epoch: u32,
+    commands: Lane,
+    bulk: Lane,
+    code: ModuleCode,
+    meter: Arc<Meter>,
+    /// Set to true when the worker has exited.
+    ended: tokio::sync::watch::Sender<bool>,
+    /// The reason that the supervisor has for the end.
+    cause: Mutex<Option<Error>>,
+    /// The turns of a session-exclusive lease.
+    turns: Option<Turns>,
+    span: Span,
+}
+
+/// The terms of a session.
+pub(super) struct SessionTerms {
+    /// The epoch, which the client chose.
+    pub(super) epoch: u32,
+    /// The address of the device, for messages.
+    pub(super) address: String,
+    pub(super) span: Span,
+}
+
+impl Session {
+    /// Starts the session of a worker that has a lease.
+    pub(super) fn start(
+        terms: SessionTerms,
+        (commands, bulk): Lanes,
+        blobs: Arc<Blobs>,
+        meter: Arc<Meter>,
+        turns: Option<Turns>,
+    ) -> Arc<Self> {
+        let SessionTerms { epoch, address, span } = terms;
+        let (events, commands_out) = commands.into_split();
+        let (downloads, bulk_out) = bulk.into_split();
+        let (commands, from_client) =
+            Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::LAST_COMMAND);
+        let (bulk, uploads) = Lane::new(epoch, DOWNLOADS, opcode::CHUNK..=opcode::CHUNK);
+        let session = Arc::new(Self {
+            epoch,
+            commands,
+            bulk,
+            code: ModuleCode::new(blobs),
+            meter,
+            ended: tokio::sync::watch::Sender::new(false),
+            cause: Mutex::default(),
+            turns,
+            span: span.clone(),
+        });
+        span.in_scope(|| tracing::info!("a session has begun"));
+        if session.turns.is_some() {
+            session.commands.set_running(false);
+            tokio::spawn(session.clone().take_turns());
+        }
+        tokio::spawn(write_worker(commands_out, from_client));
+        tokio::spawn(write_worker(bulk_out, uploads));
+        let own = session.clone();
+        tokio::spawn(async move {
+            let count = |frame: &Frame<'_>| {
+                own.meter.returned(frame);
+                false
+            };
+            own.bulk.read_worker(downloads, count).await;
+        });
+        let own = session.clone();
+        let read = async move {
+            own.commands.read_worker(events, |frame| own.take(frame)).await;
+            own.worker_ended(address);
+        };
+        tokio::spawn(read.instrument(span));
+        session
+    }
+
+    /// The worker's socket ended.
+    fn worker_ended(&self, address: String) {
+        let cause = self.cause.lock().take().unwrap_or_else(|| {
+            let cause = "the worker of the lease ended".into();
+            Error::Disconnected { address, cause, may_have_run: true }
+        });
+        tracing::info!(%cause, "a session has ended");
+        self.commands.push(&Notice::Lost { error: cause }.into());
+        self.ended.send_replace(true);
+    }
+
+    /// Ends the session: its client gets `error` when the worker has exited.
+    pub(super) fn end(&self, error: Error) {
+        self.cause.lock().get_or_insert(error);
+    }
+
+    /// Takes no more commands. Work in flight goes on.
+    pub(super) fn stop_admission(&self) {
+        self.commands.stop_admission();
+    }
+
+    /// Gives a session-exclusive lease the turn, or takes it back.
+    pub(super) fn set_turn(&self, has_turn: bool) {
+        if let Some(turns) = &self.turns {
+            turns.set(has_turn, |is_running| self.commands.set_running(is_running));
+            self.report_waiting(turns);
+        }
+    }
+
+    /// Reports again that the session is busy if commands wait. The lane may have reported `Busy` before the `Idle`
+    /// that the table has just processed, and that `Idle` removed the session from the run queue.
+    fn report_waiting(&self, turns: &Turns) {
+        if self.commands.is_waiting() {
+            turns.report(Turn::Busy);
+        }
+    }
+
+    /// Requests turns, and asks the worker when it has completed everything.
+    async fn take_turns(self: Arc<Self>) {
+        let Some(turns) = &self.turns else { return };
+        loop {
+            tokio::select! {
+                () = self.commands.waits() => turns.report(Turn::Busy),
+                () = turns.has_passed.notified() => {
+                    let drain = Drain { request: turns.request() };
+                    let mut out = Vec::new();
+                    put_frame(&mut out, Drain::OPCODE, 0, 0, |out| drain.encode(out));
+                    self.commands.send_to_worker(out.into()).await;
+                }
+                () = self.ended() => return,
+            }
+        }
+    }
+
+    /// Takes a frame of the worker. Returns whether it was for the supervisor.
+    fn take(&self, frame: &Frame<'_>) -> bool {
+        self.meter.returned(frame);
+        match (frame.header.opcode, &self.turns) {
+            (Drained::OPCODE, Some(turns)) => {
+                if let Ok(Drained { request }) = Drained::decode(frame.body) {
+                    turns.drained(request, |is_running| self.commands.set_running(is_running));
+                    self.report_waiting(turns);
+                }
+            }
+            (Measured::OPCODE, _) => {
+                if let Ok(Measured { queue, device, memory }) = Measured::decode(frame.body) {
+                    self.meter.node.merge(&queue, &device);
+                    self.meter.set_memory(memory);
+                }
+            }
+            _ => {}
+        }
+        // The opcodes of messages between supervisor and worker.
+        (0x0700..0x0800).contains(&frame.header.opcode)
+    }
+
+    /// Waits until the worker has exited.
+    pub(super) async fn ended(&self) {
+        _ = self.ended.subscribe().wait_for(|ended| *ended).await;
+    }
+
+    /// Announces that the lease ends soon.
+    pub(super) fn announce(&self, ending: &Event) {
+        self.commands.push(ending);
+    }
+
+    /// Serves a lane on one connection.
+    pub(super) async fn serve(
+        self: &Arc<Self>,
+        lane: wire::Lane,
+        send: quinn::SendStream,
+        receive: FrameStream,
+        resume: Option<u64>,
+    ) -> Result<(), End> {
+        let served = async {
+            match lane {
+                wire::Lane::Bulk => {
+                    let seen = |frames: &Frames| self.count(frames, |_| Ok(()));
+                    self.bulk.serve(send, receive, resume, seen).await
+                }
+                wire::Lane::Commands => {
+                    let seen = |frames: &Frames| self.count(frames, |frame| self.seen(frame));
+                    self.commands.serve(send, receive, resume, seen).await
+                }
+            }
+        };
+        served.instrument(self.span.clone()).await
+    }
+
+    /// Counts frames that were passed to the worker.
+    fn count(
+        &self,
+        frames: &Frames,
+        seen: impl Fn(&Frame<'_>) -> Result<(), SessionError>,
+    ) -> Result<(), SessionError> {
+        let mut tally = Tally::default();
+        for frame in frames.iter() {
+            tally.add(&frame);
+        }
+        self.meter.passed(&tally);
+        frames.iter().try_for_each(|frame| seen(&frame))
+    }
+
+    /// A command was passed to the worker. The code of a module follows it.
+    fn seen(self: &Arc<Self>, frame: &Frame<'_>) -> Result<(), SessionError> {
+        if let Some(turns) = &self.turns {
+            turns.pass();
+        }
+        if frame.header.opcode != opcode::MODULE_LOAD {
+            return Ok(());
+        }
+        // The worker refuses what is malformed.
+        let Ok(Command::LoadModule { hash, .. }) = Command::decode(frame.header.opcode, frame.body)
+        else {
+            return Ok(());
+        };
+        match self.code.request(hash)? {
+            CodeStep::Nothing => {}
+            CodeStep::Ask => self.commands.push_limited(&Event::NeedBlob { hash })?,
+            CodeStep::Send => self.start_sending(),
+        }
+        Ok(())
+    }
+
+    /// A client has sent a blob.
+    pub(super) fn blob_arrived(self: &Arc<Self>, hash: Hash, blob: Bytes) {
+        if self.code.arrived(hash, blob) == CodeStep::Send {
+            self.start_sending();
+        }
+    }
+
+    /// Sends the queued code to the worker.
+    fn start_sending(self: &Arc<Self>) {
+        let session = self.clone();
+        tokio::spawn(async move {
+            while let Some(next) = session.code.next() {
+                match next {
+                    Next::Ask(hash) => session.commands.push(&Event::NeedBlob { hash }),
+                    Next::Code(hash, code) => {
+                        if !session.send_code(hash, &code).await {
+                            return;
+                        }
+                    }
+                }
+            }
+        });
+    }
+
+    /// Sends the code of a module to the worker. Returns `false` if the worker has ended.
+    async fn send_code(&self, hash: Hash, code: &Bytes) -> bool {
+        let total = code.len() as u64;
+        let mut at = 0;
+        loop {
+            let part = code.slice(at..(at + BLOB_PART).min(code.len()));
+            at += part.len();
+            let frame = WorkerBlob { hash, total, part };
+            let mut out = Vec::new();
+            put_frame(&mut out, WorkerBlob::OPCODE, 0, 0, |out| frame.encode(out));
+            if !self.commands.send_to_worker(out.into()).await {
+                return false;
+            }
+            if at >= code.len() {
+                return true;
+            }
+        }
+    }
+}
+
+/// A report of a session to the lease table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turn {
+    /// It has work.
+    Busy,
+    /// It has no work in flight. If commands wait, a report that it is busy follows.
+    Idle,
+}
+
+/// The turns of one session of a session-exclusive lease: its commands reach the worker only while it has the turn.
+///
+/// A session asks for the turn when commands arrive. It gives the turn back when the worker has completed everything,
+/// or when the lease table pauses it and the work in flight is complete.
+pub(super) struct Turns {
+    /// The commands that were passed to the worker.
+    passed: AtomicU64,
+    /// Commands were passed to the worker since the last request to drain.
+    has_passed: Notify,
+    /// The commands after which the worker was drained.
+    drained: AtomicU64,
+    /// Set while the session does not have the turn.
+    is_paused: AtomicBool,
+    report: Box<dyn Fn(Turn) + Send + Sync>,
+}
+
+impl Turns {
+    pub(super) fn new(report: impl Fn(Turn) + Send + Sync + 'static) -> Self {
+        Self {
+            passed: AtomicU64::new(0),
+            has_passed: Notify::new(),
+            drained: AtomicU64::new(0),
+            is_paused: AtomicBool::new(false),
+            report: Box::new(report),
+        }
+    }
+
+    fn report(&self, turn: Turn) {
+        (self.report)(turn);
+    }
+
+    /// A command was passed to the worker.
+    fn pass(&self) {
+        self.passed.fetch_add(1, Ordering::SeqCst);
+        self.has_passed.notify_one();
+    }
+
+    /// The number of the next request to drain.
+    fn request(&self) -> u64 {
+        self.passed.load(Ordering::SeqCst)
+    }
+
+    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands.
+    fn drained(&self, request: u64, set_running: impl Fn(bool)) {
+        self.drained.store(request, Ordering::SeqCst);
+        if self.passed.load(Ordering::SeqCst) != request {
+            return;
+        }
+        set_running(false);
+        // A command may have passed just before that.
+        if self.passed.load(Ordering::SeqCst) == request {
+            self.report(Turn::Idle);
+        } else if !self.is_paused.load(Ordering::SeqCst) {
+            set_running(true);
+        }
+    }
+
+    /// Applies `RunSession` or `PauseSession` of the lease table.
+    fn set(&self, has_turn: bool, set_running: impl Fn(bool)) {
+        self.is_paused.store(!has_turn, Ordering::SeqCst);
+        set_running(has_turn);
+        let is_idle = self.drained.load(Ordering::SeqCst) == self.passed.load(Ordering::SeqCst);
+        if !has_turn && is_idle {
+            self.report(Turn::Idle);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[test]
+    fn turn_is_given_back_when_everything_is_complete() {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let own = reports.clone();
+        let turns = Turns::new(move |turn| own.lock().unwrap().push(turn));
+        turns.pass();
+        let request = turns.request();
+        turns.pass();
+        turns.drained(request, |_| panic!("a command is in flight"));
+        assert!(reports.lock().unwrap().is_empty());
+        let lane = Mutex::new(true);
+        turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running);
+        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+        assert!(!*lane.lock().unwrap());
+    }
+
+    #[test]
+    fn session_without_work_gives_the_turn_back_at_once() {
+        let reports = Arc::new(Mutex::new(Vec::new()));
+        let own = reports.clone();
+        let turns = Turns::new(move |turn| own.lock().unwrap().push(turn));
+        turns.set(true, |_| ());
+        turns.set(false, |_| ());
+        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+}

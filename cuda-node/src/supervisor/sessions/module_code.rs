@@ -52,7 +52,7 @@ pub(super) enum Next {
 }
 
 impl ModuleCode {
-    pub(in crate::supervisor) fn new(blobs: Arc<Blobs>) -> Self {
+    pub(super) fn new(blobs: Arc<Blobs>) -> Self {
         Self { blobs, state: Mutex::default() }
     }
 

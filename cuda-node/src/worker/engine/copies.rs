@@ -7,8 +7,7 @@ use cuda_core::{
 use cuda_lease::{session::SessionError, wire::TransferId};
 
 use super::{
-    Engine,
-    hold::Outcome,
+    Engine, Outcome,
     state::{BackendStep, Download, State, Task, Upload, violation},
 };
 use crate::worker::{

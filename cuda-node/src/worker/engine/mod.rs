@@ -1,46 +1,61 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
-//! A command arrives in [`Engine::command`]. `controls` takes the controls and `requests` the requests of the client.
-//! `hold` keeps a command until its predecessors and its bytes are there, `copies` cuts copies in pieces, `graphs` creates
-//! and launches graphs, and `work` passes everything to the backend. `state`, `objects` and `pools` are the data.
+//! A command arrives in [`Engine::command`], which also takes the controls and the requests of the client. `put` keeps a
+//! command until its predecessors and its bytes are there. `run` passes work to the backend. `copies` cuts copies in pieces,
+//! and `graphs` creates and launches graphs. `state` and `memory` are the data.
 
-mod controls;
 mod copies;
 mod graphs;
-mod hold;
-mod objects;
-mod pools;
-mod requests;
+mod memory;
 mod state;
-#[cfg(test)]
-mod tests;
-mod work;
 
 use std::sync::{
     Arc, Weak,
     atomic::{AtomicBool, Ordering},
 };
 
-use cuda_core::{Backend, Ticket, protocol::Control};
+use cuda_core::{
+    Backend, Error, MemoryInfo, Ticket,
+    order::uses_of,
+    protocol::{
+        AllocId, Answer, Control, Feature, ModuleId, PoolId, PoolSpec, Reply, Request, StreamId,
+        Submission, Use,
+    },
+};
 use cuda_lease::{
     session::SessionError,
-    wire::{Command, Limits, Step},
+    wire::{Command, Event, Hash, ImageKind, Limits, Step, Variants},
 };
 use parking_lot::{Condvar, Mutex};
 
 use self::{
     graphs::can_launch,
-    state::{BackendStep, Download, State, Task, Upload, has_module, violation},
+    memory::OBJECT_LIMIT,
+    state::{BackendStep, Download, Item, State, Stream, Task, Upload, has_module, violation},
 };
 use super::{
-    quota::Quota,
-    reports::{AfterProgress, Reports},
+    messages::Drained,
+    modules::Load,
+    quota::{Charge, Quota},
+    reports::{AfterProgress, Reports, Stage, StepMemory},
     staging::Staging,
 };
 
 /// The maximum number of bytes of each staging pool: uploads, downloads, and bytes in commands. The last one may use as
 /// much ordinary memory again (see `staging`).
 const STAGING: usize = 64 << 20;
+
+/// The maximum number of retired streams whose work is not complete.
+const RETIRED_LIMIT: usize = 1024;
+
+/// The maximum number of requests that wait for an answer.
+const QUERY_LIMIT: usize = 4096;
+
+/// The maximum number of requests about pools that wait for an answer.
+const POOL_QUERY_LIMIT: usize = 256;
+
+/// The maximum number of commands that a session may have waiting.
+const HELD_LIMIT: usize = 64 << 10;
 
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
@@ -198,3 +213,609 @@ impl AfterProgress for Engine {
         }
     }
 }
+
+/// Whether an item at the head of its stream was carried out.
+#[derive(PartialEq, Eq)]
+enum Outcome {
+    Done,
+    Waits,
+}
+
+// Holds commands in the order of their streams, until they can run.
+impl Engine {
+    /// Carries a command out, or holds it.
+    fn put(
+        &self,
+        state: &mut State,
+        stream: StreamId,
+        after: Vec<Ticket>,
+        task: Task,
+    ) -> Result<(), SessionError> {
+        let mut item = Item { resets: state.resets, arrived: state.sampler.now, after, task };
+        let first = state.streams.get(&stream).is_none_or(|stream| stream.held.is_empty());
+        if first && self.try_run(state, stream, &mut item) == Outcome::Done {
+            return Ok(());
+        }
+        if state.held == HELD_LIMIT {
+            return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
+        }
+        state.held += 1;
+        if let Some(stream) = state.streams.get_mut(&stream) {
+            stream.held.push_back(item);
+        }
+        Ok(())
+    }
+
+    /// Carries out held commands until none can run.
+    fn advance(&self, state: &mut State) {
+        state.sampler.begin();
+        loop {
+            let mut progressed = false;
+            let holding: Vec<_> = state
+                .streams
+                .iter()
+                .filter(|(_, stream)| !stream.held.is_empty())
+                .map(|(id, _)| *id)
+                .collect();
+            for id in holding {
+                while let Some(mut item) =
+                    state.streams.get_mut(&id).and_then(|stream| stream.held.pop_front())
+                {
+                    if self.try_run(state, id, &mut item) == Outcome::Waits {
+                        if let Some(stream) = state.streams.get_mut(&id) {
+                            stream.held.push_front(item);
+                        }
+                        break;
+                    }
+                    state.held -= 1;
+                    progressed = true;
+                }
+            }
+            progressed |= self.create_due_graphs(state);
+            progressed |= self.reset_if_due(state);
+            if !progressed {
+                break;
+            }
+        }
+        self.settle(state);
+    }
+
+    /// Updates the flag `is_holding`. A progress report that saw the flag unset only updated the numbers in `reports`
+    /// and did not advance held commands. So this advances them once after the flag is set.
+    fn settle(&self, state: &mut State) {
+        self.report_drained(state);
+        let is_holding = state.held > 0
+            || !state.waiting_resets.is_empty()
+            || state.drain.is_some()
+            // The end of a module's load makes a waiting graph due.
+            || state.graphs.has_waiting();
+        // Stored under the lock alone.
+        if self.is_holding.load(Ordering::Relaxed) == is_holding {
+            return;
+        }
+        // SeqCst: `Ready::end` stores its flag and then loads this one.
+        self.is_holding.store(is_holding, Ordering::SeqCst);
+        if is_holding {
+            self.advance(state);
+        }
+    }
+
+    /// Whether a command at the head of `stream` finds its predecessors submitted.
+    fn can_run(&self, state: &State, stream: StreamId, after: &[Ticket]) -> bool {
+        let submitted = |ticket: &Ticket| self.reports.stage(*ticket) != Stage::Held;
+        state.waiting_resets.is_empty()
+            && state.streams.get(&stream).is_some_and(|stream| stream.held.is_empty())
+            && after.iter().all(submitted)
+    }
+
+    /// As [`has_credit`](Self::has_credit), for a command that becomes one submission. Usually it does not query the
+    /// backend.
+    fn has_credit_for_one(&self, state: &mut State, stream: StreamId) -> bool {
+        if let Some(found) = state.streams.get_mut(&stream)
+            && found.credit > 0
+        {
+            found.credit -= 1;
+            return true;
+        }
+        let has_credit = self.has_credit(state, stream);
+        if has_credit && let Some(found) = state.streams.get_mut(&stream) {
+            let (backlog, half) = (self.reports.backlog(stream).0, self.backlog / 2);
+            // At half of the limit `has_credit` requests progress.
+            let until = if backlog < half { half } else { self.backlog };
+            found.credit = until.saturating_sub(backlog + 1);
+        }
+        has_credit
+    }
+
+    /// Whether the backend takes another submission of a stream. Requests a progress report when half of the credit is
+    /// used, so the report usually arrives before the credit is exhausted.
+    fn has_credit(&self, state: &mut State, stream: StreamId) -> bool {
+        if let Some(found) = state.streams.get_mut(&stream) {
+            found.credit = 0;
+        }
+        let (backlog, taken) = self.reports.backlog(stream);
+        let (complete, half) = (taken - backlog, (self.backlog / 2).max(1));
+        if backlog >= half
+            && let Some(found) = state.streams.get_mut(&stream)
+            && found.requested <= complete
+        {
+            let number = complete + half;
+            found.requested = number;
+            self.control(Control::Want { ticket: Ticket { stream, number } });
+        }
+        backlog < self.backlog
+    }
+
+    /// Tries to carry out the first command of a stream.
+    fn try_run(&self, state: &mut State, stream: StreamId, item: &mut Item) -> Outcome {
+        let submitted = |ticket: &Ticket| self.reports.stage(*ticket) != Stage::Held;
+        let resets_left = state.waiting_resets.len() as u64;
+        if item.resets > state.resets - resets_left
+            || !item.after.iter().all(submitted)
+            || !self.has_credit(state, stream)
+        {
+            return Outcome::Waits;
+        }
+        state.sampler.arrived = item.arrived;
+        let after = std::mem::take(&mut item.after);
+        let outcome = self.try_task(state, stream, &after, &mut item.task);
+        item.after = after;
+        if outcome == Outcome::Done
+            && let Some(number) = item.number()
+        {
+            self.want_held(state, Ticket { stream, number });
+        }
+        outcome
+    }
+
+    fn try_task(
+        &self,
+        state: &mut State,
+        stream: StreamId,
+        after: &[Ticket],
+        task: &mut Task,
+    ) -> Outcome {
+        match task {
+            Task::Work { number, work } => {
+                if !has_module(state, work) {
+                    return Outcome::Waits;
+                }
+                let ticket = Ticket { stream, number: *number };
+                self.run(state, BackendStep::whole(ticket, after, work));
+                Outcome::Done
+            }
+            Task::Graph { number, graph, changes } => {
+                if !can_launch(state, *graph, changes) {
+                    return Outcome::Waits;
+                }
+                let ticket = Ticket { stream, number: *number };
+                self.launch_graph(state, ticket, after, *graph, changes);
+                Outcome::Done
+            }
+            Task::Upload(upload) => self.upload(state, stream, after, upload),
+            Task::Download(download) => self.download(state, stream, after, download),
+            Task::Allocate { number, pool, id, bytes } => {
+                self.allocate(state, Ticket { stream, number: *number }, *pool, *id, *bytes);
+                Outcome::Done
+            }
+            Task::Free { id } => {
+                self.free(state, stream, after, *id);
+                Outcome::Done
+            }
+            Task::Retire => {
+                state.streams.remove(&stream);
+                if let Some(number) = self.reports.retire(stream) {
+                    self.control(Control::Want { ticket: Ticket { stream, number } });
+                }
+                self.control(Control::RetireStream { id: stream });
+                Outcome::Done
+            }
+        }
+    }
+}
+
+// Passes work, allocations and frees to the backend.
+impl Engine {
+    /// Submits a step, or a part of it. Returns whether the backend took it.
+    fn run(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+        if let Some(error) = state.objects.check(step.work) {
+            let BackendStep { ticket, work, memory, .. } = step;
+            drop(memory);
+            self.skip(state, ticket, &uses_of(work), error);
+            return false;
+        }
+        self.pass_on(state, step)
+    }
+
+    /// As [`run`](Self::run), for work that was checked.
+    fn pass_on(&self, state: &mut State, step: BackendStep<'_>) -> bool {
+        let BackendStep { ticket, after, work, host, is_last, memory } = step;
+        let number = self.reports.begin(ticket, is_last, memory, state.sampler.now);
+        let after = self.translate(after);
+        let submission = Submission { ticket: Ticket { number, ..ticket }, after: &after, work };
+        // SAFETY: the blocks in `host` are staging memory of this submission alone, or memory of the graph that it
+        // launches. `reports` keeps them until the backend has reported it complete. The rules about device memory
+        // concern only the memory of this lease (see the rules of the module). Streams are
+        // retired, graphs dropped and modules unloaded under the lock that is held.
+        match unsafe { self.backend.submit(&submission, host) } {
+            Ok(()) => {
+                if is_last && let Some(time) = state.sampler.submitted() {
+                    self.reports.telemetry.queue(time, &self.reports.outbox);
+                }
+                true
+            }
+            Err(error) => {
+                let error = self.reports.cause(error);
+                state.objects.spread(&uses_of(work), &error);
+                self.reports.refuse(ticket, error);
+                false
+            }
+        }
+    }
+
+    /// A submission failed before it reached the backend: the contents that it should have written are lost.
+    fn skip(&self, state: &State, ticket: Ticket, uses: &[Use], error: Error) {
+        state.objects.spread(uses, &error);
+        self.reports.skip(ticket, error);
+    }
+
+    /// The tickets of the backend for tickets of the client.
+    fn translate(&self, after: &[Ticket]) -> Vec<Ticket> {
+        let ticket = |ticket: &Ticket| match self.reports.stage(*ticket) {
+            Stage::Submitted(number) if number > 0 => Some(Ticket { number, ..*ticket }),
+            _ => None,
+        };
+        after.iter().filter_map(ticket).collect()
+    }
+
+    fn allocate(&self, state: &mut State, at: Ticket, pool: PoolId, id: AllocId, bytes: u64) {
+        let charge = match self.quota.charge(bytes) {
+            Ok(charge) => charge,
+            Err(error) => {
+                state.objects.refused(id, &error);
+                return self.reports.skip(at, error);
+            }
+        };
+        // Before the allocation: the pools together must not reserve more than the quota.
+        self.trim(state.pools.made(pool, bytes, self.quota.limit_and_used().0));
+        let number = self.reports.begin(at, true, StepMemory::Nothing, state.sampler.now);
+        let at_backend = Ticket { number, ..at };
+        let control = match pool {
+            PoolId::DEFAULT => Control::Allocate { id, bytes, at: at_backend },
+            pool => Control::AllocateIn { pool, id, bytes, at: at_backend },
+        };
+        // SAFETY: gives nothing up.
+        match unsafe { self.backend.control(control) } {
+            Ok(()) => {
+                state.objects.made(id, charge);
+                self.reports.telemetry.changed(&self.reports.outbox);
+            }
+            Err(error) => {
+                state.pools.not_made(pool, bytes);
+                let error = self.reports.cause(error);
+                state.objects.refused(id, &error);
+                self.reports.refuse(at, error);
+            }
+        }
+    }
+
+    fn free(&self, state: &mut State, stream: StreamId, after: &[Ticket], id: AllocId) {
+        let mut charge = state.objects.remove(id);
+        let dropped_pool = state.pools.freed(id, charge.as_ref().map_or(0, Charge::bytes));
+        if charge.take().is_some() {
+            self.reports.telemetry.changed(&self.reports.outbox);
+        }
+        let after = self.translate(after);
+        self.control(Control::Free { id, stream, after });
+        if let Some(id) = dropped_pool {
+            self.control(Control::DropPool { id });
+        }
+    }
+}
+
+// Takes controls, and the code that arrives for modules.
+impl Engine {
+    /// Takes a control of the client.
+    ///
+    /// # Errors
+    /// The client broke the protocol.
+    fn take_control(&self, state: &mut State, control: Control) -> Result<(), SessionError> {
+        match control {
+            Control::Want { ticket } => self.want(state, ticket),
+            Control::Allocate { id, bytes, at } => {
+                self.announce(state, PoolId::DEFAULT, id, bytes, at)?;
+            }
+            Control::AllocateIn { pool, id, bytes, at } => {
+                self.announce(state, pool, id, bytes, at)?;
+            }
+            Control::Free { id, stream, after } => {
+                state.stream(stream)?;
+                state.check(&after, stream)?;
+                self.put(state, stream, after, Task::Free { id })?;
+            }
+            Control::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
+            Control::RetireStream { id } => {
+                state.stream(id)?.is_retired = true;
+                self.put(state, id, Vec::new(), Task::Retire)?;
+            }
+            Control::CreatePool { id, spec } => {
+                state.pools.create(id)?;
+                let keep = spec.release_threshold.min(self.quota.limit_and_used().0);
+                self.control(Control::CreatePool { id, spec: PoolSpec::new(keep) });
+            }
+            Control::ChangePool { id, .. } => {
+                state.pools.find(id)?;
+                self.control(control);
+            }
+            Control::DropPool { id } => {
+                if let Some(id) = state.pools.drop(id)? {
+                    self.control(Control::DropPool { id });
+                }
+            }
+            Control::NameVariable { id, module, .. } => {
+                state.objects.name(module, id)?;
+                // SAFETY: gives nothing up.
+                if let Err(error) = unsafe { self.backend.control(control) } {
+                    state.objects.spread_over(id, &error);
+                }
+            }
+            Control::UnloadModule { id } => {
+                state.objects.unload(id);
+                if state.modules.remove(id) {
+                    self.control(Control::UnloadModule { id });
+                }
+                // Requests and launches that wait for the module get their errors.
+                self.answer_loaded(state);
+                self.advance(state);
+            }
+            Control::DropGraph { id } => self.drop_graph(state, id),
+            // The wire protocol has no others.
+            _ => return Err(violation("a lease does not have this control")),
+        }
+        Ok(())
+    }
+
+    /// Takes an allocation, which may have to wait.
+    fn announce(
+        &self,
+        state: &mut State,
+        pool: PoolId,
+        id: AllocId,
+        bytes: u64,
+        at: Ticket,
+    ) -> Result<(), SessionError> {
+        state.expect(at)?;
+        state.objects.announce(id)?;
+        state.pools.announce(pool, id)?;
+        let task = Task::Allocate { number: at.number, pool, id, bytes };
+        self.put(state, at.stream, Vec::new(), task)
+    }
+
+    fn create_stream(
+        &self,
+        state: &mut State,
+        id: StreamId,
+        priority: i32,
+    ) -> Result<(), SessionError> {
+        if state.streams.len() as u64 >= u64::from(self.limits.streams) {
+            return Err(violation(format!("more than {} streams exist", self.limits.streams)));
+        }
+        // A removed stream has completed its submissions, so a later stream cannot have its id.
+        if let Some(newest) = state.newest_stream
+            && id <= newest
+        {
+            return Err(violation(format!(
+                "stream {} is not larger than the newest stream, {}; ids of streams must rise",
+                id.0, newest.0
+            )));
+        }
+        if self.reports.streams() >= self.limits.streams as usize + RETIRED_LIMIT {
+            return Err(violation(format!(
+                "at least {RETIRED_LIMIT} retired streams still have work in flight, which is the limit; wait for it \
+                 before creating a stream"
+            )));
+        }
+        state.newest_stream = Some(id);
+        state.streams.insert(id, Stream::default());
+        self.reports.create(id);
+        self.control(Control::CreateStream { id, priority });
+        Ok(())
+    }
+
+    fn load_module(
+        &self,
+        state: &mut State,
+        id: ModuleId,
+        kind: ImageKind,
+        hash: Hash,
+        bytes: u64,
+    ) -> Result<(), SessionError> {
+        let limit = self.limits.module_bytes;
+        if bytes > limit {
+            let message = format!("module {} has {bytes} bytes; the limit is {limit}", id.0);
+            return Err(violation(message));
+        }
+        state.modules.announce(id, hash, kind)?;
+        if state.modules.len() > OBJECT_LIMIT {
+            return Err(violation(format!("more than {OBJECT_LIMIT} modules exist")));
+        }
+        Ok(())
+    }
+
+    /// Returns the free memory of pools to the system. Asks for no reply.
+    fn trim(&self, pools: Vec<PoolId>) {
+        for pool in pools {
+            self.backend.request(Request::TrimPool { pool, keep: 0 }, Answer::new(drop));
+        }
+    }
+
+    /// Takes a part of a module's code.
+    pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let loads = state.modules.arrived(hash, total, part);
+        if !loads.is_empty() {
+            for Load { id, image, ready } in loads {
+                self.control(Control::LoadModule { id, image });
+                self.await_ready(Request::Loaded { module: id }, &ready);
+            }
+            self.answer_loaded(state);
+            self.advance(state);
+        }
+    }
+}
+
+// Answers requests, and requests the progress that the client waits for.
+impl Engine {
+    fn want(&self, state: &mut State, ticket: Ticket) {
+        match self.reports.stage(ticket) {
+            Stage::Complete | Stage::Submitted(0) => self.reports.report(ticket.stream),
+            Stage::Submitted(number) => {
+                self.want_number(state, Ticket { number, ..ticket });
+            }
+            Stage::Held => {
+                if let Some(stream) = state.streams.get_mut(&ticket.stream) {
+                    stream.wanted = stream.wanted.max(ticket.number.min(stream.last));
+                }
+            }
+        }
+    }
+
+    /// A submission that was held is submitted now.
+    fn want_held(&self, state: &mut State, ticket: Ticket) {
+        let wanted = state.streams.get(&ticket.stream).map_or(0, |stream| stream.wanted);
+        if ticket.number <= wanted
+            && let Stage::Submitted(number) = self.reports.stage(ticket)
+        {
+            self.want_number(state, Ticket { number, ..ticket });
+        }
+    }
+
+    /// Requests the progress of everything that a stream has taken.
+    fn want_all(&self, state: &mut State, stream: StreamId) {
+        let (backlog, number) = self.reports.backlog(stream);
+        if backlog > 0 {
+            self.want_number(state, Ticket { stream, number });
+        }
+    }
+
+    /// Requests the progress up to a number of the backend, and times that submission if its completion shows in time.
+    fn want_number(&self, state: &mut State, ticket: Ticket) {
+        let now = state.sampler.now;
+        if !self.reports.time(ticket, now, false)
+            && state.streams.contains_key(&ticket.stream)
+            && state.sampler.may_peek()
+        {
+            // SAFETY: the stream exists, and is retired only under the lock of the state, which is held.
+            let complete = unsafe { self.backend.peek(ticket.stream) };
+            let is_running = complete.is_ok_and(|complete| complete < ticket.number);
+            self.reports.time(ticket, now, is_running);
+        }
+        self.control(Control::Want { ticket });
+    }
+
+    /// Answers a request, or holds it.
+    ///
+    /// # Errors
+    /// Too many requests wait, or a pool does not exist.
+    fn request(&self, state: &mut State, id: u64, request: Request) -> Result<(), SessionError> {
+        let waiting = state.modules.waiting_queries()
+            + state.graphs.waiting_queries()
+            + state.waiting_resets.len();
+        if waiting >= QUERY_LIMIT {
+            return Err(violation(format!(
+                "more than {QUERY_LIMIT} queries wait; wait for replies before sending more"
+            )));
+        }
+        match request {
+            Request::Memory => {
+                let (total, used) = self.quota.limit_and_used();
+                let info = MemoryInfo { used, free: total - used.min(total), total };
+                self.reports.outbox.push(&Event::Reply { id, reply: Ok(Reply::Memory(info)) });
+            }
+            Request::PoolMemory { pool } | Request::TrimPool { pool, .. } => {
+                state.pools.find(pool)?;
+                let asked = state.pools.asked.clone();
+                if asked.fetch_add(1, Ordering::Relaxed) >= POOL_QUERY_LIMIT {
+                    return Err(violation(format!(
+                        "more than {POOL_QUERY_LIMIT} queries about memory pools wait; wait for replies first"
+                    )));
+                }
+                let answer = self.answer(id);
+                let answer = Answer::new(move |reply| {
+                    asked.fetch_sub(1, Ordering::Relaxed);
+                    answer.give(reply);
+                });
+                self.backend.request(request, answer);
+            }
+            Request::Loaded { module } => {
+                state.modules.ask(module, id);
+                self.answer_loaded(state);
+            }
+            Request::GraphReady { graph } => {
+                state.graphs.ask(graph, id);
+                self.answer_graph_queries(state);
+            }
+            Request::Reset => {
+                state.resets += 1;
+                state.waiting_resets.push_back(id);
+                self.advance(state);
+            }
+            // The backend refuses the occupancy of a module that it does not have, or not yet.
+            request => self.backend.request(request, self.answer(id)),
+        }
+        Ok(())
+    }
+
+    fn answer_loaded(&self, state: &mut State) {
+        for (module, id) in state.modules.answerable() {
+            self.backend.request(Request::Loaded { module }, self.answer(id));
+        }
+    }
+
+    /// Requests the next reset if every command before it was submitted. Returns whether it did.
+    fn reset_if_due(&self, state: &mut State) -> bool {
+        let done = state.resets - state.waiting_resets.len() as u64;
+        let is_behind = |stream: &Stream| stream.held.front().is_none_or(|item| item.resets > done);
+        if state.waiting_resets.is_empty() || !state.streams.values().all(is_behind) {
+            return false;
+        }
+        if let Some(id) = state.waiting_resets.pop_front() {
+            self.reports.reset();
+            self.backend.request(Request::Reset, self.answer(id));
+        }
+        true
+    }
+
+    fn answer(&self, id: u64) -> Answer {
+        let reports = self.reports.clone();
+        Answer::new(move |reply| {
+            let unknown = || Error::unsupported(Feature::Reply, "the node");
+            let reply = reply
+                .and_then(|reply| if reply.tag().is_some() { Ok(reply) } else { Err(unknown()) });
+            reports.outbox.push(&Event::Reply { id, reply });
+        })
+    }
+
+    /// Requests a report when all work is complete.
+    pub(super) fn drain(&self, request: u64) {
+        let mut state = self.state.lock();
+        state.drain = Some(request);
+        self.settle(&mut state);
+    }
+
+    /// Sends the report that all work is complete, or requests the progress that shows it.
+    fn report_drained(&self, state: &mut State) {
+        let Some(request) = state.drain else { return };
+        let busy = self.reports.busy_streams();
+        busy.iter().for_each(|stream| self.want_all(state, *stream));
+        if busy.is_empty() && state.held == 0 {
+            state.drain = None;
+            let drained = Drained { request };
+            self.reports.outbox.push_frame(Drained::OPCODE, |out| drained.encode(out));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -10,7 +10,7 @@ use cuda_core::{
 use cuda_lease::{session::SessionError, wire::TransferId};
 use rustc_hash::FxHashMap;
 
-use super::{objects::Objects, pools::Pools};
+use super::memory::{Objects, Pools};
 use crate::worker::{
     graphs::{Contents, Graphs},
     modules::Modules,
@@ -185,7 +185,7 @@ impl Upload {
     }
 
     /// Whether the bytes of `transfer` belong to this upload. A later upload may use the id of a complete one.
-    pub(super) fn brings(&self, transfer: TransferId) -> bool {
+    fn brings(&self, transfer: TransferId) -> bool {
         self.transfer == Some(transfer) && self.arrived < self.bytes
     }
 }

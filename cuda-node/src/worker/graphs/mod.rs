@@ -1,9 +1,9 @@
 //! The graphs of a session: incomplete content, graphs that wait for their memory, and graphs of the backend.
 //!
-//! `contents` collects the bytes of graph commands that travel on the bulk lane. `work` turns decoded nodes into work
-//! of the backend, with one host block for the bytes of their uploads. `record` keeps the accesses of the nodes, and
-//! `table` the state of each graph. The folder uses `wire`, `cuda_core`, `quota` and `modules`. The engine creates and
-//! launches the graphs.
+//! This file has the state of each graph. `contents` collects the bytes of graph commands that travel on the bulk lane.
+//! `work` turns decoded nodes into work of the backend, with one host block for the bytes of their uploads, and keeps the
+//! accesses of the nodes. The folder uses `wire`, `cuda_core`, `quota` and `modules`. The engine creates and launches the
+//! graphs.
 //!
 //! # Limits
 //! A session has at most [`GRAPH_LIMIT`] graphs. Their nodes, the bytes of their uploads and the incomplete content are
@@ -11,17 +11,214 @@
 //! on.
 
 mod contents;
-mod record;
-mod table;
 mod work;
 
 pub(super) use contents::{Arrived, Contents};
-pub(super) use record::{GraphMemory, NodeAccess};
-pub(super) use table::{Answerable, Graphs};
-pub(super) use work::{Prepared, change, prepare};
+pub(super) use work::{GraphMemory, NodeAccess, Prepared, change, prepare};
+
+use std::{mem, sync::Arc};
+
+use cuda_core::{Error, protocol::GraphId};
+use cuda_lease::{session::SessionError, wire::TransferId};
+use rustc_hash::FxHashMap;
+
+use self::work::Record;
+use super::{modules::Ready, quota::Quota};
 
 /// The maximum number of graphs of a session.
-pub(super) const GRAPH_LIMIT: usize = 4096;
+const GRAPH_LIMIT: usize = 4096;
 
 /// The maximum host memory of the graphs of a session, in bytes.
-pub(super) const GRAPH_MEMORY: u64 = 256 << 20;
+const GRAPH_MEMORY: u64 = 256 << 20;
+
+/// The maximum number of graphs that a session has, with those that were refused.
+const KNOWN_LIMIT: usize = 4 * GRAPH_LIMIT;
+
+/// The graphs of a session.
+pub(super) struct Graphs {
+    states: FxHashMap<GraphId, State>,
+    /// The graphs whose nodes are there and that the backend does not have.
+    waiting: Vec<GraphId>,
+    /// Queries that wait until the backend has a graph.
+    queries: Vec<(GraphId, u64)>,
+    pub(super) quota: Arc<Quota>,
+}
+
+enum State {
+    /// Its content is incomplete, and comes with a transfer or with the command.
+    Arriving(Option<TransferId>),
+    /// It waits for its memory and its modules.
+    Waiting(Box<Prepared>),
+    /// The backend has it.
+    Created { record: Box<Record>, ready: Arc<Ready> },
+    /// The graph, or a change of it, was refused. The backend may have it.
+    Refused { error: Error, record: Option<Box<Record>>, is_created: bool },
+}
+
+/// A query that can be answered.
+pub(super) enum Answerable {
+    /// The backend answers it.
+    ByBackend(GraphId, u64),
+    /// The graph was refused.
+    Refused(u64, Error),
+}
+
+impl Default for Graphs {
+    fn default() -> Self {
+        let quota = Arc::new(Quota::new(" of host memory for graphs; drop graphs", GRAPH_MEMORY));
+        Self { states: FxHashMap::default(), waiting: Vec::new(), queries: Vec::new(), quota }
+    }
+}
+
+impl Graphs {
+    /// Adds a graph whose content comes with a transfer. Without one, the caller has the content.
+    ///
+    /// # Errors
+    /// The id is in use, or there are too many graphs, with those that were refused.
+    pub(super) fn announce(
+        &mut self,
+        id: GraphId,
+        transfer: Option<TransferId>,
+    ) -> Result<(), SessionError> {
+        if self.states.len() >= KNOWN_LIMIT {
+            return Err(SessionError::Command(format!(
+                "more than {KNOWN_LIMIT} graphs exist; drop those that were refused too"
+            )));
+        }
+        match self.states.insert(id, State::Arriving(transfer)) {
+            None => Ok(()),
+            Some(_) => {
+                Err(SessionError::Command(format!("the id of graph {} is already in use", id.0)))
+            }
+        }
+    }
+
+    /// Whether the content of a transfer creates a graph that was not dropped meanwhile.
+    pub(super) fn expects(&self, id: GraphId, transfer: TransferId) -> bool {
+        let expected = |state: &State| matches!(state, State::Arriving(arriving) if *arriving == Some(transfer));
+        self.states.get(&id).is_some_and(expected)
+    }
+
+    /// Stores the nodes of a graph, or the error if it was refused.
+    pub(super) fn prepared(&mut self, id: GraphId, prepared: Result<Prepared, Error>) {
+        match prepared {
+            Err(error) => self.refuse(id, error, None),
+            Ok(prepared) => {
+                self.waiting.push(id);
+                self.states.insert(id, State::Waiting(Box::new(prepared)));
+            }
+        }
+    }
+
+    /// Whether a graph waits for its memory or its modules.
+    pub(super) fn has_waiting(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Takes the graphs that the backend can create, according to `is_due`.
+    pub(super) fn take_due(
+        &mut self,
+        is_due: impl Fn(&Prepared) -> bool,
+    ) -> Vec<(GraphId, Prepared)> {
+        let mut due = Vec::new();
+        self.waiting.retain(|id| match self.states.remove(id) {
+            Some(State::Waiting(prepared)) if is_due(&prepared) => {
+                due.push((*id, *prepared));
+                false
+            }
+            Some(State::Waiting(prepared)) => {
+                self.states.insert(*id, State::Waiting(prepared));
+                true
+            }
+            // The graph was dropped, and perhaps created again.
+            other => {
+                self.states.extend(other.map(|state| (*id, state)));
+                false
+            }
+        });
+        due
+    }
+
+    /// Records that the backend has taken a graph. Returns the state of its preparation.
+    pub(super) fn created(&mut self, id: GraphId, record: Record) -> Arc<Ready> {
+        let ready = Arc::<Ready>::default();
+        let state = State::Created { record: Box::new(record), ready: ready.clone() };
+        self.states.insert(id, state);
+        ready
+    }
+
+    /// Records that a graph was refused. Later launches fail with the same error.
+    pub(super) fn refuse(&mut self, id: GraphId, error: Error, record: Option<Record>) {
+        let record = record.map(Box::new);
+        self.states.insert(id, State::Refused { error, record, is_created: false });
+    }
+
+    /// Fails a graph, because the changes of a launch were refused. The backend keeps the graph, and later launches
+    /// fail with the same error.
+    pub(super) fn fail(&mut self, id: GraphId, error: Error) {
+        match self.states.remove(&id) {
+            Some(State::Created { record, .. }) => {
+                let failed = State::Refused { error, record: Some(record), is_created: true };
+                self.states.insert(id, failed);
+            }
+            other => self.states.extend(other.map(|state| (id, state))),
+        }
+    }
+
+    /// Whether a launch of a graph can be carried out without waiting, or fails.
+    pub(super) fn can_launch(&self, id: GraphId) -> bool {
+        match self.states.get(&id) {
+            Some(State::Arriving(_) | State::Waiting(_)) => false,
+            Some(State::Created { ready, .. }) => ready.has_ended(),
+            Some(State::Refused { .. }) | None => true,
+        }
+    }
+
+    /// The record of a graph that [can be launched](Self::can_launch).
+    ///
+    /// # Errors
+    /// The error of a graph that was refused, with its record, or of one that does not exist.
+    pub(super) fn record(&mut self, id: GraphId) -> Result<&mut Record, (Error, Option<&Record>)> {
+        match self.states.get_mut(&id) {
+            Some(State::Created { record, .. }) => Ok(record),
+            Some(State::Refused { error, record, .. }) => Err((error.clone(), record.as_deref())),
+            _ => Err((Error::no_such_object("graph", id.0), None)),
+        }
+    }
+
+    /// Removes a graph. Returns whether the backend has it, and the transfer that brings its content.
+    pub(super) fn remove(&mut self, id: GraphId) -> (bool, Option<TransferId>) {
+        match self.states.remove(&id) {
+            Some(State::Created { .. } | State::Refused { is_created: true, .. }) => (true, None),
+            Some(State::Arriving(transfer)) => (false, transfer),
+            _ => (false, None),
+        }
+    }
+
+    /// The number of queries that wait.
+    pub(super) fn waiting_queries(&self) -> usize {
+        self.queries.len()
+    }
+
+    /// Stores a query until it can be answered.
+    pub(super) fn ask(&mut self, graph: GraphId, query: u64) {
+        self.queries.push((graph, query));
+    }
+
+    /// Takes the queries that can be answered.
+    pub(super) fn answerable(&mut self) -> Vec<Answerable> {
+        let mut answerable = Vec::new();
+        for (graph, query) in mem::take(&mut self.queries) {
+            match self.states.get(&graph) {
+                Some(State::Arriving(_) | State::Waiting(_)) => self.queries.push((graph, query)),
+                Some(State::Refused { error, .. }) => {
+                    answerable.push(Answerable::Refused(query, error.clone()));
+                }
+                Some(State::Created { .. }) | None => {
+                    answerable.push(Answerable::ByBackend(graph, query));
+                }
+            }
+        }
+        answerable
+    }
+}

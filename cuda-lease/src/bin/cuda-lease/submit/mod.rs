@@ -1,13 +1,12 @@
 //! Runs a kernel once.
 //!
-//! 1. [`image`] reads the kernel's file, and [`argument`] checks the arguments against the kernel's parameters.
-//! 2. [`files`] reads the input, and [`output`] checks that the output can be written, in its format.
+//! 1. [`files`] reads the kernel's file and the input, and [`argument`] checks the arguments against the kernel's
+//!    parameters.
+//! 2. [`output`](crate::output) checks that the output can be written, in its format.
 //! 3. The job runs on an allocated lease, or on a lease that ends with this program.
 
 mod argument;
 mod files;
-mod image;
-mod output;
 
 use std::{io::Write, time::Duration};
 
@@ -17,10 +16,8 @@ use cuda_core::{Error, LaunchConfig};
 use cuda_lease::{Job, Submit, Submitted, wire};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use crate::{connect, options::SubmitArgs, saved::Named};
-
-use image::Image;
-use output::Output;
+use self::files::Image;
+use crate::{connect, options::SubmitArgs, output::Output, saved::Named};
 
 /// The least memory of a lease that is made for one submit: 256 MiB.
 const LEAST_VRAM: u64 = 256 << 20;
@@ -43,7 +40,7 @@ pub(crate) fn run(args: &SubmitArgs) -> Result<(), Failure> {
         Some(path) => files::read(path, wire::Submit::INPUT_LIMIT)?.bytes,
         None => Vec::new(),
     };
-    let output = Output::new(args)?;
+    let output = Output::new(args.format, args.out.as_deref())?;
     let submitted = submit(args, job(args, image, arguments, input.into()))?;
     // The text that the kernel printed. If stderr is closed, it is discarded.
     _ = std::io::stderr().write_all(submitted.text.as_bytes());

@@ -1,0 +1,623 @@
+//! The connection of a lease to its node: its terms, the side that the handles of the lease see, and the thread that sends,
+//! receives, renews and reconnects.
+
+use std::{
+    cell::RefCell,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+        mpsc::{SyncSender, sync_channel},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cuda_core::{Error, NoticeSink, Result, protocol::Status};
+use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
+use tokio::sync::{
+    mpsc,
+    oneshot::{self, error::RecvError},
+    watch,
+};
+use tracing::{Instrument, Span};
+
+use super::{
+    end::{End, Refusal, lost, unavailable},
+    link::Link,
+    spans::{self, random},
+    streams::{Access, LaneStream, OutgoingRequest, Received, RequestStream, Unanswered, put_blob},
+    submit::{Channel, Current},
+};
+use crate::{
+    transport,
+    wire::{Allocate, Free, Granted, Hash, Lane, Renew, Renewed, TraceContext, features},
+};
+
+/// The time within which a lost connection is resumed if the user states no other.
+pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
+
+/// The time that a request for a new connection takes at most.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The pause between two attempts to reconnect.
+const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The time that the end of a lease may take until the connection is closed anyway.
+const FREE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The time in which the reason for the end of a stream arrives.
+const REASON: Duration = Duration::from_secs(1);
+
+/// The pause after the first failure.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause after a failure.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// A connection to a node, and its thread. Dropping it ends the connection.
+pub(super) struct Connection {
+    requests: Mutex<Option<mpsc::UnboundedSender<OutgoingRequest>>>,
+    pub(super) channel: Channel,
+    /// `None` once a caller waits for its end.
+    thread: Mutex<Option<thread::JoinHandle<()>>>,
+}
+
+/// The reply to a request, when it arrives.
+type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
+
+/// A lease that was granted, and its connection. Dropping it ends the lease.
+pub(super) struct LeaseConnection {
+    pub(super) connection: Connection,
+    pub(super) grant: Arc<Grant>,
+    /// The trace of the lease.
+    pub(super) trace: Option<TraceContext>,
+}
+
+/// A lease that was granted: its terms and its session.
+pub(super) struct Opened {
+    pub(super) granted: Granted,
+    /// The features that the client, the node and the device all have, as in [`features`].
+    pub(super) features: u64,
+    pub(super) link: Arc<Link>,
+    pub(super) connection: Arc<LeaseConnection>,
+}
+
+/// Starts a thread that serves a connection, and waits until `serve` has sent what the connection is for its user.
+///
+/// # Errors
+/// [`Error::Host`] if the thread cannot be started, or the error that `serve` has sent.
+pub(super) fn start<T: Send + 'static, Served: Future<Output = ()>>(
+    name: &str,
+    address: &str,
+    serve: impl FnOnce(SyncSender<Result<T>>) -> Served + Send + 'static,
+) -> Result<(T, thread::JoinHandle<()>)> {
+    let failed = |error| Error::host("failed to start the thread of a connection", &error);
+    let (opened, receiver) = sync_channel(1);
+    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(async { serve(opened).await }),
+        Err(error) => _ = opened.send(Err(failed(error))),
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
+    let opened = receiver.recv().unwrap_or_else(|_| {
+        let (address, cause) = (address.to_owned(), "the thread of the connection ended".into());
+        Err(Error::Disconnected { address, cause, may_have_run: false })
+    })?;
+    Ok((opened, thread))
+}
+
+impl Connection {
+    /// Creates the connection of the runtime that calls this.
+    pub(super) fn new(requests: mpsc::UnboundedSender<OutgoingRequest>, channel: Channel) -> Self {
+        Self { requests: Mutex::new(Some(requests)), channel, thread: Mutex::default() }
+    }
+
+    /// Stores the thread of the connection, for [`close`](Self::close).
+    pub(super) fn set_thread(&self, thread: thread::JoinHandle<()>) {
+        *self.thread.lock() = Some(thread);
+    }
+
+    /// Sends a request to the node.
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(super) fn request(&self, opcode: u16, body: Vec<u8>) -> Result<Reply> {
+        let (reply, receiver) = oneshot::channel();
+        let request = OutgoingRequest { opcode, body, reply };
+        let sent = self.requests.lock().as_ref().map(|requests| requests.send(request));
+        match sent {
+            Some(Ok(())) => Ok(receiver),
+            _ => Err(self.channel.ended(false)),
+        }
+    }
+
+    /// Ends the connection.
+    pub(super) fn end(&self) {
+        *self.requests.lock() = None;
+    }
+
+    /// Ends the connection, and waits until its thread has ended.
+    pub(super) fn close(&self) {
+        self.end();
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            _ = thread.join();
+        }
+    }
+}
+
+impl LeaseConnection {
+    /// Sends the request that renews the lease for `lease_secs` seconds from now on.
+    ///
+    /// # Errors
+    /// The errors of [`request`](Connection::request).
+    pub(super) fn request_renewal(&self, lease_secs: u32) -> Result<Reply> {
+        self.connection.request(Renew::OPCODE, self.grant.renew_request(lease_secs))
+    }
+
+    /// Takes the reply to a renewal, if it has arrived before the end of the connection.
+    pub(super) fn renewed(&self, reply: Result<Result<Bytes, Refusal>, RecvError>) -> Result<()> {
+        let channel = &self.connection.channel;
+        let renewed = reply.map_err(|_| channel.ended(true))?.and_then(|reply| {
+            Renewed::decode(&reply).map_err(|error| (Status::Internal, error.to_string()))
+        });
+        self.grant.renewed(&renewed.map_err(|refused| channel.refused(refused))?);
+        Ok(())
+    }
+}
+
+/// The address and the terms of a lease.
+#[derive(Clone)]
+pub(super) struct LeaseTerms {
+    /// The address of the node as the user wrote it, for messages.
+    pub(super) address: String,
+    pub(super) socket: SocketAddr,
+    pub(super) server_name: String,
+    pub(super) tls: quinn::ClientConfig,
+    pub(super) allocate: Allocate,
+    /// The total time up to which the lease is renewed. `None`: it is not renewed.
+    pub(super) renew_up_to: Option<Duration>,
+    /// The maximum duration of an interruption of the connection.
+    pub(super) resume_within: Duration,
+}
+
+/// Opens the socket for connections to a node.
+///
+/// # Errors
+/// [`Error::Host`] if the system refuses the socket.
+pub(super) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint> {
+    let any: SocketAddr = match terms.socket {
+        SocketAddr::V4(_) => ([0, 0, 0, 0], 0).into(),
+        SocketAddr::V6(_) => ([0u16; 8], 0).into(),
+    };
+    let endpoint = transport::endpoint(any, None);
+    let mut endpoint =
+        endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
+    endpoint.set_default_client_config(terms.tls.clone());
+    Ok(endpoint)
+}
+
+/// Connects to a node, and opens the request stream.
+pub(super) async fn connect(
+    endpoint: &quinn::Endpoint,
+    terms: &LeaseTerms,
+) -> Result<(quinn::Connection, RequestStream), End> {
+    let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
+    let stream = RequestStream::open(&connection).await?;
+    Ok((connection, stream))
+}
+
+/// The current state of a lease that was granted. A renewal changes it.
+pub(super) struct Grant {
+    pub(super) lease: u64,
+    token: Mutex<Bytes>,
+    generation: AtomicU32,
+    expires: Mutex<Instant>,
+}
+
+impl Grant {
+    pub(super) fn new(granted: &Granted) -> Self {
+        Self {
+            lease: granted.lease,
+            token: Mutex::new(granted.token.clone()),
+            generation: AtomicU32::new(granted.generation),
+            expires: Mutex::new(Instant::now() + Duration::from_millis(granted.expires_in_ms)),
+        }
+    }
+
+    pub(super) fn token(&self) -> Bytes {
+        self.token.lock().clone()
+    }
+
+    pub(super) fn expires_in(&self) -> Duration {
+        self.expires.lock().saturating_duration_since(Instant::now())
+    }
+
+    pub(super) fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
+    /// The body of the request that renews the lease for `lease_secs` seconds from now on.
+    fn renew_request(&self, lease_secs: u32) -> Vec<u8> {
+        let renew = Renew { lease: self.lease, token: self.token(), lease_secs };
+        let mut body = Vec::new();
+        renew.encode(&mut body);
+        body
+    }
+
+    /// Takes the reply to a renewal.
+    fn renewed(&self, renewed: &Renewed) {
+        *self.token.lock() = renewed.token.clone();
+        self.generation.store(renewed.generation, Ordering::Relaxed);
+        *self.expires.lock() = Instant::now() + Duration::from_millis(renewed.expires_in_ms);
+    }
+}
+
+/// Requests a lease, and starts the thread of its connection.
+///
+/// # Errors
+/// [`Error::Remote`] if the node refuses the lease, [`Error::Unreachable`] if no node answers,
+/// [`Error::Host`] if the thread cannot be started.
+pub(super) fn open(terms: LeaseTerms, sink: Arc<dyn NoticeSink>) -> Result<Opened> {
+    let address = terms.address.clone();
+    let span = spans::lease(terms.allocate.trace.as_ref(), &address);
+    let run = move |opened| ConnectionThread::run(terms, sink, opened).instrument(span);
+    let (opened, thread) = start("cuda-lease", &address, run)?;
+    opened.connection.connection.set_thread(thread);
+    Ok(opened)
+}
+
+/// The thread's side of the connection.
+struct ConnectionThread {
+    terms: LeaseTerms,
+    endpoint: quinn::Endpoint,
+    link: Arc<Link>,
+    grant: Arc<Grant>,
+    received: Received,
+    epoch: u32,
+    unanswered: Unanswered,
+    requests: mpsc::UnboundedReceiver<OutgoingRequest>,
+    /// Blobs that the node needs and does not have yet.
+    needed: RefCell<FxHashSet<Hash>>,
+    /// Publishes the current connection.
+    current: watch::Sender<Current>,
+    renewal: Renewal,
+}
+
+impl ConnectionThread {
+    /// Requests the lease, sends the result to `opened`, and serves the lease.
+    async fn run(
+        terms: LeaseTerms,
+        sink: Arc<dyn NoticeSink>,
+        opened: std::sync::mpsc::SyncSender<Result<Opened>>,
+    ) {
+        match Self::acquire(terms, sink).await {
+            Ok((this, first, result)) => {
+                _ = opened.send(Ok(result));
+                drop(opened);
+                this.drive(first).await;
+            }
+            Err(error) => _ = opened.send(Err(error)),
+        }
+    }
+
+    /// Connects and requests the lease.
+    async fn acquire(
+        terms: LeaseTerms,
+        sink: Arc<dyn NoticeSink>,
+    ) -> Result<(Self, (quinn::Connection, RequestStream), Opened)> {
+        let address = terms.address.clone();
+        let fail = |end: End| unavailable(&address, end);
+        let endpoint = endpoint(&terms)?;
+        let (connection, mut stream) = connect(&endpoint, &terms).await.map_err(fail)?;
+        let mut body = Vec::new();
+        terms.allocate.encode(&mut body);
+        let reply = stream.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
+        let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
+        let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
+        Span::current().record("lease", granted.lease);
+
+        let (sender, requests) = mpsc::unbounded_channel();
+        let [jitter, epoch @ ..] = random::<5>()?;
+        let epoch = u32::from_le_bytes(epoch).max(1);
+        let link = Link::new(address.clone(), epoch, sink);
+        let grant = Arc::new(Grant::new(&granted));
+        let (channel, current) = Channel::new(address.clone());
+        let trace = terms.allocate.trace;
+        let connection_of_user = Arc::new(LeaseConnection {
+            connection: Connection::new(sender, channel),
+            grant: grant.clone(),
+            trace,
+        });
+        let this = Self {
+            terms,
+            endpoint,
+            link: link.clone(),
+            grant,
+            received: Received::new(epoch),
+            epoch,
+            unanswered: Unanswered::default(),
+            requests,
+            needed: RefCell::default(),
+            current,
+            renewal: Renewal::new(f64::from(jitter) / 255.0),
+        };
+        let features = features::usable(stream.features, granted.features);
+        let opened = Opened { granted, features, link, connection: connection_of_user };
+        Ok((this, (connection, stream), opened))
+    }
+
+    /// Serves the lease until it is dropped or lost.
+    async fn drive(mut self, (mut connection, mut stream): (quinn::Connection, RequestStream)) {
+        let started = Instant::now();
+        let mut is_resumed = false;
+        loop {
+            let end = match self.serve(&connection, &mut stream, is_resumed, started).await {
+                Ok(()) => return self.free(&connection, &mut stream).await,
+                Err(end) => end,
+            };
+            if self.link.lost().is_some() {
+                return self.finish().await;
+            }
+            let end = match end {
+                End::Closed => reason(&connection).await,
+                end => end,
+            };
+            tracing::debug!(?end, address = self.terms.address, "the connection ended");
+            let resumed = match end {
+                End::Lost(cause) => self.reconnect(cause).await,
+                end => Err(end),
+            };
+            match resumed {
+                Ok(resumed) => (connection, stream) = resumed,
+                Err(end) => {
+                    self.lose(lost(&self.terms.address, end));
+                    return self.finish().await;
+                }
+            }
+            is_resumed = true;
+        }
+    }
+
+    /// Serves one connection. Returns `Ok` when the lease was dropped.
+    async fn serve(
+        &mut self,
+        connection: &quinn::Connection,
+        stream: &mut RequestStream,
+        is_resumed: bool,
+        started: Instant,
+    ) -> Result<(), End> {
+        self.current.send_replace(Some(Ok(connection.clone())));
+        let Self { link, received, needed, grant, requests, unanswered, .. } = self;
+        let access = Access { lease: grant.lease, token: grant.token(), epoch: self.epoch };
+        let open = |lane| LaneStream::open(connection, &access, lane, is_resumed, received, link);
+        let (commands, bulk) = tokio::try_join!(open(Lane::Commands), open(Lane::Bulk))?;
+        let (ask, mut asked) = mpsc::unbounded_channel();
+        let need = |hash| {
+            if needed.borrow_mut().insert(hash) {
+                _ = ask.send(hash);
+            }
+        };
+        needed.borrow().iter().for_each(|hash| _ = ask.send(*hash));
+        let blobs = async {
+            while let Some(hash) = asked.recv().await {
+                if let Some(image) = link.image(&hash) {
+                    // A refusal shows as a module that does not load.
+                    _ = put_blob(connection, grant.lease, grant.token(), hash, image).await?;
+                }
+                needed.borrow_mut().remove(&hash);
+            }
+            Ok::<(), End>(())
+        };
+        let (renew, mut renewals) = mpsc::unbounded_channel();
+        let renewing = renew_in_time(&mut self.renewal, grant, &self.terms, started, renew);
+        let answered = async {
+            let served = serve_requests(stream, unanswered, requests, &mut renewals).await;
+            // The lease was dropped: the other parts end too.
+            served.and(Err::<(), _>(Ended::Dropped))
+        };
+        let parts = async {
+            tokio::try_join!(
+                commands.send(link),
+                commands.receive(link, received, &need),
+                bulk.send(link),
+                bulk.receive(link, received, &need),
+                blobs,
+                renewing,
+            )
+            .map(drop)
+            .map_err(Ended::Connection)
+        };
+        match tokio::try_join!(answered, parts) {
+            Ok(_) | Err(Ended::Dropped) => Ok(()),
+            Err(Ended::Connection(end)) => Err(end),
+        }
+    }
+
+    /// Tries to connect again, until the window is over or the lease is dropped.
+    async fn reconnect(
+        &mut self,
+        mut cause: String,
+    ) -> Result<(quinn::Connection, RequestStream), End> {
+        let begun = Instant::now();
+        loop {
+            let left = self.terms.resume_within.saturating_sub(begun.elapsed());
+            // A lease that was dropped meanwhile is not resumed.
+            if left.is_zero() || self.requests.is_closed() {
+                return Err(End::Lost(cause));
+            }
+            let limit = left.min(CONNECT_TIMEOUT);
+            match tokio::time::timeout(limit, connect(&self.endpoint, &self.terms)).await {
+                Ok(Ok(connected)) => return Ok(connected),
+                Ok(Err(End::Lost(error))) => cause = error,
+                Ok(Err(end)) => return Err(end),
+                Err(_) => {}
+            }
+            tokio::time::sleep(RECONNECT_PAUSE).await;
+        }
+    }
+
+    /// Ends the lease at the node.
+    async fn free(self, connection: &quinn::Connection, stream: &mut RequestStream) {
+        let free = Free { lease: self.grant.lease, token: self.grant.token() };
+        let mut body = Vec::new();
+        free.encode(&mut body);
+        let freed = stream.ask(Free::OPCODE, &body);
+        _ = tokio::time::timeout(FREE_TIMEOUT, freed).await;
+        connection.close(0u32.into(), b"freed");
+        self.finish().await;
+    }
+
+    async fn finish(self) {
+        self.end("the lease was dropped");
+        self.endpoint.close(0u32.into(), b"");
+        _ = tokio::time::timeout(FREE_TIMEOUT, self.endpoint.wait_idle()).await;
+    }
+
+    /// Ends everything in flight, unless the lease is lost already.
+    fn end(&self, cause: &str) {
+        let (address, cause) = (self.terms.address.clone(), cause.to_owned());
+        let error = Error::Disconnected { address, cause, may_have_run: true };
+        self.lose(self.link.lost().unwrap_or(error));
+    }
+
+    /// Gives everything in flight, and later requests, the error that lost the lease.
+    fn lose(&self, error: Error) {
+        let cause = match &error {
+            Error::Disconnected { cause, .. } => cause.clone(),
+            Error::Remote { status, detail, .. } => format!("{status}: {detail}"),
+            error => error.to_string(),
+        };
+        self.current.send_replace(Some(Err(cause)));
+        self.link.lose(error);
+    }
+}
+
+impl Drop for ConnectionThread {
+    /// If the thread of the connection panics, everything in flight ends with an error.
+    fn drop(&mut self) {
+        self.end("the thread of the connection ended");
+    }
+}
+
+/// The reason for which the node closed a stream.
+async fn reason(connection: &quinn::Connection) -> End {
+    match tokio::time::timeout(REASON, connection.closed()).await {
+        Ok(closed) => closed.into(),
+        Err(_) => End::Closed,
+    }
+}
+
+/// The end of the parts of a connection.
+enum Ended {
+    Dropped,
+    Connection(End),
+}
+
+/// Serves the request stream, with the requests of the user and of the renewal.
+async fn serve_requests(
+    stream: &mut RequestStream,
+    unanswered: &mut Unanswered,
+    requests: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+    renewals: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+) -> Result<(), Ended> {
+    stream.serve(unanswered, requests, renewals).await.map_err(Ended::Connection)
+}
+
+/// Renews the lease in time, up to its cap.
+async fn renew_in_time(
+    renewal: &mut Renewal,
+    grant: &Grant,
+    terms: &LeaseTerms,
+    started: Instant,
+    requests: mpsc::UnboundedSender<OutgoingRequest>,
+) -> Result<(), End> {
+    let Some(cap) = terms.renew_up_to else { return std::future::pending().await };
+    let mut pause = renewal.after_success(grant.expires_in());
+    loop {
+        tokio::time::sleep(pause).await;
+        let left = cap.saturating_sub(started.elapsed()).as_secs();
+        let lease_secs = u64::from(terms.allocate.lease_secs).min(left) as u32;
+        if lease_secs == 0 {
+            return std::future::pending().await;
+        }
+        let (reply, receiver) = oneshot::channel();
+        let body = grant.renew_request(lease_secs);
+        if requests.send(OutgoingRequest { opcode: Renew::OPCODE, body, reply }).is_err() {
+            return std::future::pending().await;
+        }
+        let renewed = match receiver.await {
+            Ok(Ok(reply)) => Renewed::decode(&reply).map_err(|error| error.to_string()),
+            Ok(Err((status, detail))) => Err(format!("{status}: {detail}")),
+            Err(_) => Err("the connection ended".into()),
+        };
+        pause = match renewed {
+            Ok(renewed) => {
+                grant.renewed(&renewed);
+                renewal.after_success(grant.expires_in())
+            }
+            Err(error) => {
+                tracing::warn!(error, address = terms.address, "the lease was not renewed");
+                renewal.after_failure(grant.expires_in())
+            }
+        };
+    }
+}
+
+/// Plans the renewals of one lease: after 70 to 75 percent of its duration, with jitter; after a failure again, with
+/// increasing pauses. It has no clock and no network.
+#[derive(Debug)]
+struct Renewal {
+    /// The part of the jitter that this lease uses, from 0 to 1. It spreads the renewals of many leases.
+    jitter: f64,
+    failures: u32,
+}
+
+impl Renewal {
+    /// `jitter` is a random number from 0 to 1.
+    fn new(jitter: f64) -> Self {
+        Self { jitter: jitter.clamp(0.0, 1.0), failures: 0 }
+    }
+
+    /// The time until the next renewal of a lease that was granted or renewed just now, and expires in `expires_in`.
+    fn after_success(&mut self, expires_in: Duration) -> Duration {
+        self.failures = 0;
+        // Between 70 and 75 percent.
+        expires_in.mul_f64(0.75 - 0.05 * self.jitter)
+    }
+
+    /// The time until the next attempt, after one that failed. `left` is the time until the lease expires.
+    fn after_failure(&mut self, left: Duration) -> Duration {
+        let pause = FIRST_PAUSE.saturating_mul(1 << self.failures.min(16)).min(LONGEST_PAUSE);
+        self.failures += 1;
+        // Several attempts fit into the rest. The pauses do not shrink to zero before the end.
+        pause.mul_f64(0.75 + 0.5 * self.jitter).min(left / 4).max(FIRST_PAUSE / 2)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn lease_is_renewed_at_three_quarters_of_its_time() {
+        for jitter in [0.0, 0.5, 1.0] {
+            let at = Renewal::new(jitter).after_success(100 * SECOND);
+            assert!((70 * SECOND..=75 * SECOND).contains(&at), "{at:?}");
+        }
+    }
+
+    #[test]
+    fn attempts_after_failures_come_at_growing_pauses_and_before_the_end() {
+        let mut renewal = Renewal::new(0.5);
+        let pauses: Vec<_> = (0..5).map(|_| renewal.after_failure(1000 * SECOND)).collect();
+        assert!(pauses.windows(2).all(|two| two[0] < two[1]), "{pauses:?}");
+        assert!(renewal.after_failure(SECOND) <= SECOND / 4);
+        assert!(renewal.after_failure(Duration::ZERO) >= FIRST_PAUSE / 2);
+        assert!((0..40).all(|_| renewal.after_failure(1000 * SECOND) <= LONGEST_PAUSE * 2));
+    }
+}

@@ -1,0 +1,374 @@
+//! The streams of a connection: requests about leases and their replies, the commands and events of a session, and code.
+//! `connection` and `submit` open them.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+};
+
+use bytes::Bytes;
+use quinn::{RecvStream, SendStream};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use super::{
+    end::{End, Refusal},
+    link::Link,
+};
+use crate::{
+    session::{Incoming, Outgoing},
+    wire::{
+        Ack, Attach, Attached, Chunk, Event, Frame, FrameBuffer, Hash, Hello, Lane, PutBlob,
+        Refused, VERSION, Welcome, WireError, features, opcode, put_frame,
+    },
+};
+
+/// Received bytes are acknowledged in steps of this size.
+const ACKNOWLEDGE: usize = 256 << 10;
+
+/// The packets that one read takes at most.
+const PACKETS: usize = 64;
+
+/// A request to the node.
+pub(super) struct OutgoingRequest {
+    pub(super) opcode: u16,
+    pub(super) body: Vec<u8>,
+    pub(super) reply: oneshot::Sender<Result<Bytes, Refusal>>,
+}
+
+/// Requests that were sent and not answered. They are sent again on the next connection: a repeated request has the
+/// same result and no second effect.
+#[derive(Default)]
+pub(super) struct Unanswered {
+    next: u64,
+    requests: VecDeque<(u64, OutgoingRequest)>,
+}
+
+/// The request stream of one connection.
+pub(super) struct RequestStream {
+    send: SendStream,
+    receive: RecvStream,
+    buffer: FrameBuffer,
+    /// The features that both sides have, as in [`features`].
+    pub(super) features: u64,
+}
+
+impl RequestStream {
+    /// Opens the stream and greets the node.
+    pub(super) async fn open(connection: &quinn::Connection) -> Result<Self, End> {
+        let (send, receive) = connection.open_bi().await?;
+        let mut opened = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
+        let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: features::ALL, program };
+        let mut body = Vec::new();
+        hello.encode(&mut body);
+        let reply = opened.ask(Hello::OPCODE, &body).await?;
+        let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
+        opened.features = Welcome::decode(&reply)?.features;
+        Ok(opened)
+    }
+
+    /// Sends one request and waits for its reply.
+    pub(super) async fn ask(
+        &mut self,
+        opcode: u16,
+        body: &[u8],
+    ) -> Result<Result<Bytes, Refusal>, End> {
+        self.write(opcode, 0, body).await?;
+        Ok(self.read().await?.1)
+    }
+
+    async fn write(&mut self, opcode: u16, id: u64, body: &[u8]) -> Result<(), End> {
+        let mut out = Vec::new();
+        put_frame(&mut out, opcode, 0, id, |out| out.extend_from_slice(body));
+        Ok(self.send.write_all(&out).await?)
+    }
+
+    /// Reads the next reply, and the id of its request. Cancelling this loses nothing.
+    async fn read(&mut self) -> Result<(u64, Result<Bytes, Refusal>), End> {
+        let reply = next_reply(&mut self.receive, &mut self.buffer).await?;
+        let reply = reply.ok_or(End::Closed)?;
+        match reply.content {
+            Ok((opcode, _)) if opcode & opcode::REPLY == 0 => {
+                Err(WireError::UnexpectedOpcode { opcode }.into())
+            }
+            content => Ok((reply.sequence, content.map(|(_, body)| body))),
+        }
+    }
+
+    async fn begin(
+        &mut self,
+        unanswered: &mut Unanswered,
+        request: OutgoingRequest,
+    ) -> Result<(), End> {
+        unanswered.next += 1;
+        let (id, opcode, body) = (unanswered.next, request.opcode, request.body.clone());
+        unanswered.requests.push_back((id, request));
+        self.write(opcode, id, &body).await
+    }
+
+    /// Carries out requests until the connection ends, or until all senders of requests are dropped.
+    pub(super) async fn serve(
+        &mut self,
+        unanswered: &mut Unanswered,
+        requests: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+        renewals: &mut mpsc::UnboundedReceiver<OutgoingRequest>,
+    ) -> Result<(), End> {
+        for (id, request) in &unanswered.requests {
+            self.write(request.opcode, *id, &request.body).await?;
+        }
+        loop {
+            tokio::select! {
+                request = requests.recv() => {
+                    let Some(request) = request else { return Ok(()) };
+                    self.begin(unanswered, request).await?;
+                }
+                Some(request) = renewals.recv() => self.begin(unanswered, request).await?,
+                reply = self.read() => {
+                    let (id, reply) = reply?;
+                    let found = unanswered.requests.iter().position(|request| request.0 == id);
+                    if let Some((_, request)) = found.and_then(|at| unanswered.requests.remove(at)) {
+                        _ = request.reply.send(reply);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A reply of the node.
+pub(super) struct Reply {
+    /// The sequence number of the frame. On the request stream, it is the id of the request.
+    sequence: u64,
+    /// The opcode and the body, or a refusal.
+    pub(super) content: Result<(u16, Bytes), Refusal>,
+}
+
+/// Reads the next reply. Returns `None` at the end of the stream. Cancelling this loses nothing.
+pub(super) async fn next_reply(
+    receive: &mut RecvStream,
+    buffer: &mut FrameBuffer,
+) -> Result<Option<Reply>, End> {
+    loop {
+        if let Some(frames) = buffer.take_first()?
+            && let Some(frame) = frames.iter().next()
+        {
+            let content = match frame.header.opcode {
+                Refused::OPCODE => {
+                    let refused = Refused::decode(frame.body)?;
+                    Err((refused.status, refused.detail))
+                }
+                opcode => Ok((opcode, Bytes::copy_from_slice(frame.body))),
+            };
+            return Ok(Some(Reply { sequence: frame.header.sequence, content }));
+        }
+        match receive.read_chunk(usize::MAX, true).await? {
+            Some(chunk) => buffer.extend(&chunk.bytes),
+            None => return Ok(None),
+        }
+    }
+}
+
+/// Sends a blob, and waits until the node has it. The inner error is a refusal of the node.
+pub(super) async fn put_blob(
+    connection: &quinn::Connection,
+    lease: u64,
+    token: Bytes,
+    hash: Hash,
+    image: Bytes,
+) -> Result<Result<(), Refusal>, End> {
+    let (mut send, mut receive) = connection.open_bi().await?;
+    let put = PutBlob { lease, token, hash, bytes: image.len() as u64 };
+    let mut out = Vec::new();
+    put_frame(&mut out, PutBlob::OPCODE, 0, 0, |out| put.encode(out));
+    // A node that refuses stops the stream, and its reply has the reason.
+    if send.write_all(&out).await.is_ok() && send.write_chunk(image).await.is_ok() {
+        _ = send.finish();
+    }
+    let reply = next_reply(&mut receive, &mut FrameBuffer::default()).await?;
+    let reply = reply.ok_or(WireError::Truncated { missing: 1 })?;
+    Ok(reply.content.map(drop))
+}
+
+/// The incoming sequences of a session. They outlive connections.
+pub(super) struct Received {
+    commands: RefCell<Incoming>,
+    bulk: RefCell<Incoming>,
+}
+
+impl Received {
+    pub(super) fn new(epoch: u32) -> Self {
+        let new = || RefCell::new(Incoming::new(epoch));
+        Self { commands: new(), bulk: new() }
+    }
+
+    fn of(&self, lane: Lane) -> &RefCell<Incoming> {
+        match lane {
+            Lane::Commands => &self.commands,
+            Lane::Bulk => &self.bulk,
+        }
+    }
+}
+
+/// One lane on one connection.
+pub(super) struct LaneStream {
+    lane: Lane,
+    /// The acknowledgement to send next, or 0.
+    acknowledge: Cell<u64>,
+    send: tokio::sync::Mutex<SendStream>,
+    receive: tokio::sync::Mutex<(RecvStream, FrameBuffer)>,
+}
+
+/// The access to a lease that every first frame states.
+#[derive(Clone)]
+pub(super) struct Access {
+    pub(super) lease: u64,
+    pub(super) token: Bytes,
+    pub(super) epoch: u32,
+}
+
+impl LaneStream {
+    /// Opens a lane. A resumed one waits for the node, which says how much it has received.
+    pub(super) async fn open(
+        connection: &quinn::Connection,
+        access: &Access,
+        lane: Lane,
+        is_resumed: bool,
+        received: &Received,
+        link: &Link,
+    ) -> Result<Self, End> {
+        let (mut send, receive) = connection.open_bi().await?;
+        if lane == Lane::Commands {
+            // A launch goes before bulk data.
+            _ = send.set_priority(1);
+        }
+        let received = received.of(lane).borrow().received();
+        let Access { lease, token, epoch } = access.clone();
+        let attach = Attach { lease, token, lane, epoch, is_resumed, received };
+        let mut out = Vec::new();
+        put_frame(&mut out, Attach::OPCODE, 0, 0, |out| attach.encode(out));
+        send.write_all(&out).await?;
+        let mut opened = Self {
+            lane,
+            acknowledge: Cell::new(0),
+            send: tokio::sync::Mutex::new(send),
+            receive: tokio::sync::Mutex::new((receive, FrameBuffer::default())),
+        };
+        if is_resumed {
+            let attached = opened.attached().await?;
+            with_outgoing(link, lane, |outgoing| outgoing.resume(attached.received))?;
+        }
+        Ok(opened)
+    }
+
+    /// Waits for the reply to [`Attach`].
+    async fn attached(&mut self) -> Result<Attached, End> {
+        let (receive, buffer) = self.receive.get_mut();
+        let reply = next_reply(receive, buffer).await?.ok_or(End::Closed)?;
+        match reply.content {
+            Ok((Attached::OPCODE, body)) => Ok(Attached::decode(&body)?),
+            Ok((opcode, _)) => Err(WireError::UnexpectedOpcode { opcode }.into()),
+            Err((status, detail)) => Err(End::Refused(status, detail)),
+        }
+    }
+
+    /// Sends frames until the connection ends.
+    pub(super) async fn send(&self, link: &Link) -> Result<(), End> {
+        let mut stream = self.send.lock().await;
+        loop {
+            let acknowledge = self.acknowledge.take();
+            if acknowledge > 0 {
+                let mut out = Vec::new();
+                put_frame(&mut out, Ack::OPCODE, 0, 0, |out| {
+                    Ack { received: acknowledge }.encode(out);
+                });
+                stream.write_chunk(out.into()).await?;
+            }
+            let frames = match self.lane {
+                Lane::Commands => link.take_commands(),
+                Lane::Bulk => link.take_bulk(),
+            };
+            match frames {
+                Some(frames) => stream.write_chunk(frames).await?,
+                None => self.wake(link).notified().await,
+            }
+        }
+    }
+
+    fn wake<'a>(&self, link: &'a Link) -> &'a Notify {
+        match self.lane {
+            Lane::Commands => &link.send_commands,
+            Lane::Bulk => &link.send_bulk,
+        }
+    }
+
+    /// Receives frames until the connection ends. Calls `need` for each blob that the node does not have.
+    pub(super) async fn receive(
+        &self,
+        link: &Link,
+        received: &Received,
+        need: impl Fn(Hash),
+    ) -> Result<(), End> {
+        let mut guard = self.receive.lock().await;
+        let (stream, buffer) = &mut *guard;
+        loop {
+            for frame in buffer.take()?.iter() {
+                self.frame(link, received, &frame, &need)?;
+            }
+            let incoming = received.of(self.lane);
+            if let Some(sequence) = incoming.borrow_mut().acknowledgement(ACKNOWLEDGE) {
+                self.acknowledge.set(sequence);
+                self.wake(link).notify_one();
+            }
+            // A chunk is the content of one packet.
+            let mut chunks = [const { Bytes::new() }; PACKETS];
+            match stream.read_chunks(&mut chunks).await? {
+                Some(count) => chunks[..count].iter().for_each(|chunk| buffer.extend(chunk)),
+                None => return Err(End::Closed),
+            }
+        }
+    }
+
+    fn frame(
+        &self,
+        link: &Link,
+        received: &Received,
+        frame: &Frame<'_>,
+        need: &impl Fn(Hash),
+    ) -> Result<(), End> {
+        match frame.header.opcode {
+            Ack::OPCODE => {
+                let ack = Ack::decode(frame.body)?;
+                with_outgoing(link, self.lane, |outgoing| outgoing.acknowledge(ack.received))?;
+                self.wake(link).notify_one();
+                return Ok(());
+            }
+            Attached::OPCODE => return Ok(()),
+            Refused::OPCODE => return Err(refused(frame)),
+            _ => {}
+        }
+        // Before the frame is handled: a waker that panics must not make it arrive twice.
+        if !received.of(self.lane).borrow_mut().accept(&frame.header)? {
+            return Ok(());
+        }
+        if frame.header.opcode == Chunk::OPCODE {
+            link.chunk(&Chunk::decode(frame.body)?)?;
+        } else if let Some(hash) = link.event(Event::decode(frame.header.opcode, frame.body)?) {
+            need(hash);
+        }
+        Ok(())
+    }
+}
+
+fn with_outgoing<T>(link: &Link, lane: Lane, with: impl FnOnce(&mut Outgoing) -> T) -> T {
+    match lane {
+        Lane::Commands => with(&mut link.commands.lock()),
+        Lane::Bulk => with(&mut link.bulk.lock().outgoing),
+    }
+}
+
+fn refused(frame: &Frame<'_>) -> End {
+    match Refused::decode(frame.body) {
+        Ok(refused) => End::Refused(refused.status, refused.detail),
+        Err(error) => End::Broken(error.into()),
+    }
+}

@@ -1,0 +1,434 @@
+//! Admission of requests: repetition, limits, quotas, the choice of the slot, reservations and preemption.
+
+use std::time::Duration;
+
+use cuda_lease::wire::Status;
+
+use super::LeaseTable;
+use crate::leases::{
+    lease::{Cause, Lease, LeaseState, Phase},
+    output::Action,
+    request::{LeaseId, LeaseRequest, Placement, Refusal, RequestId, SlotId, Waiter},
+    slot::Slot,
+};
+
+/// A request that passed all checks.
+struct Admissible {
+    request: LeaseRequest,
+    lease_secs: u32,
+    wanted: Option<SlotId>,
+}
+
+impl LeaseTable {
+    /// Requests a lease. A request with the tenant and nonce of an earlier one gets the same lease, the same place in
+    /// the queue, or the cause of that lease's end.
+    ///
+    /// If no slot has capacity, the request waits for at most `request.wait`. Waiting requests are served by priority,
+    /// then in the order of arrival. A request that does not fit reserves the slot with the fewest leases that can ever
+    /// hold it, so later requests cannot starve it.
+    ///
+    /// # Errors
+    /// - `BadRequest`: a field is outside the limits of the node, or the nonce belongs to a different request.
+    /// - `NotFound`: there is no slot of this name.
+    /// - `QuotaExceeded`: a quota of the tenant is used up. Waiting requests count, leases whose worker is being killed
+    ///   do not.
+    /// - `TooLarge`: the request exceeds a quota on its own, or no slot can ever hold the lease.
+    /// - `CapacityExceeded`: there is no free capacity and the request does not wait, or the queue is full.
+    /// - `Fenced`: every slot that could hold the lease is fenced.
+    /// - The [status](super::super::Cause::status) of an ended lease, for a repeated request.
+    pub fn request(&mut self, now: Duration, request: LeaseRequest) -> Result<Placement, Refusal> {
+        self.advance(now);
+        if let Some(earlier) = self.earlier_answer(&request) {
+            return earlier;
+        }
+        self.counters.requests += 1;
+        let answer = self.check(request).and_then(|admissible| self.admit(admissible));
+        if let Err(refusal) = &answer {
+            self.counters.refuse(refusal.status);
+        }
+        answer
+    }
+
+    /// Withdraws a queued request. Returns whether it was in the queue. A request that was admitted meanwhile has a
+    /// lease; free it.
+    pub fn cancel(&mut self, now: Duration, request: RequestId) -> bool {
+        self.advance(now);
+        if self.queue.take_where(|waiter| waiter.id == request).is_none() {
+            return false;
+        }
+        self.counters.cancelled += 1;
+        self.serve();
+        true
+    }
+
+    /// The answer to a request whose nonce was used before.
+    fn earlier_answer(&self, request: &LeaseRequest) -> Option<Result<Placement, Refusal>> {
+        let (tenant, nonce) = (&request.tenant, &request.nonce);
+        let is_same = |other: &LeaseRequest| other.nonce == *nonce && other.tenant == *tenant;
+        let mismatch = || {
+            let message =
+                "the nonce belongs to an earlier request with other terms; use a new nonce";
+            Some(Err(Refusal::new(Status::BadRequest, message)))
+        };
+        if let Some((ahead, waiter)) = self.queue.of_nonce(tenant, nonce) {
+            if !request.has_terms_of(&waiter.request) {
+                return mismatch();
+            }
+            return Some(Ok(Placement::Queued { request: waiter.id, ahead }));
+        }
+        if let Some((id, lease)) = self.leases.iter().find(|(_, lease)| is_same(&lease.request)) {
+            if !request.has_terms_of(&lease.request) {
+                return mismatch();
+            }
+            return Some(match lease.cause() {
+                None => Ok(Placement::Leased(*id)),
+                Some(cause) => Err(cause.refusal(*id)),
+            });
+        }
+        let (id, cause) = self.ended.of_nonce(tenant, nonce)?;
+        Some(Err(cause.refusal(id)))
+    }
+
+    fn check(&self, request: LeaseRequest) -> Result<Admissible, Refusal> {
+        if request.min_vram == 0 {
+            let message = "min_vram is 0; request at least 1 byte";
+            return Err(Refusal::new(Status::BadRequest, message));
+        }
+        let lease_secs = self.check_secs(&request, request.lease_secs)?;
+        self.check_quota(&request)?;
+        let wanted = self.check_slots(&request)?;
+        Ok(Admissible { request, lease_secs, wanted })
+    }
+
+    /// The time that a request or a renewal of this lease may have: `secs`, or the default if that is 0.
+    pub(super) fn check_secs(&self, request: &LeaseRequest, secs: u32) -> Result<u32, Refusal> {
+        let quota = self.quotas.of(&request.tenant).max_lease_secs;
+        let limit = self.config.max_lease_secs.min(quota);
+        if secs > self.config.max_lease_secs {
+            let message =
+                format!("{secs} s exceed the node's limit of {limit} s at a time; request less");
+            return Err(Refusal::new(Status::BadRequest, message));
+        }
+        let default = match request.lease_secs {
+            0 => self.config.default_lease_secs,
+            secs => secs,
+        };
+        if secs > quota || quota == 0 {
+            let tenant = request.tenant.as_str();
+            let asked = if secs == 0 { default } else { secs };
+            let message = format!(
+                "{asked} s exceed the limit of tenant {tenant:?}, {limit} s at a time; request less"
+            );
+            return Err(Refusal::new(Status::TooLarge, message));
+        }
+        Ok(if secs == 0 { default.min(limit) } else { secs })
+    }
+
+    fn check_quota(&self, request: &LeaseRequest) -> Result<(), Refusal> {
+        let tenant = &request.tenant;
+        let quota = self.quotas.of(tenant);
+        // A request that exceeds a limit on its own can never be granted.
+        let exceeded = |alone: bool, limit: String| {
+            let status = if alone { Status::TooLarge } else { Status::QuotaExceeded };
+            let message = format!("tenant {:?}: {limit}", tenant.as_str());
+            Err(Refusal::new(status, message))
+        };
+        if request.priority > quota.max_priority {
+            let (is, limit) = (request.priority, quota.max_priority);
+            let detail =
+                format!("priority {is} exceeds the limit {limit}; request at most {limit}");
+            return exceeded(true, detail);
+        }
+        let leases = self.leases.values().filter(|lease| lease.state() != LeaseState::Killing);
+        let waiting = self.queue.iter().map(|waiter| &waiter.request);
+        let present = leases.map(|lease| &lease.request).chain(waiting);
+        let (count, used) = present
+            .filter(|other| other.tenant == *tenant)
+            .fold((0u32, 0u64), |(count, used), other| {
+                (count.saturating_add(1), used.saturating_add(other.min_vram))
+            });
+        if count >= quota.max_leases {
+            let limit = quota.max_leases;
+            let detail = format!(
+                "there are {count} leases and queued requests, the limit is {limit}; free a lease or withdraw a request"
+            );
+            return exceeded(limit == 0, detail);
+        }
+        if used.saturating_add(request.min_vram) > quota.max_vram {
+            let (asked, limit) = (request.min_vram, quota.max_vram);
+            let detail = format!(
+                "the request for {asked} bytes is refused: {used} of the tenant's {limit} bytes are in use by leases \
+                 and queued requests; free a lease or request less"
+            );
+            return exceeded(asked > limit, detail);
+        }
+        Ok(())
+    }
+
+    /// The slot that the request names, if it names one.
+    fn check_slots(&self, request: &LeaseRequest) -> Result<Option<SlotId>, Refusal> {
+        let named =
+            |slot: &Slot| request.slot.as_ref().is_none_or(|name| slot.config.name == *name);
+        let wanted = match &request.slot {
+            None => None,
+            Some(name) => {
+                let Some(index) = self.slots.iter().position(named) else {
+                    let names: Vec<_> = self.slots.iter().map(|slot| &*slot.config.name).collect();
+                    let message = format!(
+                        "the node has no device {name:?}; its devices are {}",
+                        names.join(", ")
+                    );
+                    return Err(Refusal::new(Status::NotFound, message));
+                };
+                Some(SlotId(index))
+            }
+        };
+        let quota = request.min_vram;
+        let mut possible =
+            self.slots.iter().filter(|slot| named(slot) && slot.charge(quota).is_some());
+        if possible.clone().next().is_none() {
+            let largest = self.slots.iter().filter(|slot| named(slot));
+            let largest =
+                largest.map(|slot| slot.config.capacity.saturating_sub(slot.config.reserve));
+            let message = format!(
+                "a lease of {quota} bytes exceeds the largest one that this node can grant, {} bytes; request less",
+                largest.max().unwrap_or_default()
+            );
+            return Err(Refusal::new(Status::TooLarge, message));
+        }
+        if possible.all(|slot| slot.fenced) {
+            return Err(Self::fenced_refusal());
+        }
+        Ok(wanted)
+    }
+
+    fn fenced_refusal() -> Refusal {
+        let message = "every device that could hold the lease is fenced until an operator has checked it; request \
+                       another device, or try again later";
+        Refusal::new(Status::Fenced, message)
+    }
+
+    /// Grants the lease if there is free capacity. Otherwise puts the request into the queue, if it may wait.
+    fn admit(&mut self, admissible: Admissible) -> Result<Placement, Refusal> {
+        let Admissible { request, lease_secs, wanted } = admissible;
+        let id = RequestId(self.new_id());
+        let wait = request.wait.min(self.config.max_wait);
+        let until = self.now.saturating_add(wait);
+        let waiter = Waiter { id, request, lease_secs, wanted, until };
+        if let Some(slot) = self.slot_now(&waiter) {
+            return Ok(Placement::Leased(self.grant(waiter, slot)));
+        }
+        if wait.is_zero() {
+            let message = "the node has no free capacity; try again later, or let the request wait";
+            return Err(Refusal::new(Status::CapacityExceeded, message));
+        }
+        let limit = self.config.queue_limit;
+        if self.queue.len() >= limit {
+            let message = format!(
+                "the node has no free capacity, and the queue is full: {limit} requests wait; try again later"
+            );
+            return Err(Refusal::new(Status::CapacityExceeded, message));
+        }
+        self.queue.insert(waiter);
+        self.counters.queued += 1;
+        let ahead = self.queue.position(id).unwrap_or_default();
+        self.serve();
+        Ok(Placement::Queued { request: id, ahead })
+    }
+
+    /// Refuses the requests that have waited for too long.
+    pub(super) fn refuse_overdue_requests(&mut self) {
+        let now = self.now;
+        let mut removed = false;
+        while let Some(waiter) = self.queue.take_where(|waiter| waiter.until <= now) {
+            removed = true;
+            let message = "the node had no free capacity during the wait; try again later, wait longer, or request \
+                           less";
+            self.refuse_waiter(waiter.id, Refusal::new(Status::CapacityExceeded, message));
+        }
+        if removed {
+            self.serve();
+        }
+    }
+
+    /// Refuses the requests that only fenced slots could hold.
+    pub(super) fn refuse_fenced_requests(&mut self) {
+        let slots = &self.slots;
+        let is_stuck = |waiter: &Waiter| {
+            let fits = |(index, slot): (usize, &Slot)| {
+                waiter.accepts(SlotId(index))
+                    && slot.charge(waiter.request.min_vram).is_some()
+                    && !slot.fenced
+            };
+            !slots.iter().enumerate().any(fits)
+        };
+        let mut stuck = Vec::new();
+        while let Some(waiter) = self.queue.take_where(is_stuck) {
+            stuck.push(waiter.id);
+        }
+        for id in stuck {
+            self.refuse_waiter(id, Self::fenced_refusal());
+        }
+    }
+
+    fn refuse_waiter(&mut self, request: RequestId, refusal: Refusal) {
+        self.counters.refuse(refusal.status);
+        self.actions.push_back(Action::Refused { request, refusal });
+    }
+
+    /// Grants leases to the waiting requests for which a slot has capacity, in their order. A request without capacity
+    /// reserves one slot against the requests after it.
+    ///
+    /// The reserved slot is the one with the fewest leases, or the fewest to preempt. Nothing is added to it, so the
+    /// minimum over the slots only shrinks until the first request is granted: it does not starve.
+    ///
+    /// A request that preempts ends no lease immediately, so capacity becomes free only when a lease ends.
+    pub(super) fn serve(&mut self) {
+        let mut reserved = Vec::new();
+        let mut index = 0;
+        while let Some(waiter) = self.queue.get(index) {
+            if let Some(slot) = self.slot_with_room(waiter, &reserved) {
+                let Some(waiter) = self.queue.take(index) else { return };
+                let request = waiter.id;
+                // The answer comes before the assignment of the worker.
+                let at = self.actions.len();
+                let lease = self.grant(waiter, slot);
+                self.actions.insert(at, Action::Admitted { request, lease });
+                continue;
+            }
+            if let Some((slot, victims)) = self.slot_to_reserve(waiter, &reserved) {
+                let priority = waiter.request.priority;
+                reserved.push(slot);
+                for lease in victims {
+                    let cause = Cause::Preempted { priority };
+                    self.announce_end(lease, cause, self.config.preempt_notice);
+                }
+            }
+            index += 1;
+        }
+    }
+
+    /// The slot that has capacity for a new request, without the slots that the waiting requests before it reserve.
+    fn slot_now(&self, new: &Waiter) -> Option<SlotId> {
+        let mut reserved = Vec::new();
+        for waiter in self.queue.iter().take(self.queue.index_for(new)) {
+            reserved.extend(self.slot_to_reserve(waiter, &reserved).map(|(slot, _)| slot));
+        }
+        self.slot_with_room(new, &reserved)
+    }
+
+    /// Creates the lease of a request.
+    pub(super) fn grant(&mut self, waiter: Waiter, slot: SlotId) -> LeaseId {
+        let lease = LeaseId(self.new_id());
+        let Waiter { request, lease_secs, .. } = waiter;
+        let quota = request.min_vram;
+        let mut charge = quota;
+        if let Some(place) = self.slot_mut(slot) {
+            charge = place.charge(quota).unwrap_or(quota);
+            place.add(lease, charge, request.class);
+        }
+        self.counters.granted += 1;
+        self.actions.push_back(Action::AssignWorker { lease, slot, quota });
+        let granted = Lease {
+            request,
+            slot,
+            charge,
+            lease_secs,
+            phase: Phase::Granted,
+            generation: 1,
+            overlap: None,
+            announced: None,
+            reconnect_by: None,
+        };
+        self.leases.insert(lease, granted);
+        lease
+    }
+
+    /// The slots that could hold the request if they were empty, without the reserved ones.
+    fn possible_slots<'a>(
+        &'a self,
+        waiter: &'a Waiter,
+        reserved: &'a [SlotId],
+    ) -> impl Iterator<Item = SlotId> + 'a {
+        let slots = self.slots.iter().enumerate().map(|(index, slot)| (SlotId(index), slot));
+        let can = |(id, slot): &(SlotId, &super::Slot)| {
+            waiter.accepts(*id) && !slot.fenced && slot.charge(waiter.request.min_vram).is_some()
+        };
+        slots.filter(can).map(|(id, _)| id).filter(|id| !reserved.contains(id))
+    }
+
+    /// The slot for this request: few leases first, because leases share the time of the device, then the least free
+    /// memory, because large requests need the rest.
+    fn slot_with_room(&self, waiter: &Waiter, reserved: &[SlotId]) -> Option<SlotId> {
+        let request = &waiter.request;
+        let rooms = self.possible_slots(waiter, reserved).filter_map(|id| {
+            let slot = self.slots.get(id.0)?;
+            let now = slot.occupancy();
+            let free = slot.config.capacity.saturating_sub(now.used);
+            slot.has_room(now, request.min_vram, request.class).then_some((now.leases, free, id))
+        });
+        rooms.min().map(|(_, _, id)| id)
+    }
+
+    /// The slot that this request waits for, and the leases to preempt there.
+    fn slot_to_reserve(
+        &self,
+        waiter: &Waiter,
+        reserved: &[SlotId],
+    ) -> Option<(SlotId, Vec<LeaseId>)> {
+        let ranked = self.possible_slots(waiter, reserved).filter_map(|id| {
+            let victims = self.victims(waiter, id);
+            let count = victims.as_ref().map_or(usize::MAX, Vec::len);
+            Some((count, self.slots.get(id.0)?.leases.len(), id, victims.unwrap_or_default()))
+        });
+        ranked.min().map(|(_, _, id, victims)| (id, victims))
+    }
+
+    /// The leases of a slot whose end frees capacity for this request, besides those that are leaving anyway: lowest
+    /// priority first, then the youngest. `None` if the request may not preempt, or if even that does not free enough.
+    fn victims(&self, waiter: &Waiter, slot: SlotId) -> Option<Vec<LeaseId>> {
+        if !self.config.preempt {
+            return None;
+        }
+        let slot = self.slots.get(slot.0)?;
+        let request = &waiter.request;
+        let mut rest = slot.occupancy();
+        let mut remove = |lease: &Lease| {
+            rest.leases = rest.leases.saturating_sub(1);
+            rest.used = rest.used.saturating_sub(lease.charge);
+            if rest.leases == 0 {
+                rest.class = None;
+            }
+            slot.has_room(rest, request.min_vram, request.class)
+        };
+        let present = slot.leases.iter().filter_map(|id| Some((*id, self.leases.get(id)?)));
+        let (leaving, staying): (Vec<_>, Vec<_>) =
+            present.partition(|(_, lease)| lease.is_leaving());
+        let mut has_room = false;
+        for (_, lease) in leaving {
+            has_room = remove(lease);
+        }
+        let mut victims = Vec::new();
+        if has_room {
+            return Some(victims);
+        }
+        // A request that times out before its victims have ended must not end them.
+        let ends = self.config.preempt_notice.saturating_add(self.config.grace);
+        if waiter.until <= self.now.saturating_add(ends) {
+            return None;
+        }
+        let mut lower: Vec<_> = staying
+            .into_iter()
+            .filter(|(_, lease)| lease.request.priority < request.priority)
+            .map(|(id, lease)| (lease.request.priority, std::cmp::Reverse(id), lease))
+            .collect();
+        lower.sort_by_key(|(priority, id, _)| (*priority, *id));
+        for (_, id, lease) in lower {
+            victims.push(id.0);
+            if remove(lease) {
+                return Some(victims);
+            }
+        }
+        None
+    }
+}

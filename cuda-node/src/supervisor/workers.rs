@@ -1,0 +1,417 @@
+//! The workers of one device: idle spare workers, the supervisor's sockets to workers in use, and the GPU memory of worker
+//! processes.
+
+use std::{
+    collections::VecDeque,
+    net::Shutdown,
+    os::unix::net::UnixStream,
+    sync::{Arc, Weak},
+    thread,
+    time::Duration,
+};
+
+use cuda_core::{DeviceInfo, Error, Provider, Result};
+use cuda_lease::{authority::Tenant, wire::put_frame};
+use parking_lot::Mutex;
+use tokio::{sync::oneshot, time::Instant};
+
+use super::{
+    jit_cache::{self, JitCache, Link},
+    streams::read_frame,
+};
+use crate::{
+    gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory},
+    process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
+    worker::{self, Assign, Ready},
+};
+
+/// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
+/// lease while another process starts.
+const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
+
+/// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
+const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
+
+/// The start of a worker.
+#[derive(Clone)]
+pub(super) enum Launcher {
+    /// As threads of this process, for tests. An endless kernel cannot be killed.
+    InProcess(Arc<dyn Provider>),
+    /// As a process.
+    Process(Box<ProcessLauncher>),
+}
+
+/// The start of a worker as a process.
+#[derive(Clone)]
+pub(super) struct ProcessLauncher {
+    pub(super) launcher: WorkerLauncher,
+    /// The GPU of the worker, if its memory can be observed.
+    pub(super) gpu: Option<Gpu>,
+    /// The caches of compiled kernels, of a worker with a GPU.
+    pub(super) jit_cache: Option<JitCache>,
+}
+
+/// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
+pub(super) struct Workers {
+    launcher: Launcher,
+    /// The number of spare workers to keep.
+    spares: usize,
+    pool: Mutex<Pool>,
+    own: Weak<Workers>,
+}
+
+#[derive(Default)]
+struct Pool {
+    idle: VecDeque<WorkerHandle>,
+    /// Spare workers that are starting.
+    starting: usize,
+}
+
+impl Workers {
+    pub(super) fn new(launcher: Launcher, spares: usize) -> Arc<Self> {
+        let pool = Mutex::default();
+        Arc::new_cyclic(|own| Self { launcher, spares, pool, own: own.clone() })
+    }
+
+    /// The number of spare workers that are ready.
+    pub(super) fn spares(&self) -> usize {
+        self.pool.lock().idle.len()
+    }
+
+    /// Takes a spare worker, or starts one.
+    pub(super) async fn take(&self) -> Result<WorkerHandle> {
+        let spare = self.take_spare();
+        self.replenish(REPLENISH_PAUSE);
+        match spare {
+            Some(worker) => Ok(worker),
+            None => self.launcher.launch().await,
+        }
+    }
+
+    /// Takes a spare worker that is alive.
+    fn take_spare(&self) -> Option<WorkerHandle> {
+        let idle = &mut self.pool.lock().idle;
+        while let Some(mut spare) = idle.pop_front() {
+            if spare.is_alive() {
+                return Some(spare);
+            }
+            tracing::warn!(
+                pid = spare.pid(),
+                "a spare worker has ended; another one takes its place"
+            );
+        }
+        None
+    }
+
+    /// Starts the first worker. Returns its device with the features, and the memory that it uses without a lease, if
+    /// that is known. If spares are configured, this worker becomes the first one.
+    pub(super) async fn open(&self) -> Result<(DeviceInfo, u64, Option<u64>)> {
+        let first = self.launcher.launch().await?;
+        let (device, features) = (first.device.clone(), first.features);
+        let used = first.memory().and_then(|probe| probe.used());
+        if self.spares > 0 {
+            self.pool.lock().idle.push_back(first);
+        }
+        self.replenish(Duration::ZERO);
+        Ok((device, features, used))
+    }
+
+    /// Starts spare workers after a pause, until there are enough.
+    fn replenish(&self, pause: Duration) {
+        let missing = {
+            let mut pool = self.pool.lock();
+            let missing = self.spares.saturating_sub(pool.idle.len() + pool.starting);
+            pool.starting += missing;
+            missing
+        };
+        for _ in 0..missing {
+            let (launcher, workers) = (self.launcher.clone(), self.own.clone());
+            tokio::spawn(async move {
+                tokio::time::sleep(pause).await;
+                let launched = launcher.launch().await;
+                let Some(workers) = workers.upgrade() else { return };
+                let mut pool = workers.pool.lock();
+                pool.starting -= 1;
+                match launched {
+                    Ok(worker) => pool.idle.push_back(worker),
+                    Err(error) => tracing::error!(%error, "a spare worker did not start"),
+                }
+            });
+        }
+    }
+}
+
+/// A worker, seen from the supervisor. Dropping it ends the worker.
+pub(super) struct WorkerHandle {
+    device: DeviceInfo,
+    /// The features of the device, as in [`features`](cuda_lease::wire::features).
+    pub(super) features: u64,
+    /// The sockets of commands and bulk bytes, until a session takes them.
+    pub(super) lanes: Option<Lanes>,
+    /// The socket of stateless submits, until the first one takes it.
+    pub(super) jobs: Option<tokio::net::UnixStream>,
+    has_lease: bool,
+    body: Body,
+}
+
+/// The sockets of a session: commands and bulk bytes.
+pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
+
+enum Body {
+    Threads(Threads),
+    Process(Box<Process>),
+}
+
+/// A worker that is a process.
+struct Process {
+    process: WorkerProcess,
+    memory: Option<WorkerMemory>,
+    kernels: Option<Link>,
+}
+
+/// A worker that is threads of this process.
+struct Threads {
+    /// The worker's ends of the sockets, to shut them down.
+    sockets: [UnixStream; 3],
+    ended: oneshot::Receiver<()>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+impl Threads {
+    fn shut_down(&self) {
+        for socket in &self.sockets {
+            _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::host("failed to start a worker", &error)
+}
+
+impl Launcher {
+    /// Starts a worker, and waits until its device is open.
+    async fn launch(&self) -> Result<WorkerHandle> {
+        let (mut ends, mut body) = match self {
+            Launcher::InProcess(provider) => in_process(provider.clone())?,
+            Launcher::Process(launcher) => launcher.launch().await?,
+        };
+        let Ready { device, features } = ready(&mut ends).await?;
+        if let Body::Process(process) = &mut body
+            && let Some(memory) = &mut process.memory
+        {
+            memory.observe().await;
+        }
+        let SupervisorEnds { commands, bulk, jobs } = ends;
+        let lanes = Some((commands, bulk));
+        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), has_lease: false, body })
+    }
+}
+
+impl ProcessLauncher {
+    async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
+        let mut launcher = self.launcher.clone();
+        let kernels = self.jit_cache.as_ref().map(JitCache::link).transpose().map_err(failed)?;
+        if let Some(link) = &kernels {
+            launcher = launcher
+                .environment(jit_cache::PATH_VARIABLE, link.path())
+                .environment(jit_cache::SIZE_VARIABLE, jit_cache::SIZE.to_string());
+        }
+        if let Some(gpu) = &self.gpu {
+            launcher = launcher.environment("CUDA_VISIBLE_DEVICES", gpu.uuid.as_str());
+        }
+        let before = match &self.gpu {
+            Some(gpu) => Some((gpu.before_launch().await.map_err(failed)?, gpu.clone())),
+            None => None,
+        };
+        let (process, ends) = launcher.launch().map_err(failed)?;
+        let memory = before.map(|(check, gpu)| WorkerMemory::new(check, gpu, process.pid()));
+        Ok((ends, Body::Process(Box::new(Process { process, memory, kernels }))))
+    }
+}
+
+fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
+    let (ends, worker) = process::pair().map_err(failed)?;
+    let [commands, bulk, jobs] =
+        [&worker.commands, &worker.bulk, &worker.jobs].map(UnixStream::try_clone);
+    let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
+    let (end, ended) = oneshot::channel();
+    let serve = move || {
+        if let Err(error) = worker::run(provider, 0, worker) {
+            tracing::error!(%error, "a worker failed");
+        }
+        _ = end.send(());
+    };
+    thread::Builder::new().name("lease-commands".into()).spawn(serve).map_err(failed)?;
+    Ok((ends, Body::Threads(Threads { sockets, ended })))
+}
+
+/// Waits for the first frame of a worker.
+async fn ready(ends: &mut SupervisorEnds) -> Result<Ready> {
+    let ended = |_| failed("it ended before its device was open; its output has the reason");
+    match read_frame(&mut ends.commands).await.map_err(ended)? {
+        (Ready::OPCODE, body) => Ready::decode(&body).map_err(failed),
+        _ => Err(failed("its first frame is not `Ready`")),
+    }
+}
+
+impl WorkerHandle {
+    /// Gives the worker its lease, in front of everything else on its sockets. Later calls do nothing.
+    pub(super) fn begin(&mut self, assign: &Assign) {
+        if let (Some((commands, _)), false) = (&self.lanes, self.has_lease) {
+            let mut out = Vec::new();
+            put_frame(&mut out, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+            // The socket is empty and takes the bytes at once. The end of a worker is noticed where it is read.
+            _ = rustix::io::write(commands, &out);
+            self.has_lease = true;
+        }
+    }
+
+    /// The process of the worker, if it has one of its own.
+    pub(super) fn pid(&self) -> Option<u32> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => Some(process.process.pid()),
+        }
+    }
+
+    /// Whether the worker has not ended.
+    fn is_alive(&mut self) -> bool {
+        match &mut self.body {
+            Body::Threads(threads) => {
+                threads.ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
+            }
+            Body::Process(worker) => !worker.process.has_ended(),
+        }
+    }
+
+    /// Asks for the memory of the worker, if it can be observed.
+    pub(super) fn memory(&self) -> Option<MemoryProbe> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => process.memory.as_ref().map(WorkerMemory::probe),
+        }
+    }
+
+    /// Assigns the worker to a tenant: points its kernel cache at the tenant's folder. Call it before the first
+    /// command.
+    ///
+    /// # Errors
+    /// The cache of the tenant's kernels cannot be opened.
+    pub(super) fn assign(&self, tenant: &Tenant) -> Result<()> {
+        match &self.body {
+            Body::Process(process) => {
+                let assigned = process.kernels.as_ref().map(|link| link.assign(tenant));
+                assigned.transpose().map(drop).map_err(failed)
+            }
+            Body::Threads(_) => Ok(()),
+        }
+    }
+
+    /// Kills the worker, and waits until it has exited. Returns whether its memory is free.
+    pub(super) async fn kill(self) -> bool {
+        match self.body {
+            Body::Threads(mut threads) => {
+                threads.shut_down();
+                _ = (&mut threads.ended).await;
+                true
+            }
+            Body::Process(worker) => {
+                let Process { mut process, memory, .. } = *worker;
+                process.kill();
+                let cause = process.reaped().await;
+                tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
+                match memory {
+                    Some(memory) => memory.memory_returned().await,
+                    None => true,
+                }
+            }
+        }
+    }
+}
+
+/// A GPU, or a MIG instance, whose memory can be observed.
+#[derive(Clone)]
+pub(super) struct Gpu {
+    pub(super) monitor: Arc<dyn GpuMonitor>,
+    pub(super) uuid: GpuUuid,
+}
+
+impl Gpu {
+    /// Begins a check, before the worker is launched.
+    async fn before_launch(&self) -> gpu::Result<MemoryCheck> {
+        MemoryCheck::before_launch(self.monitor.clone(), self.uuid.clone()).await
+    }
+}
+
+/// The memory of a worker that was launched.
+struct WorkerMemory {
+    check: MemoryCheck,
+    probe: MemoryProbe,
+}
+
+/// Asks for the memory of a worker.
+#[derive(Clone)]
+pub(super) struct MemoryProbe {
+    gpu: Gpu,
+    pid: u32,
+}
+
+impl MemoryProbe {
+    /// The bytes that the worker uses. `None` if NVML does not report them. Blocks for a millisecond.
+    pub(super) fn used(&self) -> Option<u64> {
+        match self.gpu.monitor.memory_of(&self.gpu.uuid, self.pid) {
+            Ok(ProcessMemory::Used(bytes)) => Some(bytes),
+            _ => None,
+        }
+    }
+}
+
+impl WorkerMemory {
+    fn new(check: MemoryCheck, gpu: Gpu, pid: u32) -> Self {
+        Self { check, probe: MemoryProbe { gpu, pid } }
+    }
+
+    fn probe(&self) -> MemoryProbe {
+        self.probe.clone()
+    }
+
+    /// Finds out whether NVML reports the memory of this worker separately from that of other processes.
+    async fn observe(&mut self) {
+        let pid = self.probe.pid;
+        if let Err(error) = self.check.observe(pid).await {
+            tracing::warn!(pid, %error, "the memory of a worker is unknown");
+        }
+    }
+
+    /// Waits until the memory of the reaped worker is free. Returns `false` if it is not free in time.
+    async fn memory_returned(&self) -> bool {
+        let pid = self.probe.pid;
+        match self.check.memory_returned(pid, Instant::now() + MEMORY_DEADLINE).await {
+            Ok(MemoryReturn::Returned) => true,
+            Ok(MemoryReturn::Held(bytes)) => {
+                tracing::error!(pid, bytes, "the memory of an exited worker is not free");
+                false
+            }
+            Ok(MemoryReturn::Unproven { used, baseline }) => {
+                // The process has exited, and others may have allocated meanwhile.
+                tracing::warn!(
+                    pid,
+                    used,
+                    baseline,
+                    "NVML does not report whether the memory of an exited worker is free"
+                );
+                true
+            }
+            Err(error) => {
+                tracing::error!(pid, %error, "the memory of an exited worker is unknown");
+                false
+            }
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! The memory of a session: its allocations, which of their contents are lost, and its pools.
+//!
+//! The quota of the lease counts the bytes in use, in all pools. Pools also keep freed memory. The node's driver reserves
+//! at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it would exceed
+//! it, the other pools are trimmed, and their peaks begin again.
+
+use std::sync::{Arc, atomic::AtomicUsize};
+
+use cuda_core::{
+    Error,
+    order::{Poison, uses_of},
+    protocol::{AllocId, ModuleId, PoolId, Use, Work},
+};
+use cuda_lease::{session::SessionError, wire::features::MAX_POOLS};
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::state::violation;
+use crate::worker::{graphs::NodeAccess, quota::Charge};
+
+/// The maximum number of allocations, of modules, and of named variables that a session may have.
+pub(super) const OBJECT_LIMIT: usize = 1 << 20;
+
+/// The maximum number of pools that exist: those of the client, and dropped ones whose last frees are held.
+const POOL_LIMIT: usize = 1024;
+
+/// Allocations and named variables. Contents of others are not recorded as lost, so a client cannot fill this memory with
+/// ids that it makes up.
+#[derive(Default)]
+pub(super) struct Objects {
+    /// The memory of each allocation. `None` before it is made, for one that could not be made, and for a variable.
+    charges: FxHashMap<AllocId, Option<Charge>>,
+    /// The allocations that were announced and are neither made nor refused.
+    pending: FxHashSet<AllocId>,
+    variables: FxHashMap<ModuleId, Vec<AllocId>>,
+    /// The write sets of submissions that were refused.
+    poison: Poison,
+}
+
+impl Objects {
+    /// Adds an allocation that will be made.
+    ///
+    /// # Errors
+    /// It exists, or there are too many.
+    pub(super) fn announce(&mut self, id: AllocId) -> Result<(), SessionError> {
+        self.add(id)?;
+        self.pending.insert(id);
+        Ok(())
+    }
+
+    fn add(&mut self, id: AllocId) -> Result<(), SessionError> {
+        if self.charges.insert(id, None).is_some() {
+            return Err(violation(format!("the id of allocation {} is already in use", id.0)));
+        }
+        if self.charges.len() > OBJECT_LIMIT {
+            return Err(violation(format!("more than {OBJECT_LIMIT} allocations exist")));
+        }
+        Ok(())
+    }
+
+    /// Adds a variable, which exists as long as its module.
+    ///
+    /// # Errors
+    /// As [`announce`](Self::announce).
+    pub(super) fn name(&mut self, module: ModuleId, variable: AllocId) -> Result<(), SessionError> {
+        self.add(variable)?;
+        self.variables.entry(module).or_default().push(variable);
+        Ok(())
+    }
+
+    /// Records that an allocation was made.
+    pub(super) fn made(&mut self, id: AllocId, charge: Charge) {
+        self.pending.remove(&id);
+        self.charges.insert(id, Some(charge));
+    }
+
+    /// Records that an allocation was refused: its contents are lost.
+    pub(super) fn refused(&mut self, id: AllocId, error: &Error) {
+        self.pending.remove(&id);
+        self.spread_over(id, error);
+    }
+
+    /// Whether an allocation will be made later.
+    pub(super) fn is_pending(&self, id: AllocId) -> bool {
+        self.pending.contains(&id)
+    }
+
+    /// Removes an allocation. Returns its memory.
+    pub(super) fn remove(&mut self, id: AllocId) -> Option<Charge> {
+        self.poison.forget(id);
+        self.pending.remove(&id);
+        self.charges.remove(&id).flatten()
+    }
+
+    /// Removes the variables of a module.
+    pub(super) fn unload(&mut self, module: ModuleId) {
+        let variables = self.variables.remove(&module).unwrap_or_default();
+        variables.into_iter().for_each(|variable| _ = self.remove(variable));
+    }
+
+    /// Returns the error for work that reads lost contents.
+    #[inline]
+    pub(super) fn check(&self, work: &Work<'_>) -> Option<Error> {
+        if self.poison.is_empty() {
+            return None;
+        }
+        self.poison.check(&uses_of(work), work.overwrites())
+    }
+
+    /// Returns the error for a graph with a node that reads lost contents. A node that overwrites them ends the loss
+    /// for the nodes behind it.
+    pub(super) fn check_nodes(&self, nodes: &[NodeAccess]) -> Option<Error> {
+        if self.poison.is_empty() {
+            return None;
+        }
+        nodes.iter().find_map(|node| self.poison.check(&node.uses, node.overwrites))
+    }
+
+    /// As [`Poison::spread`].
+    pub(super) fn spread(&self, uses: &[Use], error: &Error) {
+        for of in uses.iter().filter(|used| self.charges.contains_key(&used.base)) {
+            self.poison.spread(std::slice::from_ref(of), error);
+        }
+    }
+
+    /// As [`Poison::spread_over`].
+    pub(super) fn spread_over(&self, id: AllocId, error: &Error) {
+        if self.charges.contains_key(&id) {
+            self.poison.spread_over(id, error);
+        }
+    }
+}
+
+pub(super) struct Pools {
+    table: FxHashMap<PoolId, Pool>,
+    /// The pools of allocations that exist or will be made, without those of the default pool.
+    of: FxHashMap<AllocId, PoolId>,
+    /// The number of queries that wait.
+    pub(super) asked: Arc<AtomicUsize>,
+}
+
+#[derive(Default)]
+pub(super) struct Pool {
+    /// The allocations that exist or will be made.
+    live: usize,
+    used: u64,
+    /// The peak of `used` since the last trim.
+    peak: u64,
+    is_dropped: bool,
+}
+
+impl Default for Pools {
+    fn default() -> Self {
+        let table = FxHashMap::from_iter([(PoolId::DEFAULT, Pool::default())]);
+        Self { table, of: FxHashMap::default(), asked: Arc::default() }
+    }
+}
+
+impl Pools {
+    pub(super) fn create(&mut self, id: PoolId) -> Result<(), SessionError> {
+        let own =
+            self.table.iter().filter(|(id, pool)| **id != PoolId::DEFAULT && !pool.is_dropped);
+        if own.count() >= MAX_POOLS as usize || self.table.len() > POOL_LIMIT {
+            return Err(violation(format!(
+                "more than {MAX_POOLS} memory pools exist, or more than {POOL_LIMIT} with dropped ones whose memory is \
+                 not freed"
+            )));
+        }
+        if self.table.contains_key(&id) {
+            return Err(violation(format!("the id of memory pool {} is already in use", id.0)));
+        }
+        self.table.insert(id, Pool::default());
+        Ok(())
+    }
+
+    pub(super) fn find(&mut self, id: PoolId) -> Result<&mut Pool, SessionError> {
+        let pool = self.table.get_mut(&id).filter(|pool| !pool.is_dropped);
+        pool.ok_or_else(|| violation(format!("memory pool {} does not exist", id.0)))
+    }
+
+    /// Records an allocation that will be made.
+    ///
+    /// # Errors
+    /// The pool does not exist.
+    pub(super) fn announce(&mut self, id: PoolId, alloc: AllocId) -> Result<(), SessionError> {
+        if id != PoolId::DEFAULT {
+            self.find(id)?.live += 1;
+            self.of.insert(alloc, id);
+        }
+        Ok(())
+    }
+
+    /// Records that an allocation was made. Returns the other pools that have to be trimmed, so that at most `quota`
+    /// bytes are reserved.
+    pub(super) fn made(&mut self, id: PoolId, bytes: u64, quota: u64) -> Vec<PoolId> {
+        let Some(pool) = self.table.get_mut(&id) else { return Vec::new() };
+        pool.used += bytes;
+        pool.peak = pool.peak.max(pool.used);
+        if self.table.len() == 1 || self.table.values().map(|pool| pool.peak).sum::<u64>() <= quota
+        {
+            return Vec::new();
+        }
+        let others =
+            self.table.iter_mut().filter(|(other, pool)| **other != id && pool.peak > pool.used);
+        let trimmed = others.map(|(other, pool)| {
+            pool.peak = pool.used;
+            *other
+        });
+        trimmed.collect()
+    }
+
+    /// Records that an allocation was not made after all.
+    pub(super) fn not_made(&mut self, id: PoolId, bytes: u64) {
+        if let Some(pool) = self.table.get_mut(&id) {
+            pool.used = pool.used.saturating_sub(bytes);
+        }
+    }
+
+    /// Records that an allocation was freed, which had `bytes` bytes. Returns its pool if that was dropped and has no
+    /// other allocation.
+    pub(super) fn freed(&mut self, alloc: AllocId, bytes: u64) -> Option<PoolId> {
+        let id = self.of.remove(&alloc).unwrap_or(PoolId::DEFAULT);
+        let pool = self.table.get_mut(&id)?;
+        pool.used = pool.used.saturating_sub(bytes);
+        pool.live = pool.live.saturating_sub(1);
+        self.end(id)
+    }
+
+    /// Records that a pool is dropped. Returns it if it has no allocation.
+    pub(super) fn drop(&mut self, id: PoolId) -> Result<Option<PoolId>, SessionError> {
+        if id == PoolId::DEFAULT {
+            return Err(violation("the default memory pool cannot be dropped"));
+        }
+        self.find(id)?.is_dropped = true;
+        Ok(self.end(id))
+    }
+
+    fn end(&mut self, id: PoolId) -> Option<PoolId> {
+        let ends = self.table.get(&id).is_some_and(|pool| pool.is_dropped && pool.live == 0);
+        ends.then(|| self.table.remove(&id)).flatten().map(|_| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use cuda_core::protocol::{Access, Region};
+
+    use super::*;
+
+    fn whole(id: u64) -> Use {
+        Use { base: AllocId(id), range: 0..u64::MAX, access: Access::Write }
+    }
+
+    #[test]
+    fn contents_are_lost_only_of_allocations_that_exist() {
+        let mut objects = Objects::default();
+        objects.announce(AllocId(1)).unwrap();
+        objects.name(ModuleId(9), AllocId(2)).unwrap();
+        let error = Error::OutOfHostMemory { requested: 1 };
+        objects.spread(&[whole(1), whole(2), whole(3)], &error);
+        objects.spread_over(AllocId(3), &error);
+        let copy = |id| {
+            let region = |alloc| Region { alloc: AllocId(alloc), offset: 0 };
+            Work::Copy { from: region(id), to: region(8), bytes: 4 }
+        };
+        let is_lost = |objects: &Objects, id| objects.check(&copy(id)).is_some();
+        assert!(is_lost(&objects, 1) && is_lost(&objects, 2) && !is_lost(&objects, 3));
+        objects.unload(ModuleId(9));
+        assert!(objects.remove(AllocId(1)).is_none());
+        assert!(!is_lost(&objects, 1) && !is_lost(&objects, 2));
+        assert!(objects.announce(AllocId(2)).is_ok());
+    }
+
+    const A: PoolId = PoolId(2);
+
+    #[test]
+    fn client_has_at_most_the_limit_of_pools() {
+        let mut pools = Pools::default();
+        let ids = || (2..2 + u64::from(MAX_POOLS)).map(PoolId);
+        ids().for_each(|id| pools.create(id).unwrap());
+        assert!(pools.create(PoolId(1000)).is_err());
+        assert_eq!(pools.drop(A).unwrap(), Some(A));
+        assert!(pools.drop(A).is_err() && pools.announce(A, AllocId(1)).is_err());
+        pools.create(PoolId(1000)).unwrap();
+        assert!(pools.create(PoolId(3)).is_err() && pools.drop(PoolId::DEFAULT).is_err());
+    }
+
+    #[test]
+    fn dropped_pool_ends_with_its_last_allocation() {
+        let mut pools = Pools::default();
+        pools.create(A).unwrap();
+        pools.announce(A, AllocId(1)).unwrap();
+        pools.announce(A, AllocId(2)).unwrap();
+        assert_eq!(pools.drop(A).unwrap(), None);
+        // One was never made.
+        assert_eq!((pools.freed(AllocId(1), 0), pools.freed(AllocId(2), 5)), (None, Some(A)));
+    }
+
+    #[test]
+    fn sum_of_the_peaks_stays_within_the_quota() {
+        let mut pools = Pools::default();
+        pools.create(A).unwrap();
+        pools.announce(A, AllocId(1)).unwrap();
+        assert!(pools.made(A, 70, 100).is_empty());
+        pools.freed(AllocId(1), 70);
+        assert!(pools.made(PoolId::DEFAULT, 30, 100).is_empty());
+        assert_eq!(pools.made(PoolId::DEFAULT, 1, 100), [A]);
+        assert!(pools.made(PoolId::DEFAULT, 69, 100).is_empty());
+    }
+}
