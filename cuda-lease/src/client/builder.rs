@@ -12,7 +12,8 @@ use super::{
     backend::LeaseProvider,
     connection::{LeaseTerms, RESUME_WINDOW},
     lease::Lease,
-    spans::{self, random},
+    random::random,
+    spans,
 };
 use crate::{
     authority::ClientTls,

@@ -27,7 +27,8 @@ use tracing::{Instrument, Span};
 use super::{
     end::{End, Refusal, lost, unavailable},
     link::Link,
-    spans::{self, random},
+    random::random,
+    spans,
     streams::{Access, LaneStream, OutgoingRequest, Received, RequestStream, Unanswered, put_blob},
     submit::{Channel, Current},
 };

@@ -21,6 +21,7 @@ mod end;
 mod lease;
 mod link;
 mod node_client;
+mod random;
 mod spans;
 mod streams;
 mod submit;

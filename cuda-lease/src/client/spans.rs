@@ -1,11 +1,12 @@
-//! Spans of the client, and the random ids of requests, sessions and spans.
+//! Spans of the client.
 //!
 //! `tracing` has no trace ids of its own. So each lease and each stateless submit gets a [`TraceContext`], which is in
 //! the fields of its span here and travels to the node.
 
-use cuda_core::{Error, Result};
+use cuda_core::Result;
 use tracing::{Span, field::Empty, info_span};
 
+use super::random::random;
 use crate::wire::TraceContext;
 
 /// Returns the context of a new span, in the trace of `parent` or in a new one.
@@ -38,15 +39,4 @@ fn record(span: &Span, trace: Option<&TraceContext>) {
         span.record("trace_id", tracing::field::display(trace.trace_id()));
         span.record("span_id", tracing::field::display(trace.span_id()));
     }
-}
-
-/// Random bytes of the operating system.
-///
-/// # Errors
-/// The operating system gives no random numbers.
-pub(super) fn random<const N: usize>() -> Result<[u8; N]> {
-    let mut bytes = [0; N];
-    let what = "the operating system gives no random numbers";
-    getrandom::fill(&mut bytes).map_err(|error| Error::host(what, &error))?;
-    Ok(bytes)
 }
