@@ -63,7 +63,6 @@
 
 #![deny(missing_docs)]
 
-mod allocate;
 mod backend;
 mod completion;
 mod context;
@@ -74,7 +73,6 @@ mod graphs;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod objects;
-mod pool_requests;
 mod provider;
 #[cfg(all(test, not(loom)))]
 mod simulated_tests;
