@@ -35,7 +35,6 @@
 // `Tensor::into_dlpack` in `export` to `ManagedTensor::of` in `managed`.
 
 pub mod abi;
-mod element;
 mod export;
 mod import;
 mod managed;

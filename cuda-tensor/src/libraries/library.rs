@@ -1,5 +1,8 @@
-//! `Library`: a library that is opened once for each key, such as a GPU, on a thread of its own.
+//! NVIDIA's libraries: whether they are installed, [`Library`], which opens one once for each key, such as a GPU, on a
+//! thread of its own, and the error of a call ([`LibraryError`]).
 
+#[cfg(not(feature = "candle-cuda"))]
+use std::sync::OnceLock;
 use std::{
     future::Future,
     pin::Pin,
@@ -82,9 +85,7 @@ impl<K: PartialEq + Clone + Send + 'static, T: Send + Sync + 'static> Library<K,
 fn bind(gpu: u32) -> Result<()> {
     let bound =
         cudarc::driver::CudaContext::new(gpu as usize).and_then(|context| context.bind_to_thread());
-    bound.map_err(|error| {
-        super::error::failed("the driver", "cuCtxSetCurrent")(format!("{:?}", error.0))
-    })
+    bound.map_err(|error| failed("the driver", "cuCtxSetCurrent")(format!("{:?}", error.0)))
 }
 
 /// Returns the number of the GPU, if the device is a GPU of this process.
@@ -155,4 +156,72 @@ where
             Poll::Pending => Submitted::Pending(Self { library, state: State::Opening(opening) }),
         })
     }
+}
+
+/// A library refused a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LibraryError {
+    library: &'static str,
+    call: &'static str,
+    status: String,
+}
+
+impl LibraryError {
+    /// Returns the name of the library, such as `cuBLAS`.
+    pub fn library(&self) -> &'static str {
+        self.library
+    }
+
+    /// Returns the name of the function, such as `cublasGemmEx`.
+    pub fn call(&self) -> &'static str {
+        self.call
+    }
+
+    /// Returns the library's name for the status.
+    pub fn status(&self) -> &str {
+        &self.status
+    }
+}
+
+impl std::fmt::Display for LibraryError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: `{}` returned {}", self.library, self.call, self.status)
+    }
+}
+
+impl std::error::Error for LibraryError {}
+
+/// Converts a status of a library into an error.
+pub(super) fn failed(library: &'static str, call: &'static str) -> impl FnOnce(String) -> Error {
+    move |status| Error::other(LibraryError { library, call, status })
+}
+
+macro_rules! present {
+    ($($(#[$doc:meta])* $name:ident: $module:ident;)*) => {$(
+        // candle makes cudarc link the libraries when the program is built, so a running program has them.
+        $(#[$doc])*
+        #[cfg(feature = "candle-cuda")]
+        pub(super) const fn $name() -> bool {
+            true
+        }
+
+        $(#[$doc])*
+        #[cfg(not(feature = "candle-cuda"))]
+        pub(super) fn $name() -> bool {
+            static FOUND: OnceLock<bool> = OnceLock::new();
+            // SAFETY: loads and unloads a library of NVIDIA, whose start-up code any program may run.
+            *FOUND.get_or_init(|| unsafe { cudarc::$module::sys::is_culib_present() })
+        }
+    )*};
+}
+
+present! {
+    /// Returns whether cuBLAS can be loaded.
+    has_cublas: cublas;
+    /// Returns whether cuBLASLt can be loaded.
+    has_cublaslt: cublaslt;
+    /// Returns whether cuFFT can be loaded.
+    has_cufft: cufft;
+    /// Returns whether NCCL can be loaded.
+    has_nccl: nccl;
 }

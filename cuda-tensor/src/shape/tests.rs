@@ -146,3 +146,16 @@ fn mistakes_are_errors() {
     assert!(layout.unsqueeze(3).is_err());
     assert!(layout.broadcast(&[2]).is_err());
 }
+
+#[test]
+fn shapes_have_lengths_and_limits() {
+    assert_eq!(len_of(().dims()).unwrap(), 1);
+    assert_eq!(len_of([2, 0, 3].dims()).unwrap(), 0);
+    assert_eq!(len_of(vec![4, 5].dims()).unwrap(), 20);
+    for wrong in [vec![1; MAX_RANK + 1], vec![usize::MAX, 2], vec![0, usize::MAX, 3]] {
+        assert!(
+            matches!(len_of(&wrong), Err(Error::OutOfRange { .. } | Error::Shape { .. })),
+            "{wrong:?}"
+        );
+    }
+}

@@ -1,13 +1,77 @@
-//! `Layout`: the offsets of a tensor's elements in its buffer.
+//! Shapes and layouts: the sizes of a tensor's dimensions ([`IntoShape`]), the offsets of its elements in its buffer
+//! ([`Layout`]), and errors about them.
 
 use std::ops::{Bound, Range, RangeBounds};
 
-use cuda_core::{Error, ExpectedShape, Limit, Quantity, Result};
+use cuda_core::{Error, ExpectedShape, Limit, MemoryConflict, Quantity, Result};
+use smallvec::SmallVec;
 
-use crate::shape::{
-    error::shape_error,
-    shape::{Dims, IntoShape, len_of},
-};
+/// The maximum number of dimensions of a tensor.
+pub const MAX_RANK: usize = 8;
+
+/// One number for each dimension.
+pub(crate) type Dims = SmallVec<[usize; 4]>;
+
+/// The sizes of a tensor's dimensions, outermost first: `5`, `[2, 3]`, a slice or a vector. `()` is the shape of a
+/// single element.
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is not a shape",
+    note = "a shape is a `usize`, an array, slice or vector of `usize`, or `()`: write `[2, 3]`, and `n as usize`"
+)]
+pub trait IntoShape: Send {
+    /// Returns the sizes.
+    fn dims(&self) -> &[usize];
+}
+
+impl IntoShape for () {
+    fn dims(&self) -> &[usize] {
+        &[]
+    }
+}
+
+impl IntoShape for usize {
+    fn dims(&self) -> &[usize] {
+        std::slice::from_ref(self)
+    }
+}
+
+macro_rules! shapes {
+    ($([$($generics:tt)*] $shape:ty;)*) => {$(
+        impl<$($generics)*> IntoShape for $shape {
+            fn dims(&self) -> &[usize] {
+                &self[..]
+            }
+        }
+    )*};
+}
+
+shapes! {
+    [const N: usize] [usize; N];
+    [const N: usize] &[usize; N];
+    [] &[usize];
+    [] Vec<usize>;
+    [] &Vec<usize>;
+}
+
+/// Returns the number of elements of a shape.
+///
+/// # Errors
+/// [`Error::OutOfRange`](cuda_core::Error::OutOfRange) if there are too many dimensions,
+/// [`Error::Shape`](cuda_core::Error::Shape) if there are too many elements.
+pub(crate) fn len_of(dims: &[usize]) -> Result<usize> {
+    let limit = Limit::AtMost(MAX_RANK as u64);
+    limit.check("a tensor", Quantity::Dimensions, dims.len() as u64)?;
+    // Zeros do not hide an overflow of the other dimensions: strides are products of them.
+    let nonzero = dims.iter().filter(|size| **size > 0);
+    let product = nonzero.copied().try_fold(1usize, usize::checked_mul);
+    match product.filter(|len| *len <= isize::MAX as usize) {
+        Some(len) => Ok(if dims.contains(&0) { 0 } else { len }),
+        None => {
+            let form = "have at most 2^63 - 1 elements; use smaller dimensions";
+            Err(shape_error(dims, ExpectedShape::Form(form)))
+        }
+    }
+}
 
 /// The shape of a tensor, and the offsets of its elements in the buffer. Element `[i, j, ..]` is at `offset + i *
 /// strides[0] + j * strides[1] + ..`. A dimension with a stride of 0 is broadcast: all its indices are the same
@@ -20,12 +84,6 @@ pub struct Layout {
     shape: Dims,
     strides: Dims,
     offset: usize,
-}
-
-/// Returns the error for a number that does not fit a tensor of this shape.
-#[cold]
-fn view_error(shape: &[usize], quantity: Quantity, given: usize, limit: Limit) -> Error {
-    Error::out_of_range(format!("a tensor of shape {shape:?}"), quantity, given as u64, limit)
 }
 
 impl Layout {
@@ -333,6 +391,37 @@ pub(crate) fn merge_dims<const N: usize>(
         }
     }
     all
+}
+
+/// Returns the error for a number that does not fit a tensor of this shape.
+#[cold]
+fn view_error(shape: &[usize], quantity: Quantity, given: usize, limit: Limit) -> Error {
+    Error::out_of_range(format!("a tensor of shape {shape:?}"), quantity, given as u64, limit)
+}
+
+/// Adds the name of the called operation to an error about shapes.
+pub(crate) fn of_operation<T>(called: &'static str, checked: Result<T>) -> Result<T> {
+    checked.map_err(|error| match error {
+        Error::Shape { operation, given, expected } => {
+            Error::Shape { operation: format!("`{called}` of {operation}").into(), given, expected }
+        }
+        Error::OutOfRange { object, quantity, given, limit } => {
+            Error::out_of_range(format!("`{called}` of {object}"), quantity, given, limit)
+        }
+        error => error,
+    })
+}
+
+/// Returns the error for a tensor of shape `given`.
+#[cold]
+pub(crate) fn shape_error(given: &[usize], expected: ExpectedShape) -> Error {
+    Error::Shape { operation: "a tensor".into(), given: given.into(), expected }
+}
+
+/// Returns the error for a target of `operation` whose elements are the same memory.
+#[cold]
+pub(crate) fn broadcast_target(operation: &'static str) -> Error {
+    Error::memory(format!("`{operation}` of a tensor"), MemoryConflict::Overlapping)
 }
 
 #[cfg(test)]

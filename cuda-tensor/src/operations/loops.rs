@@ -1,16 +1,19 @@
-//! `ScalarExt::set_from`: a scalar that gets its value from a tensor, on the device.
+//! Tensors in loops: as the state of a loop, and as the source of a scalar, such as the loop's condition, on the device.
 
-use cuda_async::{DeviceOp, kernel::launch, memory::DeviceScalar};
+use cuda_async::{
+    DeviceOp,
+    graph::{LoopState, Position},
+    kernel::launch,
+    memory::DeviceScalar,
+};
 
 use crate::{
-    argument::argument::{Read, element_config},
-    element::{
-        dtype::{DType, Number},
-        kernels::kernel,
-    },
+    argument::{Read, element_config},
+    element::{DType, Number, kernel},
     forms::{IntoTensor, TensorInput},
-    operations::host::check_one,
-    shape::error::of_operation,
+    operations::transfer::check_one,
+    shape::of_operation,
+    tensor::Tensor,
 };
 
 /// The element types of tensors that set a [`DeviceScalar<T>`](DeviceScalar): `T` itself, and `bool`, which gives 0 or
@@ -63,4 +66,30 @@ impl<T: Number> ScalarExt<T> for DeviceScalar<T> {
             }))
         })
     }
+}
+
+/// Returns the position of a tensor: of its first element, with its shape and strides.
+fn position<I: TensorInput>(tensor: &I) -> Position {
+    let layout = tensor.layout();
+    // The constructors of tensors exclude a layout that exceeds its buffer.
+    let slice = tensor.memory().unwrap_or(tensor.whole());
+    Position::of_view(slice, layout.shape(), layout.strides())
+}
+
+macro_rules! tensors {
+    ($($tensor:ty;)*) => {$(
+        impl<T: DType, B> LoopState for $tensor
+        where
+            Self: TensorInput,
+        {
+            fn positions(&self, each: &mut dyn FnMut(Position)) {
+                each(position(self));
+            }
+        }
+    )*};
+}
+
+tensors! {
+    Tensor<T, B>;
+    &mut Tensor<T, B>;
 }
