@@ -49,7 +49,7 @@ pub struct CudaBackend {
     id: BackendId,
     pub(super) streams: StreamTable,
     pub(super) memory: Memory,
-    pub(super) pools: Pools,
+    pools: Pools,
     pub(super) modules: Modules,
     graphs: Graphs,
     pub(super) reporter: Reporter,
@@ -249,7 +249,7 @@ impl CudaBackend {
     }
 
     /// Answers on the helper thread, with the context bound.
-    pub(super) fn answer_later(
+    fn answer_later(
         &self,
         answer: Answer,
         reply: impl FnOnce(&'static Primary, &Bound) -> Result<Reply> + Send + 'static,

@@ -376,7 +376,7 @@ impl<const N: usize> StridedIndex<N> {
 }
 
 /// The number of threads of a block.
-pub(crate) const BLOCK_THREADS: usize = 256;
+const BLOCK_THREADS: usize = 256;
 
 /// Returns the configuration for `n` elements of `T` in packs of 16 bytes. A thread loads `packs` packs at once;
 /// `packs` is a power of two. A block has `BLOCK_THREADS / packs` threads, and takes [`BLOCK_THREADS`] packs in each

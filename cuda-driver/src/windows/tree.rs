@@ -12,7 +12,7 @@ use crate::graphs::{DriverNode, GraphSlot};
 const MAX_STEPS: usize = 4096;
 
 /// The number of times that a window comes before it is measured.
-pub(super) const LEARN: u32 = 8;
+const LEARN: u32 = 8;
 
 /// The number of launches of a graph before its window is measured again. By then its kernels may have more to do.
 pub(super) const MEASURE_EVERY: u32 = 4096;

@@ -1,6 +1,12 @@
-//! Machine code beside PTX: `#[cubin(sm_90 = "..")]` and `#[fatbin = ".."]`.
+//! The files that a declaration names: the code (`#[ptx = ".."]`, or `#[cuda = ".."]` with `#[nvrtc(..)]`), machine code
+//! beside PTX (`#[cubin(sm_90 = "..")]` and `#[fatbin = ".."]`), and their locations.
 
-use std::{env, fs};
+use std::{
+    env,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use proc_macro2::{Ident, Span, TokenStream};
 use quote::{quote, quote_spanned};
@@ -10,7 +16,62 @@ use syn::{
     punctuated::Punctuated,
 };
 
-use super::{attributes::take, place::Place};
+use super::attributes::take;
+
+/// The file of the kernels, as written.
+pub(crate) enum CodePath {
+    /// `#[ptx = "path"]`
+    Ptx(LitStr),
+    /// `#[cuda = "path"]` and the options of `#[nvrtc("--fmad=false", ..)]`.
+    Cuda(LitStr, Vec<LitStr>),
+}
+
+impl CodePath {
+    /// Removes the attributes of the struct `name` from `attrs`.
+    pub(crate) fn take(attrs: &mut Vec<Attribute>, name: &Ident) -> Result<Self> {
+        let (ptx, cuda) = (take(attrs, "ptx")?, take(attrs, "cuda")?);
+        let flags = flags(attrs)?;
+        match (ptx, cuda, flags) {
+            (Some(ptx), None, None) => Ok(Self::Ptx(ptx)),
+            (None, Some(cuda), flags) => {
+                Ok(Self::Cuda(cuda, flags.map_or_else(Vec::new, |(_, flags)| flags)))
+            }
+            (Some(_), Some(cuda), _) => {
+                let why =
+                    "the struct has a PTX file already; remove `#[ptx = ..]` or `#[cuda = ..]`";
+                Err(Error::new_spanned(cuda, why))
+            }
+            (Some(_), None, Some((attr, _))) => {
+                let why = "options of NVRTC belong to a source; write `#[cuda = \"path\"]` instead of `#[ptx = ..]`";
+                Err(Error::new_spanned(attr, why))
+            }
+            (None, None, _) => {
+                let why = "missing path of the kernels; write `#[ptx = \"path\"]` or `#[cuda = \"path\"]` before the struct";
+                Err(Error::new(name.span(), why))
+            }
+        }
+    }
+
+    /// The path, as written.
+    pub(crate) fn path(&self) -> &LitStr {
+        match self {
+            Self::Ptx(path) | Self::Cuda(path, _) => path,
+        }
+    }
+}
+
+/// Removes `#[nvrtc("..", ..)]` and returns it with its options.
+fn flags(attrs: &mut Vec<Attribute>) -> Result<Option<(Attribute, Vec<LitStr>)>> {
+    let mut found = None;
+    for attr in attrs.extract_if(.., |attr| attr.path().is_ident("nvrtc")) {
+        if found.is_some() {
+            return Err(Error::new_spanned(attr, "attribute `nvrtc` is given twice"));
+        }
+        let flags = attr.parse_args_with(Punctuated::<LitStr, Token![,]>::parse_terminated)?;
+        found = Some((attr, flags.into_iter().collect()));
+    }
+    Ok(found)
+}
 
 /// An image, as written.
 pub(crate) struct ImagePath {
@@ -110,7 +171,10 @@ impl ImagePath {
 }
 
 /// Generates the call that adds the images to a `ModuleCache`. The keyword has the span of the struct's `unsafe`.
-pub(crate) fn tokens(images: &[ImageFile], unsafe_token: Option<Token![unsafe]>) -> TokenStream {
+pub(crate) fn image_tokens(
+    images: &[ImageFile],
+    unsafe_token: Option<Token![unsafe]>,
+) -> TokenStream {
     if images.is_empty() {
         return TokenStream::new();
     }
@@ -135,6 +199,37 @@ pub(crate) fn tokens(images: &[ImageFile], unsafe_token: Option<Token![unsafe]>)
     }
 }
 
+/// The prefix of a path to a file made by a build script.
+const MADE_BY_BUILD_SCRIPT: &str = "$OUT_DIR/";
+
+/// The location of a file.
+pub(crate) struct Place {
+    pub(crate) file: PathBuf,
+    /// The location as an argument of `include_str!`.
+    pub(crate) literal: TokenStream,
+}
+
+impl Place {
+    /// Resolves `path`. `variable` returns the environment variables.
+    pub(crate) fn of(
+        path: &str,
+        variable: impl Fn(&str) -> Option<OsString>,
+    ) -> std::result::Result<Self, &'static str> {
+        if let Some(rest) = path.strip_prefix(MADE_BY_BUILD_SCRIPT) {
+            let folder =
+                variable("OUT_DIR").ok_or("requires a build script: OUT_DIR is not set")?;
+            let tail = format!("/{rest}");
+            let literal = quote!(::core::concat!(::core::env!("OUT_DIR"), #tail));
+            return Ok(Self { file: PathBuf::from(folder).join(rest), literal });
+        }
+        let folder = variable("CARGO_MANIFEST_DIR").unwrap_or_default();
+        let file = Path::new(&folder).join(path);
+        let text = file.to_str().ok_or("resolves to a path that is not UTF-8")?;
+        let literal = quote!(#text);
+        Ok(Self { file, literal })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -155,5 +250,33 @@ mod tests {
         ] {
             assert_eq!(architecture(name), target, "{name}");
         }
+    }
+
+    fn place(path: &str) -> std::result::Result<Place, &'static str> {
+        Place::of(path, |name| match name {
+            "CARGO_MANIFEST_DIR" => Some("/package".into()),
+            "OUT_DIR" => Some("/target/out".into()),
+            _ => None,
+        })
+    }
+
+    #[test]
+    fn path_is_relative_to_the_package() {
+        let place = place("kernels/a.ptx").unwrap();
+        assert_eq!(place.file, Path::new("/package/kernels/a.ptx"));
+        assert_eq!(place.literal.to_string(), "\"/package/kernels/a.ptx\"");
+    }
+
+    #[test]
+    fn absolute_path_is_unchanged() {
+        assert_eq!(place("/kernels/a.ptx").unwrap().file, Path::new("/kernels/a.ptx"));
+    }
+
+    #[test]
+    fn out_dir_prefix_resolves_to_the_build_folder() {
+        let place = place("$OUT_DIR/a.ptx").unwrap();
+        assert_eq!(place.file, Path::new("/target/out/a.ptx"));
+        assert!(place.literal.to_string().contains("env !"), "{}", place.literal);
+        assert!(Place::of("$OUT_DIR/a.ptx", |_| None).is_err());
     }
 }
