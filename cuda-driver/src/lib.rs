@@ -5,7 +5,7 @@
 //!
 //! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
 //! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of
-//! progress), `objects` (memory, modules, transfers), `work` (submissions). `backend` implements
+//! progress), `objects` (memory, modules, graphs), `work` (submissions and transfers). `backend` implements
 //! [`Backend`](cuda_core::Backend) with them. A submission goes from `backend` to `work`; its completion comes back through
 //! `completion::watcher`.
 //!

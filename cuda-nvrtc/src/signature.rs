@@ -9,15 +9,6 @@ use std::fmt;
 
 use cpp_demangle::{DemangleNodeType, DemangleOptions, DemangleWrite, Symbol};
 
-/// The maximum length of a text in bytes. References to earlier parts let a name of 240 bytes stand for gigabytes.
-const MAX_TEXT: usize = 1 << 16;
-
-/// `long` has 4 bytes in Windows.
-const LONG: u32 = if cfg!(windows) { 4 } else { 8 };
-
-/// Follows a type that the text states in place of a parameter of the template.
-const OF_PARAMETER: char = '\0';
-
 /// The type of a parameter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
@@ -112,7 +103,17 @@ pub fn of_entry(ptx: &str, entry: &str) -> Option<Vec<CType>> {
     }
 }
 
-/// The text of a mangled function. `None` if the types in the text may be others than those of the function.
+/// The maximum length of a text in bytes. References to earlier parts let a name of 240 bytes stand for gigabytes.
+const MAX_TEXT: usize = 1 << 16;
+
+/// `long` has 4 bytes in Windows.
+const LONG: u32 = if cfg!(windows) { 4 } else { 8 };
+
+/// Follows a type that the text states in place of a parameter of the template.
+const OF_PARAMETER: char = '\0';
+
+/// The text of a mangled function, such as `void axpy<float>(float const*, float*)`: `cpp_demangle` keeps the parsed types
+/// private. `None` if the types in the text may be others than those of the function.
 fn text(name: &str) -> Option<String> {
     // The text of a parameter pack of pointers has one `*`, behind the last type.
     (name.starts_with("_Z") && !name.contains("Dp")).then_some(())?;

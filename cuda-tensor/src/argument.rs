@@ -361,9 +361,7 @@ impl<const N: usize> StridedIndex<N> {
         }
         ByValue(walk)
     }
-}
 
-impl<const N: usize> StridedIndex<N> {
     /// Returns the configuration for a kernel on operands of `T`. A thread loads `packs` packs at once, if there is one
     /// row or each row has whole packs.
     pub(crate) fn config<T: DType>(&self, packs: usize) -> LaunchConfig {

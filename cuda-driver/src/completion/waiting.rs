@@ -8,20 +8,6 @@ use cuda_core::{
     protocol::Result,
 };
 
-/// Streams with outstanding reports are queried after this time without a report. After a fault the device takes about
-/// three times as long to return an error.
-const WATCH: Duration = Duration::from_millis(50);
-
-/// The shortest sleep; waking up costs about as much.
-const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
-
-/// The longest sleep in a wait of up to 15 ms. Tasks whose work ends during one sleep wake at once, and their polls
-/// delay the executor's other tasks.
-const MEDIUM_SLEEP: Duration = Duration::from_micros(60);
-
-/// The time that a caller's thread spins before it sleeps between checks.
-const SPIN: Duration = Duration::from_micros(50);
-
 /// The way in which a CUDA device reports progress. In both, a thread of the device learns that work is complete, and
 /// wakes the waiting tasks. With nothing in flight it sleeps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +34,20 @@ impl Default for Completion {
         Self::Polled { spin }
     }
 }
+
+/// Streams with outstanding reports are queried after this time without a report. After a fault the device takes about
+/// three times as long to return an error.
+const WATCH: Duration = Duration::from_millis(50);
+
+/// The shortest sleep; waking up costs about as much.
+const SHORTEST_SLEEP: Duration = Duration::from_micros(5);
+
+/// The longest sleep in a wait of up to 15 ms. Tasks whose work ends during one sleep wake at once, and their polls
+/// delay the executor's other tasks.
+const MEDIUM_SLEEP: Duration = Duration::from_micros(60);
+
+/// The time that a caller's thread spins before it sleeps between checks.
+const SPIN: Duration = Duration::from_micros(50);
 
 /// The next step of a waiting thread.
 #[derive(Debug, PartialEq, Eq)]

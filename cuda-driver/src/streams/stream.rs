@@ -31,16 +31,6 @@ use crate::{
     windows::{CacheMemory, HeldFree, Window},
 };
 
-/// The number of queries that a blocking thread makes before it synchronizes. They take about 7 ms. A synchronize also
-/// keeps the core busy, and returns later: by 0.2 us after a wait of 10 us, by up to 12 us after one of a millisecond.
-/// After 7 ms that is less than 0.2 percent, and a synchronize leaves the driver's lock to other threads.
-const QUERIES: usize = 4096;
-
-/// After this number of queries, the pause between two queries grows by one spin-loop hint. A query takes a lock of the
-/// driver, so a long wait leaves the lock to other threads most of the time. A pause delays the caller by its own length
-/// at most: about one percent of the wait so far after 10 us, and less after longer ones.
-const PER_HINT: usize = 64;
-
 /// A stream. Destroyed some time after its last holder dropped it.
 pub(crate) struct DriverStream {
     pub(crate) id: StreamId,
@@ -240,6 +230,16 @@ impl DriverStream {
         grew
     }
 }
+
+/// The number of queries that a blocking thread makes before it synchronizes. They take about 7 ms. A synchronize also
+/// keeps the core busy, and returns later: by 0.2 us after a wait of 10 us, by up to 12 us after one of a millisecond.
+/// After 7 ms that is less than 0.2 percent, and a synchronize leaves the driver's lock to other threads.
+const QUERIES: usize = 4096;
+
+/// After this number of queries, the pause between two queries grows by one spin-loop hint. A query takes a lock of the
+/// driver, so a long wait leaves the lock to other threads most of the time. A pause delays the caller by its own length
+/// at most: about one percent of the wait so far after 10 us, and less after longer ones.
+const PER_HINT: usize = 64;
 
 /// Queries of the status.
 impl DriverStream {

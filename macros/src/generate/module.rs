@@ -49,7 +49,7 @@ pub(crate) fn expand(
     let initial = kernels.iter().map(|found| initial(found.kernel, &module));
     let launchers = kernels.iter().map(|found| launcher(declaration, found));
     let getters = variables.iter().map(getter);
-    let traits = kernels.iter().filter_map(|found| type_parameters::declared(declaration, found));
+    let traits = kernels.iter().filter_map(|found| type_parameters::type_trait(declaration, found));
     let conditions = conditions(attrs);
     quote! {
         #(#attrs)*

@@ -58,7 +58,7 @@ pub(crate) fn selected(declaration: &Declaration, kernel: &Kernel) -> Option<Tok
 /// A private module seals the trait: an implementation with a wrong index would select a kernel for another type. The
 /// attribute `diagnostic` does not resolve in modules with `#![no_implicit_prelude]`, so these cannot declare generic
 /// kernels.
-pub(crate) fn declared(declaration: &Declaration, found: &Found<'_>) -> Option<TokenStream> {
+pub(crate) fn type_trait(declaration: &Declaration, found: &Found<'_>) -> Option<TokenStream> {
     let kernel = found.kernel;
     let PerType { types, .. } = per_type(kernel)?;
     let (name, vis) = (name(declaration, kernel), &declaration.vis);
