@@ -13,8 +13,6 @@ use libloading::Library;
 
 use super::status::{Failed, INVALID_VALUE, NOT_SUPPORTED};
 
-#[cfg(all(test, not(loom)))]
-pub(crate) mod simulated;
 mod types;
 
 pub(crate) use types::*;
@@ -406,3 +404,6 @@ impl Api {
         }
     }
 }
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod simulated;
