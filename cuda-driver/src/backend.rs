@@ -12,20 +12,20 @@ use cuda_core::{
     internals::sync::HelperThread,
     protocol::{
         AllocId, Answer, Backend, Capabilities, Control, DeviceInfo, Error, Feature, Foreign,
-        FunctionId, Graph, GraphCacheInfo, GraphId, HostBlock, LaunchConfig, NoticeSink, Region,
-        Reply, Request, Result, StreamId, Submission, Ticket, TransferId,
+        FunctionId, Graph, GraphCacheInfo, GraphId, HostBlock, LaunchConfig, NoticeSink, PoolId,
+        Region, Reply, Request, Result, StreamId, Submission, Ticket, TransferId,
     },
 };
 use parking_lot::Mutex;
 
 use super::{
     completion::{Completion, Reporter, block_on_report},
-    context::{Bound, Primary},
-    objects::{BackendId, Graphs, Memory, Modules, Pools, Target, Transfers, host_block},
+    context::{Bound, MemoryPool, Primary},
+    objects::{Graphs, Memory, Modules, Pools, host_block},
     streams::{DriverStream, StreamTable},
     teardown::{LastUse, Objects, Retained},
     windows::{HeldFree, Shape},
-    work::{self, Names, Place},
+    work::{self, BackendId, Names, Place, Target, Transfers},
 };
 
 /// The maximum number of memory pools beside the default one. The driver has no limit of its own.
@@ -49,7 +49,7 @@ pub struct CudaBackend {
     id: BackendId,
     pub(super) streams: StreamTable,
     pub(super) memory: Memory,
-    pub(super) pools: Pools,
+    pools: Pools,
     pub(super) modules: Modules,
     graphs: Graphs,
     pub(super) reporter: Reporter,
@@ -135,6 +135,43 @@ impl CudaBackend {
         others.filter_map(|ticket| Some((self.streams.find(ticket.stream).ok()?, ticket.number)))
     }
 
+    /// Allocates from a pool in the order of a stream. If there is too little memory, this makes more of it free and tries
+    /// once more.
+    fn allocate(
+        &self,
+        pool: Option<&MemoryPool>,
+        id: AllocId,
+        bytes: u64,
+        at: Ticket,
+        bound: &Bound,
+    ) -> Result<()> {
+        let stream = self.streams.find(at.stream)?;
+        let allocate = |scarce| self.memory.allocate(id, bytes, pool, scarce, &stream, bound);
+        match allocate(false) {
+            Err(Error::OutOfMemory { .. }) => {
+                self.recover_memory(bound)?;
+                allocate(true)?;
+            }
+            other => other?,
+        }
+        if !stream.is_windowed() || !stream.window().pass(at.number) {
+            stream.set_submitted(at.number);
+        }
+        Ok(())
+    }
+
+    /// Makes memory free that no work uses: enqueues the frees that windows hold, and returns the free memory of all
+    /// pools to the system.
+    #[cold]
+    fn recover_memory(&self, bound: &Bound) -> Result<()> {
+        self.flush_all(bound)?;
+        // The helper thread may free dropped memory.
+        self.primary.reclaim.hurry();
+        self.streams.all().iter().for_each(|stream| stream.settle_frees(self.primary, bound));
+        self.primary.trim_pools(bound);
+        Ok(())
+    }
+
     /// Frees memory in the order of a stream, and after tickets of others. While the stream holds work, or during a
     /// foreign call on it, the free is held.
     fn free(&self, id: AllocId, on: StreamId, after: Vec<Ticket>) -> Result<()> {
@@ -174,6 +211,31 @@ impl CudaBackend {
         Transfers::get().announce(transfer, target)
     }
 
+    /// Takes memory for reserved addresses, on the helper thread.
+    fn commit(&self, id: AllocId, bytes: u64, answer: Answer) {
+        let mapping = match self.primary.alive().and_then(|()| self.memory.mapping(id)) {
+            Ok(mapping) => mapping,
+            Err(error) => return answer.give(Err(error)),
+        };
+        self.answer_later(answer, move |_, bound| {
+            mapping.commit(bytes, bound).map(|()| Reply::Committed)
+        });
+    }
+
+    /// Returns free memory of a pool to the system, on the helper thread.
+    fn trim(&self, pool: PoolId, keep: u64, answer: Answer) {
+        let flushed = self.primary.bind().and_then(|bound| self.flush_all(&bound));
+        let (pool, streams) = match flushed.and_then(|()| self.pools.find(pool)) {
+            Ok(pool) => (pool, self.streams.all()),
+            Err(error) => return answer.give(Err(error)),
+        };
+        self.answer_later(answer, move |primary, bound| {
+            streams.iter().for_each(|stream| stream.settle_frees(primary, bound));
+            pool.trim(primary.api, keep, bound);
+            Pools::memory(primary, &pool, bound).map(Reply::Pool)
+        });
+    }
+
     /// Answers a question on occupancy.
     fn answer_occupancy(&self, id: FunctionId, config: LaunchConfig, answer: Answer) {
         // The client asks about modules that are loaded, so holding the slot does not wait.
@@ -187,7 +249,7 @@ impl CudaBackend {
     }
 
     /// Answers on the helper thread, with the context bound.
-    pub(super) fn answer_later(
+    fn answer_later(
         &self,
         answer: Answer,
         reply: impl FnOnce(&'static Primary, &Bound) -> Result<Reply> + Send + 'static,

@@ -5,7 +5,7 @@
 //!
 //! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
 //! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of
-//! progress), `objects` (memory, modules, transfers), `work` (submissions). `backend` implements
+//! progress), `objects` (memory, modules, graphs), `work` (submissions and transfers). `backend` implements
 //! [`Backend`](cuda_core::Backend) with them. A submission goes from `backend` to `work`; its completion comes back through
 //! `completion::watcher`.
 //!
@@ -17,7 +17,7 @@
 //! 1. **Library.** It is loaded once and never unloaded, so its functions live as long as the process.
 //! 2. **Context.** It is the device's primary one, which every CUDA library of the process shares. The first open of a
 //!    device retains it, and it is never released. `context::Primary` lives as long, and so does its
-//!    default memory pool; `context::pool` states the rule for the other pools. A call that needs a context is made
+//!    default memory pool; `context::memory_pools` states the rule for the other pools. A call that needs a context is made
 //!    while a `context::Bound` lives, which restores the thread's own context when it is dropped. The completion thread
 //!    binds for its whole life.
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
@@ -42,7 +42,7 @@
 //!    A number is read before the query that relies on it. Before a notice that relies on a host function, the
 //!    completion thread queries the stream, to find a fault.
 //! 10. **Captures.** Foreign code may capture a stream during a foreign call. Nothing else is enqueued on the stream
-//!     meanwhile, and it is not queried (`streams::foreign_call`).
+//!     meanwhile, and it is not queried (`streams::stream`).
 //! 11. **No `Drop` of a resource calls the driver.** A dropped resource goes to `context::ReclaimQueue`. When a backend
 //!     is dropped, its resources stay there until its streams have run everything. On a lost device they are leaked.
 //!     Three guards call the driver when they are dropped: `context::Bound`, `foreign::ForeignCall` and
@@ -63,7 +63,6 @@
 
 #![deny(missing_docs)]
 
-mod allocate;
 mod backend;
 mod completion;
 mod context;
@@ -74,7 +73,6 @@ mod graphs;
 #[cfg(all(test, loom))]
 mod loom_models;
 mod objects;
-mod pool_requests;
 mod provider;
 #[cfg(all(test, not(loom)))]
 mod simulated_tests;

@@ -16,7 +16,7 @@ use cuda_core::{
 
 use super::{
     completion::{
-        Checkpoint, Entry, ReportInbox, Wakeup, WatchedDevice, enqueue_checkpoint, pass, watch,
+        Checkpoint, Completion, Entry, ReportInbox, WatchedDevice, enqueue_checkpoint, pass, watch,
     },
     context::IdCache,
     streams::{CheckpointEvents, DriverStream, Passed},
@@ -102,14 +102,14 @@ fn stream() -> Arc<DriverStream> {
 /// A caller wants reports of two submissions, while the driver works and the thread checks, sleeps or parks. Then the
 /// backend is dropped. Both submissions are reported, in order.
 fn every_want_is_reported(
-    wakeup: Wakeup,
+    completion: Completion,
     carry_out: impl Fn(&Arc<ReportInbox>, Passed, u64) + Send + 'static,
 ) {
     let (inbox, stream, model) = (Arc::<ReportInbox>::default(), stream(), Arc::<Model>::default());
     let reported = Arc::<Reported>::default();
     let watcher = thread::spawn({
         let (inbox, reported, model) = (inbox.clone(), reported.clone(), model.clone());
-        move || watch(&*model, wakeup, &inbox, &*reported)
+        move || watch(&*model, completion, &inbox, &*reported)
     });
     let driver = thread::spawn({
         let (inbox, model) = (inbox.clone(), model.clone());
@@ -130,7 +130,7 @@ fn every_want_is_reported(
 
 #[test]
 fn host_function_wakes_the_completion_thread() {
-    check_model(Some(2), || every_want_is_reported(Wakeup::Signaled, host_function));
+    check_model(Some(2), || every_want_is_reported(Completion::HostFunction, host_function));
 }
 
 fn host_function(inbox: &Arc<ReportInbox>, passed: Passed, number: u64) {
@@ -143,13 +143,15 @@ fn event(_: &Arc<ReportInbox>, passed: Passed, number: u64) {
 
 #[test]
 fn spinning_completion_thread_sees_the_number() {
-    let spins = Wakeup::Polled(Duration::from_micros(1));
+    let spins = Completion::Polled { spin: Duration::from_micros(1) };
     check_model(Some(2), move || every_want_is_reported(spins, event));
 }
 
 #[test]
 fn sleeping_completion_thread_sees_the_number() {
-    check_model(Some(2), || every_want_is_reported(Wakeup::Polled(Duration::ZERO), event));
+    check_model(Some(2), || {
+        every_want_is_reported(Completion::Polled { spin: Duration::ZERO }, event)
+    });
 }
 
 /// Two callers want different numbers. If the checkpoints do not cover both yet, the one in flight, when it is passed,

@@ -1,8 +1,8 @@
-//! `Cache`: compiled texts on disk.
+//! `Cache`: compiled texts on disk, and compilation with them.
 
 use std::{
-    env, fs,
-    fs::File,
+    env,
+    fs::{self, File},
     io,
     path::{Path, PathBuf},
     process,
@@ -11,9 +11,11 @@ use std::{
 };
 
 use crate::{
+    error::Result,
     find::OFF,
     nvrtc::Nvrtc,
     options::Options,
+    ptx::Ptx,
     source::{Source, digest},
 };
 
@@ -76,7 +78,7 @@ impl Cache {
     }
 
     /// Returns the text of an entry, and marks it as used.
-    pub(crate) fn get(&self, key: &str) -> Option<String> {
+    fn get(&self, key: &str) -> Option<String> {
         let path = self.path(key)?;
         let entry = fs::read_to_string(&path).ok()?;
         let (sum, text) = entry.strip_prefix(HEADER)?.split_once('\n')?;
@@ -92,7 +94,7 @@ impl Cache {
     }
 
     /// Stores a text, and removes entries that were used least recently if all together are larger than the limit.
-    pub(crate) fn put(&self, key: &str, text: &str) {
+    fn put(&self, key: &str, text: &str) {
         if let Some(path) = self.path(key)
             && let Some(folder) = path.parent()
             && write(folder, &path, text).is_ok()
@@ -106,8 +108,64 @@ impl Cache {
     }
 }
 
+/// Compiles a source with the library of this machine, or returns the text of an earlier compilation from the user's
+/// cache. Blocks: a compilation takes 10 ms to several seconds.
+///
+/// # Errors
+/// As [`Nvrtc::find_for`] and [`Nvrtc::compile`].
+pub fn compile(source: &Source, options: &Options) -> Result<Ptx> {
+    compile_with(Nvrtc::find_for(source)?, &Cache::of_user(), source, options)
+}
+
+/// Compiles a source with the given library and cache.
+///
+/// # Errors
+/// As [`Nvrtc::compile`].
+pub fn compile_with(
+    nvrtc: &Nvrtc,
+    cache: &Cache,
+    source: &Source,
+    options: &Options,
+) -> Result<Ptx> {
+    cached(nvrtc, cache, source, options, false)
+}
+
+/// Compiles a source as [`compile_with`] does, and adds the types of the kernels' parameters, as
+/// [`Nvrtc::compile_with_types`] does.
+///
+/// # Errors
+/// As [`Nvrtc::compile`].
+pub fn compile_with_types(
+    nvrtc: &Nvrtc,
+    cache: &Cache,
+    source: &Source,
+    options: &Options,
+) -> Result<Ptx> {
+    cached(nvrtc, cache, source, options, true)
+}
+
+/// As [`compile_with`]. With `with_types`, the text also states the types of the kernels' parameters.
+fn cached(
+    nvrtc: &Nvrtc,
+    cache: &Cache,
+    source: &Source,
+    options: &Options,
+    with_types: bool,
+) -> Result<Ptx> {
+    let key = key(nvrtc, source, options, with_types);
+    if let Some(text) = cache.get(&key) {
+        return Ok(Ptx { text, log: String::new() });
+    }
+    let ptx = match with_types {
+        true => nvrtc.compile_with_types(source, options)?,
+        false => nvrtc.compile(source, options)?,
+    };
+    cache.put(&key, &ptx.text);
+    Ok(ptx)
+}
+
 /// Returns the name of the entry for a compilation.
-pub(crate) fn key(nvrtc: &Nvrtc, source: &Source, options: &Options, with_types: bool) -> String {
+fn key(nvrtc: &Nvrtc, source: &Source, options: &Options, with_types: bool) -> String {
     let (major, minor) = nvrtc.version();
     let kind = if with_types { "types" } else { "plain" };
     let library = nvrtc.library().to_string_lossy();

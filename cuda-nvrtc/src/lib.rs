@@ -24,16 +24,14 @@
 //! | `CUDA_NVRTC_CACHE` | the folder of the cache; `off`: no cache |
 //! | `CUDA_PATH`, `CUDA_HOME`, `VIRTUAL_ENV` | where the library is looked for |
 
-// Files, lowest first: `error`, `options`, `includes`, `source`, `signature`, `ptx`, then `find`, `library` (the only
-// unsafe code), `nvrtc`, `cache`, `compile`, `resolve` and `build_script`.
+// Files, lowest first: `error`, `options`, `source`, `ptx`, `signature`, then `find`, `library` (the only unsafe code),
+// `nvrtc`, `cache`, `resolve` and `build_script`.
 #![deny(missing_docs)]
 
 pub mod build_script;
 mod cache;
-mod compile;
 mod error;
 mod find;
-mod includes;
 mod library;
 mod nvrtc;
 mod options;
@@ -42,8 +40,7 @@ mod resolve;
 pub mod signature;
 mod source;
 
-pub use cache::{Cache, MAX_CACHE_BYTES};
-pub use compile::{compile, compile_with, compile_with_types};
+pub use cache::{Cache, MAX_CACHE_BYTES, compile, compile_with, compile_with_types};
 pub use error::{Error, Result};
 pub use nvrtc::Nvrtc;
 pub use options::{DEFAULT_ARCHITECTURE, Options};

@@ -6,8 +6,7 @@ use std::{
 };
 
 use crate::{
-    cache::Cache,
-    compile::compile_with_types,
+    cache::{Cache, compile_with_types},
     error::{Error, Result},
     nvrtc::Nvrtc,
     options::Options,

@@ -1,4 +1,4 @@
-// The operations of `Comparison` in `tensor/operations/pairs`.
+// The operations of `Comparison` in `tensor/operations/elementwise`.
 
 // The number of packs that a thread loads before it computes: as in `PairKernels::of_comparison`.
 #define COMPARE_PACKS 2

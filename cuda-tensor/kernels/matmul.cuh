@@ -22,7 +22,7 @@ template <> __device__ inline double multiply_add(double a, double b, double c) 
 __device__ inline float hyperbolic_tangent(float x) { return tanhf(x); }
 __device__ inline double hyperbolic_tangent(double x) { return tanh(x); }
 
-// The functions of `Activation` in `tensor/product/plain.rs`.
+// The functions of `Activation` in `tensor/operations/product`.
 // Not inlined: a thread calls it for each of its elements.
 __device__ __noinline__ Value activate(Value x, u64 activation)
 {

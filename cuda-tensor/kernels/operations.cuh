@@ -1,4 +1,4 @@
-// The operations of `Binary` in `tensor/operations/pairs`. The float operations with much code are in other modules (MATH).
+// The operations of `Binary` in `tensor/operations/elementwise`. The float operations with much code are in other modules (MATH).
 #if defined(FLOAT) && defined(MATH)
 #define OPERATIONS(OF) OF(4, rem) OF(7, power)
 #elif defined(FLOAT)
@@ -9,7 +9,7 @@
 #endif
 
 // The number of packs that a thread loads before it computes. f16 and bf16 are converted to float and back, so they need more
-// instructions for each byte and more loads in flight. `Binary::packs` in `tensor/operations/pairs` has the same numbers.
+// instructions for each byte and more loads in flight. `Binary::packs` in `tensor/operations/elementwise` has the same numbers.
 #if defined(HALF) && !defined(MATH)
 #define PACKS 2
 #else

@@ -9,8 +9,8 @@ use cuda_async::{
 use cuda_core::{Result, Slice};
 
 use crate::{
-    element::dtype::DType,
-    shape::{layout::Layout, shape::Dims},
+    element::DType,
+    shape::{Dims, Layout},
     tensor::{Tensor, TensorViewMut},
 };
 

@@ -60,7 +60,7 @@
 // | `tensor`, `forms` | the tensor and its views, and the forms in which an operation takes it |
 // | `argument` | tensors as arguments of kernels |
 // | `operations` | the operations |
-// | `ops`, `operands`, `method_macros`, `exchange` | `TensorOps`, and tensors of other libraries |
+// | `ops`, `exchange` | `TensorOps`, and tensors of other libraries |
 // | `collective` | operations on tensors of several devices |
 #![deny(missing_docs)]
 
@@ -73,15 +73,13 @@ mod exchange;
 mod forms;
 #[cfg(feature = "cudarc")]
 pub mod libraries;
-mod method_macros;
-mod operands;
 mod operations;
 mod ops;
 mod shape;
 mod tensor;
 
-pub use argument::partition::Partition;
-pub use element::dtype::{DType, FftFloat, Float, Number, Signed};
+pub use argument::Partition;
+pub use element::{DType, FftFloat, Float, Number, Signed};
 pub use error::TensorError;
 #[cfg(feature = "dlpack")]
 pub use exchange::dlpack;
@@ -90,16 +88,12 @@ pub use exchange::ndarray::HostArray;
 pub use forms::{IntoTensor, TensorInput, TensorOutput};
 pub use half::{bf16, f16};
 pub use operations::{
-    elementwise::{FloatUnary, Unary},
-    pairs::{Binary, Comparison},
+    elementwise::{Binary, Comparison, FloatUnary, Unary},
+    loops::{ScalarExt, ScalarValue},
     product::Activation,
     random::Generator,
-    scalar::{ScalarExt, ScalarValue},
-    to_device::to_device,
+    transfer::to_device,
 };
 pub use ops::TensorOps;
-pub use shape::{
-    layout::Layout,
-    shape::{IntoShape, MAX_RANK},
-};
+pub use shape::{IntoShape, Layout, MAX_RANK};
 pub use tensor::{SharedTensor, Tensor, TensorView, TensorViewMut};

@@ -1,22 +1,23 @@
 //! `TensorOps`: operations on tensors.
+//!
+//! The methods use [`both`], [`all_three`] and `bind`, and no closures: see [`bind`](cuda_async::ops::bind).
 
-use cuda_async::{DeviceOp, ops::bind};
+use cuda_async::{
+    DeviceOp,
+    ops::{Arg, bind, ready_args},
+};
 
 use crate::{
-    element::dtype::{DType, FftFloat, Float, Number, Signed},
+    element::{DType, FftFloat, Float, Number, Signed},
     forms::{IntoTensor, TensorOutput},
-    method_macros::{binary, unary},
-    operands::{all_three, both},
     operations::{
         arg_reduce::{self, Extremum},
         copy,
-        elementwise::{self, FloatUnary, Unary},
+        elementwise::{self, Binary, Comparison, FloatUnary, Unary},
         fourier::{self, Direction},
-        host,
-        pairs::{self, Binary, Comparison},
         product::{self, Activation},
         reduce::{self, Reduction},
-        softmax,
+        softmax, transfer,
     },
     tensor::Tensor,
 };
@@ -51,7 +52,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// Gives the elements in row-major order on the host. Waits, without blocking an executor thread, until they have
     /// arrived.
     fn to_host_vec(self) -> impl DeviceOp<Output = Vec<Self::Element>> {
-        self.into_tensor().then(host::to_host_vec)
+        self.into_tensor().then(transfer::to_host_vec)
     }
 
     /// Gives the elements as [`to_host_vec`](TensorOps::to_host_vec) does, in an existing vector. The new elements
@@ -61,7 +62,7 @@ pub trait TensorOps: IntoTensor + Sized {
         self,
         memory: Vec<Self::Element>,
     ) -> impl DeviceOp<Output = Vec<Self::Element>> {
-        self.into_tensor().then(bind(host::to_host_vec_into, memory))
+        self.into_tensor().then(bind(transfer::to_host_vec_into, memory))
     }
 
     /// Gives the elements as an array of `ndarray` of the same shape. Needs the feature `ndarray`. Waits as
@@ -90,7 +91,7 @@ pub trait TensorOps: IntoTensor + Sized {
     /// # Errors
     /// [`Error::Shape`](cuda_async::Error::Shape) if the tensor does not have exactly one element.
     fn item(self) -> impl DeviceOp<Output = Self::Element> {
-        self.into_tensor().then(host::item)
+        self.into_tensor().then(transfer::item)
     }
 
     /// Copies the tensor into a new one in row-major order.
@@ -149,7 +150,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Number,
         I: IntoTensor<Element = Self::Element>,
     {
-        both(self, other).then(bind(pairs::map2, (operation, "map2")))
+        both(self, other).then(bind(elementwise::map2, (operation, "map2")))
     }
 
     /// Applies a function of two numbers to each pair of elements of this tensor and `other`. Writes the results into
@@ -177,7 +178,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Element: Number,
         I: IntoTensor<Element = Self::Element>,
     {
-        both(self, other).then(bind(pairs::map2_assign, (operation, "map2_assign")))
+        both(self, other).then(bind(elementwise::map2_assign, (operation, "map2_assign")))
     }
 
     /// Applies `operation(element, scalar)` to each element.
@@ -189,7 +190,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(bind(pairs::map_scalar, (operation, scalar, false)))
+        self.into_tensor().then(bind(elementwise::map_scalar, (operation, scalar, false)))
     }
 
     /// Applies `operation(element, scalar)` to each element, in place, as [`map2_assign`](TensorOps::map2_assign) does
@@ -203,7 +204,7 @@ pub trait TensorOps: IntoTensor + Sized {
         Self::Form: TensorOutput,
         Self::Element: Number,
     {
-        self.into_tensor().then(bind(pairs::map_scalar_assign, (operation, scalar)))
+        self.into_tensor().then(bind(elementwise::map_scalar_assign, (operation, scalar)))
     }
 
     /// Applies `operation(scalar, element)` to each element.
@@ -215,7 +216,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         Self::Element: Number,
     {
-        self.into_tensor().then(bind(pairs::map_scalar, (operation, scalar, true)))
+        self.into_tensor().then(bind(elementwise::map_scalar, (operation, scalar, true)))
     }
 
     binary! {
@@ -273,7 +274,7 @@ pub trait TensorOps: IntoTensor + Sized {
     where
         I: IntoTensor<Element = Self::Element>,
     {
-        both(self, other).then(bind(pairs::compare, comparison))
+        both(self, other).then(bind(elementwise::compare, comparison))
     }
 
     /// Compares each element with a number, as [`compare`](TensorOps::compare) does with a tensor.
@@ -291,7 +292,7 @@ pub trait TensorOps: IntoTensor + Sized {
         scalar: Self::Element,
         comparison: Comparison,
     ) -> impl DeviceOp<Output = Tensor<bool>> {
-        self.into_tensor().then(bind(pairs::compare_scalar, (scalar, comparison)))
+        self.into_tensor().then(bind(elementwise::compare_scalar, (scalar, comparison)))
     }
 
     /// Takes each element from `a` where this mask is `true`, and from `b` elsewhere.
@@ -527,3 +528,66 @@ pub trait TensorOps: IntoTensor + Sized {
 }
 
 impl<X: IntoTensor> TensorOps for X {}
+
+/// Operations on two numbers: on two tensors, in place, and on a tensor and a scalar.
+macro_rules! binary {
+    ($(fn $name:ident, fn $scalar:ident, fn $assign:ident: $operation:ident, $doc:literal, $of_scalar:literal, $in_place:literal;)*) => {$(
+        #[doc = $doc]
+        fn $name<I>(self, other: I) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: Number,
+            I: IntoTensor<Element = Self::Element>,
+        {
+            let parameters = (Binary::$operation, stringify!($name));
+            both(self, other).then(bind(elementwise::map2, parameters))
+        }
+
+        #[doc = $in_place]
+        fn $assign<I>(self, other: I) -> impl DeviceOp<Output = Self::Form>
+        where
+            Self::Form: TensorOutput,
+            Self::Element: Number,
+            I: IntoTensor<Element = Self::Element>,
+        {
+            let parameters = (Binary::$operation, stringify!($assign));
+            both(self, other).then(bind(elementwise::map2_assign, parameters))
+        }
+
+        #[doc = $of_scalar]
+        fn $scalar(self, scalar: Self::Element) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: Number,
+        {
+            self.map_scalar(Binary::$operation, scalar)
+        }
+    )*};
+}
+
+/// Operations on one number.
+macro_rules! unary {
+    ($(fn $name:ident: $bound:ident, $map:ident, $function:ident::$operation:ident, $doc:literal;)*) => {$(
+        #[doc = $doc]
+        fn $name(self) -> impl DeviceOp<Output = Tensor<Self::Element>>
+        where
+            Self::Element: $bound,
+        {
+            self.$map($function::$operation)
+        }
+    )*};
+}
+
+use {binary, unary};
+
+/// Returns an operation that gives two tensors. If they are operations, they run in this order, on one stream.
+fn both<A: IntoTensor, B: IntoTensor>(a: A, b: B) -> impl DeviceOp<Output = (A::Form, B::Form)> {
+    ready_args((Arg(a.into_tensor()), Arg(b.into_tensor())))
+}
+
+/// Returns an operation that gives three tensors, as [`both`].
+fn all_three<A: IntoTensor, B: IntoTensor, C: IntoTensor>(
+    a: A,
+    b: B,
+    c: C,
+) -> impl DeviceOp<Output = (A::Form, (B::Form, C::Form))> {
+    ready_args((Arg(a.into_tensor()), (Arg(b.into_tensor()), Arg(c.into_tensor()))))
+}

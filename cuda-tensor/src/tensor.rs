@@ -6,8 +6,8 @@ use cuda_async::memory::BufferSource;
 use cuda_core::{Device, DeviceBuffer, Error, MemoryConflict, Result};
 
 use crate::{
-    element::dtype::DType,
-    shape::{error::of_operation, layout::Layout, shape::IntoShape},
+    element::DType,
+    shape::{IntoShape, Layout, of_operation},
 };
 
 /// A tensor: device memory of elements of one type, with a shape.

@@ -6,10 +6,8 @@ use cuda_core::protocol::{Error, NoticeSink, Result};
 use parking_lot::Mutex;
 
 use super::{
-    device::{BoundDevice, enqueue_checkpoint, renew_checkpoint},
-    inbox::ReportInbox,
-    mode::Completion,
-    wait_budget::Wakeup,
+    checkpoint::{BoundDevice, ReportInbox, enqueue_checkpoint, renew_checkpoint},
+    waiting::Completion,
     watcher::watch,
 };
 use crate::{
@@ -21,7 +19,7 @@ use crate::{
 /// Asks for reports. The first one starts the completion thread.
 pub(crate) struct Reporter {
     primary: &'static Primary,
-    wakeup: Wakeup,
+    completion: Completion,
     inbox: Arc<ReportInbox>,
     notices: Arc<dyn NoticeSink>,
     started: Mutex<bool>,
@@ -33,11 +31,7 @@ impl Reporter {
         notices: Arc<dyn NoticeSink>,
         completion: Completion,
     ) -> Self {
-        let wakeup = match completion {
-            Completion::Polled { spin } => Wakeup::Polled(spin),
-            Completion::HostFunction => Wakeup::Signaled,
-        };
-        Self { primary, wakeup, inbox: Arc::default(), notices, started: Mutex::default() }
+        Self { primary, completion, inbox: Arc::default(), notices, started: Mutex::default() }
     }
 
     /// Requests a report of progress that covers `number`. Does not wait for the stream. The driver may hold the call
@@ -85,8 +79,8 @@ impl Reporter {
     }
 
     fn device<'a>(&'a self, bound: &'a Bound) -> BoundDevice<'a> {
-        let (primary, wakeup, inbox) = (self.primary, self.wakeup, &self.inbox);
-        BoundDevice { primary, wakeup, inbox, bound: Ok(bound) }
+        let (primary, completion, inbox) = (self.primary, self.completion, &self.inbox);
+        BoundDevice { primary, completion, inbox, bound: Ok(bound) }
     }
 
     fn start(&self) -> Result<()> {
@@ -94,11 +88,11 @@ impl Reporter {
         if *started {
             return Ok(());
         }
-        let (primary, wakeup) = (self.primary, self.wakeup);
+        let (primary, completion) = (self.primary, self.completion);
         let (inbox, notices) = (Arc::clone(&self.inbox), Arc::clone(&self.notices));
         std::thread::Builder::new()
             .name("cuda-completion".into())
-            .spawn(move || run(primary, wakeup, &inbox, &*notices))
+            .spawn(move || run(primary, completion, &inbox, &*notices))
             .map_err(|error| Error::host("failed to start the completion thread", &error))?;
         *started = true;
         Ok(())
@@ -114,15 +108,15 @@ impl Drop for Reporter {
 /// The completion thread.
 fn run(
     primary: &'static Primary,
-    wakeup: Wakeup,
+    completion: Completion,
     inbox: &Arc<ReportInbox>,
     notices: &dyn NoticeSink,
 ) {
     sleep_precisely();
     // Bound until the thread ends. If that fails, the device is lost.
     let bound = primary.bind_own_thread();
-    let device = BoundDevice { primary, wakeup, inbox, bound: bound.as_ref() };
-    watch(&device, wakeup, inbox, notices);
+    let device = BoundDevice { primary, completion, inbox, bound: bound.as_ref() };
+    watch(&device, completion, inbox, notices);
 }
 
 /// Reduces the timer slack of this thread. By default Linux makes sleeps up to 50 us longer, to save wake-ups.

@@ -17,9 +17,8 @@ use cuda_core::{
 use smallvec::SmallVec;
 
 use super::{
-    device::{WatchedDevice, enqueue_checkpoint, renew_checkpoint},
-    inbox::{Entry, ReportInbox},
-    wait_budget::{Step, Wakeup, next_step},
+    checkpoint::{Entry, ReportInbox, WatchedDevice, enqueue_checkpoint, renew_checkpoint},
+    waiting::{Completion, Step, next_step},
 };
 use crate::streams::DriverStream;
 
@@ -41,7 +40,7 @@ struct Watcher<'a, D> {
 /// Watches until the backend is dropped and every entry is reported.
 pub(crate) fn watch(
     device: &impl WatchedDevice,
-    wakeup: Wakeup,
+    completion: Completion,
     inbox: &ReportInbox,
     notices: &dyn NoticeSink,
 ) {
@@ -67,7 +66,7 @@ pub(crate) fn watch(
             (watcher.active, watcher.checked) = (now, now);
         }
         let (since_active, since_check) = watcher.times(now);
-        match next_step(wakeup, watcher.watched.is_empty(), since_active, since_check) {
+        match next_step(completion, watcher.watched.is_empty(), since_active, since_check) {
             Step::Query => {
                 watcher.query_all();
                 (watcher.checked, watcher.queried) = (sync::now(), sync::now());
@@ -192,7 +191,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
 
     use super::*;
-    use crate::{completion::inbox::Checkpoint, streams::CheckpointEvents};
+    use crate::{completion::checkpoint::Checkpoint, streams::CheckpointEvents};
 
     fn stream(id: u64) -> Arc<DriverStream> {
         Arc::new(DriverStream::without_driver(id))

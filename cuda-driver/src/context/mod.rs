@@ -5,22 +5,15 @@
 //! the driver, and gives dropped resources to [`ReclaimQueue`].
 
 mod bound;
-mod clock;
-mod condition;
-mod device_pools;
-mod host_pool;
+mod device_kernels;
 mod id_cache;
-mod lost;
-mod named_pools;
-mod pool;
+mod memory_pools;
 mod primary;
 mod reclaim;
-mod stream_reserve;
 
 pub(crate) use bound::Bound;
-pub(crate) use clock::DeviceClock;
-pub(crate) use device_pools::DroppedPool;
+pub(crate) use device_kernels::DeviceClock;
 pub(crate) use id_cache::IdCache;
-pub(crate) use pool::MemoryPool;
+pub(crate) use memory_pools::MemoryPool;
 pub(crate) use primary::Primary;
 pub(crate) use reclaim::{ReclaimQueue, Reclaimable};

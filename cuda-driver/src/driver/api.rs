@@ -1,191 +1,21 @@
 //! The table of driver functions, looked up one by one.
 //!
 //! Every function of [`Api`] has existed since driver 12.0, the oldest supported one. [`Newer`] has the functions that
-//! a newer driver may have.
+//! a newer driver may have. [`types`] has their types and constants.
 //!
 //! The table is not `cudarc`'s. Its status type is a closed enum, so a status that a newer driver adds would be
 //! undefined behavior. Its lazy loader panics where a library or a function is missing. Here a status is an integer,
 //! and a missing function is an error.
 
-use std::ffi::{c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 use libloading::Library;
 
-use super::status::Failed;
+use super::status::{Failed, INVALID_VALUE, NOT_SUPPORTED};
 
-mod attributes;
-mod handles;
-mod newer;
-mod nodes;
-#[cfg(all(test, not(loom)))]
-pub(crate) mod simulated;
+mod types;
 
-pub(crate) use attributes::{AttributeList, AttributeValue, ExtendedConfig, LaunchAttribute};
-pub(crate) use handles::{
-    Address, ContextHandle, EventHandle, ExecutableHandle, FunctionHandle, GraphHandle,
-    HostPointer, ModuleHandle, NodeHandle, PhysicalHandle, PoolHandle, StreamHandle,
-};
-use newer::Newer;
-pub(crate) use nodes::{Condition, CopyParams, FillParams, KernelParams, LoopParams};
-
-/// A `CUmemAccessDesc`: a device that may access the memory of a pool.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct PoolAccess {
-    location_type: c_int,
-    device: c_int,
-    flags: c_int,
-}
-
-impl PoolAccess {
-    /// Read and write access of a device.
-    pub(crate) const fn of(device: c_int) -> Self {
-        // `CU_MEM_LOCATION_TYPE_DEVICE`, `CU_MEM_ACCESS_FLAGS_PROT_READWRITE`.
-        Self { location_type: 1, device, flags: 3 }
-    }
-}
-
-/// A `CUmemPoolProps`, 88 bytes in every version of CUDA. Later fields stand in `reserved`; 0 is their default.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct PoolProps {
-    allocation_type: c_int,
-    handle_types: c_int,
-    location_type: c_int,
-    device: c_int,
-    security: *mut c_void,
-    reserved: [u64; 8],
-}
-
-impl PoolProps {
-    /// A pool in the memory of a device, for this process alone.
-    pub(crate) const fn of(device: c_int) -> Self {
-        // `CU_MEM_ALLOCATION_TYPE_PINNED`, `CU_MEM_HANDLE_TYPE_NONE`, `CU_MEM_LOCATION_TYPE_DEVICE`.
-        Self {
-            allocation_type: 1,
-            handle_types: 0,
-            location_type: 1,
-            device,
-            security: std::ptr::null_mut(),
-            reserved: [0; 8],
-        }
-    }
-
-    /// A pool of managed memory without a preferred location: the first access to a page places it. Needs CUDA 13.0.
-    pub(crate) const fn of_managed() -> Self {
-        // `CU_MEM_ALLOCATION_TYPE_MANAGED`, `CU_MEM_LOCATION_TYPE_NONE`.
-        Self { allocation_type: 2, location_type: 0, ..Self::of(0) }
-    }
-
-    /// Returns whether this describes a pool of managed memory.
-    pub(crate) const fn is_managed(&self) -> bool {
-        self.allocation_type == 2
-    }
-
-    /// A pool of pinned host memory, for this process alone.
-    pub(crate) const fn of_host() -> Self {
-        // `CU_MEM_LOCATION_TYPE_HOST`, which has no ordinal.
-        Self { location_type: 2, ..Self::of(0) }
-    }
-}
-
-const _: () = assert!(size_of::<PoolProps>() == 88);
-
-/// A `CUmemAllocationProp`: the kind of physical memory.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct PhysicalProps {
-    allocation_type: c_int,
-    handle_types: c_int,
-    location_type: c_int,
-    device: c_int,
-    security: *mut c_void,
-    flags: [u8; 8],
-}
-
-impl PhysicalProps {
-    /// Memory of a device, for this process alone.
-    pub(crate) const fn of(device: c_int) -> Self {
-        // As in `PoolProps::of`.
-        let security = std::ptr::null_mut();
-        Self {
-            allocation_type: 1,
-            handle_types: 0,
-            location_type: 1,
-            device,
-            security,
-            flags: [0; 8],
-        }
-    }
-}
-
-const _: () = assert!(size_of::<PhysicalProps>() == 32);
-
-/// A host function, called on a thread of the driver.
-pub(crate) type HostFunction = unsafe extern "system" fn(*mut c_void);
-
-/// The attributes of a device that are read: `CUdevice_attribute`.
-pub(crate) mod device_attribute {
-    pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 1;
-    pub(crate) const MAX_BLOCK_DIM_X: i32 = 2;
-    pub(crate) const MAX_GRID_DIM_X: i32 = 5;
-    pub(crate) const MAX_SHARED_PER_BLOCK: i32 = 8;
-    pub(crate) const MULTIPROCESSORS: i32 = 16;
-    pub(crate) const CAPABILITY_MAJOR: i32 = 75;
-    pub(crate) const CAPABILITY_MINOR: i32 = 76;
-    pub(crate) const MAX_SHARED_PER_BLOCK_OPTIN: i32 = 97;
-    /// Reserved addresses, to which memory is mapped.
-    pub(crate) const MAPPED_MEMORY: i32 = 102;
-    pub(crate) const MEMORY_POOLS: i32 = 115;
-    /// Not known to drivers before 13.0.
-    pub(crate) const HOST_MEMORY_POOLS: i32 = 144;
-}
-
-/// The attributes of a function that are read or set: `CUfunction_attribute`.
-pub(crate) mod function_attribute {
-    pub(crate) const MAX_THREADS_PER_BLOCK: i32 = 0;
-    pub(crate) const STATIC_SHARED: i32 = 1;
-    pub(crate) const LOCAL: i32 = 3;
-    pub(crate) const REGISTERS: i32 = 4;
-    pub(crate) const MAX_DYNAMIC_SHARED: i32 = 8;
-    /// Allows clusters of more than eight blocks.
-    pub(crate) const LARGE_CLUSTERS: i32 = 14;
-}
-
-/// The options of the PTX compiler that are set: `CUjit_option`.
-pub(crate) mod jit_option {
-    pub(crate) const INFO_LOG: i32 = 3;
-    pub(crate) const INFO_LOG_BYTES: i32 = 4;
-    pub(crate) const ERROR_LOG: i32 = 5;
-    pub(crate) const ERROR_LOG_BYTES: i32 = 6;
-}
-
-/// `CU_STREAM_CAPTURE_MODE_RELAXED`: calls of this thread end no capture of another thread.
-pub(crate) const CAPTURE_RELAXED: c_int = 2;
-/// `CU_STREAM_NON_BLOCKING`: no implicit order with the default stream.
-pub(crate) const STREAM_NON_BLOCKING: c_uint = 1;
-/// `CU_STREAM_PER_THREAD`: names another stream on each thread.
-pub(crate) const STREAM_PER_THREAD: *mut c_void = std::ptr::without_provenance_mut(2);
-/// `CU_EVENT_DEFAULT`: with a time stamp.
-pub(crate) const EVENT_DEFAULT: c_uint = 0;
-/// `CU_EVENT_DISABLE_TIMING`: makes recording cheap.
-pub(crate) const EVENT_DISABLE_TIMING: c_uint = 2;
-/// `CU_MEMHOSTALLOC_PORTABLE`: pinned for every device.
-pub(crate) const HOST_PORTABLE: c_uint = 1;
-/// `CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES`.
-pub(crate) const POOL_INTERNAL_DEPENDENCIES: c_int = 3;
-/// `CU_MEMPOOL_ATTR_RELEASE_THRESHOLD`.
-pub(crate) const POOL_RELEASE_THRESHOLD: c_int = 4;
-/// `CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT`.
-pub(crate) const POOL_RESERVED: c_int = 5;
-/// `CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH`.
-pub(crate) const POOL_RESERVED_PEAK: c_int = 6;
-/// `CU_LAUNCH_PARAM_END`, `.._BUFFER_POINTER` and `.._BUFFER_SIZE`.
-pub(crate) const LAUNCH_PARAM: [*mut c_void; 3] = [
-    std::ptr::null_mut(),
-    std::ptr::without_provenance_mut(1),
-    std::ptr::without_provenance_mut(2),
-];
+pub(crate) use types::*;
 
 macro_rules! driver_calls {
     ($($method:ident = $symbol:literal ($($arg:ident: $ty:ty),* $(,)?);)*) => {
@@ -399,3 +229,181 @@ driver_calls! {
     executable_launch = "cuGraphLaunch"(executable: ExecutableHandle, stream: StreamHandle);
     executable_destroy = "cuGraphExecDestroy"(executable: ExecutableHandle);
 }
+
+type LoadFunction = unsafe extern "system" fn(FunctionHandle) -> c_int;
+type CountFunctions = unsafe extern "system" fn(*mut c_uint, ModuleHandle) -> c_int;
+type ListFunctions = unsafe extern "system" fn(*mut FunctionHandle, c_uint, ModuleHandle) -> c_int;
+type NameFunction = unsafe extern "system" fn(*mut *const c_char, FunctionHandle) -> c_int;
+type DescribeParam =
+    unsafe extern "system" fn(FunctionHandle, usize, *mut usize, *mut usize) -> c_int;
+
+type CreateCondition =
+    unsafe extern "system" fn(*mut Condition, GraphHandle, ContextHandle, c_uint, c_uint) -> c_int;
+type AddNode = unsafe extern "system" fn(
+    *mut NodeHandle,
+    GraphHandle,
+    *const NodeHandle,
+    *const c_void,
+    usize,
+    *mut LoopParams,
+) -> c_int;
+
+/// Functions that a newer driver may have: all of them are in drivers since CUDA 12.4.
+#[derive(Debug, Default)]
+struct Newer {
+    function_load: Option<LoadFunction>,
+    function_count: Option<CountFunctions>,
+    function_list: Option<ListFunctions>,
+    function_name: Option<NameFunction>,
+    param_info: Option<DescribeParam>,
+    condition_create: Option<CreateCondition>,
+    graph_add: Option<AddNode>,
+}
+
+impl Newer {
+    /// Looks up the functions that the driver has.
+    ///
+    /// # Safety
+    /// `library` is the CUDA driver and stays loaded.
+    unsafe fn look_up(library: &Library) -> Self {
+        // SAFETY: the driver's functions of these names have these types.
+        unsafe {
+            Self {
+                function_load: library.get(b"cuFuncLoad\0").ok().map(|found| *found),
+                function_count: library.get(b"cuModuleGetFunctionCount\0").ok().map(|found| *found),
+                function_list: library
+                    .get(b"cuModuleEnumerateFunctions\0")
+                    .ok()
+                    .map(|found| *found),
+                function_name: library.get(b"cuFuncGetName\0").ok().map(|found| *found),
+                param_info: library.get(b"cuFuncGetParamInfo\0").ok().map(|found| *found),
+                condition_create: library
+                    .get(b"cuGraphConditionalHandleCreate\0")
+                    .ok()
+                    .map(|found| *found),
+                graph_add: library.get(b"cuGraphAddNode_v2\0").ok().map(|found| *found),
+            }
+        }
+    }
+}
+
+impl Api {
+    /// Whether graphs may have loops.
+    pub(crate) fn has_loops(&self) -> bool {
+        self.newer.condition_create.is_some() && self.newer.graph_add.is_some()
+    }
+
+    /// `cuGraphConditionalHandleCreate`: the condition of a loop, without a default value.
+    ///
+    /// # Safety
+    /// The graph exists.
+    pub(crate) unsafe fn condition_create(
+        &self,
+        graph: GraphHandle,
+        context: ContextHandle,
+    ) -> Result<Condition, Failed> {
+        let call = "cuGraphConditionalHandleCreate";
+        let missing = Failed { call, code: NOT_SUPPORTED };
+        let create = self.newer.condition_create.ok_or(missing)?;
+        let mut condition = 0;
+        // SAFETY: writes one handle. The library is never unloaded, and the graph exists.
+        Failed::check(call, unsafe { create(&mut condition, graph, context, 0, 0) })?;
+        Ok(condition)
+    }
+
+    /// `cuGraphAddNode_v2` for a loop. Returns its node, and the graph of its body, which lives as long as the node.
+    ///
+    /// # Safety
+    /// The graph exists. The nodes and the condition belong to it.
+    pub(crate) unsafe fn graph_add_while(
+        &self,
+        graph: GraphHandle,
+        after: &[NodeHandle],
+        condition: Condition,
+        context: ContextHandle,
+    ) -> Result<(NodeHandle, GraphHandle), Failed> {
+        let call = "cuGraphAddNode_v2";
+        let missing = Failed { call, code: NOT_SUPPORTED };
+        let add = self.newer.graph_add.ok_or(missing)?;
+        let (mut node, mut params) = (NodeHandle::NULL, LoopParams::new(condition, context));
+        let (first, count, no_edges) = (after.as_ptr(), after.len(), std::ptr::null());
+        // SAFETY: writes one handle and the address of the body's handle. The graph exists, and the nodes and the
+        // condition belong to it.
+        let status = unsafe { add(&mut node, graph, first, no_edges, count, &mut params) };
+        Failed::check(call, status)?;
+        // SAFETY: the call has succeeded, so the address is that of one handle, which the driver owns.
+        Ok((node, unsafe { params.body() }))
+    }
+
+    /// `cuFuncLoad`: moves the code of a kernel to the device. Older drivers do this at the first launch.
+    ///
+    /// # Safety
+    /// As the driver's manual says.
+    pub(crate) unsafe fn function_load(&self, function: FunctionHandle) -> Result<(), Failed> {
+        let Some(load) = self.newer.function_load else { return Ok(()) };
+        // SAFETY: the library is never unloaded, and the arguments are those that the driver's manual demands.
+        Failed::check("cuFuncLoad", unsafe { load(function) })
+    }
+
+    /// The kernels of a module, or `None` if the driver is too old to list them.
+    ///
+    /// # Safety
+    /// The module is loaded.
+    pub(crate) unsafe fn functions(
+        &self,
+        module: ModuleHandle,
+    ) -> Result<Option<Vec<FunctionHandle>>, Failed> {
+        let Newer { function_count: Some(count), function_list: Some(list), .. } = self.newer
+        else {
+            return Ok(None);
+        };
+        let mut functions = 0;
+        // SAFETY: writes one integer. The module is loaded.
+        Failed::check("cuModuleGetFunctionCount", unsafe { count(&mut functions, module) })?;
+        let mut handles = vec![FunctionHandle::NULL; functions as usize];
+        // SAFETY: writes as many handles as there is room for. The module is loaded.
+        let listed = unsafe { list(handles.as_mut_ptr(), functions, module) };
+        Failed::check("cuModuleEnumerateFunctions", listed)?;
+        Ok(Some(handles))
+    }
+
+    /// The name of a kernel, or `None` if the driver is too old.
+    ///
+    /// # Safety
+    /// The module of the kernel is loaded.
+    pub(crate) unsafe fn function_name(
+        &self,
+        function: FunctionHandle,
+    ) -> Result<Option<String>, Failed> {
+        let Some(name) = self.newer.function_name else { return Ok(None) };
+        let mut text = std::ptr::null();
+        // SAFETY: writes one pointer. The module of the kernel is loaded.
+        Failed::check("cuFuncGetName", unsafe { name(&mut text, function) })?;
+        // SAFETY: the name belongs to the module and ends with a NUL.
+        let text = unsafe { CStr::from_ptr(text) };
+        Ok(Some(text.to_string_lossy().into_owned()))
+    }
+
+    /// The offset and the size of a kernel's parameter in bytes. `None` if the kernel has fewer parameters, or if the
+    /// driver is too old.
+    ///
+    /// # Safety
+    /// The module of the kernel is loaded.
+    pub(crate) unsafe fn param_info(
+        &self,
+        function: FunctionHandle,
+        index: usize,
+    ) -> Result<Option<(usize, usize)>, Failed> {
+        let Some(describe) = self.newer.param_info else { return Ok(None) };
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: writes two integers. The module of the kernel is loaded.
+        let status = unsafe { describe(function, index, &mut offset, &mut size) };
+        match Failed::check("cuFuncGetParamInfo", status) {
+            Err(Failed { code: INVALID_VALUE, .. }) => Ok(None),
+            described => described.map(|()| Some((offset, size))),
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+pub(crate) mod simulated;

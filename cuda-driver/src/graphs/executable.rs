@@ -5,9 +5,8 @@ use std::mem::Discriminant;
 use cuda_core::protocol::{Error, Reply, Result};
 
 use super::{
-    node::DriverNode,
+    node::{DriverNode, OrderedNode, add_all},
     prepared::{Prepared, Replies},
-    repeat::{OrderedNode, add_all},
 };
 use crate::{
     context::{Bound, Primary, Reclaimable},

@@ -6,10 +6,10 @@ mod child;
 mod executable;
 mod node;
 mod prepared;
-mod repeat;
 
 pub(crate) use child::Capture;
 pub(crate) use executable::{Executable, GraphSlot};
-pub(crate) use node::{CopyNode, CopySource, DriverNode, FillNode, KernelNode};
+pub(crate) use node::{
+    CopyNode, CopySource, DriverNode, FillNode, KernelNode, OrderedNode, RepeatNode,
+};
 pub(crate) use prepared::{Prepared, Replies};
-pub(crate) use repeat::{OrderedNode, RepeatNode};

@@ -1,11 +1,11 @@
-//! Nodes of graphs, with the addresses and handles of the driver.
+//! Nodes of graphs, with the addresses and handles of the driver, and loops of such nodes.
 
 use std::{ffi::c_void, mem::Discriminant, sync::Arc};
 
 use cuda_core::protocol::{LaunchConfig, Pattern};
 use smallvec::SmallVec;
 
-use super::{child::ChildGraph, repeat::RepeatNode};
+use super::child::ChildGraph;
 use crate::{
     context::{Bound, Primary},
     driver::{
@@ -28,6 +28,9 @@ pub(crate) enum DriverNode {
     Repeat(RepeatNode),
     Child(Arc<ChildGraph>),
 }
+
+/// A node, and the nodes that come directly before it.
+pub(crate) type OrderedNode = (DriverNode, Vec<u32>);
 
 /// A copy of bytes to the device.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -62,6 +65,15 @@ pub(crate) struct KernelNode {
     pub(crate) params: SmallVec<[u64; 8]>,
     /// The size of the parameter block in bytes.
     pub(crate) bytes: usize,
+}
+
+/// A loop: a kernel that sets the condition from a word of device memory, and a conditional node whose body ends with
+/// the same kernel.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RepeatNode {
+    /// The address of the word.
+    pub(crate) condition: Address,
+    pub(crate) body: Vec<OrderedNode>,
 }
 
 impl KernelNode {
@@ -184,6 +196,42 @@ impl FillNode {
     }
 }
 
+impl RepeatNode {
+    /// Adds the loop to a graph, after other nodes of it.
+    ///
+    /// # Safety
+    /// As for [`DriverNode::add`].
+    unsafe fn add(
+        &self,
+        graph: GraphHandle,
+        after: &[NodeHandle],
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<NodeHandle, Failed> {
+        let unsupported = Failed { call: "cuGraphConditionalHandleCreate", code: NOT_SUPPORTED };
+        let kernel = primary.condition.as_ref().ok_or(unsupported)?;
+        let (api, context) = (primary.api, primary.context);
+        // SAFETY: the graph exists.
+        let condition = unsafe { api.condition_create(graph, context) }?;
+        let setter = DriverNode::Kernel(KernelNode {
+            function: kernel.function(),
+            config: LaunchConfig::new(1, 1),
+            params: smallvec::smallvec![condition, self.condition],
+            bytes: 16,
+        });
+        // SAFETY: the graph exists, and `after` are nodes of it. The kernel is never unloaded.
+        let set = unsafe { setter.add(graph, after, primary, bound) }?;
+        // SAFETY: the graph exists, and the node and the condition belong to it.
+        let (repeat, body) = unsafe { api.graph_add_while(graph, &[set], condition, context) }?;
+        // SAFETY: the body exists as long as its node, and the modules of its functions are loaded.
+        let nodes = unsafe { add_all(&self.body, body, primary, bound) }?;
+        // After all other nodes of the body.
+        // SAFETY: the body exists, and `nodes` are nodes of it. The kernel is never unloaded.
+        unsafe { setter.add(body, &nodes, primary, bound) }?;
+        Ok(repeat)
+    }
+}
+
 impl DriverNode {
     /// The failure of a call that changes a loop or a child graph, or that enqueues one outside a graph.
     const LOOP: Failed = Failed { call: "a call for a loop or a child graph", code: NOT_SUPPORTED };
@@ -192,7 +240,7 @@ impl DriverNode {
     ///
     /// # Safety
     /// The graph exists, `after` are nodes of it, and the function's module is loaded.
-    pub(super) unsafe fn add(
+    unsafe fn add(
         &self,
         graph: GraphHandle,
         after: &[NodeHandle],
@@ -287,4 +335,25 @@ impl DriverNode {
     pub(super) fn kind(&self) -> Discriminant<Self> {
         std::mem::discriminant(self)
     }
+}
+
+/// Adds nodes to a graph. Returns their handles.
+///
+/// # Safety
+/// As for [`DriverNode::add`], for every node.
+pub(super) unsafe fn add_all(
+    nodes: &[OrderedNode],
+    graph: GraphHandle,
+    primary: &Primary,
+    bound: &Bound,
+) -> Result<Vec<NodeHandle>, Failed> {
+    let mut handles: Vec<NodeHandle> = Vec::with_capacity(nodes.len());
+    let mut before = Vec::new();
+    for (node, after) in nodes {
+        before.clear();
+        before.extend(after.iter().filter_map(|index| handles.get(*index as usize).copied()));
+        // SAFETY: the graph exists, `before` are nodes of it, and the function's module is loaded.
+        handles.push(unsafe { node.add(graph, &before, primary, bound) }?);
+    }
+    Ok(handles)
 }

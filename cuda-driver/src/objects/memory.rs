@@ -19,7 +19,7 @@ use crate::{
         api::{Address, EventHandle, StreamHandle},
         status::{self, Failed, Meaning, meaning_of_state},
     },
-    streams::{DriverStream, new_event, taken},
+    streams::{DriverStream, taken},
 };
 
 /// The allocations of one backend.
@@ -267,7 +267,7 @@ impl Memory {
     /// An event behind everything that was enqueued on a stream. If there is none, the memory that it frees is leaked,
     /// because its last use is not known.
     fn event_behind(&self, stream: &DriverStream, bound: &Bound) -> Result<EventHandle> {
-        let after = new_event(self.primary, bound)?;
+        let after = self.primary.new_event(bound)?;
         // SAFETY: the caller holds the stream, and the event is owned here.
         unsafe { self.primary.api.event_record(after, stream.raw) }
             .map_err(|failed| self.primary.error(failed))?;

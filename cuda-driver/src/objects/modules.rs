@@ -24,9 +24,8 @@ use cuda_core::{
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use super::{
-    compiler::{check_shared, compile, ptx_version, refuse_too_much_shared},
-    machine_code::{kernels_of, load_machine_code},
+use super::images::{
+    check_shared, compile, kernels_of, load_machine_code, ptx_version, refuse_too_much_shared,
 };
 use crate::{
     context::{Bound, IdCache, Primary, Reclaimable},

@@ -7,7 +7,7 @@ use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
 use crate::{
-    context::{Bound, DroppedPool, MemoryPool, Primary},
+    context::{Bound, MemoryPool, Primary, Reclaimable},
     driver::status,
     streams::taken,
 };
@@ -44,7 +44,8 @@ impl Pools {
         if self.primary.pool.is_none() {
             return Err(self.unsupported());
         }
-        let pool = self.primary.create_pool(spec, bound).map_err(|failed| match failed.code {
+        let Primary { named_pools: named, api, device, .. } = self.primary;
+        let pool = named.create(api, *device, spec, bound).map_err(|failed| match failed.code {
             // Drivers before CUDA 13.0 and systems without managed memory return these codes.
             status::INVALID_VALUE | status::NOT_SUPPORTED if spec.is_managed => {
                 Error::unsupported(Feature::ManagedPool, &self.primary.info.address)
@@ -76,7 +77,7 @@ impl Pools {
     }
 
     fn retire(&self, pool: Arc<MemoryPool>) {
-        self.primary.forget_pool(&pool);
+        self.primary.named_pools.forget(&pool);
         self.primary.reclaim.put(Box::new(DroppedPool(pool)));
     }
 
@@ -118,5 +119,30 @@ impl Pools {
     #[cold]
     fn unsupported(&self) -> Error {
         Error::unsupported(Feature::MemoryPool, &self.primary.info.address)
+    }
+}
+
+/// A pool that was dropped, with an owner of it. The frees of its allocations were enqueued.
+struct DroppedPool(Arc<MemoryPool>);
+
+impl Reclaimable for DroppedPool {
+    fn reclaim(
+        self: Box<Self>,
+        primary: &'static Primary,
+        bound: &Bound,
+    ) -> Option<Box<dyn Reclaimable>> {
+        match Arc::try_unwrap(self.0) {
+            Ok(pool) => {
+                // SAFETY: no other thread has the pool and no table names it, so the frees of its allocations were
+                // enqueued.
+                unsafe { pool.destroy(primary.api, bound) };
+                None
+            }
+            Err(pool) => Some(Box::new(Self(pool))),
+        }
+    }
+
+    fn waits_for_device(&self, _: &Primary) -> bool {
+        true
     }
 }

@@ -11,13 +11,24 @@
 //!   driver took a checkpoint. They differ after a checkpoint was refused, or held back during a foreign call. The
 //!   completion thread then queries the stream.
 
-use cuda_core::internals::sync::{
-    Mutex,
-    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+use arrayvec::ArrayVec;
+use cuda_core::{
+    internals::sync::{
+        Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+        limit,
+    },
+    protocol::Result,
 };
 
-use super::checkpoint_events::{CheckpointEvents, MAX_CHECKPOINTS};
-use crate::driver::api::EventHandle;
+use crate::{
+    context::{Bound, Primary},
+    driver::api::{EventHandle, StreamHandle},
+};
+
+/// The number of checkpoints that a stream may have in flight, each with an event of its own. Further callers share the
+/// next checkpoint, so they also wait for later submissions.
+const MAX_CHECKPOINTS: u32 = limit(4, 1) as u32;
 
 /// The reports of one stream that callers want, and the checkpoints for them.
 #[derive(Default)]
@@ -117,9 +128,9 @@ impl Reports {
         change()
     }
 
-    /// The events of the stream, which is being dropped.
-    pub(super) fn events(&mut self) -> &mut CheckpointEvents {
-        self.events.get_mut()
+    /// Takes out the events of the stream, which is being dropped.
+    pub(super) fn take_events(&mut self) -> impl Iterator<Item = EventHandle> + use<> {
+        std::mem::take(&mut self.events.get_mut().events).into_iter()
     }
 
     fn checkpoint(
@@ -140,6 +151,53 @@ impl Reports {
     fn is_due(&self) -> bool {
         self.wanted.load(Ordering::SeqCst) > self.covered.load(Ordering::Acquire)
             && self.in_flight.load(Ordering::SeqCst) < MAX_CHECKPOINTS
+    }
+}
+
+/// The events of a stream's checkpoints, recorded in turn. There are as many as a stream may have checkpoints in
+/// flight, so an event is recorded again only after its last checkpoint was passed. Each is created at its first use.
+#[derive(Default)]
+pub(crate) struct CheckpointEvents {
+    events: ArrayVec<EventHandle, { MAX_CHECKPOINTS as usize }>,
+    /// The number of each event's last checkpoint.
+    numbers: [u64; MAX_CHECKPOINTS as usize],
+    next: usize,
+}
+
+impl CheckpointEvents {
+    /// Records the next event behind everything that was enqueued on `stream`, which owns the events, as the checkpoint
+    /// for `number`.
+    ///
+    /// # Errors
+    /// The driver's error. The next call uses the same event.
+    pub(crate) fn record(
+        &mut self,
+        stream: StreamHandle,
+        number: u64,
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<EventHandle> {
+        let event = match self.events.get(self.next) {
+            Some(event) => *event,
+            None => {
+                let event = primary.new_event(bound)?;
+                self.events.push(event);
+                event
+            }
+        };
+        // SAFETY: the caller holds the stream, which owns the event (rules 3 and 5).
+        unsafe { primary.api.event_record(event, stream) }
+            .map_err(|failed| primary.error(failed))?;
+        self.numbers[self.next] = number;
+        self.next = (self.next + 1) % MAX_CHECKPOINTS as usize;
+        Ok(event)
+    }
+
+    /// The event of the earliest checkpoint that covers `number`.
+    fn event_for(&self, number: u64) -> Option<EventHandle> {
+        let covering =
+            self.numbers.iter().zip(&self.events).filter(|(recorded, _)| **recorded >= number);
+        covering.min_by_key(|(recorded, _)| **recorded).map(|(_, event)| *event)
     }
 }
 

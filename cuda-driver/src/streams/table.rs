@@ -2,11 +2,11 @@
 
 use std::{collections::hash_map::Entry, sync::Arc};
 
-use cuda_core::protocol::{Error, ForeignOwner, GraphCacheInfo, Result, StreamId};
+use cuda_core::protocol::{Error, ForeignOwner, GraphCacheInfo, Misuse, Result, StreamId};
 use parking_lot::RwLock;
 use rustc_hash::FxHashMap;
 
-use super::{DriverStream, taken};
+use super::stream::DriverStream;
 use crate::{
     context::{Bound, IdCache, Primary},
     driver::api::{STREAM_NON_BLOCKING, StreamHandle},
@@ -116,4 +116,10 @@ impl StreamTable {
     pub(crate) fn take(&mut self) -> Vec<Arc<DriverStream>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
     }
+}
+
+/// The error for a new id that is in use.
+#[cold]
+pub(crate) fn taken(object: &'static str, id: u64) -> Error {
+    Misuse::IdInUse { object: object.into(), id }.into()
 }

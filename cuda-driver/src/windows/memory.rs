@@ -3,7 +3,7 @@
 use cuda_core::internals::sync::atomic::{AtomicU64, Ordering};
 
 /// The limit of the memory that the graphs of a backend may take, in bytes.
-pub(crate) const MAX_CACHED_BYTES: u64 = 64 << 20;
+const MAX_CACHED_BYTES: u64 = 64 << 20;
 
 /// The memory of a node of an executable, on host and device: an upper estimate.
 const NODE_BYTES: u64 = 4 << 10;

@@ -17,8 +17,6 @@
 //! - A client unloads a module when all its launches are complete, so no held node names one that is being unloaded.
 //!   Windows with launches of the module are forgotten before it is unloaded.
 
-mod decision;
-mod end;
 mod measure;
 mod memory;
 mod tree;

@@ -1,12 +1,21 @@
-//! The windows that a stream knows, as a tree: windows that begin with the same shapes share their first steps.
+//! The windows that a stream knows, as a tree: windows that begin with the same shapes share their first steps. Each
+//! window has an end, with its count, its measurement and its graph.
+
+use std::sync::Arc;
 
 use cuda_core::protocol::{FunctionId, LaunchAttributes, ModuleId, Work};
 
-use super::end::End;
-use crate::graphs::DriverNode;
+use super::measure::Measure;
+use crate::graphs::{DriverNode, GraphSlot};
 
 /// The number of steps that the tree of a stream can have: about 1 MiB.
 const MAX_STEPS: usize = 4096;
+
+/// The number of times that a window comes before it is measured.
+const LEARN: u32 = 8;
+
+/// The number of launches of a graph before its window is measured again. By then its kernels may have more to do.
+pub(super) const MEASURE_EVERY: u32 = 4096;
 
 /// A step of a tree. The first one is the root, which stands for no node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,7 +23,7 @@ pub(crate) struct StepId(u32);
 
 pub(super) const ROOT: StepId = StepId(0);
 
-/// The end of a window.
+/// Names the end of a window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct EndId(u32);
 
@@ -194,5 +203,66 @@ impl Tree {
     /// Whether any step is a launch of a kernel of this module.
     pub(super) fn launches_module(&self, module: ModuleId) -> bool {
         self.steps.iter().any(|step| step.shape.module() == Some(module))
+    }
+}
+
+/// The end of a window.
+pub(super) struct End {
+    /// The last step.
+    step: StepId,
+    /// Whether the window is counted in the `held` of its steps.
+    is_held: bool,
+    /// The number of times that the window came without being held.
+    seen: u32,
+    /// The value of `seen` at which it is measured.
+    due: u32,
+    /// The measurement that runs.
+    pub(super) measure: Option<Measure>,
+    pub(super) graph: Option<CachedGraph>,
+}
+
+/// A graph of the cache.
+pub(super) struct CachedGraph {
+    pub(super) slot: Arc<GraphSlot>,
+    /// Whether the helper thread is known to have built it.
+    pub(super) is_ready: bool,
+    /// The version of each node that the executable has.
+    pub(super) applied: Vec<u64>,
+    pub(super) launches: u32,
+    /// The time of the last launch, in flushes of the stream.
+    pub(super) used: u64,
+}
+
+impl End {
+    fn new(step: StepId) -> Self {
+        Self { step, is_held: false, seen: 0, due: LEARN, measure: None, graph: None }
+    }
+
+    /// Counts the window, which came again, unless it is held. Returns whether it is measured from now on.
+    pub(super) fn is_due(&mut self) -> bool {
+        if self.is_held {
+            return false;
+        }
+        self.seen = self.seen.saturating_add(1);
+        self.seen >= self.due && self.graph.is_none()
+    }
+
+    /// Forgets the graph, which was dropped to make room for others. The window is learned again.
+    pub(super) fn evict(&mut self) {
+        (self.measure, self.graph) = (None, None);
+        self.due = self.seen.saturating_add(LEARN);
+    }
+
+    /// Forgets the graph, which does not pay or cannot be built. The window is measured again when it has come eight
+    /// times as often.
+    pub(super) fn refuse(&mut self) {
+        (self.measure, self.graph) = (None, None);
+        self.due = self.seen.max(LEARN).saturating_mul(8);
+    }
+}
+
+impl CachedGraph {
+    pub(super) fn nodes(&self) -> usize {
+        self.applied.len()
     }
 }

@@ -1,4 +1,5 @@
-//! The window of a stream: its position in the tree, the held nodes, and their launch.
+//! The window of a stream: its position in the tree, the held nodes, their launch, and the decision which windows have
+//! graphs.
 
 use std::sync::Arc;
 
@@ -8,10 +9,9 @@ use cuda_core::{
 };
 
 use super::{
-    end::{CachedGraph, MEASURE_EVERY},
     measure::Measure,
     memory::CacheMemory,
-    tree::{EndId, ROOT, Shape, StepId, Tree},
+    tree::{CachedGraph, End, EndId, MEASURE_EVERY, ROOT, Shape, StepId, Tree},
 };
 use crate::{
     context::{Bound, Primary},
@@ -54,11 +54,11 @@ pub(crate) struct Due {
 /// The window of a stream, and the windows that the stream knows.
 #[derive(Default)]
 pub(crate) struct Window {
-    pub(super) memory: Arc<CacheMemory>,
-    pub(super) tree: Tree,
+    memory: Arc<CacheMemory>,
+    tree: Tree,
     position: Position,
     /// The steps whose nodes are held.
-    pub(super) held: Vec<StepId>,
+    held: Vec<StepId>,
     /// The number of the last submission that is held.
     last: u64,
     frees: Vec<HeldFree>,
@@ -67,11 +67,11 @@ pub(crate) struct Window {
     /// The version of the last node that changed.
     version: u64,
     /// The graphs that the helper thread builds.
-    pub(super) building: Vec<EndId>,
+    building: Vec<EndId>,
     /// Set when the helper thread has built a graph.
-    pub(super) has_built: Arc<AtomicBool>,
-    pub(super) counts: GraphCacheInfo,
-    pub(super) flushes: u64,
+    has_built: Arc<AtomicBool>,
+    counts: GraphCacheInfo,
+    flushes: u64,
 }
 
 /// The place of a window in the tree.
@@ -257,7 +257,7 @@ impl Window {
     fn count(&mut self, step: StepId, nodes: usize, primary: &'static Primary, bound: &Bound) {
         let id = self.tree.end_at(step);
         let end = self.tree.end_mut(id);
-        if end.is_held || !end.is_due() {
+        if !end.is_due() {
             return;
         }
         match Measure::new(nodes, primary, bound) {
@@ -425,6 +425,73 @@ impl Window {
         to.built += self.counts.built;
         to.refused += self.counts.refused;
         to.evicted += self.counts.evicted;
+    }
+}
+
+/// Decides which windows have graphs: builds them, refuses them, and evicts them.
+impl Window {
+    /// Ends the measurement of a window. Returns it if it is to be built as a graph.
+    fn decide(&mut self, id: EndId, pays: bool) -> Option<Due> {
+        if !pays {
+            self.refuse(id);
+            return None;
+        }
+        if self.tree.end_mut(id).graph.is_some() {
+            return None; // it still pays
+        }
+        self.tree.set_held(id, false);
+        if !self.make_room(self.held.len()) {
+            self.refuse(id);
+            return None;
+        }
+        let due = self.due();
+        let versions = self.held.iter().map(|step| self.tree.node(*step).1);
+        let (slot, applied) = (due.slot.clone(), versions.collect());
+        let graph = CachedGraph { slot, applied, is_ready: false, launches: 0, used: self.flushes };
+        self.tree.end_mut(id).graph = Some(graph);
+        self.building.push(id);
+        Some(due)
+    }
+
+    fn due(&self) -> Due {
+        let before = |at: usize| at.checked_sub(1).map(|before| before as u32);
+        let nodes = self.held.iter().enumerate().map(|(at, step)| {
+            let (node, _) = self.tree.node(*step);
+            (node.clone(), before(at).into_iter().collect())
+        });
+        let (slot, has_built) = (Arc::new(GraphSlot::pending()), self.has_built.clone());
+        Due { nodes: nodes.collect(), modules: self.tree.modules(&self.held), slot, has_built }
+    }
+
+    /// Reserves memory for a graph. Drops the graphs of this stream that were not launched for the longest time until
+    /// there is enough.
+    fn make_room(&mut self, nodes: usize) -> bool {
+        while !self.memory.reserve(nodes) {
+            let ready = |(id, end): (EndId, &mut End)| {
+                end.graph.as_ref().filter(|graph| graph.is_ready).map(|graph| (graph.used, id))
+            };
+            let oldest = self.tree.ends().filter_map(ready).min_by_key(|(used, _)| *used);
+            let Some((_, oldest)) = oldest else { return false };
+            self.drop_graph(oldest);
+            self.tree.end_mut(oldest).evict();
+            self.counts.evicted += 1;
+        }
+        true
+    }
+
+    /// Submits a window node by node from now on, until it has come often enough to be measured again.
+    fn refuse(&mut self, id: EndId) {
+        self.drop_graph(id);
+        self.tree.end_mut(id).refuse();
+        self.counts.refused += 1;
+    }
+
+    /// Drops the graph of a window, and holds its nodes no longer.
+    fn drop_graph(&mut self, id: EndId) {
+        self.tree.set_held(id, false);
+        if let Some(graph) = self.tree.end_mut(id).graph.take() {
+            self.memory.release(graph.nodes());
+        }
     }
 }
 

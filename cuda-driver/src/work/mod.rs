@@ -5,16 +5,12 @@
 
 mod attributes;
 mod copy;
-mod enqueue;
-mod graph;
+mod dispatch;
 mod launch;
-mod node;
 mod peers;
 mod place;
-mod timestamp;
 
 pub(crate) use attributes::occupancy;
-pub(crate) use enqueue::enqueue;
-pub(crate) use node::{checked_node, node};
-pub(crate) use peers::reach;
+pub(crate) use dispatch::{checked_node, enqueue, node};
+pub(crate) use peers::{BackendId, Target, Transfers, reach};
 pub(crate) use place::{Names, Place};

@@ -13,7 +13,7 @@ use cuda_async::{
 };
 use cuda_core::{Device, Error, ExpectedShape, Limit, Misuse, Quantity, Result};
 
-use super::{plain, reduction::Reduction};
+use super::{Reduction, plain};
 use crate::{Number, Tensor, TensorOps};
 
 /// A group of devices that exchange tensors. Clones are the same group.

@@ -15,7 +15,7 @@ use cuda_core::{
 };
 use cudarc::nccl::sys;
 
-use super::reduction::Reduction;
+use super::Reduction;
 use crate::{
     Number, Tensor, TensorError,
     libraries::nccl::{Collective, Communicators, Group, data_type},

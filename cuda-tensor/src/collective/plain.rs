@@ -3,7 +3,7 @@
 use cuda_async::{DeviceOp, join_all, script, to_device};
 use cuda_core::{Device, Error, Result};
 
-use super::reduction::Reduction;
+use super::Reduction;
 use crate::{Number, Tensor, TensorOps};
 
 /// Reduces on the first device, in the order of the devices, and copies the result to the others.

@@ -4,8 +4,7 @@ use cuda_async::{DeviceOp, defer};
 use cuda_core::{Error, Result};
 
 use crate::{
-    element::dtype::Number, error::TensorError, forms::TensorInput, operations::host,
-    tensor::Tensor,
+    element::Number, error::TensorError, forms::TensorInput, operations::transfer, tensor::Tensor,
 };
 
 impl<T: Number + candle_core::WithDType> Tensor<T> {
@@ -58,7 +57,7 @@ where
     I: TensorInput<Element: candle_core::WithDType>,
 {
     let shape = x.layout().shape().to_vec();
-    host::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
+    transfer::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
         let device = candle_core::Device::Cpu;
         candle_core::Tensor::from_vec(elements, shape, &device).map_err(Error::other)
     })

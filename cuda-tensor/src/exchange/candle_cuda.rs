@@ -30,11 +30,11 @@ use cuda_core::{Device, DeviceBuffer, Error, Limit, Misuse, Quantity, Result};
 use cudarc::driver::{CudaStream, DevicePtr, result::DriverError, sys::CUstreamCaptureStatus};
 
 use crate::{
-    element::dtype::Number,
+    element::Number,
     error::TensorError,
     exchange::candle::check_elements,
     operations::copy::{Contiguous, contiguous, dup},
-    shape::layout::Layout,
+    shape::Layout,
     tensor::{SharedTensor, Tensor},
 };
 

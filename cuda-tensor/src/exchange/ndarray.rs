@@ -6,7 +6,7 @@ use cuda_async::{DeviceOp, memory::HostSource};
 use cuda_core::{Element, Error, Result};
 use ndarray::{Array, ArrayD, ArrayView, ArrayViewD, Dimension, IxDyn};
 
-use crate::{element::dtype::Number, forms::TensorInput, operations::host, tensor::Tensor};
+use crate::{element::Number, forms::TensorInput, operations::transfer, tensor::Tensor};
 
 /// An array that [`Tensor::from_ndarray`] takes: `Array`, `&Array` or `ArrayView`. Needs the feature `ndarray`.
 #[diagnostic::on_unimplemented(
@@ -98,7 +98,7 @@ impl<T: Number> Tensor<T> {
 /// Downloads a tensor into an array of the same shape.
 pub(crate) fn to_ndarray<I: TensorInput>(x: I) -> impl DeviceOp<Output = ArrayD<I::Element>> {
     let shape = IxDyn(x.layout().shape());
-    host::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
+    transfer::to_host_vec(x).try_map(move |elements: Vec<I::Element>| {
         let array = ArrayD::from_shape_vec(shape, elements);
         array.map_err(|error| Error::other(error.to_string()))
     })

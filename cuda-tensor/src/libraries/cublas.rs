@@ -9,11 +9,11 @@ use cuda_core::{RawStream, Result};
 use cudarc::cublas::{result, sys};
 use parking_lot::Mutex;
 
-use super::{Library, failed, present};
+use super::library::{Library, failed, has_cublas};
 
 /// cuBLAS on a GPU.
 pub(crate) static CUBLAS: Library<u32, Blas> =
-    Library::new("cuBLAS", WARM_UP, present::cublas, |_| Blas::new());
+    Library::new("cuBLAS", WARM_UP, has_cublas, |_| Blas::new());
 
 /// The operation that opens the libraries for products, for errors.
 pub(super) const WARM_UP: &str = "Tensor::<f32>::warm_up()";

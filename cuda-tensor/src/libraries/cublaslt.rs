@@ -7,14 +7,13 @@ use cudarc::cublaslt::{result, sys};
 use parking_lot::Mutex;
 
 use super::{
-    Library,
     cublas::{self, Gemm, Matrix, Scalar, Scalars, WORKSPACE_BYTES, pointer},
-    failed, present,
+    library::{Library, failed, has_cublaslt},
 };
 
 /// cuBLASLt on a GPU.
 pub(crate) static CUBLASLT: Library<u32, BlasLt> =
-    Library::new("cuBLASLt", cublas::WARM_UP, present::cublaslt, |_| BlasLt::new());
+    Library::new("cuBLASLt", cublas::WARM_UP, has_cublaslt, |_| BlasLt::new());
 
 /// The maximum number of products whose algorithm is remembered.
 const MAX_ALGORITHMS: usize = 1024;

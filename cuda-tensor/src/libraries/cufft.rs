@@ -6,7 +6,10 @@ use cuda_core::{Error, RawStream, Result};
 use cudarc::cufft::{result, sys};
 use parking_lot::Mutex;
 
-use super::{Library, cublas::pointer, failed, present};
+use super::{
+    cublas::pointer,
+    library::{Library, failed, has_cufft},
+};
 
 // With `candle-cuda`, cudarc's build script links the libraries, but has no line for cuFFT.
 #[cfg(feature = "candle-cuda")]
@@ -15,7 +18,7 @@ unsafe extern "C" {}
 
 /// The plans of cuFFT. A plan is made once for each GPU and shape.
 pub(crate) static CUFFT: Library<Shape, Plan> =
-    Library::new("cuFFT", "the transform of a tensor of this shape", present::cufft, Plan::new);
+    Library::new("cuFFT", "the transform of a tensor of this shape", has_cufft, Plan::new);
 
 /// A batch of transforms of `n` complex numbers on a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! NVIDIA's libraries for GPUs, through cudarc's bindings (feature `cudarc`).
 
-// Layers, lowest first: `present` looks for the library files, `opened` opens a library once for each GPU on a thread
-// of its own, and the other files make the calls. The operations and `collective` use it, and run kernels of this crate
+// Layers, lowest first: `library` looks for the library files and opens a library once for each GPU on a thread of its
+// own, and the other files make the calls. The operations and `collective` use it, and run kernels of this crate
 // where a library is missing.
 //
 // # Rules
@@ -17,17 +17,12 @@
 pub(crate) mod cublas;
 pub(crate) mod cublaslt;
 pub(crate) mod cufft;
-mod error;
+mod library;
 pub(crate) mod nccl;
-mod opened;
-mod present;
-mod unfinished;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-pub use error::LibraryError;
-use error::failed;
-use opened::Library;
+pub use library::LibraryError;
 
 static ENABLED: AtomicBool = AtomicBool::new(true);
 

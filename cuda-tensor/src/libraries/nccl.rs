@@ -1,10 +1,15 @@
 //! NCCL: collectives of several GPUs.
 
+use std::{sync::Once, time::Duration};
+
 use cuda_core::{RawStream, Result};
 use cudarc::nccl::{result, sys};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::{cublas::pointer, error::failed, present, unfinished::Unfinished};
+use super::{
+    cublas::pointer,
+    library::{failed, has_nccl},
+};
 
 /// The communicators of a group of GPUs, one for each.
 pub(crate) struct Communicators(Mutex<Group>);
@@ -54,7 +59,7 @@ impl Communicators {
     /// # Errors
     /// The error of NCCL.
     pub(crate) fn new(gpus: &[u32]) -> Result<Option<Self>> {
-        if !present::nccl() {
+        if !has_nccl() {
             return Ok(None);
         }
         let gpus: Vec<_> = gpus.iter().map(|gpu| *gpu as i32).collect();
@@ -167,3 +172,45 @@ impl Drop for Group {
 fn failure(call: &'static str) -> impl FnOnce(result::NcclError) -> cuda_core::Error {
     move |error| failed("NCCL", call)(format!("{:?}", error.0))
 }
+
+/// The longest wait of the exit. A call that waits for a GPU that has stopped never ends.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+
+static RUNNING: Mutex<usize> = Mutex::new(0);
+static ENDED: Condvar = Condvar::new();
+
+/// A call of NCCL on a thread of its own, for which the exit of the process waits. Counts as a call until it is dropped.
+///
+/// At the exit, the destructors of the library and of the driver run. A thread that is inside of them then crashes the
+/// process.
+struct Unfinished(());
+
+impl Unfinished {
+    /// Begins a call. The library is loaded already, so its destructors come after the wait.
+    fn begin() -> Self {
+        static REGISTERED: Once = Once::new();
+        REGISTERED.call_once(wait_at_exit);
+        *RUNNING.lock() += 1;
+        Self(())
+    }
+}
+
+impl Drop for Unfinished {
+    fn drop(&mut self) {
+        *RUNNING.lock() -= 1;
+        ENDED.notify_all();
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn wait_at_exit() {
+    extern "C" fn wait() {
+        ENDED.wait_while_for(&mut RUNNING.lock(), |running| *running > 0, MAX_WAIT);
+    }
+    // Without the handler, the exit does not wait.
+    // SAFETY: the handler is a function of the program, and does not panic.
+    _ = unsafe { libc::atexit(wait) };
+}
+
+#[cfg(not(target_os = "linux"))]
+fn wait_at_exit() {}

@@ -3,15 +3,15 @@
 use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
 
 use crate::{
-    argument::argument::{Read, Returned, Written},
-    element::kernels::{Kernels, kernel},
+    argument::{Read, Returned, Written},
+    element::{Kernels, kernel},
     forms::{TensorInput, WithLayout},
     operations::{
         copy::contiguous,
         create::allocate,
         reduce::{MANY_ROWS, chunk_of_rows, empty_dimension, rows_config, without_dim},
     },
-    shape::{error::of_operation, layout::Layout},
+    shape::{Layout, of_operation},
     tensor::Tensor,
 };
 

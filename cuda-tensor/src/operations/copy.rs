@@ -4,17 +4,11 @@ use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
 use cuda_core::{ExpectedShape, LaunchConfig, Slice};
 
 use crate::{
-    argument::argument::{Read, StridedIndex, Written, element_config},
-    element::{
-        dtype::DType,
-        kernels::{COPY, TRANSPOSE, kernel},
-    },
+    argument::{Read, StridedIndex, Written, element_config},
+    element::{COPY, DType, TRANSPOSE, kernel},
     forms::{Sealed, TensorInput, TensorOutput},
     operations::create::allocate,
-    shape::{
-        error::{broadcast_target, of_operation, shape_error},
-        layout::{Layout, merge_dims},
-    },
+    shape::{Layout, broadcast_target, merge_dims, of_operation, shape_error},
     tensor::Tensor,
 };
 

@@ -11,13 +11,10 @@ use cuda_async::{
 use cuda_core::Error;
 
 use crate::{
-    argument::argument::{Written, element_config},
-    element::{
-        dtype::{DType, Number},
-        kernels::kernel,
-    },
+    argument::{Written, element_config},
+    element::{DType, Number, kernel},
     error::TensorError,
-    shape::{layout::Layout, shape::IntoShape},
+    shape::{IntoShape, Layout},
     tensor::Tensor,
 };
 

@@ -8,12 +8,9 @@ use cuda_async::{
 use cuda_core::LaunchConfig;
 
 use crate::{
-    argument::argument::{Read, Written, element_config},
-    element::{
-        dtype::Float,
-        kernels::{COPY, kernel},
-    },
-    shape::shape::IntoShape,
+    argument::{Read, Written, element_config},
+    element::{COPY, Float, kernel},
+    shape::IntoShape,
     tensor::Tensor,
 };
 

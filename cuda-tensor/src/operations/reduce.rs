@@ -6,18 +6,15 @@ use cuda_async::{DeviceOp, IntoDeviceOp, defer, kernel::launch, ops::Either};
 use cuda_core::{Error, LaunchConfig, Limit, Quantity, Result};
 
 use crate::{
-    argument::argument::{MAX_BLOCKS, Read, Written},
-    element::{
-        dtype::{DType, Float},
-        kernels::{Kernels, kernel},
-    },
+    argument::{MAX_BLOCKS, Read, Written},
+    element::{DType, Float, Kernels, kernel},
     forms::{TensorInput, TensorOutput},
     operations::{
         copy::{self, Contiguous, contiguous},
         create::allocate,
-        pairs::{self, Binary},
+        elementwise::{self, Binary},
     },
-    shape::{error::of_operation, layout::Layout},
+    shape::{Layout, of_operation},
     tensor::Tensor,
 };
 
@@ -227,7 +224,7 @@ where
         Some(dim) => Either::Left(reduce_dim(x, (Reduction::Sum, dim, "mean_dim"))),
         None => Either::Right(reduce_all(x, Reduction::Sum)),
     };
-    sum.into_op().then(move |sum| pairs::map_scalar(sum, (Binary::Div, n, false)))
+    sum.into_op().then(move |sum| elementwise::map_scalar(sum, (Binary::Div, n, false)))
 }
 
 fn reduce_contiguous<I: TensorInput>(

@@ -4,18 +4,15 @@ use cuda_async::{DeviceOp, defer, kernel::launch, ops::Either, value};
 use cuda_core::LaunchConfig;
 
 use crate::{
-    argument::argument::{Read, Written},
-    element::{
-        dtype::{DType, Float},
-        kernels::{FloatKernels, kernel},
-    },
+    argument::{Read, Written},
+    element::{DType, Float, FloatKernels, kernel},
     forms::{TensorInput, WithLayout},
     operations::{
         copy::{self, contiguous},
         create::allocate,
         reduce::rows_config,
     },
-    shape::{error::of_operation, layout::Layout, shape::Dims},
+    shape::{Dims, Layout, of_operation},
     tensor::Tensor,
 };
 

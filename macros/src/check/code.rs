@@ -1,18 +1,23 @@
-//! Reads the code of a declaration: a PTX file, or CUDA C and its PTX.
+//! Reads the code of a declaration: a PTX file, or CUDA C and its PTX. Lists the kernels and the variables of the PTX.
 
 use std::{
+    collections::HashMap,
     env, fs,
     path::{Path, PathBuf},
 };
 
-use cuda_nvrtc::{Options, Origin, Resolved};
+use cuda_nvrtc::{
+    Options, Origin, Resolved,
+    signature::{self, CType},
+};
+use cuda_ptx::{Signature, VariableSignature};
 use proc_macro2::TokenStream;
 use quote::{ToTokens, quote};
 use syn::{Error, LitStr, Result};
 
-use super::contents::Contents;
 use crate::parse::{
-    code_path::CodePath, declaration::Declaration, images::ImageFile, place::Place,
+    declaration::Declaration,
+    files::{CodePath, ImageFile, Place},
 };
 
 /// The code of a declaration.
@@ -155,4 +160,26 @@ fn options(flags: &[LitStr]) -> (Options, Vec<String>) {
         }
     }
     (options, kept)
+}
+
+/// The kernels and the variables of a PTX text.
+pub(crate) struct Contents {
+    pub(crate) entries: Vec<Signature>,
+    pub(crate) variables: Vec<VariableSignature>,
+    /// The C types of the parameters, for the kernels for which the text states them.
+    pub(crate) types: HashMap<String, Vec<CType>>,
+}
+
+impl Contents {
+    /// Reads a PTX text.
+    pub(crate) fn of(ptx: &str) -> std::result::Result<Self, cuda_ptx::Error> {
+        let module = cuda_ptx::module_signature(ptx)?;
+        let types = |entry: &Signature| {
+            let types = signature::of_entry(ptx, &entry.name)?;
+            // With another number of parameters, the stated types are not those of this kernel.
+            (types.len() == entry.params.len()).then(|| (entry.name.clone(), types))
+        };
+        let types = module.entries.iter().filter_map(types).collect();
+        Ok(Self { entries: module.entries, variables: module.variables, types })
+    }
 }

@@ -7,17 +7,16 @@ use quote::ToTokens;
 use syn::{Error, ext::IdentExt};
 
 use super::{
-    contents::Contents,
+    code::Contents,
     fit::{Written, mismatch},
 };
 use crate::{
     parse::{
         argument::Argument,
         attributes::conditions,
-        declaration::{Declaration, Kernel, Safety},
+        declaration::{Declaration, Kernel, RESERVED, Safety},
         entries::Instance,
         quantity::is_integer,
-        reserved::RESERVED,
     },
     problem::Problem,
     text::{listed_names, spaced},

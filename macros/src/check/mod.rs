@@ -1,9 +1,8 @@
 //! Compares a declaration with the code that it names.
 //!
-//! [`code::Code`] reads the PTX, or compiles the CUDA source. [`contents`] lists its kernels and variables.
+//! [`code::Code`] reads the PTX, or compiles the CUDA source. [`code::Contents`] lists its kernels and variables.
 
 pub(crate) mod code;
-pub(crate) mod contents;
 pub(crate) mod fit;
 pub(crate) mod kernels;
 pub(crate) mod variables;

@@ -8,8 +8,9 @@ use syn::{Error, LitStr, ext::IdentExt};
 use super::fit::scalar_mismatch;
 use crate::{
     parse::{
-        argument::Passed, attributes::conditions, declaration::Declaration, reserved::RESERVED,
-        variable::Variable,
+        argument::Passed,
+        attributes::conditions,
+        declaration::{Declaration, RESERVED, Variable},
     },
     problem::Problem,
     text::{listed_names, of_type},

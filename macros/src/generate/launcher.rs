@@ -5,13 +5,13 @@ use proc_macro2::{Ident, Span, TokenStream};
 use quote::{ToTokens, quote, quote_spanned};
 use syn::{Token, Type, Visibility, ext::IdentExt, spanned::Spanned};
 
-use super::{docs, names, type_trait};
+use super::{docs, type_parameters};
 use crate::{
     check::{fit::Written, kernels::Found},
     parse::{
         argument::{Argument, Passed},
         declaration::{Declaration, Safety},
-        geometry::Geometry,
+        launch::Geometry,
     },
     text::spaced,
 };
@@ -37,13 +37,13 @@ struct Part<'a> {
 /// Generates `pub unsafe fn vecadd<A: LazyArg<Ready: KernelInput<f32>>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
 pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStream {
     let kernel = found.kernel;
-    let selected = type_trait::selected(declaration, kernel);
-    let of_trait = type_trait::trait_name(declaration, kernel);
+    let selected = type_parameters::selected(declaration, kernel);
+    let of_trait = type_parameters::trait_name(declaration, kernel);
     let first = found.signatures.first().copied().flatten();
     let parts: Vec<_> = kernel
         .arguments
         .iter()
-        .zip(names::type_parameters(kernel, of_trait.as_ref()))
+        .zip(type_parameters::type_parameters(kernel, of_trait.as_ref()))
         .enumerate()
         .map(|(index, (argument, generic))| {
             let param = first.and_then(|signature| signature.params.get(index));
@@ -60,10 +60,10 @@ pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStr
     let config = Ident::new("config", Span::mixed_site());
     let of_caller = matches!(kernel.geometry, Geometry::Caller);
     let config_taken = of_caller.then(|| quote!(#config: ::cuda_async::LaunchConfig,));
-    let bound = type_trait::bound(declaration, kernel);
+    let bound = type_parameters::bound(declaration, kernel);
     let bounds = bound.into_iter().chain(parts.iter().filter_map(Part::bound));
     let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
-    let parameter = type_trait::parameter(kernel);
+    let parameter = type_parameters::parameter(kernel);
     let captured = parameter.iter().copied().chain(generics.iter().copied());
     let taken = parts.iter().filter_map(Part::taken);
     let sizes = size_checks(found);
@@ -99,7 +99,7 @@ fn body(
     let function = Ident::new("function", Span::mixed_site());
     // Names a local, too: the names of items are not hygienic, so an argument of this name would be shadowed.
     let launch_ready = Ident::new("launch_ready", Span::mixed_site());
-    let selected = type_trait::selected(declaration, kernel);
+    let selected = type_parameters::selected(declaration, kernel);
     let entry = selected.map(|selected| quote!([#selected::ENTRY]));
     let buffers: Vec<_> = parts
         .iter()
@@ -130,7 +130,7 @@ fn body(
     let of_caller = matches!(kernel.geometry, Geometry::Caller);
     let config_cleared = (is_safe && of_caller)
         .then(|| quote!(let #config = ::cuda_async::kernel::checks::not_dependent(#config);));
-    let bound = type_trait::bound(declaration, kernel);
+    let bound = type_parameters::bound(declaration, kernel);
     let bounds = bound.into_iter().chain(parts.iter().filter_map(Part::ready_bound));
     let generics: Vec<_> = parts.iter().filter_map(|part| part.generic.as_ref()).collect();
     let output = output_type(&generics, |buffer| quote!(#buffer));

@@ -1,8 +1,6 @@
 //! Generates the code of a declaration that was checked. [`module::expand`] begins.
 
 pub(crate) mod docs;
-pub(crate) mod getter;
 pub(crate) mod launcher;
 pub(crate) mod module;
-pub(crate) mod names;
-pub(crate) mod type_trait;
+pub(crate) mod type_parameters;

@@ -1,11 +1,11 @@
-//! The generated struct and its own methods.
+//! The generated struct and its own methods, also those that return variables.
 
 use cuda_nvrtc::signature::{self, Declared};
 use proc_macro2::{Ident, Span, TokenStream};
-use quote::quote;
-use syn::ext::IdentExt;
+use quote::{quote, quote_spanned};
+use syn::{Visibility, ext::IdentExt, spanned::Spanned};
 
-use super::{docs, getter::getter, launcher::launcher, type_trait};
+use super::{docs, launcher::launcher, type_parameters};
 use crate::{
     check::{
         code::{Code, Cuda, Text},
@@ -15,10 +15,9 @@ use crate::{
     parse::{
         argument::Argument,
         attributes::conditions,
-        declaration::{Declaration, Kernel},
+        declaration::{Declaration, Kernel, MODULE_FIELD, Variable},
         entries::Entries,
-        images,
-        reserved::MODULE_FIELD,
+        files::image_tokens,
     },
     text,
 };
@@ -40,7 +39,7 @@ pub(crate) fn expand(
         Text::Cuda(_) => quote!(::cuda_async::kernel::ModuleCache::of_source(#name::SOURCE)),
     };
     let loaded_by = format!("{}::loaded()", name.unraw());
-    let images = images::tokens(&code.images, declaration.unsafe_token);
+    let images = image_tokens(&code.images, declaration.unsafe_token);
     let fields = kernels.iter().map(|found| field(found.kernel));
     let of_variables = (!variables.is_empty()).then(|| Ident::new(MODULE_FIELD, Span::call_site()));
     let of_variables: Vec<_> = of_variables.into_iter().collect();
@@ -50,7 +49,7 @@ pub(crate) fn expand(
     let initial = kernels.iter().map(|found| initial(found.kernel, &module));
     let launchers = kernels.iter().map(|found| launcher(declaration, found));
     let getters = variables.iter().map(getter);
-    let traits = kernels.iter().filter_map(|found| type_trait::declared(declaration, found));
+    let traits = kernels.iter().filter_map(|found| type_parameters::type_trait(declaration, found));
     let conditions = conditions(attrs);
     quote! {
         #(#attrs)*
@@ -232,4 +231,43 @@ fn initial(kernel: &Kernel, module: &Ident) -> TokenStream {
         Entries::PerType(_) => quote!([#(#functions),*]),
     };
     quote!(#(#conditions)* #name: #functions)
+}
+
+/// Generates the method that returns the variable, with assertions of its size and alignment.
+fn getter(found: &FoundVariable<'_>) -> TokenStream {
+    let Variable { attrs, vis, mutable, ty, element, name, .. } = found.variable;
+    let (method, symbol) = (found.variable.method(), found.variable.symbol());
+    let vis = match vis {
+        Visibility::Inherited => quote!(pub),
+        vis => quote!(#vis),
+    };
+    let doc = format!(
+        "\n\n Returns the variable `{symbol}` of the module, which kernels {}. Every call returns the same memory.\n\n \
+         # Errors\n The errors of [`Module::variable`](::cuda_async::Module::variable).",
+        if mutable.is_some() { "may write" } else { "read" },
+    );
+    let asserts = found.signature.map(|signature| {
+        let (bytes, align) = (signature.bytes as usize, signature.align as usize);
+        let size = format!(
+            "variable `{name}`: `{}` must have {bytes} bytes, the size in the PTX",
+            text::of_type(ty)
+        );
+        let aligned = format!(
+            "variable `{name}`: `{}` needs a larger alignment than the {align} bytes of the PTX",
+            text::of_type(element)
+        );
+        quote_spanned! {ty.span()=>
+            const _: () = ::core::assert!(::core::mem::size_of::<#ty>() == #bytes, #size);
+            const _: () = ::core::assert!(::core::mem::align_of::<#element>() <= #align, #aligned);
+        }
+    });
+    let field = Ident::new(MODULE_FIELD, Span::call_site());
+    quote! {
+        #(#attrs)*
+        #[doc = #doc]
+        #vis fn #method(&self) -> ::cuda_async::Result<::cuda_async::DeviceBuffer<#element>> {
+            #asserts
+            ::cuda_async::Module::variable(&self.#field, #symbol)
+        }
+    }
 }

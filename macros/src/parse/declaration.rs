@@ -1,20 +1,20 @@
 //! The input of `kernels!`: a struct, its kernels and its variables.
 
 use syn::{
-    Attribute, Error, Expr, Ident, Result, Token, Visibility, parenthesized,
+    Attribute, Error, Expr, Ident, LitStr, Result, Token, Type, Visibility,
+    ext::IdentExt,
+    parenthesized,
     parse::{Parse, ParseStream},
     punctuated::Punctuated,
 };
 
 use super::{
     argument::Argument,
-    code_path::CodePath,
+    attributes::take,
     condition::Condition,
     entries::{Entries, EntryAttribute, Instance, TypeParameter},
-    geometry::Geometry,
-    images::ImagePath,
-    launch_attributes::LaunchAttributes,
-    variable::Variable,
+    files::{CodePath, ImagePath},
+    launch::{Geometry, LaunchAttributes},
 };
 
 mod keyword {
@@ -173,3 +173,76 @@ impl Parse for Safety {
         Err(input.error("expected `unsafe fn` (or `safe fn` in an `unsafe struct`)"))
     }
 }
+
+/// A variable declaration: `static TAPS: [f32; 5];` for `__constant__`, `static mut ..` for `__device__`.
+pub(crate) struct Variable {
+    /// All attributes except `symbol`.
+    pub(crate) attrs: Vec<Attribute>,
+    pub(crate) vis: Visibility,
+    pub(crate) mutable: Option<Token![mut]>,
+    pub(crate) name: Ident,
+    /// The value of `#[symbol = ".."]`, if given.
+    pub(crate) symbol: Option<LitStr>,
+    pub(crate) ty: Type,
+    /// The element type of an array; otherwise the type itself.
+    pub(crate) element: Type,
+}
+
+impl Variable {
+    /// Parses what follows the attributes and the visibility.
+    fn parse(mut attrs: Vec<Attribute>, vis: Visibility, input: ParseStream<'_>) -> Result<Self> {
+        let symbol = take(&mut attrs, "symbol")?;
+        input.parse::<Token![static]>()?;
+        let mutable = input.parse()?;
+        let name = input.call(Ident::parse)?;
+        input.parse::<Token![:]>()?;
+        let ty: Type = input.parse()?;
+        if input.peek(Token![=]) {
+            return Err(input.error("the PTX has the initial value; write `;` after the type"));
+        }
+        input.parse::<Token![;]>()?;
+        let element = match &ty {
+            Type::Array(array) => (*array.elem).clone(),
+            Type::Slice(_) | Type::Reference(_) | Type::Ptr(_) => {
+                let why = "a variable is a number, an array `[T; N]` or a struct of numbers";
+                return Err(Error::new_spanned(ty, why));
+            }
+            _ => ty.clone(),
+        };
+        Ok(Self { attrs, vis, mutable, name, symbol, ty, element })
+    }
+
+    /// The name in the PTX.
+    pub(crate) fn symbol(&self) -> String {
+        self.symbol.as_ref().map_or_else(|| self.name.unraw().to_string(), LitStr::value)
+    }
+
+    /// The name of the method.
+    pub(crate) fn method(&self) -> Ident {
+        let name = self.name.to_string().to_lowercase();
+        syn::parse_str(&name).map_or_else(
+            |_| self.name.clone(),
+            |mut method: Ident| {
+                method.set_span(self.name.span());
+                method
+            },
+        )
+    }
+}
+
+/// The field that holds the module, if variables are declared.
+pub(crate) const MODULE_FIELD: &str = "module_of_variables";
+
+/// Names of the generated struct's own items, which no kernel and no variable may have.
+pub(crate) const RESERVED: [&str; 10] = [
+    "load",
+    "for_device",
+    "loaded",
+    "warm_up",
+    "modules",
+    "of_module",
+    "clone",
+    "PTX",
+    "SOURCE",
+    MODULE_FIELD,
+];

@@ -5,14 +5,9 @@
 
 pub(crate) mod argument;
 pub(crate) mod attributes;
-pub(crate) mod code_path;
 pub(crate) mod condition;
 pub(crate) mod declaration;
 pub(crate) mod entries;
-pub(crate) mod geometry;
-pub(crate) mod images;
-pub(crate) mod launch_attributes;
-pub(crate) mod place;
+pub(crate) mod files;
+pub(crate) mod launch;
 pub(crate) mod quantity;
-pub(crate) mod reserved;
-pub(crate) mod variable;

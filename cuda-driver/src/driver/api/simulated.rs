@@ -3,7 +3,7 @@
 //! It has streams, events, waits, captures, graphs of fills and memory addresses, but no memory and no kernels. A fill
 //! stands for a kernel: its value names a gate, and it runs when a test [opens](open) the gate. Captures follow the
 //! manual: a query of a captured stream ends the capture, and what is enqueued there does not run. Every function that
-//! is not listed in [`api`] is refused. Memory pools only count ([`pools`]).
+//! is not listed in [`api`] is refused. Memory pools only count ([`memory`]).
 
 #![allow(clippy::expect_used)]
 
@@ -15,9 +15,6 @@ use std::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-
-mod mappings;
-mod pools;
 
 use super::{
     Address, Api, ContextHandle, EventHandle, ExecutableHandle, FillParams, GraphHandle,
@@ -145,8 +142,8 @@ struct State {
     /// The values of the fills of each graph.
     graphs: HashMap<usize, Vec<u32>>,
     executables: HashMap<usize, Vec<u32>>,
-    pools: pools::Pools,
-    mappings: mappings::Mappings,
+    pools: memory::Pools,
+    mappings: memory::Mappings,
 }
 
 #[derive(Default)]
@@ -317,7 +314,7 @@ calls! {
     device_name(_name: *mut c_char, _bytes: c_int, _device: c_int) { 0 }
     device_memory(bytes: *mut usize, _device: c_int) {
         // SAFETY: `bytes` is valid for writes.
-        unsafe { give(bytes, pools::MEMORY as usize) }
+        unsafe { give(bytes, memory::MEMORY as usize) }
     }
     device_attribute(value: *mut c_int, attribute: c_int, _device: c_int) {
         let has = attribute != super::device_attribute::HOST_MEMORY_POOLS;
@@ -348,7 +345,7 @@ calls! {
     memory_info(free: *mut usize, total: *mut usize) {
         let left = state().pools.left(CURRENT.get() as c_int - 1);
         // SAFETY: `free` and `total` are valid for writes.
-        unsafe { give(free, left as usize) + give(total, pools::MEMORY as usize) }
+        unsafe { give(free, left as usize) + give(total, memory::MEMORY as usize) }
     }
     fill_32(_to: Address, value: c_uint, _count: usize, stream: StreamHandle) {
         state().enqueue(stream, Command::Kernel { gate: value });

@@ -11,14 +11,13 @@ use super::{
     abi::{
         DL_CPU, DL_CUDA, DLDevice, DLPACK_FLAG_BITMASK_IS_COPIED, DLPACK_FLAG_BITMASK_READ_ONLY,
     },
-    element,
     import::helper,
-    managed::ManagedTensor,
+    managed::{ManagedTensor, data_type},
 };
 use crate::{
-    element::dtype::DType,
-    operations::host,
-    shape::layout::Layout,
+    element::DType,
+    operations::transfer,
+    shape::Layout,
     tensor::{SharedTensor, Tensor},
 };
 
@@ -99,7 +98,7 @@ where
     T: DType,
     B: BufferSource<Element = T::Stored> + Borrow<DeviceBuffer<T::Stored>> + Sync + 'static,
 {
-    let dtype = element::data_type::<T>()?;
+    let dtype = data_type::<T>()?;
     let dims = dims_of(tensor.layout());
     if tensor.layout().has_overlap() {
         flags |= DLPACK_FLAG_BITMASK_READ_ONLY;
@@ -124,8 +123,8 @@ where
     B: BufferSource<Element = T::Stored>,
 {
     let layout = Layout::contiguous(tensor.shape());
-    host::to_host_vec(tensor).try_map(move |mut elements: Vec<T>| {
-        let (dtype, dims) = (element::data_type::<T>()?, dims_of(&layout?));
+    transfer::to_host_vec(tensor).try_map(move |mut elements: Vec<T>| {
+        let (dtype, dims) = (data_type::<T>()?, dims_of(&layout?));
         let first = match elements.is_empty() {
             true => std::ptr::null_mut(),
             // A `bool` of Rust has the same bytes as one of DLPack.

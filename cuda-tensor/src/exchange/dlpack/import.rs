@@ -19,16 +19,12 @@ use cuda_core::{
 
 use super::{
     abi::{DL_CPU, DL_CUDA, DL_CUDA_HOST},
-    element,
-    managed::{ManagedTensor, malformed},
+    managed::{ManagedTensor, check_elements, malformed},
 };
 use crate::{
-    element::dtype::DType,
+    element::DType,
     error::TensorError,
-    shape::{
-        layout::Layout,
-        shape::{Dims, len_of},
-    },
+    shape::{Dims, Layout, len_of},
     tensor::Tensor,
 };
 
@@ -154,7 +150,7 @@ struct Source {
 impl Source {
     /// Checks all properties of a tensor that do not depend on the device.
     fn of<T: DType>(tensor: &ManagedTensor) -> Result<Self> {
-        element::check::<T>(tensor.dtype())?;
+        check_elements::<T>(tensor.dtype())?;
         let shape = tensor.shape().iter().map(|size| usize::try_from(*size));
         let shape: Dims = shape.collect::<Result<_, _>>().map_err(|_| {
             malformed(format!("a size of the shape {:?} is negative or too large", tensor.shape()))

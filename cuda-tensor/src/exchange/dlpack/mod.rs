@@ -30,12 +30,11 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 
-// This folder uses `shape`, `element` and `tensor` of the folder `tensor`, and `memory`. Programs call it.
+// This folder uses `shape`, `element`, `tensor` and `operations`. Programs call it.
 // A typical call goes from `Tensor::from_dlpack` in `import` to `DeviceBuffer::from_raw_parts`, or from
 // `Tensor::into_dlpack` in `export` to `ManagedTensor::of` in `managed`.
 
 pub mod abi;
-mod element;
 mod export;
 mod import;
 mod managed;
