@@ -68,9 +68,9 @@ pub use cudarc;
 /// ```
 ///
 /// # Errors
-/// [`Error::Unsupported`](crate::Error::Unsupported) for the stream of a thread (`per_thread_stream`),
-/// [`Error::WrongDevice`](crate::Error::WrongDevice) if its context is not the primary one of the GPU,
-/// [`Error::Misuse`](crate::Error::Misuse) if it is being captured, or an error of the device.
+/// [`Error::Unsupported`] for the stream of a thread (`per_thread_stream`),
+/// [`Error::WrongDevice`] if its context is not the primary one of the GPU,
+/// [`Error::Misuse`] if it is being captured, or an error of the device.
 ///
 /// # Safety
 /// No code captures `theirs` while an operation submits work to the result. Otherwise the work would be part of the
@@ -229,7 +229,7 @@ impl<A: KernelArgs> Submit for ForeignLaunch<A> {
 /// Returns the device of this process that is the GPU of a context of cudarc: the one of `open_blocking("cuda:N")`.
 ///
 /// # Errors
-/// Those of [`open_blocking`](crate::open_blocking), and [`Error::WrongDevice`] if the context is not the primary one
+/// Those of [`open_blocking`], and [`Error::WrongDevice`] if the context is not the primary one
 /// of the GPU.
 pub fn device(context: &Arc<CudaContext>) -> Result<Device> {
     let device = open_blocking(&format!("cuda:{}", context.ordinal()))?;

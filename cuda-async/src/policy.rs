@@ -41,7 +41,7 @@ pub trait SchedulingPolicy: Send + Sync {
     /// The error of the device if it has no stream to lend.
     fn place(&self) -> Result<Stream>;
 
-    /// Returns the number of submissions in flight on the policy's streams. [`Devices`](crate::policy::Devices)
+    /// Returns the number of submissions in flight on the policy's streams. [`Devices`]
     /// compares it. A policy that does not count returns 0.
     fn load(&self) -> u64 {
         0
@@ -216,7 +216,7 @@ impl LeastLoaded {
     }
 
     /// Creates a policy on the given number of streams of `device`, at least one and at most
-    /// [`MAX_POOL`](crate::policy::MAX_POOL).
+    /// [`MAX_POOL`].
     ///
     /// # Errors
     /// The error of the device if it has no stream to lend.
