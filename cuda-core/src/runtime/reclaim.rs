@@ -1,7 +1,8 @@
-//! Reclaiming: the dropped resources that still have to be given back to the device. `Drop` only pushes them to the queues
-//! in [`Dropped`], which `reclaim_memory` and `reclaim_all` empty.
+//! Reclaiming: the dropped resources that still have to be given back to the device. `Drop` only pushes them to the
+//! queues in [`Dropped`], which `reclaim_memory` and `reclaim_all` empty.
 //!
-//! A queue is a list that many threads push to, and from which one call takes all items. A check for items takes no lock.
+//! A queue is a list that many threads push to, and from which one call takes all items. A check for items takes no
+//! lock.
 //!
 //! A free is a control on the stream of the last use. The next submission, synchronization or notice sends it, but a
 //! synchronization keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that
@@ -35,12 +36,6 @@ const MAX_FREEING: Duration = Duration::from_secs(1);
 /// The maximum number of bytes that stay allocated for reuse after a wait. The scratch memory of a library call has
 /// half of it.
 const MAX_KEPT: u64 = 64 << 20;
-
-impl DropsPools for DeviceCore {
-    fn retire_pool(&self, id: PoolId) {
-        self.dropped.others.push(Retired::Pool(id));
-    }
-}
 
 impl DeviceCore {
     pub(crate) fn retire_allocation(&self, freed: Freed) {
@@ -288,6 +283,12 @@ impl DeviceCore {
     unsafe fn send(&self, control: Control) {
         // SAFETY: no later submission uses anything that the control frees, retires, drops or unloads.
         let _ = unsafe { self.backend.control(control) };
+    }
+}
+
+impl DropsPools for DeviceCore {
+    fn retire_pool(&self, id: PoolId) {
+        self.dropped.others.push(Retired::Pool(id));
     }
 }
 
