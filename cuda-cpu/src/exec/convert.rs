@@ -27,7 +27,8 @@ const fn is_half<F: Scalar>() -> bool {
     matches!(F::KIND, Kind::W32)
 }
 
-/// Fields of `imm` of [`ClampInt`]: from bit `TARGET`, the number of value bits of the target; then whether it is signed.
+/// Fields of `imm` of [`ClampInt`]: from bit `TARGET`, the number of value bits of the target; then whether it is
+/// signed.
 pub(crate) const TARGET: u32 = 16;
 pub(crate) const TARGET_SIGNED: u64 = 1 << 24;
 

@@ -83,8 +83,8 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    /// Runs allocations and frees, which a lost device runs too. Returns whether device memory was freed, or as the error any
-    /// other work.
+    /// Runs allocations and frees, which a lost device runs too. Returns whether device memory was freed, or as the
+    /// error any other work.
     fn run_memory_work(self, device: &DeviceState) -> Result<bool, Self> {
         match self {
             Work::Alloc { address, bytes } => {
@@ -229,8 +229,8 @@ impl QueueItem {
         }
     }
 
-    /// Runs or skips the item, and reports a failure. On a lost device, and after a reset, only allocations and frees run.
-    /// Returns whether device memory may have been freed. Never panics.
+    /// Runs or skips the item, and reports a failure. On a lost device, and after a reset, only allocations and frees
+    /// run. Returns whether device memory may have been freed. Never panics.
     pub(crate) fn run(self, stream: StreamId, device: &DeviceState) -> bool {
         let QueueItem { work, number, epoch, uses, overwrites } = self;
         let work = match work.run_memory_work(device) {
