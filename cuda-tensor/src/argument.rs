@@ -1,4 +1,5 @@
-//! Tensors as arguments of kernels: of a program's own kernels, whole or as a [`Partition`], and of those of this crate.
+//! Tensors as arguments of kernels: of a program's own kernels, whole or as a [`Partition`], and of those of this
+//! crate.
 
 use bytemuck::{Pod, Zeroable};
 use cuda_async::{

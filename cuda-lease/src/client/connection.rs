@@ -1,5 +1,5 @@
-//! The connection of a lease to its node: its terms, the side that the handles of the lease see, and the thread that sends,
-//! receives, renews and reconnects.
+//! The connection of a lease to its node: its terms, the side that the handles of the lease see, and the thread that
+//! sends, receives, renews and reconnects.
 
 use std::{
     cell::RefCell,
