@@ -2,8 +2,8 @@
 
 use std::fmt;
 
-/// Defines an enum of words, in the order of their texts: `words! { /// .. pub enum Color { Blue = "blue", Red = "red"
-/// } }`.
+/// Defines an enum of words, in the order of their texts:
+/// `words! { /// .. pub enum Color { Blue = "blue", Red = "red" } }`.
 ///
 /// The enum has `ALL`, `name` and `from_name`. Words out of order do not compile, because `from_name` searches them.
 macro_rules! words {

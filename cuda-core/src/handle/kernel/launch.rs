@@ -1,7 +1,7 @@
 //! Launches of kernels, with their arguments.
 //!
-//! [`Arguments`] holds the bytes of the arguments, the places of the addresses that the backend fills in, and the buffers
-//! that the kernel reads and writes. [`Function::launch`] checks them against the parameters of the kernel.
+//! [`Arguments`] holds the bytes of the arguments, the places of the addresses that the backend fills in, and the
+//! buffers that the kernel reads and writes. [`Function::launch`] checks them against the parameters of the kernel.
 //! [`Arguments::launch_foreign`] launches a kernel that foreign code has loaded, whose parameters are unknown.
 
 use std::{any::Any, borrow::Cow, ffi::c_void, ops::Deref, sync::Arc};

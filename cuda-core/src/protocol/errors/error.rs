@@ -1,7 +1,7 @@
 //! [`Error`], the cause of a failed call, and its [`Status`] codes.
 //!
-//! An error is plain data, so that it can cross a link. It states whether a program can repeat the call, and which named
-//! operation made the call.
+//! An error is plain data, so that it can cross a link. It states whether a program can repeat the call, and which
+//! named operation made the call.
 
 use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
