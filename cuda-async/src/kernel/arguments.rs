@@ -96,7 +96,7 @@ impl<T: KernelParam> KernelArg for ByValue<T> {
 ///     unsafe { launch(scale, LaunchConfig::for_num_elems(n), (Returned(x), 2.0f32, n)) }
 /// }
 /// # let device = cuda_async::open_blocking("cpu")?;
-/// # let kernel = device.load_ptx_blocking(include_str!("../../../../kernels/basic.ptx"))?.function("scale")?;
+/// # let kernel = device.load_ptx_blocking(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
 /// # // SAFETY: x has three elements.
 /// # let op = h2d(vec![1.0f32, 2.0, 3.0]).then(move |x| unsafe { scale(&kernel, x, 3) });
 /// # assert_eq!(op.then(to_host).sync_on(&device.new_stream()?)?, [2.0, 4.0, 6.0]);
