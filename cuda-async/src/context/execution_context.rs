@@ -247,6 +247,7 @@ pub(super) fn fault_of(contexts: &[ExecutionContext], error: Error) -> Error {
     })
 }
 
+/// The root context of a run until its promotion: the stream and the last submission.
 pub(super) struct InlineRoot {
     stream: Stream,
     pub(super) mode: RunMode,
@@ -488,6 +489,7 @@ impl ChildData {
     }
 }
 
+/// The pool of a context's allocations, and the time for which they wait for memory. Derived contexts inherit both.
 #[derive(Clone, Default)]
 pub(in crate::context) struct AllocationRules {
     /// The time for which an allocation may wait for memory.
@@ -510,6 +512,7 @@ impl AllocationRules {
 /// share them: an idle one if there is one, else the next in turn.
 pub const MAX_FORK_STREAMS: usize = 7;
 
+/// The streams that the forks of one run borrow.
 #[derive(Default)]
 pub(crate) struct ForkStreams(Mutex<Lent>);
 
@@ -543,6 +546,7 @@ impl ForkStreams {
     }
 }
 
+/// The number of runs that wait by wakers and have not ended, in shards.
 static RUNS: Sharded<AtomicUsize> = [const { CachePadded::new(AtomicUsize::new(0)) }; SHARDS];
 
 /// Counts a run that waits by wakers and has not ended: a future that has begun, or a blocking run from its first wait

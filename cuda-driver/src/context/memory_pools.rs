@@ -28,9 +28,6 @@ use crate::driver::{
 /// overflow.
 const MAX_KEPT: u64 = 1 << 62;
 
-/// Bytes of free memory that the pool keeps pinned for the next blocks.
-const KEPT: usize = 32 << 20;
-
 /// A pool of stream-ordered memory.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
@@ -225,6 +222,9 @@ impl NamedPools {
         pools.iter().for_each(|pool| pool.trim(api, 0, bound));
     }
 }
+
+/// Bytes of free memory that the pool of host memory keeps pinned for the next blocks.
+const KEPT: usize = 32 << 20;
 
 /// A pool of pinned host memory that every device can access, where the driver has such pools. Never destroyed (rule
 /// 2).

@@ -49,14 +49,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// The time that the end of a lease may take until the connection is closed anyway.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time in which the reason for the end of a stream arrives.
-const REASON: Duration = Duration::from_secs(1);
-
-/// The pause after the first failure.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause after a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The reply to a request, when it arrives.
+type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 
 /// A connection to a node, and its thread. Dropping it ends the connection.
 pub(super) struct Connection {
@@ -65,9 +59,6 @@ pub(super) struct Connection {
     /// `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
-
-/// The reply to a request, when it arrives.
-type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.
 pub(super) struct LeaseConnection {
@@ -503,6 +494,9 @@ impl Drop for ConnectionThread {
     }
 }
 
+/// The time within which the reason for the end of a stream arrives.
+const REASON: Duration = Duration::from_secs(1);
+
 /// The reason for which the node closed a stream.
 async fn reason(connection: &quinn::Connection) -> End {
     match tokio::time::timeout(REASON, connection.closed()).await {
@@ -566,6 +560,12 @@ async fn renew_in_time(
         };
     }
 }
+
+/// The pause after the first failure of a renewal.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause after a failed renewal.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Plans the renewals of one lease: after 70 to 75 percent of its duration, with jitter; after a failure again, with
 /// increasing pauses. It has no clock and no network.

@@ -43,6 +43,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Module(pub(super) ShardedArc<Loaded>);
 
+/// A loaded module, as its handles share it.
 pub(super) struct Loaded {
     device: Device,
     pub(super) parts: Parts,

@@ -17,6 +17,7 @@ use crate::device::state::modules::LoadedModule;
 use crate::device::state::{DeviceState, errors};
 use crate::{Launch, LaunchDims, LaunchError, Limits, Operand};
 
+/// Resolved work.
 pub(crate) enum Work {
     /// Only waits for other queues.
     Join,
@@ -72,6 +73,7 @@ pub(crate) enum Work {
     },
 }
 
+/// A resolved launch.
 pub(crate) struct Kernel {
     pub(crate) module: Arc<LoadedModule>,
     pub(crate) entry: usize,

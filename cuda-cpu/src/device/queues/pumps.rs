@@ -32,6 +32,7 @@ pub(crate) trait Pumped: Send + Sync + 'static {
     fn deliver_notices(shared: &Self::Shared);
 }
 
+/// The threads that pump the queues of a device and deliver its notices.
 pub(crate) struct Pumps<Q: Pumped>(Arc<Inner<Q>>);
 
 struct Inner<Q: Pumped> {

@@ -27,6 +27,7 @@ const TURN: usize = 16;
 /// The queues that an item waits for, each with a number.
 pub(crate) type After = SmallVec<[(Arc<Queue>, u64); 2]>;
 
+/// A stream of the device: items that run in order.
 pub(crate) struct Queue {
     pub(crate) id: StreamId,
     state: Mutex<State>,

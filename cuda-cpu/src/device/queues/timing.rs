@@ -89,6 +89,7 @@ impl Pace {
     }
 }
 
+/// A thread that runs actions when they are due.
 pub(crate) struct Timer<T: Send + 'static>(Arc<Inner<T>>);
 
 struct Inner<T> {

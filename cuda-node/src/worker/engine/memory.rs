@@ -130,6 +130,7 @@ impl Objects {
     }
 }
 
+/// The memory pools of a session, with the pool of each allocation.
 pub(super) struct Pools {
     table: FxHashMap<PoolId, Pool>,
     /// The pools of allocations that exist or will be made, without those of the default pool.
@@ -138,6 +139,7 @@ pub(super) struct Pools {
     pub(super) asked: Arc<AtomicUsize>,
 }
 
+/// A memory pool of a session.
 #[derive(Default)]
 pub(super) struct Pool {
     /// The allocations that exist or will be made.

@@ -58,6 +58,7 @@ const POOL_QUERY_LIMIT: usize = 256;
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
 
+/// Carries out the commands of one session on a backend.
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
