@@ -77,29 +77,6 @@ pub(super) struct Opened {
     pub(super) connection: Arc<LeaseConnection>,
 }
 
-/// Starts a thread that serves a connection, and waits until `serve` has sent what the connection is for its user.
-///
-/// # Errors
-/// [`Error::Host`] if the thread cannot be started, or the error that `serve` has sent.
-pub(super) fn start<T: Send + 'static, Served: Future<Output = ()>>(
-    name: &str,
-    address: &str,
-    serve: impl FnOnce(SyncSender<Result<T>>) -> Served + Send + 'static,
-) -> Result<(T, thread::JoinHandle<()>)> {
-    let failed = |error| Error::host("failed to start the thread of a connection", &error);
-    let (opened, receiver) = sync_channel(1);
-    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(async { serve(opened).await }),
-        Err(error) => _ = opened.send(Err(failed(error))),
-    };
-    let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
-    let opened = receiver.recv().unwrap_or_else(|_| {
-        let (address, cause) = (address.to_owned(), "the thread of the connection ended".into());
-        Err(Error::Disconnected { address, cause, may_have_run: false })
-    })?;
-    Ok((opened, thread))
-}
-
 impl Connection {
     /// Creates the connection of the runtime that calls this.
     pub(super) fn new(requests: mpsc::UnboundedSender<OutgoingRequest>, channel: Channel) -> Self {
@@ -158,6 +135,29 @@ impl LeaseConnection {
         self.grant.renewed(&renewed.map_err(|refused| channel.refused(refused))?);
         Ok(())
     }
+}
+
+/// Starts a thread that serves a connection, and waits until `serve` has sent what the connection is for its user.
+///
+/// # Errors
+/// [`Error::Host`] if the thread cannot be started, or the error that `serve` has sent.
+pub(super) fn start<T: Send + 'static, Served: Future<Output = ()>>(
+    name: &str,
+    address: &str,
+    serve: impl FnOnce(SyncSender<Result<T>>) -> Served + Send + 'static,
+) -> Result<(T, thread::JoinHandle<()>)> {
+    let failed = |error| Error::host("failed to start the thread of a connection", &error);
+    let (opened, receiver) = sync_channel(1);
+    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(async { serve(opened).await }),
+        Err(error) => _ = opened.send(Err(failed(error))),
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
+    let opened = receiver.recv().unwrap_or_else(|_| {
+        let (address, cause) = (address.to_owned(), "the thread of the connection ended".into());
+        Err(Error::Disconnected { address, cause, may_have_run: false })
+    })?;
+    Ok((opened, thread))
 }
 
 /// The address and the terms of a lease.
