@@ -1,4 +1,8 @@
-//! `KernelArg`, `KernelArgs`: the buffers and values that a kernel takes as arguments, and the buffers that come back.
+//! The buffers and values that a kernel takes as arguments ([`KernelArg`], [`KernelArgs`]), and the buffers that come
+//! back ([`BufferTuple`]).
+//!
+//! [`KernelBuffer`] has the forms in which launchers of [`kernels!`](crate::kernels) take a buffer, and [`KernelParam`]
+//! the values that a kernel receives.
 //!
 //! A launch takes a tuple of buffers and values and gives back the buffers alone. The type of its output is built from
 //! the last argument to the first: each buffer puts itself in front of a [`BufferTuple`], and each value leaves it as
