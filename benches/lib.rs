@@ -1,5 +1,5 @@
-//! Shared parts of the benchmarks: timing of several ways in one run, tables, raw driver calls for comparison, a counter
-//! of heap allocations, and a heartbeat for executors.
+//! Shared parts of the benchmarks: timing of several ways in one run, tables, raw driver calls for comparison, a
+//! counter of heap allocations, and a heartbeat for executors.
 
 #[path = "harness/baseline.rs"]
 pub mod baseline;

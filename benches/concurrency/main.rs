@@ -1,9 +1,9 @@
-//! Measures concurrency: waits for a kernel, forks, a thousand tasks, the delay of an executor's other tasks, overlap of
-//! copies and kernels, the heap allocations of operations, and the processor time of waiting.
+//! Measures concurrency: waits for a kernel, forks, a thousand tasks, the delay of an executor's other tasks, overlap
+//! of copies and kernels, the heap allocations of operations, and the processor time of waiting.
 //!
 //! `cargo bench -p benches --bench concurrency [-- cpu|cuda [block..]]` runs the blocks `kernel`, `forks`, `tasks`,
-//! `heartbeat`, `building`, `overlap`, `vectors` and `waiting`, or all of them if none is named. On a GPU the first rows of
-//! each block are driver calls through `cudarc`.
+//! `heartbeat`, `building`, `overlap`, `vectors` and `waiting`, or all of them if none is named. On a GPU the first
+//! rows of each block are driver calls through `cudarc`.
 
 mod building;
 mod forks;

@@ -1,7 +1,7 @@
 //! Measures driver calls that wait for kernels on other streams.
 //!
-//! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. It uses raw driver calls
-//! only.
+//! `cargo bench -p benches --bench driver_waits` needs a GPU with a driver of CUDA 13.0 or newer. It uses raw driver
+//! calls only.
 //!
 //! The first part measures which calls wait for a running kernel, and which of them delay launches of other threads. A
 //! kernel runs for [`KERNEL`]. A second thread makes the call [`BEFORE_CALL`] later. The first thread launches an empty
@@ -65,8 +65,8 @@ fn main() -> Result<()> {
     streams_that_wait(&gpu)
 }
 
-/// Creates streams while short kernels run in sequence, and prints which creations waited. Then destroys the streams and
-/// creates as many again.
+/// Creates streams while short kernels run in sequence, and prints which creations waited. Then destroys the streams
+/// and creates as many again.
 fn streams_that_wait(gpu: &Gpu) -> Result<()> {
     section(
         "256 streams that are created while kernels run",

@@ -1,7 +1,7 @@
 //! Shows on a GPU that a node enforces leases, and that tenants do not disturb each other.
 //!
-//! `cargo bench -p benches --bench enforcement -- HOST:PORT GRACE_MS`, with the address and the grace of a `cuda-node` for
-//! `cuda:0`. Beside the neighbors on the node, it measures two plain processes that share the GPU.
+//! `cargo bench -p benches --bench enforcement -- HOST:PORT GRACE_MS`, with the address and the grace of a `cuda-node`
+//! for `cuda:0`. Beside the neighbors on the node, it measures two plain processes that share the GPU.
 
 mod neighbor;
 mod plain;

@@ -1,7 +1,7 @@
 //! Measures chains of small launches: one by one, as a graph, and through the graph cache.
 //!
-//! The last column compares with the first row, which uses the same buffer as the rows without a graph and with the cache.
-//! `graph.launch()` uses a buffer of its graph: compare it with the row "buffer of `graph.launch()`".
+//! The last column compares with the first row, which uses the same buffer as the rows without a graph and with the
+//! cache. `graph.launch()` uses a buffer of its graph: compare it with the row "buffer of `graph.launch()`".
 
 use std::{cell::Cell, error::Error};
 

@@ -2,8 +2,8 @@
 //! other threads.
 //!
 //! `cargo bench -p benches --bench graphs [-- cpu|cuda [block..]]` runs the blocks `chains`, `tasks`, `kernels`,
-//! `branches` and `stalls`, or all of them if none is named. On a GPU the first rows of each block are driver calls through
-//! `cudarc`, on the same stream.
+//! `branches` and `stalls`, or all of them if none is named. On a GPU the first rows of each block are driver calls
+//! through `cudarc`, on the same stream.
 
 mod branches;
 mod chains;

@@ -1,7 +1,7 @@
 //! Counts heap allocations exactly.
 //!
-//! A benchmark enables it with `#[global_allocator] static HEAP: Counting = Counting;`. It counts the allocations of all
-//! threads while [`allocations`] runs. At other times it costs one load of a cache line that no thread writes.
+//! A benchmark enables it with `#[global_allocator] static HEAP: Counting = Counting;`. It counts the allocations of
+//! all threads while [`allocations`] runs. At other times it costs one load of a cache line that no thread writes.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

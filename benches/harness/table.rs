@@ -44,7 +44,8 @@ pub fn medians(ways: &mut [Way<'_>], effort: Effort) -> Vec<f64> {
     times.into_iter().map(median).collect()
 }
 
-/// Measures the median rate of each way over `rounds` turns, in items per second. One execution processes `pieces` items.
+/// Measures the median rate of each way over `rounds` turns, in items per second. One execution processes `pieces`
+/// items.
 pub fn per_second(mut ways: Vec<Way<'_>>, pieces: usize, rounds: usize) -> Vec<Row<'static>> {
     let medians = medians(&mut ways, Effort { rounds, in_a_row: 1 });
     let rates = medians.into_iter().map(|micros| pieces as f64 / micros * 1e6);

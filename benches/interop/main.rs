@@ -1,7 +1,7 @@
 //! Measures copies of 64 MiB, cuBLAS products and NCCL collectives as operations, beside the raw calls.
 //!
-//! `cargo bench -p benches --bench interop [-- copies|products|collectives]`. The machine needs a GPU; collectives need two or
-//! more. The libraries are found through `LD_LIBRARY_PATH`, NCCL as `libnccl.so`.
+//! `cargo bench -p benches --bench interop [-- copies|products|collectives]`. The machine needs a GPU; collectives need
+//! two or more. The libraries are found through `LD_LIBRARY_PATH`, NCCL as `libnccl.so`.
 
 mod collectives;
 mod copies;

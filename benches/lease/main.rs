@@ -42,8 +42,8 @@ const REPLAYS: [usize; 3] = [1, 200, 700];
 /// Launches of a graph. On an H200 a replay takes more than 200 us.
 const NODES: usize = 250;
 
-/// The graphs that are replayed in turn, each with a buffer of its own. The address of a buffer changes the time of a replay
-/// by up to two percent, so one buffer on each side would distort the comparison.
+/// The graphs that are replayed in turn, each with a buffer of its own. The address of a buffer changes the time of a
+/// replay by up to two percent, so one buffer on each side would distort the comparison.
 const GRAPHS: usize = 8;
 
 /// The largest datagram of a lease, as in `cuda_lease`'s `transport`.

@@ -1,7 +1,8 @@
 //! Statistics of the library's own time, by `criterion`: `cargo bench -p benches --bench micro [-- FILTER]`.
 //!
 //! The device completes everything immediately, so no driver is measured. `criterion` compares each run with the one
-//! before, which shows the effect of a change. `overhead` measures the same operations beside raw driver calls, in turns.
+//! before, which shows the effect of a change. `overhead` measures the same operations beside raw driver calls, in
+//! turns.
 
 #[path = "../overhead/null.rs"]
 mod null;

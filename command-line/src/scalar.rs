@@ -4,7 +4,8 @@ use half::{bf16, f16};
 
 use crate::dtype::Dtype;
 
-/// Parses `text` as a `dtype` and returns its bytes. Accepts decimal and `0x` integers, decimal floats, `inf` and `nan`.
+/// Parses `text` as a `dtype` and returns its bytes. Accepts decimal and `0x` integers, decimal floats, `inf` and
+/// `nan`.
 ///
 /// # Errors
 /// If the value is out of range. It is never wrapped, and never rounded to infinity.

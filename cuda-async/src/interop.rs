@@ -28,6 +28,7 @@
 //! assert_eq!(theirs.clone_dtoh(&interop::into_slice(buffer, &theirs)?)?, [4.0; 3]);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
+// This file uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `cuda-tensor` uses it for candle.
 
 use std::{sync::Arc, task::Context};
 
@@ -49,9 +50,6 @@ use crate::{
 
 pub use cuda_core::{ForeignCall, RawStream};
 pub use cudarc;
-
-// This folder uses `op`, `context`, `kernel` and `runtime`. Programs call it, and `cuda-tensor` uses it
-// for candle.
 
 /// Returns a stream that is the same stream of the driver as `theirs`. Operations on it and cudarc's commands on
 /// `theirs` run in the order in which they are enqueued. The stream stays alive while either library has a handle.
@@ -171,9 +169,6 @@ impl<T> Drop for Owner<T> {
     }
 }
 
-/// The steps of [`launch`].
-pub struct ForeignLaunch<A>(CudaFunction, LaunchConfig, A);
-
 /// Runs a kernel of a module that cudarc has loaded. Takes the arguments of [`launch`](crate::launch) and gives the
 /// same output.
 ///
@@ -191,6 +186,9 @@ pub unsafe fn launch<A: KernelArgs>(
 ) -> Op<ForeignLaunch<A>> {
     Op::new(ForeignLaunch(function.clone(), config, args))
 }
+
+/// The steps of [`launch`].
+pub struct ForeignLaunch<A>(CudaFunction, LaunchConfig, A);
 
 impl<A: KernelArgs> Submit for ForeignLaunch<A> {
     type Output = Buffers<A>;

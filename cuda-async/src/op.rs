@@ -3,16 +3,15 @@
 //! To write an operation of your own, implement [`Submit`] for its steps and wrap them in [`Op`]. To take one as an
 //! argument, write `impl DeviceOp<Output = T>`, or [`IntoDeviceOp`] to take tuples, vectors and results of operations
 //! too.
+// Every combinator and every custom operation implements the traits of this file. It uses `context` only. `run` drives
+// the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from `Submit::submit` to
+// `ExecutionContext::enqueue`.
 
 use std::task::{Context, Poll};
 
 use cuda_core::{Error, Result};
 
 use crate::context::ExecutionContext;
-
-// This folder holds the traits that every combinator and every custom operation implements. It uses `context`
-// only. `run` drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from
-// `Submit::submit` to `ExecutionContext::enqueue`.
 
 /// The steps of an operation: a state machine that submits its work. Combinators and custom operations implement this
 /// trait.

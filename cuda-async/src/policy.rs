@@ -19,6 +19,8 @@
 //! assert_eq!((first.wait()?, second.wait()?), (vec![1], vec![2]));
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
+// This file uses `cuda-core` only. `runtime` holds the default policy and the policies of devices, and `run` asks them.
+// A typical call goes from `SchedulingPolicy::place` to a stream of `cuda-core`.
 
 use std::sync::{
     Arc, OnceLock,
@@ -26,9 +28,6 @@ use std::sync::{
 };
 
 use cuda_core::{Device, Error, Result, Stream};
-
-// This folder uses `cuda-core` only. `runtime` holds the default policy and the policies of devices, and `run` asks
-// them. A typical call goes from `SchedulingPolicy::place` to a stream of `cuda-core`.
 
 /// A policy that chooses the stream on which an operation runs. Any thread may call it at any time.
 #[diagnostic::on_unimplemented(

@@ -1,7 +1,8 @@
 //! Spans and events of `tracing`.
 //!
-//! They have their own test binary: `tracing` remembers for each event of the process whether a subscriber wants it, and
-//! misses the event if a thread without a subscriber meets it for the first time while another one sets its subscriber.
+//! They have their own test binary: `tracing` remembers for each event of the process whether a subscriber wants it,
+//! and misses the event if a thread without a subscriber meets it for the first time while another one sets its
+//! subscriber.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{

@@ -134,8 +134,8 @@ pub enum FaultKind {
         /// The other access.
         other: Box<Racing>,
     },
-    /// A write through an argument that the launch only reads. Detected if [`Checks::read_only`](crate::Checks::read_only)
-    /// is on.
+    /// A write through an argument that the launch only reads. Detected if
+    /// [`Checks::read_only`](crate::Checks::read_only) is on.
     ReadOnlyArgument {
         /// First byte of the access.
         address: u64,

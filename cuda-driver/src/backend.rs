@@ -135,8 +135,8 @@ impl CudaBackend {
         others.filter_map(|ticket| Some((self.streams.find(ticket.stream).ok()?, ticket.number)))
     }
 
-    /// Allocates from a pool in the order of a stream. If there is too little memory, this makes more of it free and tries
-    /// once more.
+    /// Allocates from a pool in the order of a stream. If there is too little memory, this makes more of it free and
+    /// tries once more.
     fn allocate(
         &self,
         pool: Option<&MemoryPool>,
@@ -275,9 +275,9 @@ impl CudaBackend {
 }
 
 // SAFETY: streams of the driver run their work in order, and `wait_for` orders them after each other. The completion
-// thread reports a number only after the device has passed it and the stream's status was read (rule 9). `accepted` is the
-// same number, and the device reads no host bytes of an upload that it has passed (rule 7). A submission does not fail by
-// itself: a fault loses the device. Host blocks have the requested length.
+// thread reports a number only after the device has passed it and the stream's status was read (rule 9). `accepted` is
+// the same number, and the device reads no host bytes of an upload that it has passed (rule 7). A submission does not
+// fail by itself: a fault loses the device. Host blocks have the requested length.
 unsafe impl Backend for CudaBackend {
     fn info(&self) -> &DeviceInfo {
         &self.primary.info

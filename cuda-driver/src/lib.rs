@@ -6,8 +6,8 @@
 //! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
 //! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of
 //! progress), `objects` (memory, modules, graphs), `work` (submissions and transfers). `backend` implements
-//! [`Backend`](cuda_core::Backend) with them. A submission goes from `backend` to `work`; its completion comes back through
-//! `completion::watcher`.
+//! [`Backend`](cuda_core::Backend) with them. A submission goes from `backend` to `work`; its completion comes back
+//! through `completion::watcher`.
 //!
 //! # Rules
 //!
@@ -17,9 +17,9 @@
 //! 1. **Library.** It is loaded once and never unloaded, so its functions live as long as the process.
 //! 2. **Context.** It is the device's primary one, which every CUDA library of the process shares. The first open of a
 //!    device retains it, and it is never released. `context::Primary` lives as long, and so does its
-//!    default memory pool; `context::memory_pools` states the rule for the other pools. A call that needs a context is made
-//!    while a `context::Bound` lives, which restores the thread's own context when it is dropped. The completion thread
-//!    binds for its whole life.
+//!    default memory pool; `context::memory_pools` states the rule for the other pools. A call that needs a context is
+//!    made while a `context::Bound` lives, which restores the thread's own context when it is dropped. The completion
+//!    thread binds for its whole life.
 //! 3. **Streams** are held in `Arc`s. A thread that calls the driver with one holds a clone, or is inside a `submit`,
 //!    `peek` or `block_until`, whose caller promises not to retire the stream. An outstanding report holds one too.
 //! 4. **Functions and graphs** are used inside `submit`, whose caller promises not to unload the module or drop the

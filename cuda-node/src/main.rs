@@ -113,16 +113,16 @@ struct NodeArgs {
     /// A file to which one line of JSON is appended for each decision about a lease.
     #[arg(long)]
     audit: Option<PathBuf>,
-    /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They show
-    /// the names of tenants to everyone who reaches the address.
+    /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They
+    /// show the names of tenants to everyone who reaches the address.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
-    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`, in an existing folder. Only the user of the node can
-    /// open it.
+    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`, in an existing folder. Only the user of the node
+    /// can open it.
     #[arg(long)]
     operator_socket: Option<PathBuf>,
-    /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as the
-    /// node.
+    /// A folder in which the driver keeps compiled kernels, for each tenant by itself. By default they last as long as
+    /// the node.
     #[arg(long)]
     jit_cache: Option<PathBuf>,
     /// Serves without client certificates, on a loopback address only.

@@ -13,8 +13,9 @@ use crate::{
     resolve::resolve,
 };
 
-/// Compiles a source to `$OUT_DIR/NAME.ptx`, for `#[ptx = "$OUT_DIR/NAME.ptx"]` of `kernels!`. Returns the path of the PTX. `path`
-/// is relative to the folder of the package. Cargo runs the build script again when the source or a header changes.
+/// Compiles a source to `$OUT_DIR/NAME.ptx`, for `#[ptx = "$OUT_DIR/NAME.ptx"]` of `kernels!`. Returns the path of the
+/// PTX. `path` is relative to the folder of the package. Cargo runs the build script again when the source or a header
+/// changes.
 ///
 /// Without NVRTC, the PTX is the file beside the source, as for [`resolve()`].
 ///
@@ -27,8 +28,8 @@ use crate::{
 /// ```
 ///
 /// # Errors
-/// As [`resolve()`]; [`Error::NoCompiler`] if there is neither NVRTC nor a PTX file; [`Error::File`] if the PTX cannot be
-/// written, for example because the program is not a build script.
+/// As [`resolve()`]; [`Error::NoCompiler`] if there is neither NVRTC nor a PTX file; [`Error::File`] if the PTX cannot
+/// be written, for example because the program is not a build script.
 pub fn compile(path: impl AsRef<Path>, options: &Options) -> Result<PathBuf> {
     let path = path.as_ref();
     let resolved = resolve(&path.display().to_string(), path, options)?;

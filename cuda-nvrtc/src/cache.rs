@@ -31,12 +31,12 @@ const HEADER: &str = "cuda-nvrtc 1 ";
 /// The suffix of an entry.
 const SUFFIX: &str = "nvrtc-ptx";
 
-/// Compiled texts in a folder. The name of an entry is a digest of the source, its headers, the options, the version of NVRTC
-/// and the path of the headers of CUDA.
+/// Compiled texts in a folder. The name of an entry is a digest of the source, its headers, the options, the version of
+/// NVRTC and the path of the headers of CUDA.
 ///
-/// Several processes may use one folder: an entry is written under another name and then renamed. An entry that is damaged or
-/// cannot be read is ignored. If the cache cannot be written, later compilations take longer, but there is no error. When the
-/// entries are larger than the limit, those that were used least recently are removed.
+/// Several processes may use one folder: an entry is written under another name and then renamed. An entry that is
+/// damaged or cannot be read is ignored. If the cache cannot be written, later compilations take longer, but there is
+/// no error. When the entries are larger than the limit, those that were used least recently are removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Cache {
     /// `None`: off.

@@ -4,8 +4,8 @@
 //! - [`Source`] is a text with the headers that it includes. [`Options`] are the options of the compiler.
 //! - [`Nvrtc::find`] returns the library, and [`Nvrtc::compile`] compiles.
 //! - [`Cache`] keeps results on disk, and [`compile`] uses both.
-//! - [`resolve()`] compiles a source, or takes the PTX beside it on machines without NVRTC. `kernels!` of `cuda-async` calls
-//!   it while a program is built. [`build_script::compile`] is for build scripts.
+//! - [`resolve()`] compiles a source, or takes the PTX beside it on machines without NVRTC. `kernels!` of `cuda-async`
+//!   calls it while a program is built. [`build_script::compile`] is for build scripts.
 //! - [`signature`] reads the types of a kernel's parameters from mangled names.
 //!
 //! ```no_run

@@ -29,9 +29,9 @@ pub struct Nvrtc {
 impl Nvrtc {
     /// Returns the library of this process. The first call searches for it; the result is kept, unless there is none.
     ///
-    /// If `CUDA_NVRTC` is set, only that is used. Otherwise the search goes on in this order: a toolkit in `CUDA_PATH` or
-    /// `CUDA_HOME`; the wheels `nvidia-cuda-nvrtc*` of `VIRTUAL_ENV`; a toolkit in `/usr/local/cuda*`; the library path; the
-    /// wheels of `python3`.
+    /// If `CUDA_NVRTC` is set, only that is used. Otherwise the search goes on in this order: a toolkit in `CUDA_PATH`
+    /// or `CUDA_HOME`; the wheels `nvidia-cuda-nvrtc*` of `VIRTUAL_ENV`; a toolkit in `/usr/local/cuda*`; the library
+    /// path; the wheels of `python3`.
     ///
     /// # Errors
     /// [`Error::NotFound`], or [`Error::Unusable`] if no library that was found can be used.
@@ -120,8 +120,8 @@ impl Nvrtc {
         Ok(Ptx { text: stamped(&ptx, source.name(), &source.digest(options), &[]), log })
     }
 
-    /// Compiles a source as [`compile`](Self::compile) does, and adds comments with the types of the parameters of its kernels:
-    /// [`signature::of_entry`](crate::signature::of_entry) reads them. The compiler runs twice.
+    /// Compiles a source as [`compile`](Self::compile) does, and adds comments with the types of the parameters of its
+    /// kernels: [`signature::of_entry`](crate::signature::of_entry) reads them. The compiler runs twice.
     ///
     /// # Errors
     /// As [`compile`](Self::compile).

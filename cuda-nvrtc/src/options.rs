@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// The virtual architecture that is the default: the oldest one that CUDA 12 and CUDA 13 both accept. Its PTX runs on every GPU
-/// since Turing, and on the CPU device.
+/// The virtual architecture that is the default: the oldest one that CUDA 12 and CUDA 13 both accept. Its PTX runs on
+/// every GPU since Turing, and on the CPU device.
 pub const DEFAULT_ARCHITECTURE: &str = "compute_75";
 
 /// The options of a compilation. The default is PTX for [`DEFAULT_ARCHITECTURE`] and the compiler's own defaults.

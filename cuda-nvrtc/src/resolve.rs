@@ -22,8 +22,8 @@ pub struct Resolved {
     /// The PTX, and its origin. `None` if there is neither NVRTC nor a PTX file, so that the program has to compile the
     /// source when it runs.
     pub ptx: Option<(Ptx, Origin)>,
-    /// The files that decide the result: the source, its headers, and the PTX file if it exists. The result has to be made
-    /// again when one of them changes.
+    /// The files that decide the result: the source, its headers, and the PTX file if it exists. The result has to be
+    /// made again when one of them changes.
     pub files: Vec<PathBuf>,
 }
 
@@ -36,11 +36,13 @@ pub enum Origin {
     File,
 }
 
-/// Finds the PTX of the source in `file`. NVRTC compiles the source if it is installed. Otherwise the PTX is the file beside the
-/// source with the suffix `.ptx`, which `cuda-nvrtc kernel.cu` makes. It must state the digest of this source and these options.
+/// Finds the PTX of the source in `file`. NVRTC compiles the source if it is installed. Otherwise the PTX is the file
+/// beside the source with the suffix `.ptx`, which `cuda-nvrtc kernel.cu` makes. It must state the digest of this
+/// source and these options.
 ///
 /// # Errors
-/// [`Error::File`], [`Error::Compile`], and [`Error::Stale`] if there is no NVRTC and the file was made from another source.
+/// [`Error::File`], [`Error::Compile`], and [`Error::Stale`] if there is no NVRTC and the file was made from another
+/// source.
 pub fn resolve(name: &str, file: &Path, options: &Options) -> Result<Resolved> {
     match Nvrtc::find() {
         Ok(nvrtc) => resolve_with(Some(nvrtc), &Cache::of_user(), name, file, options),

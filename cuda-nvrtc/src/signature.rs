@@ -1,9 +1,9 @@
 //! The types of a kernel's parameters, read from mangled names, and compared with declarations in Rust.
 //!
-//! PTX states a pointer as a number of 64 bits. A C++ compiler encodes the types of the parameters in the name of a kernel, by
-//! the Itanium ABI. For a kernel that is `extern "C"`, a second compilation finds them: see [`PROBE`]. Nothing is returned
-//! for a name that may not state the types, such as that of a parameter `T::type`. So a check may be left out but is never
-//! wrong.
+//! PTX states a pointer as a number of 64 bits. A C++ compiler encodes the types of the parameters in the name of a
+//! kernel, by the Itanium ABI. For a kernel that is `extern "C"`, a second compilation finds them: see [`PROBE`].
+//! Nothing is returned for a name that may not state the types, such as that of a parameter `T::type`. So a check may
+//! be left out but is never wrong.
 
 use std::fmt;
 
@@ -64,12 +64,12 @@ impl fmt::Display for CType {
     }
 }
 
-/// The name of a function template. The second compilation adds it behind the source, with the type of each kernel as its
-/// argument. The mangled names of its instances therefore hold the types.
+/// The name of a function template. The second compilation adds it behind the source, with the type of each kernel as
+/// its argument. The mangled names of its instances therefore hold the types.
 pub const PROBE: &str = "cuda_nvrtc_signature";
 
-/// Returns the types of the parameters that a mangled name of a kernel encodes. Returns `None` if the name is not mangled
-/// or has a form that the parser does not know.
+/// Returns the types of the parameters that a mangled name of a kernel encodes. Returns `None` if the name is not
+/// mangled or has a form that the parser does not know.
 ///
 /// ```
 /// let types = cuda_nvrtc::signature::of_kernel("_Z5saxpyPKfPffj").unwrap_or_default();
@@ -94,8 +94,8 @@ pub fn of_probe(name: &str) -> Option<Vec<CType>> {
     types(argument.strip_suffix(")>()")?)
 }
 
-/// Returns the types of the parameters of the kernel `entry` of a PTX text: from a comment that this crate wrote before the
-/// text, or from the mangled name. Returns `None` if neither states them.
+/// Returns the types of the parameters of the kernel `entry` of a PTX text: from a comment that this crate wrote before
+/// the text, or from the mangled name. Returns `None` if neither states them.
 pub fn of_entry(ptx: &str, entry: &str) -> Option<Vec<CType>> {
     match crate::ptx::probe_of(ptx, entry) {
         Some(probe) => of_probe(probe),
@@ -112,8 +112,8 @@ const LONG: u32 = if cfg!(windows) { 4 } else { 8 };
 /// Follows a type that the text states in place of a parameter of the template.
 const OF_PARAMETER: char = '\0';
 
-/// The text of a mangled function, such as `void axpy<float>(float const*, float*)`: `cpp_demangle` keeps the parsed types
-/// private. `None` if the types in the text may be others than those of the function.
+/// The text of a mangled function, such as `void axpy<float>(float const*, float*)`: `cpp_demangle` keeps the parsed
+/// types private. `None` if the types in the text may be others than those of the function.
 fn text(name: &str) -> Option<String> {
     // The text of a parameter pack of pointers has one `*`, behind the last type.
     (name.starts_with("_Z") && !name.contains("Dp")).then_some(())?;
@@ -261,8 +261,8 @@ pub enum NumberKind {
 }
 
 impl CType {
-    /// Returns the reason why the declaration does not fit this type, as the end of a sentence about the argument. Returns
-    /// `None` if it fits, or if the type says too little: `void *`, structs, and vectors such as `float4`.
+    /// Returns the reason why the declaration does not fit this type, as the end of a sentence about the argument.
+    /// Returns `None` if it fits, or if the type says too little: `void *`, structs, and vectors such as `float4`.
     ///
     /// `&[T]` does not fit a pointer to a type that is not `const`, because the kernel may write there.
     pub fn misfit(&self, declared: Declared) -> Option<String> {

@@ -97,8 +97,8 @@ impl Source {
         &self.headers
     }
 
-    /// Returns the SHA-256 of the text, the headers and the flags of `options`, in hexadecimal. LF and CRLF line ends give the
-    /// same digest, so it is the same on every system.
+    /// Returns the SHA-256 of the text, the headers and the flags of `options`, in hexadecimal. LF and CRLF line ends
+    /// give the same digest, so it is the same on every system.
     pub fn digest(&self, options: &Options) -> String {
         let mut parts = vec!["cuda-nvrtc 1".to_owned(), unix(&self.text)];
         parts.extend(options.flags());
@@ -139,8 +139,8 @@ struct Include<'a> {
     quoted: bool,
 }
 
-/// Returns the `#include` lines outside comments, also those in branches that the preprocessor skips. Leaves out lines whose
-/// name is a macro.
+/// Returns the `#include` lines outside comments, also those in branches that the preprocessor skips. Leaves out lines
+/// whose name is a macro.
 fn includes(text: &str) -> Vec<Include<'_>> {
     let mut found = Vec::new();
     let mut in_comment = false;

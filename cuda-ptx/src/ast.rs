@@ -1,6 +1,8 @@
-//! The checked module, which the parser builds and the CPU device decodes: functions, variables, instructions and operands.
+//! The checked module, which the parser builds and the CPU device decodes: functions, variables, instructions and
+//! operands.
 //!
-//! The parser resolves all names. Registers, labels and symbols are indices. Their names are kept in tables for messages.
+//! The parser resolves all names. Registers, labels and symbols are indices. Their names are kept in tables for
+//! messages.
 
 use std::fmt;
 
@@ -150,8 +152,8 @@ pub struct Param {
     pub lanes: u32,
     /// Whether the parameter has a `.ptr` attribute, which is only informative.
     pub pointer: bool,
-    /// The register of a `.reg` parameter of a `.func`, the first of a vector; `None` for `.param`. Numbered through returns
-    /// and parameters.
+    /// The register of a `.reg` parameter of a `.func`, the first of a vector; `None` for `.param`. Numbered through
+    /// returns and parameters.
     pub register: Option<RegId>,
 }
 
@@ -274,7 +276,8 @@ pub struct Instruction {
     pub guard: Option<Guard>,
     /// The opcode, or the name of an instruction with a word that this crate does not know.
     pub opcode: Result<Opcode, Box<str>>,
-    /// The modifiers in order, without the second of two such as `.sat.sat`. Empty if the instruction has a word that this crate does not know.
+    /// The modifiers in order, without the second of two such as `.sat.sat`. Empty if the instruction has a word that
+    /// this crate does not know.
     pub modifiers: Vec<Modifier>,
     /// The operands in order.
     pub operands: Vec<Operand>,

@@ -1,5 +1,5 @@
-//! Compares instructions with the table: names, operands, types, and the `.version` and `.target` that they need. Compares
-//! calls with the declared functions.
+//! Compares instructions with the table: names, operands, types, and the `.version` and `.target` that they need.
+//! Compares calls with the declared functions.
 //!
 //! The rules are those that NVIDIA's assembler, `ptxas` 13.5, was measured to have.
 
@@ -171,7 +171,8 @@ impl<'a> Checker<'a> {
     /// Compares an instruction with the table.
     ///
     /// # Errors
-    /// If the table has no such instruction, an operand does not fit, or `.version` or `.target` of the module is too old.
+    /// If the table has no such instruction, an operand does not fit, or `.version` or `.target` of the module is too
+    /// old.
     pub fn check<'i>(&self, instruction: &'i Instruction) -> Result<Checked<'i>, Mismatch> {
         let Instruction { guard, opcode, modifiers, operands, .. } = instruction;
         let opcode = *opcode.as_ref().map_err(|_| Mismatch::Name)?;
@@ -468,7 +469,8 @@ fn counts(found: Match) -> (usize, usize) {
     (most.clone().filter(|pattern| !is_optional(pattern)).count(), most.count())
 }
 
-/// Returns the patterns of the operands of an instruction with so many operands. The operands of a call repeat its pattern.
+/// Returns the patterns of the operands of an instruction with so many operands. The operands of a call repeat its
+/// pattern.
 fn aligned(found: Match, count: usize) -> impl Iterator<Item = &'static Pattern> {
     let whole = count == counts(found).1;
     let operands = found.row.operands.iter();
@@ -535,8 +537,8 @@ fn expected(found: Match, pattern: &Pattern) -> String {
 /// The first version of PTX with addresses that are not in a named space.
 const GENERIC_ADDRESSES: (u32, u32) = (2, 0);
 
-/// Returns the space of an address: the first space in the name for the first address, and so on. A barrier that no space is
-/// left for is in the first one.
+/// Returns the space of an address: the first space in the name for the first address, and so on. A barrier that no
+/// space is left for is in the first one.
 ///
 /// # Errors
 /// If the instruction has a hint for the caches of global memory, and another space.
@@ -592,8 +594,8 @@ fn space(word: Word) -> Option<Space> {
 
 /// Returns whether a register of the type `own` can hold an operand of the type `ty`. `relaxed`: it may be wider.
 ///
-/// Source: "Operand Type Checking" and "Operand Size Exceeding Instruction-Type Size" of the PTX ISA; for packed and small
-/// types the behavior of `ptxas` 13.5.
+/// Source: "Operand Type Checking" and "Operand Size Exceeding Instruction-Type Size" of the PTX ISA; for packed and
+/// small types the behavior of `ptxas` 13.5.
 fn fits(own: ScalarType, ty: ScalarType, relaxed: bool) -> bool {
     use ScalarKind::{Bits, Predicate, Signed, Unsigned};
     if own == ScalarType::Pred || ty == ScalarType::Pred {
@@ -633,8 +635,8 @@ fn is_literal(operand: &Operand, ty: ScalarType) -> bool {
     }
 }
 
-/// Returns whether an instruction of the type can read a special register. `whole`: all elements of a vector. `relaxed`:
-/// the sizes may differ.
+/// Returns whether an instruction of the type can read a special register. `whole`: all elements of a vector.
+/// `relaxed`: the sizes may differ.
 fn special_fits(special: Special, ty: ScalarType, whole: bool, relaxed: bool) -> bool {
     let own = special.ty();
     let is_vector = matches!(special, Special::Named(name) if name.is_vector());

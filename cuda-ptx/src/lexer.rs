@@ -1,8 +1,8 @@
 //! The tokens of a PTX text: splits the text, reads the values of numbers, and steps through the tokens with a cursor.
 //!
-//! Tokens have a line and a column. Comments and white space are removed. The [`Cursor`] reads the value of a number when it
-//! is needed ([`literal`]). A character that starts no token becomes its own token, so that [`signatures`] can skip bodies
-//! in a future syntax. [`parse`] refuses such a token.
+//! Tokens have a line and a column. Comments and white space are removed. The [`Cursor`] reads the value of a number
+//! when it is needed ([`literal`]). A character that starts no token becomes its own token, so that [`signatures`] can
+//! skip bodies in a future syntax. [`parse`] refuses such a token.
 //!
 //! [`signatures`]: crate::signatures
 //! [`parse`]: crate::parse
@@ -342,8 +342,8 @@ impl<'a> Cursor<'a> {
         self.at
     }
 
-    /// Runs `read` on the tokens of the next block `{ .. }`. For `read`, the text ends at the `}`. Afterwards the cursor is
-    /// behind the block, independent of how many tokens `read` consumed.
+    /// Runs `read` on the tokens of the next block `{ .. }`. For `read`, the text ends at the `}`. Afterwards the
+    /// cursor is behind the block, independent of how many tokens `read` consumed.
     pub(crate) fn inside_block<T>(
         &mut self,
         read: impl FnOnce(&mut Self) -> Result<T, Error>,

@@ -1,14 +1,14 @@
 //! Parses PTX text to a checked module.
 //!
-//! [`parse`] reads the whole text. [`signatures`] and [`module_signature`] read only the kernels, their parameters and the
-//! sizes of variables. These functions never panic. Errors name the line and the column.
+//! [`parse`] reads the whole text. [`signatures`] and [`module_signature`] read only the kernels, their parameters and
+//! the sizes of variables. These functions never panic. Errors name the line and the column.
 //!
 //! # Memory
-//! Memory use is proportional to the length of the text. While a text is read, each of its tokens takes 32 bytes. A token
-//! can be one byte long, so the tokens of a hostile text of 64 MiB take 2 GiB, and those of one with
-//! [`MAX_SOURCE_BYTES`](limits::MAX_SOURCE_BYTES) take 4 GiB. In the output of compilers a token has about four bytes, with the
-//! white space around it, so its tokens take about eight times the length of the text. A process that reads untrusted
-//! texts should limit their length.
+//! Memory use is proportional to the length of the text. While a text is read, each of its tokens takes 32 bytes. A
+//! token can be one byte long, so the tokens of a hostile text of 64 MiB take 2 GiB, and those of one with
+//! [`MAX_SOURCE_BYTES`](limits::MAX_SOURCE_BYTES) take 4 GiB. In the output of compilers a token has about four bytes,
+//! with the white space around it, so its tokens take about eight times the length of the text. A process that reads
+//! untrusted texts should limit their length.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

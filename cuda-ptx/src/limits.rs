@@ -1,7 +1,7 @@
 //! The limits of the parser. Each is far above the output of compilers.
 
-/// The maximum length of a PTX text in bytes. It keeps lines, columns and indices within 32 bits. The tokens of a text take
-/// up to 32 times its length.
+/// The maximum length of a PTX text in bytes. It keeps lines, columns and indices within 32 bits. The tokens of a text
+/// take up to 32 times its length.
 pub const MAX_SOURCE_BYTES: u64 = 128 << 20;
 
 /// Returns a number of bytes or items of a text in 32 bits.

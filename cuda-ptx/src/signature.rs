@@ -1,9 +1,9 @@
 //! Reads the kernels of a PTX text, their parameters, and the memory that they declare or name. Instructions are not
 //! interpreted.
 //!
-//! [`References`] finds the module variables that each kernel may use: in its own code, in the functions that it may call,
-//! and in the initial values of variables. [`Storage`] sums the sizes of declared variables. A declaration that cannot be
-//! parsed is not an error. It makes the size of its state space unknown.
+//! [`References`] finds the module variables that each kernel may use: in its own code, in the functions that it may
+//! call, and in the initial values of variables. [`Storage`] sums the sizes of declared variables. A declaration that
+//! cannot be parsed is not an error. It makes the size of its state space unknown.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -41,8 +41,8 @@ pub struct Signature {
     /// Upper bound of the `.local` variables of a thread, in bytes, counted like
     /// [`static_shared_bytes`](Self::static_shared_bytes).
     ///
-    /// Each function counts once, but a recursive function needs its variables for each active call. Registers spilled by
-    /// the driver's compiler are not included.
+    /// Each function counts once, but a recursive function needs its variables for each active call. Registers spilled
+    /// by the driver's compiler are not included.
     pub local_bytes: Option<u64>,
     /// The variables of the module that the kernel may use, as ascending indices of [`ModuleSignature::variables`].
     ///
@@ -79,8 +79,8 @@ pub struct VariableSignature {
 pub struct ModuleSignature {
     /// The kernels, in order.
     pub entries: Vec<Signature>,
-    /// The `.global` and `.const` variables of module scope that the text defines with a known size, in the order of the
-    /// text. `.extern` variables are not included.
+    /// The `.global` and `.const` variables of module scope that the text defines with a known size, in the order of
+    /// the text. `.extern` variables are not included.
     pub variables: Vec<VariableSignature>,
     /// The size of the `.global` variables: device memory that the module occupies while it is loaded.
     pub global_bytes: Option<u64>,
@@ -95,8 +95,8 @@ pub struct ModuleSignature {
 /// Instructions and unknown directives are skipped, so the function accepts texts that are newer than this crate.
 ///
 /// # Errors
-/// If the text does not start with the directives of PTX, a kernel's parameter list cannot be parsed, or a block, comment
-/// or string is not terminated.
+/// If the text does not start with the directives of PTX, a kernel's parameter list cannot be parsed, or a block,
+/// comment or string is not terminated.
 pub fn signatures(text: &str) -> Result<Vec<Signature>, Error> {
     module_signature(text).map(|module| module.entries)
 }
@@ -425,9 +425,9 @@ struct DefinedVariable<'a> {
     pub(crate) ty: ScalarType,
 }
 
-/// Adds the variables of a declaration, from after its state space to its semicolon, and calls `each` with them. Returns
-/// `false` if the declaration cannot be parsed. The cursor is then at the token that is not understood, so every token is
-/// read once.
+/// Adds the variables of a declaration, from after its state space to its semicolon, and calls `each` with them.
+/// Returns `false` if the declaration cannot be parsed. The cursor is then at the token that is not understood, so
+/// every token is read once.
 ///
 /// # Errors
 /// If a parenthesis is not closed.

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// Defines an enum of words, in the order of their texts: `words! { /// .. pub enum Color { Blue = "blue", Red = "red" } }`.
+/// Defines an enum of words, in the order of their texts:
+/// `words! { /// .. pub enum Color { Blue = "blue", Red = "red" } }`.
 ///
 /// The enum has `ALL`, `name` and `from_name`. Words out of order do not compile, because `from_name` searches them.
 macro_rules! words {
@@ -207,8 +208,8 @@ words! {
     }
 }
 
-/// A modifier: one of the parts of an instruction behind its opcode, which dots separate. In `shared::cta`, `::` does not
-/// separate parts.
+/// A modifier: one of the parts of an instruction behind its opcode, which dots separate. In `shared::cta`, `::` does
+/// not separate parts.
 ///
 /// # Examples
 /// ```
@@ -472,8 +473,8 @@ words! {
 words! {
     /// A type of PTX.
     ///
-    /// Variables and registers have the fundamental types ([`is_fundamental`](Self::is_fundamental)). The others only occur
-    /// in instructions, whose operands are registers of untyped bits.
+    /// Variables and registers have the fundamental types ([`is_fundamental`](Self::is_fundamental)). The others only
+    /// occur in instructions, whose operands are registers of untyped bits.
     pub enum ScalarType {
         B1 = "b1",
         B128 = "b128",

@@ -1,5 +1,5 @@
-//! Parses mutated texts: truncated, changed at random, spliced. The parser never panics, and errors have positions inside
-//! the text.
+//! Parses mutated texts: truncated, changed at random, spliced. The parser never panics, and errors have positions
+//! inside the text.
 // Helper functions of tests may panic.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

@@ -1,8 +1,8 @@
 //! Writes the output files: all of them, or none.
 //!
-//! Each file is first written to a temporary file in the same folder. When all are complete, they are renamed, so a reader
-//! sees either the old file or the complete new one. The folders are checked before the kernel runs. Only if a rename fails
-//! anyway, because a folder was removed in between, can some files be new and others old.
+//! Each file is first written to a temporary file in the same folder. When all are complete, they are renamed, so a
+//! reader sees either the old file or the complete new one. The folders are checked before the kernel runs. Only if a
+//! rename fails anyway, because a folder was removed in between, can some files be new and others old.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},

@@ -57,8 +57,8 @@ pub(crate) enum Placed {
     Input(DeviceBuffer<u8>, Vec<u8>),
 }
 
-/// Reads every file and then uploads the arrays, so a bad file fails before any upload. If `check_inputs` is set, keeps the
-/// contents of the inputs, to detect changes by the kernel.
+/// Reads every file and then uploads the arrays, so a bad file fails before any upload. If `check_inputs` is set, keeps
+/// the contents of the inputs, to detect changes by the kernel.
 pub(crate) fn place(
     stream: &Stream,
     kernel: &EntryInfo,

@@ -1,5 +1,5 @@
-//! Runs the parsed command line: lists the kernels of a module, or launches one and measures launch times, from reading the
-//! PTX to writing the output files.
+//! Runs the parsed command line: lists the kernels of a module, or launches one and measures launch times, from reading
+//! the PTX to writing the output files.
 
 use std::{
     fmt::Write,

@@ -1,4 +1,9 @@
-//! Tensors as arguments of kernels: of a program's own kernels, whole or as a [`Partition`], and of those of this crate.
+//! Tensors as arguments of kernels: of a program's own kernels, whole or as a [`Partition`], and of those of this
+//! crate.
+//!
+//! The kernels of this crate take a tensor from its first element on ([`Read`], [`Returned`], [`Written`],
+//! [`InPlace`]), or with its strides ([`StridedIndex`]). [`vector_config`] and [`element_config`] are the shapes of
+//! their launches.
 
 use bytemuck::{Pod, Zeroable};
 use cuda_async::{

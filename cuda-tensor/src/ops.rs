@@ -442,9 +442,9 @@ pub trait TensorOps: IntoTensor + Sized {
     }
 
     /// Gives `activation(x w + bias)`, a layer of a neural network: the [`matmul`](TensorOps::matmul) of this tensor
-    /// and `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. The weights of PyTorch's `Linear` have
-    /// the shape `[n, k]`: transpose them. With the feature `cudarc`, a GPU of
-    /// this process computes it in one pass with cuBLASLt, where it is installed, except for GELU of f64.
+    /// and `weights` of shape `[.., k, n]`, plus a bias of shape `[n]` in each row. The weights of PyTorch's `Linear`
+    /// have the shape `[n, k]`: transpose them. With the feature `cudarc`, a GPU of this process computes it in one
+    /// pass with cuBLASLt, where it is installed, except for GELU of f64.
     ///
     /// ```
     /// use cuda_async::prelude::*;

@@ -12,8 +12,8 @@
 //! are the same in all of them, and on every device.
 //!
 //! The example shows a loop that stays on the device. A step reads its position from a `DeviceScalar`, and its last
-//! kernel chooses the next characters and advances the position. So every step submits the same work, and the host waits
-//! only once.
+//! kernel chooses the next characters and advances the position. So every step submits the same work, and the host
+//! waits only once.
 
 mod options;
 

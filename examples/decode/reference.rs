@@ -68,8 +68,8 @@ impl Reference {
     }
 }
 
-/// Returns the mean information of a symbol of a text, in bits, given the symbols before it. The first half of `symbols` is
-/// only context.
+/// Returns the mean information of a symbol of a text, in bits, given the symbols before it. The first half of
+/// `symbols` is only context.
 pub fn bits_per_character(reference: &Reference, symbols: &Symbols) -> f64 {
     let symbols = symbols.as_slice();
     let half = symbols.len() / 2;

@@ -40,8 +40,8 @@ impl Canvas {
         }
     }
 
-    /// Draws a line of text with its upper left corner at (x, y). Each dot of a letter is a square of `scale` by `scale`
-    /// pixels.
+    /// Draws a line of text with its upper left corner at (x, y). Each dot of a letter is a square of `scale` by
+    /// `scale` pixels.
     pub(super) fn text(&mut self, (x, y): (u32, u32), text: &str, scale: u32, color: Color) {
         for (place, character) in (0..).zip(text.chars()) {
             let glyph = BASIC_FONTS.get(character).unwrap_or_default();

@@ -37,8 +37,8 @@ const BATCH: usize = 64;
 /// The number of batches in flight.
 const IN_FLIGHT: usize = 8;
 
-/// Returns an operation that classifies one batch. It uploads the pixels and runs the layers. Then two concurrent kernels
-/// compute the digits and the probabilities from the same logits.
+/// Returns an operation that classifies one batch. It uploads the pixels and runs the layers. Then two concurrent
+/// kernels compute the digits and the probabilities from the same logits.
 fn read<'a>(
     model: &Model,
     pixels: &'a [u8],

@@ -1,5 +1,5 @@
-//! Classification of handwritten digits: the data set, a trained network, its layers as device operations, and a picture
-//! of the results. The program is in `main.rs`.
+//! Classification of handwritten digits: the data set, a trained network, its layers as device operations, and a
+//! picture of the results. The program is in `main.rs`.
 
 mod canvas;
 mod data;

@@ -1,7 +1,7 @@
 //! The network on a device: its layers as lazy operations.
 //!
-//! Each method returns an operation and uses no device; the work runs when the operation is awaited. Only the three unsafe
-//! launches depend on the memory accesses of the kernels.
+//! Each method returns an operation and uses no device; the work runs when the operation is awaited. Only the three
+//! unsafe launches depend on the memory accesses of the kernels.
 
 use std::sync::Arc;
 
@@ -62,7 +62,8 @@ impl Model {
         Ok(layers.map(|(first, second, third)| Self { kernels, layers: [first, second, third] }))
     }
 
-    /// Returns an operation that computes the logits: [`CLASSES`] numbers for each image, larger for more probable digits.
+    /// Returns an operation that computes the logits: [`CLASSES`] numbers for each image, larger for more probable
+    /// digits.
     pub fn logits(&self, pixels: DeviceBuffer<u8>) -> impl DeviceOp<Output = Floats> + use<> {
         let rows = pixels.len() / PIXELS;
         let Kernels { normalize, dense_relu, dense, .. } = self.kernels.clone();

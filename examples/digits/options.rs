@@ -8,7 +8,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 /// Classifies handwritten digits with a small neural network, on a GPU or on the CPU.
 #[derive(Debug, clap::Parser)]
 pub(crate) struct Options {
-    /// The device: cpu, cuda, cuda:1, or with the feature `lease` lease://HOST:PORT. The default is the first GPU, or the CPU if there is none.
+    /// The device: cpu, cuda, cuda:1, or with the feature `lease` lease://HOST:PORT. The default is the first GPU, or
+    /// the CPU if there is none.
     #[arg(long, value_name = "DEVICE")]
     device: Option<String>,
 

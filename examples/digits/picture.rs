@@ -29,8 +29,8 @@ const FAINT: Color = [0x7d, 0x86, 0x99];
 const RIGHT: Color = [0x5c, 0xc8, 0xa1];
 const WRONG: Color = [0xff, 0x5d, 0x5d];
 
-/// Draws a sample of the held-out digits with their predictions as a PNG at `path`. All wrong predictions are part of the
-/// sample, in red.
+/// Draws a sample of the held-out digits with their predictions as a PNG at `path`. All wrong predictions are part of
+/// the sample, in red.
 ///
 /// # Errors
 /// [`Error::Picture`] if the file cannot be written.

@@ -1,7 +1,7 @@
 //! Finds the frequencies of signals: Fourier transforms, a matrix product, and a sum over all devices.
 //!
-//! `cargo run -p interop-example`. On a GPU with cuFFT, cuBLAS and NCCL the program uses them, and passes memory from and to
-//! cudarc. On another machine the same lines run on the CPU device.
+//! `cargo run -p interop-example`. On a GPU with cuFFT, cuBLAS and NCCL the program uses them, and passes memory from
+//! and to cudarc. On another machine the same lines run on the CPU device.
 
 use std::{error::Error, f32::consts::TAU};
 

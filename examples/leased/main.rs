@@ -4,11 +4,11 @@
 //! cargo run --release --example leased
 //! ```
 //!
-//! The program needs no GPU and no second machine: it starts the node itself. It prints the results and the times side by
-//! side, and checks that they have the same bits.
+//! The program needs no GPU and no second machine: it starts the node itself. It prints the results and the times side
+//! by side, and checks that they have the same bits.
 //!
-//! The example shows that a leased device is a `Device` like any other, so the pipeline does not know where it runs. One
-//! kernel with one output needs no pipeline at all: `submit` is a single call.
+//! The example shows that a leased device is a `Device` like any other, so the pipeline does not know where it runs.
+//! One kernel with one output needs no pipeline at all: `submit` is a single call.
 
 use std::time::{Duration, Instant};
 

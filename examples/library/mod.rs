@@ -1,11 +1,11 @@
-//! A library that runs on the devices, streams and policies of its caller: softmax, row by row. A caller is in `main.rs`
-//! beside this file.
+//! A library that runs on the devices, streams and policies of its caller: softmax, row by row. A caller is in
+//! `main.rs` beside this file.
 //!
 //! - The library chooses no device, no policy and no executor, and has no value to set up. It describes its work as an
 //!   operation, which the caller can compose and run in any way.
-//! - An operation that owns all its data can be spawned. Its signature states this with `+ use<>`, or with `+ use<P>` for
-//!   each type parameter `P` that it holds. Otherwise the compiler assumes that the result borrows `self` and every other
-//!   reference among the arguments.
+//! - An operation that owns all its data can be spawned. Its signature states this with `+ use<>`, or with `+ use<P>`
+//!   for each type parameter `P` that it holds. Otherwise the compiler assumes that the result borrows `self` and every
+//!   other reference among the arguments.
 
 use cuda_async::{
     Error, Result, SchedulingPolicy, Stream, kernel::ModuleCache, launch, prelude::*,

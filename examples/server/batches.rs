@@ -80,8 +80,8 @@ async fn run_batches(
     Ok(())
 }
 
-/// Waits for a request, and then for further ones until the time limit. Drops the requests whose client is gone or whose
-/// deadline has passed.
+/// Waits for a request, and then for further ones until the time limit. Drops the requests whose client is gone or
+/// whose deadline has passed.
 async fn next_batch(
     requests: &mut mpsc::Receiver<Request>,
     limits: Limits,

@@ -16,8 +16,8 @@ pub(crate) async fn read(body: Body, end: Instant) -> Result<Vec<u8>, Refusal> {
     parse(&text)
 }
 
-/// Copies each part of a body and drops it immediately. A part of one byte keeps a whole buffer of hyper alive. The parts of
-/// a body that arrives byte by byte would keep thousands of times its size alive.
+/// Copies each part of a body and drops it immediately. A part of one byte keeps a whole buffer of hyper alive. The
+/// parts of a body that arrives byte by byte would keep thousands of times its size alive.
 async fn collect(body: Body) -> Result<Vec<u8>, Refusal> {
     let (mut parts, mut text) = (body.into_data_stream(), Vec::new());
     while let Some(part) = parts.next().await {

@@ -41,8 +41,8 @@
 //! | **host memory** | | | **108,142,592** |
 //! | **device memory**: image in a batch | 784 | 8,192 | **6,422,528** |
 //!
-//! The sums do not include the program itself, the weights (26 KiB), the [limits of the device](cuda_async) and the socket
-//! buffers of the kernel.
+//! The sums do not include the program itself, the weights (26 KiB), the [limits of the device](cuda_async) and the
+//! socket buffers of the kernel.
 
 mod batches;
 mod classifier;

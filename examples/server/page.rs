@@ -17,7 +17,8 @@ use sha2::{Digest, Sha256};
 
 const PAGE: &str = include_str!("page/index.html");
 
-/// The content security policy: the page may run its own script, use its own style and call this server, and nothing else.
+/// The content security policy: the page may run its own script, use its own style and call this server, and nothing
+/// else.
 static POLICY: LazyLock<String> = LazyLock::new(|| {
     let (script, style) = (hash("<script>", "</script>"), hash("<style>", "</style>"));
     format!(
@@ -26,8 +27,8 @@ static POLICY: LazyLock<String> = LazyLock::new(|| {
     )
 });
 
-/// Returns the hash of the text between two tags, in the form of a content security policy. A wrong hash would only make
-/// the browser block that text.
+/// Returns the hash of the text between two tags, in the form of a content security policy. A wrong hash would only
+/// make the browser block that text.
 fn hash(start: &str, end: &str) -> String {
     let rest = PAGE.split_once(start).map_or("", |(_, rest)| rest);
     let text = rest.split_once(end).map_or("", |(text, _)| text);

@@ -39,7 +39,8 @@ struct Server {
     metrics: Metrics,
     readiness: Readiness,
     deadline: Duration,
-    /// Locked while a thread queries the memory of the device. So a device that does not reply blocks at most one thread.
+    /// Locked while a thread queries the memory of the device. So a device that does not reply blocks at most one
+    /// thread.
     asking: Arc<Mutex<()>>,
 }
 

@@ -1,15 +1,15 @@
 //! Procedural macros of `cuda-async`, which re-exports and documents them.
 //!
 //! Steps of [`kernels!`], each in a folder:
-//! 1. `parse`: `declaration` parses the input. `quantity`, `condition` and `launch` parse the expressions that launchers
-//!    compute.
-//! 2. `check`: `code` reads the PTX or compiles the source. `kernels` compares declaration and PTX by the rules of `fit`, as
-//!    `variables` does for variables.
-//! 3. `generate`: the struct with the methods that return variables (`module`), the methods that launch (`launcher`), and
-//!    the traits of generic kernels (`type_parameters`).
+//! 1. `parse`: `declaration` parses the input. `quantity`, `condition` and `launch` parse the expressions that
+//!    launchers compute.
+//! 2. `check`: `code` reads the PTX or compiles the source. `kernels` compares declaration and PTX by the rules of
+//!    `fit`, as `variables` does for variables.
+//! 3. `generate`: the struct with the methods that return variables (`module`), the methods that launch (`launcher`),
+//!    and the traits of generic kernels (`type_parameters`).
 //!
-//! Problems are collected and the struct is generated anyway, so that one mistake does not cause further errors in the code
-//! that uses it.
+//! Problems are collected and the struct is generated anyway, so that one mistake does not cause further errors in the
+//! code that uses it.
 #![forbid(unsafe_code)]
 #![deny(missing_docs)]
 

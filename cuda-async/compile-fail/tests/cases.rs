@@ -1,4 +1,5 @@
-//! Programs that must not compile: misuse that would break soundness, forgotten operations, mistakes in `kernels!`, and hints.
+//! Programs that must not compile: misuse that would break soundness, forgotten operations, mistakes in `kernels!`, and
+//! hints.
 //!
 //! `TRYBUILD=overwrite cargo test -p cuda-async-compile-fail` overwrites the expected messages with
 //! those of the compiler.

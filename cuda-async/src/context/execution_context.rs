@@ -5,8 +5,8 @@
 //! # Inline roots
 //! The root context of a run is stored in the run itself and not behind an `Arc`. A run keeps it on its stack or in its
 //! future. Most runs never clone it, so most runs allocate nothing. Anything that needs more than the stream and the
-//! last submission promotes the root to a [`SharedContext`] behind an `Arc` first. After a promotion, both copies of `last` count:
-//! [`InlineRoot::last`] is the larger one.
+//! last submission promotes the root to a [`SharedContext`] behind an `Arc` first. After a promotion, both copies of
+//! `last` count: [`InlineRoot::last`] is the larger one.
 //!
 //! The cells make this type, and with it [`ExecutionContext`](crate::context::ExecutionContext), `Send` but not `Sync`.
 //! A thread that needs the context of another thread gets a clone, and clones count submissions atomically.
@@ -195,6 +195,25 @@ impl ExecutionContext {
     }
 }
 
+impl Clone for ExecutionContext {
+    fn clone(&self) -> Self {
+        Self(Repr::Shared(self.shared().clone()))
+    }
+}
+
+impl PartialEq for ExecutionContext {
+    fn eq(&self, other: &Self) -> bool {
+        let both = self.known_shared().zip(other.known_shared());
+        std::ptr::eq(self, other) || both.is_some_and(|(this, other)| Arc::ptr_eq(this, other))
+    }
+}
+
+impl std::fmt::Debug for ExecutionContext {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.known_stream())
+    }
+}
+
 /// The open window of a context. Closed when it is dropped, also by unwinding.
 struct OpenWindow<'a>(&'a ExecutionContext);
 
@@ -228,22 +247,77 @@ pub(super) fn fault_of(contexts: &[ExecutionContext], error: Error) -> Error {
     })
 }
 
-impl Clone for ExecutionContext {
-    fn clone(&self) -> Self {
-        Self(Repr::Shared(self.shared().clone()))
-    }
+/// The root context of a run until its promotion: the stream and the last submission.
+pub(super) struct InlineRoot {
+    stream: Stream,
+    pub(super) mode: RunMode,
+    /// The number of the last submission that was made through this context, or 0.
+    last: Cell<u64>,
+    nested_boxes: AtomicUsize,
+    shared: OnceCell<Arc<SharedContext>>,
 }
 
-impl PartialEq for ExecutionContext {
-    fn eq(&self, other: &Self) -> bool {
-        let both = self.known_shared().zip(other.known_shared());
-        std::ptr::eq(self, other) || both.is_some_and(|(this, other)| Arc::ptr_eq(this, other))
+impl InlineRoot {
+    #[inline]
+    pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
+        let (last, nested_boxes) = (Cell::new(0), AtomicUsize::new(0));
+        Self { stream, mode, last, nested_boxes, shared: OnceCell::new() }
     }
-}
 
-impl std::fmt::Debug for ExecutionContext {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "ExecutionContext({} on {:?})", self.device().info().address, self.known_stream())
+    /// The handle that counts the submissions of this run: after a promotion, the shared one.
+    #[inline]
+    pub(super) fn stream(&self) -> &Stream {
+        match self.shared.get() {
+            None => &self.stream,
+            Some(shared) => shared.known_stream().unwrap_or(&self.stream),
+        }
+    }
+
+    /// Closes the windows of both handles.
+    #[inline]
+    pub(super) fn close_window(&self) {
+        Window(&self.stream).close();
+        if let Some(shared) = self.shared.get()
+            && let Some(stream) = shared.known_stream()
+        {
+            Window(stream).close();
+        }
+    }
+
+    #[inline]
+    pub(super) fn note(&self, number: u64) {
+        self.last.set(self.last.get().max(number));
+        if let Some(shared) = self.shared.get() {
+            shared.note(number);
+        }
+    }
+
+    #[inline]
+    pub(super) fn last(&self) -> u64 {
+        let last = self.last.get();
+        self.shared.get().map_or(last, |shared| last.max(shared.last()))
+    }
+
+    /// The shared context, if this one was promoted.
+    #[inline]
+    pub(super) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
+        self.shared.get()
+    }
+
+    /// Promotes this context, unless that has happened: makes the shared context, which counts the submissions from now
+    /// on.
+    pub(super) fn shared(&self) -> &Arc<SharedContext> {
+        self.shared.get_or_init(|| {
+            let (stream, last) = (self.stream.snapshot(), self.last.get());
+            // The new handle goes on with the window of this one.
+            if Window(&self.stream).is_open() {
+                Window(&stream).open();
+            }
+            let mut shared =
+                SharedContext::root(stream, self.mode, AllocationRules::default(), last);
+            *shared.nested_boxes.get_mut() = self.nested_boxes.load(Ordering::Relaxed);
+            Arc::new(shared)
+        })
     }
 }
 
@@ -415,6 +489,7 @@ impl ChildData {
     }
 }
 
+/// The pool of a context's allocations, and the time for which they wait for memory. Derived contexts inherit both.
 #[derive(Clone, Default)]
 pub(in crate::context) struct AllocationRules {
     /// The time for which an allocation may wait for memory.
@@ -437,6 +512,7 @@ impl AllocationRules {
 /// share them: an idle one if there is one, else the next in turn.
 pub const MAX_FORK_STREAMS: usize = 7;
 
+/// The streams that the forks of one run borrow.
 #[derive(Default)]
 pub(crate) struct ForkStreams(Mutex<Lent>);
 
@@ -470,82 +546,7 @@ impl ForkStreams {
     }
 }
 
-#[cfg(all(test, feature = "cpu"))]
-mod tests;
-
-pub(super) struct InlineRoot {
-    stream: Stream,
-    pub(super) mode: RunMode,
-    /// The number of the last submission that was made through this context, or 0.
-    last: Cell<u64>,
-    nested_boxes: AtomicUsize,
-    shared: OnceCell<Arc<SharedContext>>,
-}
-
-impl InlineRoot {
-    #[inline]
-    pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
-        let (last, nested_boxes) = (Cell::new(0), AtomicUsize::new(0));
-        Self { stream, mode, last, nested_boxes, shared: OnceCell::new() }
-    }
-
-    /// The handle that counts the submissions of this run: after a promotion, the shared one.
-    #[inline]
-    pub(super) fn stream(&self) -> &Stream {
-        match self.shared.get() {
-            None => &self.stream,
-            Some(shared) => shared.known_stream().unwrap_or(&self.stream),
-        }
-    }
-
-    /// Closes the windows of both handles.
-    #[inline]
-    pub(super) fn close_window(&self) {
-        Window(&self.stream).close();
-        if let Some(shared) = self.shared.get()
-            && let Some(stream) = shared.known_stream()
-        {
-            Window(stream).close();
-        }
-    }
-
-    #[inline]
-    pub(super) fn note(&self, number: u64) {
-        self.last.set(self.last.get().max(number));
-        if let Some(shared) = self.shared.get() {
-            shared.note(number);
-        }
-    }
-
-    #[inline]
-    pub(super) fn last(&self) -> u64 {
-        let last = self.last.get();
-        self.shared.get().map_or(last, |shared| last.max(shared.last()))
-    }
-
-    /// The shared context, if this one was promoted.
-    #[inline]
-    pub(super) fn known_shared(&self) -> Option<&Arc<SharedContext>> {
-        self.shared.get()
-    }
-
-    /// Promotes this context, unless that has happened: makes the shared context, which counts the submissions from now
-    /// on.
-    pub(super) fn shared(&self) -> &Arc<SharedContext> {
-        self.shared.get_or_init(|| {
-            let (stream, last) = (self.stream.snapshot(), self.last.get());
-            // The new handle goes on with the window of this one.
-            if Window(&self.stream).is_open() {
-                Window(&stream).open();
-            }
-            let mut shared =
-                SharedContext::root(stream, self.mode, AllocationRules::default(), last);
-            *shared.nested_boxes.get_mut() = self.nested_boxes.load(Ordering::Relaxed);
-            Arc::new(shared)
-        })
-    }
-}
-
+/// The number of runs that wait by wakers and have not ended, in shards.
 static RUNS: Sharded<AtomicUsize> = [const { CachePadded::new(AtomicUsize::new(0)) }; SHARDS];
 
 /// Counts a run that waits by wakers and has not ended: a future that has begun, or a blocking run from its first wait
@@ -590,3 +591,6 @@ pub(crate) enum RunMode {
     /// The operation is submitted only, or recorded. No step may wait.
     Detached,
 }
+
+#[cfg(all(test, feature = "cpu"))]
+mod tests;

@@ -1,11 +1,11 @@
-//! Contexts that are made from another one: forks for branches that run concurrently, with their joins, siblings on the same
-//! stream, and polled roots.
+//! Contexts that are made from another one: forks for branches that run concurrently, with their joins, siblings on the
+//! same stream, and polled roots.
 //!
 //! # Polled roots
-//! The steps of a polled root are polled by another context, its poller. The steps of [`on`](crate::ops::DeviceOp::on) run
-//! in a root on another device, and one context polls them until they end. The steps of a
-//! [`shared`](crate::ops::DeviceOp::shared) operation run in a root of their own. Any run that has a clone of the operation
-//! may poll them next. The chain of pollers shows whether a `shared` operation waits for itself.
+//! The steps of a polled root are polled by another context, its poller. The steps of [`on`](crate::ops::DeviceOp::on)
+//! run in a root on another device, and one context polls them until they end. The steps of a
+//! [`shared`](crate::ops::DeviceOp::shared) operation run in a root of their own. Any run that has a clone of the
+//! operation may poll them next. The chain of pollers shows whether a `shared` operation waits for itself.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -109,37 +109,7 @@ impl ExecutionContext {
         self.note(sibling.last().unwrap_or(0));
         sibling.known_stream().map_or(Ok(()), |other| self.join_stream(other))
     }
-}
 
-/// Makes a context on the stream of `cx`.
-fn on_stream_of(cx: &ExecutionContext, rules: AllocationRules) -> Result<ExecutionContext> {
-    let stream = OnceLock::from(rules.applied_to(cx.stream()?.clone()));
-    let sibling = cx.shared().child(stream, After::new(), rules);
-    sibling.note(cx.last().unwrap_or(0));
-    Ok(cx.derive(sibling))
-}
-
-/// Holds the poller of a root. Its drop removes the poller.
-pub(crate) struct PollerGuard<'a>(&'a SharedContext);
-
-impl<'a> PollerGuard<'a> {
-    /// Makes `poller` the poller of the root of `cx`, until the guard is dropped.
-    pub(crate) fn new(cx: &'a ExecutionContext, poller: &ExecutionContext) -> Self {
-        let root = &**SharedContext::root_of(cx.shared());
-        let before = root.root_data().poller.lock().replace(poller.shared().clone());
-        drop(before);
-        Self(root)
-    }
-}
-
-impl Drop for PollerGuard<'_> {
-    fn drop(&mut self) {
-        let poller = self.0.root_data().poller.lock().take();
-        drop(poller);
-    }
-}
-
-impl ExecutionContext {
     /// Makes a root context on another stream, perhaps of another device. This context is its poller, and does not
     /// count its work.
     pub(crate) fn on_other_stream(&self, stream: Stream) -> Self {
@@ -170,6 +140,14 @@ impl ExecutionContext {
     }
 }
 
+/// Makes a context on the stream of `cx`.
+fn on_stream_of(cx: &ExecutionContext, rules: AllocationRules) -> Result<ExecutionContext> {
+    let stream = OnceLock::from(rules.applied_to(cx.stream()?.clone()));
+    let sibling = cx.shared().child(stream, After::new(), rules);
+    sibling.note(cx.last().unwrap_or(0));
+    Ok(cx.derive(sibling))
+}
+
 /// Makes a root on another stream, with the allocation rules of `cx`.
 fn root_beside(cx: &ExecutionContext, stream: Stream) -> SharedContext {
     let mode = if stream.is_recording() { RunMode::Detached } else { RunMode::Async };
@@ -183,4 +161,24 @@ fn poll_chain(cx: &ExecutionContext) -> impl Iterator<Item = Arc<SharedContext>>
     std::iter::successors(cx.known_shared().cloned(), |context| {
         context.root_data().poller.lock().clone()
     })
+}
+
+/// Holds the poller of a root. Its drop removes the poller.
+pub(crate) struct PollerGuard<'a>(&'a SharedContext);
+
+impl<'a> PollerGuard<'a> {
+    /// Makes `poller` the poller of the root of `cx`, until the guard is dropped.
+    pub(crate) fn new(cx: &'a ExecutionContext, poller: &ExecutionContext) -> Self {
+        let root = &**SharedContext::root_of(cx.shared());
+        let before = root.root_data().poller.lock().replace(poller.shared().clone());
+        drop(before);
+        Self(root)
+    }
+}
+
+impl Drop for PollerGuard<'_> {
+    fn drop(&mut self) {
+        let poller = self.0.root_data().poller.lock().take();
+        drop(poller);
+    }
 }

@@ -22,11 +22,12 @@
 //!
 //! [`CreditWait`] waits until the stream accepts more work; [`Submit`](crate::op::Submit) has an example.
 
-// Layers, lowest first: `execution_context` holds the contexts and their streams, `fork` makes one context from another,
-// and `wait` holds the waits of their steps. The contexts of a run form a tree: the root has the stream that the policy
-// chose. It begins inline, and the first clone, fork or sibling promotes it to a shared context. This folder uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
-// `ExecutionContext::enqueue` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a
-// short spin, and then to a waiter of the stream.
+// Layers, lowest first: `execution_context` holds the contexts and their streams, `fork` makes one context from
+// another, and `wait` holds the waits of their steps. The contexts of a run form a tree: the root has the stream that
+// the policy chose. It begins inline, and the first clone, fork or sibling promotes it to a shared context. This folder
+// uses `wake` and `cuda-core`. Every folder above it names `ExecutionContext`. A typical call goes from
+// `ExecutionContext::enqueue` to a stream of `cuda-core`. A wait goes from `poll_submission` in `wait` to a short spin,
+// and then to a waiter of the stream.
 
 mod execution_context;
 mod fork;

@@ -135,157 +135,13 @@ impl Waits<'_> {
         }
         yields
     }
-}
 
-/// Spins for a short time if that is worth it, and then registers a waker.
-fn poll_waiter(
-    stream: &Stream,
-    number: u64,
-    waiter: &mut Option<Waiter>,
-    task: &mut Context<'_>,
-) -> Poll<Result<()>> {
-    if waiter.is_none() {
-        if let Some(outcome) = outcome_after_spin(stream, number) {
-            return Poll::Ready(outcome);
-        }
-        *waiter = Some(stream.waiter(number)?);
-    }
-    let polled = waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
-    if polled.is_ready() {
-        *waiter = None;
-        // The waiter reports one submission. The handle also reports failures of its earlier ones.
-        if let Some(outcome) = stream.outcome(number) {
-            return Poll::Ready(outcome);
-        }
-    }
-    polled
-}
-
-/// A step's wait for credit, used by [`ExecutionContext::poll_credit`]. Each step owns one, because several waiting
-/// steps may share a context. A clone starts without a wait.
-#[derive(Default)]
-pub struct CreditWait(Option<Box<Waiter>>);
-
-impl CreditWait {
-    /// Creates a wait that has not started.
-    #[inline]
-    pub const fn new() -> Self {
-        Self(None)
-    }
-
-    /// Ready when at most half of each limit of the stream is in flight. Work that is submitted after the first poll
-    /// does not count.
-    fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
-        let mut waiter = match self.0.take() {
-            Some(waiter) => waiter,
-            None => Box::new(stream.credit().waiter()?),
-        };
-        if waiter.poll(task).is_pending() {
-            self.0 = Some(waiter);
-            return Poll::Pending;
-        }
-        // The outcome is that of one submission, which may belong to another operation.
-        Poll::Ready(check_not_lost(stream))
-    }
-}
-
-impl Drop for CreditWait {
-    /// Drops the waiter if there is one. That code is not inlined, so a step without a waiter only makes the check.
-    #[inline]
-    fn drop(&mut self) {
-        if let Some(waiter) = self.0.take() {
-            drop_waiter(waiter);
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn drop_waiter(waiter: Box<Waiter>) {
-    drop(waiter);
-}
-
-impl Clone for CreditWait {
-    fn clone(&self) -> Self {
-        Self::new()
-    }
-}
-
-impl std::fmt::Debug for CreditWait {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "CreditWait({})", if self.0.is_some() { "waiting" } else { "not waiting" })
-    }
-}
-
-impl Waits<'_> {
     /// Whether the stream is known to have credit.
     #[inline]
     pub(crate) fn has_credit(&self) -> bool {
         self.0.known_stream().is_some_and(|stream| stream.credit().is_available())
     }
-}
 
-/// Checks again after each wait, because another step may have taken the credit.
-#[cold]
-fn wait_for_credit(
-    stream: &Stream,
-    credit: &mut CreditWait,
-    task: &mut Context<'_>,
-) -> Poll<Result<()>> {
-    while !stream.credit().is_available() {
-        ready!(credit.poll(stream, task))?;
-    }
-    Poll::Ready(Ok(()))
-}
-
-/// The first pause between two tries of an allocation, if no wake comes earlier. Each further pause is twice as long,
-/// and at most [`LONGEST_PAUSE`].
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-
-/// The longest pause between two tries.
-const LONGEST_PAUSE: Duration = Duration::from_millis(50);
-
-/// The wait of one step for memory. It allocates only when the step has to wait.
-#[derive(Default)]
-pub(crate) struct MemoryWait(Option<Box<MemoryWaits>>);
-
-impl MemoryWait {
-    pub(crate) const fn new() -> Self {
-        Self(None)
-    }
-}
-
-struct MemoryWaits {
-    until: Option<Instant>,
-    waiter: MemoryWaiter,
-    sleep: Sleep,
-    pause: Duration,
-}
-
-impl MemoryWaits {
-    fn new(cx: &ExecutionContext, max: Duration) -> Self {
-        Self {
-            until: Instant::now().checked_add(max),
-            waiter: cx.device().memory_waiter(),
-            sleep: Sleep::new(Duration::ZERO),
-            pause: FIRST_PAUSE,
-        }
-    }
-
-    fn is_over(&self) -> bool {
-        self.until.is_some_and(|until| Instant::now() >= until)
-    }
-
-    /// Ready when the allocation should be tried again.
-    fn poll(&mut self, task: &Context<'_>) -> Poll<Result<()>> {
-        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
-        self.sleep = Sleep::new(self.pause.min(left.unwrap_or(self.pause)));
-        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
-        self.sleep.poll(task)
-    }
-}
-
-impl Waits<'_> {
     /// Enqueues an allocation. If this context waits for memory and the device has too little, the allocation is
     /// pending until it succeeds or the time is over.
     pub(crate) fn poll_allocation<R>(
@@ -397,6 +253,146 @@ impl Waits<'_> {
         let ticket = Ticket { stream: stream.id(), number };
         let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
         Some(Err(error))
+    }
+}
+
+/// Spins for a short time if that is worth it, and then registers a waker.
+fn poll_waiter(
+    stream: &Stream,
+    number: u64,
+    waiter: &mut Option<Waiter>,
+    task: &mut Context<'_>,
+) -> Poll<Result<()>> {
+    if waiter.is_none() {
+        if let Some(outcome) = outcome_after_spin(stream, number) {
+            return Poll::Ready(outcome);
+        }
+        *waiter = Some(stream.waiter(number)?);
+    }
+    let polled = waiter.as_mut().map_or(Poll::Ready(Ok(())), |waiter| waiter.poll(task));
+    if polled.is_ready() {
+        *waiter = None;
+        // The waiter reports one submission. The handle also reports failures of its earlier ones.
+        if let Some(outcome) = stream.outcome(number) {
+            return Poll::Ready(outcome);
+        }
+    }
+    polled
+}
+
+/// A step's wait for credit, used by [`ExecutionContext::poll_credit`]. Each step owns one, because several waiting
+/// steps may share a context. A clone starts without a wait.
+#[derive(Default)]
+pub struct CreditWait(Option<Box<Waiter>>);
+
+impl CreditWait {
+    /// Creates a wait that has not started.
+    #[inline]
+    pub const fn new() -> Self {
+        Self(None)
+    }
+
+    /// Ready when at most half of each limit of the stream is in flight. Work that is submitted after the first poll
+    /// does not count.
+    fn poll(&mut self, stream: &Stream, task: &mut Context<'_>) -> Poll<Result<()>> {
+        let mut waiter = match self.0.take() {
+            Some(waiter) => waiter,
+            None => Box::new(stream.credit().waiter()?),
+        };
+        if waiter.poll(task).is_pending() {
+            self.0 = Some(waiter);
+            return Poll::Pending;
+        }
+        // The outcome is that of one submission, which may belong to another operation.
+        Poll::Ready(check_not_lost(stream))
+    }
+}
+
+impl Drop for CreditWait {
+    /// Drops the waiter if there is one. That code is not inlined, so a step without a waiter only makes the check.
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(waiter) = self.0.take() {
+            drop_waiter(waiter);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn drop_waiter(waiter: Box<Waiter>) {
+    drop(waiter);
+}
+
+impl Clone for CreditWait {
+    fn clone(&self) -> Self {
+        Self::new()
+    }
+}
+
+impl std::fmt::Debug for CreditWait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "CreditWait({})", if self.0.is_some() { "waiting" } else { "not waiting" })
+    }
+}
+
+/// Checks again after each wait, because another step may have taken the credit.
+#[cold]
+fn wait_for_credit(
+    stream: &Stream,
+    credit: &mut CreditWait,
+    task: &mut Context<'_>,
+) -> Poll<Result<()>> {
+    while !stream.credit().is_available() {
+        ready!(credit.poll(stream, task))?;
+    }
+    Poll::Ready(Ok(()))
+}
+
+/// The first pause between two tries of an allocation, if no wake comes earlier. Each further pause is twice as long,
+/// and at most [`LONGEST_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+
+/// The longest pause between two tries.
+const LONGEST_PAUSE: Duration = Duration::from_millis(50);
+
+/// The wait of one step for memory. It allocates only when the step has to wait.
+#[derive(Default)]
+pub(crate) struct MemoryWait(Option<Box<MemoryWaits>>);
+
+impl MemoryWait {
+    pub(crate) const fn new() -> Self {
+        Self(None)
+    }
+}
+
+struct MemoryWaits {
+    until: Option<Instant>,
+    waiter: MemoryWaiter,
+    sleep: Sleep,
+    pause: Duration,
+}
+
+impl MemoryWaits {
+    fn new(cx: &ExecutionContext, max: Duration) -> Self {
+        Self {
+            until: Instant::now().checked_add(max),
+            waiter: cx.device().memory_waiter(),
+            sleep: Sleep::new(Duration::ZERO),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.until.is_some_and(|until| Instant::now() >= until)
+    }
+
+    /// Ready when the allocation should be tried again.
+    fn poll(&mut self, task: &Context<'_>) -> Poll<Result<()>> {
+        let left = self.until.map(|until| until.saturating_duration_since(Instant::now()));
+        self.sleep = Sleep::new(self.pause.min(left.unwrap_or(self.pause)));
+        self.pause = (2 * self.pause).min(LONGEST_PAUSE);
+        self.sleep.poll(task)
     }
 }
 

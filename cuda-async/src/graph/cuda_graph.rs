@@ -1,5 +1,5 @@
-//! `CudaGraph`: an operation that is recorded once and launched many times, and `Slot`, a buffer of it that other buffers may
-//! replace.
+//! `CudaGraph`: an operation that is recorded once and launched many times, and `Slot`, a buffer of it that other
+//! buffers may replace.
 
 use std::{
     marker::PhantomData,
@@ -103,7 +103,8 @@ impl<T> CudaGraph<T> {
     /// values of the launch until the next one.
     ///
     /// The output is an `Arc`: each launch gives the same memory. If the output has several buffers, record each in an
-    /// `Arc`, with `.map(|(a, b)| (Arc::new(a), Arc::new(b)))` before `graph()`, and clone it: `to_host(out.0.clone())`.
+    /// `Arc`, with `.map(|(a, b)| (Arc::new(a), Arc::new(b)))` before `graph()`, and clone it:
+    /// `to_host(out.0.clone())`.
     ///
     /// The first launch waits until the device has prepared the graph, which takes up to milliseconds. No executor
     /// thread waits for it. From then on a launch is one submission.
@@ -368,16 +369,16 @@ impl<T: Element> Slot<T> {
     }
 }
 
-fn check_whole<T: Element>(buffer: &DeviceBuffer<T>) -> Result<()> {
-    if buffer.allocation().bytes() == (buffer.len() * size_of::<T>()) as u64 {
-        return Ok(());
-    }
-    Err(Error::memory("a slot of a graph", MemoryConflict::Part))
-}
-
 impl<T> std::fmt::Debug for Slot<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (ty, recording) = (std::any::type_name::<T>(), &self.recording);
         write!(f, "Slot({} bytes of {ty} in {recording:?})", self.recorded.bytes())
     }
+}
+
+fn check_whole<T: Element>(buffer: &DeviceBuffer<T>) -> Result<()> {
+    if buffer.allocation().bytes() == (buffer.len() * size_of::<T>()) as u64 {
+        return Ok(());
+    }
+    Err(Error::memory("a slot of a graph", MemoryConflict::Part))
 }

@@ -1,5 +1,5 @@
-//! `repeat_while`: a loop that decides on a value in device memory, and `LoopState`, the device memory that each pass gives
-//! to the next.
+//! `repeat_while`: a loop that decides on a value in device memory, and `LoopState`, the device memory that each pass
+//! gives to the next.
 
 use std::{sync::Arc, task::Context};
 

@@ -1,4 +1,8 @@
-//! `KernelArg`, `KernelArgs`: the buffers and values that a kernel takes as arguments, and the buffers that come back.
+//! The buffers and values that a kernel takes as arguments ([`KernelArg`], [`KernelArgs`]), and the buffers that come
+//! back ([`BufferTuple`]).
+//!
+//! [`KernelBuffer`] has the forms in which launchers of [`kernels!`](crate::kernels) take a buffer, and [`KernelParam`]
+//! the values that a kernel receives.
 //!
 //! A launch takes a tuple of buffers and values and gives back the buffers alone. The type of its output is built from
 //! the last argument to the first: each buffer puts itself in front of a [`BufferTuple`], and each value leaves it as
@@ -96,7 +100,7 @@ impl<T: KernelParam> KernelArg for ByValue<T> {
 ///     unsafe { launch(scale, LaunchConfig::for_num_elems(n), (Returned(x), 2.0f32, n)) }
 /// }
 /// # let device = cuda_async::open_blocking("cpu")?;
-/// # let kernel = device.load_ptx_blocking(include_str!("../../../../kernels/basic.ptx"))?.function("scale")?;
+/// # let kernel = device.load_ptx_blocking(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
 /// # // SAFETY: x has three elements.
 /// # let op = h2d(vec![1.0f32, 2.0, 3.0]).then(move |x| unsafe { scale(&kernel, x, 3) });
 /// # assert_eq!(op.then(to_host).sync_on(&device.new_stream()?)?, [2.0, 4.0, 6.0]);

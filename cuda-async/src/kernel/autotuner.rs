@@ -207,6 +207,12 @@ impl Autotuner {
     }
 }
 
+impl Debug for Autotuner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Autotuner").field("rounds", &self.rounds).finish_non_exhaustive()
+    }
+}
+
 /// Returns the index of the candidate with the smallest median time. `None` if no candidate has times.
 fn fastest(times: &[Option<Vec<Duration>>]) -> Option<usize> {
     let median = |times: &Vec<Duration>| {
@@ -223,12 +229,6 @@ fn fastest(times: &[Option<Vec<Duration>>]) -> Option<usize> {
 fn no_candidate(key: &str) -> Error {
     let detail = "there is no candidate to choose from; pass at least one".into();
     Error::Arguments { kernel: format!("autotuner: {key}"), detail }
-}
-
-impl Debug for Autotuner {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Autotuner").field("rounds", &self.rounds).finish_non_exhaustive()
-    }
 }
 
 /// The maximum number of choices.

@@ -10,18 +10,6 @@ use crate::{
     op::{Op, Submit, Submitted},
 };
 
-/// The steps of [`launch`].
-#[derive(Clone)]
-pub struct LaunchOp<A> {
-    function: Function,
-    config: LaunchConfig,
-    args: A,
-    credit: CreditWait,
-    /// Whether the kernel is declared. Then the launch is refused if an argument has another name that the kernel may
-    /// write through.
-    is_declared: bool,
-}
-
 /// Runs a kernel. The output is the buffers among the arguments, each in the form in which it was given: a tuple, the
 /// buffer itself if there is one, or `()`.
 ///
@@ -60,6 +48,18 @@ pub unsafe fn launch<A: KernelArgs>(
     // SAFETY: the kernel accesses only its buffer arguments and the variables of its module as this function requires,
     // and `LaunchOp::new` requires the same.
     Op::new(unsafe { LaunchOp::new(function.clone(), config, args, false) })
+}
+
+/// The steps of [`launch`].
+#[derive(Clone)]
+pub struct LaunchOp<A> {
+    function: Function,
+    config: LaunchConfig,
+    args: A,
+    credit: CreditWait,
+    /// Whether the kernel is declared. Then the launch is refused if an argument has another name that the kernel may
+    /// write through.
+    is_declared: bool,
 }
 
 impl<A> LaunchOp<A> {
@@ -104,12 +104,6 @@ unsafe fn enqueue<A: KernelArgs>(
     .map(drop)
 }
 
-/// The output of a launch.
-#[inline(always)]
-pub(super) fn buffers<A: KernelArgs>(args: A) -> Buffers<A> {
-    args.give_back(()).bare()
-}
-
 impl<A: KernelArgs> Submit for LaunchOp<A> {
     type Output = Buffers<A>;
 
@@ -124,6 +118,12 @@ impl<A: KernelArgs> Submit for LaunchOp<A> {
         unsafe { enqueue(&function, config, &args, is_declared, cx) }?;
         Ok(Submitted::Ready(buffers(args)))
     }
+}
+
+/// The output of a launch.
+#[inline(always)]
+pub(super) fn buffers<A: KernelArgs>(args: A) -> Buffers<A> {
+    args.give_back(()).bare()
 }
 
 /// The steps of [`launch_unless_empty`].

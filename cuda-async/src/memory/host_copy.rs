@@ -20,6 +20,13 @@ use rayon::{ThreadPool, ThreadPoolBuilder};
 use super::huge_pages;
 use crate::context::{ExecutionContext, RunMode};
 
+/// The number of bytes that one poll copies between ordinary and pinned memory.
+pub const COPY_CHUNK: usize = 1 << 20;
+
+/// The maximum number of bytes of pinned memory that one copy has in flight. An upload in
+/// [`async_on`](crate::DeviceOp::async_on) cannot wait, so it has no limit.
+pub const COPY_BYTES: usize = 16 << 20;
+
 /// The number of bytes of a large copy that threads share at a time, and that go to or from the device at once.
 pub(super) const BATCH: usize = 8 << 20;
 
@@ -66,6 +73,44 @@ impl Copier {
             size if size > bytes => 1,
             size => bytes / size,
         }
+    }
+}
+
+/// A copy on the thread that makes large copies. Dropping it does not stop the copy.
+pub struct LargeCopy<T>(Receiver<T>);
+
+impl<T: Send + 'static> LargeCopy<T> {
+    /// Starts a copy. The process has one thread for them: each copy uses several threads itself.
+    ///
+    /// # Errors
+    /// [`Error::Host`] if the thread cannot be started.
+    pub fn start(copy: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
+        static COPIER: OnceLock<HelperThread> = OnceLock::new();
+        let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
+        let started = copier.start(copy);
+        let what = "failed to start the thread that copies host memory";
+        started.map(Self).map_err(|error| Error::host(what, &error))
+    }
+
+    /// Ready with the result of the copy in `copying`, which is taken out. A run that only submits waits for it here,
+    /// since it never polls again.
+    ///
+    /// # Errors
+    /// [`Error::Host`] if the copy panicked; [`Error::AlreadyEnded`] if there is none.
+    pub fn poll(
+        copying: &mut Option<Self>,
+        task: &mut Context<'_>,
+        cx: &ExecutionContext,
+    ) -> Poll<Result<T>> {
+        let Some(Self(running)) = copying else { return Poll::Ready(Err(Error::AlreadyEnded)) };
+        let polled = match cx.mode_of_poll() {
+            RunMode::Async | RunMode::Blocking => running.poll(task),
+            RunMode::Detached => Poll::Ready(running.wait()),
+        };
+        if polled.is_ready() {
+            *copying = None;
+        }
+        polled.map(|result| result.ok_or_else(panicked))
     }
 }
 
@@ -140,51 +185,6 @@ pub(super) fn writable<T: Element>(mut memory: Vec<T>, len: usize) -> Result<Vec
 #[cold]
 fn no_memory<T>(len: usize) -> Error {
     Error::OutOfHostMemory { requested: (len as u64).saturating_mul(size_of::<T>() as u64) }
-}
-
-/// The number of bytes that one poll copies between ordinary and pinned memory.
-pub const COPY_CHUNK: usize = 1 << 20;
-
-/// The maximum number of bytes of pinned memory that one copy has in flight. An upload in
-/// [`async_on`](crate::DeviceOp::async_on) cannot wait, so it has no limit.
-pub const COPY_BYTES: usize = 16 << 20;
-
-/// A copy on the thread that makes large copies. Dropping it does not stop the copy.
-pub struct LargeCopy<T>(Receiver<T>);
-
-impl<T: Send + 'static> LargeCopy<T> {
-    /// Starts a copy. The process has one thread for them: each copy uses several threads itself.
-    ///
-    /// # Errors
-    /// [`Error::Host`] if the thread cannot be started.
-    pub fn start(copy: impl FnOnce() -> T + Send + 'static) -> Result<Self> {
-        static COPIER: OnceLock<HelperThread> = OnceLock::new();
-        let copier = COPIER.get_or_init(|| HelperThread::new("cuda-copy"));
-        let started = copier.start(copy);
-        let what = "failed to start the thread that copies host memory";
-        started.map(Self).map_err(|error| Error::host(what, &error))
-    }
-
-    /// Ready with the result of the copy in `copying`, which is taken out. A run that only submits waits for it here,
-    /// since it never polls again.
-    ///
-    /// # Errors
-    /// [`Error::Host`] if the copy panicked; [`Error::AlreadyEnded`] if there is none.
-    pub fn poll(
-        copying: &mut Option<Self>,
-        task: &mut Context<'_>,
-        cx: &ExecutionContext,
-    ) -> Poll<Result<T>> {
-        let Some(Self(running)) = copying else { return Poll::Ready(Err(Error::AlreadyEnded)) };
-        let polled = match cx.mode_of_poll() {
-            RunMode::Async | RunMode::Blocking => running.poll(task),
-            RunMode::Detached => Poll::Ready(running.wait()),
-        };
-        if polled.is_ready() {
-            *copying = None;
-        }
-        polled.map(|result| result.ok_or_else(panicked))
-    }
 }
 
 #[cold]

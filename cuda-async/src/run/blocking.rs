@@ -2,8 +2,8 @@
 //!
 //! # Blocking runs inside async tasks
 //! A task of tokio that blocks stops every other task of its thread, and can wait for one of them forever. A
-//! thread-local variable of tokio states whether a thread runs tasks. Debug builds report such a run with a log line. The
-//! run does the same on every thread. Other executors have no such query.
+//! thread-local variable of tokio states whether a thread runs tasks. Debug builds report such a run with a log line.
+//! The run does the same on every thread. Other executors have no such query.
 
 use std::{
     sync::Once,

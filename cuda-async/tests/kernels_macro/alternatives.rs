@@ -1,4 +1,5 @@
-//! Conditions with `||`, launch shapes of partitions, names that are also those of traits, and images, on the CPU device.
+//! Conditions with `||`, launch shapes of partitions, names that are also those of traits, and images, on the CPU
+//! device.
 
 use cuda_tensor::{Tensor, TensorOps};
 

@@ -1,5 +1,5 @@
-//! CUDA C with a real NVRTC. `cargo xtask ci nvrtc` runs these tests twice: the sources are compiled while the tests are
-//! built, and when they run.
+//! CUDA C with a real NVRTC. `cargo xtask ci nvrtc` runs these tests twice: the sources are compiled while the tests
+//! are built, and when they run.
 #![allow(clippy::unwrap_used)]
 
 use cuda_async::{

@@ -143,8 +143,8 @@ fn source_that_shrinks_is_an_error(device: &Device) {
     }
 }
 
-/// A task begins to pin memory for one chunk of a shared upload. Then another run, which copies in larger pieces, goes on
-/// with it.
+/// A task begins to pin memory for one chunk of a shared upload. Then another run, which copies in larger pieces, goes
+/// on with it.
 fn shared_upload_goes_on_in_a_blocking_run(device: &Device) {
     let values: Vec<[u8; 3]> = (0..6u32 << 20).map(|i| [i as u8, (i >> 8) as u8, 7]).collect();
     let policy = SingleStream::new(device).unwrap();

@@ -49,8 +49,8 @@ pub fn start_node(provider: CpuProvider) -> String {
     address
 }
 
-/// Streams that the tests of the suite use at a time, and some more. A device has memory for 128. The creation of another
-/// one takes memory, and then it waits for all running kernels, with every call of other threads behind it.
+/// Streams that the tests of the suite use at a time, and some more. A device has memory for 128. The creation of
+/// another one takes memory, and then it waits for all running kernels, with every call of other threads behind it.
 const STREAMS: usize = 512;
 
 /// Opens the first GPU. Prints a message if there is none.

@@ -162,8 +162,8 @@ fn faulting_operation_gets_the_fault() {
     assert_eq!(fault_of(ended.unwrap_err()).kind, FaultKind::Trap);
 }
 
-/// Steps in a context of their own (`shared`, `settled`, `wait_for_memory`) count as the run's, also on the run's stream: it
-/// ends when they are complete, with their fault.
+/// Steps in a context of their own (`shared`, `settled`, `wait_for_memory`) count as the run's, also on the run's
+/// stream: it ends when they are complete, with their fault.
 #[test]
 fn run_waits_for_steps_in_other_contexts() {
     let device = device();
@@ -279,8 +279,8 @@ fn reset_of_a_healthy_device_loses_nothing() {
     });
 }
 
-/// The kinds of faults that only a device with checks and a budget finds. Each is reported on its stream, with its source
-/// line, and the device works after a reset.
+/// The kinds of faults that only a device with checks and a budget finds. Each is reported on its stream, with its
+/// source line, and the device works after a reset.
 #[test]
 fn checked_device_finds_more_faults_and_can_be_reset() {
     macro_rules! ptx {

@@ -1,5 +1,5 @@
-//! Kernels that fault on a real GPU while hundreds of operations wait, with every kind of completion. A fault destroys the
-//! CUDA context of the process, so each case runs in a process of its own.
+//! Kernels that fault on a real GPU while hundreds of operations wait, with every kind of completion. A fault destroys
+//! the CUDA context of the process, so each case runs in a process of its own.
 
 use std::{
     process::Command,

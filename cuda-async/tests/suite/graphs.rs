@@ -169,8 +169,8 @@ fn empty_graph_runs(device: &Device) {
     assert_eq!(*graph.launch().sync_on(&stream).unwrap(), 7);
 }
 
-/// Launches retain what they use until they are complete, and nothing longer. `GRAPH_LAUNCHES=100000` makes more of them, also
-/// on a GPU, which no other test may use meanwhile.
+/// Launches retain what they use until they are complete, and nothing longer. `GRAPH_LAUNCHES=100000` makes more of
+/// them, also on a GPU, which no other test may use meanwhile.
 #[test]
 fn memory_is_flat_over_many_launches() {
     let longer = std::env::var("GRAPH_LAUNCHES").ok().and_then(|count| count.parse().ok());

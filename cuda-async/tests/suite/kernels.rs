@@ -24,8 +24,8 @@ pub struct Kernels {
 pub type Floats = DeviceBuffer<f32>;
 
 impl Kernels {
-    /// Loads the kernels; on the GPU that the tests share, once. There a load waits for the running kernels of every other
-    /// test, and their launches wait with it.
+    /// Loads the kernels; on the GPU that the tests share, once. There a load waits for the running kernels of every
+    /// other test, and their launches wait with it.
     pub fn load(device: &Device) -> Self {
         static SHARED: OnceLock<Kernels> = OnceLock::new();
         if device.info().address.starts_with("cuda") && cuda().is_some_and(|gpu| gpu == *device) {

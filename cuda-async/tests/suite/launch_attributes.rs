@@ -1,5 +1,5 @@
-//! Launches with attributes: cooperative grids, clusters, dependent launches and much shared memory, directly, in graphs
-//! and in work that repeats. Also occupancy.
+//! Launches with attributes: cooperative grids, clusters, dependent launches and much shared memory, directly, in
+//! graphs and in work that repeats. Also occupancy.
 
 use std::sync::Arc;
 

@@ -90,8 +90,8 @@ pub fn memory_is_freed(device: &Device, before: u64) {
     assert_eq!(device.memory().unwrap().used, before);
 }
 
-/// Returns the number of iterations of [`Kernels::spin`] that keep the device busy for about this time. From then on, no
-/// other test [loads a module](hold_off_module_loads).
+/// Returns the number of iterations of [`Kernels::spin`] that keep the device busy for about this time. From then on,
+/// no other test [loads a module](hold_off_module_loads).
 pub fn iterations_for(device: &Device, time: Duration) -> u32 {
     const PROBE: u32 = 100_000;
     let (kernels, stream) = (Kernels::load(device), device.new_stream().unwrap());
@@ -108,8 +108,8 @@ pub fn iterations_for(device: &Device, time: Duration) -> u32 {
     (f64::from(PROBE) * turns.max(1.0)) as u32
 }
 
-/// Runs a check that needs concurrent kernels. A GPU has few queues (eight, unless `CUDA_DEVICE_MAX_CONNECTIONS` changes
-/// it), and streams that share a queue wait for each other's kernels. So the check is repeated there, on other
+/// Runs a check that needs concurrent kernels. A GPU has few queues (eight, unless `CUDA_DEVICE_MAX_CONNECTIONS`
+/// changes it), and streams that share a queue wait for each other's kernels. So the check is repeated there, on other
 /// streams.
 pub fn concurrently(device: &Device, check: impl Fn()) {
     // A leased GPU has the address of its node, and the driver of a GPU.

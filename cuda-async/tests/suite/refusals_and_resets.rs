@@ -36,8 +36,8 @@ fn kernel(device: &Device, ptx: &str, name: &str) -> Function {
     device.load_ptx_blocking(ptx).unwrap().function(name).unwrap()
 }
 
-/// Enqueues a slow kernel and a download of `x` on one stream. On another stream, which is dropped, enqueues a launch with
-/// `x` that is refused after it was ordered behind the download.
+/// Enqueues a slow kernel and a download of `x` on one stream. On another stream, which is dropped, enqueues a launch
+/// with `x` that is refused after it was ordered behind the download.
 fn refused_behind_a_download(
     device: &Device,
     reader: &Stream,

@@ -199,8 +199,8 @@ fn destination_was_in_use_before(first: &Device, second: &Device) {
     }
 }
 
-/// The destination stays in use for as long as a link takes, so the copy has to wait for it. This device refuses the copy
-/// then.
+/// The destination stays in use for as long as a link takes, so the copy has to wait for it. This device refuses the
+/// copy then.
 #[test]
 fn copy_waits_for_its_destination() {
     let mut capabilities = Capabilities::local(1 << 30);

@@ -1,5 +1,5 @@
-//! The types of operations grow in proportion to the operation, so that the compiler's time does too. A type that contains
-//! the operation before it twice takes minutes for a chain of a dozen operations.
+//! The types of operations grow in proportion to the operation, so that the compiler's time does too. A type that
+//! contains the operation before it twice takes minutes for a chain of a dozen operations.
 
 use std::any::type_name_of_val;
 
@@ -20,8 +20,8 @@ fn size<O: DeviceOp>(op: &O) -> usize {
     type_name_of_val(op).len()
 }
 
-/// Asserts that a chain of four steps has at most 2.5 times the type of one of two steps. The compiler's time for a chain of
-/// tensor operations grows faster than its length, so the chains are short.
+/// Asserts that a chain of four steps has at most 2.5 times the type of one of two steps. The compiler's time for a
+/// chain of tensor operations grows faster than its length, so the chains are short.
 macro_rules! assert_linear {
     ($first:expr, |$op:ident| $step:expr) => {{
         let $op = $first;

@@ -242,6 +242,21 @@ impl Device {
     pub(super) fn check_same(&self, what: &'static str, other: &Device) -> Result<()> {
         if self == other { Ok(()) } else { Err(wrong_device(what, other, self)) }
     }
+
+    /// Creates a waiter that is woken when memory of this device may have become free.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// use std::task::{Context, Waker};
+    /// let mut waiter = device.memory_waiter();
+    /// // In a task: register the waker, try to allocate once more, and return pending if that fails.
+    /// waiter.register(&Context::from_waker(Waker::noop()));
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn memory_waiter(&self) -> MemoryWaiter {
+        MemoryWaiter { device: self.clone(), key: None }
+    }
 }
 
 /// The error for an object of one device that is used on another one.
@@ -320,23 +335,6 @@ impl std::fmt::Debug for WeakDevice {
 pub struct MemoryWaiter {
     device: Device,
     key: Option<u64>,
-}
-
-impl Device {
-    /// Creates a waiter that is woken when memory of this device may have become free.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// use std::task::{Context, Waker};
-    /// let mut waiter = device.memory_waiter();
-    /// // In a task: register the waker, try to allocate once more, and return pending if that fails.
-    /// waiter.register(&Context::from_waker(Waker::noop()));
-    /// # Ok::<(), Error>(())
-    /// ```
-    pub fn memory_waiter(&self) -> MemoryWaiter {
-        MemoryWaiter { device: self.clone(), key: None }
-    }
 }
 
 impl MemoryWaiter {

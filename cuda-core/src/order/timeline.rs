@@ -41,6 +41,7 @@ use crate::{
     },
 };
 
+/// The numbers, the progress and the resources of one stream, in the client.
 pub(crate) struct Timeline {
     pub(crate) id: StreamId,
     pub(crate) priority: i32,
@@ -59,29 +60,8 @@ pub(crate) struct Timeline {
     pub(crate) inferred: InferredCompletion,
 }
 
-/// The number of other streams whose watermarks a stream stores. A lost watermark costs one unnecessary wait.
-const MAX_WATERMARKS: usize = 64;
-
 /// A report is requested after this many submissions, if no caller waits.
 const REPORT_EVERY: u64 = 256;
-
-/// For each other stream, the number up to which this one is ordered after it.
-#[derive(Default)]
-pub(crate) struct Watermarks(FxHashMap<StreamId, u64>);
-
-impl Watermarks {
-    pub(crate) fn covers(&self, ticket: Ticket) -> bool {
-        self.0.get(&ticket.stream).is_some_and(|number| *number >= ticket.number)
-    }
-
-    pub(crate) fn raise(&mut self, ticket: Ticket) {
-        if self.0.len() >= MAX_WATERMARKS {
-            self.0.clear();
-        }
-        let number = self.0.entry(ticket.stream).or_default();
-        *number = (*number).max(ticket.number);
-    }
-}
 
 impl Timeline {
     pub(crate) fn new(id: StreamId, priority: i32, ordered_visibility: bool) -> Arc<Self> {
@@ -243,6 +223,27 @@ impl Timeline {
 impl HasProgress for Timeline {
     fn progress(&self) -> &Progress {
         &self.progress
+    }
+}
+
+/// The number of other streams whose watermarks a stream stores. A lost watermark costs one unnecessary wait.
+const MAX_WATERMARKS: usize = 64;
+
+/// For each other stream, the number up to which this one is ordered after it.
+#[derive(Default)]
+pub(crate) struct Watermarks(FxHashMap<StreamId, u64>);
+
+impl Watermarks {
+    pub(crate) fn covers(&self, ticket: Ticket) -> bool {
+        self.0.get(&ticket.stream).is_some_and(|number| *number >= ticket.number)
+    }
+
+    pub(crate) fn raise(&mut self, ticket: Ticket) {
+        if self.0.len() >= MAX_WATERMARKS {
+            self.0.clear();
+        }
+        let number = self.0.entry(ticket.stream).or_default();
+        *number = (*number).max(ticket.number);
     }
 }
 
@@ -500,6 +501,7 @@ impl std::fmt::Debug for Waiter {
 /// The number of edges that a stream stores. A lost edge costs one unnecessary report.
 const MAX_EDGES: usize = 64;
 
+/// The edges of a stream to the streams that its submissions came after.
 #[derive(Default)]
 pub(crate) struct InferredCompletion {
     edges: Mutex<VecDeque<Edge>>,

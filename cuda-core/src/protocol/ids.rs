@@ -1,4 +1,5 @@
-//! Names for the objects of a device and for its submissions. The client issues ids, so creating an object needs no reply.
+//! Names for the objects of a device and for its submissions. The client issues ids, so creating an object needs no
+//! reply.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! Launches of kernels: their shape and attributes, the occupancy of a device, and the kernels, parameters and variables
-//! of a module. The client reads these from PTX. For a cubin, the backend lists the kernels.
+//! Launches of kernels: their shape and attributes, the occupancy of a device, and the kernels, parameters and
+//! variables of a module. The client reads these from PTX. For a cubin, the backend lists the kernels.
 
 use std::sync::Arc;
 

@@ -25,6 +25,7 @@ use crate::{
     sync::{HelperThread, Mutex},
 };
 
+/// The state that all handles of one device share.
 pub(crate) struct DeviceCore {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) capabilities: Capabilities,
@@ -292,6 +293,7 @@ impl Drop for DeviceCore {
     }
 }
 
+/// The known replies of a device to `Reach` requests, by the address of the other device.
 #[derive(Default)]
 pub(crate) struct Peers(Mutex<Vec<(String, bool)>>);
 

@@ -31,6 +31,7 @@ use crate::{
     },
 };
 
+/// The client's count of the memory of a device or of a pool, with its limit.
 pub(crate) struct MemoryCharge {
     quota: u64,
     used: AtomicU64,
@@ -122,6 +123,7 @@ impl MemoryCharge {
     }
 }
 
+/// The tasks that wait until device memory may have become free.
 #[derive(Default)]
 pub(crate) struct MemoryWaiters {
     waiting: Mutex<Waiting>,

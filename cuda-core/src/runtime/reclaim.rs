@@ -1,7 +1,8 @@
-//! Reclaiming: the dropped resources that still have to be given back to the device. `Drop` only pushes them to the queues
-//! in [`Dropped`], which `reclaim_memory` and `reclaim_all` empty.
+//! Reclaiming: the dropped resources that still have to be given back to the device. `Drop` only pushes them to the
+//! queues in [`Dropped`], which `reclaim_memory` and `reclaim_all` empty.
 //!
-//! A queue is a list that many threads push to, and from which one call takes all items. A check for items takes no lock.
+//! A queue is a list that many threads push to, and from which one call takes all items. A check for items takes no
+//! lock.
 //!
 //! A free is a control on the stream of the last use. The next submission, synchronization or notice sends it, but a
 //! synchronization keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that
@@ -36,10 +37,67 @@ const MAX_FREEING: Duration = Duration::from_secs(1);
 /// half of it.
 const MAX_KEPT: u64 = 64 << 20;
 
-impl DropsPools for DeviceCore {
-    fn retire_pool(&self, id: PoolId) {
-        self.dropped.others.push(Retired::Pool(id));
+/// The queues of dropped resources that still have to be given back to the device.
+#[derive(Default)]
+pub(crate) struct Dropped {
+    pub(super) frees: Inbox<Freed>,
+    /// The number of threads that have taken `frees` and not yet freed all of it.
+    freeing: Counter,
+    pub(super) others: Inbox<Retired>,
+}
+
+impl Dropped {
+    /// Counts this thread as one that frees, until the value is dropped.
+    pub(super) fn count_freeing(&self) -> impl Drop {
+        struct Freeing<'a>(&'a Counter);
+        impl Drop for Freeing<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::SeqCst);
+            }
+        }
+        self.freeing.fetch_add(1, Ordering::SeqCst);
+        Freeing(&self.freeing)
     }
+
+    pub(super) fn is_freeing(&self) -> bool {
+        self.freeing.load(Ordering::SeqCst) > 0
+    }
+}
+
+/// An allocation that was dropped.
+pub(crate) struct Freed {
+    pub(crate) id: AllocId,
+    /// Its size, and the bytes that it was charged with.
+    pub(crate) bytes: u64,
+    /// The last use per stream.
+    pub(crate) last_uses: SmallVec<[Ticket; 4]>,
+    pub(crate) origin: Origin,
+}
+
+/// The count that an allocation was charged to, besides that of the device.
+pub(crate) enum Origin {
+    /// The default pool.
+    Default,
+    /// Another pool. Dropped after the free was sent.
+    Pool(Arc<PoolCore>),
+    /// Memory of no pool.
+    NoPool,
+}
+
+/// A graph, a module, a pool, a stream or foreign memory that was dropped, or launches whose graph was.
+pub(super) enum Retired {
+    /// Dropped at once: every launch of it is complete.
+    Graph(GraphId),
+    /// Unloaded once all of these are known to be complete.
+    Module(ModuleId, Vec<Ticket>),
+    /// Dropped at once: every allocation of it was freed.
+    Pool(PoolId),
+    /// Destroyed once it has run everything.
+    Stream(StreamId),
+    /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.
+    Launch(Ticket),
+    /// Foreign memory. Forgotten, and its owner dropped, once all of the tickets are known to be complete.
+    Foreign(AllocId, Vec<Ticket>, ForeignOwner),
 }
 
 impl DeviceCore {
@@ -291,68 +349,13 @@ impl DeviceCore {
     }
 }
 
-#[derive(Default)]
-pub(crate) struct Dropped {
-    pub(super) frees: Inbox<Freed>,
-    /// The number of threads that have taken `frees` and not yet freed all of it.
-    freeing: Counter,
-    pub(super) others: Inbox<Retired>,
-}
-
-impl Dropped {
-    /// Counts this thread as one that frees, until the value is dropped.
-    pub(super) fn count_freeing(&self) -> impl Drop {
-        struct Freeing<'a>(&'a Counter);
-        impl Drop for Freeing<'_> {
-            fn drop(&mut self) {
-                self.0.fetch_sub(1, Ordering::SeqCst);
-            }
-        }
-        self.freeing.fetch_add(1, Ordering::SeqCst);
-        Freeing(&self.freeing)
-    }
-
-    pub(super) fn is_freeing(&self) -> bool {
-        self.freeing.load(Ordering::SeqCst) > 0
+impl DropsPools for DeviceCore {
+    fn retire_pool(&self, id: PoolId) {
+        self.dropped.others.push(Retired::Pool(id));
     }
 }
 
-/// An allocation that was dropped.
-pub(crate) struct Freed {
-    pub(crate) id: AllocId,
-    /// Its size, and the bytes that it was charged with.
-    pub(crate) bytes: u64,
-    /// The last use per stream.
-    pub(crate) last_uses: SmallVec<[Ticket; 4]>,
-    pub(crate) origin: Origin,
-}
-
-/// The count that an allocation was charged to, besides that of the device.
-pub(crate) enum Origin {
-    /// The default pool.
-    Default,
-    /// Another pool. Dropped after the free was sent.
-    Pool(Arc<PoolCore>),
-    /// Memory of no pool.
-    NoPool,
-}
-
-/// A graph, a module, a pool, a stream or foreign memory that was dropped, or launches whose graph was.
-pub(super) enum Retired {
-    /// Dropped at once: every launch of it is complete.
-    Graph(GraphId),
-    /// Unloaded once all of these are known to be complete.
-    Module(ModuleId, Vec<Ticket>),
-    /// Dropped at once: every allocation of it was freed.
-    Pool(PoolId),
-    /// Destroyed once it has run everything.
-    Stream(StreamId),
-    /// The last launch on a stream, which retains the resources of the launches. A report of it is requested.
-    Launch(Ticket),
-    /// Foreign memory. Forgotten, and its owner dropped, once all of the tickets are known to be complete.
-    Foreign(AllocId, Vec<Ticket>, ForeignOwner),
-}
-
+/// A list that many threads push to, and from which one call takes all items.
 pub(crate) struct Inbox<T> {
     items: Mutex<Vec<T>>,
     /// The number of items, readable without the lock. Stored under the lock.

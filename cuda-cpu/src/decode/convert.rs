@@ -212,8 +212,8 @@ enum Rounding {
     Away,
 }
 
-/// Returns whether `cvt` between these types permits this rounding and these modifiers. A form that an assembler rejects has
-/// no defined meaning.
+/// Returns whether `cvt` between these types permits this rounding and these modifiers. A form that an assembler
+/// rejects has no defined meaning.
 fn exists(to: T, from: T, rounding: Rounding, modifiers: u64) -> bool {
     use Rounding::{Away, Common, Integral, None};
     use T::{BF16, BF16x2, F16, F16x2, F32, F64, TF32};

@@ -186,8 +186,8 @@ fn finish(b: &mut Builder<'_>, into: &mut FunctionCode, problems: &mut Problems)
     into.frame_bytes = b.frame.size();
 }
 
-/// Returns the locations of a parameter on the function's own side: one, or one for each element of a vector of registers.
-/// `None` if the function has no such registers.
+/// Returns the locations of a parameter on the function's own side: one, or one for each element of a vector of
+/// registers. `None` if the function has no such registers.
 fn own(b: &mut Builder<'_>, param: &cuda_ptx::Param, at: u32) -> Option<Vec<Passed>> {
     let Some(RegId(first)) = param.register else {
         return Some(vec![Passed::Local(at, param.size)]);
@@ -226,8 +226,8 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
     }
 }
 
-/// Compares an instruction with the table of PTX, then decodes it. All of its modifiers must be taken, so none is ignored
-/// by mistake.
+/// Compares an instruction with the table of PTX, then decodes it. All of its modifiers must be taken, so none is
+/// ignored by mistake.
 fn decode_instruction<'a>(
     b: &mut Builder<'a>,
     checker: &Checker<'_>,

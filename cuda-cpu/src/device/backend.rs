@@ -43,14 +43,15 @@ pub struct CpuBackend {
     streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
     /// Streams that were retired before they had run all items. Locked after `streams`.
     leftover: Mutex<Vec<Arc<Queue>>>,
-    /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in front
-    /// of the free that it waits for.
+    /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in
+    /// front of the free that it waits for.
     order: Mutex<Pools>,
     /// Runs the growth of allocations. It is not a stream of the client.
     growth: Arc<Queue>,
     /// Loads modules.
     loader: HelperThread,
-    /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load to end.
+    /// Waits for the end of resets. The loader cannot do this: a reset can wait for a kernel that needs a module load
+    /// to end.
     resetter: HelperThread,
 }
 
@@ -198,8 +199,8 @@ impl CpuBackend {
         Ok(epoch)
     }
 
-    /// Allocates immediately if memory is available. If it becomes available only after submitted frees, or if timing is
-    /// adversarial, the allocation becomes an item of the stream.
+    /// Allocates immediately if memory is available. If it becomes available only after submitted frees, or if timing
+    /// is adversarial, the allocation becomes an item of the stream.
     fn allocate(&self, pool: PoolId, id: AllocId, bytes: u64, at: Ticket) -> Result<()> {
         let queue = self.stream(at.stream)?;
         let epoch = self.epoch()?;
@@ -341,9 +342,9 @@ impl CpuBackend {
     }
 }
 
-// SAFETY: a queue runs its items in order, each after its `after` ([`Queue::when_ready`]). `complete` grows after an item
-// has run and its failure was reported. It is written and read under the queue's lock, so the bytes of downloads are
-// visible. An upload is accepted when it is complete. Items hold the blocks that they name. Blocks come from
+// SAFETY: a queue runs its items in order, each after its `after` ([`Queue::when_ready`]). `complete` grows after an
+// item has run and its failure was reported. It is written and read under the queue's lock, so the bytes of downloads
+// are visible. An upload is accepted when it is complete. Items hold the blocks that they name. Blocks come from
 // `HostBlock::heap`.
 unsafe impl Backend for CpuBackend {
     fn info(&self) -> &DeviceInfo {

@@ -30,8 +30,8 @@ pub struct CpuOptions {
     pub timing: Timing,
     /// Optional checks of every launch, in addition to those that are always made.
     pub checks: Checks,
-    /// The order in which the blocks and warps of a launch run. Schedules other than [`Schedule::Parallel`] use one worker
-    /// and ignore `workers`.
+    /// The order in which the blocks and warps of a launch run. Schedules other than [`Schedule::Parallel`] use one
+    /// worker and ignore `workers`.
     pub schedule: Schedule,
     /// The number of instructions that a launch may execute, counted as in
     /// [`Limits::instructions`](crate::Limits::instructions). A launch that exceeds it faults. `None` means no limit.

@@ -9,8 +9,8 @@ use crate::MAX_SHARED_BYTES;
 
 /// The provider of the CPU device. Every machine has one, with the address `cpu`.
 ///
-/// A device of a build without optimization is many times slower. Its name ends in `unoptimized build`, and the first one
-/// that is opened logs a warning with `tracing`, which names the lines to add to `Cargo.toml`.
+/// A device of a build without optimization is many times slower. Its name ends in `unoptimized build`, and the first
+/// one that is opened logs a warning with `tracing`, which names the lines to add to `Cargo.toml`.
 #[derive(Debug, Clone, Default)]
 pub struct CpuProvider {
     options: CpuOptions,

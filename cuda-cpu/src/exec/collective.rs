@@ -76,8 +76,8 @@ pub(crate) fn deposit_pred(ctx: &mut Ctx<'_>, op: &Op) {
 /// The `imm` bit of a negated predicate.
 pub(crate) const PRED_NOT: u64 = 0x100;
 
-/// Completes `shfl`. `imm` is the index of its mode among `up`, `down`, `bfly` and `idx`. `b` is the lane operand, `c` contains clamp and segment mask, and `Op::cache` is the predicate
-/// register or `Slot::NONE`.
+/// Completes `shfl`. `imm` is the index of its mode among `up`, `down`, `bfly` and `idx`. `b` is the lane operand, `c`
+/// contains clamp and segment mask, and `Op::cache` is the predicate register or `Slot::NONE`.
 pub(crate) fn complete_shfl(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let (b, c) = (ctx.read::<u32>(op.b), ctx.read::<u32>(op.c));
     let pred = Slot(op.cache);
@@ -172,8 +172,8 @@ pub(crate) fn complete_match_all(ctx: &mut Ctx<'_>, op: &Op, participants: u32) 
 /// The `imm` bit of a signed type.
 pub(crate) const REDUX_SIGNED: u64 = 0x10;
 
-/// Completes `redux` of integers. The low bits of `imm` are the index of the operation among `add`, `min`, `max`, `and`,
-/// `or` and `xor`.
+/// Completes `redux` of integers. The low bits of `imm` are the index of the operation among `add`, `min`, `max`,
+/// `and`, `or` and `xor`.
 pub(crate) fn complete_redux(ctx: &mut Ctx<'_>, op: &Op, participants: u32) {
     let signed = op.imm & REDUX_SIGNED != 0;
     let values = lanes_of(participants).map(|lane| ctx.exchange[lane] as u32);

@@ -27,14 +27,18 @@ const fn is_half<F: Scalar>() -> bool {
     matches!(F::KIND, Kind::W32)
 }
 
-/// Fields of `imm` of [`ClampInt`]: from bit `TARGET`, the number of value bits of the target; then whether it is signed.
+/// Fields of `imm` of [`ClampInt`]: from bit `TARGET`, the number of value bits of the target; then whether it is
+/// signed.
 pub(crate) const TARGET: u32 = 16;
 pub(crate) const TARGET_SIGNED: u64 = 1 << 24;
 
+/// `cvt` between integers.
 pub(crate) struct IntToInt<A, D>(PhantomData<(A, D)>);
 /// `cvt.sat` between integers, to a register of `R`. The target type is in `imm`.
 pub(crate) struct ClampInt<A, R>(PhantomData<(A, R)>);
+/// `cvt` from a floating-point type to an integer.
 pub(crate) struct FloatToInt<A, D>(PhantomData<(A, D)>);
+/// `cvt` between floating-point types.
 pub(crate) struct FloatToFloat<A, D>(PhantomData<(A, D)>);
 
 impl<A: Int, D: Int> Unary for IntToInt<A, D> {
@@ -184,6 +188,7 @@ fn float_to_int<D: Int>(x: f64, mode: u64) -> D {
     D::clamp_i64(x as i64)
 }
 
+/// `cvt` from an integer to a floating-point type.
 pub(crate) struct IntToFloat<A, D>(PhantomData<(A, D)>);
 
 impl<A: Int, D: FromInt> Unary for IntToFloat<A, D> {
@@ -377,6 +382,7 @@ impl<const FORMAT: u64> Unary for ToBytes<FORMAT> {
     }
 }
 
+/// Conversion of two bytes to two halves.
 pub(crate) struct FromBytes<const FORMAT: u64>;
 
 impl<const FORMAT: u64> Unary for FromBytes<FORMAT> {

@@ -366,8 +366,8 @@ macro_rules! ternary_ops {
     )* };
 }
 
-/// Sets the highest level for which an operation is compiled. Compilers do not vectorise `slow` operations. Kernels do not
-/// use `rare` operations in inner loops.
+/// Sets the highest level for which an operation is compiled. Compilers do not vectorise `slow` operations. Kernels do
+/// not use `rare` operations in inner loops.
 macro_rules! top {
     () => {};
     (slow) => {

@@ -4,8 +4,8 @@
 //! `schedule` calls them.
 //!
 //! Layers, lowest first: `number` (the types of values); `map` (loops over all lanes), `memory`
-//! (loads, stores and atomics); `convert`, `sync` (mbarriers and asynchronous copies), `tensor` (matrices); `alu`. The files
-//! `control`, `collective` and `special` are small families of their own.
+//! (loads, stores and atomics); `convert`, `sync` (mbarriers and asynchronous copies), `tensor` (matrices); `alu`. The
+//! files `control`, `collective` and `special` are small families of their own.
 
 pub(crate) mod alu;
 pub(crate) mod collective;

@@ -1,5 +1,5 @@
-//! Metadata of ops for observers, as declared by their decoders: the instruction of each op, its registers and its memory
-//! effects.
+//! Metadata of ops for observers, as declared by their decoders: the instruction of each op, its registers and its
+//! memory effects.
 
 use rustc_hash::FxHashMap;
 

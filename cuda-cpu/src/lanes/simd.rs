@@ -1,14 +1,14 @@
 //! Functions that process the addresses of a whole warp at once, for each level of processor.
 //!
 //! Loads and stores are most of the work of kernels, and compilers translate these loops poorly. So they are written
-//! with processor intrinsics. This file and `x86` use `memory::access`. `map`, `locate` and `load_store` are generic over
-//! [`Simd`]. [`level`] detects the processor once, and the functions in `exec` that select handlers call it.
+//! with processor intrinsics. This file and `x86` use `memory::access`. `map`, `locate` and `load_store` are generic
+//! over [`Simd`]. [`level`] detects the processor once, and the functions in `exec` that select handlers call it.
 //!
 //! Three handlers for each operation take three times as long to compile. So the crate's unit tests, which test
 //! the code around the handlers, contain the base level only. So do builds with `--cfg one_level` for sanitizers.
 //!
-//! The unsafe code reads the lanes of a register (see the invariants in `machine::ctx`) and uses the instructions of its
-//! level.
+//! The unsafe code reads the lanes of a register (see the invariants in `machine::ctx`) and uses the instructions of
+//! its level.
 #![cfg_attr(any(not(target_arch = "x86_64"), test, one_level), allow(dead_code, unused_imports))]
 
 use std::sync::LazyLock;

@@ -1,4 +1,5 @@
-//! A launch: distributes its blocks to workers, reuses blocks of earlier launches, and ends early by a fault or a panic.
+//! A launch: distributes its blocks to workers, reuses blocks of earlier launches, and ends early by a fault or a
+//! panic.
 //!
 //! A worker takes blocks from a shared counter and runs each to its end. If a block uses up its turn, the worker sets
 //! it aside and starts another one. So blocks that wait for each other make progress, up to a maximum number of blocks
@@ -364,8 +365,8 @@ impl Drop for StopOnPanic<'_> {
 /// Maximum size of the blocks that are kept for one program, in bytes.
 const MAX_KEPT_BYTES: u64 = 16 << 20;
 
-/// Blocks of earlier launches of a program, kept for reuse. Small launches would otherwise spend most of their time on creating
-/// blocks.
+/// Blocks of earlier launches of a program, kept for reuse. Small launches would otherwise spend most of their time on
+/// creating blocks.
 #[allow(clippy::vec_box)] // Blocks are passed around in boxes.
 #[derive(Default)]
 pub(crate) struct Spares(Mutex<Vec<Box<Block>>>);

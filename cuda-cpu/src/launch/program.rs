@@ -211,8 +211,8 @@ impl Program {
 /// Bytes of the memory in which the blocks of a cooperative launch count their arrivals: CUDA's `grid_workspace`.
 const WORKSPACE_BYTES: u64 = 256;
 
-/// The blocks, threads and shared memory of a multiprocessor with compute capability 9.0. A block takes another 1 KiB of
-/// shared memory for the system.
+/// The blocks, threads and shared memory of a multiprocessor with compute capability 9.0. A block takes another 1 KiB
+/// of shared memory for the system.
 const MULTIPROCESSOR: (u32, u32, u32, u32) = (32, 2048, 228 << 10, 1 << 10);
 
 /// The resources of a kernel.

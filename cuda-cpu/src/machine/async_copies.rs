@@ -1,12 +1,12 @@
 //! Asynchronous copies and stores that have started and are not yet waited for.
 //!
-//! PTX permits a copy at any time between its instruction and the wait. The CPU device performs it as late as possible, so
-//! a kernel that reads without waiting does not see the data. Each thread numbers its own copy groups.
+//! PTX permits a copy at any time between its instruction and the wait. The CPU device performs it as late as possible,
+//! so a kernel that reads without waiting does not see the data. Each thread numbers its own copy groups.
 //!
-//! [`Copies`] has the `cp.async` copies of a warp. Arrivals of `cp.async.mbarrier.arrive` are queued behind the copies that
-//! they wait for. [`Bulks`] has the bulk copies and asynchronous stores of a block. A transfer that completes at an mbarrier
-//! is performed when a thread waits for that mbarrier. A transfer in a thread's bulk group is performed when the thread waits
-//! for the group, or when the block ends.
+//! [`Copies`] has the `cp.async` copies of a warp. Arrivals of `cp.async.mbarrier.arrive` are queued behind the copies
+//! that they wait for. [`Bulks`] has the bulk copies and asynchronous stores of a block. A transfer that completes at
+//! an mbarrier is performed when a thread waits for that mbarrier. A transfer in a thread's bulk group is performed
+//! when the thread waits for the group, or when the block ends.
 
 use std::collections::VecDeque;
 

@@ -24,54 +24,6 @@ use crate::lanes::simd::{HALF, Simd};
 use crate::lanes::{FULL, LANES, lanes_of};
 use crate::memory::{Range, View};
 
-/// The type of one lane of a register: `u32` or `u64`.
-pub(crate) trait Raw: Copy + Default + 'static {
-    /// Writes the selected lanes of half a warp.
-    ///
-    /// # Safety
-    /// As for [`Simd::blend_32`].
-    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16);
-}
-
-impl Raw for u32 {
-    #[inline(always)]
-    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
-        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
-        unsafe { V::blend_32(d, values, lanes) };
-    }
-}
-
-impl Raw for u64 {
-    #[inline(always)]
-    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
-        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
-        unsafe { V::blend_64(d, values, lanes) };
-    }
-}
-
-/// A fault, before the scheduler adds its location.
-#[derive(Debug)]
-pub(crate) struct LaneFault {
-    pub(crate) kind: FaultKind,
-    pub(crate) lane: u32,
-    pub(crate) nearest: Option<crate::memory::Nearest>,
-    /// For an asynchronous operation that is performed late: the instruction that started it.
-    pub(crate) begun: Option<BlockFault>,
-}
-
-impl LaneFault {
-    pub(crate) fn new(lane: usize, kind: FaultKind) -> Self {
-        Self { kind, lane: lane as u32, nearest: None, begun: None }
-    }
-}
-
-/// The location of a fault in a block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BlockFault {
-    pub(crate) pc: u32,
-    pub(crate) warp: u32,
-}
-
 /// The context of one worker. See the [module](self) for its invariants.
 pub(crate) struct Ctx<'a> {
     frame: *mut u8,
@@ -279,8 +231,8 @@ impl<'a> Ctx<'a> {
         Flow::Fault
     }
 
-    /// Charges an atomic, or another instruction with which threads wait for each other, so that a loop around it ends its
-    /// time slice sooner.
+    /// Charges an atomic, or another instruction with which threads wait for each other, so that a loop around it ends
+    /// its time slice sooner.
     pub(crate) fn charge_atomic(&mut self) {
         self.charge(ATOMIC_FUEL);
         self.team.looks += 1;
@@ -315,13 +267,13 @@ impl Segment {
 
 /// The state spaces other than global memory.
 ///
-/// One thread runs a block at a time, so it has exclusive access to the block's shared and local memory. The pointers are set
-/// when a warp is entered and are valid until the warp is left.
+/// One thread runs a block at a time, so it has exclusive access to the block's shared and local memory. The pointers
+/// are set when a warp is entered and are valid until the warp is left.
 #[derive(Debug)]
 pub(crate) struct Spaces<'a> {
     pub(crate) shared: Segment,
-    /// The shared memory of each block of the cluster, in the order of their ranks. Empty for clusters of one block, and
-    /// for blocks that have ended.
+    /// The shared memory of each block of the cluster, in the order of their ranks. Empty for clusters of one block,
+    /// and for blocks that have ended.
     pub(crate) cluster: SmallVec<[Segment; 1]>,
     /// Lane 0's local memory. The memory of the other lanes follows, `local.size` bytes each.
     pub(crate) local: Segment,
@@ -357,4 +309,52 @@ impl<'a> Spaces<'a> {
         let first = self.local.locate(at, bytes)?;
         Some(first.wrapping_add(lane * self.local.size as usize))
     }
+}
+
+/// The type of one lane of a register: `u32` or `u64`.
+pub(crate) trait Raw: Copy + Default + 'static {
+    /// Writes the selected lanes of half a warp.
+    ///
+    /// # Safety
+    /// As for [`Simd::blend_32`].
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16);
+}
+
+impl Raw for u32 {
+    #[inline(always)]
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
+        unsafe { V::blend_32(d, values, lanes) };
+    }
+}
+
+impl Raw for u64 {
+    #[inline(always)]
+    unsafe fn blend<V: Simd>(d: *mut Self, values: &[Self; HALF], lanes: u16) {
+        // SAFETY: `d` points to the lanes of half a register, and the processor supports the level.
+        unsafe { V::blend_64(d, values, lanes) };
+    }
+}
+
+/// A fault, before the scheduler adds its location.
+#[derive(Debug)]
+pub(crate) struct LaneFault {
+    pub(crate) kind: FaultKind,
+    pub(crate) lane: u32,
+    pub(crate) nearest: Option<crate::memory::Nearest>,
+    /// For an asynchronous operation that is performed late: the instruction that started it.
+    pub(crate) begun: Option<BlockFault>,
+}
+
+impl LaneFault {
+    pub(crate) fn new(lane: usize, kind: FaultKind) -> Self {
+        Self { kind, lane: lane as u32, nearest: None, begun: None }
+    }
+}
+
+/// The location of a fault in a block.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BlockFault {
+    pub(crate) pc: u32,
+    pub(crate) warp: u32,
 }

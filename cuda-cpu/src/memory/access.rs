@@ -1,7 +1,8 @@
 //! The functions that access device bytes. No other code does; see the rules in the parent module, also for races.
+//! Atomic accesses of 16 bytes use the instruction `cmpxchg16b`.
 //!
-//! All functions are `unsafe` for the same reason: the caller must have checked that the bytes are in a live allocation, or in
-//! memory that it owns exclusively, and that scalar accesses are aligned.
+//! All functions are `unsafe` for the same reason: the caller must have checked that the bytes are in a live
+//! allocation, or in memory that it owns exclusively, and that scalar accesses are aligned.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
@@ -208,7 +209,7 @@ pub(crate) unsafe fn copy_16(dst: *mut u8, src: *const u8) {
     }
 }
 
-/// Whether this processor has the instruction.
+/// Whether this processor has `cmpxchg16b`, the instruction for atomic accesses of 16 bytes.
 pub(crate) fn is_there() -> bool {
     #[cfg(target_arch = "x86_64")]
     return std::arch::is_x86_feature_detected!("cmpxchg16b");
@@ -216,11 +217,11 @@ pub(crate) fn is_there() -> bool {
     false
 }
 
-/// Replaces the value by the result of `f`, which may be called several times. Returns the old value.
+/// Replaces 16 bytes by the result of `f`, atomically. `f` may be called several times. Returns the old value.
 ///
 /// # Safety
-/// `at` is valid for 16 bytes and aligned for 8. If it is not aligned for 16, this thread has exclusive access. The processor
-/// has the instruction.
+/// `at` is valid for 16 bytes and aligned for 8. If it is not aligned for 16, this thread has exclusive access. The
+/// processor has the instruction.
 pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     #[cfg(target_arch = "x86_64")]
     if at.addr().is_multiple_of(16) {
@@ -246,7 +247,7 @@ pub(crate) unsafe fn update(at: *mut u8, f: impl Fn(u128) -> u128) -> u128 {
     }
 }
 
-/// Replaces the value by `new` if it is `old`. Returns the old value. Uses inline assembly, because LLVM inlines the
+/// Replaces 16 bytes by `new` if they are `old`. Returns the old bytes. Uses inline assembly, because LLVM inlines the
 /// intrinsic into functions without the processor feature and then calls a library function.
 ///
 /// # Safety

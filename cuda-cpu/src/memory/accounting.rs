@@ -1,11 +1,11 @@
 //! Accounting of device memory against its capacity.
 //!
 //! As in the stream-ordered pool of a GPU, memory counts as free from the submission of its free, when the release is
-//! *announced*. An allocation is *promised* if it fits after the announced releases. A promise that does not fit yet *waits*.
-//! Waiting promises are fulfilled in order, when enough memory is released.
+//! *announced*. An allocation is *promised* if it fits after the announced releases. A promise that does not fit yet
+//! *waits*. Waiting promises are fulfilled in order, when enough memory is released.
 //!
-//! The bytes really in use therefore never exceed the capacity. Every promise is fulfilled eventually: the releases announced
-//! before it suffice for it and for all earlier promises, and they do not wait for later ones.
+//! The bytes really in use therefore never exceed the capacity. Every promise is fulfilled eventually: the releases
+//! announced before it suffice for it and for all earlier promises, and they do not wait for later ones.
 
 use std::collections::VecDeque;
 
@@ -72,8 +72,8 @@ impl Accounting {
         self.peak = self.peak.max(self.used);
     }
 
-    /// Promises bytes that fit now or later. They count as in use as soon as they fit. The address must be above all earlier
-    /// ones.
+    /// Promises bytes that fit now or later. They count as in use as soon as they fit. The address must be above all
+    /// earlier ones.
     pub(super) fn take_when_free(&mut self, address: u64, bytes: u64) {
         if self.fits_now(bytes) {
             return self.take(bytes);
@@ -161,8 +161,8 @@ mod tests {
         assert!(!accounting.is_waiting(1) && !accounting.is_waiting(2));
     }
 
-    /// Runs allocations and frees of random streams in random order between the streams. Every promise is fulfilled, and the
-    /// bytes in use never exceed the capacity.
+    /// Runs allocations and frees of random streams in random order between the streams. Every promise is fulfilled,
+    /// and the bytes in use never exceed the capacity.
     #[test]
     fn every_promise_is_fulfilled_in_any_stream_order() {
         let mut seed = 7_u64;

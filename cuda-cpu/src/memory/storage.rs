@@ -9,15 +9,16 @@ use super::written::Written;
 /// The alignment of an allocation's host bytes, and the least alignment of its address.
 pub(super) const ALIGN: u64 = 256;
 
-/// The alignment that is requested from the system's allocator. Up to this alignment, the allocator takes fresh pages for
-/// large zeroed memory; above it, the allocator writes zeros. The bytes to align to [`ALIGN`] are added by hand.
+/// The alignment that is requested from the system's allocator. Up to this alignment, the allocator takes fresh pages
+/// for large zeroed memory; above it, the allocator writes zeros. The bytes to align to [`ALIGN`] are added by hand.
 const ASKED_ALIGN: usize = 16;
 
 /// The initial contents of new allocations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Contents {
-    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zeros after them. A small buffer without
-    /// initialization is detected in its whole length, and a large buffer takes no host memory until it is accessed.
+    /// This byte in the first [`Contents::MARKED`] bytes of every allocation, and zeros after them. A small buffer
+    /// without initialization is detected in its whole length, and a large buffer takes no host memory until it is
+    /// accessed.
     Byte(u8),
 }
 

@@ -24,8 +24,8 @@ const REMEMBERED_FREES: usize = 1 << 16;
 /// The maximum size of an allocation: no host has more addresses.
 const MAX_BYTES: u64 = 1 << 48;
 
-/// The maximum number of live allocations by kernels. Small allocations take more memory of the host than of the device. The
-/// 8 MiB heap of a GPU holds about as many.
+/// The maximum number of live allocations by kernels. Small allocations take more memory of the host than of the
+/// device. The 8 MiB heap of a GPU holds about as many.
 const MAX_BY_KERNELS: usize = 1 << 18;
 
 /// The memory of a device: allocations with checked accesses.
@@ -76,9 +76,9 @@ impl Memory {
         Self { tracks: true, ..self }
     }
 
-    /// Allocates `bytes`, aligned to `align` and at least to 256, and returns the address. An `align` that is not a power of
-    /// two is rounded up. An allocation of 0 bytes has a unique address, at which nothing can be accessed. The system
-    /// provides the pages of large allocations at their first access, so allocating them is fast.
+    /// Allocates `bytes`, aligned to `align` and at least to 256, and returns the address. An `align` that is not a
+    /// power of two is rounded up. An allocation of 0 bytes has a unique address, at which nothing can be accessed. The
+    /// system provides the pages of large allocations at their first access, so allocating them is fast.
     ///
     /// # Errors
     /// [`OutOfMemory`] if the device or the host is out of memory.

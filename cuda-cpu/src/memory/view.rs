@@ -46,16 +46,16 @@ impl<'m> View<'m> {
         self.memory
     }
 
-    /// Drops the allocation at `address`, which the kernel has freed. Otherwise a loop that allocates and frees would take
-    /// unbounded memory. Ranges of the allocation become invalid.
+    /// Drops the allocation at `address`, which the kernel has freed. Otherwise a loop that allocates and frees would
+    /// take unbounded memory. Ranges of the allocation become invalid.
     pub(crate) fn forget(&mut self, address: u64) {
         if let Ok(index) = self.held.binary_search_by_key(&address, |a| a.base) {
             self.held.remove(index);
         }
     }
 
-    /// Drops allocations that the threads of other workers have freed. Returns whether there can be some. All ranges of this
-    /// view are then invalid.
+    /// Drops allocations that the threads of other workers have freed. Returns whether there can be some. All ranges of
+    /// this view are then invalid.
     pub(crate) fn forget_freed(&mut self) -> bool {
         let frees = self.memory.frees_by_kernels();
         let some = std::mem::replace(&mut self.frees, frees) != frees;

@@ -1,7 +1,7 @@
 //! Records which bytes of an allocation were written, with a bit for each byte.
 //!
-//! Bits are only set, except by a copy, which gives the bits of its source to its target. Several threads may set bits of the
-//! same word. A reader of bytes that are being written races in the program, so either answer is correct.
+//! Bits are only set, except by a copy, which gives the bits of its source to its target. Several threads may set bits
+//! of the same word. A reader of bytes that are being written races in the program, so either answer is correct.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -13,7 +13,8 @@ const PIECE: u64 = 64 << 10;
 pub(crate) struct Written {
     words: Vec<AtomicU64>,
     bytes: u64,
-    /// Whether all bytes were written in one access and none has become unwritten since, so that no bits have to be read.
+    /// Whether all bytes were written in one access and none has become unwritten since, so that no bits have to be
+    /// read.
     all: AtomicBool,
 }
 
@@ -71,7 +72,8 @@ impl Written {
         })
     }
 
-    /// Copies the bits of bytes that were copied from `source`. Source and target may be the same record and may overlap.
+    /// Copies the bits of bytes that were copied from `source`. Source and target may be the same record and may
+    /// overlap.
     pub(super) fn copy(&self, to: u64, source: &Self, from: u64, bytes: u64) {
         self.all.store(false, Ordering::Relaxed);
         let backwards = from < to;

@@ -70,9 +70,9 @@ impl Checks {
 
     /// Adds the check for writes through arguments that the launch only reads. The fault names the parameter.
     ///
-    /// The check covers the memory of the launch's [`operands`](crate::Launch::operands). A device states them: an argument
-    /// by shared reference, `Arc` or read-only slice is only read. Memory that another argument of the launch may write is
-    /// not checked. Nor is memory that the kernel reaches through a pointer in other memory.
+    /// The check covers the memory of the launch's [`operands`](crate::Launch::operands). A device states them: an
+    /// argument by shared reference, `Arc` or read-only slice is only read. Memory that another argument of the launch
+    /// may write is not checked. Nor is memory that the kernel reaches through a pointer in other memory.
     pub const fn read_only(self) -> Self {
         Self { read_only: true, ..self }
     }

@@ -30,67 +30,6 @@ const MAX_REGISTERS: usize = 1024;
 /// Maximum number of different origins of a register's lanes.
 const MAX_ORIGINS: usize = 4;
 
-/// The instruction from which an unwritten value comes.
-#[derive(Debug, Clone)]
-pub(crate) struct Origin {
-    pub(crate) pc: u32,
-    pub(crate) warp: u32,
-    /// For each lane that holds the value, the lane that loaded it. They differ if a shuffle has passed it on.
-    pub(crate) by: [u8; LANES],
-    pub(crate) from: From,
-}
-
-/// The source of an unwritten value, by the lane that obtained it.
-#[derive(Debug, Clone)]
-pub(crate) enum From {
-    Memory {
-        space: FaultSpace,
-        bytes: u32,
-        at: [u64; LANES],
-    },
-    /// The absent lane of a shuffle, and the member mask.
-    Lane {
-        lane: [u8; LANES],
-        members: [u32; LANES],
-    },
-}
-
-impl Origin {
-    pub(crate) fn new(pc: u32, warp: u32, from: From) -> Self {
-        Self { pc, warp, by: std::array::from_fn(|lane| lane as u8), from }
-    }
-}
-
-/// A dependence on an unwritten value in a lane.
-pub(crate) struct Used {
-    pub(crate) lane: usize,
-    pub(crate) origin: Arc<Origin>,
-}
-
-/// The lanes of a register that hold unwritten values, each once, with their origins.
-#[derive(Debug, Default)]
-struct Held(SmallVec<[(u32, Arc<Origin>); 1]>);
-
-impl Held {
-    fn lanes(&self) -> u32 {
-        self.0.iter().fold(0, |all, (lanes, _)| all | lanes)
-    }
-
-    fn clear(&mut self, lanes: u32) {
-        self.0.iter_mut().for_each(|(own, _)| *own &= !lanes);
-        self.0.retain(|(own, _)| *own != 0);
-    }
-
-    fn set(&mut self, lanes: u32, origin: &Arc<Origin>) {
-        self.clear(lanes);
-        let full = self.0.len() >= MAX_ORIGINS;
-        match self.0.iter_mut().find(|(_, own)| full || Arc::ptr_eq(own, origin)) {
-            Some((own, _)) => *own |= lanes,
-            None => self.0.push((lanes, origin.clone())),
-        }
-    }
-}
-
 /// The undefined registers of a warp.
 #[derive(Debug, Default)]
 pub(crate) struct Undefined {
@@ -277,6 +216,67 @@ impl Undefined {
     }
 }
 
+/// The instruction from which an unwritten value comes.
+#[derive(Debug, Clone)]
+pub(crate) struct Origin {
+    pub(crate) pc: u32,
+    pub(crate) warp: u32,
+    /// For each lane that holds the value, the lane that loaded it. They differ if a shuffle has passed it on.
+    pub(crate) by: [u8; LANES],
+    pub(crate) from: From,
+}
+
+/// The source of an unwritten value, by the lane that obtained it.
+#[derive(Debug, Clone)]
+pub(crate) enum From {
+    Memory {
+        space: FaultSpace,
+        bytes: u32,
+        at: [u64; LANES],
+    },
+    /// The absent lane of a shuffle, and the member mask.
+    Lane {
+        lane: [u8; LANES],
+        members: [u32; LANES],
+    },
+}
+
+impl Origin {
+    pub(crate) fn new(pc: u32, warp: u32, from: From) -> Self {
+        Self { pc, warp, by: std::array::from_fn(|lane| lane as u8), from }
+    }
+}
+
+/// A dependence on an unwritten value in a lane.
+pub(crate) struct Used {
+    pub(crate) lane: usize,
+    pub(crate) origin: Arc<Origin>,
+}
+
+/// The lanes of a register that hold unwritten values, each once, with their origins.
+#[derive(Debug, Default)]
+struct Held(SmallVec<[(u32, Arc<Origin>); 1]>);
+
+impl Held {
+    fn lanes(&self) -> u32 {
+        self.0.iter().fold(0, |all, (lanes, _)| all | lanes)
+    }
+
+    fn clear(&mut self, lanes: u32) {
+        self.0.iter_mut().for_each(|(own, _)| *own &= !lanes);
+        self.0.retain(|(own, _)| *own != 0);
+    }
+
+    fn set(&mut self, lanes: u32, origin: &Arc<Origin>) {
+        self.clear(lanes);
+        let full = self.0.len() >= MAX_ORIGINS;
+        match self.0.iter_mut().find(|(_, own)| full || Arc::ptr_eq(own, origin)) {
+            Some((own, _)) => *own |= lanes,
+            None => self.0.push((lanes, origin.clone())),
+        }
+    }
+}
+
 /// Maximum number of recorded words. Calls and `alloca` visit all of them.
 const MAX_WORDS: usize = 1 << 10;
 
@@ -299,8 +299,8 @@ impl Place {
 
 /// The recorded origins of unwritten values that the lanes of a block have stored to shared or local memory.
 ///
-/// When such a value is loaded again, a fault reports the first load of it. Origins are recorded by word, and for a limited
-/// number of words. For other words, the fault reports the last load.
+/// When such a value is loaded again, a fault reports the first load of it. Origins are recorded by word, and for a
+/// limited number of words. For other words, the fault reports the last load.
 #[derive(Debug, Default)]
 pub(crate) struct Trail(FxHashMap<Place, (Arc<Origin>, u8)>);
 

@@ -1,10 +1,10 @@
 //! The named barriers of a block: parks fragments that arrive, and releases them when the barrier completes.
 //!
 //! Detects divergence at barriers that all lanes of a warp must execute together. `bar.sync`, `bar.red` and
-//! `barrier.*.aligned` are for whole warps. Lanes may arrive later if they arrive at the same instruction, and lanes that have
-//! exited do not count. It is a fault if lanes of a warp wait at two different barrier instructions. It is also a fault if no
-//! thread of the block can continue while some lanes of a warp wait at a barrier and others elsewhere. Lanes that execute
-//! `bar.arrive` do not wait.
+//! `barrier.*.aligned` are for whole warps. Lanes may arrive later if they arrive at the same instruction, and lanes
+//! that have exited do not count. It is a fault if lanes of a warp wait at two different barrier instructions. It is
+//! also a fault if no thread of the block can continue while some lanes of a warp wait at a barrier and others
+//! elsewhere. Lanes that execute `bar.arrive` do not wait.
 
 use smallvec::SmallVec;
 

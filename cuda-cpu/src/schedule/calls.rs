@@ -1,8 +1,8 @@
 //! Calls of device functions: frames, arguments, results, and the local memory of `alloca`.
 //!
-//! In a function with `alloca`, a hidden register holds the end of each lane's local memory. The memory that threads reserve
-//! belongs to the frame. A call starts above the highest end of the calling lanes. When a function returns, its memory is
-//! free again.
+//! In a function with `alloca`, a hidden register holds the end of each lane's local memory. The memory that threads
+//! reserve belongs to the frame. A call starts above the highest end of the calling lanes. When a function returns, its
+//! memory is free again.
 
 use super::runner::{Faulted, Runner};
 use super::warp::{CallRecord, Fragment, Warp};
@@ -151,9 +151,7 @@ impl Runner<'_> {
         warp.ready.push(inside);
         Ok(())
     }
-}
 
-impl Runner<'_> {
     /// Performs `alloca` for these lanes. They continue with the next instruction.
     pub(crate) fn alloca(
         &mut self,

@@ -1,7 +1,7 @@
 //! A cluster: several blocks that one worker runs in turns. They share a barrier and access each other's shared memory.
 //!
-//! The block with rank 0 holds the cluster, and stands for it in the queue of its worker. The memory of a block lives as
-//! long as the cluster, and an access to a block that has ended is a fault.
+//! The block with rank 0 holds the cluster, and stands for it in the queue of its worker. The memory of a block lives
+//! as long as the cluster, and an access to a block that has ended is a fault.
 
 use smallvec::SmallVec;
 
@@ -97,8 +97,8 @@ impl Cluster {
         Err(block.deadlock(runner))
     }
 
-    /// The shared memory of the blocks in the order of their ranks. Pointers to it are made again for each turn, because
-    /// a block borrows its own memory when its turn begins.
+    /// The shared memory of the blocks in the order of their ranks. Pointers to it are made again for each turn,
+    /// because a block borrows its own memory when its turn begins.
     fn memory(&mut self, first: &mut Block) -> SmallVec<[Segment; 1]> {
         let others = self.others.iter_mut().map(|block| block.shared_segment());
         let all = std::iter::once(first.shared_segment()).chain(others).enumerate();

@@ -82,8 +82,8 @@ fn unwritten_values_may_be_passed_on() {
     with("0x5").unwrap_err();
 }
 
-/// A read of unwritten shared memory that is not half of a race is reported as itself, also if the kernel continues, and
-/// before any fault that follows from it.
+/// A read of unwritten shared memory that is not half of a race is reported as itself, also if the kernel continues,
+/// and before any fault that follows from it.
 #[test]
 fn unwritten_read_is_reported_if_it_is_no_race() {
     let text = ".version 7.0\n.target sm_70\n.address_size 64\n.visible .entry k(.param .u64 x) {

@@ -1,10 +1,11 @@
 //! Compares the loader with NVIDIA's assembler, `ptxas`: both accept and refuse the same instructions.
 //!
-//! The instructions are every form of the table, and [`CASES`] changed ones, made from a fixed seed. An instruction that
-//! the CPU device does not run is judged by the parser and the table. [`DIFFERENCES`] lists the remaining differences, each
-//! with its reason and an example.
+//! The instructions are every form of the table, and [`CASES`] changed ones, made from a fixed seed. An instruction
+//! that the CPU device does not run is judged by the parser and the table. [`DIFFERENCES`] lists the remaining
+//! differences, each with its reason and an example.
 //!
-//! Run `cargo xtask ci ptxas`, or `PTXAS=$(bash .ci/ptxas) cargo test -p cuda-cpu --test ptxas -- --ignored`. `SEED=7` makes other instructions.
+//! Run `cargo xtask ci ptxas`, or `PTXAS=$(bash .ci/ptxas) cargo test -p cuda-cpu --test ptxas -- --ignored`. `SEED=7`
+//! makes other instructions.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod assembler;

@@ -56,8 +56,8 @@ pub(crate) trait WatchedDevice {
     fn status(&self, stream: &DriverStream) -> Result<Option<u64>, Error>;
 
     /// Finds out whether the stream has passed the checkpoint of the entry. If so, returns the number up to which the
-    /// stream is complete. For an entry without a checkpoint, asks the stream's event during a foreign call, and returns
-    /// `None` otherwise.
+    /// stream is complete. For an entry without a checkpoint, asks the stream's event during a foreign call, and
+    /// returns `None` otherwise.
     ///
     /// # Errors
     /// The error that lost the device.
@@ -73,8 +73,8 @@ pub(crate) trait WatchedDevice {
     ) -> Option<Checkpoint>;
 }
 
-/// Returns a function for `streams::Reports`. It enqueues a checkpoint for a number, and puts an entry into the inbox of
-/// the completion thread, also if none was enqueued. It returns whether the driver took a checkpoint.
+/// Returns a function for `streams::Reports`. It enqueues a checkpoint for a number, and puts an entry into the inbox
+/// of the completion thread, also if none was enqueued. It returns whether the driver took a checkpoint.
 pub(crate) fn enqueue_checkpoint<'a>(
     device: &'a impl WatchedDevice,
     inbox: &'a ReportInbox,

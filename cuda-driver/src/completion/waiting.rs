@@ -1,5 +1,5 @@
-//! The option of a device that chooses how it reports progress, and the waits that follow from it: the times for which a
-//! thread that waits for streams spins and sleeps, and the time after which it queries the streams.
+//! The option of a device that chooses how it reports progress, and the waits that follow from it: the times for which
+//! a thread that waits for streams spins and sleeps, and the time after which it queries the streams.
 
 use std::time::Duration;
 
@@ -17,8 +17,8 @@ pub enum Completion {
     /// wake comes some microseconds after the work. The default.
     Polled {
         /// The time for which the thread spins after a report, or after a new request for one. Then it sleeps between
-        /// checks. Each sleep lasts 1/64 of the time waited so far, limited to 5 to 60 us. In waits longer than 15 ms it
-        /// lasts 1/256 of that time. While reports are closer together than `spin`, the thread keeps a core busy.
+        /// checks. Each sleep lasts 1/64 of the time waited so far, limited to 5 to 60 us. In waits longer than 15 ms
+        /// it lasts 1/256 of that time. While reports are closer together than `spin`, the thread keeps a core busy.
         spin: Duration,
     },
     /// The driver calls a host function on its own thread, and the function wakes the completion thread. No thread
@@ -95,8 +95,8 @@ fn sleep_after(wait: Duration) -> Duration {
     short.clamp(SHORTEST_SLEEP, MEDIUM_SLEEP).max(long)
 }
 
-/// Blocks until `passed` returns true. The completion thread must be watching a checkpoint for that. Calls `query` every
-/// 50 ms, and once at the end, so that a fault is found.
+/// Blocks until `passed` returns true. The completion thread must be watching a checkpoint for that. Calls `query`
+/// every 50 ms, and once at the end, so that a fault is found.
 ///
 /// # Errors
 /// The errors of `passed` and `query`.

@@ -6,7 +6,8 @@
 //!
 //! # Rules
 //! The default pool of a device is never destroyed, and neither is the pool of host memory. Every other pool is held in
-//! `Arc`s, and a thread that calls the driver with one holds a clone. The helper thread destroys it after the last clone.
+//! `Arc`s, and a thread that calls the driver with one holds a clone. The helper thread destroys it after the last
+//! clone.
 
 use std::{ffi::c_int, sync::Arc};
 
@@ -27,9 +28,6 @@ use crate::driver::{
 /// overflow.
 const MAX_KEPT: u64 = 1 << 62;
 
-/// Bytes of free memory that the pool keeps pinned for the next blocks.
-const KEPT: usize = 32 << 20;
-
 /// A pool of stream-ordered memory.
 #[derive(Debug)]
 pub(crate) struct MemoryPool {
@@ -41,8 +39,8 @@ pub(crate) struct MemoryPool {
 }
 
 impl MemoryPool {
-    /// Creates a pool that keeps `keep` bytes of freed memory for the next allocations. Every synchronization returns the
-    /// rest to the system, and the next allocation costs a hundred times as much.
+    /// Creates a pool that keeps `keep` bytes of freed memory for the next allocations. Every synchronization returns
+    /// the rest to the system, and the next allocation costs a hundred times as much.
     pub(super) fn create(
         api: &Api,
         props: &PoolProps,
@@ -110,8 +108,8 @@ impl MemoryPool {
         unsafe { api.pool_set_access(self.raw, &PoolAccess::of(device), 1) }
     }
 
-    /// Returns free memory to the system until `keep` bytes are reserved. Takes about two milliseconds, and waits for no
-    /// kernel.
+    /// Returns free memory to the system until `keep` bytes are reserved. Takes about two milliseconds, and waits for
+    /// no kernel.
     pub(crate) fn trim(&self, api: &Api, keep: u64, _: &Bound) {
         // The driver rounds `keep` up to whole pages. Without the limit, `u64::MAX` would overflow to 0.
         let keep = usize::try_from(keep.min(MAX_KEPT)).unwrap_or(usize::MAX);
@@ -225,7 +223,11 @@ impl NamedPools {
     }
 }
 
-/// A pool of pinned host memory that every device can access, where the driver has such pools. Never destroyed (rule 2).
+/// Bytes of free memory that the pool of host memory keeps pinned for the next blocks.
+const KEPT: usize = 32 << 20;
+
+/// A pool of pinned host memory that every device can access, where the driver has such pools. Never destroyed (rule
+/// 2).
 ///
 /// `cuMemFreeHost` waits for every running kernel, and launches of other threads wait with it. Giving memory back to a
 /// pool does neither. Allocations and frees use one stream, which runs nothing else. So both take effect at once, and

@@ -180,7 +180,8 @@ impl Primary {
         self.named_pools.grant(self.api, peer, bound)
     }
 
-    /// Returns the free memory of all pools to the system. Takes about two milliseconds a pool, and waits for no kernel.
+    /// Returns the free memory of all pools to the system. Takes about two milliseconds a pool, and waits for no
+    /// kernel.
     #[cold]
     pub(crate) fn trim_pools(&self, bound: &Bound) {
         if let Some(default) = &self.pool {
@@ -199,8 +200,8 @@ impl Primary {
     }
 }
 
-/// The loss of the device: a fault marks it as lost, at most once and for good. A failed call becomes an [`Error`] here,
-/// because its status may be a fault that loses the device.
+/// The loss of the device: a fault marks it as lost, at most once and for good. A failed call becomes an [`Error`]
+/// here, because its status may be a fault that loses the device.
 impl Primary {
     /// An error if the device is lost. Costs one load.
     #[inline]

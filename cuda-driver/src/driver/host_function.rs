@@ -14,8 +14,8 @@ use super::{
 /// The driver's error. The closure is dropped.
 ///
 /// # Safety
-/// The caller holds the stream, and its context is bound. The closure obeys rule 8 of [`cuda`](crate::self): it calls no
-/// driver, does not panic, takes no lock that is held across a driver call, and drops no value of a user.
+/// The caller holds the stream, and its context is bound. The closure obeys rule 8 of [`cuda`](crate::self): it calls
+/// no driver, does not panic, takes no lock that is held across a driver call, and drops no value of a user.
 pub(crate) unsafe fn enqueue<F: FnOnce() + Send + 'static>(
     api: &Api,
     stream: StreamHandle,

@@ -32,6 +32,132 @@ pub(crate) enum DriverNode {
 /// A node, and the nodes that come directly before it.
 pub(crate) type OrderedNode = (DriverNode, Vec<u32>);
 
+impl DriverNode {
+    /// The failure of a call that changes a loop or a child graph, or that enqueues one outside a graph.
+    const LOOP: Failed = Failed { call: "a call for a loop or a child graph", code: NOT_SUPPORTED };
+
+    /// Adds this node to a graph, after other nodes of it.
+    ///
+    /// # Safety
+    /// The graph exists, `after` are nodes of it, and the function's module is loaded.
+    unsafe fn add(
+        &self,
+        graph: GraphHandle,
+        after: &[NodeHandle],
+        primary: &Primary,
+        bound: &Bound,
+    ) -> Result<NodeHandle, Failed> {
+        if let Self::Repeat(repeat) = self {
+            // SAFETY: the graph exists, `after` are nodes of it, and the modules of the loop's functions are loaded.
+            return unsafe { repeat.add(graph, after, primary, bound) };
+        }
+        let (api, context) = (primary.api, primary.context);
+        let mut node = NodeHandle::NULL;
+        let (first, count) = (after.as_ptr(), after.len());
+        // SAFETY: the graph exists, `after` are nodes of it, and the function's module is loaded. The driver copies the
+        // parameters, and writes one handle.
+        unsafe {
+            match self {
+                Self::Empty => api.graph_add_empty(&mut node, graph, first, count),
+                Self::Kernel(kernel) => kernel
+                    .with(|params| api.graph_add_kernel(&mut node, graph, first, count, params))
+                    .and_then(|()| kernel.set_attributes(node, api)),
+                Self::Copy(copy) => {
+                    api.graph_add_copy(&mut node, graph, first, count, &copy.params(), context)
+                }
+                Self::Fill(fill) => {
+                    api.graph_add_fill(&mut node, graph, first, count, &fill.params(), context)
+                }
+                Self::Child(child) => {
+                    api.graph_add_child(&mut node, graph, first, count, child.handle())
+                }
+                Self::Repeat(_) => Err(Self::LOOP),
+            }
+        }?;
+        Ok(node)
+    }
+
+    /// Sets the parameters of a node of an executable to those of this node, for later launches. Both nodes are of the
+    /// same kind.
+    ///
+    /// # Safety
+    /// The executable exists, `node` is a node of its graph, and the function's module is loaded.
+    pub(super) unsafe fn set(
+        &self,
+        executable: ExecutableHandle,
+        node: NodeHandle,
+        primary: &Primary,
+        _: &Bound,
+    ) -> Result<(), Failed> {
+        let (api, context): (&Api, _) = (primary.api, primary.context);
+        // SAFETY: the executable exists, `node` is a node of its graph, and the function's module is loaded. The driver
+        // copies the parameters.
+        unsafe {
+            match self {
+                Self::Empty => Ok(()),
+                Self::Kernel(kernel) => {
+                    kernel.with(|params| api.executable_set_kernel(executable, node, params))
+                }
+                Self::Copy(copy) => {
+                    api.executable_set_copy(executable, node, &copy.params(), context)
+                }
+                Self::Fill(fill) => {
+                    api.executable_set_fill(executable, node, &fill.params(), context)
+                }
+                Self::Repeat(_) | Self::Child(_) => Err(Self::LOOP),
+            }
+        }
+    }
+
+    /// Enqueues the work of this node on a stream.
+    ///
+    /// # Safety
+    /// Everything that the node names is alive, and the caller holds the stream.
+    pub(crate) unsafe fn enqueue(
+        &self,
+        stream: StreamHandle,
+        primary: &Primary,
+        _: &Bound,
+    ) -> Result<(), Failed> {
+        // SAFETY: everything that the node names is alive, and the caller holds the stream.
+        unsafe {
+            match self {
+                Self::Empty => Ok(()),
+                Self::Kernel(kernel) => kernel.enqueue(stream, primary.api),
+                Self::Copy(copy) => copy.enqueue(stream, primary.api),
+                Self::Fill(fill) => fill.enqueue(stream, primary.api),
+                Self::Repeat(_) | Self::Child(_) => Err(Self::LOOP),
+            }
+        }
+    }
+
+    /// The kind of the node. A change of a node keeps it.
+    pub(super) fn kind(&self) -> Discriminant<Self> {
+        std::mem::discriminant(self)
+    }
+}
+
+/// Adds nodes to a graph. Returns their handles.
+///
+/// # Safety
+/// As for [`DriverNode::add`], for every node.
+pub(super) unsafe fn add_all(
+    nodes: &[OrderedNode],
+    graph: GraphHandle,
+    primary: &Primary,
+    bound: &Bound,
+) -> Result<Vec<NodeHandle>, Failed> {
+    let mut handles: Vec<NodeHandle> = Vec::with_capacity(nodes.len());
+    let mut before = Vec::new();
+    for (node, after) in nodes {
+        before.clear();
+        before.extend(after.iter().filter_map(|index| handles.get(*index as usize).copied()));
+        // SAFETY: the graph exists, `before` are nodes of it, and the function's module is loaded.
+        handles.push(unsafe { node.add(graph, &before, primary, bound) }?);
+    }
+    Ok(handles)
+}
+
 /// A copy of bytes to the device.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CopyNode {
@@ -230,130 +356,4 @@ impl RepeatNode {
         unsafe { setter.add(body, &nodes, primary, bound) }?;
         Ok(repeat)
     }
-}
-
-impl DriverNode {
-    /// The failure of a call that changes a loop or a child graph, or that enqueues one outside a graph.
-    const LOOP: Failed = Failed { call: "a call for a loop or a child graph", code: NOT_SUPPORTED };
-
-    /// Adds this node to a graph, after other nodes of it.
-    ///
-    /// # Safety
-    /// The graph exists, `after` are nodes of it, and the function's module is loaded.
-    unsafe fn add(
-        &self,
-        graph: GraphHandle,
-        after: &[NodeHandle],
-        primary: &Primary,
-        bound: &Bound,
-    ) -> Result<NodeHandle, Failed> {
-        if let Self::Repeat(repeat) = self {
-            // SAFETY: the graph exists, `after` are nodes of it, and the modules of the loop's functions are loaded.
-            return unsafe { repeat.add(graph, after, primary, bound) };
-        }
-        let (api, context) = (primary.api, primary.context);
-        let mut node = NodeHandle::NULL;
-        let (first, count) = (after.as_ptr(), after.len());
-        // SAFETY: the graph exists, `after` are nodes of it, and the function's module is loaded. The driver copies the
-        // parameters, and writes one handle.
-        unsafe {
-            match self {
-                Self::Empty => api.graph_add_empty(&mut node, graph, first, count),
-                Self::Kernel(kernel) => kernel
-                    .with(|params| api.graph_add_kernel(&mut node, graph, first, count, params))
-                    .and_then(|()| kernel.set_attributes(node, api)),
-                Self::Copy(copy) => {
-                    api.graph_add_copy(&mut node, graph, first, count, &copy.params(), context)
-                }
-                Self::Fill(fill) => {
-                    api.graph_add_fill(&mut node, graph, first, count, &fill.params(), context)
-                }
-                Self::Child(child) => {
-                    api.graph_add_child(&mut node, graph, first, count, child.handle())
-                }
-                Self::Repeat(_) => Err(Self::LOOP),
-            }
-        }?;
-        Ok(node)
-    }
-
-    /// Sets the parameters of a node of an executable to those of this node, for later launches. Both nodes are of the
-    /// same kind.
-    ///
-    /// # Safety
-    /// The executable exists, `node` is a node of its graph, and the function's module is loaded.
-    pub(super) unsafe fn set(
-        &self,
-        executable: ExecutableHandle,
-        node: NodeHandle,
-        primary: &Primary,
-        _: &Bound,
-    ) -> Result<(), Failed> {
-        let (api, context): (&Api, _) = (primary.api, primary.context);
-        // SAFETY: the executable exists, `node` is a node of its graph, and the function's module is loaded. The driver
-        // copies the parameters.
-        unsafe {
-            match self {
-                Self::Empty => Ok(()),
-                Self::Kernel(kernel) => {
-                    kernel.with(|params| api.executable_set_kernel(executable, node, params))
-                }
-                Self::Copy(copy) => {
-                    api.executable_set_copy(executable, node, &copy.params(), context)
-                }
-                Self::Fill(fill) => {
-                    api.executable_set_fill(executable, node, &fill.params(), context)
-                }
-                Self::Repeat(_) | Self::Child(_) => Err(Self::LOOP),
-            }
-        }
-    }
-
-    /// Enqueues the work of this node on a stream.
-    ///
-    /// # Safety
-    /// Everything that the node names is alive, and the caller holds the stream.
-    pub(crate) unsafe fn enqueue(
-        &self,
-        stream: StreamHandle,
-        primary: &Primary,
-        _: &Bound,
-    ) -> Result<(), Failed> {
-        // SAFETY: everything that the node names is alive, and the caller holds the stream.
-        unsafe {
-            match self {
-                Self::Empty => Ok(()),
-                Self::Kernel(kernel) => kernel.enqueue(stream, primary.api),
-                Self::Copy(copy) => copy.enqueue(stream, primary.api),
-                Self::Fill(fill) => fill.enqueue(stream, primary.api),
-                Self::Repeat(_) | Self::Child(_) => Err(Self::LOOP),
-            }
-        }
-    }
-
-    /// The kind of the node. A change of a node keeps it.
-    pub(super) fn kind(&self) -> Discriminant<Self> {
-        std::mem::discriminant(self)
-    }
-}
-
-/// Adds nodes to a graph. Returns their handles.
-///
-/// # Safety
-/// As for [`DriverNode::add`], for every node.
-pub(super) unsafe fn add_all(
-    nodes: &[OrderedNode],
-    graph: GraphHandle,
-    primary: &Primary,
-    bound: &Bound,
-) -> Result<Vec<NodeHandle>, Failed> {
-    let mut handles: Vec<NodeHandle> = Vec::with_capacity(nodes.len());
-    let mut before = Vec::new();
-    for (node, after) in nodes {
-        before.clear();
-        before.extend(after.iter().filter_map(|index| handles.get(*index as usize).copied()));
-        // SAFETY: the graph exists, `before` are nodes of it, and the function's module is loaded.
-        handles.push(unsafe { node.add(graph, &before, primary, bound) }?);
-    }
-    Ok(handles)
 }

@@ -17,6 +17,77 @@ use crate::{
 /// Bytes of each of the compiler's two logs; the rest of a longer log is cut off.
 const LOG_BYTES: usize = 16 << 10;
 
+/// Compiles and loads PTX of this version. Returns the module and the compiler's log.
+pub(super) fn compile(
+    primary: &Primary,
+    text: &CStr,
+    version: Option<(u32, u32)>,
+    _: &Bound,
+) -> Result<(ModuleHandle, String)> {
+    let (mut info, mut errors) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
+    let mut names = [
+        jit_option::INFO_LOG,
+        jit_option::INFO_LOG_BYTES,
+        jit_option::ERROR_LOG,
+        jit_option::ERROR_LOG_BYTES,
+    ];
+    let size = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES);
+    let mut values = [info.as_mut_ptr().cast(), size, errors.as_mut_ptr().cast(), size];
+    let mut raw = ModuleHandle::NULL;
+    // SAFETY: the text ends with a NUL; each option has its value, each buffer its size; the
+    // buffers outlive the call.
+    let loaded = unsafe {
+        primary.api.module_load(
+            &mut raw,
+            text.as_ptr().cast(),
+            names.len() as u32,
+            names.as_mut_ptr(),
+            values.as_mut_ptr(),
+        )
+    };
+    match loaded {
+        Ok(()) => Ok((raw, log(&info))),
+        Err(failed) => Err(ptx_refused(primary, failed, version, &log(&errors))),
+    }
+}
+
+/// Loads a cubin or a fatbin. The image is complete, as the caller of `Device::load_cubin` promises.
+pub(super) fn load_machine_code(
+    primary: &Primary,
+    image: &[u8],
+    _: &Bound,
+) -> Result<ModuleHandle> {
+    let mut raw = ModuleHandle::NULL;
+    let none = std::ptr::null_mut();
+    // SAFETY: the image is complete; there are no options; writes one handle.
+    unsafe { primary.api.module_load(&mut raw, image.as_ptr().cast(), 0, none, none.cast()) }
+        .map_err(|failed| machine_code_refused(primary, failed))?;
+    Ok(raw)
+}
+
+/// Returns the kernels of a module, with the offsets and sizes of their parameters.
+///
+/// # Errors
+/// [`Error::Unsupported`] if the driver is older than CUDA 12.4.
+pub(super) fn kernels_of(
+    primary: &Primary,
+    module: ModuleHandle,
+    bound: &Bound,
+) -> Result<Vec<(FunctionHandle, EntryInfo)>> {
+    let failed = |failed| primary.error(failed);
+    let too_old = || Error::unsupported(Feature::MachineCode, &primary.info.address);
+    // SAFETY: the module is loaded.
+    let functions = unsafe { primary.api.functions(module) }.map_err(failed)?;
+    let describe = |raw: FunctionHandle| {
+        // SAFETY: the kernel is one of the module's.
+        let name = unsafe { primary.api.function_name(raw) }.map_err(failed)?;
+        let (params, variables) = (params_of(primary, raw, bound)?, [].into());
+        let name = name.ok_or_else(too_old)?;
+        Ok((raw, EntryInfo { name, params, variables, max_threads: 0 }))
+    };
+    functions.ok_or_else(too_old)?.into_iter().map(describe).collect()
+}
+
 /// Refuses PTX whose kernels declare more static shared memory than a block of the device can have. The driver
 /// truncates such a size to 32 bits: it loads the module, and the first launch faults.
 pub(super) fn refuse_too_much_shared(primary: &Primary, text: &str) -> Result<()> {
@@ -61,40 +132,6 @@ pub(super) fn check_shared(kernel: &str, bytes: u64, most: u32) -> Result<()> {
              {most}; declare less, or use dynamic shared memory"
         ),
     })
-}
-
-/// Compiles and loads PTX of this version. Returns the module and the compiler's log.
-pub(super) fn compile(
-    primary: &Primary,
-    text: &CStr,
-    version: Option<(u32, u32)>,
-    _: &Bound,
-) -> Result<(ModuleHandle, String)> {
-    let (mut info, mut errors) = (vec![0_u8; LOG_BYTES], vec![0_u8; LOG_BYTES]);
-    let mut names = [
-        jit_option::INFO_LOG,
-        jit_option::INFO_LOG_BYTES,
-        jit_option::ERROR_LOG,
-        jit_option::ERROR_LOG_BYTES,
-    ];
-    let size = std::ptr::without_provenance_mut::<c_void>(LOG_BYTES);
-    let mut values = [info.as_mut_ptr().cast(), size, errors.as_mut_ptr().cast(), size];
-    let mut raw = ModuleHandle::NULL;
-    // SAFETY: the text ends with a NUL; each option has its value, each buffer its size; the
-    // buffers outlive the call.
-    let loaded = unsafe {
-        primary.api.module_load(
-            &mut raw,
-            text.as_ptr().cast(),
-            names.len() as u32,
-            names.as_mut_ptr(),
-            values.as_mut_ptr(),
-        )
-    };
-    match loaded {
-        Ok(()) => Ok((raw, log(&info))),
-        Err(failed) => Err(ptx_refused(primary, failed, version, &log(&errors))),
-    }
 }
 
 /// The error for PTX that the driver refused.
@@ -152,20 +189,6 @@ fn newest_ptx(log: &str) -> Option<&str> {
     rest.split_once('\'').map(|(newest, _)| newest)
 }
 
-/// Loads a cubin or a fatbin. The image is complete, as the caller of `Device::load_cubin` promises.
-pub(super) fn load_machine_code(
-    primary: &Primary,
-    image: &[u8],
-    _: &Bound,
-) -> Result<ModuleHandle> {
-    let mut raw = ModuleHandle::NULL;
-    let none = std::ptr::null_mut();
-    // SAFETY: the image is complete; there are no options; writes one handle.
-    unsafe { primary.api.module_load(&mut raw, image.as_ptr().cast(), 0, none, none.cast()) }
-        .map_err(|failed| machine_code_refused(primary, failed))?;
-    Ok(raw)
-}
-
 #[cold]
 fn machine_code_refused(primary: &Primary, failed: Failed) -> Error {
     let (major, minor) = primary.info.compute_capability;
@@ -179,29 +202,6 @@ fn machine_code_refused(primary: &Primary, failed: Failed) -> Error {
         _ => return primary.error(failed),
     };
     Error::LoadFailed { log }
-}
-
-/// Returns the kernels of a module, with the offsets and sizes of their parameters.
-///
-/// # Errors
-/// [`Error::Unsupported`] if the driver is older than CUDA 12.4.
-pub(super) fn kernels_of(
-    primary: &Primary,
-    module: ModuleHandle,
-    bound: &Bound,
-) -> Result<Vec<(FunctionHandle, EntryInfo)>> {
-    let failed = |failed| primary.error(failed);
-    let too_old = || Error::unsupported(Feature::MachineCode, &primary.info.address);
-    // SAFETY: the module is loaded.
-    let functions = unsafe { primary.api.functions(module) }.map_err(failed)?;
-    let describe = |raw: FunctionHandle| {
-        // SAFETY: the kernel is one of the module's.
-        let name = unsafe { primary.api.function_name(raw) }.map_err(failed)?;
-        let (params, variables) = (params_of(primary, raw, bound)?, [].into());
-        let name = name.ok_or_else(too_old)?;
-        Ok((raw, EntryInfo { name, params, variables, max_threads: 0 }))
-    };
-    functions.ok_or_else(too_old)?.into_iter().map(describe).collect()
 }
 
 fn params_of(primary: &Primary, function: FunctionHandle, _: &Bound) -> Result<Vec<ParamInfo>> {

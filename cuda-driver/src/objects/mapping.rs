@@ -3,8 +3,8 @@
 //! # Rules
 //! - A piece is mapped behind the pieces before it, and stays mapped until the whole mapping is freed. So an address
 //!   that work was given stays valid.
-//! - The driver's calls that unmap are not ordered by streams. [`FreedMapping`] makes them when an event behind the last
-//!   use was reached, on the helper thread.
+//! - The driver's calls that unmap are not ordered by streams. [`FreedMapping`] makes them when an event behind the
+//!   last use was reached, on the helper thread.
 
 use std::sync::{
     Arc,

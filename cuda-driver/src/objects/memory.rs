@@ -61,8 +61,8 @@ impl Memory {
         Self { primary, table, cache, used: Arc::default() }
     }
 
-    /// Allocates from a pool in the order of a stream. Without a pool it allocates at once, which may wait for the device.
-    /// `scarce` allows memory whose free on another stream has not run: use it only after a try without it.
+    /// Allocates from a pool in the order of a stream. Without a pool it allocates at once, which may wait for the
+    /// device. `scarce` allows memory whose free on another stream has not run: use it only after a try without it.
     pub(crate) fn allocate(
         &self,
         id: AllocId,

@@ -200,8 +200,8 @@ impl Replies for LoadedModule {
 }
 
 impl LoadedModule {
-    /// Loads a module, and moves the code of every kernel to the device. Blocks: the driver waits for running kernels, and
-    /// launches of other threads wait with it.
+    /// Loads a module, and moves the code of every kernel to the device. Blocks: the driver waits for running kernels,
+    /// and launches of other threads wait with it.
     fn load(primary: &'static Primary, image: ModuleImage) -> Result<Self> {
         primary.alive()?;
         match image {

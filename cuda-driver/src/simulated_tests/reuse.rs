@@ -369,8 +369,8 @@ fn lending_shared_memory_loses_no_use_of_another_thread() {
     }
 }
 
-/// A caller that waits for all submissions of its own handle, as `to_device` does, may then use the memory in any order: a
-/// copy from another device needs that.
+/// A caller that waits for all submissions of its own handle, as `to_device` does, may then use the memory in any
+/// order: a copy from another device needs that.
 #[test]
 fn handle_waits_for_the_uses_of_memory_that_it_uses_again() {
     let (_device, [stream, _]) = open();

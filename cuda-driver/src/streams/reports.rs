@@ -2,9 +2,9 @@
 //! for any number of waiting callers.
 //!
 //! # Rules
-//! - `events` is locked while a checkpoint is enqueued, so checkpoints reach the driver in order. If a thread that wants
-//!   a report finds it locked, the thread does not wait. It has stored its number in `wanted`, and the holder reads
-//!   `wanted` again after it has released the lock.
+//! - `events` is locked while a checkpoint is enqueued, so checkpoints reach the driver in order. If a thread that
+//!   wants a report finds it locked, the thread does not wait. It has stored its number in `wanted`, and the holder
+//!   reads `wanted` again after it has released the lock.
 //! - The number of a checkpoint is the stream's `submitted`, read before the checkpoint is enqueued. So every
 //!   submission up to that number is ahead of the checkpoint in the stream.
 //! - `covered` is the number of the last entry that was put into the inbox. `enqueued` is the last number for which the

@@ -237,8 +237,8 @@ impl DriverStream {
 const QUERIES: usize = 4096;
 
 /// After this number of queries, the pause between two queries grows by one spin-loop hint. A query takes a lock of the
-/// driver, so a long wait leaves the lock to other threads most of the time. A pause delays the caller by its own length
-/// at most: about one percent of the wait so far after 10 us, and less after longer ones.
+/// driver, so a long wait leaves the lock to other threads most of the time. A pause delays the caller by its own
+/// length at most: about one percent of the wait so far after 10 us, and less after longer ones.
 const PER_HINT: usize = 64;
 
 /// Queries of the status.
@@ -320,9 +320,9 @@ fn is_ready(status: Result<(), Failed>, primary: &Primary) -> Result<bool> {
 ///
 /// # Rules
 /// - A capture lasts at most as long as the foreign call that begins it. The caller of the foreign code promises that.
-/// - During a foreign call this library neither queries the stream, which would end a capture, nor enqueues on it, which
-///   the capture would include. The client holds the order lock during the foreign call, so it submits nothing else.
-///   Frees are held here. Queries and frees take the lock of [`ForeignState`] for their driver calls.
+/// - During a foreign call this library neither queries the stream, which would end a capture, nor enqueues on it,
+///   which the capture would include. The client holds the order lock during the foreign call, so it submits nothing
+///   else. Frees are held here. Queries and frees take the lock of [`ForeignState`] for their driver calls.
 /// - Before the call, the stream's event is recorded behind everything that was submitted. So other streams, blocked
 ///   threads and the completion thread have an event to rely on, and need not record one.
 impl DriverStream {
@@ -378,42 +378,6 @@ impl DriverStream {
     }
 }
 
-/// Whether a foreign call runs, and the frees that wait for its end.
-#[derive(Default)]
-pub(crate) struct ForeignState {
-    active: bool,
-    held: Vec<HeldFree>,
-}
-
-impl ForeignState {
-    /// Holds a free if a foreign call runs. Otherwise returns it, and the caller enqueues it while it has the lock.
-    pub(crate) fn hold(&mut self, free: HeldFree) -> Option<HeldFree> {
-        if !self.active {
-            return Some(free);
-        }
-        self.held.push(free);
-        None
-    }
-}
-
-/// The number up to which a stream is known to be complete. It only grows. The completion thread or a host function
-/// raises it.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Passed(Arc<AtomicU64>);
-
-impl Passed {
-    /// The largest number that was stored. The effects of the submissions up to it are visible to the calling thread.
-    #[inline]
-    pub(crate) fn load(&self) -> u64 {
-        self.0.load(Ordering::Acquire)
-    }
-
-    /// Raises the number to `number`, unless it is larger already.
-    pub(crate) fn raise(&self, number: u64) {
-        self.0.fetch_max(number, Ordering::AcqRel);
-    }
-}
-
 impl Drop for DriverStream {
     fn drop(&mut self) {
         let mut events: Vec<_> = self.reports.take_events().collect();
@@ -448,6 +412,42 @@ impl Reclaimable for RetiredStream {
         }
         drop(self.owner);
         None
+    }
+}
+
+/// Whether a foreign call runs, and the frees that wait for its end.
+#[derive(Default)]
+pub(crate) struct ForeignState {
+    active: bool,
+    held: Vec<HeldFree>,
+}
+
+impl ForeignState {
+    /// Holds a free if a foreign call runs. Otherwise returns it, and the caller enqueues it while it has the lock.
+    pub(crate) fn hold(&mut self, free: HeldFree) -> Option<HeldFree> {
+        if !self.active {
+            return Some(free);
+        }
+        self.held.push(free);
+        None
+    }
+}
+
+/// The number up to which a stream is known to be complete. It only grows. The completion thread or a host function
+/// raises it.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Passed(Arc<AtomicU64>);
+
+impl Passed {
+    /// The largest number that was stored. The effects of the submissions up to it are visible to the calling thread.
+    #[inline]
+    pub(crate) fn load(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+
+    /// Raises the number to `number`, unless it is larger already.
+    pub(crate) fn raise(&self, number: u64) {
+        self.0.fetch_max(number, Ordering::AcqRel);
     }
 }
 

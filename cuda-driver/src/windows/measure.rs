@@ -1,8 +1,8 @@
 //! Measures a window, to decide whether a graph of it pays: whether it saves enough time.
 //!
 //! A graph saves two to four microseconds for each launch, and as much before the first kernel. If kernels take much
-//! longer than that, the graph saves little, and its memory is better used for other windows. So the time of a window on
-//! the device is measured while its nodes are enqueued one by one.
+//! longer than that, the graph saves little, and its memory is better used for other windows. So the time of a window
+//! on the device is measured while its nodes are enqueued one by one.
 
 use cuda_core::protocol::Result;
 

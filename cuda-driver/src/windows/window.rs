@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// The number of nodes after which the first part of a window is flushed, so that the device begins early. Each further
-/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before the stream was found idle goes on with parts
-/// of that size.
+/// part has twice as many nodes, up to [`MAX_PART`]. A window that comes before the stream was found idle goes on with
+/// parts of that size.
 const FIRST_PART: usize = 16;
 
 /// The largest number of nodes that a stream holds.
@@ -176,8 +176,8 @@ impl Window {
         self.position.nodes >= FIRST_PART && self.position.nodes >= self.position.part()
     }
 
-    /// Whether this part of the window has to end before a submission of this shape: the part is at least half full, and
-    /// it began with the same shape. So work that repeats in a window has few different parts.
+    /// Whether this part of the window has to end before a submission of this shape: the part is at least half full,
+    /// and it began with the same shape. So work that repeats in a window has few different parts.
     #[inline]
     pub(crate) fn begins_again(&self, shape: Shape) -> bool {
         let Position { nodes, first, last, .. } = self.position;

@@ -31,6 +31,7 @@ pub(crate) struct Target {
     pub(crate) bytes: u64,
 }
 
+/// Announced transfers between the devices of this process, by their ids.
 pub(crate) struct Transfers(Mutex<FxHashMap<TransferId, Target>>);
 
 impl Transfers {

@@ -17,7 +17,8 @@ use crate::harness::{Gpu, gpu, start};
 fn current() -> *mut c_void {
     let name = if cfg!(windows) { "nvcuda.dll" } else { "libcuda.so.1" };
     let mut context = null_mut();
-    // SAFETY: the driver's library, loaded by the device that exists; the function has this type and writes one pointer.
+    // SAFETY: the driver's library, loaded by the device that exists; the function has this type and writes one
+    // pointer.
     unsafe {
         let library = Library::new(name).unwrap();
         let ask = library

@@ -68,8 +68,8 @@ pub(crate) fn hold_memory() -> impl Drop {
     MEMORY.lock()
 }
 
-/// Runs an ignored test in a process of its own. Needed by tests that look at a kernel while it runs: while another test
-/// loads or unloads a module, the driver waits for every running kernel of the process, and launches wait with it.
+/// Runs an ignored test in a process of its own. Needed by tests that look at a kernel while it runs: while another
+/// test loads or unloads a module, the driver waits for every running kernel of the process, and launches wait with it.
 pub(crate) fn in_a_child(test: &str) {
     if gpu().is_none() {
         return;

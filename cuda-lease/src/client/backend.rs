@@ -1,5 +1,5 @@
-//! A leased device: the provider that opens it, and the backend that turns submissions, controls and requests into commands.
-//! Graphs are the content of commands.
+//! A leased device: the provider that opens it, and the backend that turns submissions, controls and requests into
+//! commands. Graphs are the content of commands.
 
 use std::{any::Any, sync::Arc};
 

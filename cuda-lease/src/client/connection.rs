@@ -1,5 +1,5 @@
-//! The connection of a lease to its node: its terms, the side that the handles of the lease see, and the thread that sends,
-//! receives, renews and reconnects.
+//! The connection of a lease to its node: its terms, the side that the handles of the lease see, and the thread that
+//! sends, receives, renews and reconnects.
 
 use std::{
     cell::RefCell,
@@ -49,14 +49,8 @@ const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
 /// The time that the end of a lease may take until the connection is closed anyway.
 const FREE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time in which the reason for the end of a stream arrives.
-const REASON: Duration = Duration::from_secs(1);
-
-/// The pause after the first failure.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-
-/// The longest pause after a failure.
-const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// The reply to a request, when it arrives.
+type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 
 /// A connection to a node, and its thread. Dropping it ends the connection.
 pub(super) struct Connection {
@@ -65,9 +59,6 @@ pub(super) struct Connection {
     /// `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
-
-/// The reply to a request, when it arrives.
-type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 
 /// A lease that was granted, and its connection. Dropping it ends the lease.
 pub(super) struct LeaseConnection {
@@ -84,29 +75,6 @@ pub(super) struct Opened {
     pub(super) features: u64,
     pub(super) link: Arc<Link>,
     pub(super) connection: Arc<LeaseConnection>,
-}
-
-/// Starts a thread that serves a connection, and waits until `serve` has sent what the connection is for its user.
-///
-/// # Errors
-/// [`Error::Host`] if the thread cannot be started, or the error that `serve` has sent.
-pub(super) fn start<T: Send + 'static, Served: Future<Output = ()>>(
-    name: &str,
-    address: &str,
-    serve: impl FnOnce(SyncSender<Result<T>>) -> Served + Send + 'static,
-) -> Result<(T, thread::JoinHandle<()>)> {
-    let failed = |error| Error::host("failed to start the thread of a connection", &error);
-    let (opened, receiver) = sync_channel(1);
-    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
-        Ok(runtime) => runtime.block_on(async { serve(opened).await }),
-        Err(error) => _ = opened.send(Err(failed(error))),
-    };
-    let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
-    let opened = receiver.recv().unwrap_or_else(|_| {
-        let (address, cause) = (address.to_owned(), "the thread of the connection ended".into());
-        Err(Error::Disconnected { address, cause, may_have_run: false })
-    })?;
-    Ok((opened, thread))
 }
 
 impl Connection {
@@ -167,6 +135,29 @@ impl LeaseConnection {
         self.grant.renewed(&renewed.map_err(|refused| channel.refused(refused))?);
         Ok(())
     }
+}
+
+/// Starts a thread that serves a connection, and waits until `serve` has sent what the connection is for its user.
+///
+/// # Errors
+/// [`Error::Host`] if the thread cannot be started, or the error that `serve` has sent.
+pub(super) fn start<T: Send + 'static, Served: Future<Output = ()>>(
+    name: &str,
+    address: &str,
+    serve: impl FnOnce(SyncSender<Result<T>>) -> Served + Send + 'static,
+) -> Result<(T, thread::JoinHandle<()>)> {
+    let failed = |error| Error::host("failed to start the thread of a connection", &error);
+    let (opened, receiver) = sync_channel(1);
+    let run = move || match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime.block_on(async { serve(opened).await }),
+        Err(error) => _ = opened.send(Err(failed(error))),
+    };
+    let thread = thread::Builder::new().name(name.into()).spawn(run).map_err(failed)?;
+    let opened = receiver.recv().unwrap_or_else(|_| {
+        let (address, cause) = (address.to_owned(), "the thread of the connection ended".into());
+        Err(Error::Disconnected { address, cause, may_have_run: false })
+    })?;
+    Ok((opened, thread))
 }
 
 /// The address and the terms of a lease.
@@ -503,6 +494,9 @@ impl Drop for ConnectionThread {
     }
 }
 
+/// The time within which the reason for the end of a stream arrives.
+const REASON: Duration = Duration::from_secs(1);
+
 /// The reason for which the node closed a stream.
 async fn reason(connection: &quinn::Connection) -> End {
     match tokio::time::timeout(REASON, connection.closed()).await {
@@ -566,6 +560,12 @@ async fn renew_in_time(
         };
     }
 }
+
+/// The pause after the first failure of a renewal.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest pause after a failed renewal.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Plans the renewals of one lease: after 70 to 75 percent of its duration, with jitter; after a failure again, with
 /// increasing pauses. It has no clock and no network.

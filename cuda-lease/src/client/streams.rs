@@ -1,5 +1,5 @@
-//! The streams of a connection: requests about leases and their replies, the commands and events of a session, and code.
-//! `connection` and `submit` open them.
+//! The streams of a connection: requests about leases and their replies, the commands and events of a session, and
+//! code. `connection` and `submit` open them.
 
 use std::{
     cell::{Cell, RefCell},

@@ -1,7 +1,7 @@
 //! Stateless submits: one kernel, its input and its output in one round trip.
 //!
-//! A [`Job`] describes the kernel. A [`Submit`] is a job that has a lease, and runs. Its frames travel on a stream of the
-//! connection that the [`Channel`] keeps. A submit uses the connection of the lease, and no session.
+//! A [`Job`] describes the kernel. A [`Submit`] is a job that has a lease, and runs. Its frames travel on a stream of
+//! the connection that the [`Channel`] keeps. A submit uses the connection of the lease, and no session.
 
 use std::{
     fmt,

@@ -1,5 +1,5 @@
-//! The messages outside of sessions: the first frames of streams, requests about leases and devices, blobs, the stateless
-//! submit, and their replies.
+//! The messages outside of sessions: the first frames of streams, requests about leases and devices, blobs, the
+//! stateless submit, and their replies.
 
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, protocol::Status};

@@ -15,7 +15,8 @@ use rustix::{
 
 use crate::support::Place;
 
-/// Starts the program with its stdout and stderr on a terminal of this many rows. Returns the other end of the terminal.
+/// Starts the program with its stdout and stderr on a terminal of this many rows. Returns the other end of the
+/// terminal.
 fn on_terminal(place: &Place, line: &str, rows: u16) -> (Child, File) {
     let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).unwrap();
     grantpt(&ours).unwrap();

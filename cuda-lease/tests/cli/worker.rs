@@ -1,5 +1,5 @@
-//! A device of a node whose workers are processes, so that an endless kernel can be killed. A worker is this test program,
-//! started again.
+//! A device of a node whose workers are processes, so that an endless kernel can be killed. A worker is this test
+//! program, started again.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The GPUs of a node and their memory, without CUDA.
 //!
 //! The supervisor never initializes CUDA, so it asks NVML. [`GpuMonitor`] is the interface. [`NvmlMonitor`] implements
-//! it, and a scripted monitor stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker is
-//! free. A slot whose memory is not free is fenced until the operator unfences it.
+//! it, and a scripted monitor stands in for it in tests. [`MemoryCheck`] decides whether the memory of an ended worker
+//! is free. A slot whose memory is not free is fenced until the operator unfences it.
 //!
 //! This module uses no other module of the crate.
 

@@ -121,11 +121,11 @@ impl fmt::Debug for GpuUuid {
     }
 }
 
-/// Returns the GPUs that `address` means, of those in `devices`: `cuda:0` as CUDA counts, or the identifier of a GPU or of
-/// a MIG instance. A GPU that is divided into MIG instances means all of them.
+/// Returns the GPUs that `address` means, of those in `devices`: `cuda:0` as CUDA counts, or the identifier of a GPU or
+/// of a MIG instance. A GPU that is divided into MIG instances means all of them.
 ///
-/// CUDA counts in the order of `nvidia-smi`, or in that of `visible`, the value of `CUDA_VISIBLE_DEVICES` if it is set. The
-/// entries of `visible` are numbers or identifiers, and the first one that is neither ends the list.
+/// CUDA counts in the order of `nvidia-smi`, or in that of `visible`, the value of `CUDA_VISIBLE_DEVICES` if it is set.
+/// The entries of `visible` are numbers or identifiers, and the first one that is neither ends the list.
 ///
 /// # Errors
 /// [`Error::NotFound`] with the addresses that there are.

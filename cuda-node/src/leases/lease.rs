@@ -41,8 +41,8 @@ pub enum Cause {
         /// The priority of that request.
         priority: i32,
     },
-    /// The worker used more memory than the slot was charged with: variables of modules, stacks of kernels, and the heap
-    /// and the print buffer of the device do not come from the quota's pool.
+    /// The worker used more memory than the slot was charged with: variables of modules, stacks of kernels, and the
+    /// heap and the print buffer of the device do not come from the quota's pool.
     OverMemory {
         /// The bytes in use.
         used: u64,
@@ -149,6 +149,7 @@ pub(super) enum Due {
     KillOverdue,
 }
 
+/// A lease, from its grant to the end of its worker.
 #[derive(Debug)]
 pub(super) struct Lease {
     pub(super) request: LeaseRequest,

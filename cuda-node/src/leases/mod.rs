@@ -1,10 +1,10 @@
 //! The lease table of a node: admission, queuing, time limits, scheduling of sessions and the end of leases.
 //!
 //! The table is a pure state machine: no clock, no network, no threads, no files. It may use `quotas` and
-//! `cuda_lease::wire::Status`. The node's supervisor owns one [`LeaseTable`], reports what happens by its methods, and performs
-//! the [`Action`]s that it polls. A call arrives in `table/`, which schedules sessions and lists the state: `admission`
-//! checks requests and places them on slots, and `life` moves a lease from grant to end.
-//! The files beside `table/` are the data that it uses.
+//! `cuda_lease::wire::Status`. The node's supervisor owns one [`LeaseTable`], reports what happens by its methods, and
+//! performs the [`Action`]s that it polls. A call arrives in `table/`, which schedules sessions and lists the state:
+//! `admission` checks requests and places them on slots, and `life` moves a lease from grant to end. The files beside
+//! `table/` are the data that it uses.
 //!
 //! # Time
 //! Every method takes `now`, the time since the node started. A `now` before an earlier one counts as the earlier one.

@@ -123,6 +123,7 @@ impl fmt::Display for SlotId {
     }
 }
 
+/// A request that waits for capacity.
 #[derive(Debug)]
 pub(super) struct Waiter {
     pub(super) id: RequestId,

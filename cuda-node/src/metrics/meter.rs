@@ -1,5 +1,5 @@
-//! Counts the traffic of leases and of their node, and the connections, submits and latencies of the node. The lease table
-//! counts the rest.
+//! Counts the traffic of leases and of their node, and the connections, submits and latencies of the node. The lease
+//! table counts the rest.
 
 use std::{
     collections::BTreeMap,

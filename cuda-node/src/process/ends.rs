@@ -1,5 +1,5 @@
-//! The connections between a supervisor and a worker: three sockets, and the pipe that ends a worker when its supervisor
-//! has exited.
+//! The connections between a supervisor and a worker: three sockets, and the pipe that ends a worker when its
+//! supervisor has exited.
 
 use std::{
     io,
@@ -45,8 +45,9 @@ impl WorkerEnds {
     /// Call it at the start of `main`, once. Code that this process starts later does not inherit the sockets.
     ///
     /// # Errors
-    /// [`Error::AlreadyTaken`] on a second call, also if the first one failed. [`Error::Descriptor`] if a descriptor is not open, was not inherited or
-    /// is not a Unix stream socket, for example because a user started the worker by hand.
+    /// [`Error::AlreadyTaken`] on a second call, also if the first one failed. [`Error::Descriptor`] if a descriptor is
+    /// not open, was not inherited or is not a Unix stream socket, for example because a user started the worker by
+    /// hand.
     pub fn take() -> Result<Self> {
         static TAKEN: AtomicBool = AtomicBool::new(false);
         if TAKEN.swap(true, Ordering::AcqRel) {

@@ -110,8 +110,8 @@ impl WorkerLauncher {
             FdMapping { parent_fd: worker.bulk.into(), child_fd: BULK_DESCRIPTOR },
             FdMapping { parent_fd: worker.jobs.into(), child_fd: JOBS_DESCRIPTOR },
         ];
-        // If another thread of the supervisor closes its descriptor 3, 4 or 5 during the spawn, the pipe that reports a failed
-        // `exec` may take that number. The failure then shows as a worker that exits with code 1.
+        // If another thread of the supervisor closes its descriptor 3, 4 or 5 during the spawn, the pipe that reports a
+        // failed `exec` may take that number. The failure then shows as a worker that exits with code 1.
         command
             .fd_mappings(sockets)
             .map_err(|collision| spawn_error(std::io::Error::other(collision)))?;

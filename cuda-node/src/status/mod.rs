@@ -86,8 +86,8 @@ impl Source {
     }
 }
 
-/// Serves the status endpoints on a bound socket, until the returned future is dropped. `snapshot` is called at most ten
-/// times a second, for a request.
+/// Serves the status endpoints on a bound socket, until the returned future is dropped. `snapshot` is called at most
+/// ten times a second, for a request.
 ///
 /// # Errors
 /// The socket cannot be used by the runtime.

@@ -1,5 +1,5 @@
-//! The workers of one device: idle spare workers, the supervisor's sockets to workers in use, and the GPU memory of worker
-//! processes.
+//! The workers of one device: idle spare workers, the supervisor's sockets to workers in use, and the GPU memory of
+//! worker processes.
 
 use std::{
     collections::VecDeque,
@@ -31,25 +31,6 @@ const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 
 /// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
 const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
-
-/// The start of a worker.
-#[derive(Clone)]
-pub(super) enum Launcher {
-    /// As threads of this process, for tests. An endless kernel cannot be killed.
-    InProcess(Arc<dyn Provider>),
-    /// As a process.
-    Process(Box<ProcessLauncher>),
-}
-
-/// The start of a worker as a process.
-#[derive(Clone)]
-pub(super) struct ProcessLauncher {
-    pub(super) launcher: WorkerLauncher,
-    /// The GPU of the worker, if its memory can be observed.
-    pub(super) gpu: Option<Gpu>,
-    /// The caches of compiled kernels, of a worker with a GPU.
-    pub(super) jit_cache: Option<JitCache>,
-}
 
 /// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
 pub(super) struct Workers {
@@ -141,57 +122,23 @@ impl Workers {
     }
 }
 
-/// A worker, seen from the supervisor. Dropping it ends the worker.
-pub(super) struct WorkerHandle {
-    device: DeviceInfo,
-    /// The features of the device, as in [`features`](cuda_lease::wire::features).
-    pub(super) features: u64,
-    /// The sockets of commands and bulk bytes, until a session takes them.
-    pub(super) lanes: Option<Lanes>,
-    /// The socket of stateless submits, until the first one takes it.
-    pub(super) jobs: Option<tokio::net::UnixStream>,
-    has_lease: bool,
-    body: Body,
+/// The start of a worker.
+#[derive(Clone)]
+pub(super) enum Launcher {
+    /// As threads of this process, for tests. An endless kernel cannot be killed.
+    InProcess(Arc<dyn Provider>),
+    /// As a process.
+    Process(Box<ProcessLauncher>),
 }
 
-/// The sockets of a session: commands and bulk bytes.
-pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
-
-enum Body {
-    Threads(Threads),
-    Process(Box<Process>),
-}
-
-/// A worker that is a process.
-struct Process {
-    process: WorkerProcess,
-    memory: Option<WorkerMemory>,
-    kernels: Option<Link>,
-}
-
-/// A worker that is threads of this process.
-struct Threads {
-    /// The worker's ends of the sockets, to shut them down.
-    sockets: [UnixStream; 3],
-    ended: oneshot::Receiver<()>,
-}
-
-impl Drop for Threads {
-    fn drop(&mut self) {
-        self.shut_down();
-    }
-}
-
-impl Threads {
-    fn shut_down(&self) {
-        for socket in &self.sockets {
-            _ = socket.shutdown(Shutdown::Both);
-        }
-    }
-}
-
-fn failed(error: impl std::fmt::Display) -> Error {
-    Error::host("failed to start a worker", &error)
+/// The start of a worker as a process.
+#[derive(Clone)]
+pub(super) struct ProcessLauncher {
+    pub(super) launcher: WorkerLauncher,
+    /// The GPU of the worker, if its memory can be observed.
+    pub(super) gpu: Option<Gpu>,
+    /// The caches of compiled kernels, of a worker with a GPU.
+    pub(super) jit_cache: Option<JitCache>,
 }
 
 impl Launcher {
@@ -249,6 +196,59 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     };
     thread::Builder::new().name("lease-commands".into()).spawn(serve).map_err(failed)?;
     Ok((ends, Body::Threads(Threads { sockets, ended })))
+}
+
+/// A worker, seen from the supervisor. Dropping it ends the worker.
+pub(super) struct WorkerHandle {
+    device: DeviceInfo,
+    /// The features of the device, as in [`features`](cuda_lease::wire::features).
+    pub(super) features: u64,
+    /// The sockets of commands and bulk bytes, until a session takes them.
+    pub(super) lanes: Option<Lanes>,
+    /// The socket of stateless submits, until the first one takes it.
+    pub(super) jobs: Option<tokio::net::UnixStream>,
+    has_lease: bool,
+    body: Body,
+}
+
+/// The sockets of a session: commands and bulk bytes.
+pub(super) type Lanes = (tokio::net::UnixStream, tokio::net::UnixStream);
+
+enum Body {
+    Threads(Threads),
+    Process(Box<Process>),
+}
+
+/// A worker that is a process.
+struct Process {
+    process: WorkerProcess,
+    memory: Option<WorkerMemory>,
+    kernels: Option<Link>,
+}
+
+/// A worker that is threads of this process.
+struct Threads {
+    /// The worker's ends of the sockets, to shut them down.
+    sockets: [UnixStream; 3],
+    ended: oneshot::Receiver<()>,
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
+
+impl Threads {
+    fn shut_down(&self) {
+        for socket in &self.sockets {
+            _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Error {
+    Error::host("failed to start a worker", &error)
 }
 
 /// Waits for the first frame of a worker.

@@ -1,12 +1,12 @@
-//! Stateless submits: runs one kernel after the other, on a device handle of its own. A *job* is a stateless submit on its
-//! way to or in the worker.
+//! Stateless submits: runs one kernel after the other, on a device handle of its own. A *job* is a stateless submit on
+//! its way to or in the worker.
 //!
-//! The thread of a [`JobServer`] reads jobs from a socket of their own and answers them in order, so their bytes never wait
-//! in front of a session's commands. A [`JobDevice`] is opened at the first job, keeps the modules and the region, and runs
-//! the kernel. Jobs and the session share one quota (`quota`).
+//! The thread of a [`JobServer`] reads jobs from a socket of their own and answers them in order, so their bytes never
+//! wait in front of a session's commands. A [`JobDevice`] is opened at the first job, keeps the modules and the region,
+//! and runs the kernel. Jobs and the session share one quota (`quota`).
 //!
-//! Each job on the socket is the client's [`Submit`], without token and image, and the raw bytes of its input. The answer
-//! is [`JobDone`] and the raw bytes of the output. If the worker does not have the image, it first answers with
+//! Each job on the socket is the client's [`Submit`], without token and image, and the raw bytes of its input. The
+//! answer is [`JobDone`] and the raw bytes of the output. If the worker does not have the image, it first answers with
 //! [`Status::NotFound`], and the supervisor sends the length of the image as a `u64` and its raw bytes.
 //!
 //! A job is not translated to commands for an engine (`engine`). The engine carries out what a client has prepared: the
@@ -16,14 +16,14 @@
 //! memory, launches and completion.
 //!
 //! - **Several programs.** The jobs of a lease run one after the other, in the order in which their inputs have arrived
-//!   at the supervisor. They run beside the session, which has another handle of the device: its order, its printed text
-//!   and, on a CPU device, its faults are separate. On a GPU, a fault ends both.
+//!   at the supervisor. They run beside the session, which has another handle of the device: its order, its printed
+//!   text and, on a CPU device, its faults are separate. On a GPU, a fault ends both.
 //! - **Limits.** The supervisor counts `submits_per_second`, and the host memory of inputs and outputs. The worker
 //!   counts the region against the quota of the lease, together with the session's memory.
-//! - **Modules.** The 16 modules that were used last stay loaded until the lease ends, also over a fault that the device
-//!   recovers from. Of others the worker requests the image.
-//! - **Faults.** The job fails with the fault, and the device is reset for the next one. A device that cannot be reset, a
-//!   GPU, ends the worker and its lease.
+//! - **Modules.** The 16 modules that were used last stay loaded until the lease ends, also over a fault that the
+//!   device recovers from. Of others the worker requests the image.
+//! - **Faults.** The job fails with the fault, and the device is reset for the next one. A device that cannot be reset,
+//!   a GPU, ends the worker and its lease.
 //! - **Ends.** A job whose client is gone runs to its end, and its output is dropped. The end of the lease kills the
 //!   worker, and the submit fails with the cause of that end.
 
@@ -62,7 +62,8 @@ message! {
         text: String,
         /// The number of bytes of the output.
         output_bytes: u64,
-        /// The time from the submission of the input and the launch to their completion, in nanoseconds. 0 for a job that failed.
+        /// The time from the submission of the input and the launch to their completion, in nanoseconds. 0 for a job
+        /// that failed.
         device_nanos: u64,
         /// The device memory of the lease in use, in bytes.
         memory: u64,

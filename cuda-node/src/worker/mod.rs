@@ -9,9 +9,9 @@
 //!
 //! # Rules of the unsafe code
 //! A client is not trusted to keep the rules of `Backend`: it may order its own work wrongly, and its kernels may write
-//! anywhere in the memory of its worker's device context. All of that memory is its own: a worker serves one lease, and is
-//! never used again. The worker itself keeps the rules that protect its host memory: blocks come from its `staging`, and a
-//! block is reused only when the backend has reported its submission complete.
+//! anywhere in the memory of its worker's device context. All of that memory is its own: a worker serves one lease, and
+//! is never used again. The worker itself keeps the rules that protect its host memory: blocks come from its `staging`,
+//! and a block is reused only when the backend has reported its submission complete.
 
 mod engine;
 mod graphs;

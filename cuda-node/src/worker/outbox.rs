@@ -22,8 +22,8 @@ use rustc_hash::FxHashMap;
 /// The maximum number of bytes of events that wait. A client that has more loses its session.
 const LIMIT: usize = 128 << 20;
 
-/// With this number of bytes of small downloads waiting, no further small download begins. Those in flight add at most the
-/// staging memory of downloads.
+/// With this number of bytes of small downloads waiting, no further small download begins. Those in flight add at most
+/// the staging memory of downloads.
 const DOWNLOADS: usize = 16 << 20;
 
 /// The maximum number of bytes of printed text that wait. More is dropped.
@@ -65,8 +65,8 @@ pub(super) struct Wake {
 }
 
 impl Outbox {
-    /// Sets the socket of commands. If the client reads events too slowly, the outbox ends the session: it ends the reading
-    /// of this socket.
+    /// Sets the socket of commands. If the client reads events too slowly, the outbox ends the session: it ends the
+    /// reading of this socket.
     pub(super) fn set_commands(&self, socket: UnixStream) {
         _ = self.commands.set(socket);
     }

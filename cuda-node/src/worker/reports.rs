@@ -1,7 +1,7 @@
 //! Turns notices of the backend into events for the client, in the client's numbers.
 //!
-//! The numbers of the backend differ from those of the client, because one copy of the client becomes several submissions
-//! of the backend, and because the backend uses the number of a refused submission again.
+//! The numbers of the backend differ from those of the client, because one copy of the client becomes several
+//! submissions of the backend, and because the backend uses the number of a refused submission again.
 
 use std::{
     collections::VecDeque,
@@ -136,9 +136,10 @@ impl Reports {
         number
     }
 
-    /// Times the last submission of a stream, whose progress is requested now, unless another one is timed. Does nothing
-    /// for a submission that may have completed unnoticed: one of an earlier batch, unless `is_running`. Returns `false`
-    /// for such a submission. The caller then asks the backend whether it runs, and calls again with `is_running`.
+    /// Times the last submission of a stream, whose progress is requested now, unless another one is timed. Does
+    /// nothing for a submission that may have completed unnoticed: one of an earlier batch, unless `is_running`.
+    /// Returns `false` for such a submission. The caller then asks the backend whether it runs, and calls again with
+    /// `is_running`.
     pub(super) fn time(&self, of: Ticket, now: Instant, is_running: bool) -> bool {
         let mut streams = self.streams.lock();
         let Some(stream) = streams.get_mut(&of.stream) else { return true };

@@ -40,9 +40,9 @@ use crate::process::WorkerEnds;
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
 
-/// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes the
-/// socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps spare
-/// workers.
+/// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes
+/// the socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps
+/// spare workers.
 ///
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
@@ -331,8 +331,8 @@ const PTX: &str = "
 
 /// Uses a GPU before a lease does: allocates, copies, loads a kernel and launches it.
 ///
-/// The first use of each part of the driver is slow: on an H200 the first allocation takes 10 ms, the first pinned block
-/// 1 ms, and the first compilation loads the compiler. A spare worker pays for that while it waits.
+/// The first use of each part of the driver is slow: on an H200 the first allocation takes 10 ms, the first pinned
+/// block 1 ms, and the first compilation loads the compiler. A spare worker pays for that while it waits.
 ///
 /// # Errors
 /// The device does not work.

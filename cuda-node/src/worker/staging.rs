@@ -98,8 +98,8 @@ impl Staging {
         Staged { block, staging: self.clone(), is_pooled: true }
     }
 
-    /// Copies `bytes`, at most [`PIECE`], to a block. If the limit of the pool is reached, the block is ordinary memory.
-    /// Returns `None` if there is as much of that too.
+    /// Copies `bytes`, at most [`PIECE`], to a block. If the limit of the pool is reached, the block is ordinary
+    /// memory. Returns `None` if there is as much of that too.
     pub(super) fn copy(self: &Arc<Self>, bytes: &[u8]) -> Option<Result<Staged>> {
         let staged = match self.try_take(bytes.len()) {
             Some(staged) => staged,

@@ -1,7 +1,7 @@
 //! Times of a session, for the metrics of the node.
 //!
-//! Commands are a hot path, so one operation of each batch of commands is timed, not all. A batch is what one read of the
-//! socket gives. A report goes to the supervisor at most every [`PERIOD`], in front of other events or alone.
+//! Commands are a hot path, so one operation of each batch of commands is timed, not all. A batch is what one read of
+//! the socket gives. A report goes to the supervisor at most every [`PERIOD`], in front of other events or alone.
 
 use std::{
     sync::atomic::{AtomicBool, Ordering},

@@ -54,8 +54,8 @@ const LENGTHS: [u64; 12] = [
     u64::MAX,
 ];
 
-/// Each byte is a command, with operands behind it. In the end the worker has carried out all commands, or has refused one
-/// and ended the session.
+/// Each byte is a command, with operands behind it. In the end the worker has carried out all commands, or has refused
+/// one and ended the session.
 pub fn session(bytes: &[u8]) {
     let mut options = CpuOptions::default().budget(1 << 14);
     (options.memory, options.workers) = (Some(MEMORY), Some(1));
@@ -82,8 +82,8 @@ pub fn session(bytes: &[u8]) {
     });
 }
 
-/// Reads events until the worker ends. Reports when it has completed everything, or has told the client that the session is
-/// lost.
+/// Reads events until the worker ends. Reports when it has completed everything, or has told the client that the
+/// session is lost.
 fn read_events(socket: &UnixStream, last: &HashMap<u64, u64>, ended: mpsc::Sender<()>) {
     let (mut complete, mut is_drained) = (HashMap::new(), false);
     read_frames(socket, |frame| {

@@ -1,5 +1,5 @@
-//! The target `lease_session` of the fuzzers in `fuzz/`, and of the test that replays its corpus. It must not panic, hang, or
-//! take unbounded memory.
+//! The target `lease_session` of the fuzzers in `fuzz/`, and of the test that replays its corpus. It must not panic,
+//! hang, or take unbounded memory.
 #![allow(dead_code)]
 
 #[path = "../../../cuda-lease/tests/fuzz/targets/input.rs"]

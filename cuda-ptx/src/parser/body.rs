@@ -572,7 +572,8 @@ fn as_value(operand: &mut Operand) {
     }
 }
 
-/// Returns whether a modifier is a repetition that has no effect. NVIDIA's assembler, `ptxas` 13.5, allows it for these words.
+/// Returns whether a modifier is a repetition that has no effect. NVIDIA's assembler, `ptxas` 13.5, allows it for these
+/// words.
 fn is_repeated(before: &[Modifier], modifier: Modifier) -> bool {
     use Word::{Approx, Cc, PropagateNan, Relu, Sat, Satfinite, Shiftamt, Sync, Uni};
     let may_repeat = matches!(

@@ -1,4 +1,5 @@
-//! Parses directives of module scope and of functions: linkage, state spaces, attributes, pragmas and debug information.
+//! Parses directives of module scope and of functions: linkage, state spaces, attributes, pragmas and debug
+//! information.
 
 use crate::ast::{Location, Position};
 use crate::error::Error;

@@ -1,5 +1,5 @@
-//! The recursive-descent parser. `module` parses the module scope and `body` the bodies of functions. Each other file parses
-//! one construct.
+//! The recursive-descent parser. `module` parses the module scope and `body` the bodies of functions. `names` has the
+//! names of a text and resolves them. Each other file parses one construct.
 
 mod body;
 mod directive;

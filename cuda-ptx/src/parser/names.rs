@@ -86,8 +86,8 @@ pub(crate) struct RegisterType {
 
 /// The open scopes of a function, innermost last. Names of inner scopes hide those of outer ones.
 ///
-/// `.reg .b32 %r<1000>;` declares a thousand registers in a few characters. Only registers that are used become registers
-/// of the body, so memory use is proportional to the length of the text.
+/// `.reg .b32 %r<1000>;` declares a thousand registers in a few characters. Only registers that are used become
+/// registers of the body, so memory use is proportional to the length of the text.
 #[derive(Default)]
 pub(crate) struct Scopes<'a> {
     open: Vec<Scope<'a>>,
@@ -258,8 +258,8 @@ pub(crate) enum Labeled {
 
 /// All labels of a body, found before it is parsed, so that branches can go forward.
 ///
-/// A label belongs to its block, because inlined assembly repeats blocks with the same labels. Labels of `.branchtargets`,
-/// `.calltargets` and `.callprototype` have separate numbers, in the order of the text.
+/// A label belongs to its block, because inlined assembly repeats blocks with the same labels. Labels of
+/// `.branchtargets`, `.calltargets` and `.callprototype` have separate numbers, in the order of the text.
 pub(crate) struct Labels<'a> {
     by_name: HashMap<(usize, &'a str), (Labeled, u32)>,
     /// The labels of code ([`Labeled::Code`]) by id. The parser fills in the targets.
@@ -276,7 +276,8 @@ impl<'a> Labels<'a> {
         let first = cur.position();
         let tokens = cur.remaining();
         let mut blocks: Vec<usize> = Vec::new();
-        // Sections are skipped. `begins` is set before the `{` of a section; `section` is the number of blocks around it.
+        // Sections are skipped. `begins` is set before the `{` of a section; `section` is the number of blocks around
+        // it.
         let (mut begins, mut section) = (false, None);
         for (i, token) in tokens.iter().enumerate() {
             match (token.kind, token.text) {

@@ -261,8 +261,8 @@ struct Reader<'c, 'a> {
 }
 
 impl<'a> Reader<'_, 'a> {
-    /// Parses `{ .. }` with up to `length` items, each an array of `inner` dimensions. The recursion is limited by the number
-    /// of dimensions.
+    /// Parses `{ .. }` with up to `length` items, each an array of `inner` dimensions. The recursion is limited by the
+    /// number of dimensions.
     fn braces(&mut self, length: u64, inner: &[u64]) -> Result<(), Error> {
         self.cur.expect("{", "`{`")?;
         let start = self.element;

@@ -17,11 +17,11 @@ pub struct Form {
 }
 
 impl Row {
-    /// Returns the instructions of the row: all combinations of the required words, each without optional words, with each
-    /// single optional word, and with the first word of every optional place. Optional operands are left out.
+    /// Returns the instructions of the row: all combinations of the required words, each without optional words, with
+    /// each single optional word, and with the first word of every optional place. Optional operands are left out.
     ///
-    /// Their registers are `%p`, `%b`, `%h`, `%w`, `%l` and `%q`, of predicates and of 8 to 128 bits, with numbers from 1 on; the
-    /// address is `%a`, the label `$End`.
+    /// Their registers are `%p`, `%b`, `%h`, `%w`, `%l` and `%q`, of predicates and of 8 to 128 bits, with numbers from
+    /// 1 on; the address is `%a`, the label `$End`.
     pub fn forms(&'static self) -> Vec<Form> {
         let optional = || self.places.iter().enumerate().filter(|(_, place)| place.optional);
         let each = optional()

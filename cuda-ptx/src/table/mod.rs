@@ -1,8 +1,9 @@
 //! The table of instructions: every form with its operands, its first version of PTX and its first target.
 //!
-//! `instructions.txt` is the only list of forms. `pattern` reads it once, [`rows`] returns the result, `find` returns the
-//! rows that an instruction's name matches. `check` compares the operands with a row. The CPU device decodes an instruction
-//! only after it matched a row. The page of the book and the tests of the grammar expand the rows with [`Row::forms`].
+//! `instructions.txt` is the only list of forms. `pattern` reads it once, [`rows`] returns the result, `find` returns
+//! the rows that an instruction's name matches. `check` compares the operands with a row. The CPU device decodes an
+//! instruction only after it matched a row. The page of the book and the tests of the grammar expand the rows with
+//! [`Row::forms`].
 //!
 //! This folder uses the enums of words and types. A new instruction is one line of `instructions.txt`, and a variant of
 //! [`Opcode`] or [`Word`] if it has a new word.
@@ -243,14 +244,14 @@ impl Row {
         self.section
     }
 
-    /// Returns the line of `instructions.txt`, from 1. A line with several opcodes, or with words that depend on each other,
-    /// has several rows.
+    /// Returns the line of `instructions.txt`, from 1. A line with several opcodes, or with words that depend on each
+    /// other, has several rows.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// Returns the name in the line of the table: `{a,b}` is one of the words, `[.a]` may be left out, and a word with `!`
-    /// directly follows the words before it.
+    /// Returns the name in the line of the table: `{a,b}` is one of the words, `[.a]` may be left out, and a word with
+    /// `!` directly follows the words before it.
     pub fn text(&self) -> &str {
         &self.text
     }

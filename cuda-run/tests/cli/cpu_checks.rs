@@ -1,4 +1,5 @@
-//! The options of the CPU device: `--check`, `--seed`, `--budget` and `--profile`; and its list of unknown instructions.
+//! The options of the CPU device: `--check`, `--seed`, `--budget` and `--profile`; and its list of unknown
+//! instructions.
 
 use std::fs;
 

@@ -179,7 +179,8 @@ const MAX_WAIT: Duration = Duration::from_secs(5);
 static RUNNING: Mutex<usize> = Mutex::new(0);
 static ENDED: Condvar = Condvar::new();
 
-/// A call of NCCL on a thread of its own, for which the exit of the process waits. Counts as a call until it is dropped.
+/// A call of NCCL on a thread of its own, for which the exit of the process waits. Counts as a call until it is
+/// dropped.
 ///
 /// At the exit, the destructors of the library and of the driver run. A thread that is inside of them then crashes the
 /// process.

@@ -229,8 +229,8 @@ mod library {
             })
         }
 
-        /// Transforms with this plan of cuFFT, and scales an inverse transform. Uses the kernels of this crate if x is not
-        /// aligned.
+        /// Transforms with this plan of cuFFT, and scales an inverse transform. Uses the kernels of this crate if x is
+        /// not aligned.
         fn with(self, plan: Arc<Plan>) -> impl DeviceOp<Output = Tensor<I::Element>> {
             let inverse = self.direction == Direction::Inverse;
             uninitialized::<u8>(plan.workspace()).then(move |scratch| {
@@ -241,8 +241,8 @@ mod library {
                             .uses(self.x.memory()?, Access::Read)
                             .uses(self.y.memory()?, Access::Write)
                             .uses(scratch.as_slice(), Access::Write);
-                        // SAFETY: the commands use only the memory of the call: x and y have the sizes of the plan, and y
-                        // and the scratch memory are owned here.
+                        // SAFETY: the commands use only the memory of the call: x and y have the sizes of the plan, and
+                        // y and the scratch memory are owned here.
                         unsafe {
                             call.submit(stream, |raw, addresses| {
                                 is_done = plan.run(inverse, raw, addresses)?;

@@ -1,4 +1,5 @@
-//! Tensors in loops: as the state of a loop, and as the source of a scalar, such as the loop's condition, on the device.
+//! Tensors in loops: as the state of a loop, and as the source of a scalar, such as the loop's condition, on the
+//! device.
 
 use cuda_async::{
     DeviceOp,

@@ -369,8 +369,9 @@ mod library {
                             None => call,
                         };
                         let mut is_done = true;
-                        // SAFETY: the commands use only the memory of the call: the matrices lie at their strides inside of
-                        // it, and the result and the scratch memory are owned here. No host memory outlives the call.
+                        // SAFETY: the commands use only the memory of the call: the matrices lie at their strides
+                        // inside of it, and the result and the scratch memory are owned here. No host memory outlives
+                        // the call.
                         unsafe {
                             call.submit(stream, |raw, addresses| match &library {
                                 Library::Blas(blas) => blas.gemm(&gemm, raw, addresses),

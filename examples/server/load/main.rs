@@ -6,11 +6,11 @@
 //! cargo run --release --bin server_load -- --server 127.0.0.1:3000 --pid $(pidof server)
 //! ```
 //!
-//! Without `--server` it runs a server in this process, so that the memory is that of server and clients. First it sends
-//! one request at a time. Then all connections send requests. One request of 100 is cancelled: its connection is closed
-//! as soon as the request is sent. One of 100 is malformed. One more client sends requests all the time and never reads a
-//! response. The program fails if a valid request gets no answer, or if two requests with the same image get different
-//! answers.
+//! Without `--server` it runs a server in this process, so that the memory is that of server and clients. First it
+//! sends one request at a time. Then all connections send requests. One request of 100 is cancelled: its connection is
+//! closed as soon as the request is sent. One of 100 is malformed. One more client sends requests all the time and
+//! never reads a response. The program fails if a valid request gets no answer, or if two requests with the same image
+//! get different answers.
 
 mod client;
 mod report;

@@ -1,5 +1,5 @@
-//! The page of the server in a headless browser. `cargo xtask ci browser` installs Chromium and runs these tests; a plain
-//! `cargo test` leaves them out. With `SERVER_PAGE_PICTURES=DIR` they write pictures of the page there.
+//! The page of the server in a headless browser. `cargo xtask ci browser` installs Chromium and runs these tests; a
+//! plain `cargo test` leaves them out. With `SERVER_PAGE_PICTURES=DIR` they write pictures of the page there.
 
 use std::{f64::consts::TAU, net::SocketAddr, path::PathBuf, time::Duration};
 

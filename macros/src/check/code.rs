@@ -100,7 +100,8 @@ fn ptx(path: &LitStr) -> Result<Code> {
 /// Reads the CUDA source at `path` and compiles it, or takes the PTX beside it.
 ///
 /// # Errors
-/// If a file cannot be read, the source does not compile, or the PTX beside it is stale. The error has the span of `path`.
+/// If a file cannot be read, the source does not compile, or the PTX beside it is stale. The error has the span of
+/// `path`.
 fn cuda(path: &LitStr, flags: &[LitStr]) -> Result<Code> {
     let (place, wrong) = located(path)?;
     let (options, written) = options(flags);
@@ -144,7 +145,8 @@ fn located(path: &LitStr) -> Result<(Place, impl Fn(&str) -> Error)> {
     Ok((place, wrong))
 }
 
-/// Returns the options of the compiler, and those that apply at run time too. Folders of headers are relative to the package.
+/// Returns the options of the compiler, and those that apply at run time too. Folders of headers are relative to the
+/// package.
 fn options(flags: &[LitStr]) -> (Options, Vec<String>) {
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").unwrap_or_default());
     let mut options = Options::new();

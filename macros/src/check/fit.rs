@@ -9,8 +9,8 @@ use crate::parse::argument::{Kind, Number, Passed};
 /// The size of a device address in bytes.
 const ADDRESS: u32 = 8;
 
-/// Returns the reason why `passed` does not match `param`, as the end of a sentence about the argument. Returns `None` if
-/// it matches, or if the compiler has to check it.
+/// Returns the reason why `passed` does not match `param`, as the end of a sentence about the argument. Returns `None`
+/// if it matches, or if the compiler has to check it.
 pub(crate) fn mismatch(passed: &Passed, param: &Param) -> Option<String> {
     match passed {
         Passed::Input(_) | Passed::Output(_) => address_mismatch(param),

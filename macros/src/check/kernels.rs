@@ -34,8 +34,8 @@ pub(crate) struct Found<'a> {
     pub(crate) kernel: &'a Kernel,
     /// One signature for each instance, in order.
     pub(crate) signatures: Vec<Option<&'a Signature>>,
-    /// Whether derived values, conditions and the launch shape are valid. If not, no code is generated from them, so that a
-    /// mistake causes one error.
+    /// Whether derived values, conditions and the launch shape are valid. If not, no code is generated from them, so
+    /// that a mistake causes one error.
     pub(crate) valid: bool,
 }
 

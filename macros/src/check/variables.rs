@@ -22,8 +22,8 @@ pub(crate) struct FoundVariable<'a> {
     pub(crate) signature: Option<&'a VariableSignature>,
 }
 
-/// Compares the declared variables with those of the PTX, and returns those with usable names. Without `signatures`, makes
-/// only the checks that need no PTX.
+/// Compares the declared variables with those of the PTX, and returns those with usable names. Without `signatures`,
+/// makes only the checks that need no PTX.
 pub(crate) fn check_variables<'a>(
     declaration: &'a Declaration,
     signatures: Option<&'a [VariableSignature]>,

@@ -57,7 +57,8 @@ fn lines(attrs: &[Attribute]) -> Option<String> {
     (!docs.is_empty()).then(|| docs.join("\n"))
 }
 
-/// The text of one `doc` attribute. It is empty if the value is not a string literal, as in `#[doc = include_str!(..)]`.
+/// The text of one `doc` attribute. It is empty if the value is not a string literal, as in
+/// `#[doc = include_str!(..)]`.
 fn line(attr: &Attribute) -> String {
     match &attr.meta {
         Meta::NameValue(pair) => match &pair.value {

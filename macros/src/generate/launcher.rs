@@ -34,7 +34,8 @@ struct Part<'a> {
     selected: Option<TokenStream>,
 }
 
-/// Generates `pub unsafe fn vecadd<A: LazyArg<Ready: KernelInput<f32>>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
+/// Generates the launcher of a kernel:
+/// `pub unsafe fn vecadd<A: LazyArg<Ready: KernelInput<f32>>, ..>(&self, config: LaunchConfig, a: A, ..) -> ..`
 pub(crate) fn launcher(declaration: &Declaration, found: &Found<'_>) -> TokenStream {
     let kernel = found.kernel;
     let selected = type_parameters::selected(declaration, kernel);
@@ -222,8 +223,8 @@ fn visibility(written: &Visibility) -> TokenStream {
     }
 }
 
-/// Generates the block that calls `launch`. In a safe method, the keyword has the span of the struct's `unsafe`, so that
-/// a crate that forbids unsafe code cannot declare such a method.
+/// Generates the block that calls `launch`. In a safe method, the keyword has the span of the struct's `unsafe`, so
+/// that a crate that forbids unsafe code cannot declare such a method.
 fn unsafe_block(
     call: &TokenStream,
     safety: &Safety,
@@ -238,9 +239,9 @@ fn unsafe_block(
 
 impl Part<'_> {
     /// The bound of the type parameter: `A: LazyArg<Ready: KernelInput<f32>>`.
-    // The opaque type of the output inherits the bound. The compiler checks it again, with another span, at each method that is
-    // called on the output. So a wrong argument of a chain is reported at the argument and at each method. An output type
-    // without bounds would have to be written out, which is impossible for closures.
+    // The opaque type of the output inherits the bound. The compiler checks it again, with another span, at each method
+    // that is called on the output. So a wrong argument of a chain is reported at the argument and at each method. An
+    // output type without bounds would have to be written out, which is impossible for closures.
     fn bound(&self) -> Option<TokenStream> {
         let (generic, form) = (self.generic.as_ref()?, self.form()?);
         Some(quote!(#generic: ::cuda_async::op::LazyArg<Ready: #form>))

@@ -73,8 +73,8 @@ pub(crate) fn expand(
                 Self::of_module(&::cuda_async::kernel::ModuleCache::load(Self::modules(), #device)?)
             }
 
-            /// Returns the kernels on `device`. The first call for a device loads them, as [`load`](Self::load) does. They
-            /// stay loaded until the device is closed.
+            /// Returns the kernels on `device`. The first call for a device loads them, as [`load`](Self::load) does.
+            /// They stay loaded until the device is closed.
             ///
             /// # Errors
             /// The errors of [`load`](Self::load).
@@ -94,8 +94,8 @@ pub(crate) fn expand(
                 )
             }
 
-            /// Loads the kernels on each of the devices, all at the same time, and blocks until they are loaded on all. Later
-            /// calls of [`for_device`](Self::for_device) and [`loaded`](Self::loaded) do not wait.
+            /// Loads the kernels on each of the devices, all at the same time, and blocks until they are loaded on all.
+            /// Later calls of [`for_device`](Self::for_device) and [`loaded`](Self::loaded) do not wait.
             ///
             /// # Errors
             /// The errors of [`load`](Self::load).
@@ -160,7 +160,8 @@ fn constants(declaration: &Declaration, code: &Code, kernels: &[Found<'_>]) -> T
     }
 }
 
-/// Generates the entries of a kernel with the types of their arguments, for the check after the program has compiled them.
+/// Generates the entries of a kernel with the types of their arguments, for the check after the program has compiled
+/// them.
 fn expected(kernel: &Kernel) -> TokenStream {
     let conditions: Vec<_> = conditions(&kernel.attrs).collect();
     let instances = kernel.instances();

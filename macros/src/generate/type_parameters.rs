@@ -1,5 +1,5 @@
-//! The type parameters of launchers: one for each buffer, and that of a generic kernel with its trait, which has the types
-//! for which the PTX has an entry.
+//! The type parameters of launchers: one for each buffer, and that of a generic kernel with its trait, which has the
+//! types for which the PTX has an entry.
 
 use std::collections::HashSet;
 
@@ -17,19 +17,6 @@ use crate::{
     },
     text,
 };
-
-/// The name of the trait: `VectorsAxpy` for the kernel `axpy` of `Vectors`.
-fn name(declaration: &Declaration, kernel: &Kernel) -> Ident {
-    let of_kernel = camel(&kernel.name.unraw().to_string());
-    format_ident!("{}{of_kernel}", declaration.name.unraw(), span = kernel.name.span())
-}
-
-fn per_type(kernel: &Kernel) -> Option<&PerType> {
-    match &kernel.entries {
-        Entries::One(_) => None,
-        Entries::PerType(types) => Some(types),
-    }
-}
 
 /// The type parameter of a generic kernel.
 pub(crate) fn parameter(kernel: &Kernel) -> Option<&Ident> {
@@ -123,8 +110,22 @@ pub(crate) fn type_trait(declaration: &Declaration, found: &Found<'_>) -> Option
     })
 }
 
-/// Returns a type parameter for each buffer, named after its argument: `LeftSide` for `left_side`. The names differ from
-/// every type in the signature and from `of_trait`, the trait of a generic kernel, because type parameters are not hygienic.
+/// The name of the trait: `VectorsAxpy` for the kernel `axpy` of `Vectors`.
+fn name(declaration: &Declaration, kernel: &Kernel) -> Ident {
+    let of_kernel = camel(&kernel.name.unraw().to_string());
+    format_ident!("{}{of_kernel}", declaration.name.unraw(), span = kernel.name.span())
+}
+
+fn per_type(kernel: &Kernel) -> Option<&PerType> {
+    match &kernel.entries {
+        Entries::One(_) => None,
+        Entries::PerType(types) => Some(types),
+    }
+}
+
+/// Returns a type parameter for each buffer, named after its argument: `LeftSide` for `left_side`. The names differ
+/// from every type in the signature and from `of_trait`, the trait of a generic kernel, because type parameters are not
+/// hygienic.
 pub(crate) fn type_parameters(kernel: &Kernel, of_trait: Option<&Ident>) -> Vec<Option<Ident>> {
     let mut taken: HashSet<_> = of_trait.iter().map(|name| name.to_string()).collect();
     if let Entries::PerType(types) = &kernel.entries {

@@ -100,7 +100,8 @@ impl Condition {
         }
     }
 
-    /// Generates an expression of type `bool`. As in Rust, it computes the right side of `||` and `&&` only if necessary.
+    /// Generates an expression of type `bool`. As in Rust, it computes the right side of `||` and `&&` only if
+    /// necessary.
     fn holds(&self, kernel: &TokenStream) -> TokenStream {
         match self {
             Self::Compare { left, comparison, right } => {

@@ -74,6 +74,36 @@ impl Kernel {
             || !self.launch.is_empty()
             || self.arguments.iter().any(|argument| argument.derived.is_some())
     }
+
+    /// Parses the tokens behind the attributes and the visibility.
+    fn after_visibility(
+        mut attrs: Vec<Attribute>,
+        vis: Visibility,
+        input: ParseStream<'_>,
+    ) -> Result<Self> {
+        let entry = EntryAttribute::take(&mut attrs)?;
+        let geometry = Geometry::take(&mut attrs)?;
+        let launch = LaunchAttributes::take(&mut attrs)?;
+        let safety = input.parse()?;
+        input.parse::<Token![fn]>()?;
+        let name: Ident = input.parse()?;
+        let entries = Entries::new(&name, entry, TypeParameter::parse(input)?)?;
+        let inside;
+        let list = parenthesized!(inside in input);
+        let arguments = Punctuated::<Argument, Token![,]>::parse_terminated(&inside)?;
+        if input.peek(Token![->]) {
+            return Err(input.error("a kernel cannot return a value; declare an output `&mut [T]`"));
+        }
+        let conditions = conditions(input)?;
+        if input.is_empty() {
+            // The error of `parse` would underline the whole macro.
+            return Err(Error::new(list.span.close(), "expected `;` after the kernel"));
+        }
+        input.parse::<Token![;]>()?;
+        let arguments: Vec<_> = arguments.into_iter().collect();
+        entries.check(&arguments)?;
+        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry, launch })
+    }
 }
 
 impl Parse for Declaration {
@@ -105,38 +135,6 @@ impl Parse for Kernel {
         let attrs = input.call(Attribute::parse_outer)?;
         let vis = input.parse()?;
         Self::after_visibility(attrs, vis, input)
-    }
-}
-
-impl Kernel {
-    /// Parses what follows the attributes and the visibility.
-    fn after_visibility(
-        mut attrs: Vec<Attribute>,
-        vis: Visibility,
-        input: ParseStream<'_>,
-    ) -> Result<Self> {
-        let entry = EntryAttribute::take(&mut attrs)?;
-        let geometry = Geometry::take(&mut attrs)?;
-        let launch = LaunchAttributes::take(&mut attrs)?;
-        let safety = input.parse()?;
-        input.parse::<Token![fn]>()?;
-        let name: Ident = input.parse()?;
-        let entries = Entries::new(&name, entry, TypeParameter::parse(input)?)?;
-        let inside;
-        let list = parenthesized!(inside in input);
-        let arguments = Punctuated::<Argument, Token![,]>::parse_terminated(&inside)?;
-        if input.peek(Token![->]) {
-            return Err(input.error("a kernel cannot return a value; declare an output `&mut [T]`"));
-        }
-        let conditions = conditions(input)?;
-        if input.is_empty() {
-            // The error of `parse` would underline the whole macro.
-            return Err(Error::new(list.span.close(), "expected `;` after the kernel"));
-        }
-        input.parse::<Token![;]>()?;
-        let arguments: Vec<_> = arguments.into_iter().collect();
-        entries.check(&arguments)?;
-        Ok(Self { attrs, vis, safety, name, entries, arguments, conditions, geometry, launch })
     }
 }
 
@@ -189,7 +187,7 @@ pub(crate) struct Variable {
 }
 
 impl Variable {
-    /// Parses what follows the attributes and the visibility.
+    /// Parses the tokens behind the attributes and the visibility.
     fn parse(mut attrs: Vec<Attribute>, vis: Visibility, input: ParseStream<'_>) -> Result<Self> {
         let symbol = take(&mut attrs, "symbol")?;
         input.parse::<Token![static]>()?;

@@ -1,5 +1,5 @@
-//! The files that a declaration names: the code (`#[ptx = ".."]`, or `#[cuda = ".."]` with `#[nvrtc(..)]`), machine code
-//! beside PTX (`#[cubin(sm_90 = "..")]` and `#[fatbin = ".."]`), and their locations.
+//! The files that a declaration names: the code (`#[ptx = ".."]`, or `#[cuda = ".."]` with `#[nvrtc(..)]`), machine
+//! code beside PTX (`#[cubin(sm_90 = "..")]` and `#[fatbin = ".."]`), and their locations.
 
 use std::{
     env,

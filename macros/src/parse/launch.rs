@@ -102,8 +102,8 @@ impl Geometry {
         }
     }
 
-    /// Generates an expression of type `Option<LaunchConfig>`, or `None` if the caller passes the configuration. `kernel` is
-    /// an expression of type `kernel::checks::Kernel`.
+    /// Generates an expression of type `Option<LaunchConfig>`, or `None` if the caller passes the configuration.
+    /// `kernel` is an expression of type `kernel::checks::Kernel`.
     pub(crate) fn tokens(&self, kernel: &TokenStream) -> Option<TokenStream> {
         Some(match self {
             Self::Caller => return None,

@@ -100,8 +100,8 @@ impl Quantity {
         })
     }
 
-    /// Returns an error for each name that the expression cannot use. `known` are the arguments that have a value when the
-    /// expression is computed, `all` are those of the kernel.
+    /// Returns an error for each name that the expression cannot use. `known` are the arguments that have a value when
+    /// the expression is computed, `all` are those of the kernel.
     pub(crate) fn check(&self, known: &[&Argument], all: &[Argument]) -> Vec<Error> {
         match self {
             Self::Literal(_) => Vec::new(),

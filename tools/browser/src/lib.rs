@@ -1,7 +1,8 @@
 //! A headless Chromium for tests of web pages, controlled over the DevTools protocol on two pipes. The tests
 //! `status_page` of `cuda-node` and `page` of `examples/server` use it. Every failure is a panic, as in a test.
 //!
-//! The crate `headless_chrome` has no touches and no drags, listens on a TCP port, and compiles 118 crates instead of 25.
+//! The crate `headless_chrome` has no touches and no drags, listens on a TCP port, and compiles 118 crates instead of
+//! 25.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::{

@@ -1,5 +1,5 @@
-//! `pages check FILE..` fails if code that these Markdown files quote differs from its source, or if a line of prose is too
-//! wide. `pages quote FILE..` replaces the quoted code by its source.
+//! `pages check FILE..` fails if code that these Markdown files quote differs from its source, or if a line of prose is
+//! too wide. `pages quote FILE..` replaces the quoted code by its source.
 
 use std::{fmt::Display, io, path::PathBuf, process::ExitCode};
 

@@ -1,7 +1,7 @@
 //! Quoted code: a page shows a part of a source file, and stays equal to it.
 //!
-//! A comment before a code block names the source and the part: `<!-- quote: ../../examples/image/mod.rs:edges -->`. In the
-//! source, the part stands between the comments `ANCHOR: edges` and `ANCHOR_END: edges`.
+//! A comment before a code block names the source and the part: `<!-- quote: ../../examples/image/mod.rs:edges -->`. In
+//! the source, the part stands between the comments `ANCHOR: edges` and `ANCHOR_END: edges`.
 
 use std::{
     fmt, fs, io,
@@ -49,8 +49,8 @@ pub fn write(files: &[PathBuf]) -> io::Result<Vec<Wrong>> {
     requote_all(files, |file, _, fresh| fs::write(file, fresh))
 }
 
-/// Quotes the sources of these pages again, and calls `changed` with each page whose text would change: its file, its text
-/// and the fresh text. Returns the quotes that cannot be made.
+/// Quotes the sources of these pages again, and calls `changed` with each page whose text would change: its file, its
+/// text and the fresh text. Returns the quotes that cannot be made.
 fn requote_all(
     files: &[PathBuf],
     mut changed: impl FnMut(&Path, &str, &str) -> io::Result<()>,

@@ -146,8 +146,8 @@ impl Link {
         self.random.seed(seed);
     }
 
-    /// Takes a batch that arrived. True if the caller shall send it immediately; otherwise the batch is in flight or was
-    /// dropped.
+    /// Takes a batch that arrived. True if the caller shall send it immediately; otherwise the batch is in flight or
+    /// was dropped.
     pub(crate) fn arrive(&mut self, batch: Batch<'_>, now: Instant) -> bool {
         self.counters.received += batch.datagrams();
         self.counters.received_bytes += batch.contents.len() as u64;

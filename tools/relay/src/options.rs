@@ -35,8 +35,8 @@ impl RelayOptions {
 pub struct Impairment {
     /// The delay of every datagram.
     pub delay: Duration,
-    /// The upper limit of an additional random delay. The order of datagrams is kept, so a datagram may wait for the one
-    /// before it.
+    /// The upper limit of an additional random delay. The order of datagrams is kept, so a datagram may wait for the
+    /// one before it.
     pub jitter: Duration,
     /// The probability that a datagram is lost, from 0 to 1.
     pub loss: f64,
@@ -46,8 +46,8 @@ pub struct Impairment {
     pub reorder: f64,
     /// The additional delay of a datagram that is overtaken.
     pub reorder_delay: Duration,
-    /// The bandwidth in bytes of datagram contents per second, or `None` without a limit. Datagrams wait for those before
-    /// them.
+    /// The bandwidth in bytes of datagram contents per second, or `None` without a limit. Datagrams wait for those
+    /// before them.
     pub bytes_per_second: Option<u64>,
     /// Drops every datagram. Setting it also drops the datagrams in flight.
     pub partitioned: bool,

@@ -80,7 +80,8 @@ impl Socket {
         self.socket.local_addr()
     }
 
-    /// Receives messages and returns their number. An error counts as none: it concerns a datagram that was sent before.
+    /// Receives messages and returns their number. An error counts as none: it concerns a datagram that was sent
+    /// before.
     pub(crate) fn receive(&self, buffers: &mut Buffers) -> usize {
         let mut parts = buffers.storage.chunks_exact_mut(BUFFER);
         let mut slices: [IoSliceMut<'_>; BATCH_SIZE] =

@@ -18,9 +18,9 @@ const SLOTS: usize = 2;
 /// The outputs of the steps.
 const LOGS: &str = "target/ci";
 
-/// Runs steps and returns whether all passed. A step starts once no running step uses its folder. The output of a step is
-/// printed at its end if it failed; a single step prints as it runs. With `discard`, deletes each folder of build outputs
-/// that no later step uses.
+/// Runs steps and returns whether all passed. A step starts once no running step uses its folder. The output of a step
+/// is printed at its end if it failed; a single step prints as it runs. With `discard`, deletes each folder of build
+/// outputs that no later step uses.
 pub(crate) fn all(steps: Vec<&'static Step>, discard: bool) -> bool {
     let started = Instant::now();
     let alone = steps.len() == 1;

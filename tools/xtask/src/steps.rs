@@ -23,8 +23,8 @@ pub(crate) enum Runs {
     Fast,
     /// Both.
     Both,
-    /// Neither: a step of the workflows, which run each step on a machine of its own. It compiles much again that the full
-    /// run has compiled, and would take the full run beyond half an hour on two cores.
+    /// Neither: a step of the workflows, which run each step on a machine of its own. It compiles much again that the
+    /// full run has compiled, and would take the full run beyond half an hour on two cores.
     Apart,
 }
 
@@ -111,8 +111,8 @@ pub(crate) const STEPS: &[Step] = &[
         folder: Some("target"),
         minutes: 10,
         needs: &[],
-        // With the features of `clippy`, so that its outputs are used. rustdoc links to a crate of the workspace only if its
-        // folder exists.
+        // With the features of `clippy`, so that its outputs are used. rustdoc links to a crate of the workspace only
+        // if its folder exists.
         script: "mkdir -p target/doc/cuda_{async,core,cpu,driver,lease,node,nvrtc,ptx,tensor}
             RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --all-features",
     },

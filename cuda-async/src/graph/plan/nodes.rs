@@ -1,5 +1,5 @@
-//! `Plan`: nodes, edges, and the tree of names, in which every name is a group inside the group of the name before its last
-//! `/`. `PlanExt` makes the plan of an operation.
+//! `Plan`: nodes, edges, and the tree of names, in which every name is a group inside the group of the name before its
+//! last `/`. `PlanExt` makes the plan of an operation.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 

@@ -27,12 +27,6 @@ impl fmt::Display for Plan {
     }
 }
 
-fn work(node: &PlanNode) -> String {
-    let parts = [Some(title(node.work())), Some(detail(node.work())), node.time().map(duration)];
-    let parts: Vec<_> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
-    parts.join(", ")
-}
-
 impl Plan {
     /// Returns the plan in DOT, the language of Graphviz. `dot -Tsvg` draws it. Named operations are clusters.
     ///
@@ -66,14 +60,7 @@ impl Plan {
         }
         dot + "}\n"
     }
-}
 
-/// A text inside double quotes.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"")
-}
-
-impl Plan {
     /// Returns the plan in the language of Mermaid, which GitHub and many editors draw. Named operations are subgraphs.
     ///
     /// ```
@@ -105,6 +92,17 @@ impl Plan {
         }
         mermaid
     }
+}
+
+fn work(node: &PlanNode) -> String {
+    let parts = [Some(title(node.work())), Some(detail(node.work())), node.time().map(duration)];
+    let parts: Vec<_> = parts.into_iter().flatten().filter(|part| !part.is_empty()).collect();
+    parts.join(", ")
+}
+
+/// A text inside double quotes.
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
 }
 
 /// A text inside double quotes: characters with a meaning become entity codes.

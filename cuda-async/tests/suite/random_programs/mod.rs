@@ -5,9 +5,9 @@
 //! and compares with a [`reference`] that uses no device. On the CPU device each stream is delayed at random
 //! ([`Timing::Adversarial`]), so a missing order soon gives a wrong result.
 //!
-//! Everything except the interleaving of threads follows from a seed. A failure prints the seed and the smallest program
-//! that still fails. `RANDOM_PROGRAMS_SEED=0x..` repeats that program, and `RANDOM_PROGRAMS_COUNT=100000` runs more
-//! programs.
+//! Everything except the interleaving of threads follows from a seed. A failure prints the seed and the smallest
+//! program that still fails. `RANDOM_PROGRAMS_SEED=0x..` repeats that program, and `RANDOM_PROGRAMS_COUNT=100000` runs
+//! more programs.
 
 mod build;
 mod program;

@@ -33,8 +33,8 @@ pub enum Step {
     Fan { from: usize, into: usize, stream: usize },
     /// Reads a register and compares.
     Check { register: usize, stream: usize },
-    /// Splits a buffer into owned parts, changes them on several streams, and gathers them in a new buffer, each part on
-    /// a stream of its own.
+    /// Splits a buffer into owned parts, changes them on several streams, and gathers them in a new buffer, each part
+    /// on a stream of its own.
     Parts { register: usize, cut: Cut, changes: Vec<PartChange>, gather: Vec<usize> },
     /// Borrows mutable slices of a buffer and changes them on several streams.
     Borrowed { register: usize, cut: Cut, changes: Vec<PartChange> },

@@ -43,6 +43,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Module(pub(super) ShardedArc<Loaded>);
 
+/// A loaded module, as its handles share it.
 pub(super) struct Loaded {
     device: Device,
     pub(super) parts: Parts,
@@ -61,14 +62,6 @@ pub(super) struct Parts {
     /// The limits of each entry, in the order of `entries`.
     pub(super) shapes: Arc<[Shape]>,
     pub(super) variables: Arc<Variables>,
-}
-
-/// A handle that keeps a [`Module`] loaded, but not its device open. It is for caches, whose entries should not outlive
-/// their device.
-#[derive(Clone)]
-pub struct CachedModule {
-    device: WeakDevice,
-    parts: Parts,
 }
 
 /// The limits of launches of a kernel, ready to be compared.
@@ -220,6 +213,17 @@ impl Module {
         };
         Error::NoSuchVariable { name: name.to_owned(), available }
     }
+
+    /// Returns the kernel with this name.
+    ///
+    /// # Errors
+    /// [`Error::NoSuchKernel`], which names the mangled C++ functions of that name, or lists the kernels of the module.
+    pub fn function(&self, name: &str) -> Result<Function> {
+        let found = self.entries().iter().position(|entry| entry.name == name);
+        let entry = found.filter(|at| u32::try_from(*at).is_ok());
+        let entry = entry.ok_or_else(|| self.no_such_kernel(name))?;
+        Ok(Function { module: self.clone(), entry })
+    }
 }
 
 /// Returns the name of the function of a mangled C++ name, without namespaces (Itanium C++ ABI, 5.1).
@@ -268,6 +272,14 @@ impl std::fmt::Debug for Module {
     }
 }
 
+/// A handle that keeps a [`Module`] loaded, but not its device open. It is for caches, whose entries should not outlive
+/// their device.
+#[derive(Clone)]
+pub struct CachedModule {
+    device: WeakDevice,
+    parts: Parts,
+}
+
 impl CachedModule {
     /// Returns whether another handle of the module exists: a [`Module`], a function, a buffer of a variable, a
     /// recording, or another `CachedModule`.
@@ -295,19 +307,6 @@ pub struct Function {
     /// Fits in 32 bits. As wide as a pointer, because padding would be copied together with what follows it in a
     /// launch.
     entry: usize,
-}
-
-impl Module {
-    /// Returns the kernel with this name.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchKernel`], which names the mangled C++ functions of that name, or lists the kernels of the module.
-    pub fn function(&self, name: &str) -> Result<Function> {
-        let found = self.entries().iter().position(|entry| entry.name == name);
-        let entry = found.filter(|at| u32::try_from(*at).is_ok());
-        let entry = entry.ok_or_else(|| self.no_such_kernel(name))?;
-        Ok(Function { module: self.clone(), entry })
-    }
 }
 
 impl Function {
@@ -379,6 +378,59 @@ impl Function {
     #[inline]
     pub(super) fn id(&self) -> FunctionId {
         FunctionId { module: self.module.0.parts.id, entry: self.entry as u32 }
+    }
+
+    /// Asks how many blocks of this kernel run at the same time, for blocks with the shape and the shared memory of
+    /// `config`. The grid and the attributes of `config` do not matter. Await the reply, or block on it with
+    /// [`Pending::wait`]. On a lease, the reply takes a round trip.
+    ///
+    /// The reply also has the kernel's registers and memory, a suggested block, and the limits of cooperative grids and
+    /// of clusters.
+    ///
+    /// A GPU's driver answers for the kernel's machine code. The CPU device answers with the limits of compute
+    /// capability 9.0 (2,048 threads, 32 blocks and 228 KiB of shared memory per multiprocessor) for each of its
+    /// threads, so its answer depends on the block, on the shared memory and on the number of threads alone.
+    ///
+    /// ```
+    /// # fn example(function: &cuda_core::Function) -> cuda_core::Result<()> {
+    /// use cuda_core::LaunchConfig;
+    ///
+    /// let occupancy = function.occupancy(LaunchConfig::new(1, 256)).wait()?;
+    /// let all_at_once = LaunchConfig::new(occupancy.max_cooperative_blocks, 256).cooperative();
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The reply is [`Error::Unsupported`](crate::Error::Unsupported) if the node of a lease is too old to answer, or
+    /// an error of the device.
+    pub fn occupancy(&self, config: LaunchConfig) -> Pending<Occupancy> {
+        let request = Request::Occupancy { function: self.id(), config };
+        // The reply keeps the module loaded, because the device looks the kernel up later.
+        let module = self.module().clone();
+        self.device().core().request(request, move |reply| {
+            drop(module);
+            match reply {
+                Reply::Occupancy(occupancy) => Ok(occupancy),
+                other => Err(unexpected(&other)),
+            }
+        })
+    }
+
+    /// Asks for the threads of a block that keep a multiprocessor busiest, for blocks with `shared_bytes` bytes of
+    /// dynamic shared memory. [`Occupancy::launch_config`] makes a configuration of the reply.
+    ///
+    /// ```
+    /// # fn example(function: &cuda_core::Function, n: usize) -> cuda_core::Result<()> {
+    /// let config = function.suggested_block(0).wait()?.launch_config(n);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The errors of [`occupancy`](Self::occupancy).
+    pub fn suggested_block(&self, shared_bytes: u32) -> Pending<Occupancy> {
+        self.occupancy(LaunchConfig::new(1, 32).shared_bytes(shared_bytes))
     }
 }
 
@@ -717,61 +769,6 @@ impl Variables {
             own.allocation = Arc::downgrade(&opened);
             opened
         }))
-    }
-}
-
-impl Function {
-    /// Asks how many blocks of this kernel run at the same time, for blocks with the shape and the shared memory of
-    /// `config`. The grid and the attributes of `config` do not matter. Await the reply, or block on it with
-    /// [`Pending::wait`]. On a lease, the reply takes a round trip.
-    ///
-    /// The reply also has the kernel's registers and memory, a suggested block, and the limits of cooperative grids and
-    /// of clusters.
-    ///
-    /// A GPU's driver answers for the kernel's machine code. The CPU device answers with the limits of compute
-    /// capability 9.0 (2,048 threads, 32 blocks and 228 KiB of shared memory per multiprocessor) for each of its
-    /// threads, so its answer depends on the block, on the shared memory and on the number of threads alone.
-    ///
-    /// ```
-    /// # fn example(function: &cuda_core::Function) -> cuda_core::Result<()> {
-    /// use cuda_core::LaunchConfig;
-    ///
-    /// let occupancy = function.occupancy(LaunchConfig::new(1, 256)).wait()?;
-    /// let all_at_once = LaunchConfig::new(occupancy.max_cooperative_blocks, 256).cooperative();
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The reply is [`Error::Unsupported`](crate::Error::Unsupported) if the node of a lease is too old to answer, or
-    /// an error of the device.
-    pub fn occupancy(&self, config: LaunchConfig) -> Pending<Occupancy> {
-        let request = Request::Occupancy { function: self.id(), config };
-        // The reply keeps the module loaded, because the device looks the kernel up later.
-        let module = self.module().clone();
-        self.device().core().request(request, move |reply| {
-            drop(module);
-            match reply {
-                Reply::Occupancy(occupancy) => Ok(occupancy),
-                other => Err(unexpected(&other)),
-            }
-        })
-    }
-
-    /// Asks for the threads of a block that keep a multiprocessor busiest, for blocks with `shared_bytes` bytes of
-    /// dynamic shared memory. [`Occupancy::launch_config`] makes a configuration of the reply.
-    ///
-    /// ```
-    /// # fn example(function: &cuda_core::Function, n: usize) -> cuda_core::Result<()> {
-    /// let config = function.suggested_block(0).wait()?.launch_config(n);
-    /// # Ok(())
-    /// # }
-    /// ```
-    ///
-    /// # Errors
-    /// The errors of [`occupancy`](Self::occupancy).
-    pub fn suggested_block(&self, shared_bytes: u32) -> Pending<Occupancy> {
-        self.occupancy(LaunchConfig::new(1, 32).shared_bytes(shared_bytes))
     }
 }
 

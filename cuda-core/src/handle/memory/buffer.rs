@@ -482,6 +482,17 @@ impl<T> DeviceBuffer<T> {
         };
         Ok(self.view().chunks::<T>(size)?.into_iter().map(chunk).collect())
     }
+
+    /// Returns a slice of the elements in `range`, for operations that outlive this call. They may only read it. The
+    /// slice keeps the buffer alive.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the buffer.
+    pub fn share(self: &Arc<Self>, range: impl RangeBounds<usize>) -> Result<SharedSlice<T>> {
+        let range = bounds(range, self.len() as u64);
+        self.slice(range.clone())?;
+        Ok(SharedSlice { buffer: self.clone(), range })
+    }
 }
 
 impl<T> std::fmt::Debug for DeviceBuffer<T> {
@@ -697,6 +708,58 @@ macro_rules! debug {
 debug! {
     "Slice" Slice<'_, T>;
     "SliceMut" SliceMut<'_, T>;
+}
+
+/// A slice of a shared device buffer, for reading. It keeps the buffer alive.
+pub struct SharedSlice<T> {
+    buffer: Arc<DeviceBuffer<T>>,
+    range: Range<usize>,
+}
+
+impl<T> SharedSlice<T> {
+    /// Returns a borrowed slice of the elements.
+    pub fn as_slice(&self) -> Slice<'_, T> {
+        // The range was checked when this was made, and a buffer never changes its length.
+        self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
+    }
+
+    /// Returns a slice of the elements in `range`. The result keeps the buffer alive too.
+    ///
+    /// # Errors
+    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
+    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
+        let part = bounds(range, self.len() as u64);
+        self.as_slice().slice(part.clone())?;
+        let offset = |at: usize| self.range.start.saturating_add(at);
+        Ok(Self { buffer: self.buffer.clone(), range: offset(part.start)..offset(part.end) })
+    }
+
+    /// Returns the number of elements.
+    pub fn len(&self) -> usize {
+        self.range.len()
+    }
+
+    /// Returns whether the slice has no elements.
+    pub fn is_empty(&self) -> bool {
+        self.range.is_empty()
+    }
+
+    /// Returns the buffer.
+    pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
+        &self.buffer
+    }
+}
+
+impl<T> Clone for SharedSlice<T> {
+    fn clone(&self) -> Self {
+        Self { buffer: self.buffer.clone(), range: self.range.clone() }
+    }
+}
+
+impl<T> std::fmt::Debug for SharedSlice<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SharedSlice({} x {})", self.len(), std::any::type_name::<T>())
+    }
 }
 
 /// Bytes of an allocation.
@@ -917,71 +980,6 @@ fn pattern_of(bytes: &[u8]) -> Option<Pattern> {
 /// The ticket that a call returns if it has nothing to submit. Number 0 counts as complete.
 pub(super) fn nothing_on(stream: &Stream) -> Ticket {
     Ticket { stream: stream.id(), number: 0 }
-}
-
-/// A slice of a shared device buffer, for reading. It keeps the buffer alive.
-pub struct SharedSlice<T> {
-    buffer: Arc<DeviceBuffer<T>>,
-    range: Range<usize>,
-}
-
-impl<T> DeviceBuffer<T> {
-    /// Returns a slice of the elements in `range`, for operations that outlive this call. They may only read it. The
-    /// slice keeps the buffer alive.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the buffer.
-    pub fn share(self: &Arc<Self>, range: impl RangeBounds<usize>) -> Result<SharedSlice<T>> {
-        let range = bounds(range, self.len() as u64);
-        self.slice(range.clone())?;
-        Ok(SharedSlice { buffer: self.clone(), range })
-    }
-}
-
-impl<T> SharedSlice<T> {
-    /// Returns a borrowed slice of the elements.
-    pub fn as_slice(&self) -> Slice<'_, T> {
-        // The range was checked when this was made, and a buffer never changes its length.
-        self.buffer.slice(self.range.clone()).unwrap_or_else(|_| self.buffer.as_slice())
-    }
-
-    /// Returns a slice of the elements in `range`. The result keeps the buffer alive too.
-    ///
-    /// # Errors
-    /// [`Error::OutOfRange`](crate::Error::OutOfRange) if `range` is not inside the slice.
-    pub fn slice(&self, range: impl RangeBounds<usize>) -> Result<Self> {
-        let part = bounds(range, self.len() as u64);
-        self.as_slice().slice(part.clone())?;
-        let offset = |at: usize| self.range.start.saturating_add(at);
-        Ok(Self { buffer: self.buffer.clone(), range: offset(part.start)..offset(part.end) })
-    }
-
-    /// Returns the number of elements.
-    pub fn len(&self) -> usize {
-        self.range.len()
-    }
-
-    /// Returns whether the slice has no elements.
-    pub fn is_empty(&self) -> bool {
-        self.range.is_empty()
-    }
-
-    /// Returns the buffer.
-    pub fn buffer(&self) -> &Arc<DeviceBuffer<T>> {
-        &self.buffer
-    }
-}
-
-impl<T> Clone for SharedSlice<T> {
-    fn clone(&self) -> Self {
-        Self { buffer: self.buffer.clone(), range: self.range.clone() }
-    }
-}
-
-impl<T> std::fmt::Debug for SharedSlice<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "SharedSlice({} x {})", self.len(), std::any::type_name::<T>())
-    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -1,8 +1,9 @@
-//! Bindings: the work of the nodes as it is now, with other memory or host values in the place of those that were recorded.
+//! Bindings: the work of the nodes as it is now, with other memory or host values in the place of those that were
+//! recorded.
 //!
-//! A node changes when other memory takes the place of an allocation that it uses (a memory slot), or when a host slot of
-//! an upload has new values. Every change has a version. An instance stores the version that its executable has, so a
-//! launch passes only the nodes that changed since then.
+//! A node changes when other memory takes the place of an allocation that it uses (a memory slot), or when a host slot
+//! of an upload has new values. Every change has a version. An instance stores the version that its executable has, so
+//! a launch passes only the nodes that changed since then.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,13 +1,14 @@
-//! Instances: executables of a recording, which a backend has prepared, each with memory of its own for temporary buffers.
+//! Instances: executables of a recording, which a backend has prepared, each with memory of its own for temporary
+//! buffers.
 //!
 //! A device runs the launches of one executable one after the other. So a recording has an executable for each stream
 //! that launches it, up to [`MAX_INSTANCES`]. Temporary buffers, of which no handle is left, exist once for each
 //! instance. The first instance uses the recorded ones.
 //!
 //! # Resources of launches
-//! Retaining the resources for each launch costs a tenth of the time of a launch. So one owner, [`LaunchResources`], holds
-//! them for all launches, with the last launch on each stream. When the owner is dropped, the streams whose last launch is
-//! not complete retain the resources.
+//! Retaining the resources for each launch costs a tenth of the time of a launch. So one owner, [`LaunchResources`],
+//! holds them for all launches, with the last launch on each stream. When the owner is dropped, the streams whose last
+//! launch is not complete retain the resources.
 
 use std::{
     sync::{

@@ -1,8 +1,8 @@
 //! `Recording`: recorded work, its replays, its memory slots, and its nodes as data, for people and tools.
 //!
-//! A plan is a recording that never runs, for a look at the work of an operation. Memory that is allocated on a stream of
-//! a plan is *planned*: it has an id and a size, and the device has none of it. Submissions of other streams that name
-//! planned memory are errors.
+//! A plan is a recording that never runs, for a look at the work of an operation. Memory that is allocated on a stream
+//! of a plan is *planned*: it has an id and a size, and the device has none of it. Submissions of other streams that
+//! name planned memory are errors.
 
 use std::{any::Any, borrow::Cow, sync::Arc};
 
@@ -35,6 +35,9 @@ use crate::{
     runtime::Pending,
     sync::Mutex,
 };
+
+/// The use of memory that errors name.
+const SLOT: &str = "a slot of a graph";
 
 /// Recorded work, which can be replayed on every stream of its device.
 ///
@@ -429,94 +432,7 @@ impl Recording {
         trace_replayed(last, nodes);
         Ok(last)
     }
-}
 
-fn submit_node(
-    ordered: &mut Ordered<'_>,
-    accesses: &AccessSet,
-    work: &Work<'_>,
-    uses: &[Use],
-    upload: Option<&UploadSource>,
-) -> Result<Ticket> {
-    let used = uses.iter().map(|used| accesses.operand(used));
-    let operands: SmallVec<[Operand<'_>; 6]> =
-        used.chain(accesses.empty().map(Ok)).collect::<Result<_>>()?;
-    let keep =
-        upload.map(|source| Keep { until: Until::Accepted, resource: source.retained.clone() });
-    let blocks = upload.map_or(&[][..], |source| std::slice::from_ref(&source.block));
-    // SAFETY: the node was recorded with these uses. Its kernel stays inside them in each replay, which
-    // `Function::launch` requires of a recorded launch. `keep` holds the block of an upload, and the recording holds
-    // the modules.
-    unsafe { ordered.submit(work, &operands, &[], keep, blocks) }
-}
-
-impl std::fmt::Debug for Recording {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Recording(nodes: {}, on {})", self.len(), self.device.info().address)
-    }
-}
-
-/// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`]
-/// returns it. Memory that is allocated on the stream does not exist on the device.
-pub fn start_plan(device: &Device) -> Stream {
-    Stream::recorded(device.clone(), None, Arc::new(Recorder::of_plan()))
-}
-
-/// Ends the plan of a stream and returns its nodes, in an order in which they can run.
-///
-/// # Errors
-/// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
-pub fn end_plan(stream: &Stream) -> Result<Vec<RecordedNode>> {
-    let Some(recorder) = stream.recorder().filter(|recorder| recorder.is_plan()) else {
-        return Err(Error::Misuse(Misuse::NotRecording));
-    };
-    let recorded = recorder.end()?;
-    Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))
-}
-
-/// A node of recorded work.
-#[doc(hidden)]
-#[derive(Debug, Clone)]
-pub struct RecordedNode {
-    /// The work.
-    pub work: Work<'static>,
-    /// The nodes that come directly before this one, in ascending order.
-    pub after: Vec<u32>,
-    /// The names of the operations that the node belongs to, outermost first, separated by `/`.
-    pub name: Option<Name>,
-    /// The name of the kernel, if this is a launch.
-    pub kernel: Option<Name>,
-}
-
-impl Recording {
-    /// Returns the nodes, in an order in which they can run.
-    #[doc(hidden)]
-    pub fn nodes(&self) -> Vec<RecordedNode> {
-        described(&self.nodes, &self.kernels)
-    }
-}
-
-pub(super) fn described(
-    nodes: &[Node],
-    kernels: &FxHashMap<FunctionId, Name>,
-) -> Vec<RecordedNode> {
-    let kernel = |work: &Work<'_>| match work {
-        Work::Launch(launch) => kernels.get(&launch.function).cloned(),
-        _ => None,
-    };
-    let described = |node: &Node| RecordedNode {
-        work: node.work.clone(),
-        after: node.after.to_vec(),
-        name: node.name.clone(),
-        kernel: kernel(&node.work),
-    };
-    nodes.iter().map(described).collect()
-}
-
-/// The use of memory that errors name.
-const SLOT: &str = "a slot of a graph";
-
-impl Recording {
     /// Declares that other memory may stand in the place of a recorded allocation in later replays.
     ///
     /// # Errors
@@ -576,4 +492,84 @@ impl Recording {
         bindings.replace(&self.nodes, recorded.id(), memory.id());
         Ok(())
     }
+
+    /// Returns the nodes, in an order in which they can run.
+    #[doc(hidden)]
+    pub fn nodes(&self) -> Vec<RecordedNode> {
+        described(&self.nodes, &self.kernels)
+    }
+}
+
+fn submit_node(
+    ordered: &mut Ordered<'_>,
+    accesses: &AccessSet,
+    work: &Work<'_>,
+    uses: &[Use],
+    upload: Option<&UploadSource>,
+) -> Result<Ticket> {
+    let used = uses.iter().map(|used| accesses.operand(used));
+    let operands: SmallVec<[Operand<'_>; 6]> =
+        used.chain(accesses.empty().map(Ok)).collect::<Result<_>>()?;
+    let keep =
+        upload.map(|source| Keep { until: Until::Accepted, resource: source.retained.clone() });
+    let blocks = upload.map_or(&[][..], |source| std::slice::from_ref(&source.block));
+    // SAFETY: the node was recorded with these uses. Its kernel stays inside them in each replay, which
+    // `Function::launch` requires of a recorded launch. `keep` holds the block of an upload, and the recording holds
+    // the modules.
+    unsafe { ordered.submit(work, &operands, &[], keep, blocks) }
+}
+
+impl std::fmt::Debug for Recording {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Recording(nodes: {}, on {})", self.len(), self.device.info().address)
+    }
+}
+
+/// Returns a stream of a new plan. Work that is submitted to the stream is recorded and never runs; [`end_plan`]
+/// returns it. Memory that is allocated on the stream does not exist on the device.
+pub fn start_plan(device: &Device) -> Stream {
+    Stream::recorded(device.clone(), None, Arc::new(Recorder::of_plan()))
+}
+
+/// Ends the plan of a stream and returns its nodes, in an order in which they can run.
+///
+/// # Errors
+/// [`Error::Misuse`] if this is not a stream of a plan, or if the plan has ended.
+pub fn end_plan(stream: &Stream) -> Result<Vec<RecordedNode>> {
+    let Some(recorder) = stream.recorder().filter(|recorder| recorder.is_plan()) else {
+        return Err(Error::Misuse(Misuse::NotRecording));
+    };
+    let recorded = recorder.end()?;
+    Ok(described(&recorded.plan.into_nodes(), &recorded.kernels))
+}
+
+/// A node of recorded work.
+#[doc(hidden)]
+#[derive(Debug, Clone)]
+pub struct RecordedNode {
+    /// The work.
+    pub work: Work<'static>,
+    /// The nodes that come directly before this one, in ascending order.
+    pub after: Vec<u32>,
+    /// The names of the operations that the node belongs to, outermost first, separated by `/`.
+    pub name: Option<Name>,
+    /// The name of the kernel, if this is a launch.
+    pub kernel: Option<Name>,
+}
+
+pub(super) fn described(
+    nodes: &[Node],
+    kernels: &FxHashMap<FunctionId, Name>,
+) -> Vec<RecordedNode> {
+    let kernel = |work: &Work<'_>| match work {
+        Work::Launch(launch) => kernels.get(&launch.function).cloned(),
+        _ => None,
+    };
+    let described = |node: &Node| RecordedNode {
+        work: node.work.clone(),
+        after: node.after.to_vec(),
+        name: node.name.clone(),
+        kernel: kernel(&node.work),
+    };
+    nodes.iter().map(described).collect()
 }

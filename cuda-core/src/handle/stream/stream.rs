@@ -1,15 +1,16 @@
-//! Streams: handles of ordered queues of work, and the submissions of each handle. `submit` sends work to the backend, and
-//! `join` orders streams.
+//! [`Stream`], a handle of an ordered queue of work, with the submissions that it has made.
 //!
-//! The device may launch the submissions of a *window* together. *Credit* limits how much a stream has in flight. Work
-//! of a recording has the names of its operations.
+//! The module `submit` sends work to the backend, and `join` orders streams. This module has the creation of streams,
+//! the queries of a handle, and what a handle requests beside work: [`Credit`] limits how much a stream has in flight,
+//! a device may launch the submissions of a [`Window`] together, a [`MemoryRequest`] allocates in the order of the
+//! stream, and a [`RecordedName`] names the work that a recording takes.
 //!
 //! # The submissions of a handle
-//! A handle has [`Sent`], so that an op waits for its own work and reports its own failures, not those of other tasks on the
-//! stream. A submission writes `first` and `last` under the stream's order lock. A report of a failure also writes `first`,
-//! without that lock. Consecutive numbers extend the run `first..=last`. If another handle submitted in between, the
-//! run moves to `more` and a new one begins. A failure is reported once. The report clears the runs, so an op that
-//! handled an error does not see it again.
+//! A handle has [`Sent`], so that an op waits for its own work and reports its own failures, not those of other tasks
+//! on the stream. A submission writes `first` and `last` under the stream's order lock. A report of a failure also
+//! writes `first`, without that lock. Consecutive numbers extend the run `first..=last`. If another handle submitted in
+//! between, the run moves to `more` and a new one begins. A failure is reported once. The report clears the runs, so an
+//! op that handled an error does not see it again.
 
 use std::sync::Arc;
 
@@ -458,6 +459,326 @@ impl PartialEq for Stream {
 
 impl Eq for Stream {}
 
+impl Device {
+    /// Creates a stream. With more than a hundred streams alive, a GPU's driver may wait for every running kernel
+    /// before it creates another one.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let stream = device.new_stream()?;
+    /// let buffer = DeviceBuffer::<u32>::zeroed(&stream, 4)?; // enqueued on this stream
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn new_stream(&self) -> Result<Stream> {
+        self.new_stream_with_priority(0)
+    }
+
+    /// Creates a stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest
+    /// priority that it has; one without priorities ignores it.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let urgent = device.new_stream_with_priority(-5)?;
+    /// assert_eq!(urgent.priority(), -5);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
+        self.core().reclaim_all();
+        Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
+    }
+
+    /// Borrows a stream from the device's pool, because creating one is slow. An idle stream is preferred. The stream
+    /// goes back to the pool when its last handle is dropped, even if work is in flight.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let stream = device.lend_stream(0)?;
+    /// let id = stream.id();
+    /// drop(stream); // goes back to the pool
+    /// assert_eq!(device.lend_stream(0)?.id(), id);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
+        lend(self, priority, self.core().spare_streams.take(priority))
+    }
+
+    /// Borrows a stream as [`lend_stream`](Device::lend_stream) does, but only one that is known to be idle. Creates
+    /// one if the pool has none.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// let stream = device.lend_idle_stream(0)?;
+    /// assert_eq!(stream.in_flight(), 0);
+    /// # Ok::<(), Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An error of the backend.
+    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
+        lend(self, priority, self.core().spare_streams.take_idle(priority))
+    }
+}
+
+/// Lends a spare stream, or a new one.
+fn lend(device: &Device, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
+    let timeline = spare.map_or_else(|| device.core().create_stream(priority), Ok)?;
+    Ok(Stream::new(device.clone(), timeline, OnDrop::Recycle))
+}
+
+/// The number of separate earlier runs that a handle stores, 16 KiB. Beyond it the two oldest runs are merged. The
+/// merged run also reports failures of other handles' submissions between them.
+const MAX_RUNS: usize = 1024;
+
+/// After this many joins a handle drops the joined handles that are complete.
+const SETTLE_EVERY: usize = 32;
+
+/// The submissions of a handle.
+pub(super) struct Sent {
+    first: AtomicU64,
+    last: AtomicU64,
+    /// Whether `more` is not empty. Readable without the lock.
+    has_more: AtomicBool,
+    /// Whether a task will wait for the last submission.
+    awaited: AtomicBool,
+    /// Whether a window is open.
+    window: AtomicBool,
+    /// Whether work was submitted in the window.
+    deferred: AtomicBool,
+    /// On the heap: most handles make one run of submissions and join nothing.
+    more: Mutex<Option<Box<More>>>,
+}
+
+#[derive(Default)]
+struct More {
+    runs: Vec<(u64, u64)>,
+    /// Joined handles that may have submissions in flight. Their submissions count as this handle's.
+    joined: Vec<Stream>,
+    /// The failure of a joined handle that is complete.
+    failed: Option<Error>,
+}
+
+impl Sent {
+    #[inline]
+    pub(super) fn new() -> Self {
+        let [first, last] = [1, 0].map(AtomicU64::new);
+        let [has_more, awaited, window, deferred] = [false; 4].map(AtomicBool::new);
+        Self { first, last, has_more, awaited, window, deferred, more: Mutex::default() }
+    }
+
+    #[inline]
+    pub(super) fn open_window(&self) {
+        self.window.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(super) fn has_open_window(&self) -> bool {
+        self.window.load(Ordering::Relaxed)
+    }
+
+    /// Closes the window. Returns whether work was submitted in it.
+    #[inline]
+    pub(super) fn close_window(&self) -> bool {
+        self.window.store(false, Ordering::Relaxed);
+        let deferred = self.deferred.load(Ordering::Relaxed);
+        if deferred {
+            self.deferred.store(false, Ordering::Relaxed);
+        }
+        deferred
+    }
+
+    /// Returns whether the next submission is deferrable, because a window is open, and records that the window has
+    /// one.
+    #[inline]
+    pub(super) fn note_deferrable(&self) -> bool {
+        let open = self.window.load(Ordering::Relaxed);
+        if open {
+            self.deferred.store(true, Ordering::Relaxed);
+        }
+        open
+    }
+
+    /// The number of the last submission of this handle; 0 if there is none.
+    #[inline]
+    pub(super) fn last(&self) -> u64 {
+        self.last.load(Ordering::Acquire)
+    }
+
+    /// Whether `number` follows the last submission of this handle, so that no other handle submitted in between.
+    #[inline]
+    pub(super) fn continues_with(&self, number: u64) -> bool {
+        self.last.load(Ordering::Relaxed) + 1 == number
+    }
+
+    /// Marks that a task will wait for the last submission of this handle, also after later submissions.
+    pub(super) fn set_awaited(&self) {
+        self.awaited.store(true, Ordering::Release);
+    }
+
+    #[inline]
+    pub(super) fn is_awaited(&self) -> bool {
+        self.awaited.load(Ordering::Acquire)
+    }
+
+    /// Counts a submission. Called with the stream's order lock held.
+    #[inline]
+    pub(super) fn count(&self, number: u64) {
+        let last = self.last.load(Ordering::Relaxed);
+        if last + 1 != number {
+            self.begin_run(last, number);
+        }
+        self.last.store(number, Ordering::Release);
+    }
+
+    /// Counts a submission of another handle, unless this one has a later submission. Called with the stream's order
+    /// lock held.
+    pub(super) fn count_up_to(&self, number: u64) {
+        if number > self.last.load(Ordering::Relaxed) {
+            self.count(number);
+        }
+    }
+
+    #[inline]
+    fn begin_run(&self, last: u64, number: u64) {
+        if last >= self.first.load(Ordering::Relaxed) {
+            self.keep_run(last);
+        }
+        self.first.store(number, Ordering::Relaxed);
+    }
+
+    #[cold]
+    fn keep_run(&self, last: u64) {
+        let mut more = self.more.lock();
+        let more = more.get_or_insert_default();
+        more.runs.push((self.first.load(Ordering::Relaxed), last));
+        if more.runs.len() > MAX_RUNS {
+            let (first, _) = more.runs.remove(0);
+            more.runs[0].0 = first;
+        }
+        self.has_more.store(true, Ordering::Release);
+    }
+
+    /// Copies the runs of another handle of the same stream, so that this handle counts its submissions too.
+    pub(super) fn join_runs(&self, other: &Sent) {
+        self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
+        self.last.store(other.last(), Ordering::Release);
+        self.awaited.store(other.is_awaited(), Ordering::Release);
+        if other.has_more.load(Ordering::Acquire) {
+            let theirs = other.more.lock();
+            let Some(theirs) = theirs.as_deref() else { return };
+            let mut more = self.more.lock();
+            let more = more.get_or_insert_default();
+            more.runs.extend_from_slice(&theirs.runs);
+            more.joined.extend(theirs.joined.iter().map(Stream::snapshot));
+            more.failed.clone_from(&theirs.failed);
+            self.has_more.store(true, Ordering::Release);
+        }
+    }
+
+    /// Counts the submissions of another handle, also of another stream, as this one's.
+    pub(super) fn join(&self, other: Stream) {
+        let mut more = self.more.lock();
+        let more = more.get_or_insert_default();
+        if more.joined.len() % SETTLE_EVERY == SETTLE_EVERY - 1 {
+            more.settle();
+        }
+        more.joined.push(other);
+        self.has_more.store(true, Ordering::Release);
+    }
+
+    /// Whether everything that was sent up to submission `until` is known to be complete, and none of it failed. Also
+    /// false if earlier runs or joined handles have to be checked.
+    #[inline]
+    pub(super) fn is_flawless(&self, stream: &Stream, until: u64) -> bool {
+        stream.timeline().progress.is_flawless(until) && !self.has_more.load(Ordering::Acquire)
+    }
+
+    /// The result of everything that was sent up to submission `until`, if that is known to be complete.
+    #[inline]
+    pub(super) fn outcome(&self, stream: &Stream, until: u64) -> Option<Result<()>> {
+        let (first, last) = (self.first.load(Ordering::Relaxed), self.last().min(until));
+        let outcome = stream.timeline().progress.outcome_of(first, last, until)?;
+        if outcome.is_ok() && !self.has_more.load(Ordering::Acquire) {
+            return Some(outcome);
+        }
+        Some(self.report(stream, until, outcome))
+    }
+
+    #[cold]
+    fn report(&self, stream: &Stream, until: u64, run: Result<()>) -> Result<()> {
+        let mut lock = self.more.lock();
+        let mut none = More::default();
+        let more = lock.as_deref_mut().unwrap_or(&mut none);
+        let earlier = more.runs.iter().filter(|(first, _)| *first <= until);
+        let mut earlier =
+            earlier.map(|(first, last)| stream.timeline().progress.failure_in(*first, *last));
+        let failed = earlier.find_map(Result::err);
+        let failed = failed.or_else(|| more.failed.take());
+        let failed = failed
+            .or_else(|| more.joined.iter().find_map(|joined| joined.sent.failure(joined).err()));
+        let result = failed.map_or(run, Err);
+        // Complete and without a failure, so they never will have one.
+        more.runs.retain(|(_, last)| *last > until);
+        if result.is_ok() && more.runs.is_empty() && more.joined.is_empty() {
+            self.has_more.store(false, Ordering::Release);
+        }
+        if result.is_err() {
+            // Reported once, so the run becomes empty. `last` stays, because waits use it.
+            self.first.store(self.last.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+            let reported = lock.take();
+            self.has_more.store(false, Ordering::Release);
+            drop(lock);
+            drop(reported);
+        }
+        result
+    }
+
+    /// The first failure among everything that was sent, without regard to whether it is complete.
+    pub(super) fn failure(&self, stream: &Stream) -> Result<()> {
+        let (first, last) = (self.first.load(Ordering::Relaxed), self.last());
+        if first <= last {
+            stream.timeline().progress.failure_in(first, last)?;
+        }
+        if self.has_more.load(Ordering::Acquire) {
+            let more = self.more.lock();
+            let Some(more) = more.as_deref() else { return Ok(()) };
+            let failure =
+                |(first, last): &(u64, u64)| stream.timeline().progress.failure_in(*first, *last);
+            more.runs.iter().try_for_each(failure)?;
+            more.failed.clone().map_or(Ok(()), Err)?;
+            more.joined.iter().try_for_each(|joined| joined.sent.failure(joined))?;
+        }
+        Ok(())
+    }
+}
+
+impl More {
+    /// Drops joined handles that are complete, and keeps the first failure among them. So the list does not grow with
+    /// every fork of a long operation.
+    fn settle(&mut self) {
+        let failed = &mut self.failed;
+        self.joined.retain(|joined| {
+            let complete = joined.timeline().progress.completed() >= joined.last().number;
+            if complete && failed.is_none() {
+                *failed = joined.sent.failure(joined).err();
+            }
+            !complete
+        });
+    }
+}
+
 /// Returns another stream: one of the same recording, or one with the same priority that the device
 /// [lends](Device::lend_stream).
 ///
@@ -475,20 +796,6 @@ pub fn lend_branch(stream: &Stream) -> Result<Stream> {
         Some(Pooled { device, pool, .. }) => lent.with_pool(device.clone(), pool.clone()),
         None => lent,
     })
-}
-
-/// Checks that a pool of `of`, the default one if `None`, may be used on `device`.
-#[inline]
-pub(in crate::handle) fn check_pool(
-    device: &Device,
-    of: &Device,
-    pool: Option<&Arc<PoolCore>>,
-) -> Result<()> {
-    if device == of {
-        return Ok(());
-    }
-    let named = |pool: &Arc<PoolCore>| format!("the memory pool `{}`", pool.name);
-    Err(wrong_device(pool.map_or("the default memory pool".into(), named), of, device))
 }
 
 /// Requests a report that covers submission `number`, unless that submission is known to be complete. A later wait for
@@ -689,6 +996,20 @@ impl Credit<'_> {
     }
 }
 
+/// Checks that a pool of `of`, the default one if `None`, may be used on `device`.
+#[inline]
+pub(in crate::handle) fn check_pool(
+    device: &Device,
+    of: &Device,
+    pool: Option<&Arc<PoolCore>>,
+) -> Result<()> {
+    if device == of {
+        return Ok(());
+    }
+    let named = |pool: &Arc<PoolCore>| format!("the memory pool `{}`", pool.name);
+    Err(wrong_device(pool.map_or("the default memory pool".into(), named), of, device))
+}
+
 /// A request for memory in the order of a stream, from a pool of its device. `None` is the default pool.
 pub(in crate::handle) struct MemoryRequest<'a> {
     pub(in crate::handle) stream: &'a Stream,
@@ -780,323 +1101,4 @@ impl Drop for RecordedName {
     fn drop(&mut self) {
         self.recorder.end_name(self.key);
     }
-}
-
-/// The number of separate earlier runs that a handle stores, 16 KiB. Beyond it the two oldest runs are merged. The
-/// merged run also reports failures of other handles' submissions between them.
-const MAX_RUNS: usize = 1024;
-
-/// After this many joins a handle drops the joined handles that are complete.
-const SETTLE_EVERY: usize = 32;
-
-pub(super) struct Sent {
-    first: AtomicU64,
-    last: AtomicU64,
-    /// Whether `more` is not empty. Readable without the lock.
-    has_more: AtomicBool,
-    /// Whether a task will wait for the last submission.
-    awaited: AtomicBool,
-    /// Whether a window is open.
-    window: AtomicBool,
-    /// Whether work was submitted in the window.
-    deferred: AtomicBool,
-    /// On the heap: most handles make one run of submissions and join nothing.
-    more: Mutex<Option<Box<More>>>,
-}
-
-#[derive(Default)]
-struct More {
-    runs: Vec<(u64, u64)>,
-    /// Joined handles that may have submissions in flight. Their submissions count as this handle's.
-    joined: Vec<Stream>,
-    /// The failure of a joined handle that is complete.
-    failed: Option<Error>,
-}
-
-impl More {
-    /// Drops joined handles that are complete, and keeps the first failure among them. So the list does not grow with
-    /// every fork of a long operation.
-    fn settle(&mut self) {
-        let failed = &mut self.failed;
-        self.joined.retain(|joined| {
-            let complete = joined.timeline().progress.completed() >= joined.last().number;
-            if complete && failed.is_none() {
-                *failed = joined.sent.failure(joined).err();
-            }
-            !complete
-        });
-    }
-}
-
-impl Sent {
-    #[inline]
-    pub(super) fn new() -> Self {
-        let [first, last] = [1, 0].map(AtomicU64::new);
-        let [has_more, awaited, window, deferred] = [false; 4].map(AtomicBool::new);
-        Self { first, last, has_more, awaited, window, deferred, more: Mutex::default() }
-    }
-
-    #[inline]
-    pub(super) fn open_window(&self) {
-        self.window.store(true, Ordering::Relaxed);
-    }
-
-    #[inline]
-    pub(super) fn has_open_window(&self) -> bool {
-        self.window.load(Ordering::Relaxed)
-    }
-
-    /// Closes the window. Returns whether work was submitted in it.
-    #[inline]
-    pub(super) fn close_window(&self) -> bool {
-        self.window.store(false, Ordering::Relaxed);
-        let deferred = self.deferred.load(Ordering::Relaxed);
-        if deferred {
-            self.deferred.store(false, Ordering::Relaxed);
-        }
-        deferred
-    }
-
-    /// Returns whether the next submission is deferrable, because a window is open, and records that the window has
-    /// one.
-    #[inline]
-    pub(super) fn note_deferrable(&self) -> bool {
-        let open = self.window.load(Ordering::Relaxed);
-        if open {
-            self.deferred.store(true, Ordering::Relaxed);
-        }
-        open
-    }
-
-    /// The number of the last submission of this handle; 0 if there is none.
-    #[inline]
-    pub(super) fn last(&self) -> u64 {
-        self.last.load(Ordering::Acquire)
-    }
-
-    /// Whether `number` follows the last submission of this handle, so that no other handle submitted in between.
-    #[inline]
-    pub(super) fn continues_with(&self, number: u64) -> bool {
-        self.last.load(Ordering::Relaxed) + 1 == number
-    }
-
-    /// Marks that a task will wait for the last submission of this handle, also after later submissions.
-    pub(super) fn set_awaited(&self) {
-        self.awaited.store(true, Ordering::Release);
-    }
-
-    #[inline]
-    pub(super) fn is_awaited(&self) -> bool {
-        self.awaited.load(Ordering::Acquire)
-    }
-
-    /// Counts a submission. Called with the stream's order lock held.
-    #[inline]
-    pub(super) fn count(&self, number: u64) {
-        let last = self.last.load(Ordering::Relaxed);
-        if last + 1 != number {
-            self.begin_run(last, number);
-        }
-        self.last.store(number, Ordering::Release);
-    }
-
-    /// Counts a submission of another handle, unless this one has a later submission. Called with the stream's order
-    /// lock held.
-    pub(super) fn count_up_to(&self, number: u64) {
-        if number > self.last.load(Ordering::Relaxed) {
-            self.count(number);
-        }
-    }
-
-    #[inline]
-    fn begin_run(&self, last: u64, number: u64) {
-        if last >= self.first.load(Ordering::Relaxed) {
-            self.keep_run(last);
-        }
-        self.first.store(number, Ordering::Relaxed);
-    }
-
-    #[cold]
-    fn keep_run(&self, last: u64) {
-        let mut more = self.more.lock();
-        let more = more.get_or_insert_default();
-        more.runs.push((self.first.load(Ordering::Relaxed), last));
-        if more.runs.len() > MAX_RUNS {
-            let (first, _) = more.runs.remove(0);
-            more.runs[0].0 = first;
-        }
-        self.has_more.store(true, Ordering::Release);
-    }
-
-    /// Copies the runs of another handle of the same stream, so that this handle counts its submissions too.
-    pub(super) fn join_runs(&self, other: &Sent) {
-        self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
-        self.last.store(other.last(), Ordering::Release);
-        self.awaited.store(other.is_awaited(), Ordering::Release);
-        if other.has_more.load(Ordering::Acquire) {
-            let theirs = other.more.lock();
-            let Some(theirs) = theirs.as_deref() else { return };
-            let mut more = self.more.lock();
-            let more = more.get_or_insert_default();
-            more.runs.extend_from_slice(&theirs.runs);
-            more.joined.extend(theirs.joined.iter().map(Stream::snapshot));
-            more.failed.clone_from(&theirs.failed);
-            self.has_more.store(true, Ordering::Release);
-        }
-    }
-
-    /// Counts the submissions of another handle, also of another stream, as this one's.
-    pub(super) fn join(&self, other: Stream) {
-        let mut more = self.more.lock();
-        let more = more.get_or_insert_default();
-        if more.joined.len() % SETTLE_EVERY == SETTLE_EVERY - 1 {
-            more.settle();
-        }
-        more.joined.push(other);
-        self.has_more.store(true, Ordering::Release);
-    }
-
-    /// Whether everything that was sent up to submission `until` is known to be complete, and none of it failed. Also
-    /// false if earlier runs or joined handles have to be checked.
-    #[inline]
-    pub(super) fn is_flawless(&self, stream: &Stream, until: u64) -> bool {
-        stream.timeline().progress.is_flawless(until) && !self.has_more.load(Ordering::Acquire)
-    }
-
-    /// The result of everything that was sent up to submission `until`, if that is known to be complete.
-    #[inline]
-    pub(super) fn outcome(&self, stream: &Stream, until: u64) -> Option<Result<()>> {
-        let (first, last) = (self.first.load(Ordering::Relaxed), self.last().min(until));
-        let outcome = stream.timeline().progress.outcome_of(first, last, until)?;
-        if outcome.is_ok() && !self.has_more.load(Ordering::Acquire) {
-            return Some(outcome);
-        }
-        Some(self.report(stream, until, outcome))
-    }
-
-    #[cold]
-    fn report(&self, stream: &Stream, until: u64, run: Result<()>) -> Result<()> {
-        let mut lock = self.more.lock();
-        let mut none = More::default();
-        let more = lock.as_deref_mut().unwrap_or(&mut none);
-        let earlier = more.runs.iter().filter(|(first, _)| *first <= until);
-        let mut earlier =
-            earlier.map(|(first, last)| stream.timeline().progress.failure_in(*first, *last));
-        let failed = earlier.find_map(Result::err);
-        let failed = failed.or_else(|| more.failed.take());
-        let failed = failed
-            .or_else(|| more.joined.iter().find_map(|joined| joined.sent.failure(joined).err()));
-        let result = failed.map_or(run, Err);
-        // Complete and without a failure, so they never will have one.
-        more.runs.retain(|(_, last)| *last > until);
-        if result.is_ok() && more.runs.is_empty() && more.joined.is_empty() {
-            self.has_more.store(false, Ordering::Release);
-        }
-        if result.is_err() {
-            // Reported once, so the run becomes empty. `last` stays, because waits use it.
-            self.first.store(self.last.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-            let reported = lock.take();
-            self.has_more.store(false, Ordering::Release);
-            drop(lock);
-            drop(reported);
-        }
-        result
-    }
-
-    /// The first failure among everything that was sent, without regard to whether it is complete.
-    pub(super) fn failure(&self, stream: &Stream) -> Result<()> {
-        let (first, last) = (self.first.load(Ordering::Relaxed), self.last());
-        if first <= last {
-            stream.timeline().progress.failure_in(first, last)?;
-        }
-        if self.has_more.load(Ordering::Acquire) {
-            let more = self.more.lock();
-            let Some(more) = more.as_deref() else { return Ok(()) };
-            let failure =
-                |(first, last): &(u64, u64)| stream.timeline().progress.failure_in(*first, *last);
-            more.runs.iter().try_for_each(failure)?;
-            more.failed.clone().map_or(Ok(()), Err)?;
-            more.joined.iter().try_for_each(|joined| joined.sent.failure(joined))?;
-        }
-        Ok(())
-    }
-}
-
-impl Device {
-    /// Creates a stream. With more than a hundred streams alive, a GPU's driver may wait for every running kernel
-    /// before it creates another one.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// let stream = device.new_stream()?;
-    /// let buffer = DeviceBuffer::<u32>::zeroed(&stream, 4)?; // enqueued on this stream
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn new_stream(&self) -> Result<Stream> {
-        self.new_stream_with_priority(0)
-    }
-
-    /// Creates a stream with a priority. Lower numbers run first, and 0 is the default. A device uses the nearest
-    /// priority that it has; one without priorities ignores it.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// let urgent = device.new_stream_with_priority(-5)?;
-    /// assert_eq!(urgent.priority(), -5);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
-        self.core().reclaim_all();
-        Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
-    }
-
-    /// Borrows a stream from the device's pool, because creating one is slow. An idle stream is preferred. The stream
-    /// goes back to the pool when its last handle is dropped, even if work is in flight.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// let stream = device.lend_stream(0)?;
-    /// let id = stream.id();
-    /// drop(stream); // goes back to the pool
-    /// assert_eq!(device.lend_stream(0)?.id(), id);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
-        lend(self, priority, self.core().spare_streams.take(priority))
-    }
-
-    /// Borrows a stream as [`lend_stream`](Device::lend_stream) does, but only one that is known to be idle. Creates
-    /// one if the pool has none.
-    ///
-    /// ```
-    /// # use cuda_core::*;
-    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
-    /// let stream = device.lend_idle_stream(0)?;
-    /// assert_eq!(stream.in_flight(), 0);
-    /// # Ok::<(), Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An error of the backend.
-    pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
-        lend(self, priority, self.core().spare_streams.take_idle(priority))
-    }
-}
-
-/// Lends a spare stream, or a new one.
-fn lend(device: &Device, priority: i32, spare: Option<Arc<Timeline>>) -> Result<Stream> {
-    let timeline = spare.map_or_else(|| device.core().create_stream(priority), Ok)?;
-    Ok(Stream::new(device.clone(), timeline, OnDrop::Recycle))
 }

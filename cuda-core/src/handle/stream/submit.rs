@@ -415,7 +415,8 @@ impl Claims {
     }
 }
 
-/// The turns of some allocations, until they are dropped. `None` if there are none, so that a drop without turns is one test.
+/// The turns of some allocations, until they are dropped. `None` if there are none, so that a drop without turns is one
+/// test.
 #[derive(Default)]
 pub(crate) struct Turns<'a>(Option<SmallVec<[MutexGuard<'a, ()>; 4]>>);
 
@@ -443,8 +444,8 @@ impl<'a> Turns<'a> {
 #[cfg(feature = "spans")]
 const TRACE_TARGET: &str = "cuda_async::submission";
 
-/// Reports a submission that the device has taken, except a launch: see [`trace_launched`]. Called without locks, because a
-/// subscriber is a user's code.
+/// Reports a submission that the device has taken, except a launch: see [`trace_launched`]. Called without locks,
+/// because a subscriber is a user's code.
 #[inline(always)]
 pub(crate) fn trace_submitted(ticket: Ticket, work: &Work<'_>) {
     #[cfg(feature = "spans")]

@@ -1,5 +1,7 @@
-//! Errors. Plain data, so that an error can cross a link: each has a status code, and states whether a program can repeat
-//! the call.
+//! [`Error`], the cause of a failed call, and its [`Status`] codes.
+//!
+//! An error is plain data, so that it can cross a link. It states whether a program can repeat the call, and which
+//! named operation made the call.
 
 use std::{borrow::Cow, error::Error as StdError, fmt, time::Duration};
 
@@ -356,72 +358,6 @@ variants! {
     Host, Driver, Remote, Unreachable, Disconnected, Other
 }
 
-/// Writes the variant and the message: `OutOfHostMemory: out of host memory: ..`. [`Error::InOperation`] is followed by
-/// the variant of its root in parentheses. A `main` that returns an error prints this.
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(self.variant())?;
-        if let Error::InOperation { .. } = self {
-            write!(f, "({})", self.root().variant())?;
-        }
-        write!(f, ": {self}")
-    }
-}
-
-impl From<Fault> for Error {
-    fn from(fault: Fault) -> Self {
-        Error::Fault(Box::new(fault))
-    }
-}
-
-/// The message of a cause. The advice of a fault is left out: the device may have been reset since.
-fn without_advice(cause: &Error) -> String {
-    match cause {
-        Error::Fault(fault) => format!("the device faulted: {fault}"),
-        other => other.to_string(),
-    }
-}
-
-/// The message of [`Error::OutOfMemory`].
-fn out_of_memory(requested: u64, free: u64, total: u64, pool: Option<&str>) -> String {
-    let (event, advice) = match (pool, requested > total) {
-        (Some(pool), true) => (
-            format!("the memory pool \"{pool}\" has a smaller limit than the request"),
-            "create the pool with a larger limit, or split the work",
-        ),
-        (Some(pool), false) => (
-            format!("the memory pool \"{pool}\" has reached its limit"),
-            "drop buffers of the pool, or create it with a larger limit",
-        ),
-        (None, true) => ("out of device memory".into(), "the device has less: split the work"),
-        (None, false) => ("out of device memory".into(), "drop buffers or split the work"),
-    };
-    format!("{event}: {requested} bytes requested, {free} of {total} bytes free; {advice}")
-}
-
-/// The message of [`Error::WrongDevice`]. Two opened devices may have the same address, so it then says more.
-fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
-    if lives_on == used_on {
-        return format!(
-            "{what} was made with another handle of `{lives_on}`: each `Device::open` gives a device of its own; \
-             use the `Device` that made it, or `cuda_async::open`, which gives the same one every time; a buffer gets to \
-             another device with `to_device`, an operation with `.on(&device)`"
-        );
-    }
-    let advice = match what {
-        "a buffer" => {
-            "copy it there first, with `to_device` (`cuda_tensor::to_device` for tensors) or through the host"
-        }
-        "a kernel" => "load its module on that device too",
-        pool if pool.contains("memory pool") => "create a pool on that device",
-        "a DLPack tensor" | "a tensor of candle" => {
-            "run the operation on its own device, with `.on(&device)`"
-        }
-        _ => "use one of that device",
-    };
-    format!("{what} lives on `{lives_on}` and was used on `{used_on}`; {advice}")
-}
-
 impl Error {
     /// Returns the error for a feature that `device` does not support.
     #[cold]
@@ -517,6 +453,181 @@ impl Error {
             cause => Error::ContentsLost { cause: Box::new(cause) },
         }
     }
+
+    /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
+    ///
+    /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
+    /// free device memory is [`Status::CapacityExceeded`], more than the device has [`Status::TooLarge`], code that
+    /// cannot be loaded [`Status::LoadFailed`], a refused launch or a fault [`Status::LaunchFailed`], and a lost
+    /// connection [`Status::Disconnected`]. Other errors have none.
+    pub fn status(&self) -> Option<Status> {
+        Some(match self.root() {
+            Error::Remote { status, .. } => *status,
+            Error::OutOfMemory { requested, total, .. } => Status::of_shortage(*requested, *total),
+            Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
+                Status::LoadFailed
+            }
+            Error::Arguments { .. } | Error::InvalidLaunch { .. } | Error::Fault(_) => {
+                Status::LaunchFailed
+            }
+            Error::Disconnected { .. } | Error::Unreachable { .. } => Status::Disconnected,
+            _ => return None,
+        })
+    }
+
+    /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
+    pub fn is_sticky(&self) -> bool {
+        match self.root() {
+            Error::Fault(_) | Error::DeviceLost { .. } | Error::Disconnected { .. } => true,
+            Error::Remote { status, .. } => status.ends_lease(),
+            _ => false,
+        }
+    }
+
+    /// Returns whether the same call can succeed later without any change to it.
+    pub fn is_retryable(&self) -> bool {
+        match self.root() {
+            Error::OutOfHostMemory { .. } | Error::Busy { .. } | Error::Unreachable { .. } => true,
+            _ => self.status().is_some_and(Status::is_retryable),
+        }
+    }
+
+    /// Returns the error for a `step` that waits for host data where no step may wait. `step` is its kind, such as
+    /// `to_host`.
+    #[cold]
+    pub fn needs_host_data(step: &'static str) -> Self {
+        Error::NeedsHostData { step, operation: None }
+    }
+
+    /// Replaces the step of [`Error::NeedsHostData`], for a caller that knows the step more exactly. Other errors stay
+    /// as they are.
+    #[cold]
+    pub fn of_step(self, step: &'static str) -> Self {
+        match self {
+            Error::NeedsHostData { operation, .. } => Error::NeedsHostData { step, operation },
+            other => other,
+        }
+    }
+
+    /// Adds the name of the operation in which the error occurred. If the error already names an operation, that
+    /// operation is inside this one: `attention` turns `read` into `attention/read`.
+    ///
+    /// [`Error::NeedsHostData`] stays that variant. Every other error becomes [`Error::InOperation`], whose
+    /// [`root`](Self::root) is the error itself.
+    ///
+    /// ```
+    /// use cuda_core::Error;
+    /// let error = Error::OutOfHostMemory { requested: 8 }.in_operation("read").in_operation("attention");
+    /// assert!(error.to_string().starts_with("operation \"attention/read\": out of host memory"));
+    /// assert_eq!(error.root(), &Error::OutOfHostMemory { requested: 8 });
+    /// ```
+    #[cold]
+    pub fn in_operation(self, name: &str) -> Self {
+        match self {
+            Error::NeedsHostData { step, operation } => {
+                let operation = Some(joined(name, operation.as_deref()));
+                Error::NeedsHostData { step, operation }
+            }
+            Error::InOperation { operation, cause } => {
+                Error::InOperation { operation: joined(name, Some(&operation)), cause }
+            }
+            cause => Error::InOperation { operation: name.into(), cause: Box::new(cause) },
+        }
+    }
+
+    /// Returns the error without the names of operations: the cause of an [`Error::InOperation`], or else this error.
+    pub fn root(&self) -> &Error {
+        match self {
+            Error::InOperation { cause, .. } => cause.root(),
+            error => error,
+        }
+    }
+
+    /// Returns the names of the operations in which the error occurred, outermost first and separated by `/`, if it
+    /// names any.
+    pub fn operation(&self) -> Option<&str> {
+        match self {
+            Error::InOperation { operation, .. } => Some(operation),
+            Error::NeedsHostData { operation, .. } => operation.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Replaces the [root](Self::root) and keeps the names.
+    pub fn map_root(self, map: impl FnOnce(Error) -> Error) -> Self {
+        match self {
+            Error::InOperation { operation, cause } => {
+                Error::InOperation { operation, cause: Box::new(cause.map_root(map)) }
+            }
+            error => map(error),
+        }
+    }
+}
+
+/// Writes the variant and the message: `OutOfHostMemory: out of host memory: ..`. [`Error::InOperation`] is followed by
+/// the variant of its root in parentheses. A `main` that returns an error prints this.
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.variant())?;
+        if let Error::InOperation { .. } = self {
+            write!(f, "({})", self.root().variant())?;
+        }
+        write!(f, ": {self}")
+    }
+}
+
+impl From<Fault> for Error {
+    fn from(fault: Fault) -> Self {
+        Error::Fault(Box::new(fault))
+    }
+}
+
+/// The message of a cause. The advice of a fault is left out: the device may have been reset since.
+fn without_advice(cause: &Error) -> String {
+    match cause {
+        Error::Fault(fault) => format!("the device faulted: {fault}"),
+        other => other.to_string(),
+    }
+}
+
+/// The message of [`Error::OutOfMemory`].
+fn out_of_memory(requested: u64, free: u64, total: u64, pool: Option<&str>) -> String {
+    let (event, advice) = match (pool, requested > total) {
+        (Some(pool), true) => (
+            format!("the memory pool \"{pool}\" has a smaller limit than the request"),
+            "create the pool with a larger limit, or split the work",
+        ),
+        (Some(pool), false) => (
+            format!("the memory pool \"{pool}\" has reached its limit"),
+            "drop buffers of the pool, or create it with a larger limit",
+        ),
+        (None, true) => ("out of device memory".into(), "the device has less: split the work"),
+        (None, false) => ("out of device memory".into(), "drop buffers or split the work"),
+    };
+    format!("{event}: {requested} bytes requested, {free} of {total} bytes free; {advice}")
+}
+
+/// The message of [`Error::WrongDevice`]. Two opened devices may have the same address, so it then says more.
+fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
+    if lives_on == used_on {
+        return format!(
+            "{what} was made with another handle of `{lives_on}`: each `Device::open` gives a device of its own; \
+             use the `Device` that made it, or `cuda_async::open`, which gives the same one every time; a buffer gets to \
+             another device with `to_device`, an operation with `.on(&device)`"
+        );
+    }
+    let advice = match what {
+        "a buffer" => {
+            "copy it there first, with `to_device` (`cuda_tensor::to_device` for tensors) or through the host"
+        }
+        "a kernel" => "load its module on that device too",
+        pool if pool.contains("memory pool") => "create a pool on that device",
+        "a DLPack tensor" | "a tensor of candle" => {
+            "run the operation on its own device, with `.on(&device)`"
+        }
+        _ => "use one of that device",
+    };
+    format!("{what} lives on `{lives_on}` and was used on `{used_on}`; {advice}")
 }
 
 macro_rules! statuses {
@@ -615,46 +726,6 @@ impl Status {
     }
 }
 
-impl Error {
-    /// Returns the status of this error, so that a program can treat errors of leases and of local devices alike.
-    ///
-    /// An error of a node has the status that the node gave. Errors of any device have the status that fits: too little
-    /// free device memory is [`Status::CapacityExceeded`], more than the device has [`Status::TooLarge`], code that
-    /// cannot be loaded [`Status::LoadFailed`], a refused launch or a fault [`Status::LaunchFailed`], and a lost
-    /// connection [`Status::Disconnected`]. Other errors have none.
-    pub fn status(&self) -> Option<Status> {
-        Some(match self.root() {
-            Error::Remote { status, .. } => *status,
-            Error::OutOfMemory { requested, total, .. } => Status::of_shortage(*requested, *total),
-            Error::InvalidPtx { .. } | Error::PtxTooNew { .. } | Error::LoadFailed { .. } => {
-                Status::LoadFailed
-            }
-            Error::Arguments { .. } | Error::InvalidLaunch { .. } | Error::Fault(_) => {
-                Status::LaunchFailed
-            }
-            Error::Disconnected { .. } | Error::Unreachable { .. } => Status::Disconnected,
-            _ => return None,
-        })
-    }
-
-    /// Returns whether this error makes the device unusable until it is reset. Not every device can be reset.
-    pub fn is_sticky(&self) -> bool {
-        match self.root() {
-            Error::Fault(_) | Error::DeviceLost { .. } | Error::Disconnected { .. } => true,
-            Error::Remote { status, .. } => status.ends_lease(),
-            _ => false,
-        }
-    }
-
-    /// Returns whether the same call can succeed later without any change to it.
-    pub fn is_retryable(&self) -> bool {
-        match self.root() {
-            Error::OutOfHostMemory { .. } | Error::Busy { .. } | Error::Unreachable { .. } => true,
-            _ => self.status().is_some_and(Status::is_retryable),
-        }
-    }
-}
-
 macro_rules! conversions {
     ($($error:ty)*) => {$(
         impl From<$error> for Error {
@@ -682,79 +753,6 @@ conversions! {
     std::string::FromUtf8Error
     std::sync::mpsc::RecvError
     std::time::SystemTimeError
-}
-
-impl Error {
-    /// Returns the error for a `step` that waits for host data where no step may wait. `step` is its kind, such as
-    /// `to_host`.
-    #[cold]
-    pub fn needs_host_data(step: &'static str) -> Self {
-        Error::NeedsHostData { step, operation: None }
-    }
-
-    /// Replaces the step of [`Error::NeedsHostData`], for a caller that knows the step more exactly. Other errors stay
-    /// as they are.
-    #[cold]
-    pub fn of_step(self, step: &'static str) -> Self {
-        match self {
-            Error::NeedsHostData { operation, .. } => Error::NeedsHostData { step, operation },
-            other => other,
-        }
-    }
-
-    /// Adds the name of the operation in which the error occurred. If the error already names an operation, that
-    /// operation is inside this one: `attention` turns `read` into `attention/read`.
-    ///
-    /// [`Error::NeedsHostData`] stays that variant. Every other error becomes [`Error::InOperation`], whose
-    /// [`root`](Self::root) is the error itself.
-    ///
-    /// ```
-    /// use cuda_core::Error;
-    /// let error = Error::OutOfHostMemory { requested: 8 }.in_operation("read").in_operation("attention");
-    /// assert!(error.to_string().starts_with("operation \"attention/read\": out of host memory"));
-    /// assert_eq!(error.root(), &Error::OutOfHostMemory { requested: 8 });
-    /// ```
-    #[cold]
-    pub fn in_operation(self, name: &str) -> Self {
-        match self {
-            Error::NeedsHostData { step, operation } => {
-                let operation = Some(joined(name, operation.as_deref()));
-                Error::NeedsHostData { step, operation }
-            }
-            Error::InOperation { operation, cause } => {
-                Error::InOperation { operation: joined(name, Some(&operation)), cause }
-            }
-            cause => Error::InOperation { operation: name.into(), cause: Box::new(cause) },
-        }
-    }
-
-    /// Returns the error without the names of operations: the cause of an [`Error::InOperation`], or else this error.
-    pub fn root(&self) -> &Error {
-        match self {
-            Error::InOperation { cause, .. } => cause.root(),
-            error => error,
-        }
-    }
-
-    /// Returns the names of the operations in which the error occurred, outermost first and separated by `/`, if it
-    /// names any.
-    pub fn operation(&self) -> Option<&str> {
-        match self {
-            Error::InOperation { operation, .. } => Some(operation),
-            Error::NeedsHostData { operation, .. } => operation.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// Replaces the [root](Self::root) and keeps the names.
-    pub fn map_root(self, map: impl FnOnce(Error) -> Error) -> Self {
-        match self {
-            Error::InOperation { operation, cause } => {
-                Error::InOperation { operation, cause: Box::new(cause.map_root(map)) }
-            }
-            error => map(error),
-        }
-    }
 }
 
 /// The name of an operation inside another one.

@@ -1,4 +1,5 @@
-//! Selects the handlers of integer and floating-point arithmetic. The first type of an instruction decides between the two.
+//! Selects the handlers of integer and floating-point arithmetic. The first type of an instruction decides between the
+//! two.
 
 use cuda_ptx::{ScalarType as T, Word as W};
 use half::{bf16, f16};

@@ -1,5 +1,5 @@
-//! Lane-wise instructions: macros that select a handler by type, and the emission, which converts the operands to the kinds
-//! of the handler.
+//! Lane-wise instructions: macros that select a handler by type, and the emission, which converts the operands to the
+//! kinds of the handler.
 
 use cuda_ptx::Operand;
 

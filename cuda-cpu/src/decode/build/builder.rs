@@ -1,8 +1,8 @@
 //! State for decoding one function: the conversion of operands to slots, and the emission of ops.
 //!
-//! [`Known`] eliminates copies of launch constants: kernel parameters, special registers and immediate values. Compilers copy
-//! such values into registers before they use them. If a single unguarded instruction writes a register, the register can
-//! share the preset's slot. No op is emitted for the instruction.
+//! [`Known`] eliminates copies of launch constants: kernel parameters, special registers and immediate values.
+//! Compilers copy such values into registers before they use them. If a single unguarded instruction writes a register,
+//! the register can share the preset's slot. No op is emitted for the instruction.
 
 use cuda_ptx::{
     Address, AddressBase, Body, Checked, Function, Instruction, Module, Operand, RegId, ScalarKind,
@@ -31,8 +31,8 @@ use crate::machine::code::{Code, Control, Handler, Op};
 /// The reason why an instruction cannot be decoded.
 pub(crate) type Problem = &'static str;
 
-/// The internal error for an instruction that the table has and its decoder does not. The table is compared first, so an
-/// invalid instruction has another error.
+/// The internal error for an instruction that the table has and its decoder does not. The table is compared first, so
+/// an invalid instruction has another error.
 pub(crate) const DISAGREES: Problem = "internal error: the decoder of the CPU device does not take a form that the table of instructions has";
 
 /// The state for decoding one function.

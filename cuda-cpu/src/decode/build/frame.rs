@@ -1,5 +1,5 @@
-//! The layout of a function's frame: offsets of registers, and of variables, parameters and call arguments in each lane's
-//! local memory.
+//! The layout of a function's frame: offsets of registers, and of variables, parameters and call arguments in each
+//! lane's local memory.
 
 use cuda_ptx::{Body, Function, Space};
 use rustc_hash::FxHashMap;

@@ -82,8 +82,8 @@ fn each(operand: &Operand, found: &mut impl FnMut(Option<RegId>, bool)) {
     }
 }
 
-/// Returns the rule of an instruction. Those that the table does not call data, and that no rule of their own describes,
-/// use all of their sources, so an unwritten one is reported.
+/// Returns the rule of an instruction. Those that the table does not call data, and that no rule of their own
+/// describes, use all of their sources, so an unwritten one is reported.
 fn rule(checked: &Checked<'_>) -> Rule {
     let row = checked.row();
     let of_predicates = checked.ty() == Some(ScalarType::Pred);

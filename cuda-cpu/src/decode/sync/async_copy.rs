@@ -1,5 +1,5 @@
-//! Asynchronous copies: `cp.async` with its groups and mbarrier arrivals, `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async`
-//! and `red.async`.
+//! Asynchronous copies: `cp.async` with its groups and mbarrier arrivals, `cp.async.bulk`, `cp.reduce.async.bulk`,
+//! `st.async` and `red.async`.
 
 use cuda_ptx::{Address, Operand, RegId, ScalarType as T, Word as W};
 use half::{bf16, f16};

@@ -4,8 +4,8 @@
 //! side. For `m8n32k16` the product is transposed: the B fragment becomes `mma`'s A operand, and the A fragment its B
 //! operand. Fragments of f16 have eight registers. Those that are not needed repeat others.
 //!
-//! In `wmma.load` and `wmma.store` each lane computes the addresses of its elements and loads or stores them, as on a GPU. So
-//! the accesses are checked in the same way as ordinary loads and stores.
+//! In `wmma.load` and `wmma.store` each lane computes the addresses of its elements and loads or stores them, as on a
+//! GPU. So the accesses are checked in the same way as ordinary loads and stores.
 
 use cuda_ptx::{Address, Operand, ScalarType as T, Word as W};
 

@@ -17,6 +17,7 @@ use crate::device::state::modules::LoadedModule;
 use crate::device::state::{DeviceState, errors};
 use crate::{Launch, LaunchDims, LaunchError, Limits, Operand};
 
+/// Resolved work.
 pub(crate) enum Work {
     /// Only waits for other queues.
     Join,
@@ -72,6 +73,7 @@ pub(crate) enum Work {
     },
 }
 
+/// A resolved launch.
 pub(crate) struct Kernel {
     pub(crate) module: Arc<LoadedModule>,
     pub(crate) entry: usize,
@@ -83,8 +85,8 @@ pub(crate) struct Kernel {
 }
 
 impl Work {
-    /// Runs allocations and frees, which a lost device runs too. Returns whether device memory was freed, or as the error any
-    /// other work.
+    /// Runs allocations and frees, which a lost device runs too. Returns whether device memory was freed, or as the
+    /// error any other work.
     fn run_memory_work(self, device: &DeviceState) -> Result<bool, Self> {
         match self {
             Work::Alloc { address, bytes } => {
@@ -229,8 +231,8 @@ impl QueueItem {
         }
     }
 
-    /// Runs or skips the item, and reports a failure. On a lost device, and after a reset, only allocations and frees run.
-    /// Returns whether device memory may have been freed. Never panics.
+    /// Runs or skips the item, and reports a failure. On a lost device, and after a reset, only allocations and frees
+    /// run. Returns whether device memory may have been freed. Never panics.
     pub(crate) fn run(self, stream: StreamId, device: &DeviceState) -> bool {
         let QueueItem { work, number, epoch, uses, overwrites } = self;
         let work = match work.run_memory_work(device) {

@@ -1,9 +1,9 @@
 //! The threads that run queues and deliver notices.
 //!
-//! They are separate from the threads that run blocks. So a short kernel never waits for a thread that runs a long one, and
-//! no stack holds more than one kernel. A thread is started when a queue is ready and all other threads are busy, up to a
-//! limit. Idle threads sleep. The thread that delivers notices does not count. An application thread
-//! that waits for a queue pumps the queue itself if no pump has started on it, so no other thread has to be woken.
+//! They are separate from the threads that run blocks. So a short kernel never waits for a thread that runs a long one,
+//! and no stack holds more than one kernel. A thread is started when a queue is ready and all other threads are busy,
+//! up to a limit. Idle threads sleep. The thread that delivers notices does not count. An application thread that waits
+//! for a queue pumps the queue itself if no pump has started on it, so no other thread has to be woken.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::{io, thread};
 
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-/// The number of times that a thread yields before it sleeps. Work often arrives in quick succession, and waking a sleeping
-/// thread takes longer than most items.
+/// The number of times that a thread yields before it sleeps. Work often arrives in quick succession, and waking a
+/// sleeping thread takes longer than most items.
 const YIELDS: u32 = 32;
 
 /// A queue that a thread pumps.
@@ -20,8 +20,9 @@ pub(crate) trait Pumped: Send + Sync + 'static {
     /// State that all queues share.
     type Shared: Send + Sync;
 
-    /// Runs items. Ends when there are no more, when the next item has to wait, after a limited number of items, when there is
-    /// a report to deliver, or when `until` has fired. If items are left that can run, the queue is started again.
+    /// Runs items. Ends when there are no more, when the next item has to wait, after a limited number of items, when
+    /// there is a report to deliver, or when `until` has fired. If items are left that can run, the queue is started
+    /// again.
     fn pump(self: Arc<Self>, shared: &Arc<Self::Shared>, until: Option<&Signal>);
 
     /// Whether there are notices to deliver. The caller must then deliver them.
@@ -31,6 +32,7 @@ pub(crate) trait Pumped: Send + Sync + 'static {
     fn deliver_notices(shared: &Self::Shared);
 }
 
+/// The threads that pump the queues of a device and deliver its notices.
 pub(crate) struct Pumps<Q: Pumped>(Arc<Inner<Q>>);
 
 struct Inner<Q: Pumped> {
@@ -78,8 +80,8 @@ impl<Q: Pumped> Pumps<Q> {
         self.0.call(state);
     }
 
-    /// Pumps a queue on this thread until `until` has fired. Returns `false` if another thread pumps the queue, or if the
-    /// maximum number of pumps is reached.
+    /// Pumps a queue on this thread until `until` has fired. Returns `false` if another thread pumps the queue, or if
+    /// the maximum number of pumps is reached.
     pub(crate) fn pump_here(
         &self,
         queue: &Arc<Q>,

@@ -1,11 +1,11 @@
 //! A stream: a queue of items in order, run by one of the [`pumps`](super::pumps) at a time.
 //!
 //! # Which thread may touch which field
-//! At most one thread *pumps* a queue: the one that set `pumped`. It takes an item out under the lock and runs it without the
-//! lock. If an item has to wait (for a ticket of another queue, for memory, or for a delay), the pump leaves it in front, with
-//! `pumped` set. The event that the item waits for starts a new pump. Items therefore run in order, one at a time, and no
-//! thread blocks. [`QueueItem::run`] catches a panic in an item, so a pump always ends. `complete` grows only after the item's
-//! failure, if any, was reported.
+//! At most one thread *pumps* a queue: the one that set `pumped`. It takes an item out under the lock and runs it
+//! without the lock. If an item has to wait (for a ticket of another queue, for memory, or for a delay), the pump
+//! leaves it in front, with `pumped` set. The event that the item waits for starts a new pump. Items therefore run in
+//! order, one at a time, and no thread blocks. [`QueueItem::run`] catches a panic in an item, so a pump always ends.
+//! `complete` grows only after the item's failure, if any, was reported.
 
 use std::collections::VecDeque;
 use std::mem;
@@ -27,6 +27,7 @@ const TURN: usize = 16;
 /// The queues that an item waits for, each with a number.
 pub(crate) type After = SmallVec<[(Arc<Queue>, u64); 2]>;
 
+/// A stream of the device: items that run in order.
 pub(crate) struct Queue {
     pub(crate) id: StreamId,
     state: Mutex<State>,
@@ -172,7 +173,8 @@ impl Queue {
         shared.pumps.start(Some(self.clone()), shared.clone());
     }
 
-    /// Records that all submissions up to `number` have run or were skipped. Returns whether there is a report to deliver.
+    /// Records that all submissions up to `number` have run or were skipped. Returns whether there is a report to
+    /// deliver.
     fn pass(self: &Arc<Self>, number: u64, shared: &Arc<Shared>) -> bool {
         let mut state = self.state.lock();
         state.complete = number;

@@ -1,8 +1,8 @@
 //! The time at which streams run their work: immediately, or at random times, which detects missing order.
 //!
-//! The [`Timer`] restarts delayed streams. Its first action starts its thread, which sleeps while no action is due. The last
-//! device handle may be dropped on this thread, so it is never joined. It ends when its owner is dropped and all actions have
-//! run.
+//! The [`Timer`] restarts delayed streams. Its first action starts its thread, which sleeps while no action is due. The
+//! last device handle may be dropped on this thread, so it is never joined. It ends when its owner is dropped and all
+//! actions have run.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,16 +20,18 @@ pub enum Timing {
     /// As soon as possible.
     #[default]
     AsFastAsPossible,
-    /// At random times, for tests. Unordered submissions run in all orders, which detects missing order between streams.
+    /// At random times, for tests. Unordered submissions run in all orders, which detects missing order between
+    /// streams.
     ///
-    /// - Every stream delays its submissions: one in sixteen by `max_delay`, and four in sixteen by up to an eighth of that.
-    ///   A delay stalls all later submissions of the stream.
-    /// - Memory exists from when the stream runs the allocation, not from its submission. An access that is not ordered after
-    ///   the allocation faults.
-    /// - Half of the notices are delivered late, by up to an eighth of `max_delay`. The notices of one stream stay in order.
+    /// - Every stream delays its submissions: one in sixteen by `max_delay`, and four in sixteen by up to an eighth of
+    ///   that. A delay stalls all later submissions of the stream.
+    /// - Memory exists from when the stream runs the allocation, not from its submission. An access that is not ordered
+    ///   after the allocation faults.
+    /// - Half of the notices are delivered late, by up to an eighth of `max_delay`. The notices of one stream stay in
+    ///   order.
     ///
-    /// A delayed stream occupies no thread; one timer restarts all streams. The delays of a stream depend only on `seed` and
-    /// the stream's number. The timing of the machine adds variation from run to run.
+    /// A delayed stream occupies no thread; one timer restarts all streams. The delays of a stream depend only on
+    /// `seed` and the stream's number. The timing of the machine adds variation from run to run.
     Adversarial {
         /// The seed of the random delays.
         seed: u64,
@@ -87,6 +89,7 @@ impl Pace {
     }
 }
 
+/// A thread that runs actions when they are due.
 pub(crate) struct Timer<T: Send + 'static>(Arc<Inner<T>>);
 
 struct Inner<T> {

@@ -61,8 +61,8 @@ fn fault(fault: &crate::Fault) -> Fault {
     Fault::new(kind, what(&fault.kind)).in_kernel(&fault.kernel).at(site).recovery(RECOVERY)
 }
 
-/// The distance from address 0, or from the end of the address space, within which an address counts as an offset from a null
-/// pointer. No allocation lies there.
+/// The distance from address 0, or from the end of the address space, within which an address counts as an offset from
+/// a null pointer. No allocation lies there.
 const NULL_PAGE: u64 = 1 << 16;
 
 /// The maximum distance in bytes of an allocation that an error names.

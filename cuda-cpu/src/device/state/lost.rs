@@ -1,7 +1,7 @@
 //! The faults by which a device is lost. A panic in an item counts as a fault.
 //!
-//! A reset starts a new *epoch*. An item carries the epoch in which it was submitted. A fault loses its own epoch: items of
-//! that epoch are skipped, and items of later epochs run.
+//! A reset starts a new *epoch*. An item carries the epoch in which it was submitted. A fault loses its own epoch:
+//! items of that epoch are skipped, and items of later epochs run.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -30,8 +30,8 @@ impl Lost {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// Records the failure of an item of this epoch. Only the first error of an epoch is kept. Returns whether it loses the
-    /// device now. A fault of an earlier epoch does not: it belongs to the reset that ended that epoch.
+    /// Records the failure of an item of this epoch. Only the first error of an epoch is kept. Returns whether it loses
+    /// the device now. A fault of an earlier epoch does not: it belongs to the reset that ended that epoch.
     pub(crate) fn set(&self, error: Error, epoch: u64) -> bool {
         let mut by = self.by.lock();
         let first = !by.contains_key(&epoch);
@@ -69,7 +69,8 @@ impl Lost {
     }
 }
 
-/// Returns the error of a submission to a device that was lost by `cause`. Items that were in flight fail with `cause` itself.
+/// Returns the error of a submission to a device that was lost by `cause`. Items that were in flight fail with `cause`
+/// itself.
 pub(crate) fn refused(address: &str, cause: &Error) -> Error {
     let cause = match cause {
         Error::Fault(fault) if fault.recovery.is_some() => cause.to_string(),
@@ -88,8 +89,8 @@ impl From<Panicked> for Error {
     }
 }
 
-/// Runs `f` and catches a panic. The data that `f` uses must be its own, or atomic, or behind locks and valid between any two
-/// steps.
+/// Runs `f` and catches a panic. The data that `f` uses must be its own, or atomic, or behind locks and valid between
+/// any two steps.
 pub(crate) fn contained<T>(f: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(f)).map_err(|panic| {
         let said = message(&*panic);

@@ -1,9 +1,9 @@
 //! The state of a device, and its errors.
 //!
-//! [`DeviceState`] has the memory, the modules and the notices. A fault is stored in [`lost::Lost`]: until the device is
-//! reset, items are skipped and fail with the fault, and submissions are refused with `DeviceLost`, except frees. A panic
-//! counts as a fault ([`lost::contained`]). This folder uses `memory`, `launch`, `observe` and `fault`. `items` and
-//! `queues` use it.
+//! [`DeviceState`] has the memory, the modules and the notices. A fault is stored in [`lost::Lost`]: until the device
+//! is reset, items are skipped and fail with the fault, and submissions are refused with `DeviceLost`, except frees. A
+//! panic counts as a fault ([`lost::contained`]). This folder uses `memory`, `launch`, `observe` and `fault`. `items`
+//! and `queues` use it.
 
 pub(crate) mod errors;
 pub(crate) mod lost;

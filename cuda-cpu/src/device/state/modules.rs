@@ -110,8 +110,8 @@ impl Modules {
         self.table.lock().insert(id, State::Loading(Vec::new()));
     }
 
-    /// Loads an announced module, and answers the waiting requests. A panic of the load becomes its error; variables that
-    /// were allocated before it are not freed.
+    /// Loads an announced module, and answers the waiting requests. A panic of the load becomes its error; variables
+    /// that were allocated before it are not freed.
     pub(crate) fn load(&self, id: ModuleId, image: &ModuleImage, memory: &Arc<Memory>, most: u32) {
         self.load_with(id, || LoadedModule::load(image, memory), most);
     }

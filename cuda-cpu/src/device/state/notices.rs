@@ -2,9 +2,9 @@
 //!
 //! A waker may block, and may drop the last handle of the device. Progress is therefore delivered separately from the
 //! streams, by one thread at a time: a pump that finds no other thread delivering. This pump has released its queue and
-//! does not count as a pump during the delivery, so a waker that blocks delays only other notices. A pump delivers, because
-//! it is awake when there is progress to report. Waking another thread would more than double the latency of a short
-//! operation. A failure wakes no task, so the pump delivers it immediately, before the progress that covers it.
+//! does not count as a pump during the delivery, so a waker that blocks delays only other notices. A pump delivers,
+//! because it is awake when there is progress to report. Waking another thread would more than double the latency of a
+//! short operation. A failure wakes no task, so the pump delivers it immediately, before the progress that covers it.
 
 use std::{collections::VecDeque, sync::Arc};
 

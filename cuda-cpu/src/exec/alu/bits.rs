@@ -145,7 +145,8 @@ fn fns(mask: u32, base: u32, offset: i32) -> u32 {
     none
 }
 
-/// `mode` is 0 for the general form, otherwise the position, from 1, among `f4e`, `b4e`, `rc8`, `ecl`, `ecr` and `rc16`.
+/// `mode` is 0 for the general form, otherwise the position, from 1, among `f4e`, `b4e`, `rc8`, `ecl`, `ecr` and
+/// `rc16`.
 #[inline(always)]
 fn prmt(a: u32, b: u32, c: u32, mode: u64) -> u32 {
     let bytes = u64::from(a) | u64::from(b) << 32;

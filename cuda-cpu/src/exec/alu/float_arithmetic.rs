@@ -1,5 +1,5 @@
-//! Floating-point arithmetic of all types: `add`, `sub`, `mul`, `fma`, `min`, `max`, `neg`, `abs` and `copysign`, with the
-//! modifiers `.ftz`, `.sat` and `.relu` and the directed rounding modes.
+//! Floating-point arithmetic of all types: `add`, `sub`, `mul`, `fma`, `min`, `max`, `neg`, `abs` and `copysign`, with
+//! the modifiers `.ftz`, `.sat` and `.relu` and the directed rounding modes.
 
 use std::marker::PhantomData;
 

@@ -158,8 +158,8 @@ pub(crate) const SUBTRACT: u64 = 4;
 pub(crate) const MULTIPLY: u64 = 8;
 pub(crate) const HIGH: u64 = 16;
 
-/// Runs an instruction of extended-precision arithmetic: `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc` or `madc`. The carry is
-/// a hidden predicate register, the extra operand.
+/// Runs an instruction of extended-precision arithmetic: `add.cc`, `addc`, `sub.cc`, `subc`, `mad.cc` or `madc`. The
+/// carry is a hidden predicate register, the extra operand.
 pub(crate) fn with_carry<I: Int>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let flag = ctx.extra(op, 0);
     let carry = ctx.pred(flag);

@@ -171,9 +171,9 @@ impl<const PARTS: u32> Ternary for Simd<PARTS> {
 
 /// A scalar video instruction, with the same results as an H200.
 ///
-/// The H200 has no hardware for them. Its assembler emits instruction sequences that deviate from the manual in some cases:
-/// saturation of an unsigned result drops a carry, a merge into the upper half takes a result's upper half, and a secondary
-/// minimum treats some results as signed. This code does the same. Each form was compared with an H200.
+/// The H200 has no hardware for them. Its assembler emits instruction sequences that deviate from the manual in some
+/// cases: saturation of an unsigned result drops a carry, a merge into the upper half takes a result's upper half, and
+/// a secondary minimum treats some results as signed. This code does the same. Each form was compared with an H200.
 pub(crate) struct Scalar;
 
 impl Ternary for Scalar {

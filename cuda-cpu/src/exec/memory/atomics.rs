@@ -1,4 +1,7 @@
-//! `atom` and `red` in all spaces, as real atomics, also of 128 bits.
+//! `atom` and `red` in all spaces, as real atomics, of up to 128 bits.
+//!
+//! [`run`] runs the atomics of up to 64 bits, and [`atomic`] those of 128 bits, whose registers are pairs of 64-bit
+//! registers ([`upper`]).
 //!
 //! The unsafe code dereferences pointers that `locate` has checked for the same access.
 
@@ -134,8 +137,9 @@ modify! {
     MaxFloat<L: Float>, |old, b, c| old.max(b);
 }
 
-/// Operations with a processor instruction.
+/// `atom.add` of integers, by the processor's instruction.
 pub(crate) struct Add<L>(std::marker::PhantomData<L>);
+/// `atom.cas`, by the processor's instruction.
 pub(crate) struct Cas<L>(std::marker::PhantomData<L>);
 
 impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Add<L> {
@@ -164,6 +168,7 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Cas<L> {
     }
 }
 
+/// `atom.exch`.
 pub(crate) struct Exch<L>(std::marker::PhantomData<L>);
 
 impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
@@ -174,13 +179,13 @@ impl<L: Int + Lane<Raw: AtomicRaw>> Modify for Exch<L> {
     }
 }
 
-/// Returns the slot of the upper half of a 128-bit register, which consists of two adjacent 64-bit registers, the low half
-/// first.
+/// Returns the slot of the upper half of a 128-bit register, which consists of two adjacent 64-bit registers, the low
+/// half first.
 pub(crate) fn upper(low: Slot) -> Slot {
     Slot(low.0.saturating_add((size_of::<u64>() * LANES) as u32))
 }
 
-/// An operation that replaces the old value.
+/// An operation on 128 bits that replaces the old value.
 pub(crate) trait Replace: 'static {
     const WRITES: bool;
     fn replaced(old: u128, b: u128, c: u128) -> u128;
@@ -202,7 +207,7 @@ replace! {
     CompareExchange, true, |old, b, c| if old == b { c } else { old };
 }
 
-/// Runs an atomic. As in `atomics`, the extra operands are the third operand and the space.
+/// Runs an atomic of 128 bits. The extra operands are the third operand and the space.
 pub(crate) fn atomic<R: Replace>(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     let mask = ctx.mask;
     let third = ctx.extra(op, 0);

@@ -1,12 +1,12 @@
 //! Translates addresses to checked host pointers: those of a warp's lanes, and those of single lanes.
 //!
 //! A fast check handles the common case: all accesses are in the range that the instruction used last ([`Shape`]). A
-//! [`Located`] pointer is valid for its access until the warp is left. The context's view keeps global ranges alive, and the
-//! other spaces belong to the running block.
+//! [`Located`] pointer is valid for its access until the warp is left. The context's view keeps global ranges alive,
+//! and the other spaces belong to the running block.
 //!
-//! Instructions that are not a uniform access of all lanes check single lanes, with an [`Extent`]. Positions in shared memory
-//! are stored as offsets, and those in global memory as addresses. They are converted to pointers when needed, and the
-//! pointers do not outlive the instruction.
+//! Instructions that are not a uniform access of all lanes check single lanes, with an [`Extent`]. Positions in shared
+//! memory are stored as offsets, and those in global memory as addresses. They are converted to pointers when needed,
+//! and the pointers do not outlive the instruction.
 
 use crate::fault::{FaultKind, FaultSpace};
 use crate::isa::address::{SpaceKind, generic};

@@ -366,8 +366,8 @@ const BELOW: f64 = f32::MIN_POSITIVE as f64 * (1.0 - 1.0 / 16_777_216.0);
 
 /// Flushes a result rounded to nearest (`.ftz`), also just below the normal numbers.
 ///
-/// A GPU flushes a result that is below the normal numbers when it is rounded to the precision of a normal number. Rounding
-/// as a denormal has a bit less of precision and may round such a result up to the smallest normal number.
+/// A GPU flushes a result that is below the normal numbers when it is rounded to the precision of a normal number.
+/// Rounding as a denormal has a bit less of precision and may round such a result up to the smallest normal number.
 ///
 /// `scaled` is the same result with operands multiplied by [`FLUSH_SCALE`]. If that
 /// overflows, the result is not tiny.

@@ -1,4 +1,5 @@
-//! Asynchronous copies and their waits: `cp.async`, `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async` and `red.async`.
+//! Asynchronous copies and their waits: `cp.async`, `cp.async.bulk`, `cp.reduce.async.bulk`, `st.async` and
+//! `red.async`.
 
 use super::mbarrier::{OBJECT, change, place};
 use super::transfer::{perform, perform_bulk, with_copies};

@@ -1,5 +1,5 @@
-//! Instructions that wait for other threads or for copies: mbarriers, asynchronous copies and reductions, and the barrier of
-//! a cluster, with cluster addresses.
+//! Instructions that wait for other threads or for copies: mbarriers, asynchronous copies and reductions, and the
+//! barrier of a cluster, with cluster addresses.
 //!
 //! A copy waits in `machine` until [`transfer`] performs it. `decode::sync` selects the handlers. Uses `memory`.
 //!

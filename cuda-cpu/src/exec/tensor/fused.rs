@@ -28,6 +28,35 @@ const LEAST: i32 = -133;
 /// Number of columns of B.
 const N: usize = 8;
 
+/// Returns `a * b + c`. A has 16 rows of `W` words with `K` elements, and B has 8 columns of `V` words with `L`
+/// elements.
+pub(super) fn multiply<F, C, D, const W: usize, const K: usize, const V: usize, const L: usize>(
+    a: &[[u32; W]; 16],
+    b: &[[u32; V]; N],
+    c: &Sums,
+    picks: &impl Picks<K>,
+) -> Sums
+where
+    F: Factor,
+    C: Accumulator,
+    D: Accumulator,
+{
+    let formats = Formats { factors: F::FORMAT, sums: C::FORMAT };
+    let (a, b) = (elements::<F, 16, W, K>(a), elements::<F, 8, V, L>(b));
+    let exact = exact_sums(&a, &b, c, picks, formats);
+    let mut d = rounded::<D>(&exact);
+    for i in (0..16).filter(|&i| exact.special[i]) {
+        let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
+        for (n, d) in d[i].iter_mut().enumerate() {
+            let sum = special_sum(&a[i], &b[n], &row_of_b, c[i][n], formats);
+            if !sum.is_finite() {
+                *d = D::from_special(sum);
+            }
+        }
+    }
+    d
+}
+
 /// The elements of one row of A.
 struct Row<const K: usize> {
     significands: [i32; K],
@@ -108,35 +137,6 @@ fn elements<F: Factor, const M: usize, const W: usize, const K: usize>(
         }
     }
     elements
-}
-
-/// Returns `a * b + c`. A has 16 rows of `W` words with `K` elements, and B has 8 columns of `V` words with `L`
-/// elements.
-pub(super) fn multiply<F, C, D, const W: usize, const K: usize, const V: usize, const L: usize>(
-    a: &[[u32; W]; 16],
-    b: &[[u32; V]; N],
-    c: &Sums,
-    picks: &impl Picks<K>,
-) -> Sums
-where
-    F: Factor,
-    C: Accumulator,
-    D: Accumulator,
-{
-    let formats = Formats { factors: F::FORMAT, sums: C::FORMAT };
-    let (a, b) = (elements::<F, 16, W, K>(a), elements::<F, 8, V, L>(b));
-    let exact = exact_sums(&a, &b, c, picks, formats);
-    let mut d = rounded::<D>(&exact);
-    for i in (0..16).filter(|&i| exact.special[i]) {
-        let row_of_b: [usize; K] = std::array::from_fn(|k| picks.row(i, k));
-        for (n, d) in d[i].iter_mut().enumerate() {
-            let sum = special_sum(&a[i], &b[n], &row_of_b, c[i][n], formats);
-            if !sum.is_finite() {
-                *d = D::from_special(sum);
-            }
-        }
-    }
-    d
 }
 
 /// Rounds every sum as if it were finite. Not inlined, because many handlers share it.

@@ -1,5 +1,5 @@
-//! The multiplications of `mma`: of f16, bf16, tf32 and 8-bit floats, of f64, of integers and single bits, and the four small
-//! ones of `mma.m8n8k4`.
+//! The multiplications of `mma`: of f16, bf16, tf32 and 8-bit floats, of f64, of integers and single bits, and the four
+//! small ones of `mma.m8n8k4`.
 
 use half::f16;
 
@@ -310,8 +310,8 @@ fn accumulators(ctx: &Ctx<'_>, op: &Op, first: usize) -> Four<8, 8> {
 
 /// `mma.m8n8k4` of f16: four small multiplications, one for each pair of groups of four lanes.
 ///
-/// The instruction is from Volta. An H200 has no hardware for it, and its driver emits f32 multiply-adds. The order of those
-/// is the same here.
+/// The instruction is from Volta. An H200 has no hardware for it, and its driver emits f32 multiply-adds. The order of
+/// those is the same here.
 pub(crate) fn quads(ctx: &mut Ctx<'_>, op: &Op) -> Flow {
     if let Err(flow) = whole_warp(ctx) {
         return flow;

@@ -1,4 +1,5 @@
-//! The accesses to each word of shared memory since the last barrier of the whole block, and the words that an op accesses.
+//! The accesses to each word of shared memory since the last barrier of the whole block, and the words that an op
+//! accesses.
 
 use crate::fault::FaultSpace;
 use crate::lanes::lanes_of;
@@ -13,13 +14,6 @@ const BLOCK: usize = 6;
 /// Maximum number of overflow blocks of all cells together. Beyond it, new accesses replace older ones, and races with
 /// the replaced ones are not found.
 const MAX_BLOCKS: usize = 1 << 13;
-
-/// Accesses that do not fit in a cell.
-#[derive(Debug, Clone, Copy)]
-struct Block {
-    records: [Record; BLOCK],
-    further: u32,
-}
 
 /// The cells of a block's shared memory.
 pub(crate) struct Cells {
@@ -214,6 +208,13 @@ impl Cells {
         }
         self.blocks.get_mut(block as usize).map(|block| &mut block.records[behind % BLOCK])
     }
+}
+
+/// Accesses that do not fit in a cell.
+#[derive(Debug, Clone, Copy)]
+struct Block {
+    records: [Record; BLOCK],
+    further: u32,
 }
 
 /// Number of accesses stored in the cell itself.

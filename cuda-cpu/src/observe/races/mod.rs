@@ -1,7 +1,8 @@
 //! Races of a block's threads on its shared memory.
 //!
-//! This folder compares accesses. Of `exec` it uses only the reading of old values. The [`Shadow`](crate::observe::shadow) of a block calls
-//! [`Races::access`] for each access and reports synchronization with the other methods.
+//! This folder compares accesses. Of `exec` it uses only the reading of old values. The
+//! [`Shadow`](crate::observe::shadow) of a block calls [`Races::access`] for each access and reports synchronization
+//! with the other methods.
 //!
 //! Two accesses of the same bytes by two threads race if at least one of them writes, not both are strong (atomic,
 //! volatile, relaxed and so on), and neither is ordered before the other. These order accesses:

@@ -1,5 +1,5 @@
-//! The targets of the lease fuzzers in `fuzz/`, and of the test that replays their corpora. A target must not panic, hang,
-//! or take unbounded memory.
+//! The targets of the lease fuzzers in `fuzz/`, and of the test that replays their corpora. A target must not panic,
+//! hang, or take unbounded memory.
 #![allow(dead_code, unused_imports)]
 
 mod frames;

@@ -7,8 +7,8 @@ use cuda_lease::{
 
 use super::input::Input;
 
-/// Each byte is a step, with operands behind it. The frames that an honest receiver accepts must be those that were pushed,
-/// each once and in order. A hostile receiver may claim anything.
+/// Each byte is a step, with operands behind it. The frames that an honest receiver accepts must be those that were
+/// pushed, each once and in order. A hostile receiver may claim anything.
 pub fn sequence(bytes: &[u8]) {
     let mut input = Input::new(bytes);
     let is_hostile = input.byte() & 1 == 1;

@@ -155,8 +155,8 @@ impl LeaseTable {
         Ok(())
     }
 
-    /// Whether a client with this generation of the lease may end it: the generation is the present one, or the previous
-    /// one within the overlap.
+    /// Whether a client with this generation of the lease may end it: the generation is the present one, or the
+    /// previous one within the overlap.
     ///
     /// # Errors
     /// `Unauthorized`: the generation is not valid. `NotFound` for an unknown lease.

@@ -1,8 +1,8 @@
 //! The table itself.
 //!
-//! This file has the state, the clock and the outputs, and schedules sessions. `admission` checks requests, puts admissible
-//! ones into the queue, and gives waiting ones their leases. `life` moves leases from grant to end, takes the reports about
-//! workers, and fences slots.
+//! This file has the state, the clock and the outputs, and schedules sessions. `admission` checks requests, puts
+//! admissible ones into the queue, and gives waiting ones their leases. `life` moves leases from grant to end, takes
+//! the reports about workers, and fences slots.
 
 mod admission;
 mod life;

@@ -143,9 +143,9 @@ impl Leases {
 
     /// Reports the memory of workers to the table, until the node ends.
     ///
-    /// A worker checks allocations against the quota of its lease. Variables of modules, stacks of kernels, and the heap
-    /// and the print buffer of the device do not pass that check: the driver allocates them. So the supervisor asks NVML
-    /// how much each worker uses.
+    /// A worker checks allocations against the quota of its lease. Variables of modules, stacks of kernels, and the
+    /// heap and the print buffer of the device do not pass that check: the driver allocates them. So the supervisor
+    /// asks NVML how much each worker uses.
     pub(super) async fn watch_memory(self: Arc<Self>) {
         loop {
             tokio::time::sleep(MEMORY_INTERVAL).await;

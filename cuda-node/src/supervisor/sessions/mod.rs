@@ -1,7 +1,8 @@
 //! Sessions of leases: frames between the connections of a client, which come and go, and the worker of the lease.
 //!
-//! A [`Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and waits for its
-//! turn if the leases of the device take [`Turns`]. `leases` creates sessions, and `connection` attaches streams to them.
+//! A [`Session`] has two lanes ([`lane`]). It fetches the code that its worker needs ([`module_code`]), and waits for
+//! its turn if the leases of the device take [`Turns`]. `leases` creates sessions, and `connection` attaches streams to
+//! them.
 
 mod lane;
 mod module_code;

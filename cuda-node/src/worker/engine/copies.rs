@@ -16,8 +16,8 @@ use crate::worker::{
 };
 
 impl Engine {
-    /// Waits until the command of an upload has arrived. Returns the bytes of the upload that have arrived, and those that
-    /// are still to come. Returns `None` at the end of the session.
+    /// Waits until the command of an upload has arrived. Returns the bytes of the upload that have arrived, and those
+    /// that are still to come. Returns `None` at the end of the session.
     pub(in crate::worker) fn expected(&self, transfer: TransferId) -> Option<(u64, u64)> {
         let mut state = self.state.lock();
         loop {

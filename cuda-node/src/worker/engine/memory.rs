@@ -1,8 +1,8 @@
 //! The memory of a session: its allocations, which of their contents are lost, and its pools.
 //!
-//! The quota of the lease counts the bytes in use, in all pools. Pools also keep freed memory. The node's driver reserves
-//! at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it would exceed
-//! it, the other pools are trimmed, and their peaks begin again.
+//! The quota of the lease counts the bytes in use, in all pools. Pools also keep freed memory. The node's driver
+//! reserves at most the peak of a pool's bytes in use, so the sum of the peaks stays within the quota too: before it
+//! would exceed it, the other pools are trimmed, and their peaks begin again.
 
 use std::sync::{Arc, atomic::AtomicUsize};
 
@@ -23,8 +23,8 @@ pub(super) const OBJECT_LIMIT: usize = 1 << 20;
 /// The maximum number of pools that exist: those of the client, and dropped ones whose last frees are held.
 const POOL_LIMIT: usize = 1024;
 
-/// Allocations and named variables. Contents of others are not recorded as lost, so a client cannot fill this memory with
-/// ids that it makes up.
+/// Allocations and named variables. Contents of others are not recorded as lost, so a client cannot fill this memory
+/// with ids that it makes up.
 #[derive(Default)]
 pub(super) struct Objects {
     /// The memory of each allocation. `None` before it is made, for one that could not be made, and for a variable.
@@ -130,6 +130,7 @@ impl Objects {
     }
 }
 
+/// The memory pools of a session, with the pool of each allocation.
 pub(super) struct Pools {
     table: FxHashMap<PoolId, Pool>,
     /// The pools of allocations that exist or will be made, without those of the default pool.
@@ -138,6 +139,7 @@ pub(super) struct Pools {
     pub(super) asked: Arc<AtomicUsize>,
 }
 
+/// A memory pool of a session.
 #[derive(Default)]
 pub(super) struct Pool {
     /// The allocations that exist or will be made.

@@ -1,8 +1,9 @@
 //! The engine: takes commands in their order, holds those that cannot run yet, and submits the others to the backend.
 //!
-//! A command arrives in [`Engine::command`], which also takes the controls and the requests of the client. `put` keeps a
-//! command until its predecessors and its bytes are there. `run` passes work to the backend. `copies` cuts copies in pieces,
-//! and `graphs` creates and launches graphs. `state` and `memory` are the data.
+//! A command arrives in [`Engine::command`], which also takes the controls and the requests of the client. The method
+//! `put` keeps a command until its predecessors and its bytes are there, and `run` passes its work to the backend. Of
+//! the files beside this one, `copies` cuts copies in pieces, `graphs` creates and launches graphs, and `state` and
+//! `memory` have the data. All of the data is behind the lock of one `State`.
 
 mod copies;
 mod graphs;
@@ -57,6 +58,7 @@ const POOL_QUERY_LIMIT: usize = 256;
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
 
+/// Carries out the commands of one session on a backend.
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
@@ -64,7 +66,8 @@ pub(super) struct Engine {
     quota: Arc<Quota>,
     /// The maximum number of submissions of a stream that the backend has at a time.
     backlog: u64,
-    /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk lane.
+    /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk
+    /// lane.
     inline: Arc<Staging>,
     uploads: Arc<Staging>,
     downloads: Arc<Staging>,
@@ -221,7 +224,7 @@ enum Outcome {
     Waits,
 }
 
-// Holds commands in the order of their streams, until they can run.
+/// Holds commands in the order of their streams, until they can run.
 impl Engine {
     /// Carries a command out, or holds it.
     fn put(
@@ -414,7 +417,7 @@ impl Engine {
     }
 }
 
-// Passes work, allocations and frees to the backend.
+/// Passes work, allocations and frees to the backend.
 impl Engine {
     /// Submits a step, or a part of it. Returns whether the backend took it.
     fn run(&self, state: &mut State, step: BackendStep<'_>) -> bool {
@@ -513,7 +516,7 @@ impl Engine {
     }
 }
 
-// Takes controls, and the code that arrives for modules.
+/// Takes controls, and the code that arrives for modules.
 impl Engine {
     /// Takes a control of the client.
     ///
@@ -665,7 +668,7 @@ impl Engine {
     }
 }
 
-// Answers requests, and requests the progress that the client waits for.
+/// Answers requests, and requests the progress that the client waits for.
 impl Engine {
     fn want(&self, state: &mut State, ticket: Ticket) {
         match self.reports.stage(ticket) {

@@ -1,9 +1,9 @@
 //! The graphs of a session: incomplete content, graphs that wait for their memory, and graphs of the backend.
 //!
 //! This file has the state of each graph. `contents` collects the bytes of graph commands that travel on the bulk lane.
-//! `work` turns decoded nodes into work of the backend, with one host block for the bytes of their uploads, and keeps the
-//! accesses of the nodes. The folder uses `wire`, `cuda_core`, `quota` and `modules`. The engine creates and launches the
-//! graphs.
+//! `work` turns decoded nodes into work of the backend, with one host block for the bytes of their uploads, and keeps
+//! the accesses of the nodes. The folder uses `wire`, `cuda_core`, `quota` and `modules`. The engine creates and
+//! launches the graphs.
 //!
 //! # Limits
 //! A session has at most [`GRAPH_LIMIT`] graphs. Their nodes, the bytes of their uploads and the incomplete content are

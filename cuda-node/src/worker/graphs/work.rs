@@ -60,8 +60,8 @@ pub(in crate::worker) fn prepare(
     Ok(Prepared { graph: Arc::new(graph), record, modules })
 }
 
-/// Makes the decoded changes of a launch work of the backend, and adds them to the record. The bytes of their uploads are
-/// in `content`.
+/// Makes the decoded changes of a launch work of the backend, and adds them to the record. The bytes of their uploads
+/// are in `content`.
 ///
 /// # Errors
 /// A change names no node, the quota has no space, or the host has no memory. The record does not change then.
@@ -194,33 +194,6 @@ pub(in crate::worker) struct Record {
     untaken: BTreeMap<u32, Work<'static>>,
 }
 
-/// The accesses of a node.
-pub(in crate::worker) struct NodeAccess {
-    pub(in crate::worker) uses: SmallVec<[Use; 2]>,
-    pub(in crate::worker) overwrites: bool,
-}
-
-/// The host memory of a graph, with its charge. A launch in flight keeps the host memory of its own submission.
-#[derive(Clone)]
-pub(in crate::worker) struct GraphMemory {
-    /// The host memory of the nodes as they were created.
-    _created: Arc<Memory>,
-    /// The host memory of each node that was changed.
-    changed: FxHashMap<u32, Arc<Memory>>,
-}
-
-/// Host memory with its charge.
-pub(super) struct Memory {
-    pub(super) block: Option<Arc<HostBlock>>,
-    _charge: Charge,
-}
-
-impl NodeAccess {
-    fn of(work: &Work<'_>) -> Self {
-        Self { uses: uses_of(work), overwrites: work.overwrites() }
-    }
-}
-
 impl Record {
     pub(super) fn new(nodes: Vec<NodeAccess>, created: Memory) -> Self {
         let uses = merged_uses(nodes.iter().flat_map(|node| &node.uses)).into();
@@ -267,6 +240,33 @@ impl Record {
     pub(in crate::worker) fn taken(&mut self) {
         self.untaken.clear();
     }
+}
+
+/// The accesses of a node.
+pub(in crate::worker) struct NodeAccess {
+    pub(in crate::worker) uses: SmallVec<[Use; 2]>,
+    pub(in crate::worker) overwrites: bool,
+}
+
+impl NodeAccess {
+    fn of(work: &Work<'_>) -> Self {
+        Self { uses: uses_of(work), overwrites: work.overwrites() }
+    }
+}
+
+/// The host memory of a graph, with its charge. A launch in flight keeps the host memory of its own submission.
+#[derive(Clone)]
+pub(in crate::worker) struct GraphMemory {
+    /// The host memory of the nodes as they were created.
+    _created: Arc<Memory>,
+    /// The host memory of each node that was changed.
+    changed: FxHashMap<u32, Arc<Memory>>,
+}
+
+/// Host memory with its charge.
+pub(super) struct Memory {
+    pub(super) block: Option<Arc<HostBlock>>,
+    _charge: Charge,
 }
 
 /// Merges operands to one for each allocation, with its strongest access.

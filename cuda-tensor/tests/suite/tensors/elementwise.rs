@@ -15,8 +15,8 @@ on_every_device! {
     operands_are_broadcast_in_packs_and_elements
 }
 
-/// Returns pairs of a size and the offset of the first element. The sizes are close to multiples of the elements of a block.
-/// An offset of 1 makes the address unaligned to packs of 16 bytes.
+/// Returns pairs of a size and the offset of the first element. The sizes are close to multiples of the elements of a
+/// block. An offset of 1 makes the address unaligned to packs of 16 bytes.
 fn cases<T>() -> impl Iterator<Item = (usize, usize)> {
     let block = 256 * 16 / size_of::<T>();
     let sizes = [1, 9, block - 1, block, block + 1, 2 * block, 3 * block + 17, 8 * block + 1];
@@ -153,8 +153,8 @@ fn operands_are_broadcast_in_packs_and_elements(device: &Device) {
 /// The number at a row and a column, before it is converted to the element type.
 type Place = Box<dyn Fn(usize, usize) -> usize>;
 
-/// A matrix with a row, a column, itself transposed, and columns of a wider matrix. Rows with and without whole packs, more
-/// packs than a block takes, and addresses that are aligned to no pack. All numbers are exact in each type.
+/// A matrix with a row, a column, itself transposed, and columns of a wider matrix. Rows with and without whole packs,
+/// more packs than a block takes, and addresses that are aligned to no pack. All numbers are exact in each type.
 fn check_broadcast<T: Number + PartialOrd>(device: &Device, of: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
     let matrix = |rows: usize, columns: usize| {

@@ -135,8 +135,8 @@ fn part_of_a_tensor_is_written(device: &Device) {
     assert_eq!(x.to_host_vec().sync_on(&stream).unwrap(), [0, 0, 0, 0, 1, 2, 0, 0, 3, 4, 0, 0]);
 }
 
-/// Copies views of `[2, 130, width]`, whose rows have whole packs or not, and begin at an aligned address or not. There are
-/// enough elements for the loops of the kernels over packs.
+/// Copies views of `[2, 130, width]`, whose rows have whole packs or not, and begin at an aligned address or not. There
+/// are enough elements for the loops of the kernels over packs.
 fn copy_views<T: Number>(device: &Device, of: fn(usize) -> T) {
     let stream = device.new_stream().unwrap();
     for (width, part) in

@@ -1,5 +1,5 @@
-//! Random programs on tensors of integers, f32 and f64, compared with the reference bit by bit. The environment variable
-//! `RANDOM_TENSOR_PROGRAMS` sets their number.
+//! Random programs on tensors of integers, f32 and f64, compared with the reference bit by bit. The environment
+//! variable `RANDOM_TENSOR_PROGRAMS` sets their number.
 
 use cuda_tensor::{Binary, Comparison, FloatUnary, SharedTensor, Signed, Tensor, TensorOps, Unary};
 

@@ -23,16 +23,16 @@ pub async fn request(server: SocketAddr, line: &str, body: &str) -> io::Result<S
     rest(connection).await
 }
 
-/// Sends bytes over a connection of its own, leaves it open, and returns the bytes that the server sends until it closes
-/// the connection.
+/// Sends bytes over a connection of its own, leaves it open, and returns the bytes that the server sends until it
+/// closes the connection.
 pub async fn until_closed(server: SocketAddr, sent: &str) -> io::Result<String> {
     let mut connection = TcpStream::connect(server).await?;
     connection.write_all(sent.as_bytes()).await?;
     rest(connection).await
 }
 
-/// Reads until the server closes the connection. A reset after a response is also an end, because the server does not read
-/// the rest of a request that it refuses.
+/// Reads until the server closes the connection. A reset after a response is also an end, because the server does not
+/// read the rest of a request that it refuses.
 async fn rest(mut connection: TcpStream) -> io::Result<String> {
     let mut response = Vec::new();
     match timeout(LONG, connection.read_to_end(&mut response)).await? {
