@@ -303,7 +303,8 @@ impl DeviceCore {
         None
     }
 
-    /// Takes out the foreign memory that was dropped, with the tickets of its last uses.
+    /// Takes out the foreign memory that was dropped, with the tickets of its last uses. Empties the queue: the device
+    /// is closed, and its end frees the rest.
     pub(super) fn take_foreign(&self) -> Vec<(Ticket, Box<dyn Any + Send + Sync>)> {
         let mut taken = Vec::<(Ticket, Box<dyn Any + Send + Sync>)>::new();
         for retired in self.dropped.others.take() {

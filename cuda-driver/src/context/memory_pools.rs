@@ -51,9 +51,15 @@ impl MemoryPool {
         // SAFETY: writes one handle; reads one description.
         unsafe { api.pool_create(&mut raw, props) }?;
         let pool = Self { raw, scarce: Mutex::default(), is_managed: props.is_managed() };
-        pool.set_release_threshold(api, keep, bound)?;
-        pool.allow_internal_dependencies(api, false)?;
-        Ok(pool)
+        let set = pool.set_release_threshold(api, keep, bound);
+        match set.and_then(|()| pool.allow_internal_dependencies(api, false)) {
+            Ok(()) => Ok(pool),
+            Err(failed) => {
+                // SAFETY: the pool has no allocation.
+                unsafe { pool.destroy(api, bound) };
+                Err(failed)
+            }
+        }
     }
 
     /// Allocates in the order of a stream. Does not reuse memory whose free on another stream has not run.
@@ -192,10 +198,15 @@ impl NamedPools {
             true => PoolProps::of_managed(),
             false => PoolProps::of(device),
         };
-        let pool = Arc::new(MemoryPool::create(api, &props, spec.release_threshold, bound)?);
+        let pool = MemoryPool::create(api, &props, spec.release_threshold, bound)?;
         // The lock is held while access is granted, so that a new peer misses no pool.
         let mut named = self.0.lock();
-        named.peers.iter().try_for_each(|peer| pool.grant(api, *peer, bound))?;
+        if let Err(failed) = named.peers.iter().try_for_each(|peer| pool.grant(api, *peer, bound)) {
+            // SAFETY: the pool has no allocation.
+            unsafe { pool.destroy(api, bound) };
+            return Err(failed);
+        }
+        let pool = Arc::new(pool);
         named.pools.push(pool.clone());
         Ok(pool)
     }
@@ -245,15 +256,24 @@ impl HostMemoryPool {
         // SAFETY: writes one handle; reads one description.
         unsafe { api.pool_create(&mut raw, &PoolProps::of_host()) }?;
         let access: Vec<_> = devices.iter().copied().map(PoolAccess::of).collect();
-        // SAFETY: reads as many descriptions as are stated.
-        unsafe { api.pool_set_access(raw, access.as_ptr(), access.len()) }?;
         // `give_back` decides how much free memory is kept. Otherwise every synchronization of a stream would unpin it.
         let mut keep = u64::MAX;
-        // SAFETY: the value of this attribute is a 64-bit integer.
-        unsafe { api.pool_set(raw, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast()) }?;
-        // SAFETY: writes one handle.
-        unsafe { api.stream_create(&mut stream, STREAM_NON_BLOCKING, 0) }?;
-        Ok(Self { raw, stream })
+        // SAFETY: reads as many descriptions as are stated.
+        let set = unsafe { api.pool_set_access(raw, access.as_ptr(), access.len()) }
+            // SAFETY: the value of this attribute is a 64-bit integer.
+            .and_then(|()| unsafe {
+                api.pool_set(raw, POOL_RELEASE_THRESHOLD, (&raw mut keep).cast())
+            })
+            // SAFETY: writes one handle.
+            .and_then(|()| unsafe { api.stream_create(&mut stream, STREAM_NON_BLOCKING, 0) });
+        match set {
+            Ok(()) => Ok(Self { raw, stream }),
+            Err(failed) => {
+                // SAFETY: the pool has no allocation, and no other owner.
+                _ = unsafe { api.pool_destroy(raw) };
+                Err(failed)
+            }
+        }
     }
 
     /// Allocates pinned memory. May block for as long as the system needs to pin it.

@@ -87,6 +87,23 @@ fn memory_that_other_pools_keep_is_found_again() {
 }
 
 #[test]
+fn pool_whose_attributes_the_driver_refuses_is_destroyed() {
+    let gpu = Gpu::open();
+    driver::refuse_pool_attributes(gpu.device, true);
+    for _ in 0..3 {
+        let id = PoolId(gpu.ids.fetch_add(1, Ordering::Relaxed));
+        let create = Control::CreatePool { id, spec: PoolSpec::new(0) };
+        // SAFETY: gives nothing up.
+        let refused = unsafe { gpu.backend.control(create) };
+        assert!(refused.is_err(), "{refused:?}");
+    }
+    assert_eq!(driver::pools_of(gpu.device), 1);
+    driver::refuse_pool_attributes(gpu.device, false);
+    let pool = gpu.pool(0);
+    assert!(gpu.stream().try_in(pool, 1).is_ok());
+}
+
+#[test]
 fn dropped_pool_is_destroyed_and_others_stay() {
     let gpu = Gpu::open();
     let pools = || driver::pools_of(gpu.device);

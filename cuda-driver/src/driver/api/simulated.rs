@@ -104,6 +104,11 @@ pub(crate) fn pools_of(device: u32) -> usize {
     state().pools.of_device(device as c_int)
 }
 
+/// Refuses to set attributes of pools of a device, or takes them again.
+pub(crate) fn refuse_pool_attributes(device: u32, refuse: bool) {
+    state().pools.refuse_attributes(device as c_int, refuse);
+}
+
 /// Refuses every record of an event on a device, or takes them again.
 pub(crate) fn refuse_records(device: u32, refuse: bool) {
     let mut state = state();

@@ -242,10 +242,12 @@ impl Engine {
         if state.held == HELD_LIMIT {
             return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
         }
+        // `State::stream` would refuse the retirement of a stream, which is held too.
+        let Some(queue) = state.streams.get_mut(&stream) else {
+            return Err(violation(format!("stream {} does not exist", stream.0)));
+        };
+        queue.held.push_back(item);
         state.held += 1;
-        if let Some(stream) = state.streams.get_mut(&stream) {
-            stream.held.push_back(item);
-        }
         Ok(())
     }
 

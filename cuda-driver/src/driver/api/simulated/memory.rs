@@ -1,7 +1,7 @@
 //! The memory of the simulated driver: pools, reserved addresses and physical memory, as numbers without memory.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     ffi::{c_int, c_void},
 };
 
@@ -101,6 +101,8 @@ const PAGE: u64 = 2 << 20;
 pub(super) struct Pools {
     table: HashMap<usize, Pool>,
     allocations: HashMap<Address, (usize, u64)>,
+    /// The devices whose pools take no attribute.
+    refusing: HashSet<c_int>,
 }
 
 #[derive(Default)]
@@ -123,12 +125,22 @@ impl Pools {
         self.table.remove(&pool).map_or(status::INVALID_VALUE, |_| 0)
     }
 
+    pub(super) fn refuse_attributes(&mut self, device: c_int, refuse: bool) {
+        match refuse {
+            true => self.refusing.insert(device),
+            false => self.refusing.remove(&device),
+        };
+    }
+
     pub(super) fn of_device(&self, device: c_int) -> usize {
         self.table.values().filter(|pool| pool.device == device).count()
     }
 
     fn set(&mut self, pool: usize, attribute: c_int, value: impl FnOnce() -> u64) -> c_int {
         let Some(pool) = self.table.get_mut(&pool) else { return status::INVALID_VALUE };
+        if self.refusing.contains(&pool.device) {
+            return status::INVALID_VALUE;
+        }
         match attribute {
             POOL_RELEASE_THRESHOLD => pool.release_threshold = value(),
             POOL_RESERVED_PEAK => pool.peak = value(),
