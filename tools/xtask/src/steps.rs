@@ -56,6 +56,10 @@ const NIGHTLY: Tool = Tool {
     present: "cargo +nightly --version",
     install: "rustup toolchain install nightly --profile minimal",
 };
+const MIRI: Tool = Tool {
+    present: "cargo +nightly miri --version",
+    install: "rustup toolchain install nightly --profile minimal --component miri,rust-src",
+};
 const CHROMIUM: Tool = Tool {
     present: "test -n \"${CHROMIUM:-}\" || command -v chromium",
     install: "bash .ci/install chromium",
@@ -216,6 +220,15 @@ pub(crate) const STEPS: &[Step] = &[
         minutes: 30,
         needs: &[NIGHTLY],
         script: "bash .ci/sanitizers",
+    },
+    Step {
+        name: "miri",
+        about: "unit tests of pure modules under Miri",
+        runs: Runs::Apart,
+        folder: Some("target/miri"),
+        minutes: 30,
+        needs: &[MIRI],
+        script: "bash .ci/miri",
     },
     Step {
         name: "digits",
