@@ -74,7 +74,7 @@ pub(crate) fn reachable(module: &Module) -> FxHashSet<u32> {
     found
 }
 
-/// Decodes all reachable functions.
+/// Decodes all reachable functions, and compares the others with the table.
 pub(crate) fn decode(
     module: &Module,
     reachable: &FxHashSet<u32>,
@@ -93,6 +93,8 @@ pub(crate) fn decode(
                 &mut decoded,
                 &mut problems,
             );
+        } else {
+            check_function(module, function, &mut problems);
         }
         code.functions.push(decoded);
     }
@@ -226,6 +228,24 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
     }
 }
 
+/// Compares the instructions of a function that no kernel reaches with the table. Those that the CPU device does not run
+/// may occur.
+fn check_function(module: &Module, function: &Function, problems: &mut Problems) {
+    let Some(body) = &function.body else { return };
+    let checker = Checker::new(module, body);
+    for ins in &body.instructions {
+        let reason = match &ins.opcode {
+            Ok(opcode) if decoder(*opcode).is_ok() => match checker.check(ins) {
+                Ok(_) => continue,
+                Err(mismatch) => mismatch.to_string().into(),
+            },
+            Err(name) if of_unknown(name) == NOT_PTX => NOT_PTX.into(),
+            _ => continue,
+        };
+        problems.add(problem(function, ins, reason));
+    }
+}
+
 /// Compares an instruction with the table of PTX, then decodes it. All of its modifiers must be taken, so none is
 /// ignored by mistake.
 fn decode_instruction<'a>(
@@ -250,13 +270,14 @@ fn of_unknown(name: &str) -> Problem {
         Some(Ok(_)) if name.starts_with("cp.") && name.contains(".tensor") => {
             async_copy::TENSOR_MAPS
         }
-        _ => "PTX has no such instruction, or this version does not know it",
+        _ => NOT_PTX,
     }
 }
 
 /// A function that decodes an instruction.
 type Decoder = fn(&mut Builder<'_>, &mut Form<'_>) -> Result<(), Problem>;
 
+const NOT_PTX: Problem = "PTX has no such instruction, or this version does not know it";
 const WARP_GROUPS: Problem =
     "the CPU device has no multiplications by warp groups: compile for sm_80, which has `mma`";
 const TEXTURES: Problem = "the CPU device does not support textures and surfaces";

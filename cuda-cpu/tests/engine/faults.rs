@@ -149,3 +149,33 @@ fn unknown_instructions_are_named() {
     assert!(error.to_string().contains("add.ftz.u32"), "{error}");
     assert_eq!(memory.usage().used, 0);
 }
+
+#[test]
+fn functions_that_no_kernel_calls_are_compared_with_the_table() {
+    let problems = |instruction: &str| {
+        let ptx = format!(
+            ".version 3.0 .target sm_20 .address_size 64
+            .func unused(.param .b64 p) {{
+                .reg .b32 %r<3>; .reg .b64 %d<3>;
+                {instruction}
+                ret;
+            }}
+            .visible .entry k() {{ ret; }}"
+        );
+        let memory = cuda_cpu::Memory::new(1 << 20);
+        match cuda_cpu::Program::load(&cuda_ptx::parse(&ptx).unwrap(), &memory) {
+            Ok(_) => String::new(),
+            Err(error) => {
+                assert_eq!((error.count, error.problems[0].line), (1, 4), "{error}");
+                assert_eq!(error.problems[0].function, "unused");
+                error.problems[0].reason.to_string()
+            }
+        }
+    };
+    assert!(problems("add.u32 %r1, %d1, 1;").contains("operand 2"));
+    assert!(problems("ld.global.nc.u32 %r1, [%d1];").contains("needs `.version 3.1`"));
+    assert!(problems("add.foo %r1, %r1, 1;").contains("no such instruction"));
+    assert_eq!(problems("add.u32 %r1, %r1, 1;"), "");
+    // The CPU device has no textures, but no kernel uses them.
+    assert_eq!(problems("tex.1d.v4.u32.s32 {%r0, %r1, %r2, %r0}, [%d0, {%r1}];"), "");
+}

@@ -1,4 +1,4 @@
-//! Checks the Markdown files of this repository: the code that they quote, and the width of lines. `.ci/links` checks
+//! Checks the Markdown files of this repository: the code that they quote, and the width of lines. `.ci/pages` checks
 //! their links.
 #![forbid(unsafe_code)]
 

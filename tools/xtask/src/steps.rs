@@ -36,10 +36,6 @@ pub(crate) struct Tool {
 }
 
 // Debug builds of the tools: they compile in half the time.
-const TYPOS: Tool = Tool {
-    present: "command -v typos",
-    install: "cargo install typos-cli --version 1.52.0 --locked --debug",
-};
 const MDBOOK: Tool = Tool {
     present: "command -v mdbook",
     install: "cargo install mdbook --version 0.5.4 --locked --debug --no-default-features --features search",
@@ -173,12 +169,9 @@ pub(crate) const STEPS: &[Step] = &[
         runs: Runs::Full,
         folder: Some("target/tools"),
         minutes: 20,
-        needs: &[TYPOS, VENV],
+        needs: &[VENV],
         script: "bash .ci/tidy
-            typos
-            bash .ci/links
-            git ls-files -z '*.md' |
-                xargs -0 cargo run --quiet --target-dir target/tools --package pages -- check",
+            bash .ci/pages",
     },
     Step {
         name: "book",
