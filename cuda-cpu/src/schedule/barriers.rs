@@ -299,13 +299,24 @@ impl Outcome {
 
 /// Describes a parked fragment, for faults.
 pub(crate) fn waiting(code: &Code, warp: u32, (fragment, wait): &(Fragment, Wait)) -> Waiting {
+    let waits_for = match wait {
+        Wait::Barrier(id) => WaitsFor::Barrier(*id),
+        Wait::Members(_) => WaitsFor::Warp,
+    };
+    waiting_for(waits_for, code, warp, fragment)
+}
+
+/// Describes a fragment that waits for anything.
+pub(crate) fn waiting_for(
+    waits_for: WaitsFor,
+    code: &Code,
+    warp: u32,
+    fragment: &Fragment,
+) -> Waiting {
     Waiting {
         warp,
         lanes: fragment.mask,
-        waits_for: match wait {
-            Wait::Barrier(id) => WaitsFor::Barrier(*id),
-            Wait::Members(_) => WaitsFor::Warp,
-        },
+        waits_for,
         instruction: code.instruction(fragment.pc).to_owned(),
         line: code.lines[fragment.pc as usize],
         source: code.sources.line(fragment.pc),

@@ -5,6 +5,7 @@
 //! waits expire: the instruction returns without success. PTX permits this, because the suspension time is limited. The
 //! block hangs if its threads then only retry, again and again.
 
+use super::barriers::{waiting, waiting_for};
 use super::runner::Runner;
 use super::warp::{Fragment, Wait, Warp};
 use crate::exec::memory::locate::address;
@@ -84,20 +85,13 @@ pub(crate) fn waiting_threads(
         let ready = warp.ready.iter().map(|&part| (part, None));
         let parts: Vec<(Fragment, Option<Wait>)> = parked.chain(ready).collect();
         for (part, wait) in parts {
-            let waits_for = match wait {
-                Some(Wait::Barrier(id)) => WaitsFor::Barrier(id),
-                Some(Wait::Members(_)) => WaitsFor::Warp,
-                None => suspended(runner, warp, &part),
-            };
             first = first.or(Some((warp.index, part)));
-            let code = runner.code;
-            all.push(Waiting {
-                warp: warp.index,
-                lanes: part.mask,
-                waits_for,
-                instruction: code.instruction(part.pc).to_owned(),
-                line: code.lines[part.pc as usize],
-                source: code.sources.line(part.pc),
+            all.push(match wait {
+                Some(wait) => waiting(runner.code, warp.index, &(part, wait)),
+                None => {
+                    let waits_for = suspended(runner, warp, &part);
+                    waiting_for(waits_for, runner.code, warp.index, &part)
+                }
             });
         }
     }

@@ -374,7 +374,8 @@ async fn send(
         return Err(WireError::TooLong { what: "an output", length, limit }.into());
     }
     if length > 0 {
-        let mut output = buffer.buffer().split().to_vec();
+        let buffered = buffer.buffer();
+        let mut output = buffered.split_to(buffered.len().min(length as usize)).to_vec();
         while output.len() < length as usize {
             let missing = length as usize - output.len();
             let chunk = receive.read_chunk(missing, true).await?;
