@@ -45,9 +45,9 @@ pub fn delivers_here(device: &Device) -> bool {
 ///
 /// # Errors
 /// [`Error::Misuse`](crate::Error::Misuse) inside the [output function](Device::set_output), which the kernel that
-/// prints waits for.
+/// prints waits for, and on a thread that alone delivers the device's notices and replies.
 pub fn check_may_wait(device: &Device) -> Result<()> {
-    device.core().streams.output.check_may_wait()
+    device.core().streams.check_may_wait()
 }
 
 /// Locks, condition variables, atomics, wakers and helper threads, which loom can replace.

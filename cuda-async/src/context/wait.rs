@@ -195,20 +195,31 @@ impl Waits<'_> {
         }
     }
 
-    /// Makes all later waits of this run use wakers, also in a blocking run. A thread that blocks on one stream
-    /// sees neither the progress of another stream nor the end of a timeout.
+    /// Checks that steps may wait in this run for a waker.
     ///
     /// # Errors
     /// [`Error::NeedsHostData`], which names `step`, if steps may not wait in this run. [`Error::Misuse`] inside the
     /// output function of the device, and inside a waker: the timer thread and the thread that delivers a device's
     /// notices could not wake themselves.
-    pub(crate) fn wait_by_wakers(&self, step: &'static str, task: &Context<'_>) -> Result<()> {
+    pub(crate) fn may_wait_for_waker(&self, step: &'static str) -> Result<()> {
         self.may_wait(step)?;
         if self.0.mode() == RunMode::Blocking {
             check_may_wait(self.0.device())?;
             if is_timer_thread() || delivers_here(self.0.device()) {
                 return Err(Misuse::BlockingWaker.into());
             }
+        }
+        Ok(())
+    }
+
+    /// Makes all later waits of this run use wakers, also in a blocking run. A thread that blocks on one stream
+    /// sees neither the progress of another stream nor the end of a timeout.
+    ///
+    /// # Errors
+    /// The errors of [`may_wait_for_waker`](Self::may_wait_for_waker).
+    pub(crate) fn wait_by_wakers(&self, step: &'static str, task: &Context<'_>) -> Result<()> {
+        self.may_wait_for_waker(step)?;
+        if self.0.mode() == RunMode::Blocking {
             self.0.shared().root_data().by_wakers.get_or_init(RunInFlight::new);
             // Steps that were polled before this have registered no waker.
             task.waker().wake_by_ref();

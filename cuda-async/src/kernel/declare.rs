@@ -61,7 +61,7 @@
 /// - `load(&Device) -> Result<Self>`,
 /// - `for_device(&Device) -> Result<Self>`, which loads once for each device (see
 ///   [`ModuleCache`](crate::kernel::ModuleCache)),
-/// - `loaded()`, an operation that does the same on its device and blocks no executor thread,
+/// - `loaded()`, an operation that gives the struct for its device and blocks no executor thread,
 /// - `warm_up(&[Device]) -> Result<()>`, which loads on several devices at the same time,
 /// - the text as `PTX: &str`, or for a CUDA source `SOURCE:` [`CudaSource`](crate::kernel::CudaSource).
 ///

@@ -9,7 +9,7 @@ use crate::{
     memory::{
         download::BufferSource,
         source::{BufferTarget, HostSource},
-        upload::Copying,
+        upload::{Copying, check_pinned},
     },
     op::{Op, Submit, Submitted},
 };
@@ -55,6 +55,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
                 }
                 match source.into_pinned() {
                     Ok(pinned) => {
+                        check_pinned(pinned.len(), target.as_slice_mut().len())?;
                         cx.enqueue(|stream| target.as_slice_mut().upload(stream, 0, pinned))?;
                         return Ok(Submitted::Ready(target));
                     }

@@ -58,6 +58,7 @@ impl<S: HostSource> Submit for Upload<S> {
                 };
                 match source.into_pinned() {
                     Ok(pinned) => {
+                        check_pinned(pinned.len(), buffer.len())?;
                         cx.enqueue(|stream| buffer.upload(stream, 0, pinned))?;
                         return Ok(Submitted::Ready(buffer));
                     }
@@ -258,9 +259,16 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
 /// Some elements of a source.
 fn part<T>(elements: &[T], range: Range<usize>) -> Result<&[T]> {
     let len = elements.len();
-    elements.get(range.clone()).ok_or_else(|| {
-        let limit = Limit::AtLeast(range.end as u64);
-        let source = "a `HostSource` that changed during its upload";
-        Error::out_of_range(source, Quantity::Elements, len as u64, limit)
-    })
+    elements.get(range.clone()).ok_or_else(|| changed(len, Limit::AtLeast(range.end as u64)))
+}
+
+/// Checks that a source gave pinned memory for the whole target. A part of the target would stay uninitialized.
+pub(super) fn check_pinned(len: usize, target: usize) -> Result<()> {
+    if len == target { Ok(()) } else { Err(changed(len, Limit::Exactly(target as u64))) }
+}
+
+#[cold]
+fn changed(len: usize, limit: Limit) -> Error {
+    let source = "a `HostSource` that changed during its upload";
+    Error::out_of_range(source, Quantity::Elements, len as u64, limit)
 }

@@ -66,7 +66,8 @@ impl<T> Drop for Boxed<'_, T> {
     }
 }
 
-fn on_enough_stack<R>(f: impl FnOnce() -> R) -> R {
+/// Calls a function that may call itself through other boxes, on a new stack if this one has little room.
+pub(super) fn on_enough_stack<R>(f: impl FnOnce() -> R) -> R {
     stacker::maybe_grow(STACK_OF_A_BOX, MORE_STACK, f)
 }
 

@@ -13,6 +13,8 @@ use std::{
 
 use cuda_core::internals::sync::{Mutex, WakerSet};
 
+use super::boxed::on_enough_stack;
+
 /// A handle to the result `R` of the work `W`. Clones share the work.
 pub(super) struct Member<W, R> {
     once: Arc<Once<W, R>>,
@@ -75,6 +77,11 @@ impl<W, R: Clone> Member<W, R> {
     /// A number that no other work has while this work exists.
     pub(super) fn id(&self) -> usize {
         Arc::as_ptr(&self.once).addr()
+    }
+
+    /// Whether a member polls the work now.
+    pub(super) fn is_running(&self) -> bool {
+        matches!(*self.once.state.lock(), State::Running)
     }
 
     /// The name of the state.
@@ -184,7 +191,8 @@ impl Waiting {
             members.wakes += 1;
             members.wakers.take_all()
         };
-        woken.wake();
+        // Work in a box may wait for such work in another box, and so on: then each waker wakes the next one.
+        on_enough_stack(|| woken.wake());
     }
 }
 

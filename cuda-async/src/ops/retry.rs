@@ -132,7 +132,14 @@ where
                     }
                     Err(error) if retry.again_after(&error) => {
                         cx.waits().wait_by_wakers("retry", task)?;
-                        Attempt::Pausing(Sleep::new(retry.next_pause()))
+                        let pause = retry.next_pause();
+                        if pause.is_zero() {
+                            // Yields, so that a timeout can end the operation.
+                            task.waker().wake_by_ref();
+                            let attempt = Attempt::Next;
+                            return Ok(Submitted::Pending(Self { retry, make, attempt }));
+                        }
+                        Attempt::Pausing(Sleep::new(pause))
                     }
                     Err(error) => return Err(error),
                 },

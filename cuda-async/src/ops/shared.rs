@@ -17,7 +17,7 @@ use std::{
 use cuda_core::{Error, Misuse, Result, Stream};
 
 use crate::{
-    context::{ExecutionContext, PollerGuard, RunMode},
+    context::{ExecutionContext, PollerGuard},
     op::{Submit, Submitted},
     ops::once::{Member, Polled},
 };
@@ -52,9 +52,12 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         let id = self.0.id();
         match self.0.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
             Some(made) => made.into_output(cx).map(Submitted::Ready),
-            None if cx.is_part_of(id) => Err(Misuse::AwaitsItself.into()),
-            None if cx.mode() == RunMode::Detached => Err(Error::needs_host_data("shared")),
-            None => Ok(Submitted::Pending(self)),
+            // If this context is part of it, it runs now.
+            None if self.0.is_running() && cx.is_part_of(id) => Err(Misuse::AwaitsItself.into()),
+            None => {
+                cx.waits().may_wait_for_waker("shared")?;
+                Ok(Submitted::Pending(self))
+            }
         }
     }
 }

@@ -86,7 +86,7 @@ pub async fn open(address: &str) -> Result<Device> {
 /// To open a CPU device with options (limits, checks, another order), use its provider:
 /// `Device::open(&CpuProvider::new(options), 0)`. Each such call opens a separate device.
 ///
-/// In a debug build the CPU device is about fifty times slower, unless `Cargo.toml` has the lines that the page of the
+/// In a debug build the CPU device is up to a hundred times slower, unless `Cargo.toml` has the lines that the page of the
 /// crate `cuda_cpu` shows.
 ///
 /// # Errors

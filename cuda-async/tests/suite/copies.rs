@@ -11,8 +11,8 @@ use std::{
 use cuda_tensor::{Tensor, TensorOps};
 
 use cuda_async::{
-    Device, DeviceBuffer, Error, SchedulingPolicy,
-    memory::{COPY_BYTES, HostSource},
+    Device, DeviceBuffer, Error, PinnedBuffer, SchedulingPolicy,
+    memory::{COPY_BYTES, HostSource, upload_into},
     policy::SingleStream,
     prelude::*,
     to_host_into, to_pinned,
@@ -28,6 +28,7 @@ on_every_device! {
     copies_of_many_chunks_are_complete
     downloads_reuse_the_memory_of_a_vector
     source_that_shrinks_is_an_error
+    pinned_source_of_another_length_is_an_error
     shared_upload_goes_on_in_a_blocking_run
     pinned_buffers_are_copied_directly
     zeros_are_zero
@@ -140,6 +141,33 @@ fn source_that_shrinks_is_an_error(device: &Device) {
         let op = || h2d(Shrinks(vec![7; len], AtomicUsize::new(0))).map(drop);
         is_error(op().sync_on(&stream));
         is_error(futures::executor::block_on(op().schedule(&policy)));
+    }
+}
+
+/// A source whose pinned memory has another length than its elements.
+struct OtherPinned(Vec<u8>, PinnedBuffer<u8>);
+
+impl HostSource for OtherPinned {
+    type Element = u8;
+
+    fn elements(&self) -> Result<&[u8], Error> {
+        Ok(&self.0)
+    }
+
+    fn into_pinned(self) -> Result<PinnedBuffer<u8>, Self> {
+        Ok(self.1)
+    }
+}
+
+fn pinned_source_of_another_length_is_an_error(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    for len in [3, 9] {
+        let source = || OtherPinned(vec![7; 5], device.pinned_uninitialized(len).unwrap());
+        let uploaded = h2d(source()).map(drop).sync_on(&stream);
+        assert!(matches!(uploaded, Err(Error::OutOfRange { .. })), "{uploaded:?}");
+        let target = zeros::<u8>(5).sync_on(&stream).unwrap();
+        let uploaded = upload_into(target, source()).map(drop).sync_on(&stream);
+        assert!(matches!(uploaded, Err(Error::OutOfRange { .. })), "{uploaded:?}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! Bad input gives an error that says what to do.
 
-use cuda_async::{Device, Error, LaunchConfig, launch, prelude::*};
+use cuda_async::{Device, Error, LaunchConfig, graph::GraphExt, launch, prelude::*};
 
 use crate::{kernels::Kernels, modules::load_ptx, on_every_device};
 
@@ -84,11 +84,18 @@ fn launch_shapes_are_checked(device: &Device) {
         LaunchConfig::new(1, 1025),
         LaunchConfig::new(1, 1).block(1 << 20, 1 << 20, 1 << 20),
         LaunchConfig::new(1, 1).shared_bytes(u32::MAX),
+        LaunchConfig::new(1 << 31, 1),
+        LaunchConfig::new(1, 1).grid(1, 1 << 16, 1),
+        LaunchConfig::new(1, 1).grid(1, 1, 1 << 16),
     ];
     for shape in shapes {
         // SAFETY: the kernel does nothing.
-        let error = unsafe { launch(&empty, shape, ()) }.sync_on(&stream).unwrap_err();
-        assert!(matches!(error, Error::InvalidLaunch { .. }), "{shape:?}: {error:?}");
+        let op = || unsafe { launch(&empty, shape, ()) };
+        for error in
+            [op().sync_on(&stream).unwrap_err(), op().graph_on(&stream).map(drop).unwrap_err()]
+        {
+            assert!(matches!(error, Error::InvalidLaunch { .. }), "{shape:?}: {error:?}");
+        }
     }
     // SAFETY: the kernel does nothing.
     unsafe { launch(&empty, LaunchConfig::new(3, 1024), ()) }.sync_on(&stream).unwrap();

@@ -8,8 +8,10 @@ use std::{
 };
 
 use cuda_async::{
-    BoxedOp, Device, Error, Result, Retry,
+    BoxedOp, Device, Error, LaunchConfig, Result, Retry, Stream,
+    cuda_core::Misuse,
     cuda_cpu::CpuProvider,
+    launch,
     ops::MAX_NESTED_BOXES,
     policy::SingleStream,
     prelude::*,
@@ -18,6 +20,10 @@ use cuda_async::{
     zip,
 };
 use futures::FutureExt;
+
+use crate::devices::own_lease;
+
+const PRINT: &str = include_str!("../../../kernels/print.ptx");
 
 /// Runs `f` on a thread with the stack of a test or of a tokio worker.
 fn within_ten_seconds<T: Send + 'static>(f: impl FnOnce() -> T + Send + 'static) -> T {
@@ -76,6 +82,18 @@ fn combinators_around_nested_boxes_run_on_a_small_stack() {
         let most = (1..1000).fold(value(1).boxed(), grow);
         assert_eq!(most.sync(), Ok(1));
         drop((0..100_000).fold(value(1).boxed(), grow));
+    });
+}
+
+/// Each operation waits for the one inside it by a waker, so its end wakes one after the other.
+#[test]
+fn nested_shared_operations_run_on_a_small_stack() {
+    within_ten_seconds(|| {
+        let shared = |op: BoxedOp<'static, usize>, _| op.shared().map(|n| *n).boxed();
+        let levels = 0..MAX_NESTED_BOXES - 1;
+        assert_eq!(levels.clone().fold(value(1).boxed(), shared).sync(), Ok(1));
+        let copied = h2d([1u8]).then(to_host).map(|bytes| bytes.len()).boxed();
+        assert_eq!(levels.fold(copied, shared).sync(), Ok(1));
     });
 }
 
@@ -148,4 +166,64 @@ fn blocking_run_in_a_waker_on_the_timer_thread_is_an_error() {
     let mut waits = fails_twice().into_future();
     assert!(waits.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
     refused(receiver.recv_timeout(Duration::from_secs(10)).expect("it hangs"), "waker");
+}
+
+/// A waker that runs blocking calls once, and sends their errors.
+struct Calls<F>(Mutex<Option<F>>, mpsc::Sender<Vec<Option<Error>>>);
+
+impl<F: FnOnce() -> Vec<Option<Error>> + Send> Wake for Calls<F> {
+    fn wake(self: Arc<Self>) {
+        if let Some(calls) = self.0.lock().unwrap().take() {
+            self.1.send(calls()).unwrap();
+        }
+    }
+}
+
+/// Runs `calls` in a waker of an operation on `stream`, and returns their errors.
+fn in_a_waker(
+    stream: &Stream,
+    calls: impl FnOnce() -> Vec<Option<Error>> + Send + 'static,
+) -> Vec<Option<Error>> {
+    let device = stream.device();
+    let print = device.load_ptx_blocking(PRINT).unwrap().function("print_hello").unwrap();
+    let (open, gate) = mpsc::channel::<()>();
+    let gate = Mutex::new(gate);
+    device.set_output(move |_| _ = gate.lock().unwrap().recv());
+    let policy = SingleStream::new(device).unwrap();
+    // SAFETY: uses no memory.
+    let mut held = unsafe { launch(&print, LaunchConfig::new(1, 1), ()) }.schedule(&policy);
+    let (sender, receiver) = mpsc::channel();
+    let waker = Waker::from(Arc::new(Calls(Mutex::new(Some(calls)), sender)));
+    assert!(held.poll_unpin(&mut Context::from_waker(&waker)).is_pending());
+    drop(open);
+    receiver.recv_timeout(Duration::from_secs(10)).expect("it hangs")
+}
+
+#[test]
+fn waits_that_would_not_end_in_a_waker_are_errors() {
+    let cpu = Device::open(&CpuProvider::default(), 0).unwrap();
+    for (device, is_lease) in [(cpu, false), (own_lease(CpuProvider::default()), true)] {
+        let stream = device.new_stream().unwrap();
+        let on = stream.clone();
+        let errors = in_a_waker(&stream, move || {
+            let part = || h2d([1u8]).then(to_host);
+            let device = on.device();
+            vec![
+                part().shared().sync_on(&on).err(),
+                zip!(part(), part()).sync_on(&on).err(),
+                part().sync_on(&on).err(),
+                device.memory().err(),
+                device.load_ptx_blocking(PRINT).err(),
+                device.synchronize().err(),
+            ]
+        });
+        let (waits_by_waker, blocks) = errors.split_at(2);
+        for error in waits_by_waker {
+            assert_eq!(error, &Some(Misuse::BlockingWaker.into()), "{}", device.info().address);
+        }
+        // The CPU device has other threads, which these calls wait for.
+        let expected = is_lease.then(|| Misuse::BlockingWaker.into());
+        assert_eq!(blocks, vec![expected; blocks.len()], "{}", device.info().address);
+        assert_eq!(h2d([7u8]).then(to_host).sync_on(&stream), Ok(vec![7]));
+    }
 }

@@ -35,6 +35,7 @@ on_every_device! {
     retry_ends_with_the_last_error
     retry_follows_its_predicate
     retry_pauses
+    timeout_ends_a_retry_without_pauses
     race_and_retry_are_refused_by_async_on
     panics_end_race_and_retry
     already_ended_of_the_program_is_an_error_like_others
@@ -201,6 +202,18 @@ fn retry_follows_its_predicate(device: &Device) {
     });
     assert_eq!(retry(twice, fails).sync_on(&stream), Err(Error::OutsideScript));
     assert_eq!(made.load(Ordering::SeqCst), 4);
+}
+
+fn timeout_ends_a_retry_without_pauses(device: &Device) {
+    let stream = device.new_stream().unwrap();
+    let endless = || {
+        let retries = Retry::times(u32::MAX).backoff(Duration::ZERO, 1.0, Duration::ZERO);
+        let fails = || value(()).try_map(|()| Err::<(), _>(Error::OutsideScript));
+        retry(retries.when(|_| true), fails).timeout(Duration::from_millis(20))
+    };
+    assert!(matches!(endless().sync_on(&stream), Err(Error::TimedOut { .. })));
+    let policy = SingleStream::new(device).unwrap();
+    assert!(matches!(block_on(endless().schedule(&policy)), Err(Error::TimedOut { .. })));
 }
 
 fn retry_pauses(device: &Device) {

@@ -97,7 +97,7 @@ impl Device {
     /// The error that lost the device. Failed submissions are no error here; the stream handle that made them reports
     /// them. [`Error::Misuse`] inside the [output function](Device::set_output).
     pub fn synchronize(&self) -> Result<()> {
-        self.0.streams.output.check_may_wait()?;
+        self.0.streams.check_may_wait()?;
         let streams = self.0.streams.all();
         streams.iter().try_for_each(|stream| self.0.synchronize(stream, stream.published()))
     }
@@ -122,7 +122,7 @@ impl Device {
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: after a fault the process cannot use it any more and has to be restarted.
     pub fn reset(&self) -> Result<()> {
-        self.0.streams.output.check_may_wait()?;
+        self.0.streams.check_may_wait()?;
         let reset = self.start_reset().wait();
         self.0.reclaim_all();
         reset
@@ -157,7 +157,8 @@ impl Device {
 
     /// Passes text that kernels print on this device to `print`, instead of standard output. Applies to text that
     /// arrives from now on. `print` runs on a thread of the device, or on several at a time. A wait for this device
-    /// inside it is [`Error::Misuse`], because the kernel that prints ends only after `print`.
+    /// inside it is [`Error::Misuse`], because the kernel that prints ends only after `print`. `print` should return
+    /// soon: while it runs, a leased device learns of no progress, and a lease is not renewed.
     ///
     /// A GPU's driver writes such text to standard output itself: there `print` is never called.
     ///

@@ -1,6 +1,6 @@
 //! The traits between the library and a device, the description and the properties of a device, and its notices.
 
-use std::{any::Any, sync::Arc};
+use std::{any::Any, sync::Arc, thread::ThreadId};
 
 use crate::protocol::{
     Answer, Control, Error, Foreign, GraphCacheInfo, HostBlock, Request, Result, StreamId,
@@ -206,6 +206,8 @@ pub struct Capabilities {
     /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend
     /// has no pools.
     pub pools: u32,
+    /// The maximum number of streams that this client may have.
+    pub streams: u32,
     /// Whether pools can be [managed](super::PoolSpec::is_managed). Managed memory does not count against the quota.
     pub managed_pools: bool,
     /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
@@ -213,6 +215,9 @@ pub struct Capabilities {
     /// Whether a client may make a new allocation of dropped memory without a free. The backend does not see that the
     /// allocation is new. So it must not track initialized bytes or lost contents of single allocations.
     pub reuses_memory: bool,
+    /// The thread that delivers all notices and all replies, if only one does. The client then refuses to wait for the
+    /// device on this thread, as inside a waker, because the wait would not end.
+    pub only_thread: Option<ThreadId>,
 }
 
 impl Capabilities {
@@ -229,9 +234,11 @@ impl Capabilities {
             graph_cache: false,
             launch_attributes: true,
             pools: 0,
+            streams: u32::MAX,
             managed_pools: false,
             growable: false,
             reuses_memory: false,
+            only_thread: None,
         }
     }
 }

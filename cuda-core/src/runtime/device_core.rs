@@ -86,7 +86,7 @@ impl DeviceCore {
             attachment: OnceLock::new(),
         });
         let device: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&core);
-        streams.attach(device);
+        streams.attach(device, core.capabilities.only_thread);
         Ok(core)
     }
 
@@ -95,14 +95,32 @@ impl DeviceCore {
     }
 
     pub(crate) fn create_stream(&self, priority: i32) -> Result<Arc<Timeline>> {
-        let creating = self.creating_stream.lock();
+        let _creating = self.creating_stream.lock();
+        self.check_stream_count()?;
         let id = StreamId(self.next_id());
         // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { self.backend.control(Control::CreateStream { id, priority }) }?;
-        drop(creating);
         let timeline = Timeline::new(id, priority, self.capabilities.ordered_visibility);
         self.streams.insert(timeline.clone());
         Ok(timeline)
+    }
+
+    /// # Errors
+    /// [`Error::OutOfRange`] if no further stream may exist.
+    fn check_stream_count(&self) -> Result<()> {
+        let most = self.capabilities.streams;
+        let has_room = || self.streams.count() < most as usize;
+        if has_room() {
+            return Ok(());
+        }
+        // Streams may have been dropped meanwhile.
+        self.reclaim_all();
+        if has_room() {
+            return Ok(());
+        }
+        let device = format!("the device `{}`", self.backend.info().address);
+        let (given, limit) = (u64::from(most) + 1, Limit::AtMost(most.into()));
+        Err(Error::out_of_range(device, Quantity::Streams, given, limit))
     }
 
     /// Whether submissions of a window are deferrable.

@@ -64,10 +64,10 @@ impl<T> Pending<T> {
     ///
     /// # Errors
     /// The errors of [`poll`](Pending::poll). [`Error::Misuse`] inside the [output function](crate::Device::set_output)
-    /// of the device, where the reply might never arrive.
+    /// of the device, and inside a waker of a leased device, where the reply would never arrive.
     pub fn wait(mut self) -> Result<T> {
         let State::Asked(receiver, _, asked) = &mut self.0 else { return self.take(None) };
-        asked.streams.output.check_may_wait()?;
+        asked.streams.check_may_wait()?;
         let reply = receiver.wait();
         self.take(reply)
     }

@@ -27,6 +27,8 @@ pub(crate) struct Streams {
     /// The latest fault that the device can be reset from.
     fault: Mutex<Option<Error>>,
     device: OnceLock<Weak<dyn AfterProgress>>,
+    /// [`Capabilities::only_thread`](crate::protocol::Capabilities::only_thread).
+    only_thread: OnceLock<ThreadId>,
     pub(crate) output: Output,
 }
 
@@ -37,9 +39,16 @@ pub(crate) trait AfterProgress: Send + Sync {
 }
 
 impl Streams {
-    /// Sets the device that is called after progress.
-    pub(crate) fn attach(&self, device: Weak<dyn AfterProgress>) {
+    /// Sets the device that is called after progress, and the thread that alone delivers notices and replies.
+    pub(crate) fn attach(&self, device: Weak<dyn AfterProgress>, only_thread: Option<ThreadId>) {
         let _ = self.device.set(device);
+        if let Some(thread) = only_thread {
+            let _ = self.only_thread.set(thread);
+        }
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.table.read().len()
     }
 
     pub(crate) fn insert(&self, timeline: Arc<Timeline>) {
@@ -88,7 +97,23 @@ impl Streams {
 
     /// Whether the calling thread is delivering notices, so that waiting for one would never end.
     pub(crate) fn delivers_here(&self) -> bool {
-        self.delivering.lock().contains(&std::thread::current().id())
+        self.is_only_thread() || self.delivering.lock().contains(&std::thread::current().id())
+    }
+
+    /// Checks that the calling thread may wait for the device.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] inside the output function: the kernel that prints ends after the function, so the wait would
+    /// not end. [`Error::Misuse`] on the thread that alone delivers notices and replies.
+    #[inline]
+    pub(crate) fn check_may_wait(&self) -> Result<()> {
+        self.output.check_may_wait()?;
+        if self.is_only_thread() { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
+    }
+
+    #[inline]
+    fn is_only_thread(&self) -> bool {
+        self.only_thread.get().is_some_and(|thread| *thread == std::thread::current().id())
     }
 
     /// The latest fault.
@@ -233,13 +258,10 @@ impl Output {
         }
     }
 
-    /// Checks that the calling thread may wait for the device.
-    ///
     /// # Errors
-    /// [`Error::Misuse`] inside the function: the kernel that prints ends after the function, so the wait would not
-    /// end.
+    /// [`Error::Misuse`] inside the function.
     #[inline]
-    pub(crate) fn check_may_wait(&self) -> Result<()> {
+    fn check_may_wait(&self) -> Result<()> {
         // Relaxed: the thread itself has counted.
         if self.count.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.check_this_thread() }
     }

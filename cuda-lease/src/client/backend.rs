@@ -66,6 +66,8 @@ unsafe impl Provider for LeaseProvider {
         capabilities.launch_attributes = features & features::ATTRIBUTES != 0;
         let has_pools = features & features::POOLS != 0;
         capabilities.pools = if has_pools { features::MAX_POOLS } else { 0 };
+        capabilities.streams = granted.limits.streams;
+        capabilities.only_thread = Some(connection.connection.thread_id());
         *self.opened.lock() = Some((connection.clone(), link.clone()));
         Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
     }

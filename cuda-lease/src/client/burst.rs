@@ -49,6 +49,10 @@ pub fn burst<T: Element, I: AsRef<[T]> + Sync>(
     job: &Job,
     inputs: &[I],
 ) -> Vec<Result<Submitted>> {
+    let refused = leases.iter().find_map(|lease| lease.check_thread().err());
+    if let Some(error) = refused {
+        return inputs.iter().map(|_| Err(error.clone())).collect();
+    }
     let queue = InputQueue::new(inputs.len());
     let serve = |lease: &Lease| {
         let _end_on_panic = EndOnPanic(&queue);

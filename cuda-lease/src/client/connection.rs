@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU32, Ordering},
         mpsc::{SyncSender, sync_channel},
     },
-    thread,
+    thread::{self, ThreadId},
     time::{Duration, Instant},
 };
 
@@ -56,6 +56,7 @@ type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 pub(super) struct Connection {
     requests: Mutex<Option<mpsc::UnboundedSender<OutgoingRequest>>>,
     pub(super) channel: Channel,
+    thread_id: ThreadId,
     /// `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -78,9 +79,10 @@ pub(super) struct Opened {
 }
 
 impl Connection {
-    /// Creates the connection of the runtime that calls this.
+    /// Creates the connection of the thread that calls this.
     pub(super) fn new(requests: mpsc::UnboundedSender<OutgoingRequest>, channel: Channel) -> Self {
-        Self { requests: Mutex::new(Some(requests)), channel, thread: Mutex::default() }
+        let (requests, thread_id) = (Mutex::new(Some(requests)), thread::current().id());
+        Self { requests, channel, thread_id, thread: Mutex::default() }
     }
 
     /// Stores the thread of the connection, for [`close`](Self::close).
@@ -107,13 +109,18 @@ impl Connection {
         *self.requests.lock() = None;
     }
 
-    /// Ends the connection, and waits until its thread has ended.
+    /// Ends the connection, and waits until its thread has ended. On that thread itself, does not wait.
     pub(super) fn close(&self) {
         self.end();
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread {
+        if let Some(thread) = thread.filter(|_| thread::current().id() != self.thread_id) {
             _ = thread.join();
         }
+    }
+
+    /// The thread of the connection.
+    pub(super) const fn thread_id(&self) -> ThreadId {
+        self.thread_id
     }
 }
 
@@ -207,15 +214,19 @@ pub(super) struct Grant {
     token: Mutex<Bytes>,
     generation: AtomicU32,
     expires: Mutex<Instant>,
+    /// The duration that the node granted first.
+    duration: Duration,
 }
 
 impl Grant {
     pub(super) fn new(granted: &Granted) -> Self {
+        let duration = Duration::from_millis(granted.expires_in_ms);
         Self {
             lease: granted.lease,
             token: Mutex::new(granted.token.clone()),
             generation: AtomicU32::new(granted.generation),
-            expires: Mutex::new(Instant::now() + Duration::from_millis(granted.expires_in_ms)),
+            expires: Mutex::new(Instant::now() + duration),
+            duration,
         }
     }
 
@@ -533,13 +544,13 @@ async fn renew_in_time(
     let mut pause = renewal.after_success(grant.expires_in());
     loop {
         tokio::time::sleep(pause).await;
-        let left = cap.saturating_sub(started.elapsed()).as_secs();
-        let lease_secs = u64::from(terms.allocate.lease_secs).min(left) as u32;
+        let lease_secs = next_duration(terms.allocate.lease_secs, grant.duration)
+            .min(cap.saturating_sub(started.elapsed()).as_secs());
         if lease_secs == 0 {
             return std::future::pending().await;
         }
         let (reply, receiver) = oneshot::channel();
-        let body = grant.renew_request(lease_secs);
+        let body = grant.renew_request(u32::try_from(lease_secs).unwrap_or(u32::MAX));
         if requests.send(OutgoingRequest { opcode: Renew::OPCODE, body, reply }).is_err() {
             return std::future::pending().await;
         }
@@ -558,6 +569,15 @@ async fn renew_in_time(
                 renewal.after_failure(grant.expires_in())
             }
         };
+    }
+}
+
+/// Returns the seconds for which a lease is renewed: those of its request, or, if it requested the default of the node,
+/// those that the node granted.
+fn next_duration(requested_secs: u32, granted: Duration) -> u64 {
+    match requested_secs {
+        0 => granted.as_secs_f64().round() as u64,
+        secs => secs.into(),
     }
 }
 

@@ -146,7 +146,13 @@ impl Lease {
     /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, or the error that ended the lease.
     pub fn renew_blocking(&self, lease_secs: u32) -> Result<()> {
         let reply = self.connection.request_renewal(lease_secs)?;
-        self.connection.renewed(reply.blocking_recv())
+        self.connection.renewed(self.connection.connection.channel.wait(reply)?)
+    }
+
+    /// # Errors
+    /// [`Error::Misuse`](cuda_core::Error::Misuse) on the thread of the connection, as inside a waker.
+    pub(super) fn check_thread(&self) -> Result<()> {
+        self.connection.connection.channel.check_thread()
     }
 
     /// Renews the lease without blocking the calling thread: it expires `lease_secs` seconds from now.

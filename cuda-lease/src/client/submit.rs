@@ -9,7 +9,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::{Element, Error, LaunchConfig, Limit, Quantity, Result, protocol::Status};
+use cuda_core::{Element, Error, LaunchConfig, Limit, Misuse, Quantity, Result, protocol::Status};
 use quinn::{SendStream, WriteError};
 use tokio::{runtime::Handle, sync::watch};
 use tracing::Instrument;
@@ -452,15 +452,24 @@ impl Channel {
     /// `blocking_recv` it does not panic inside of another runtime.
     ///
     /// # Errors
-    /// The connection has ended.
+    /// The connection has ended. [`Error::Misuse`] on the thread of the connection, as inside a waker.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
+        self.check_thread()?;
         self.check()?;
         let (sender, receiver) = sync_channel(1);
         self.spawn(work, move |result| _ = sender.send(result));
         receiver.recv().map_err(|_| self.ended(true))
+    }
+
+    /// # Errors
+    /// [`Error::Misuse`] on the thread of the connection, which must not wait for itself.
+    pub(crate) fn check_thread(&self) -> Result<(), Error> {
+        let is_own = |current: Handle| current.id() == self.runtime.id();
+        let is_own = Handle::try_current().is_ok_and(is_own);
+        if is_own { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
     }
 
     /// # Errors

@@ -88,6 +88,7 @@ variants! {
         19 => Tensors,
         20 => Leases,
         21 => Workers,
+        22 => Streams,
         22 => Start,
     }
 

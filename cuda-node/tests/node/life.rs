@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use cuda_core::protocol::Status;
+use cuda_core::{Error, Quantity, protocol::Status};
 use cuda_lease::Exclusivity;
 
 use crate::harness::{Node, check, wait_until};
@@ -59,6 +59,43 @@ fn lease_is_renewed_while_its_device_is_in_use() {
     let generation = lease.generation();
     wait_until("the lease was renewed three times", || lease.generation() >= generation + 3);
     check(&lease);
+}
+
+#[test]
+fn lease_of_the_default_duration_is_renewed() {
+    let node = Node::start(&["--max-lease-secs", "1"]);
+    let lease = node.lease().lease_secs(0).acquire_blocking().unwrap();
+    let generation = lease.generation();
+    wait_until("the lease was renewed three times", || lease.generation() >= generation + 3);
+    check(&lease);
+}
+
+#[test]
+fn lease_is_renewed_inside_a_runtime() {
+    let node = Node::start(&[]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async { lease.renew_blocking(10) }).unwrap();
+    runtime.block_on(lease.renew(10)).unwrap();
+    check(&lease);
+}
+
+#[test]
+fn stream_beyond_the_limit_of_the_node_is_refused() {
+    let node = Node::start(&[]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let mut streams = Vec::new();
+    let refused = loop {
+        match lease.device().new_stream() {
+            Ok(stream) => streams.push(stream),
+            Err(error) => break error,
+        }
+        assert!(streams.len() <= 1024);
+    };
+    assert!(matches!(refused, Error::OutOfRange { quantity: Quantity::Streams, .. }), "{refused}");
+    drop(streams);
+    check(&lease);
+    lease.device().new_stream().unwrap();
 }
 
 #[test]

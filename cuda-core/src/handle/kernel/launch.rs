@@ -117,6 +117,7 @@ impl Function {
     fn check_shape(&self, config: &LaunchConfig) -> Result<()> {
         let shape = self.shape();
         let fits = !config.is_empty()
+            && has_valid_grid(config.grid)
             && config.threads_per_block() <= u64::from(shape.max_threads)
             && config.shared_bytes <= shape.max_shared_bytes
             && config.attributes.is_none();
@@ -132,6 +133,10 @@ impl Function {
         let detail = if config.is_empty() {
             format!(
                 "grid {grid:?} or block {block:?} has a 0; without elements to work on, skip the launch"
+            )
+        } else if !has_valid_grid(*grid) {
+            format!(
+                "grid {grid:?} is too large, the limit is {MAX_GRID:?}; use fewer blocks, and a loop in the kernel"
             )
         } else if threads > u64::from(most) {
             format!("{threads} threads per block, the limit is {most}; use a smaller block")
@@ -150,6 +155,14 @@ impl Function {
         };
         Err(Error::InvalidLaunch { kernel: self.name().to_owned(), detail })
     }
+}
+
+/// The largest grid of every device (CUDA C++ Programming Guide, "Compute Capabilities").
+const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+
+#[inline]
+const fn has_valid_grid([x, y, z]: [u32; 3]) -> bool {
+    x <= MAX_GRID[0] && y <= MAX_GRID[1] && z <= MAX_GRID[2]
 }
 
 /// Bytes of arguments that need no heap.

@@ -92,7 +92,7 @@ impl<T: Element> GrowableBuffer<T> {
     fn commit(&self, bytes: u64) -> Result<()> {
         let core = self.device().core();
         // Before the request: the device would take the memory.
-        self.device().core().streams.output.check_may_wait()?;
+        self.device().core().streams.check_may_wait()?;
         let more = bytes - self.view().bytes;
         core.charge.charge_elsewhere(more)?;
         let request = Request::Commit { id: self.allocation.id(), bytes };

@@ -299,7 +299,7 @@ impl Stream {
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
         // First: the output function can run before the submission that prints is published.
-        self.device().core().streams.output.check_may_wait()?;
+        self.device().core().streams.check_may_wait()?;
         let number = number.min(self.timeline().published());
         let synchronized = self.device().core().synchronize(self.timeline(), number);
         if synchronized.is_ok() && self.sent.is_flawless(self, number) {
@@ -952,7 +952,7 @@ impl Credit<'_> {
     pub fn wait(&self) -> Result<()> {
         let core = self.0.device().core();
         while !self.is_available() {
-            core.streams.output.check_may_wait()?;
+            core.streams.check_may_wait()?;
             core.synchronize(self.0.timeline(), self.half())?;
         }
         Ok(())

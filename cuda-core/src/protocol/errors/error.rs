@@ -620,7 +620,10 @@ fn wrong_device(what: &str, lives_on: &str, used_on: &str) -> String {
         "a buffer" => {
             "copy it there first, with `to_device` (`cuda_tensor::to_device` for tensors) or through the host"
         }
-        "a kernel" => "load its module on that device too",
+        "a kernel" => {
+            "run the operation on the kernel's device, with `.on(&device)`, `.sync_on(&stream)` or \
+             `cuda_async::set_default_device`; or load its module on that device too"
+        }
         pool if pool.contains("memory pool") => "create a pool on that device",
         "a DLPack tensor" | "a tensor of candle" => {
             "run the operation on its own device, with `.on(&device)`"

@@ -115,6 +115,8 @@ quantities! {
     LoopDepth = "number of loops inside each other";
     /// Memory pools of a device.
     MemoryPools = "number of memory pools";
+    /// Streams of a device.
+    Streams = "number of streams";
     /// Copies to another device that were announced and have not begun.
     Transfers = "number of announced copies";
     /// The number of a submission on its stream.
@@ -157,7 +159,7 @@ fn advice(quantity: Quantity, limit: Limit) -> &'static str {
         }
         (Quantity::UploadedBytes, _) => "upload before the graph, or record parts of the operation",
         (Quantity::LoopDepth, _) => "nest fewer loops",
-        (Quantity::MemoryPools, _) => "drop one",
+        (Quantity::MemoryPools | Quantity::Streams, _) => "drop one",
         (Quantity::Transfers, _) => "wait for some of them first",
         (Quantity::Submission, _) => "submit it first",
         (Quantity::Operations | Quantity::Devices | Quantity::Leases, _) => "name one or more",
