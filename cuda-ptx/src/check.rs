@@ -189,16 +189,20 @@ impl<'a> Checker<'a> {
                 .and_then(|()| self.requirements(found, instruction))
             {
                 Ok(()) => return Ok(Checked { found, modifiers, operands }),
-                // The row with the right number of operands explains most.
+                // The row that takes most operands explains most.
                 Err(new) => {
-                    let keep = matches!(
-                        (&error, &new),
+                    let keep = match (&error, &new) {
                         (
-                            Some(Mismatch::Operand { .. }),
-                            Mismatch::Count { .. } | Mismatch::Operand { .. }
-                        ) | (Some(Mismatch::Version { .. } | Mismatch::Target { .. }), _)
-                            | (Some(Mismatch::Count { .. }), Mismatch::Count { .. })
-                    );
+                            Some(Mismatch::Operand { number, .. }),
+                            Mismatch::Operand { number: new, .. },
+                        ) => number >= new,
+                        (
+                            Some(Mismatch::Operand { .. } | Mismatch::Count { .. }),
+                            Mismatch::Count { .. },
+                        )
+                        | (Some(Mismatch::Version { .. } | Mismatch::Target { .. }), _) => true,
+                        _ => false,
+                    };
                     if !keep {
                         error = Some(new);
                     }

@@ -267,7 +267,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByLoader,
-        "*.b128 *",
+        "*.b128*",
         "*no constants of 128 bits*",
         "the CPU device has no constants of 128 bits",
         "mov.b128 %q1, -1;",

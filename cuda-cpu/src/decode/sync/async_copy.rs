@@ -83,7 +83,7 @@ fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Proble
     Ok(match operands {
         [] => Rest::Nothing,
         [p @ (Operand::Reg(id) | Operand::NotReg(id))] if is_pred(id) => Rest::Ignore(p),
-        [size @ (Operand::Reg(_) | Operand::Int(_))] => Rest::Size(size),
+        [size @ (Operand::Reg(_) | Operand::RegPlus(..) | Operand::Int(_))] => Rest::Size(size),
         _ => return Err(DISAGREES),
     })
 }
