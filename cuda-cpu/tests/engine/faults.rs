@@ -259,6 +259,8 @@ fn unusual_operands_that_a_gpu_has_are_taken() {
         "st.global.cg.L2::cache_hint.u32 [%d1], %r1, %d2;",
         "mbarrier.init.b64 [s], 1048575;",
         "bar.sync 15;",
+        "mov.b64 {%r1, %r2}, %clock64;",
+        "mov.b64 {%r1, %r2}, s;",
         "lop3.b32 _, %r1, %r2, %r3, 5;",
         "setp.gt.f32 _, %f1, %f2;",
         "setp.gt.or.f16x2 %p1, %r1, %r2, %p2;",
