@@ -10,7 +10,8 @@ use crate::ast::{
 };
 use crate::special::{Special, SpecialName};
 use crate::table::{
-    Constants, Lanes, Match, Memory, Needs, Part, Pattern, Row, Second, Target, Type, Value, find,
+    Constants, Integers, Lanes, Match, Memory, Needs, Part, Pattern, Row, Second, Target, Type,
+    Value, find,
 };
 use crate::words::{Modifier, Opcode, ScalarKind, ScalarType, Space, Word};
 
@@ -188,16 +189,20 @@ impl<'a> Checker<'a> {
                 .and_then(|()| self.requirements(found, instruction))
             {
                 Ok(()) => return Ok(Checked { found, modifiers, operands }),
-                // The row with the right number of operands explains most.
+                // The row that takes most operands explains most.
                 Err(new) => {
-                    let keep = matches!(
-                        (&error, &new),
+                    let keep = match (&error, &new) {
                         (
-                            Some(Mismatch::Operand { .. }),
-                            Mismatch::Count { .. } | Mismatch::Operand { .. }
-                        ) | (Some(Mismatch::Version { .. } | Mismatch::Target { .. }), _)
-                            | (Some(Mismatch::Count { .. }), Mismatch::Count { .. })
-                    );
+                            Some(Mismatch::Operand { number, .. }),
+                            Mismatch::Operand { number: new, .. },
+                        ) => number >= new,
+                        (
+                            Some(Mismatch::Operand { .. } | Mismatch::Count { .. }),
+                            Mismatch::Count { .. },
+                        )
+                        | (Some(Mismatch::Version { .. } | Mismatch::Target { .. }), _) => true,
+                        _ => false,
+                    };
                     if !keep {
                         error = Some(new);
                     }
@@ -254,12 +259,13 @@ impl<'a> Checker<'a> {
         for (at, (pattern, operand)) in aligned(found, operands.len()).zip(operands).enumerate() {
             let mut space = None;
             if matches!(pattern, Pattern::Memory(_)) {
-                space = address_space(&instruction.modifiers, addresses)?;
+                space = address_space(&instruction.modifiers, addresses)?
+                    .or(implied_space(found.row.opcode));
                 addresses += 1;
             }
-            let is_elsewhere = |symbol| {
-                found.row.opcode == Opcode::Cvta
-                    && self.space(symbol) != spaces(&instruction.modifiers).next()
+            let is_elsewhere = |symbol| match found.row.opcode {
+                Opcode::Cvta => self.space(symbol) != spaces(&instruction.modifiers).next(),
+                opcode => implied_space(opcode).is_some_and(|own| self.space(symbol) != Some(own)),
             };
             if !self.fits(found, pattern, operand, space)
                 || matches!(*operand, Operand::Symbol(symbol, _) if is_elsewhere(symbol))
@@ -284,10 +290,8 @@ impl<'a> Checker<'a> {
         match (pattern, operand) {
             (Pattern::Value(value), operand) => self.fits_value(found, value, operand),
             (Pattern::Memory(_), Operand::Address(address)) => self.fits_address(address, space),
-            (Pattern::Constant(allowed), Operand::Int(bits)) => {
-                allowed.is_empty() || allowed.contains(bits)
-            }
-            (Pattern::Policy, operand) => self.fits_type(operand, ScalarType::B64, false),
+            (Pattern::Constant(integers), Operand::Int(bits)) => integers.contains(*bits),
+            (Pattern::Policy, operand) => self.fits_type(operand, ScalarType::U64, false),
             (Pattern::Label, Operand::Label(_)) | (Pattern::Targets, Operand::Targets(_)) => true,
             (Pattern::Call, _) | (Pattern::Sink, Operand::Discard) => true,
             (Pattern::Fraction, Operand::F64(bits)) => is_fraction(f64::from_bits(*bits)),
@@ -325,7 +329,8 @@ impl<'a> Checker<'a> {
         let element = |operand: &Operand, is_element: bool| match operand {
             Operand::Discard => value.result && (is_element || second.is_some() || value.discards),
             Operand::Part(part) => {
-                value.part != Part::No
+                part.negated <= value.negates
+                    && is_selected(value, &part.part)
                     && self.register(part.register).is_some_and(|own| fits(own, ty, false))
             }
             _ if value.part == Part::Required => false,
@@ -338,13 +343,20 @@ impl<'a> Checker<'a> {
             Operand::NotReg(_) => {
                 !value.result && ty == ScalarType::Pred && self.fits_type(operand, ty, false)
             }
-            Operand::Int(_) | Operand::F32(_) | Operand::F64(_) => {
+            Operand::Int(bits) => {
+                value.constants != Constants::None
+                    && is_literal(operand, ty)
+                    && value.integers.contains(*bits)
+            }
+            Operand::F32(_) | Operand::F64(_) => {
                 value.constants != Constants::None && is_literal(operand, ty)
             }
             Operand::Special(special) => {
                 specials && special_fits(*special, ty, is_element, value.relaxed)
             }
-            Operand::Symbol(..) => value.constants == Constants::All && is_address(ty),
+            Operand::Symbol(..) => {
+                matches!(value.constants, Constants::Addresses | Constants::All) && is_address(ty)
+            }
             _ => false,
         };
         match (operand, count) {
@@ -398,6 +410,7 @@ impl<'a> Checker<'a> {
         let register = |id| {
             self.register(id).is_some_and(|ty| {
                 matches!(ty.kind(), ScalarKind::Bits | ScalarKind::Signed | ScalarKind::Unsigned)
+                    && ty.size() <= 8
             })
         };
         let symbol = |symbol| match (self.space(symbol), space) {
@@ -491,11 +504,8 @@ fn expected(found: Match, pattern: &Pattern) -> String {
         Pattern::Memory(_) => {
             return "an address in brackets, in the space of the instruction".to_owned();
         }
-        Pattern::Constant(allowed) if allowed.is_empty() => {
-            return "an integer constant".to_owned();
-        }
-        Pattern::Constant(allowed) => return format!("one of {allowed:?}"),
-        Pattern::Policy => return "a cache policy of type b64".to_owned(),
+        Pattern::Constant(integers) => return format!("an integer constant{}", within(integers)),
+        Pattern::Policy => return "a cache policy of type u64 or b64".to_owned(),
         Pattern::Label => return "a label".to_owned(),
         Pattern::Targets => return "the name of a list of targets".to_owned(),
         Pattern::Call => return "a function".to_owned(),
@@ -506,7 +516,7 @@ fn expected(found: Match, pattern: &Pattern) -> String {
     let registers = if value.relaxed { "or wider" } else { "" };
     let one = match (value.constants, ty.kind()) {
         _ if value.part == Part::Required => "a part of a register, such as `%r1.h0`".to_owned(),
-        (Constants::None, _) if value.part == Part::Allowed => {
+        (Constants::None, _) if value.part != Part::No => {
             "a register of 32 bits or a part of it".to_owned()
         }
         (Constants::None, _) => {
@@ -516,7 +526,9 @@ fn expected(found: Match, pattern: &Pattern) -> String {
             format!("a register of type {ty} or a constant such as 1.0")
         }
         _ => {
-            format!("a register of type {ty} {registers}").trim_end().to_owned() + " or a constant"
+            format!("a register of type {ty} {registers}").trim_end().to_owned()
+                + " or a constant"
+                + &within(&value.integers)
         }
     };
     let count = match value.lanes {
@@ -531,6 +543,21 @@ fn expected(found: Match, pattern: &Pattern) -> String {
     match count {
         1 if !matches!(value.lanes, Lanes::Count(_)) => one,
         count => format!("a vector of {count} in braces; each is {one}"),
+    }
+}
+
+/// Returns the limits of a constant, for the end of a description.
+fn within(integers: &Integers) -> String {
+    match integers {
+        Integers::All => String::new(),
+        Integers::OneOf(values) => format!(", one of {values:?}"),
+        Integers::Range { first, last, step: 1 } if *last == i64::MAX as u64 => {
+            format!(" of at least {first}")
+        }
+        Integers::Range { first, last, step: 1 } => format!(" from {first} to {last}"),
+        Integers::Range { first, last, step } => {
+            format!(" from {first} to {last}, a multiple of {step}")
+        }
     }
 }
 
@@ -549,6 +576,15 @@ fn address_space(modifiers: &[Modifier], number: usize) -> Result<Option<Space>,
         return Err(Mismatch::Name);
     }
     Ok(spaces(modifiers).nth(number).or(first))
+}
+
+/// Returns the space of the variables that an instruction takes if its name has no space.
+fn implied_space(opcode: Opcode) -> Option<Space> {
+    match opcode {
+        Opcode::Mbarrier | Opcode::Mapa | Opcode::Getctarank => Some(Space::Shared),
+        Opcode::Prefetchu => Some(Space::Global),
+        _ => None,
+    }
 }
 
 /// Returns whether a modifier is a hint for the caches of global memory.
@@ -575,21 +611,9 @@ fn hints_at_cache(modifiers: &[Modifier]) -> bool {
 /// Returns the state spaces that the modifiers name.
 fn spaces(modifiers: &[Modifier]) -> impl Iterator<Item = Space> {
     modifiers.iter().filter_map(|modifier| match modifier {
-        Modifier::Word(word) => space(*word),
+        Modifier::Word(word) => word.space(),
         Modifier::Type(_) => None,
     })
-}
-
-/// Returns the state space that a modifier names.
-fn space(word: Word) -> Option<Space> {
-    match word {
-        Word::Global => Some(Space::Global),
-        Word::Const => Some(Space::Const),
-        Word::Shared | Word::SharedCta | Word::SharedCluster => Some(Space::Shared),
-        Word::Local => Some(Space::Local),
-        Word::Param | Word::ParamEntry | Word::ParamFunc => Some(Space::Param),
-        _ => None,
-    }
 }
 
 /// Returns whether a register of the type `own` can hold an operand of the type `ty`. `relaxed`: it may be wider.
@@ -635,8 +659,26 @@ fn is_literal(operand: &Operand, ty: ScalarType) -> bool {
     }
 }
 
+/// Returns whether an operand can select these bytes or halfwords of a register: `b3210`, or nothing.
+fn is_selected(value: &Value, part: &str) -> bool {
+    let Some((letter, digits)) = part.split_at_checked(1) else {
+        return value.part != Part::Required;
+    };
+    let count: usize = if letter == "b" { 4 } else { 2 };
+    let digits: Vec<usize> = digits.bytes().map(|digit| usize::from(digit - b'0')).collect();
+    let are_own = digits.iter().all(|digit| *digit < count);
+    match value.part {
+        Part::No => false,
+        Part::Allowed | Part::Required => digits.len() == 1 && are_own,
+        Part::Packed(own) if own != count => false,
+        Part::Packed(_) if value.result => are_own && digits.is_sorted_by(|one, next| one > next),
+        // A source can also select from the other source, whose numbers are larger.
+        Part::Packed(_) => digits.len() == count,
+    }
+}
+
 /// Returns whether an instruction of the type can read a special register. `whole`: all elements of a vector.
-/// `relaxed`: the sizes may differ.
+/// `relaxed`: it may be wider.
 fn special_fits(special: Special, ty: ScalarType, whole: bool, relaxed: bool) -> bool {
     let own = special.ty();
     let is_vector = matches!(special, Special::Named(name) if name.is_vector());
@@ -650,7 +692,7 @@ fn special_fits(special: Special, ty: ScalarType, whole: bool, relaxed: bool) ->
     let narrow = special.fits_half() && ty.size() == 2;
     // Before PTX 3.0, `%gridid` had 32 bits.
     let grid = special == Special::Named(SpecialName::Gridid) && ty.size() == 4;
-    let fits = own.size() == ty.size() || relaxed || narrow || grid;
+    let fits = own.size() == ty.size() || relaxed && own.size() > ty.size() || narrow || grid;
     integer && ty.is_fundamental() && fits
 }
 

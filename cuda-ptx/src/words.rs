@@ -619,6 +619,20 @@ pub enum Space {
     Param,
 }
 
+impl Word {
+    /// Returns the state space that the word names.
+    pub(crate) fn space(self) -> Option<Space> {
+        match self {
+            Self::Global => Some(Space::Global),
+            Self::Const => Some(Space::Const),
+            Self::Shared | Self::SharedCta | Self::SharedCluster => Some(Space::Shared),
+            Self::Local => Some(Space::Local),
+            Self::Param | Self::ParamEntry | Self::ParamFunc => Some(Space::Param),
+            _ => None,
+        }
+    }
+}
+
 /// The declared type of a parameter.
 ///
 /// [`Display`](fmt::Display) writes the type in PTX syntax, without the name: `u64`, `b8[24]`.

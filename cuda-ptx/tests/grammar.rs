@@ -146,6 +146,15 @@ fn operands_of_every_kind() {
     assert_eq!(operand(10, 1), &Operand::Int(u64::MAX));
 }
 
+/// The value of `s[1]` is an address, that of `[s]` is in memory.
+#[test]
+fn elements_are_values_of_moves_and_memory_operands_are_not() {
+    let body = body(".shared .b32 s[4]; mov.u32 %r1, s[1]; mov.u32 %r1, [s];");
+    let operands: Vec<_> = body.instructions.iter().map(|own| &own.operands[1]).collect();
+    assert_eq!(*operands[0], Operand::Symbol(Symbol::Body(0), 4));
+    assert!(matches!(operands[1], Operand::Address(_)));
+}
+
 #[test]
 fn instructions_of_newer_architectures() {
     let accumulators: Vec<String> = (0..128).map(|i| format!("%f{i}")).collect();

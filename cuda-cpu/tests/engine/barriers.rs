@@ -94,7 +94,7 @@ fn conflicting_arrivals_fault() {
         assert_eq!(fault(&two(first, second), 64), purposes, "{first} {second}");
     }
     let bad = |barrier, threads| FaultKind::BadBarrier { barrier, threads };
-    assert_eq!(fault("bar.sync 16, 64;", 64), bad(16, None));
+    assert_eq!(fault("mov.u32 n, 16; bar.sync n, 64;", 64), bad(16, None));
     assert_eq!(fault("bar.sync 1, 40;", 64), bad(1, Some(40)));
     assert_eq!(fault("bar.sync 1, -32;", 64), bad(1, Some(u32::MAX - 31)));
 }

@@ -179,3 +179,104 @@ fn functions_that_no_kernel_calls_are_compared_with_the_table() {
     // The CPU device has no textures, but no kernel uses them.
     assert_eq!(problems("tex.1d.v4.u32.s32 {%r0, %r1, %r2, %r0}, [%d0, {%r1}];"), "");
 }
+
+/// Returns the reason why a module is refused, whose instruction is in a kernel or in a function that no kernel calls.
+fn refusal(instruction: &str, in_kernel: bool) -> String {
+    let (used, unused) = if in_kernel { (instruction, "") } else { ("", instruction) };
+    let registers = "
+        .reg .pred %p<3>; .reg .b16 %h<3>; .reg .b32 %r<5>; .reg .b64 %d<3>; .reg .b128 %q<3>;
+        .reg .f32 %f<3>; .reg .f64 %e<3>; .shared .b64 s; .local .b64 l;";
+    let ptx = format!(
+        ".version 9.2 .target sm_90a .address_size 64 .global .b64 g;
+        .func unused(.param .b64 p) {{ {registers} {unused} ret; }}
+        .visible .entry k() {{ {registers} {used} ret; }}"
+    );
+    let memory = cuda_cpu::Memory::new(1 << 20);
+    match cuda_cpu::Program::load(&cuda_ptx::parse(&ptx).unwrap(), &memory) {
+        Ok(_) => String::new(),
+        Err(error) => error.problems[0].reason.to_string(),
+    }
+}
+
+#[test]
+fn operands_that_no_gpu_has_are_refused() {
+    for (instruction, operand) in [
+        ("prefetch.global.L1 [%q1];", 1),
+        ("mbarrier.inval.b64 [%q1];", 1),
+        ("mbarrier.inval.b64 [g];", 1),
+        ("mbarrier.test_wait.b64 %p1, [l], %d1;", 2),
+        ("mbarrier.test_wait.b64 %p1, [s], %e1;", 3),
+        ("mbarrier.test_wait.parity.b64 %p1, [s], 2;", 3),
+        ("mbarrier.init.b64 [s], 0;", 2),
+        ("mbarrier.init.b64 [s], 1048576;", 2),
+        ("mbarrier.arrive.b64 %d1, [s], 0;", 3),
+        ("mbarrier.pending_count.b64 %r1, %e1;", 2),
+        ("bar.sync 16;", 1),
+        ("bar.red.popc.u32 %r1, -1, %p1;", 2),
+        ("barrier.sync 0x123456789;", 1),
+        ("bar.warp.sync %f1;", 1),
+        ("elect.sync %f1|%p1, %r1;", 1),
+        ("match.any.sync.b32 %r1, %r2, 0f3F800000;", 3),
+        ("vote.sync.all.pred %p1, %p2, %f1;", 3),
+        ("redux.sync.and.b32 %r1, %f1, %r2;", 2),
+        ("ld.global.L2::cache_hint.u32 %r1, [%d1], %e1;", 3),
+        ("cp.async.bulk.prefetch.L2.global [%d1], 8;", 2),
+        ("cp.async.ca.shared.global [%d1], [%d1], 4, 5;", 4),
+        ("set.gt.or.bf16.f32 %h1, %f1, %f2, 1;", 4),
+        ("cvt.rn.bf16.s16 %h1, %d1;", 2),
+        ("cvt.u32.u64 %r1, %tid.x;", 2),
+        ("bfe.u32 %r1, %r2, 256, 1;", 3),
+        ("pmevent 16;", 1),
+        ("setp.gt.f16 %p1|%p2, %h1, %h2;", 1),
+        ("mov.b64 %d1, [s];", 2),
+        ("prefetchu.L1 [s];", 1),
+        ("mapa.u64 %d1, g, 1;", 2),
+        ("getctarank.u64 %r1, %clock64;", 2),
+        ("alloca.u64 %d1, %d2, 3;", 3),
+        ("vadd.u32.u32.u32.add -%r1, %r2, %r3, %r4;", 1),
+        ("vadd2.u32.u32.u32 %r1, %r2.b3210, %r3, %r4;", 2),
+        ("vadd4.u32.u32.u32 %r1.b01, %r2, %r3, %r4;", 1),
+        ("vmad.s32.s32.s32 %r1, %r2, %r3, %r4.h0;", 4),
+    ] {
+        for in_kernel in [true, false] {
+            let reason = refusal(instruction, in_kernel);
+            assert!(reason.contains(&format!("operand {operand} is")), "{instruction} {reason}");
+        }
+    }
+    let reason = refusal("cp.async.ca.global.shared [%d1], [%d1], 4;", true);
+    assert!(reason.contains("no such instruction"), "{reason}");
+}
+
+#[test]
+fn unusual_operands_that_a_gpu_has_are_taken() {
+    for instruction in [
+        "cp.async.wait_group -1;",
+        "cp.async.wait_group 0x123456789;",
+        "cp.async.bulk.wait_group -1;",
+        "cp.async.ca.shared.global [%d1], [%d1], 8, 8;",
+        "cp.async.ca.shared.global [%d1], [%d1], 8, %r1+4;",
+        "ld.global.ca.L2::128B.u32 %r1, [%d1];",
+        "st.global.cg.L2::cache_hint.u32 [%d1], %r1, %d2;",
+        "mbarrier.init.b64 [s], 1048575;",
+        "bar.sync 15;",
+        "mov.b64 {%r1, %r2}, %clock64;",
+        "mov.b64 {%r1, %r2}, s;",
+        "lop3.b32 _, %r1, %r2, %r3, 5;",
+        "setp.gt.f32 _, %f1, %f2;",
+        "setp.gt.or.f16x2 %p1, %r1, %r2, %p2;",
+        "ld.relaxed.gpu.global.L1::no_allocate.b128 %q1, [%d1];",
+        "st.global.L2::cache_hint.b128 [%d1], %q1, %d2;",
+        "ld.mmio.relaxed.sys.s16 {%r1}, [%d1];",
+        "isspacep.param %p1, %r1;",
+        "cvta.to.shared.u64 %d1, 8;",
+        "cvt.sat.s16.u32 %h1, %tid.x;",
+        "cvt.rn.f16x2.f32 %r1, %r2, %d1;",
+        "vmad.s32.s32.s32 %r1, -%r2, %r3.h1, %r4;",
+        "vadd4.u32.u32.u32 %r1.b31, %r2.b7654, %r3, %r4;",
+        "shfl.sync.idx.b32 %r1, %r2, 0f00000000, %f1, -1;",
+    ] {
+        for in_kernel in [true, false] {
+            assert_eq!(refusal(instruction, in_kernel), "", "{instruction}");
+        }
+    }
+}

@@ -6,7 +6,7 @@ use crate::host::Host;
 /// Runs one block of 32 threads. The body has shared, local and global variables, and stores `a` of thread 0.
 fn run(body: &str) -> u32 {
     let ptx = format!(
-        ".version 8.8\n.target sm_90a\n.address_size 64
+        ".version 9.1\n.target sm_90a\n.address_size 64
 .global .align 16 .u32 outer[8];
 .shared .align 16 .b8 team[64];
 .extern .shared .align 16 .b8 rest[];
@@ -45,6 +45,21 @@ fn names_of_variables_are_generic_addresses() {
             "relaxed 128 bits",
             "mov.b128 u, {40, 41, 42, 43}; st.relaxed.cta.b128 [buf+16], u;",
             "ld.relaxed.cta.b128 v, [buf+16]; mov.b128 {_, a, _, _}, v;",
+        ),
+        (
+            "relaxed 128 bits of the block",
+            "mov.b128 u, {40, 41, 42, 43}; st.relaxed.cta.shared::cta.b128 [buf+16], u;",
+            "ld.relaxed.cta.shared::cta.b128 v, [buf+16]; mov.b128 {_, a, _, _}, v;",
+        ),
+        (
+            "volatile 128 bits",
+            "mov.b128 u, {40, 41, 42, 43}; st.volatile.shared.b128 [buf+16], u;",
+            "ld.volatile.b128 v, [buf+16]; mov.b128 {_, a, _, _}, v;",
+        ),
+        (
+            "volatile local 128 bits",
+            "mov.b128 u, {40, 41, 42, 43}; st.volatile.local.b128 [own+16], u;",
+            "ld.volatile.local.b128 v, [own+16]; mov.b128 {_, a, _, _}, v;",
         ),
         (
             "a name in a register",

@@ -14,7 +14,7 @@ const MOST: usize = 250;
 /// The number of files that were made: the tests run at the same time.
 static FILES: AtomicUsize = AtomicUsize::new(0);
 
-/// The reason of an instruction at which `ptxas` crashes.
+/// The reason of an instruction at which `ptxas` crashes or reports an internal error: it does not judge it.
 pub(crate) const CRASH: &str = "ptxas crashes";
 
 /// Returns the reason why `ptxas` refuses each case.
@@ -62,6 +62,12 @@ fn ends_flow(text: &str) -> bool {
     ["ret", "exit", "trap", "bra", "brx"].iter().any(|jump| opcode.starts_with(jump))
 }
 
+/// Returns whether the messages are those of a failure of `ptxas` itself.
+fn is_crash(output: &str) -> bool {
+    let has_error = output.contains("error") || output.contains("fatal");
+    !has_error || output.contains("Internal compiler error")
+}
+
 struct Assembler<'a> {
     path: &'a Path,
     file: &'a PathBuf,
@@ -78,7 +84,7 @@ impl Assembler<'_> {
             let mut errors = self.errors(&output, members.len());
             if errors.is_empty() {
                 match members.as_slice() {
-                    [single] if output.trim().is_empty() => return refuse(*single, CRASH.into()),
+                    [single] if is_crash(&output) => return refuse(*single, CRASH.into()),
                     [single] => return refuse(*single, output),
                     // The output names no instruction.
                     _ => {

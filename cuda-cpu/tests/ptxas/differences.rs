@@ -7,7 +7,7 @@ use crate::place::{Case, Place};
 #[derive(Debug)]
 pub(crate) struct Difference {
     pub(crate) refused_by: Refused,
-    /// A pattern of the instruction: `*` stands for any characters.
+    /// A pattern of the instruction without its guard: `*` stands for any characters.
     pub(crate) text: &'static str,
     /// A pattern of the message.
     pub(crate) message: &'static str,
@@ -36,7 +36,12 @@ impl Difference {
             (Refused::ByPtxas, Ok(()), Err(message)) => message,
             _ => return false,
         };
-        is_like(&judged.case.text, self.text) && is_like(message, self.message)
+        let text = judged.case.text.as_str();
+        let text = match text.split_once(' ') {
+            Some((guard, text)) if guard.starts_with('@') => text,
+            _ => text,
+        };
+        is_like(text, self.text) && is_like(message, self.message)
     }
 }
 
@@ -63,6 +68,9 @@ const fn difference(
 const IGNORED: &str = "ptxas ignores some words of other instructions";
 const ORDER: &str = "the table does not know the order of these words";
 const UNKNOWN: &str = "PTX has no such instruction*";
+const NO_MOV: &str = "Arguments mismatch for instruction 'mov'*";
+const SMALL_ADDRESS: &str =
+    "the CPU device extends addresses of 8 and 16 bits; ptxas does so in some instructions only";
 
 pub(crate) const DIFFERENCES: &[Difference] = &[
     difference(ByLoader, "*.finite*", UNKNOWN, IGNORED, "max.u16.finite %h1, %h2, %h3;"),
@@ -94,10 +102,126 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByLoader,
-        "wmma.load*.v*",
+        "*mma.*.v*",
         UNKNOWN,
         "ptxas ignores a vector size of matrices",
         "wmma.load.b.v4.sync.aligned.row.m16n16k16.bf16 {%w1, %w2, %w3, %w4}, [%a];",
+    ),
+    difference(ByLoader, "*.pred*", UNKNOWN, IGNORED, "sub.pred.bf16 %h1, %h2, %h3;"),
+    difference(ByLoader, "bar*.all*", UNKNOWN, IGNORED, "bar.all.sync %w1;"),
+    difference(
+        ByLoader,
+        "mma.*16*.f64.f64.f64.f64 *",
+        UNKNOWN,
+        "ptxas ignores some further types of matrices",
+        "9.2 sm_90a: mma.sync.bf16.aligned.m16n8k4.row.col.rm.f64.f64.f64.f64 {%l1, %l2, %l3, %l4}, {%l5, %l6}, {%l7}, {%l1, %l2, %l3, %l4};",
+    ),
+    difference(
+        ByLoader,
+        "*.v8.*16 *",
+        UNKNOWN,
+        "ptxas takes vectors of eight halves, which PTX does not have, or crashes at them",
+        "st.L1::evict_last.v8.s16 [%a], {%w1, %w2, %w3, %w4, %w5, %w6, %w7, %w8};",
+    ),
+    difference(ByLoader, "barrier*.aligned*.sync*", UNKNOWN, ORDER, "barrier.aligned.sync %w1;"),
+    difference(
+        ByLoader,
+        "red.*_, *",
+        "operand 1 is `_`*",
+        "ptxas takes `_` as an address, without a defined meaning",
+        "red.shared::cluster.inc.u32 _, %w1;",
+    ),
+    difference(
+        ByLoader,
+        "cp.*bulk.*mbarrier::complete_tx::bytes*",
+        "operand 4 is *write an address*",
+        "ptxas takes a number as the address of the barrier",
+        "cp.reduce.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes.add.u64 [%a], [%a], %w1, 70000;",
+    ),
+    difference(
+        ByLoader,
+        "fence.proxy*",
+        "operand 1 is a memory operand*",
+        "ptxas does not check the type of the address of this fence",
+        "fence.proxy.tensormap::generic.acquire.cta [%f3], 128;",
+    ),
+    difference(
+        ByLoader,
+        "movmatrix.*",
+        "operand * is *",
+        "ptxas does not check the type of this matrix",
+        "movmatrix.sync.aligned.m8n8.trans.b16 %w1, %p1;",
+    ),
+    difference(
+        ByLoader,
+        "*{%*",
+        "*is a vector of*write a register*",
+        "ptxas takes a vector for a single register in some instructions",
+        "mbarrier.arrive.b64 %l1, [%a], {%w1, %w2};",
+    ),
+    difference(
+        ByLoader,
+        "mma.sp*",
+        "operand * is the register*write a vector of*",
+        "ptxas takes a register for a vector of some sparse multiplications",
+        "7.8 sm_90: mma.sp.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.s8.s32 {%w1, %w2, %w3, %w4}, %w13, {%w7, %w8}, {%w9, %w10, %w11, %w12}, {%w5, %w6}, 0;",
+    ),
+    difference(
+        ByLoader,
+        "mma.sp*",
+        "operand 5 is *pred*",
+        "ptxas does not check the type of the metadata",
+        "mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32 {%w1, %w2, %w3, %w4}, {%w5, %w6, %w7, %w8}, {%w9, %w10, %w11, %w12}, {%w13, %w14, %w15, %w16}, %p3, 0;",
+    ),
+    difference(
+        ByLoader,
+        "ldmatrix*.col*",
+        UNKNOWN,
+        IGNORED,
+        "ldmatrix.sync.aligned.m8n8.x1.col.b16 {%w1}, [%a];",
+    ),
+    difference(
+        ByLoader,
+        "mov.b128 *, %*",
+        "operand 2 is the special register*",
+        "ptxas reads a special register as 128 bits, without a defined meaning",
+        "mov.b128 %q1, %tid;",
+    ),
+    difference(
+        ByLoader,
+        "st.volatile*.L2::evict_*.v*",
+        UNKNOWN,
+        "ptxas takes a hint for L2 with volatile vectors of 32 bytes, which PTX does not have",
+        "st.volatile.L2::evict_last.v4.u64 [%a], {%l1, %l2, %l3, %l4};",
+    ),
+    difference(
+        ByPtxas,
+        "st*.param*[P*",
+        "Illegal to write to function input parameter*",
+        "the CPU device has a function's parameters in its local memory, which can be written",
+        "8.6 sm_100 func: st.param::func.b128 [P], %q1;",
+    ),
+    difference(
+        ByPtxas,
+        "mbarrier.arrive*, %w*;",
+        "Feature * requires .target sm_90*",
+        "the CPU device takes a number of arrivals on every target",
+        "7.1 sm_80: mbarrier.arrive_drop.b64 %l1, [%a], %w2;",
+    ),
+    difference(
+        ByPtxas,
+        "mov.*32 *v[1]*",
+        "*Program uses 32-bit address*",
+        "the CPU device moves addresses of 32 bits; ptxas refuses them on newer targets",
+        "9.2 sm_90a: mov.b32 %w1, gv[1];",
+    ),
+    difference(ByLoader, "fence*.async*", UNKNOWN, IGNORED, "fence.cta.async ;"),
+    difference(
+        ByLoader,
+        "ldmatrix*.row*",
+        UNKNOWN,
+        IGNORED,
+        "ldmatrix.sync.aligned.m8n8.x2.row.b16 {%w1, %w2}, [%a];",
     ),
     difference(
         ByLoader,
@@ -136,13 +260,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByLoader,
-        "mov.b* {*}, *",
-        "operand 1 is a vector*write a register*",
-        "ptxas unpacks the address of a symbol, whose bits the program does not know",
-        "mov.b64 {%l1}, lv;",
-    ),
-    difference(
-        ByLoader,
         "*{%*",
         "*is a vector of*write a vector of*",
         "ptxas does not check the types of all elements of a vector",
@@ -157,10 +274,17 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByLoader,
-        "call*(*), returns*",
+        "call* (1.5), *",
         "operand 2 is a function, and 1 results are given*",
         "ptxas takes a constant as the place of a result",
-        "call (1.5), returns_float;",
+        "call (1.5), both, (pd);",
+    ),
+    difference(
+        ByLoader,
+        "call* (0f*), *",
+        "operand 2 is a function, and 1 results are given*",
+        "ptxas takes a constant as the place of a result",
+        "call (0f3F800000), both, (pd);",
     ),
     difference(
         ByLoader,
@@ -178,7 +302,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByLoader,
-        "*.b128 *",
+        "*.b128*",
         "*no constants of 128 bits*",
         "the CPU device has no constants of 128 bits",
         "mov.b128 %q1, -1;",
@@ -213,10 +337,31 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByPtxas,
-        "wmma.*[%*",
-        "Arguments mismatch*",
-        "ptxas does not extend addresses of 8 and 16 bits for matrices",
-        "wmma.load.c.sync.aligned.col.m16n16k8.f32 {%w1, %w2, %w3, %w4, %w5, %w6, %w7, %w8}, [%h3];",
+        "*[%h*",
+        NO_MOV,
+        SMALL_ADDRESS,
+        "stmatrix.sync.aligned.m8n8.x1.b16 [%h3], {%w1};",
+    ),
+    difference(
+        ByPtxas,
+        "*[%uh*",
+        NO_MOV,
+        SMALL_ADDRESS,
+        "stmatrix.sync.aligned.m8n8.x1.b16 [%uh3], {%w1};",
+    ),
+    difference(
+        ByPtxas,
+        "*[%b*",
+        NO_MOV,
+        SMALL_ADDRESS,
+        "stmatrix.sync.aligned.m8n8.x1.b16 [%b3], {%w1};",
+    ),
+    difference(
+        ByPtxas,
+        "cvt.rna*.tf32.f32 *",
+        NO_MOV,
+        "ptxas takes constants of 32 bits here, but none of 64 bits",
+        "cvt.rna.tf32.f32 %w1, 1.5;",
     ),
     difference(
         ByPtxas,
@@ -241,7 +386,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByPtxas,
-        "mma.*",
+        "*mma.*",
         "Illegal reduction operation*",
         ORDER,
         "mma.popc.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.and {%w1, %w2, %w3, %w4}, {%w5, %w6}, {%w7}, {%w8, %w9, %w10, %w11};",
@@ -255,10 +400,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByPtxas,
-        "cp.async*.global*.shared*",
-        "State space incorrect*",
-        ORDER,
-        "cp.async.cg.global.shared::cta [%a], [%a], 16;",
+        "mma.*{*_*}*",
+        "Result discard mode is not allowed*",
+        "ptxas takes a discarded element of a result in some multiplications only",
+        "mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e5m2.f16 {%w1, _}, {%w3, %w4}, {%w5}, {%w6, %w7};",
     ),
     difference(
         ByPtxas,
@@ -269,13 +414,6 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByPtxas,
-        "set.*, 0x123456789;",
-        "Arguments mismatch*",
-        "a predicate is any integer constant; ptxas wants a small one",
-        "set.equ.or.u16.bf16 %h1, %h2, %h3, 0x123456789;",
-    ),
-    difference(
-        ByPtxas,
         "*.param::func*",
         "Illegal state space for address operand*",
         "a kernel may read its parameters by this name, and the CPU device checks the address",
@@ -283,7 +421,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByPtxas,
-        "v*%w1+4*",
+        "*%w1+4*",
         "*<builtin>*",
         "ptxas makes invalid text of a register plus a constant",
         "vsub.u32.u32.u32.sat %w2.h0, %w1+4, %w4, %w5;",
@@ -297,9 +435,9 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     ),
     difference(
         ByLoader,
-        "st.async*.shared.*",
+        "st.async*.shared*",
         UNKNOWN,
-        "ptxas takes the space `shared` for `shared::cluster`",
+        "ptxas takes the spaces `shared` and `shared::cta` for `shared::cluster`",
         "st.async.weak.shared.mbarrier::complete_tx::bytes.u64 [%a], %l1, [%a];",
     ),
     difference(

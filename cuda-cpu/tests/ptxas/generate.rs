@@ -136,7 +136,8 @@ const SPACES: &[&str] = &[
 /// Words that no instruction of the table has.
 const FOREIGN: &[&str] = &["foo", "b256", "v3", "rx", "L3"];
 
-/// Returns changed instructions, of which one in ten is a call and one in ten reads a special register.
+/// Returns changed instructions, of which one in ten is a call and one in ten reads a special register. One in eight of
+/// the others is in a function that no kernel calls.
 pub(crate) fn cases(mut random: Random, count: usize) -> Vec<Case> {
     let forms: Vec<Vec<Form>> = rows().iter().map(|row| row.forms()).collect();
     let mut words: Vec<&str> = Word::ALL.iter().map(|word| word.name()).collect();
@@ -145,7 +146,11 @@ pub(crate) fn cases(mut random: Random, count: usize) -> Vec<Case> {
         .map(|number| match number % 10 {
             0 => call(&mut random),
             1 => special(&mut random),
-            _ => changed(&mut random, &forms, &words),
+            _ => {
+                let mut case = changed(&mut random, &forms, &words);
+                case.place.in_function |= number % 8 == 7;
+                case
+            }
         })
         .collect()
 }

@@ -53,8 +53,13 @@ fn compare(cases: Vec<Case>, listed: &[Difference]) {
     let judged = judge(cases);
     let mut occurrences = vec![0; listed.len()];
     let mut unexpected: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut crashes = 0;
     for one in &judged {
         let (who, reason) = match (&one.loader, &one.assembler) {
+            (_, Err(reason)) if reason == assembler::CRASH => {
+                crashes += 1;
+                continue;
+            }
             (Err(reason), Ok(())) => ("the loader", reason),
             (Ok(()), Err(reason)) => ("ptxas", reason),
             _ => continue,
@@ -69,6 +74,7 @@ fn compare(cases: Vec<Case>, listed: &[Difference]) {
     }
     let accepted = judged.iter().filter(|one| one.assembler.is_ok()).count();
     println!("{} cases, {accepted} accepted by ptxas", judged.len());
+    println!("{crashes} at which ptxas crashes, without a judgment");
     println!("{} listed differences", occurrences.iter().sum::<usize>());
     for (difference, count) in listed.iter().zip(&occurrences) {
         println!("  {count:>4} {:24} {}", difference.text, difference.reason);
@@ -76,7 +82,7 @@ fn compare(cases: Vec<Case>, listed: &[Difference]) {
     let mut report = String::new();
     for (reason, texts) in &unexpected {
         report += &format!("{} times {reason}\n", texts.len());
-        texts.iter().take(8).for_each(|text| report += &format!("      {text}\n"));
+        texts.iter().take(20).for_each(|text| report += &format!("      {text}\n"));
     }
     assert!(unexpected.is_empty(), "differences that are not listed:\n{report}");
     assert!(stale.is_empty(), "listed differences that do not occur:\n{}", stale.concat());

@@ -280,16 +280,18 @@ impl<'p, 'a> BodyParser<'p, 'a> {
         if self.cur.peek().is_punct("}") {
             return Err(Error::expected("an operand or `;`", &self.cur.peek()));
         }
-        if !self.cur.peek().is_punct(";") {
-            operands.push(self.operand(parentheses)?);
-            while self.cur.eat(",") {
-                operands.push(self.operand(parentheses)?);
+        let takes_addresses = matches!(known, Ok(Opcode::Mov | Opcode::Cvta));
+        let mut is_next = !self.cur.peek().is_punct(";");
+        while is_next {
+            let is_memory = self.cur.peek().is_punct("[");
+            let mut operand = self.operand(parentheses)?;
+            if takes_addresses && !is_memory {
+                as_value(&mut operand);
             }
+            operands.push(operand);
+            is_next = self.cur.eat(",");
         }
         self.cur.expect(";", "`,` or `;`")?;
-        if matches!(known, Ok(Opcode::Mov | Opcode::Cvta)) {
-            operands.iter_mut().for_each(as_value);
-        }
         self.body.instructions.push(Instruction {
             guard,
             opcode: known,

@@ -130,7 +130,7 @@ impl Writer<'_> {
                 text
             }
             Pattern::Memory(_) => "[%a]".to_owned(),
-            Pattern::Constant(allowed) => allowed.first().copied().unwrap_or(1).to_string(),
+            Pattern::Constant(integers) => integers.first().to_string(),
             Pattern::Policy if self.found.policy => self.register(ScalarType::B64, false),
             Pattern::Policy => return None,
             Pattern::Label => "$End".to_owned(),

@@ -80,8 +80,8 @@ pub(crate) struct Target {
 pub(crate) enum Pattern {
     Value(Value),
     Memory(Memory),
-    /// An integer constant, one of these if there are any.
-    Constant(Vec<u64>),
+    /// An integer constant.
+    Constant(Integers),
     /// A cache policy, if the name has `L2::cache_hint`.
     Policy,
     Label,
@@ -106,11 +106,49 @@ pub(crate) struct Value {
     pub(crate) constants: Constants,
     /// Whether a part of a register may or must stand here: `%r1.b0`.
     pub(crate) part: Part,
+    /// Whether the register may be negated: `-%r1`.
+    pub(crate) negates: bool,
     /// The second result, a predicate, as in `d|p`.
     pub(crate) second: Second,
     pub(crate) optional: bool,
     /// Whether a single result may be `_`.
     pub(crate) discards: bool,
+    /// The integer constants that it may be.
+    pub(crate) integers: Integers,
+}
+
+/// A set of integer constants. A negative constant is a number above `i64::MAX`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Integers {
+    All,
+    OneOf(Vec<u64>),
+    /// The multiples of `step` from `first` to `last`.
+    Range {
+        first: u64,
+        last: u64,
+        step: u64,
+    },
+}
+
+impl Integers {
+    pub(crate) fn contains(&self, value: u64) -> bool {
+        match self {
+            Self::All => true,
+            Self::OneOf(values) => values.contains(&value),
+            Self::Range { first, last, step } => {
+                (first..=last).contains(&&value) && value.is_multiple_of(*step)
+            }
+        }
+    }
+
+    /// Returns an element.
+    fn first(&self) -> u64 {
+        match self {
+            Self::All => 1,
+            Self::OneOf(values) => values.first().copied().unwrap_or(1),
+            Self::Range { first, .. } => *first,
+        }
+    }
 }
 
 /// A type of an operand.
@@ -141,6 +179,8 @@ pub(crate) enum Constants {
     Literals,
     /// Literals and special registers.
     Special,
+    /// Literals and addresses of symbols.
+    Addresses,
     /// Literals, special registers and addresses of symbols.
     All,
 }
@@ -153,6 +193,8 @@ pub(crate) enum Part {
     Allowed,
     /// A part, because the rest of the register is another operand.
     Required,
+    /// A whole register, a constant, or two halfwords or four bytes: `%r1.b3210`.
+    Packed(usize),
 }
 
 /// A second result.
@@ -271,7 +313,7 @@ impl Row {
     /// Compares the words of a name.
     fn matches(&'static self, modifiers: &[Modifier]) -> Option<Match> {
         let mut found = Match { row: self, types: [None; MAX_TYPES], lanes: 1, policy: false };
-        let (mut filled, mut types) = (0_u64, 0);
+        let (mut filled, mut types, mut last_space) = (0_u64, 0, 0);
         for &modifier in modifiers {
             let place = self.free_place(modifier, filled);
             match (modifier, place) {
@@ -279,6 +321,13 @@ impl Row {
                 // A type cannot be written twice for one place.
                 (_, Some(place)) if self.places.get(place)?.fixed && filled >> place != 0 => {
                     return None;
+                }
+                // The space of the destination is written first.
+                (Modifier::Word(word), Some(place)) if word.space().is_some() => {
+                    if place < last_space {
+                        return None;
+                    }
+                    (filled, last_space) = (filled | 1 << place, place);
                 }
                 (_, Some(place)) => filled |= 1 << place,
             }

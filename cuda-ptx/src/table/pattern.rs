@@ -6,8 +6,8 @@ use std::collections::HashMap;
 
 use super::Set;
 use super::{
-    Constants, Lanes, Memory, NOTHING, Needs, Part, Pattern, Place, Row, Second, Target, Type,
-    Value,
+    Constants, Integers, Lanes, Memory, NOTHING, Needs, Part, Pattern, Place, Row, Second, Target,
+    Type, Value,
 };
 use crate::words::{Modifier, Opcode, ScalarType};
 
@@ -68,8 +68,11 @@ fn read_line(
                 remarks: rest,
             };
             rest.split(", ").try_for_each(|part| requirement(&mut row, part))?;
-            let own = common.iter().filter(|(word, _)| row.words.contains(*word));
-            row.word_needs.extend(own);
+            let is_stated = |word| row.word_needs.iter().any(|(own, _)| *own == word);
+            let common =
+                common.iter().filter(|(word, _)| row.words.contains(*word) && !is_stated(*word));
+            let common: Vec<_> = common.copied().collect();
+            row.word_needs.extend(common);
             rows.push(row);
         }
     }
@@ -213,21 +216,31 @@ fn operand(text: &'static str) -> Option<Pattern> {
         "fraction" => Some(Pattern::Fraction),
         "=_" => Some(Pattern::Sink),
         _ => match text.strip_prefix('#') {
-            Some(allowed) => constant(allowed).map(Pattern::Constant),
+            Some(set) => integers(set).map(Pattern::Constant),
             None => value(text),
         },
     }
 }
 
-/// Reads the values of a constant: none, `4/8/16` or `0..3`.
-fn constant(text: &str) -> Option<Vec<u64>> {
-    if let Some((first, last)) = text.split_once("..") {
-        return Some((first.parse().ok()?..=last.parse().ok()?).collect());
+/// Reads the values of a constant: nothing, `4/8/16`, `0..3`, `1..` or `0..64*16`.
+fn integers(text: &str) -> Option<Integers> {
+    if text.is_empty() {
+        return Some(Integers::All);
     }
-    text.split('/').filter(|number| !number.is_empty()).map(|number| number.parse().ok()).collect()
+    let Some((first, rest)) = text.split_once("..") else {
+        let values = text.split('/').map(|number| number.parse().ok());
+        return values.collect::<Option<_>>().map(Integers::OneOf);
+    };
+    let (last, step) = rest.split_once('*').unwrap_or((rest, "1"));
+    let last = if last.is_empty() { i64::MAX as u64 } else { last.parse().ok()? };
+    Some(Integers::Range { first: first.parse().ok()?, last, step: step.parse().ok()? })
 }
 
 fn value(text: &'static str) -> Option<Pattern> {
+    let (text, integers) = match text.split_once('#') {
+        Some((text, set)) => (text, integers(set)?),
+        None => (text, Integers::All),
+    };
     let result = text.starts_with('=');
     let rest = text.trim_start_matches('=');
     let (rest, second) = match rest.split_once("|pred") {
@@ -240,13 +253,15 @@ fn value(text: &'static str) -> Option<Pattern> {
     let (name, marks) = rest.split_at(end);
     let part = match name {
         "part" => Part::Allowed,
+        "part2" => Part::Packed(2),
+        "part4" => Part::Packed(4),
         "piece" => Part::Required,
         _ => Part::No,
     };
     let ty = match name {
         "T" => Type::Last,
         "2T" => Type::Double,
-        "part" | "piece" => Type::Is(ScalarType::U32),
+        "part" | "part2" | "part4" | "piece" => Type::Is(ScalarType::U32),
         _ => match name.strip_prefix('T') {
             Some(number) => Type::Nth(number.parse::<usize>().ok()?.checked_sub(1)?),
             None => Type::Is(ScalarType::from_name(name)?),
@@ -259,9 +274,11 @@ fn value(text: &'static str) -> Option<Pattern> {
         relaxed: false,
         constants: if result { Constants::None } else { Constants::Literals },
         part,
+        negates: false,
         second,
         optional: false,
         discards: false,
+        integers,
     };
     let mut marks = marks.chars();
     while let Some(mark) = marks.next() {
@@ -270,7 +287,9 @@ fn value(text: &'static str) -> Option<Pattern> {
             '!' => value.constants = Constants::None,
             '%' => value.constants = Constants::Special,
             '@' => value.constants = Constants::All,
+            '&' => value.constants = Constants::Addresses,
             '?' => value.optional = true,
+            '-' => value.negates = true,
             '_' => value.discards = true,
             '*' => {
                 value.lanes = match marks.next()? {

@@ -168,7 +168,10 @@ pub(crate) fn setp(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Probl
         _ => return Err(DISAGREES),
     };
     if matches!(ty, T::F16x2 | T::BF16x2) {
-        let Operand::Pair(p, q) = dest else { return Err(DISAGREES) };
+        let (p, q) = match dest {
+            Operand::Pair(p, q) => (&**p, &**q),
+            p => (p, &Operand::Discard),
+        };
         let with = keep_old(b, with)?;
         for (d, high) in [(p, false), (q, true)] {
             let pick = packed_part(test, ty, ftz, high).ok_or(DISAGREES)?;

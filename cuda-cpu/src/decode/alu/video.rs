@@ -113,7 +113,7 @@ fn is_negated(operand: &Operand) -> bool {
 fn negations(x: &Operand, y: &Operand, c: &Operand) -> Result<u64, Problem> {
     let product = is_negated(x) != is_negated(y);
     match (product, is_negated(c)) {
-        (true, true) => Err(DISAGREES),
+        (true, true) => Err("either the product or the third source can be negated, not both"),
         (true, false) => Ok(NEGATE_PRODUCT),
         (false, true) => Ok(NEGATE_C),
         (false, false) => Ok(0),

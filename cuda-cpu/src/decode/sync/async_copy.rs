@@ -57,11 +57,17 @@ fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Probl
         [] if !waits => b.emit(Op::new(run::commit)),
         [Operand::Int(left)] if waits => {
             let mut op = Op::new(run::wait);
-            op.imm = u64::from(u32::try_from(*left).map_err(|_| DISAGREES)?);
+            op.imm = outstanding(*left);
             b.emit(op)
         }
         _ => Err(DISAGREES),
     }
+}
+
+/// Returns the number of groups that may stay outstanding. Nothing has more groups than the largest `u32`, or than a
+/// negative number, which `ptxas` takes as well.
+fn outstanding(left: u64) -> u64 {
+    left.min(u32::MAX.into())
 }
 
 /// The operand that follows the copy size.
@@ -77,7 +83,7 @@ fn rest<'a>(b: &Builder<'_>, operands: &'a [Operand]) -> Result<Rest<'a>, Proble
     Ok(match operands {
         [] => Rest::Nothing,
         [p @ (Operand::Reg(id) | Operand::NotReg(id))] if is_pred(id) => Rest::Ignore(p),
-        [size @ (Operand::Reg(_) | Operand::Int(_))] => Rest::Size(size),
+        [size @ (Operand::Reg(_) | Operand::RegPlus(..) | Operand::Int(_))] => Rest::Size(size),
         _ => return Err(DISAGREES),
     })
 }
@@ -170,7 +176,7 @@ fn wait_for_bulk(b: &mut Builder<'_>, form: &mut Form<'_>) -> Result<(), Problem
         return Err(DISAGREES);
     };
     let mut op = Op::new(run::wait_for_bulk);
-    op.imm = u64::from(u32::try_from(*left).map_err(|_| DISAGREES)?);
+    op.imm = outstanding(*left);
     b.emit(op)
 }
 

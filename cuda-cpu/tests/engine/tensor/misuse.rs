@@ -181,8 +181,11 @@ fn faults_name_the_first_lane_and_the_memory() {
     };
     let cases: Vec<(String, FaultKind)> = vec![
         ("mbarrier.arrive.shared.b64 k, [s];".into(), bad(MbarrierMisuse::NotInitialized)),
-        ("mbarrier.init.shared.b64 [s], 0;".into(), bad(MbarrierMisuse::Count(0))),
-        ("mbarrier.init.shared.b64 [s], 1048576;".into(), bad(MbarrierMisuse::Count(1 << 20))),
+        ("mov.u32 t, 0; mbarrier.init.shared.b64 [s], t;".into(), bad(MbarrierMisuse::Count(0))),
+        (
+            "mov.u32 t, 1048576; mbarrier.init.shared.b64 [s], t;".into(),
+            bad(MbarrierMisuse::Count(1 << 20)),
+        ),
         (
             format!("{init} mbarrier.inval.shared.b64 [s]; {WAIT}"),
             bad(MbarrierMisuse::NotInitialized),
@@ -202,8 +205,14 @@ fn faults_name_the_first_lane_and_the_memory() {
             ),
             bad(MbarrierMisuse::Bytes(2_097_150)),
         ),
-        (format!("{init} {bulk} [room], [a], 24, [s];"), FaultKind::BadCopy { bytes: 24 }),
-        ("cp.async.ca.shared.global [room], [a], 4, 5;".into(), FaultKind::BadCopy { bytes: 5 }),
+        (
+            format!("{init} mov.u32 t, 24; {bulk} [room], [a], t, [s];"),
+            FaultKind::BadCopy { bytes: 24 },
+        ),
+        (
+            "mov.u32 t, 5; cp.async.ca.shared.global [room], [a], 4, t;".into(),
+            FaultKind::BadCopy { bytes: 5 },
+        ),
         (
             "mov.u32 t, s; mapa.shared::cluster.u32 t, t, 2;".into(),
             FaultKind::NoSuchBlock { rank: 2, blocks: 1 },
