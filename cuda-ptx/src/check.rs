@@ -505,7 +505,9 @@ fn expected(found: Match, pattern: &Pattern) -> String {
             return "an address in brackets, in the space of the instruction".to_owned();
         }
         Pattern::Constant(integers) => return format!("an integer constant{}", within(integers)),
-        Pattern::Policy => return "a cache policy of type u64 or b64".to_owned(),
+        Pattern::Policy => {
+            return "a cache policy: an integer or untyped register of 64 bits".to_owned();
+        }
         Pattern::Label => return "a label".to_owned(),
         Pattern::Targets => return "the name of a list of targets".to_owned(),
         Pattern::Call => return "a function".to_owned(),
@@ -516,6 +518,12 @@ fn expected(found: Match, pattern: &Pattern) -> String {
     let registers = if value.relaxed { "or wider" } else { "" };
     let one = match (value.constants, ty.kind()) {
         _ if value.part == Part::Required => "a part of a register, such as `%r1.h0`".to_owned(),
+        _ if value.part == Part::Packed(4) => {
+            "a register of 32 bits, also with a selector such as `%r1.b3210`".to_owned()
+        }
+        _ if value.part == Part::Packed(2) => {
+            "a register of 32 bits, also with a selector such as `%r1.h10`".to_owned()
+        }
         (Constants::None, _) if value.part != Part::No => {
             "a register of 32 bits or a part of it".to_owned()
         }

@@ -34,7 +34,8 @@ pub trait HostSource: Send {
         Err(self)
     }
 
-    /// Returns the data as a pinned buffer, if it is one.
+    /// Returns the data as a pinned buffer, if it is one. The buffer has as many elements as
+    /// [`elements`](Self::elements).
     ///
     /// # Errors
     /// Returns the data itself if it is not pinned.

@@ -41,7 +41,8 @@ enum State<S: HostSource> {
 /// ```
 ///
 /// # Errors
-/// [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], or an error of the device.
+/// [`Error::OutOfMemory`], [`Error::OutOfHostMemory`], or an error of the device. [`Error::OutOfRange`] if a
+/// [`HostSource`] of your own changes its length.
 pub fn h2d<S: HostSource>(source: S) -> Op<Upload<S>> {
     Op::new(Upload(State::Idle(source, CreditWait::new(), MemoryWait::new())))
 }
@@ -259,16 +260,15 @@ impl<S: HostSource, B: BufferTarget<Element = S::Element>> Copying<S, B> {
 /// Some elements of a source.
 fn part<T>(elements: &[T], range: Range<usize>) -> Result<&[T]> {
     let len = elements.len();
-    elements.get(range.clone()).ok_or_else(|| changed(len, Limit::AtLeast(range.end as u64)))
+    elements.get(range.clone()).ok_or_else(|| {
+        let limit = Limit::AtLeast(range.end as u64);
+        let source = "a `HostSource` that changed during its upload";
+        Error::out_of_range(source, Quantity::Elements, len as u64, limit)
+    })
 }
 
 /// Checks that a source gave pinned memory for the whole target. A part of the target would stay uninitialized.
 pub(super) fn check_pinned(len: usize, target: usize) -> Result<()> {
-    if len == target { Ok(()) } else { Err(changed(len, Limit::Exactly(target as u64))) }
-}
-
-#[cold]
-fn changed(len: usize, limit: Limit) -> Error {
-    let source = "a `HostSource` that changed during its upload";
-    Error::out_of_range(source, Quantity::Elements, len as u64, limit)
+    let limit = Limit::Exactly(target as u64);
+    limit.check("the pinned memory of a `HostSource`", Quantity::Elements, len as u64)
 }

@@ -66,7 +66,7 @@ impl<T> Drop for Boxed<'_, T> {
     }
 }
 
-/// Calls a function that may call itself through other boxes, on a new stack if this one has little room.
+/// Calls `f`, which may recurse through nested boxes. Uses a new stack if the current one has little room.
 pub(super) fn on_enough_stack<R>(f: impl FnOnce() -> R) -> R {
     stacker::maybe_grow(STACK_OF_A_BOX, MORE_STACK, f)
 }

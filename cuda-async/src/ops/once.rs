@@ -191,7 +191,7 @@ impl Waiting {
             members.wakes += 1;
             members.wakers.take_all()
         };
-        // Work in a box may wait for such work in another box, and so on: then each waker wakes the next one.
+        // A waker of this work may wake other shared work, and so on. Each level needs stack.
         on_enough_stack(|| woken.wake());
     }
 }

@@ -46,7 +46,8 @@ impl Retry {
 
 impl<P> Retry<P> {
     /// Sets the pauses: `first` before the second attempt. Each further pause is `factor` times as long, and at most
-    /// `longest`. A factor that is below one or is not a number counts as one.
+    /// `longest`. A factor that is below one or is not a number counts as one. Without a pause, the operation yields to
+    /// its executor and tries again immediately.
     pub const fn backoff(mut self, first: Duration, factor: f64, longest: Duration) -> Self {
         self.pause = first;
         self.factor = if factor > 1.0 { factor } else { 1.0 };

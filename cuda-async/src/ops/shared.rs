@@ -52,7 +52,7 @@ impl<S: Submit<Output: Sync>> Submit for Shared<S> {
         let id = self.0.id();
         match self.0.poll(task.waker(), |work, waker| poll_steps(work, waker, cx, id))? {
             Some(made) => made.into_output(cx).map(Submitted::Ready),
-            // If this context is part of it, it runs now.
+            // Its own steps submit only while they run. The state is checked first, because `is_part_of` walks all pollers.
             None if self.0.is_running() && cx.is_part_of(id) => Err(Misuse::AwaitsItself.into()),
             None => {
                 cx.waits().may_wait_for_waker("shared")?;

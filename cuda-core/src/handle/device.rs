@@ -95,9 +95,9 @@ impl Device {
     ///
     /// # Errors
     /// The error that lost the device. Failed submissions are no error here; the stream handle that made them reports
-    /// them. [`Error::Misuse`] inside the [output function](Device::set_output).
+    /// them. [`Error::Misuse`] inside the [output function](Device::set_output), and inside a waker of a leased device.
     pub fn synchronize(&self) -> Result<()> {
-        self.0.streams.check_may_wait()?;
+        self.0.streams.output.check_may_wait()?;
         let streams = self.0.streams.all();
         streams.iter().try_for_each(|stream| self.0.synchronize(stream, stream.published()))
     }
@@ -121,6 +121,7 @@ impl Device {
     ///
     /// # Errors
     /// [`Error::Unsupported`] on a GPU: after a fault the process cannot use it any more and has to be restarted.
+    /// [`Error::Misuse`] inside the [output function](Device::set_output), and inside a waker of a leased device.
     pub fn reset(&self) -> Result<()> {
         self.0.streams.check_may_wait()?;
         let reset = self.start_reset().wait();

@@ -206,7 +206,7 @@ pub struct Capabilities {
     /// The maximum number of memory pools that this client may have in addition to the default one. 0 if the backend
     /// has no pools.
     pub pools: u32,
-    /// The maximum number of streams that this client may have.
+    /// The maximum number of streams that this client may have, including the one that the library itself uses.
     pub streams: u32,
     /// Whether pools can be [managed](super::PoolSpec::is_managed). Managed memory does not count against the quota.
     pub managed_pools: bool,

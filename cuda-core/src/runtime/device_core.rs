@@ -46,8 +46,9 @@ pub(crate) struct DeviceCore {
     /// Runs tasks that may block, for callers inside a poll.
     pub(crate) helper: HelperThread,
     ids: AtomicU64,
-    /// Held from the choice of a stream's id until the backend has it, so that the backend sees these ids rise.
-    creating_stream: Mutex<()>,
+    /// Held from the choice of a stream's id until the backend has it, so that the backend sees these ids rise. Held
+    /// while a stream is retired too, so that the backend never sees more streams than it allows.
+    pub(super) changing_streams: Mutex<()>,
     pub(crate) attachment: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
@@ -82,7 +83,7 @@ impl DeviceCore {
             modules: LoadedModules::default(),
             helper: HelperThread::new("cuda-helper"),
             ids: AtomicU64::new(HOUSEKEEPING.0),
-            creating_stream: Mutex::default(),
+            changing_streams: Mutex::default(),
             attachment: OnceLock::new(),
         });
         let device: Weak<dyn AfterProgress> = Arc::<Self>::downgrade(&core);
@@ -95,8 +96,14 @@ impl DeviceCore {
     }
 
     pub(crate) fn create_stream(&self, priority: i32) -> Result<Arc<Timeline>> {
-        let _creating = self.creating_stream.lock();
-        self.check_stream_count()?;
+        if !self.has_room_for_stream() {
+            // Before the lock is held: this wakes tasks, which may create streams.
+            self.retire_spare_streams();
+        }
+        let _changing = self.changing_streams.lock();
+        if !self.has_room_for_stream() {
+            return Err(self.too_many_streams());
+        }
         let id = StreamId(self.next_id());
         // SAFETY: the control frees, retires, drops and unloads nothing.
         unsafe { self.backend.control(Control::CreateStream { id, priority }) }?;
@@ -105,22 +112,24 @@ impl DeviceCore {
         Ok(timeline)
     }
 
-    /// # Errors
-    /// [`Error::OutOfRange`] if no further stream may exist.
-    fn check_stream_count(&self) -> Result<()> {
-        let most = self.capabilities.streams;
-        let has_room = || self.streams.count() < most as usize;
-        if has_room() {
-            return Ok(());
+    fn has_room_for_stream(&self) -> bool {
+        self.streams.count() < self.capabilities.streams as usize
+    }
+
+    /// Retires the idle streams that no program holds.
+    #[cold]
+    fn retire_spare_streams(&self) {
+        for id in self.spare_streams.take_all_idle() {
+            self.retire_stream(id);
         }
-        // Streams may have been dropped meanwhile.
         self.reclaim_all();
-        if has_room() {
-            return Ok(());
-        }
-        let device = format!("the device `{}`", self.backend.info().address);
-        let (given, limit) = (u64::from(most) + 1, Limit::AtMost(most.into()));
-        Err(Error::out_of_range(device, Quantity::Streams, given, limit))
+    }
+
+    #[cold]
+    fn too_many_streams(&self) -> Error {
+        let (device, most) = (&self.backend.info().address, u64::from(self.capabilities.streams));
+        let device = format!("the device `{device}`");
+        Error::out_of_range(device, Quantity::Streams, most + 1, Limit::AtMost(most))
     }
 
     /// Whether submissions of a window are deferrable.
@@ -133,12 +142,14 @@ impl DeviceCore {
     /// function of the device.
     ///
     /// # Errors
-    /// The error that lost the device. Failed submissions are no error here.
+    /// The error that lost the device. [`Error::Misuse`] on the thread that alone delivers its notices. Failed
+    /// submissions are no error here.
     #[inline]
     pub(crate) fn synchronize(&self, timeline: &Timeline, number: u64) -> Result<()> {
         if timeline.progress.completed() >= number {
             return Ok(());
         }
+        self.streams.check_thread()?;
         // SAFETY: the caller holds a handle of the stream, so it is not retired.
         let done = unsafe { self.backend.block_until(Ticket { stream: timeline.id, number }) };
         if let Err(error) = done {

@@ -293,6 +293,7 @@ impl DeviceCore {
                     let ticket = Ticket { stream: id, number: timeline.published() };
                     return Some((Retired::Stream(id), Some(ticket)));
                 }
+                let _changing = self.changing_streams.lock();
                 if !self.streams.remove_unused(id) {
                     return Some((Retired::Stream(id), None));
                 }

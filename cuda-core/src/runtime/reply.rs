@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
 };
 
 use super::streams::Streams;
@@ -67,8 +67,14 @@ impl<T> Pending<T> {
     /// of the device, and inside a waker of a leased device, where the reply would never arrive.
     pub fn wait(mut self) -> Result<T> {
         let State::Asked(receiver, _, asked) = &mut self.0 else { return self.take(None) };
-        asked.streams.check_may_wait()?;
-        let reply = receiver.wait();
+        asked.streams.output.check_may_wait()?;
+        let reply = match receiver.poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(reply) => reply,
+            Poll::Pending => {
+                asked.streams.check_thread()?;
+                receiver.wait()
+            }
+        };
         self.take(reply)
     }
 

@@ -104,10 +104,19 @@ impl Streams {
     ///
     /// # Errors
     /// [`Error::Misuse`] inside the output function: the kernel that prints ends after the function, so the wait would
-    /// not end. [`Error::Misuse`] on the thread that alone delivers notices and replies.
+    /// not end. The errors of [`check_thread`](Self::check_thread).
     #[inline]
     pub(crate) fn check_may_wait(&self) -> Result<()> {
         self.output.check_may_wait()?;
+        self.check_thread()
+    }
+
+    /// Checks that another thread delivers what the calling thread waits for.
+    ///
+    /// # Errors
+    /// [`Error::Misuse`] on the thread that alone delivers notices and replies.
+    #[inline]
+    pub(crate) fn check_thread(&self) -> Result<()> {
         if self.is_only_thread() { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
     }
 
@@ -203,6 +212,19 @@ impl SpareStreams {
         self.take_nth(|spare| spare.iter().rposition(idle))
     }
 
+    /// Takes all streams that are known to be idle, and returns their ids.
+    pub(crate) fn take_all_idle(&self) -> Vec<StreamId> {
+        let mut ids = Vec::new();
+        self.0.lock().retain(|stream| {
+            let is_busy = stream.is_busy();
+            if !is_busy {
+                ids.push(stream.id);
+            }
+            is_busy
+        });
+        ids
+    }
+
     fn take_nth(
         &self,
         find: impl FnOnce(&[Arc<Timeline>]) -> Option<usize>,
@@ -258,10 +280,12 @@ impl Output {
         }
     }
 
+    /// Checks that the calling thread is outside the function.
+    ///
     /// # Errors
-    /// [`Error::Misuse`] inside the function.
+    /// [`Error::Misuse`] inside it.
     #[inline]
-    fn check_may_wait(&self) -> Result<()> {
+    pub(crate) fn check_may_wait(&self) -> Result<()> {
         // Relaxed: the thread itself has counted.
         if self.count.load(Ordering::Relaxed) == 0 { Ok(()) } else { self.check_this_thread() }
     }

@@ -228,8 +228,8 @@ fn of_function(function: &Function, reason: Problem) -> error::LoadProblem {
     }
 }
 
-/// Compares the instructions of a function that no kernel reaches with the table. Those that the CPU device does not run
-/// may occur.
+/// Compares the instructions of a function that no kernel reaches with the table. Accepts instructions that PTX has and
+/// the CPU device does not run.
 fn check_function(module: &Module, function: &Function, problems: &mut Problems) {
     let Some(body) = &function.body else { return };
     let checker = Checker::new(module, body);

@@ -306,7 +306,7 @@ pub(crate) fn waiting(code: &Code, warp: u32, (fragment, wait): &(Fragment, Wait
     waiting_for(waits_for, code, warp, fragment)
 }
 
-/// Describes a fragment that waits for anything.
+/// Describes a fragment that waits for `waits_for`, for faults.
 pub(crate) fn waiting_for(
     waits_for: WaitsFor,
     code: &Code,

@@ -120,7 +120,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         ByLoader,
         "*.v8.*16 *",
         UNKNOWN,
-        "ptxas takes vectors of eight halves, which PTX does not have, or crashes at them",
+        "ptxas takes vectors of eight halves, which PTX does not have",
         "st.L1::evict_last.v8.s16 [%a], {%w1, %w2, %w3, %w4, %w5, %w6, %w7, %w8};",
     ),
     difference(ByLoader, "barrier*.aligned*.sync*", UNKNOWN, ORDER, "barrier.aligned.sync %w1;"),

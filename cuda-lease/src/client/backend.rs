@@ -67,7 +67,7 @@ unsafe impl Provider for LeaseProvider {
         let has_pools = features & features::POOLS != 0;
         capabilities.pools = if has_pools { features::MAX_POOLS } else { 0 };
         capabilities.streams = granted.limits.streams;
-        capabilities.only_thread = Some(connection.connection.thread_id());
+        capabilities.only_thread = Some(connection.connection.channel.thread());
         *self.opened.lock() = Some((connection.clone(), link.clone()));
         Ok(Arc::new(LeaseBackend { info, capabilities, link, _connection: connection }))
     }

@@ -9,7 +9,7 @@ use std::{
         atomic::{AtomicU32, Ordering},
         mpsc::{SyncSender, sync_channel},
     },
-    thread::{self, ThreadId},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -56,7 +56,6 @@ type Reply = oneshot::Receiver<Result<Bytes, Refusal>>;
 pub(super) struct Connection {
     requests: Mutex<Option<mpsc::UnboundedSender<OutgoingRequest>>>,
     pub(super) channel: Channel,
-    thread_id: ThreadId,
     /// `None` once a caller waits for its end.
     thread: Mutex<Option<thread::JoinHandle<()>>>,
 }
@@ -79,10 +78,9 @@ pub(super) struct Opened {
 }
 
 impl Connection {
-    /// Creates the connection of the thread that calls this.
+    /// Creates the connection of the runtime that calls this.
     pub(super) fn new(requests: mpsc::UnboundedSender<OutgoingRequest>, channel: Channel) -> Self {
-        let (requests, thread_id) = (Mutex::new(Some(requests)), thread::current().id());
-        Self { requests, channel, thread_id, thread: Mutex::default() }
+        Self { requests: Mutex::new(Some(requests)), channel, thread: Mutex::default() }
     }
 
     /// Stores the thread of the connection, for [`close`](Self::close).
@@ -113,14 +111,9 @@ impl Connection {
     pub(super) fn close(&self) {
         self.end();
         let thread = self.thread.lock().take();
-        if let Some(thread) = thread.filter(|_| thread::current().id() != self.thread_id) {
+        if let Some(thread) = thread.filter(|_| self.channel.check_thread().is_ok()) {
             _ = thread.join();
         }
-    }
-
-    /// The thread of the connection.
-    pub(super) const fn thread_id(&self) -> ThreadId {
-        self.thread_id
     }
 }
 

@@ -144,13 +144,17 @@ impl Lease {
     ///
     /// # Errors
     /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, or the error that ended the lease.
+    /// [`Error::Misuse`](cuda_core::Error::Misuse) inside a waker of the leased device.
     pub fn renew_blocking(&self, lease_secs: u32) -> Result<()> {
+        self.check_thread()?;
         let reply = self.connection.request_renewal(lease_secs)?;
         self.connection.renewed(self.connection.connection.channel.wait(reply)?)
     }
 
+    /// Checks that the calling thread is not the thread of the connection.
+    ///
     /// # Errors
-    /// [`Error::Misuse`](cuda_core::Error::Misuse) on the thread of the connection, as inside a waker.
+    /// [`Error::Misuse`](cuda_core::Error::Misuse) on that thread, as inside a waker.
     pub(super) fn check_thread(&self) -> Result<()> {
         self.connection.connection.channel.check_thread()
     }
@@ -174,7 +178,7 @@ impl Lease {
     /// ```
     ///
     /// # Errors
-    /// The errors of [`renew_blocking`](Self::renew_blocking).
+    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses, or the error that ended the lease.
     pub async fn renew(&self, lease_secs: u32) -> Result<()> {
         let reply = self.connection.request_renewal(lease_secs)?;
         self.connection.renewed(reply.await)

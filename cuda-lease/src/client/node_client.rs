@@ -158,6 +158,7 @@ impl NodeClient {
     }
 
     fn request(&self, opcode: u16, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
+        self.connection.channel.check_thread()?;
         let mut body = Vec::new();
         encode(&mut body);
         let (reply, channel) = (self.connection.request(opcode, body)?, &self.connection.channel);

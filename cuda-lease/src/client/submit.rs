@@ -6,6 +6,7 @@
 use std::{
     fmt,
     sync::{Arc, mpsc::sync_channel},
+    thread::{self, ThreadId},
 };
 
 use bytes::Bytes;
@@ -251,8 +252,10 @@ impl Submit<'_> {
     /// an input that lies outside the region, `ReadFailed` for an output that lies outside it or is above its limit,
     /// `CapacityExceeded` if the region exceeds the free memory of the lease or too many submits wait, or the status
     /// with which the lease ended (`LeaseExpired`, `Revoked` and so on).
-    /// [`Error::Disconnected`] if the node cannot be reached any more.
+    /// [`Error::Disconnected`] if the node cannot be reached any more. [`Error::Misuse`] inside a waker of the leased
+    /// device.
     pub fn launch_blocking(self) -> Result<Submitted> {
+        self.lease.check()?;
         self.lease.wait(perform(self.lease.clone(), self.payload)?)?
     }
 
@@ -410,14 +413,17 @@ pub struct Channel {
     /// The address of the node as the user wrote it.
     address: String,
     runtime: Handle,
+    /// The thread of that runtime.
+    thread: ThreadId,
     connections: watch::Receiver<Current>,
 }
 
 impl Channel {
-    /// Creates a channel on the runtime that calls this, and the sender of its connections.
+    /// Creates a channel on the runtime and the thread that call this, and the sender of its connections.
     pub(crate) fn new(address: String) -> (Self, watch::Sender<Current>) {
         let (sender, connections) = watch::channel(None);
-        (Self { address, runtime: Handle::current(), connections }, sender)
+        let (runtime, thread) = (Handle::current(), thread::current().id());
+        (Self { address, runtime, thread, connections }, sender)
     }
 
     /// Waits for a connection that this value has not returned before. `may_have_run` is for the error.
@@ -458,18 +464,25 @@ impl Channel {
         work: impl Future<Output = T> + Send + 'static,
     ) -> Result<T, Error> {
         self.check_thread()?;
-        self.check()?;
         let (sender, receiver) = sync_channel(1);
         self.spawn(work, move |result| _ = sender.send(result));
         receiver.recv().map_err(|_| self.ended(true))
     }
 
+    /// The thread of the connection.
+    pub(crate) const fn thread(&self) -> ThreadId {
+        self.thread
+    }
+
+    /// Checks that the calling thread is not the thread of the connection, which must not wait for itself.
+    ///
     /// # Errors
-    /// [`Error::Misuse`] on the thread of the connection, which must not wait for itself.
+    /// [`Error::Misuse`] on the thread of the connection.
     pub(crate) fn check_thread(&self) -> Result<(), Error> {
-        let is_own = |current: Handle| current.id() == self.runtime.id();
-        let is_own = Handle::try_current().is_ok_and(is_own);
-        if is_own { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
+        if thread::current().id() == self.thread {
+            return Err(Misuse::BlockingWaker.into());
+        }
+        Ok(())
     }
 
     /// # Errors

@@ -350,12 +350,27 @@ macro_rules! fields {
 }
 pub(super) use fields;
 
+/// Stops the compilation if two variants have one tag: the second one could not be read.
+pub(super) const fn assert_distinct(tags: &[u64]) {
+    let mut at = 0;
+    while at < tags.len() {
+        let mut earlier = 0;
+        while earlier < at {
+            assert!(tags[earlier] != tags[at], "two variants have the same tag");
+            earlier += 1;
+        }
+        at += 1;
+    }
+}
+
 /// Gives enums their bytes: a tag for each variant, and its fields in this order. With `= "name"` the enum is a field
 /// of messages, and its bytes begin with the tag.
 macro_rules! variants {
     ($($ty:ident $(<$life:lifetime>)?: $tag:ty $(= $what:literal)? {
         $($value:expr => $variant:ident $(($($item:ident),*))? $({ $($field:ident),* })?,)*
     })*) => {$(
+        const _: () = $crate::wire::codec::assert_distinct(&[$($value as u64),*]);
+
         impl<'a> $crate::wire::Variants<'a> for $ty $(<$life>)? {
             type Tag = $tag;
 

@@ -88,8 +88,8 @@ variants! {
         19 => Tensors,
         20 => Leases,
         21 => Workers,
-        22 => Streams,
         22 => Start,
+        23 => Streams,
     }
 
     Feature: u16 = "a feature" {

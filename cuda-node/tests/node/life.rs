@@ -63,10 +63,10 @@ fn lease_is_renewed_while_its_device_is_in_use() {
 
 #[test]
 fn lease_of_the_default_duration_is_renewed() {
-    let node = Node::start(&["--max-lease-secs", "1"]);
+    let node = Node::start(&["--max-lease-secs", "4"]);
     let lease = node.lease().lease_secs(0).acquire_blocking().unwrap();
     let generation = lease.generation();
-    wait_until("the lease was renewed three times", || lease.generation() >= generation + 3);
+    wait_until("the lease was renewed", || lease.generation() > generation);
     check(&lease);
 }
 

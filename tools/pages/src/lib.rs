@@ -1,5 +1,5 @@
-//! Checks the Markdown files of this repository: the code that they quote, and the width of lines. `.ci/pages` checks
-//! their links.
+//! Checks the Markdown files of this repository: the code that they quote, and the width of lines. `.ci/pages` runs
+//! it, and checks links and spelling.
 #![forbid(unsafe_code)]
 
 pub mod quotes;

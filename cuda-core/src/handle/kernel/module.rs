@@ -480,8 +480,10 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log.
+    /// [`Error::InvalidPtx`], [`Error::PtxTooNew`], or [`Error::LoadFailed`] with the compiler's log. [`Error::Misuse`]
+    /// inside the [output function](Device::set_output), and inside a waker of a leased device.
     pub fn load_ptx_blocking(&self, ptx: &str) -> Result<Module> {
+        self.core().streams.check_may_wait()?;
         self.start_loading(ptx)?.wait()
     }
 
@@ -526,11 +528,13 @@ impl Device {
     /// - [`Error::LoadFailed`] if `image` is neither a cubin nor a fatbin, or has no code for this device. A CPU device
     ///   runs no machine code of GPUs.
     /// - [`Error::Unsupported`] if the driver is older than CUDA 12.4.
+    /// - [`Error::Misuse`] where [`load_ptx_blocking`](Device::load_ptx_blocking) gives it.
     /// - Or an error of the device.
     ///
     /// # Safety
     /// `image` is complete and was made by NVIDIA's tools. The driver does not check the lengths inside the image.
     pub unsafe fn load_cubin(&self, image: &[u8]) -> Result<Module> {
+        self.core().streams.check_may_wait()?;
         // SAFETY: the image is complete and made by NVIDIA's tools.
         unsafe { self.start_loading_cubin(image) }?.wait()
     }

@@ -221,7 +221,8 @@ impl MemoryPool {
     /// the device replies.
     ///
     /// # Errors
-    /// An error of the device.
+    /// An error of the device. [`Error::Misuse`] inside the [output function](Device::set_output), and inside a waker of a
+    /// leased device.
     pub fn trim(&self, keep: u64) -> Result<u64> {
         self.device.core().reclaim_all();
         self.ask(Request::TrimPool { pool: self.id(), keep }).map(|memory| memory.reserved)
@@ -232,6 +233,7 @@ impl MemoryPool {
     }
 
     fn ask(&self, request: Request) -> Result<PoolMemory> {
+        self.device.core().streams.check_may_wait()?;
         let answered = self.device.core().request(request, |reply| match reply {
             Reply::Pool(memory) => Ok(memory),
             other => Err(unexpected(&other)),

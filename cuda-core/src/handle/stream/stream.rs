@@ -275,7 +275,7 @@ impl Stream {
     ///
     /// # Errors
     /// The first failure among the submissions of this handle, or the error that lost the device. [`Error::Misuse`]
-    /// inside the [output function](Device::set_output) of the device.
+    /// inside the [output function](Device::set_output) of the device, and inside a waker of a leased device.
     pub fn synchronize(&self) -> Result<()> {
         let last = self.timeline().published();
         self.synchronize_to(last)
@@ -299,7 +299,7 @@ impl Stream {
     #[inline]
     pub fn synchronize_to(&self, number: u64) -> Result<()> {
         // First: the output function can run before the submission that prints is published.
-        self.device().core().streams.check_may_wait()?;
+        self.device().core().streams.output.check_may_wait()?;
         let number = number.min(self.timeline().published());
         let synchronized = self.device().core().synchronize(self.timeline(), number);
         if synchronized.is_ok() && self.sent.is_flawless(self, number) {
@@ -489,7 +489,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// An error of the backend.
+    /// [`Error::OutOfRange`] if the device allows no further stream, or an error of the backend.
     pub fn new_stream_with_priority(&self, priority: i32) -> Result<Stream> {
         self.core().reclaim_all();
         Ok(Stream::new(self.clone(), self.core().create_stream(priority)?, OnDrop::Destroy))
@@ -509,7 +509,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// An error of the backend.
+    /// [`Error::OutOfRange`] if the device allows no further stream, or an error of the backend.
     pub fn lend_stream(&self, priority: i32) -> Result<Stream> {
         lend(self, priority, self.core().spare_streams.take(priority))
     }
@@ -526,7 +526,7 @@ impl Device {
     /// ```
     ///
     /// # Errors
-    /// An error of the backend.
+    /// [`Error::OutOfRange`] if the device allows no further stream, or an error of the backend.
     pub fn lend_idle_stream(&self, priority: i32) -> Result<Stream> {
         lend(self, priority, self.core().spare_streams.take_idle(priority))
     }
@@ -948,11 +948,11 @@ impl Credit<'_> {
     ///
     /// # Errors
     /// The error that lost the device. [`Error::Misuse`] inside the [output function](crate::Device::set_output) of the
-    /// device.
+    /// device, and inside a waker of a leased device.
     pub fn wait(&self) -> Result<()> {
         let core = self.0.device().core();
         while !self.is_available() {
-            core.streams.check_may_wait()?;
+            core.streams.output.check_may_wait()?;
             core.synchronize(self.0.timeline(), self.half())?;
         }
         Ok(())

@@ -159,7 +159,8 @@ fn advice(quantity: Quantity, limit: Limit) -> &'static str {
         }
         (Quantity::UploadedBytes, _) => "upload before the graph, or record parts of the operation",
         (Quantity::LoopDepth, _) => "nest fewer loops",
-        (Quantity::MemoryPools | Quantity::Streams, _) => "drop one",
+        (Quantity::MemoryPools, _) => "drop one",
+        (Quantity::Streams, _) => "drop one, and wait for its work",
         (Quantity::Transfers, _) => "wait for some of them first",
         (Quantity::Submission, _) => "submit it first",
         (Quantity::Operations | Quantity::Devices | Quantity::Leases, _) => "name one or more",

@@ -64,8 +64,8 @@ fn groups(b: &mut Builder<'_>, form: &Form<'_>, waits: bool) -> Result<(), Probl
     }
 }
 
-/// Returns the number of groups that may stay outstanding. Nothing has more groups than the largest `u32`, or than a
-/// negative number, which `ptxas` takes as well.
+/// Returns the number of groups that may stay outstanding. Larger numbers count as `u32::MAX`, because no thread has so
+/// many groups. A negative constant is such a number; `ptxas` accepts it too.
 fn outstanding(left: u64) -> u64 {
     left.min(u32::MAX.into())
 }

@@ -602,7 +602,9 @@ impl Engine {
         id: StreamId,
         priority: i32,
     ) -> Result<(), SessionError> {
-        if state.streams.len() as u64 >= u64::from(self.limits.streams) {
+        // A retired stream is removed only after its work. `RETIRED_LIMIT` bounds those.
+        let live = state.streams.values().filter(|stream| !stream.is_retired).count();
+        if live as u64 >= u64::from(self.limits.streams) {
             return Err(violation(format!("more than {} streams exist", self.limits.streams)));
         }
         // A removed stream has completed its submissions, so a later stream cannot have its id.
