@@ -293,8 +293,9 @@ impl DeviceCore {
                     let ticket = Ticket { stream: id, number: timeline.published() };
                     return Some((Retired::Stream(id), Some(ticket)));
                 }
-                let _changing = self.changing_streams.lock();
-                if !self.streams.remove_unused(id) {
+                // Creating a stream may block, and this may be the thread that delivers notices. So it does not wait.
+                let changing = self.changing_streams.try_lock();
+                if changing.is_none() || !self.streams.remove_unused(id) {
                     return Some((Retired::Stream(id), None));
                 }
                 // SAFETY: only the table held the stream, and all its work is complete.
