@@ -104,7 +104,7 @@ fn every_mistake_has_a_message_that_says_what_to_do() {
         (
             "a negative size",
             message(|device| launched(device, "empty", LaunchConfig::for_num_elems(-1))),
-            "each must be 1 to",
+            "use fewer blocks",
         ),
         ("a path as PTX", load("kernels/basic.ptx"), "pass the text"),
         ("CUDA C as PTX", load("__global__ void k() {}"), "compile it to PTX first"),

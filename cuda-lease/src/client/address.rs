@@ -66,13 +66,8 @@ impl Address {
             return Err(form());
         }
         let mut parsed = Self { node: node.to_owned(), ..Self::default() };
-        let mut names = Vec::new();
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').unwrap_or((option, ""));
-            if names.contains(&name) {
-                return Err(invalid(name, value, "write each option once"));
-            }
-            names.push(name);
             parsed.set(name, value)?;
         }
         Ok(parsed)
@@ -145,7 +140,6 @@ mod tests {
             ("lease://h:1?min_vram=lots", "8GiB"),
             ("lease://h:1?lease_secs=1m", "seconds"),
             ("lease://h:1?exclusive=yes", "`device`"),
-            ("lease://h:1?wait=1&wait=2", "once"),
         ] {
             let message = Address::parse(address).unwrap_err().to_string();
             assert!(message.contains(advice), "{message}");
