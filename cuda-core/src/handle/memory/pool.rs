@@ -221,8 +221,8 @@ impl MemoryPool {
     /// the device replies.
     ///
     /// # Errors
-    /// An error of the device. [`Error::Misuse`] inside the [output function](Device::set_output), and inside a waker of a
-    /// leased device.
+    /// An error of the device. [`Error::Misuse`](crate::Error::Misuse) inside the [output function](Device::set_output),
+    /// and inside a waker of a leased device.
     pub fn trim(&self, keep: u64) -> Result<u64> {
         self.device.core().reclaim_all();
         self.ask(Request::TrimPool { pool: self.id(), keep }).map(|memory| memory.reserved)
