@@ -37,4 +37,4 @@ pub use execution_context::{ExecutionContext, MAX_FORK_STREAMS};
 pub(crate) use execution_context::{RunInFlight, RunMode};
 pub(crate) use fork::{Fork, PollerGuard};
 pub use wait::CreditWait;
-pub(crate) use wait::MemoryWait;
+pub(crate) use wait::{MemoryWait, check_may_park};

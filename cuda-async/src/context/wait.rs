@@ -15,8 +15,8 @@ use std::{
 };
 
 use cuda_core::{
-    Download, Element, Error, MemoryWaiter, Misuse, PinnedBuffer, Pinning, Result, Stream, Ticket,
-    Waiter,
+    Device, Download, Element, Error, MemoryWaiter, Misuse, PinnedBuffer, Pinning, Result, Stream,
+    Ticket, Waiter,
     internals::{check_may_wait, check_not_lost, delivers_here, idle_pinned},
 };
 
@@ -203,13 +203,10 @@ impl Waits<'_> {
     /// notices could not wake themselves.
     pub(crate) fn may_wait_for_waker(&self, step: &'static str) -> Result<()> {
         self.may_wait(step)?;
-        if self.0.mode() == RunMode::Blocking {
-            check_may_wait(self.0.device())?;
-            if is_timer_thread() || delivers_here(self.0.device()) {
-                return Err(Misuse::BlockingWaker.into());
-            }
+        match self.0.mode() {
+            RunMode::Blocking => check_may_park(Some(self.0.device())),
+            RunMode::Async | RunMode::Detached => Ok(()),
         }
-        Ok(())
     }
 
     /// Makes all later waits of this run use wakers, also in a blocking run. A thread that blocks on one stream
@@ -265,6 +262,17 @@ impl Waits<'_> {
         let (_, error) = blocked.failed.take_if(|(failed, _)| *failed == ticket)?;
         Some(Err(error))
     }
+}
+
+/// Checks that another thread calls the wakers that this thread parks for. `device` is that of the run, if it has begun.
+///
+/// # Errors
+/// [`Error::Misuse`] inside the output function of the device, on the timer thread, and on a thread that delivers the
+/// device's notices.
+pub(crate) fn check_may_park(device: Option<&Device>) -> Result<()> {
+    device.map_or(Ok(()), check_may_wait)?;
+    let is_own = is_timer_thread() || device.is_some_and(delivers_here);
+    if is_own { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
 }
 
 /// Spins for a short time if that is worth it, and then registers a waker.

@@ -2,14 +2,14 @@
 
 use std::task::{Context, Poll};
 
-use cuda_core::{Limit, Quantity, Result};
+use cuda_core::Result;
 
 use crate::{
     context::{CreditWait, ExecutionContext},
     memory::{
         download::BufferSource,
         source::{BufferTarget, HostSource},
-        upload::{Copying, check_pinned},
+        upload::{Copying, check_lengths},
     },
     op::{Op, Submit, Submitted},
 };
@@ -55,7 +55,7 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
                 }
                 match source.into_pinned() {
                     Ok(pinned) => {
-                        check_pinned(pinned.len(), target.as_slice_mut().len())?;
+                        check_lengths(target.as_slice_mut().len(), pinned.len())?;
                         cx.enqueue(|stream| target.as_slice_mut().upload(stream, 0, pinned))?;
                         return Ok(Submitted::Ready(target));
                     }
@@ -69,10 +69,6 @@ impl<B: BufferTarget, S: HostSource<Element = B::Element>> Submit for UploadInto
             Poll::Pending => Submitted::Pending(Self(Uploading::Copying(copying))),
         })
     }
-}
-
-fn check_lengths(here: usize, there: usize) -> Result<()> {
-    Limit::Exactly(here as u64).check("an upload", Quantity::Elements, there as u64)
 }
 
 /// Writes `value` to every element, and gives the memory back.

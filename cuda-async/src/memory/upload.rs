@@ -59,7 +59,7 @@ impl<S: HostSource> Submit for Upload<S> {
                 };
                 match source.into_pinned() {
                     Ok(pinned) => {
-                        check_pinned(pinned.len(), buffer.len())?;
+                        check_lengths(buffer.len(), pinned.len())?;
                         cx.enqueue(|stream| buffer.upload(stream, 0, pinned))?;
                         return Ok(Submitted::Ready(buffer));
                     }
@@ -267,8 +267,7 @@ fn part<T>(elements: &[T], range: Range<usize>) -> Result<&[T]> {
     })
 }
 
-/// Checks that a source gave pinned memory for the whole target. A part of the target would stay uninitialized.
-pub(super) fn check_pinned(len: usize, target: usize) -> Result<()> {
-    let limit = Limit::Exactly(target as u64);
-    limit.check("the pinned memory of a `HostSource`", Quantity::Elements, len as u64)
+/// Checks that a source has as many elements as its target, of which a part would otherwise stay as it is.
+pub(super) fn check_lengths(target: usize, source: usize) -> Result<()> {
+    Limit::Exactly(target as u64).check("an upload", Quantity::Elements, source as u64)
 }

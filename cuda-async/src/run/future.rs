@@ -6,19 +6,15 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use cuda_core::{
-    Error, Misuse, Result, Stream, Waiter,
-    internals::{check_may_wait, delivers_here, report_before_others},
-};
+use cuda_core::{Error, Result, Stream, Waiter, internals::report_before_others};
 use parking::Parker;
 
 use crate::{
-    context::{ExecutionContext, RunInFlight, RunMode},
+    context::{ExecutionContext, RunInFlight, RunMode, check_may_park},
     op::{Op, OpSpan, Submit, Submitted},
     policy::SchedulingPolicy,
     run::blocking::report_blocked_task,
     runtime::defaults,
-    wake::timer::is_timer_thread,
 };
 
 /// The future of an operation: it submits the steps, then waits for the device without blocking a thread.
@@ -104,13 +100,10 @@ impl<S: Submit> DeviceFuture<S> {
 
     /// Checks that another thread calls the wakers of this future.
     fn check_may_park(&self) -> Result<()> {
-        let mut is_own = is_timer_thread();
-        if let Some(State::Submitting(_, run) | State::Executing(_, run)) = &self.0 {
-            let device = run.cx.device();
-            check_may_wait(device)?;
-            is_own |= delivers_here(device);
-        }
-        if is_own { Err(Misuse::BlockingWaker.into()) } else { Ok(()) }
+        check_may_park(match &self.0 {
+            Some(State::Submitting(_, run) | State::Executing(_, run)) => Some(run.cx.device()),
+            _ => None,
+        })
     }
 }
 

@@ -7,6 +7,9 @@ use crate::protocol::{Error, Result};
 
 pub use cuda_ptx::{ParamType, ScalarKind};
 
+/// The largest grid of every device (CUDA C++ Programming Guide, "Compute Capabilities").
+pub const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+
 /// The grid and block dimensions and the dynamic shared memory of a launch.
 ///
 /// ```

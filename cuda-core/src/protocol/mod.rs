@@ -37,7 +37,7 @@ pub use ids::{
     TransferId,
 };
 pub use launches::{
-    EntryInfo, FunctionAttributes, LaunchAttributes, LaunchConfig, ModuleInfo, Occupancy,
+    EntryInfo, FunctionAttributes, LaunchAttributes, LaunchConfig, MAX_GRID, ModuleInfo, Occupancy,
     ParamInfo, ParamType, ScalarKind, VariableInfo, entries, module_info,
 };
 pub(crate) use memory::assert_has_bytes;

@@ -102,7 +102,7 @@ impl DeviceCore {
         }
         let _changing = self.changing_streams.lock();
         if !self.has_room_for_stream() {
-            return Err(self.too_many_streams());
+            return Err(self.too_many(Quantity::Streams, self.capabilities.streams));
         }
         let id = StreamId(self.next_id());
         // SAFETY: the control frees, retires, drops and unloads nothing.
@@ -125,11 +125,11 @@ impl DeviceCore {
         self.reclaim_all();
     }
 
+    /// Returns the error for one more object than the device allows.
     #[cold]
-    fn too_many_streams(&self) -> Error {
-        let (device, most) = (&self.backend.info().address, u64::from(self.capabilities.streams));
-        let device = format!("the device `{device}`");
-        Error::out_of_range(device, Quantity::Streams, most + 1, Limit::AtMost(most))
+    fn too_many(&self, quantity: Quantity, most: u32) -> Error {
+        let device = format!("the device `{}`", self.backend.info().address);
+        Error::out_of_range(device, quantity, u64::from(most) + 1, Limit::AtMost(most.into()))
     }
 
     /// Whether submissions of a window are deferrable.
@@ -233,9 +233,7 @@ impl DeviceCore {
             // Pools may have been dropped meanwhile.
             self.reclaim_all();
             if !self.pools.add(most) {
-                let device = format!("the device `{}`", self.backend.info().address);
-                let (given, limit) = (u64::from(most) + 1, Limit::AtMost(most.into()));
-                return Err(Error::out_of_range(device, Quantity::MemoryPools, given, limit));
+                return Err(self.too_many(Quantity::MemoryPools, most));
             }
         }
         let id = PoolId(self.next_id());

@@ -234,15 +234,13 @@ fn check_function(module: &Module, function: &Function, problems: &mut Problems)
     let Some(body) = &function.body else { return };
     let checker = Checker::new(module, body);
     for ins in &body.instructions {
-        let reason = match &ins.opcode {
-            Ok(opcode) if decoder(*opcode).is_ok() => match checker.check(ins) {
-                Ok(_) => continue,
-                Err(mismatch) => mismatch.to_string().into(),
-            },
-            Err(name) if of_unknown(name) == NOT_PTX => NOT_PTX.into(),
-            _ => continue,
+        let is_in_table = match &ins.opcode {
+            Ok(opcode) => decoder(*opcode).is_ok(),
+            Err(name) => of_unknown(name) == NOT_PTX,
         };
-        problems.add(problem(function, ins, reason));
+        if is_in_table && let Err(mismatch) = checker.check(ins) {
+            problems.add(problem(function, ins, mismatch.to_string().into()));
+        }
     }
 }
 

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::atomic::AtomicBool;
 
+use cuda_core::protocol::MAX_GRID;
+
 use crate::fault::Fault;
 use crate::isa::{MAX_BLOCK_THREADS, MAX_CLUSTER_BLOCKS};
 use crate::observe::{Checks, Operand, Profile, Schedule};
 
-/// Maximum values of `gridDim` and `blockDim`.
-const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65535, 65535];
+/// Maximum values of `blockDim`.
 const MAX_BLOCK: [u32; 3] = [1024, 1024, 64];
 
 /// Grid and block dimensions of a launch.

@@ -207,19 +207,15 @@ pub(super) struct Grant {
     token: Mutex<Bytes>,
     generation: AtomicU32,
     expires: Mutex<Instant>,
-    /// The duration that the node granted first.
-    duration: Duration,
 }
 
 impl Grant {
     pub(super) fn new(granted: &Granted) -> Self {
-        let duration = Duration::from_millis(granted.expires_in_ms);
         Self {
             lease: granted.lease,
             token: Mutex::new(granted.token.clone()),
             generation: AtomicU32::new(granted.generation),
-            expires: Mutex::new(Instant::now() + duration),
-            duration,
+            expires: Mutex::new(Instant::now() + Duration::from_millis(granted.expires_in_ms)),
         }
     }
 
@@ -301,7 +297,7 @@ impl ConnectionThread {
 
     /// Connects and requests the lease.
     async fn acquire(
-        terms: LeaseTerms,
+        mut terms: LeaseTerms,
         sink: Arc<dyn NoticeSink>,
     ) -> Result<(Self, (quinn::Connection, RequestStream), Opened)> {
         let address = terms.address.clone();
@@ -314,6 +310,11 @@ impl ConnectionThread {
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
         Span::current().record("lease", granted.lease);
+        if terms.allocate.lease_secs == 0 {
+            // The default of the node, which the renewals request from now on.
+            let secs = granted.expires_in_ms.div_ceil(1000);
+            terms.allocate.lease_secs = u32::try_from(secs).unwrap_or(u32::MAX);
+        }
 
         let (sender, requests) = mpsc::unbounded_channel();
         let [jitter, epoch @ ..] = random::<5>()?;
@@ -537,13 +538,13 @@ async fn renew_in_time(
     let mut pause = renewal.after_success(grant.expires_in());
     loop {
         tokio::time::sleep(pause).await;
-        let lease_secs = next_duration(terms.allocate.lease_secs, grant.duration)
-            .min(cap.saturating_sub(started.elapsed()).as_secs());
+        let left = cap.saturating_sub(started.elapsed()).as_secs();
+        let lease_secs = u64::from(terms.allocate.lease_secs).min(left) as u32;
         if lease_secs == 0 {
             return std::future::pending().await;
         }
         let (reply, receiver) = oneshot::channel();
-        let body = grant.renew_request(u32::try_from(lease_secs).unwrap_or(u32::MAX));
+        let body = grant.renew_request(lease_secs);
         if requests.send(OutgoingRequest { opcode: Renew::OPCODE, body, reply }).is_err() {
             return std::future::pending().await;
         }
@@ -562,15 +563,6 @@ async fn renew_in_time(
                 renewal.after_failure(grant.expires_in())
             }
         };
-    }
-}
-
-/// Returns the seconds for which a lease is renewed: those of its request, or, if it requested the default of the node,
-/// those that the node granted.
-fn next_duration(requested_secs: u32, granted: Duration) -> u64 {
-    match requested_secs {
-        0 => granted.as_secs_f64().round() as u64,
-        secs => secs.into(),
     }
 }
 

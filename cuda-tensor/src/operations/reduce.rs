@@ -3,7 +3,7 @@
 use std::marker::PhantomData;
 
 use cuda_async::{DeviceOp, IntoDeviceOp, defer, kernel::launch, ops::Either};
-use cuda_core::{Error, LaunchConfig, Limit, Quantity, Result};
+use cuda_core::{Error, LaunchConfig, Limit, Quantity, Result, protocol::MAX_GRID};
 
 use crate::{
     argument::{MAX_BLOCKS, Read, Written},
@@ -120,10 +120,9 @@ pub(crate) fn rows_config(rows: usize, threads_per_row: usize) -> LaunchConfig {
     // With small blocks, some blocks load while others combine their results.
     const USUAL_THREADS: usize = 64;
     const MAX_THREADS: usize = 1024;
-    const MAX_GRID: usize = i32::MAX as usize;
-    let down = (USUAL_THREADS / threads_per_row).max(rows.div_ceil(MAX_GRID));
+    let down = (USUAL_THREADS / threads_per_row).max(rows.div_ceil(MAX_GRID[0] as usize));
     let down = down.clamp(1, MAX_THREADS / threads_per_row);
-    // The launch refuses more than MAX_GRID blocks.
+    // The launch refuses more than `MAX_GRID[0]` blocks.
     let blocks = u32::try_from(rows.div_ceil(down).max(1)).unwrap_or(u32::MAX);
     LaunchConfig::new(blocks, 1).block(threads_per_row as u32, down as u32, 1)
 }

@@ -1,7 +1,7 @@
 //! Attributes that name the code.
 
 cuda_async::kernels! {
-    #[cuda = "../kernels/cuda/missing.cu"]
+    #[cuda = "/missing/axpy.cu"]
     struct Missing;
     unsafe fn axpy(x: &[f32]);
 }

@@ -16,8 +16,8 @@ use crate::{
         stream::{Attached, Operand, Stream, submit_foreign_on, trace_launched},
     },
     protocol::{
-        Access, Element, Error, Feature, Launch, LaunchConfig, ParamInfo, ParamType, RawStream,
-        Relocation, Result, ScalarKind, Ticket, Use, Work,
+        Access, Element, Error, Feature, Launch, LaunchConfig, MAX_GRID, ParamInfo, ParamType,
+        RawStream, Relocation, Result, ScalarKind, Ticket, Use, Work,
     },
 };
 
@@ -156,9 +156,6 @@ impl Function {
         Err(Error::InvalidLaunch { kernel: self.name().to_owned(), detail })
     }
 }
-
-/// The largest grid of every device (CUDA C++ Programming Guide, "Compute Capabilities").
-const MAX_GRID: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 
 #[inline]
 const fn has_valid_grid([x, y, z]: [u32; 3]) -> bool {
