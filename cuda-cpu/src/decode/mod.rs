@@ -234,11 +234,11 @@ fn check_function(module: &Module, function: &Function, problems: &mut Problems)
     let Some(body) = &function.body else { return };
     let checker = Checker::new(module, body);
     for ins in &body.instructions {
-        let is_in_table = match &ins.opcode {
-            Ok(opcode) => decoder(*opcode).is_ok(),
-            Err(name) => of_unknown(name) == NOT_PTX,
+        let is_unsupported = match &ins.opcode {
+            Ok(opcode) => decoder(*opcode).is_err(),
+            Err(name) => of_unknown(name) != NOT_PTX,
         };
-        if is_in_table && let Err(mismatch) = checker.check(ins) {
+        if !is_unsupported && let Err(mismatch) = checker.check(ins) {
             problems.add(problem(function, ins, mismatch.to_string().into()));
         }
     }
