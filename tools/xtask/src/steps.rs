@@ -123,7 +123,8 @@ pub(crate) const STEPS: &[Step] = &[
         folder: Some("target"),
         minutes: 60,
         needs: &[],
-        script: "cargo test --workspace",
+        // Many tests wait for a network, a process or a clock.
+        script: "RUST_TEST_THREADS=$((2 * $(getconf _NPROCESSORS_ONLN))) cargo test --workspace",
     },
     Step {
         name: "browser",
