@@ -66,9 +66,8 @@ pub use cudarc;
 /// ```
 ///
 /// # Errors
-/// [`Error::Unsupported`] for the stream of a thread (`per_thread_stream`),
-/// [`Error::WrongDevice`] if its context is not the primary one of the GPU,
-/// [`Error::Misuse`] if it is being captured, or an error of the device.
+/// [`Error::Misuse`] for the stream of a thread (`per_thread_stream`) and for one that is being captured,
+/// [`Error::WrongDevice`] if its context is not the primary one of the GPU, or an error of the device.
 ///
 /// # Safety
 /// No code captures `theirs` while an operation submits work to the result. Otherwise the work would be part of the

@@ -50,7 +50,7 @@
 //! [`OpStreamExt`](run::OpStreamExt) runs the operations of a `futures` stream with a limit on those in flight. The
 //! book in the repository explains all of this.
 
-// Each module uses only the modules before it: `misuse`, `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`,
+// Each module uses only the modules before it: `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`,
 // then `memory`, `kernel`, `interop` and `graph`.
 #![deny(missing_docs)]
 

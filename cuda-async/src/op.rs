@@ -3,8 +3,8 @@
 //! To write an operation of your own, implement [`Submit`] for its steps and wrap them in [`Op`]. To take one as an
 //! argument, write `impl DeviceOp<Output = T>`, or [`IntoDeviceOp`] to take tuples, vectors and results of operations
 //! too.
-// Every combinator and every custom operation implements the traits of this file. It uses `context` only. `run` drives
-// the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from `Submit::submit` to
+// Every combinator and every custom operation implements the traits of this file. This file uses only `context`. `run`
+// drives the steps, and `ops`, `memory` and `kernel` implement them. A typical call goes from `Submit::submit` to
 // `ExecutionContext::enqueue`.
 
 use std::task::{Context, Poll};
@@ -98,7 +98,8 @@ pub enum Submitted<S: Submit> {
 }
 
 impl<S: Submit> Submitted<S> {
-    /// Submits steps whose state machine works in place. `poll` returns the same results as the `poll` of a [`Future`].
+    /// Calls `poll` on the steps and converts its result: an output becomes [`Ready`](Self::Ready), and pending becomes
+    /// [`Pending`](Self::Pending) with the steps.
     ///
     /// # Errors
     /// The error that `poll` returns.
@@ -113,7 +114,7 @@ impl<S: Submit> Submitted<S> {
         }
     }
 
-    /// Puts pending steps into those that hold them.
+    /// Wraps pending steps with `f`, so that a combinator can return them inside its own. A ready output stays.
     #[inline]
     pub fn map_pending<T>(self, f: impl FnOnce(S) -> T) -> Submitted<T>
     where
@@ -214,7 +215,7 @@ pub struct Fallible<S>(Result<S>);
 impl<S: Submit> Submit for Fallible<S> {
     type Output = S::Output;
 
-    #[inline(always)] // as for `LaunchOp`: operations are taken apart where they were made
+    #[inline(always)] // so the steps are not copied when they are taken out of the operation
     fn submit(self, task: &mut Context<'_>, cx: &ExecutionContext) -> Result<Submitted<Self>> {
         Ok(self.0?.submit(task, cx)?.map_pending(|steps| Self(Ok(steps))))
     }

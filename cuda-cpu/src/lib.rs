@@ -1,11 +1,11 @@
 //! The CPU device, which runs PTX warp by warp and checks the bounds, the alignment and the lifetime of every access.
 //!
-//! [`CpuProvider`] opens the device. [`Checks`] adds further checks: races, reads of uninitialized memory, writes
-//! through arguments that a launch only reads. [`Memory`] is the memory of a device, and [`Program`] is a decoded PTX
-//! module.
+//! [`CpuProvider`] opens the device. [`Checks`] adds further checks: races on shared memory, reads of uninitialized
+//! memory, writes through arguments that a launch only reads. [`Memory`] is the memory of a device, and [`Program`] is
+//! a decoded PTX module.
 //!
-//! In a debug build without optimization the device is about fifty times slower. A debug build of a program that uses
-//! it needs these lines in the program's `Cargo.toml`:
+//! Without optimization the device runs kernels up to a hundred times slower. A debug build of a program that uses it
+//! needs these lines in the program's `Cargo.toml`:
 //!
 //! ```toml
 //! [profile.dev.package.cuda-cpu]

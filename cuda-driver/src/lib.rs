@@ -3,20 +3,20 @@
 //! Building needs nothing of CUDA. Opening a device loads the driver's library; without one it returns
 //! [`Error::NoDriver`](cuda_core::Error::NoDriver).
 //!
-//! Folders, lowest first: `driver` (functions, library, status codes), `context` (the state of a device in this
-//! process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`, `completion` (reports of
-//! progress), `objects` (memory, modules, graphs), `work` (submissions and transfers). `backend` implements
-//! [`Backend`](cuda_core::Backend) with them. A submission goes from `backend` to `work`; its completion comes back
-//! through `completion::watcher`.
+//! Folders, lowest first: `driver` (functions, library, status codes), `context` (the driver's context and the rest of
+//! a device's state in this process), `graphs` (nodes and executables), `windows` (the graph cache), `streams`,
+//! `completion` (reports of progress), `objects` (memory, modules, graphs), `work` (submissions and transfers).
+//! `backend` implements [`Backend`](cuda_core::Backend) with them. A submission goes from `backend` to `work`; its
+//! completion comes back through `completion::watcher`.
 //!
 //! # Rules
 //!
-//! The driver's calls may be made from any thread. The rules below keep their arguments alive. Every `SAFETY` comment
-//! in this module refers to one of them.
+//! The driver's calls may be made from any thread. The rules below keep their arguments alive. A `SAFETY` comment of
+//! this crate names the rule where the reason is not beside the call.
 //!
 //! 1. **Library.** It is loaded once and never unloaded, so its functions live as long as the process.
-//! 2. **Context.** It is the device's primary one, which every CUDA library of the process shares. The first open of a
-//!    device retains it, and it is never released. `context::Primary` lives as long, and so does its
+//! 2. **The driver's context.** It is the device's primary one, which every CUDA library of the process shares. The
+//!    first open of a device retains it, and it is never released. `context::Primary` lives as long, and so does its
 //!    default memory pool; `context::memory_pools` states the rule for the other pools. A call that needs a context is
 //!    made while a `context::Bound` lives, which restores the thread's own context when it is dropped. The completion
 //!    thread binds for its whole life.
@@ -30,7 +30,7 @@
 //! 6. **Device memory** is a number, not a pointer of this process. The client orders its free after all uses, by
 //!    tickets. A use after the free would be a fault of the device, not of the process.
 //! 7. **Host memory** of a copy belongs to the device until the stream has passed the copy. The client keeps the block
-//!    alive; this module checks the bounds.
+//!    alive; this crate checks the bounds.
 //! 8. **Host functions.** A driver's thread runs the host functions of checkpoints, and nothing else. They store a
 //!    number and wake the completion thread. They call no driver, do not panic, take no lock that is held across a
 //!    driver call, and drop no value of a user.
@@ -53,7 +53,7 @@
 //! | thread | started by | runs | ends |
 //! |---|---|---|---|
 //! | `cuda-completion`, one per backend | the first report that a caller wants | `completion::watcher` | when the backend is dropped and every report is delivered |
-//! | `cuda-loader`, one per backend | a module to load, a graph to build, a request that may block | `objects::modules`, `graphs::Executable`, memory statistics, peer access | half a second after the last job |
+//! | `cuda-loader`, one per backend | a module to load, a graph to build, a request that may block | `objects::modules`, `graphs::Executable`, memory statistics, peer access | half a second after the last task |
 //! | `cuda-reclaim`, one per device | a resource that was dropped | `context::reclaim` | half a second after the queue is empty |
 //!
 //! The completion thread checks the checkpoints of the streams that callers wait for. When it has reported nothing for

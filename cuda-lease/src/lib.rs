@@ -2,7 +2,7 @@
 //!
 //! [`LeaseBuilder`] requests a [`Lease`] and opens its device. An operation of `cuda-async` runs on the lease by
 //! `.on(&lease)`, or on its streams: a leased device is a [`Device`](cuda_core::Device) like any other. The crate
-//! `cuda-node` serves leases; its page shows a node and a lease in one program.
+//! `cuda-node` serves leases; its documentation has a program with a node and a lease.
 //!
 //! A *stateless submit* runs one kernel, with its input in and its output back in one round trip:
 //!

@@ -260,8 +260,12 @@ fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
     check(args)?;
     // A folder that cannot be used is an error on a CPU too.
     let kernels = JitCache::open(args.jit_cache.as_deref()).map_err(|error| {
-        let folder = args.jit_cache.as_deref().unwrap_or(Path::new(""));
-        Error::host(format!("failed to open the cache of kernels {}", folder.display()), &error)
+        let folder = args.jit_cache.clone().unwrap_or_else(std::env::temp_dir);
+        let what = format!(
+            "failed to create folders for compiled kernels in {}; choose a writable one with `--jit-cache`",
+            folder.display()
+        );
+        Error::host(what, &error)
     })?;
     let own = std::env::current_exe();
     let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
@@ -275,7 +279,9 @@ fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
             continue;
         }
         let monitor =
-            NvmlMonitor::new().map_err(|error| Error::host("failed to use NVML", &error))?;
+            NvmlMonitor::new().map_err(|error| {
+                Error::host("failed to load NVML, which lists the GPUs; install NVIDIA's driver, or serve `--device cpu`", &error)
+            })?;
         let failed = |error| Error::host(format!("failed to find {name}"), &error);
         let gpus = monitor.devices().map_err(failed)?;
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();

@@ -1,5 +1,5 @@
-//! Compiles CUDA C to PTX with NVRTC, NVIDIA's compiler library. The crate builds without it: it looks for the library
-//! when it first compiles.
+//! Compiles CUDA C++ to PTX with NVRTC, NVIDIA's compiler library. The crate builds without it: it looks for the
+//! library when it first compiles.
 //!
 //! - [`Source`] is a text with the headers that it includes. [`Options`] are the options of the compiler.
 //! - [`Nvrtc::find`] returns the library, and [`Nvrtc::compile`] compiles.

@@ -9,7 +9,7 @@ use std::{
 use cuda_nvrtc::{Error, Nvrtc, Options, Source};
 
 const USAGE: &str = "\
-Compiles CUDA C with NVRTC, and writes the PTX beside each source: kernel.ptx beside kernel.cu.
+Compiles CUDA C++ with NVRTC, and writes the PTX beside each source: kernel.ptx beside kernel.cu.
 `#[cuda = \"kernel.cu\"]` of `kernels!` takes that file where NVRTC is not installed.
 
 usage: cuda-nvrtc [OPTION].. KERNEL.cu ..

@@ -1,4 +1,4 @@
-//! Parses PTX text to a checked module.
+//! Parses PTX text to a module whose names are resolved. [`Checker`] compares its instructions with the table of PTX.
 //!
 //! [`parse`] reads the whole text. [`signatures`] and [`module_signature`] read only the kernels, their parameters and
 //! the sizes of variables. These functions never panic. Errors name the line and the column.
@@ -33,7 +33,7 @@ pub use words::{Modifier, Opcode, ParamType, ScalarKind, ScalarType, Space, Word
 /// Parses a PTX text. NUL bytes at the end are ignored.
 ///
 /// All names are resolved: registers, labels, variables, parameters and functions are indices in the result.
-/// Instructions are not interpreted, so unknown instructions are accepted.
+/// Instructions are not compared with the table, so unknown ones are accepted: see [`Checker`].
 ///
 /// # Errors
 /// If the text is not PTX, a name is undefined or declared twice, or one of the [`limits`] is

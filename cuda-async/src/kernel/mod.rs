@@ -4,7 +4,7 @@
 //! |---|---|
 //! | declare the kernels of a PTX or CUDA file as Rust functions | [`kernels!`](crate::kernels) |
 //! | launch a kernel that was loaded by its name | [`launch`], [`cuda_launch!`](crate::cuda_launch) |
-//! | compile CUDA C at run time | [`compile()`], [`compile_blocking`] |
+//! | compile CUDA C++ at run time | [`compile()`], [`compile_blocking`] |
 //! | load PTX | [`load_ptx`], or [`Device::load_ptx_blocking`](crate::Device::load_ptx_blocking), which blocks |
 //! | load a module once for each device | [`ModuleCache`]; [`ModuleStore`] for texts that are known at run time only |
 //! | pass a buffer | any [`KernelArg`]: the type of the argument states whether the kernel writes the buffer |

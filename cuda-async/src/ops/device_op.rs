@@ -26,7 +26,8 @@ use crate::{
 
 /// A lazy device operation. Building or composing operations uses no device. Only [`boxed`](DeviceOp::boxed),
 /// [`shared`](DeviceOp::shared), [`unzip!`](crate::unzip), [`join_all`](crate::join_all), [`race`](crate::race()),
-/// [`race!`](crate::race!) and [`to_device`](crate::to_device) allocate when they build an operation.
+/// [`race!`](crate::race!), [`to_device`](crate::to_device), [`compile`](crate::kernel::compile()) and the operations
+/// of a [`ModuleStore`](crate::kernel::ModuleStore) allocate when they build an operation.
 ///
 /// Run an operation with `.await` in any executor, with [`sync`](DeviceOp::sync) without an executor, or with
 /// [`sync_on`](DeviceOp::sync_on) on a given stream.
@@ -94,7 +95,7 @@ pub trait DeviceOp:
         Op::new(Chain::new(self.into_steps(), Plain(f)))
     }
 
-    /// Does the same as [`then`](DeviceOp::then).
+    /// Passes the output to `f` and runs the operation that `f` returns: another name of [`then`](DeviceOp::then).
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -109,7 +110,8 @@ pub trait DeviceOp:
         self.then(f)
     }
 
-    /// Does the same as [`then`](DeviceOp::then), for closures that use the device or the stream.
+    /// Passes the context and the output to `f`, and runs the operation that `f` returns on the same stream. For
+    /// closures that use the device or the stream.
     ///
     /// ```
     /// use cuda_async::prelude::*;
@@ -209,7 +211,8 @@ pub trait DeviceOp:
     }
 
     /// Runs the operation that `f` makes from the error, if this operation fails on the host or on the device. Waits
-    /// until this operation is [`settled`](DeviceOp::settled). A panic is not an error: a later poll does not call `f`.
+    /// until this operation is [`settled`](DeviceOp::settled). If a step panics, `f` is not called: the panic goes to
+    /// the caller, and a later poll returns [`Error::AlreadyEnded`].
     ///
     /// ```
     /// use cuda_async::{Error, prelude::*, uninitialized};
@@ -351,7 +354,8 @@ pub trait DeviceOp:
     ///
     /// # Errors
     /// [`Error::OutOfMemory`] after `max`. This also resolves a deadlock of operations that hold memory. The error
-    /// comes at once if the request is larger than the device, and in [`async_on`](DeviceOp::async_on).
+    /// comes at once if the request is larger than the device or the limit of its pool, and in
+    /// [`async_on`](DeviceOp::async_on).
     fn wait_for_memory(self, max: Duration) -> Op<Allocating<<Self as DeviceOp>::Steps, Waiting>> {
         Op::new(Allocating::new(self.into_steps(), Waiting(max)))
     }
@@ -503,7 +507,7 @@ pub trait DeviceOp:
     /// Submits the operation to `stream` without waiting for the device. Errors that occur on the device later are not
     /// reported. Handles in the output are safe to use in further operations.
     ///
-    /// Checks only before the first step that the stream has credit. So an operation of many steps may exceed the
+    /// The credit of the stream is checked once, before the first step. So an operation of many steps may exceed the
     /// limits, and the streams of its forks are not checked. A refused operation is dropped with everything that it
     /// owns. To try again, pass buffers as `&mut`, or share them.
     ///

@@ -18,10 +18,10 @@
 //! # Ok::<(), cuda_async::Error>(())
 //! ```
 
-// A combinator uses `op` and `context`. Some also use `wake` (for time), `runtime` (for other devices) or `misuse` (for
-// errors). Only `device_op` names all combinators, `policy` and `run`. `memory` uses this folder, and programs call it
-// directly. A typical call goes from a method of `DeviceOp` to the `Submit::submit` of the combinator's steps, and from
-// there to the `submit` of the steps inside them.
+// A combinator uses `op` and `context`. Some also use `wake` (for time) or `runtime` (for other devices). Only
+// `device_op` names all combinators, `policy` and `run`. `memory` uses this folder, and programs call it directly. A
+// typical call goes from a method of `DeviceOp` to the `Submit::submit` of the combinator's steps, and from there to
+// the `submit` of the steps inside them.
 
 mod allocating;
 mod bind;

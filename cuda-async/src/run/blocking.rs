@@ -60,8 +60,8 @@ fn wait_for(number: u64, cx: &ExecutionContext) -> Result<()> {
 }
 
 /// Polls until the result is ready. Between polls it blocks until the submission that a step named is complete, or
-/// until the waker is called. The first submission had a no-op waker. So before its first poll this function waits
-/// for a named submission only.
+/// until the waker is called. The caller has submitted the steps with a no-op waker, so no wake can come before the
+/// first poll here: until then this function waits for such a submission only.
 fn poll_until_ready<T>(
     cx: &ExecutionContext,
     mut poll: impl FnMut(&mut Context<'_>) -> Poll<Result<T>>,

@@ -158,7 +158,8 @@ pub trait IsFuture {}
 #[derive(Debug)]
 pub struct Operation<'a>(std::marker::PhantomData<&'a ()>);
 
-/// Holds for no operation. The compiler then names [`IsFuture`], whose message says what to write.
+/// Applies to no operation, because no type implements [`IsFuture`]. Where a program uses an operation as a future, the
+/// compiler reports the missing [`IsFuture`], and its message says what to write.
 #[doc(hidden)]
 impl<S: Submit> Future for Op<S>
 where

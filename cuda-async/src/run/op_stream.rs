@@ -64,8 +64,8 @@ pub trait OpStreamExt: Stream<Item: IntoDeviceOp> + Sized {
         RunBuffered::new(self, FutureQueue::as_they_end(), limit, None)
     }
 
-    /// Does the same as [`run_buffered`](OpStreamExt::run_buffered), on streams that `policy` chooses. The policy is
-    /// owned: pass a reference or an `Arc` to keep it.
+    /// Runs at most `limit` operations at a time, on streams that `policy` chooses, and yields their results in the order
+    /// of the operations. The policy is owned: pass a reference or an `Arc` to keep it.
     fn schedule_buffered<P>(self, policy: P, limit: usize) -> RunBuffered<Self, P>
     where
         P: SchedulingPolicy,
@@ -73,7 +73,7 @@ pub trait OpStreamExt: Stream<Item: IntoDeviceOp> + Sized {
         RunBuffered::new(self, FutureQueue::in_order(), limit, Some(policy))
     }
 
-    /// Does the same as [`run_buffer_unordered`](OpStreamExt::run_buffer_unordered), on streams that `policy` chooses.
+    /// Runs at most `limit` operations at a time, on streams that `policy` chooses, and yields their results as they end.
     /// The policy is owned: pass a reference or an `Arc` to keep it.
     ///
     /// ```

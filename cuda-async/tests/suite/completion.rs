@@ -1,7 +1,7 @@
 //! Futures wait for their own submissions, never inside a poll, and also if the device refuses a report.
 
 use std::{
-    sync::atomic::Ordering,
+    sync::{Mutex, atomic::Ordering, mpsc::channel},
     task::{Context, Waker},
     time::{Duration, Instant},
 };
@@ -206,4 +206,45 @@ fn refused_report_does_not_prevent_other_wakes() {
         assert!(failed <= 15, "{failed}");
         println!("{failed} operations failed");
     }
+}
+
+/// Each report gives dropped resources back. If those that are still in use requested reports again, each report would
+/// cause as many others as there are such resources, and these as many again.
+#[test]
+fn dropped_modules_in_use_request_one_report_each() {
+    const MODULES: usize = 50;
+    in_time(|| {
+        let provider = WrapperProvider::new(CpuProvider::default());
+        let device = provider.open_device();
+        let load = |ptx: &str| device.load_ptx_blocking(ptx).unwrap();
+        let hello = load(include_str!("../../../kernels/print.ptx")).function("print_hello").unwrap();
+        let (busy, free) = (device.new_stream().unwrap(), device.new_stream().unwrap());
+        // The kernel runs until its output function returns.
+        let ((begun, has_begun), (end, ended)) = (channel(), channel::<()>());
+        let ended = Mutex::new(ended);
+        device.set_output(move |_| {
+            begun.send(()).unwrap();
+            _ = ended.lock().unwrap().recv();
+        });
+        // SAFETY: uses no memory.
+        unsafe { launch(&hello, LaunchConfig::new(1, 1), ()).async_on(&busy) }.unwrap();
+        has_begun.recv().unwrap();
+        let log = provider.watched.log();
+        let Some(Logged::Submitted(running)) = log.last() else { panic!("{log:?}") };
+        for _ in 0..MODULES {
+            drop(load(include_str!("../../../kernels/vecadd.ptx")));
+        }
+        for _ in 0..100 {
+            block_on(zeros::<u8>(8).then(to_host).schedule(&SingleStream::from(free.clone()))).unwrap();
+        }
+        let wanted = provider.watched.log();
+        let wanted = wanted.iter().filter(|logged| **logged == Logged::Wanted(*running)).count();
+        assert!(wanted <= MODULES, "{wanted} reports of one submission were requested");
+        drop(end);
+        busy.synchronize().unwrap();
+        // Its report unloads them.
+        while provider.watched.unloads.load(Ordering::SeqCst) < MODULES {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    });
 }

@@ -43,7 +43,8 @@ pub(crate) struct Dropped {
     pub(super) frees: Inbox<Freed>,
     /// The number of threads that have taken `frees` and not yet freed all of it.
     freeing: Counter,
-    pub(super) others: Inbox<Retired>,
+    /// With the ticket whose report was requested last.
+    pub(super) others: Inbox<(Retired, Option<Ticket>)>,
 }
 
 impl Dropped {
@@ -107,17 +108,17 @@ impl DeviceCore {
 
     /// Queues a graph to be dropped. All its launches are complete: their resources held the executable until then.
     pub(crate) fn retire_graph(&self, id: GraphId) {
-        self.dropped.others.push(Retired::Graph(id));
+        self.retire_later(Retired::Graph(id));
     }
 
     /// Queues a module to be unloaded, after everything that was submitted so far: its launches may be on any stream.
     pub(crate) fn retire_module(&self, id: ModuleId) {
-        self.dropped.others.push(Retired::Module(id, self.streams.last_tickets()));
+        self.retire_later(Retired::Module(id, self.streams.last_tickets()));
     }
 
     /// Queues the request for a report of a launch, which releases the resources that its stream retains.
     pub(crate) fn retire_launch(&self, launch: Ticket) {
-        self.dropped.others.push(Retired::Launch(launch));
+        self.retire_later(Retired::Launch(launch));
     }
 
     /// Queues foreign memory to be given back after its last uses. The helper thread does this also while the device is
@@ -128,7 +129,7 @@ impl DeviceCore {
         last_uses: Vec<Ticket>,
         owner: ForeignOwner,
     ) {
-        self.dropped.others.push(Retired::Foreign(id, last_uses, owner));
+        self.retire_later(Retired::Foreign(id, last_uses, owner));
         let core = Arc::downgrade(self);
         // Without the thread, the next submission that waits gives it back.
         _ = self.helper.run(move || {
@@ -138,8 +139,12 @@ impl DeviceCore {
         });
     }
 
+    fn retire_later(&self, retired: Retired) {
+        self.dropped.others.push((retired, None));
+    }
+
     pub(crate) fn retire_stream(&self, id: StreamId) {
-        self.dropped.others.push(Retired::Stream(id));
+        self.retire_later(Retired::Stream(id));
     }
 
     /// Frees memory that was dropped. Never blocks.
@@ -225,7 +230,7 @@ impl DeviceCore {
 
     /// Whether the dropped memory may be used again and is small.
     fn keeps_dropped(&self) -> bool {
-        let bytes = |freed: &[Freed]| freed.iter().map(|freed| freed.bytes).sum::<u64>();
+        let bytes = |freed: &mut [Freed]| freed.iter().map(|freed| freed.bytes).sum::<u64>();
         self.capabilities.reuses_memory
             && !self.memory_waiters.has_any()
             && self.dropped.frees.with_all(bytes) <= MAX_KEPT
@@ -235,17 +240,22 @@ impl DeviceCore {
     fn retire_others(&self) {
         let mut missed = true;
         while std::mem::take(&mut missed) {
-            for retired in self.dropped.others.take() {
+            for (retired, requested) in self.dropped.others.take() {
                 let Some((later, waits_for)) = self.retire(retired) else { continue };
                 // Queue it before its report is requested: the report may arrive immediately, and then empties the
-                // queue.
-                self.dropped.others.push(later);
+                // queue. Each report of any stream does so. Request it only once, or each report would cause as many
+                // further ones as resources wait.
+                self.dropped.others.push((later, waits_for));
                 let Some(ticket) = waits_for else { continue };
                 // A report that arrived while the resource was in no queue has missed it, so empty the queue once more.
                 if self.streams.is_complete(ticket) {
                     missed = true;
-                } else {
-                    self.want(ticket);
+                } else if requested != Some(ticket) && self.try_want(ticket).is_err() {
+                    // The next call requests it again.
+                    self.dropped.others.with_all(|all| {
+                        let same = all.iter_mut().filter(|(_, requested)| *requested == waits_for);
+                        same.for_each(|(_, requested)| *requested = None);
+                    });
                 }
             }
         }
@@ -269,14 +279,14 @@ impl DeviceCore {
                 }
             }
             Retired::Module(id, mut uses) => {
-                if let Some(ticket) = self.first_in_use(&mut uses) {
+                if let Some(ticket) = self.any_in_use(&mut uses) {
                     return Some((Retired::Module(id, uses), Some(ticket)));
                 }
                 // SAFETY: the last handle was dropped, and every launch of the module's functions is complete.
                 unsafe { self.send(Control::UnloadModule { id }) };
             }
             Retired::Foreign(id, mut uses, owner) => {
-                if let Some(ticket) = self.first_in_use(&mut uses) {
+                if let Some(ticket) = self.any_in_use(&mut uses) {
                     return Some((Retired::Foreign(id, uses, owner), Some(ticket)));
                 }
                 if let Some(foreign) = self.backend.foreign() {
@@ -309,7 +319,7 @@ impl DeviceCore {
     /// is closed, and its end frees the rest.
     pub(super) fn take_foreign(&self) -> Vec<(Ticket, Box<dyn Any + Send + Sync>)> {
         let mut taken = Vec::<(Ticket, Box<dyn Any + Send + Sync>)>::new();
-        for retired in self.dropped.others.take() {
+        for (retired, _) in self.dropped.others.take() {
             if let Retired::Foreign(_, uses, owner) = retired {
                 let owner = Arc::new(owner);
                 taken.extend(uses.into_iter().map(|used| (used, Box::new(owner.clone()) as _)));
@@ -318,10 +328,10 @@ impl DeviceCore {
         taken
     }
 
-    /// Removes the tickets that are complete, and returns the first remaining one.
-    fn first_in_use(&self, uses: &mut Vec<Ticket>) -> Option<Ticket> {
-        uses.retain(|ticket| !self.streams.is_complete(*ticket));
-        uses.first().copied()
+    /// Returns a ticket that is not complete. Removes complete ones on the way, so each is looked at once.
+    fn any_in_use(&self, uses: &mut Vec<Ticket>) -> Option<Ticket> {
+        while uses.pop_if(|ticket| self.streams.is_complete(*ticket)).is_some() {}
+        uses.last().copied()
     }
 
     /// Frees on the stream of a last use that is not complete, after all other uses.
@@ -354,7 +364,7 @@ impl DeviceCore {
 
 impl DropsPools for DeviceCore {
     fn retire_pool(&self, id: PoolId) {
-        self.dropped.others.push(Retired::Pool(id));
+        self.retire_later(Retired::Pool(id));
     }
 }
 
@@ -393,8 +403,8 @@ impl<T> Inbox<T> {
     }
 
     /// Calls `look` with all items, under the lock.
-    pub(crate) fn with_all<R>(&self, look: impl FnOnce(&[T]) -> R) -> R {
-        look(&self.items.lock())
+    pub(crate) fn with_all<R>(&self, look: impl FnOnce(&mut [T]) -> R) -> R {
+        look(&mut self.items.lock())
     }
 
     pub(crate) fn take(&self) -> Vec<T> {

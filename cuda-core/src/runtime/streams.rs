@@ -75,11 +75,11 @@ impl Streams {
         self.table.read().values().cloned().collect()
     }
 
-    /// The ticket of each stream's last submission. Its number is 0 if there is none.
+    /// The tickets of the last submissions that are not complete, one for each stream.
     pub(crate) fn last_tickets(&self) -> Vec<Ticket> {
         let last =
             |timeline: &Arc<Timeline>| Ticket { stream: timeline.id, number: timeline.published() };
-        self.table.read().values().map(last).collect()
+        self.table.read().values().filter(|timeline| timeline.in_flight() > 0).map(last).collect()
     }
 
     /// Ends every stream: submissions that are not complete fail with `error`. Called when the device is lost.

@@ -2,7 +2,7 @@
 //!
 //! loom has no clock. A wait with a time limit below [`SHORT`] returns at once. A wait with a longer limit returns only
 //! when it is notified, so loom reports a lost wake as a deadlock.
-#![allow(missing_docs)] // `primitives` documents the same items.
+#![allow(missing_docs)] // parking_lot and std document the same items
 
 use std::{
     fmt,

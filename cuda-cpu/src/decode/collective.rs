@@ -1,4 +1,4 @@
-//! `shfl`, `vote`, `match`, `redux`, `activemask`, `bar.warp.sync`, and the barriers of the block.
+//! `shfl`, `vote`, `match`, `redux`, `elect`, `activemask`, `bar.warp.sync`, and the barriers of the block.
 
 use cuda_ptx::{Operand, ScalarType as T, Word as W};
 

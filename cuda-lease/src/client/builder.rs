@@ -56,8 +56,9 @@ pub struct LeaseBuilder {
 }
 
 impl LeaseBuilder {
-    /// Creates a request to the node at `node`, `HOST:PORT`: 256 MiB for 60 seconds, renewed while the device is in
-    /// use. Without [`tls`](Self::tls) the node has to be on a loopback address.
+    /// Creates a request to a node. `node` is `HOST:PORT`, such as `gpu-node:5701`. The lease has 256 MiB for 60
+    /// seconds, and is renewed while its device is in use. Without [`tls`](Self::tls) the node has to be on a loopback
+    /// address.
     pub fn new(node: impl Into<String>) -> Self {
         Self {
             node: node.into(),
@@ -206,7 +207,7 @@ impl LeaseBuilder {
         std::thread::Builder::new()
             .name("cuda-lease-acquire".into())
             .spawn(acquire)
-            .map_err(|error| Error::host("failed to start a thread", &error))?;
+            .map_err(|error| Error::host("failed to start the thread that requests the lease; raise the limit on threads", &error))?;
         receiver
             .await
             .unwrap_or_else(|_| Err(Error::Panicked { what: "the request for the lease".into() }))
@@ -246,6 +247,13 @@ impl LeaseBuilder {
     }
 
     fn resolve(&self) -> Result<SocketAddr> {
+        let port = self.node.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+        if !matches!(port, Some(Ok(_))) {
+            return Err(invalid(format!(
+                "`{}` has no port; write HOST:PORT, such as gpu-node:5701",
+                self.node
+            )));
+        }
         let failed = |cause: String| Error::Unreachable { address: self.node.clone(), cause };
         let mut found = self.node.to_socket_addrs().map_err(|error| failed(error.to_string()))?;
         let host = self.node.rsplit_once(':').map_or(&*self.node, |(host, _)| host);
@@ -257,4 +265,18 @@ impl LeaseBuilder {
 
 fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error {
     Error::setting("a request for a lease", cause)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn node_without_a_port_is_refused_before_anything_is_sent() {
+        for node in ["gpu-node", "gpu-node:", "gpu-node:http", "127.0.0.1:70000", ""] {
+            let error = LeaseBuilder::new(node).acquire_blocking().unwrap_err();
+            assert!(error.to_string().contains("write HOST:PORT"), "{node}: {error}");
+            assert!(!error.is_retryable(), "{node}: {error}");
+        }
+    }
 }

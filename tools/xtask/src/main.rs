@@ -52,7 +52,10 @@ fn ci(options: &[&str]) -> bool {
                 return true;
             }
             name if STEPS.iter().any(|step| step.name == name) => names.push(name),
-            _ => return usage(),
+            unknown => {
+                eprintln!("there is no step or option `{unknown}`");
+                return usage();
+            }
         }
     }
     let selected = |step: &&Step| match fast {

@@ -147,7 +147,7 @@ pub(crate) const STEPS: &[Step] = &[
     },
     Step {
         name: "nvrtc",
-        about: "tests with NVRTC; the committed PTX is that of the sources",
+        about: "tests with NVRTC; the committed PTX, except that of cuda-tensor, is that of the sources",
         runs: Runs::Full,
         folder: Some("target"),
         minutes: 20,

@@ -250,16 +250,18 @@ pub enum Error {
     /// A mistake of the program in the composition or the run of an operation. The same call fails again.
     #[error(transparent)]
     Misuse(#[from] Misuse),
-    /// An op was polled again after its end.
-    #[error("this op has already ended and cannot be run again; build a new one")]
+    /// An operation was polled again after its end.
+    #[error("this operation has already ended and cannot run again; build a new one")]
     AlreadyEnded,
-    /// Code of the program panicked while an op ran, so the op has no result.
-    #[error("{what} panicked and has no result; fix the cause of the panic, and build a new op")]
+    /// Code of the program panicked while an operation ran, so it has no result.
+    #[error(
+        "{what} panicked and has no result; fix the cause of the panic, and build a new operation"
+    )]
     Panicked {
         /// The operation.
         what: Cow<'static, str>,
     },
-    /// An op was not complete within its time limit.
+    /// An operation was not complete within its time limit.
     #[error(
         "the operation was not complete within {after:?}; submitted work runs on, and keeps its memory until it ends; allow more time, or have less work in flight"
     )]
@@ -267,9 +269,9 @@ pub enum Error {
         /// The time limit.
         after: Duration,
     },
-    /// An op was run through the context of a script, but outside of that script.
+    /// An operation was run through the context of a script, but outside of that script.
     #[error(
-        "this op was awaited outside of the script whose context runs it; await it in the script's own closure, or run it with `.await`"
+        "this operation was awaited outside of the script whose context runs it; await it in the closure of that script, or run it with `.await`"
     )]
     OutsideScript,
     /// The `Arc` in an output has other owners, so its value cannot be taken out.
@@ -283,7 +285,7 @@ pub enum Error {
     /// The operating system refused a resource that the library needs, such as a thread.
     #[error("{what}: {detail}")]
     Host {
-        /// The failed attempt.
+        /// The failed attempt with its object, and the advice if there is any.
         what: Cow<'static, str>,
         /// The message of the system.
         detail: String,

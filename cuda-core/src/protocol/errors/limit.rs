@@ -103,11 +103,11 @@ quantities! {
     Size = "size of the dimension";
     /// Separately ordered pieces of an allocation.
     Pieces = "number of pieces";
-    /// Nodes of a graph.
-    Nodes = "number of nodes";
-    /// Edges between the nodes of a graph.
+    /// Graph nodes of a recording.
+    Nodes = "number of graph nodes";
+    /// Edges between graph nodes.
     Edges = "number of edges";
-    /// Accesses of a graph's nodes to pieces of memory.
+    /// Accesses of graph nodes to pieces of memory.
     Accesses = "number of accesses to pieces of memory";
     /// Bytes of host memory that a graph keeps for its uploads.
     UploadedBytes = "number of bytes with its uploads";

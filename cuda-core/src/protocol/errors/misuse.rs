@@ -176,7 +176,7 @@ pub enum Misuse {
     /// A pass of a loop gave memory of another shape than it took.
     #[error(
         "a loop: its pass took memory of shape {taken:?} and gave memory of shape {given:?} back; write the result into the \
-         state, for example with `memcpy`"
+         state, with `memory::copy` for buffers and `memcpy` for tensors"
     )]
     LoopShape {
         /// The shape that the pass took.
@@ -187,13 +187,13 @@ pub enum Misuse {
     /// A pass of a loop gave other memory than it took.
     #[error(
         "a loop: its pass gave other memory back than it took, another view of it, or the same in another order; write the \
-         results into the buffers and tensors of the state, for example with `memcpy`"
+         results into the state, with `memory::copy` for buffers and `memcpy` for tensors"
     )]
     LoopMemory,
 
     /// The stream of a thread (`CU_STREAM_PER_THREAD`).
     #[error(
-        "the stream of a thread (`CU_STREAM_PER_THREAD`): it is another one on each thread; use a stream of its own"
+        "the stream of a thread (`CU_STREAM_PER_THREAD`): it names another stream on each thread; create a stream and pass that one"
     )]
     ThreadStream,
     /// A stream of foreign code that is being captured.

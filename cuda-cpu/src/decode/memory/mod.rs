@@ -1,4 +1,4 @@
-//! Decodes loads, stores, atomics and `alloca`.
+//! Decodes loads, stores, atomics, accesses of 128 bits and the instructions of the stack.
 
 pub(super) mod atomic;
 pub(super) mod load_store;

@@ -127,9 +127,11 @@ impl Queue {
     /// Posts a report of the current progress. Posting happens under the lock, so reported numbers never decrease.
     pub(crate) fn report(&self, shared: &Arc<Shared>) {
         let state = self.state.lock();
-        shared.device.notices.post(self.id, state.complete);
+        let is_new = shared.device.notices.post(self.id, state.complete);
         drop(state);
-        shared.pumps.start(None, shared.clone());
+        if is_new {
+            shared.pumps.start(None, shared.clone());
+        }
     }
 
     /// Blocks the calling thread until `number` has run or was skipped.

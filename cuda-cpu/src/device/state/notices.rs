@@ -13,6 +13,7 @@ use cuda_core::{
     protocol::{Notice, StreamId},
 };
 use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 
 use super::lost::contained;
 
@@ -23,8 +24,11 @@ pub(crate) struct Notices {
 
 #[derive(Default)]
 struct State {
-    /// Streams with the numbers up to which they are complete, in the order of delivery.
-    waiting: VecDeque<(StreamId, u64)>,
+    /// The streams to report, in the order of delivery.
+    waiting: VecDeque<StreamId>,
+    /// The numbers up to which they are complete. So there is at most one report for each stream, however many are
+    /// requested: a receiver may request several during the delivery of each.
+    complete: FxHashMap<StreamId, u64>,
     delivering: bool,
 }
 
@@ -33,9 +37,15 @@ impl Notices {
         Self { sink, state: Mutex::default() }
     }
 
-    /// Adds a report. The caller must then make a thread call [`Notices::begin`].
-    pub(crate) fn post(&self, stream: StreamId, complete: u64) {
-        self.state.lock().waiting.push_back((stream, complete));
+    /// Adds a report, and returns whether none of the stream was waiting. If so, the caller must then make a thread call
+    /// [`Notices::begin`]. Numbers of a stream do not decrease.
+    pub(crate) fn post(&self, stream: StreamId, complete: u64) -> bool {
+        let mut state = self.state.lock();
+        let is_new = state.complete.insert(stream, complete).is_none();
+        if is_new {
+            state.waiting.push_back(stream);
+        }
+        is_new
     }
 
     /// Whether there is a report to deliver.
@@ -81,8 +91,53 @@ impl Notices {
 
     fn next(&self) -> Option<(StreamId, u64)> {
         let mut state = self.state.lock();
-        let next = state.waiting.pop_front();
-        state.delivering = next.is_some();
-        next
+        let stream = state.waiting.pop_front();
+        state.delivering = stream.is_some();
+        stream.and_then(|stream| state.complete.remove_entry(&stream))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Requests further reports while it gets one, as a client with many dropped resources does.
+    #[derive(Default)]
+    struct Greedy {
+        notices: std::sync::OnceLock<std::sync::Weak<Notices>>,
+        got: Mutex<Vec<(StreamId, u64)>>,
+    }
+
+    // SAFETY: this sink forwards no notices.
+    unsafe impl NoticeSink for Greedy {
+        unsafe fn notice(&self, notice: Notice) {
+            let Notice::Progress { stream, complete, .. } = notice else { return };
+            self.got.lock().push((stream, complete));
+            let notices = self.notices.get().and_then(std::sync::Weak::upgrade).unwrap();
+            for _ in 0..10 {
+                // Streams 2 to 4 were complete up to 7 before.
+                (2..5).for_each(|id| _ = notices.post(StreamId(id), 7));
+                assert!(notices.state.lock().waiting.len() <= 3);
+            }
+            if self.got.lock().len() >= 10 {
+                let mut state = notices.state.lock();
+                state.waiting.clear();
+                state.complete.clear();
+            }
+        }
+    }
+
+    #[test]
+    fn one_report_of_a_stream_waits_at_most() {
+        let sink = Arc::new(Greedy::default());
+        let notices = Arc::new(Notices::new(sink.clone()));
+        sink.notices.set(Arc::downgrade(&notices)).unwrap();
+        assert!(notices.post(StreamId(1), 1));
+        assert!(!notices.post(StreamId(1), 3));
+        assert!(notices.begin());
+        notices.deliver();
+        let got = sink.got.lock();
+        assert_eq!(got[0], (StreamId(1), 3));
+        assert_eq!(got[1..4], [2, 3, 4].map(|id| (StreamId(id), 7)));
     }
 }

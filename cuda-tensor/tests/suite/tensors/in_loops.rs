@@ -195,7 +195,7 @@ fn other_shape_is_an_error(device: &Device) {
     let message = refused(state, |x| x.sum_dim(0), &stream);
     assert_eq!(
         message,
-        "a loop: its pass took memory of shape [2, 3] and gave memory of shape [3] back; write the result into the state, for example with `memcpy`"
+        "a loop: its pass took memory of shape [2, 3] and gave memory of shape [3] back; write the result into the state, with `memory::copy` for buffers and `memcpy` for tensors"
     );
     // The same memory in another shape.
     let message = refused(state, |x| value(x.reshape([3, 2]).unwrap()), &stream);
