@@ -217,7 +217,8 @@ fn dropped_modules_in_use_request_one_report_each() {
         let provider = WrapperProvider::new(CpuProvider::default());
         let device = provider.open_device();
         let load = |ptx: &str| device.load_ptx_blocking(ptx).unwrap();
-        let hello = load(include_str!("../../../kernels/print.ptx")).function("print_hello").unwrap();
+        let hello =
+            load(include_str!("../../../kernels/print.ptx")).function("print_hello").unwrap();
         let (busy, free) = (device.new_stream().unwrap(), device.new_stream().unwrap());
         // The kernel runs until its output function returns.
         let ((begun, has_begun), (end, ended)) = (channel(), channel::<()>());
@@ -235,7 +236,8 @@ fn dropped_modules_in_use_request_one_report_each() {
             drop(load(include_str!("../../../kernels/vecadd.ptx")));
         }
         for _ in 0..100 {
-            block_on(zeros::<u8>(8).then(to_host).schedule(&SingleStream::from(free.clone()))).unwrap();
+            block_on(zeros::<u8>(8).then(to_host).schedule(&SingleStream::from(free.clone())))
+                .unwrap();
         }
         let wanted = provider.watched.log();
         let wanted = wanted.iter().filter(|logged| **logged == Logged::Wanted(*running)).count();
