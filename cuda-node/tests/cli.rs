@@ -95,7 +95,7 @@ fn wrong_options_are_refused_by_their_names() {
         ),
         (&format!("{cpu} --metrics 6110"), &["--metrics", "write IP:PORT"]),
         ("--device cpu --listen localhost:6120", &["--listen", "write IP:PORT"]),
-        (&format!("{cpu} --jit-cache /proc/x"), &["cache of kernels /proc/x"]),
+        (&format!("{cpu} --jit-cache /proc/x"), &["compiled kernels in /proc/x", "--jit-cache"]),
         (&format!("{cpu} --operator-socket no/op"), &["no/op; create its folder first"]),
     ] {
         let (status, stdout, stderr) = run(line, folder.path());
