@@ -50,8 +50,8 @@
 //! [`OpStreamExt`](run::OpStreamExt) runs the operations of a `futures` stream with a limit on those in flight. The
 //! book in the repository explains all of this.
 
-// Each module uses only the modules before it: `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`,
-// then `memory`, `kernel`, `interop` and `graph`.
+// Each module uses only the modules before it: `wake`, `context`, `op`, `policy`, `runtime`, `run`, `ops`, then
+// `memory`, `kernel`, `interop` and `graph`.
 #![deny(missing_docs)]
 
 mod book;

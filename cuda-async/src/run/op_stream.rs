@@ -64,8 +64,8 @@ pub trait OpStreamExt: Stream<Item: IntoDeviceOp> + Sized {
         RunBuffered::new(self, FutureQueue::as_they_end(), limit, None)
     }
 
-    /// Runs at most `limit` operations at a time, on streams that `policy` chooses, and yields their results in the order
-    /// of the operations. The policy is owned: pass a reference or an `Arc` to keep it.
+    /// Runs at most `limit` operations at a time, on streams that `policy` chooses, and yields their results in the
+    /// order of the operations. The policy is owned: pass a reference or an `Arc` to keep it.
     fn schedule_buffered<P>(self, policy: P, limit: usize) -> RunBuffered<Self, P>
     where
         P: SchedulingPolicy,
@@ -73,8 +73,8 @@ pub trait OpStreamExt: Stream<Item: IntoDeviceOp> + Sized {
         RunBuffered::new(self, FutureQueue::in_order(), limit, Some(policy))
     }
 
-    /// Runs at most `limit` operations at a time, on streams that `policy` chooses, and yields their results as they end.
-    /// The policy is owned: pass a reference or an `Arc` to keep it.
+    /// Runs at most `limit` operations at a time, on streams that `policy` chooses, and yields their results as they
+    /// end. The policy is owned: pass a reference or an `Arc` to keep it.
     ///
     /// ```
     /// use cuda_async::{default_device, policy::LeastLoaded, prelude::*};

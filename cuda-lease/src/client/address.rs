@@ -59,10 +59,7 @@ impl Address {
         let rest = address.strip_prefix("lease://").ok_or_else(form)?;
         let (node, options) = rest.split_once('?').unwrap_or((rest, ""));
         let node = node.trim_end_matches('/');
-        let has_port = node.rsplit_once(':').is_some_and(|(host, port)| {
-            !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
-        });
-        if !has_port {
+        if !has_port(node) {
             return Err(form());
         }
         let mut parsed = Self { node: node.to_owned(), ..Self::default() };
@@ -111,6 +108,13 @@ fn parse<T: std::str::FromStr>(name: &str, value: &str, expected: &str) -> Resul
 fn invalid(name: &str, value: &str, expected: &str) -> AddressError {
     let (name, value) = (name.to_owned(), value.to_owned());
     AddressError::Value { name, value, expected: expected.to_owned() }
+}
+
+/// Whether this is `HOST:PORT`.
+pub(super) fn has_port(node: &str) -> bool {
+    node.rsplit_once(':').is_some_and(|(host, port)| {
+        !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0)
+    })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::{
 use cuda_core::{Device, Error, Result};
 
 use super::{
-    address::Address,
+    address::{Address, has_port},
     backend::LeaseProvider,
     connection::{LeaseTerms, RESUME_WINDOW},
     lease::Lease,
@@ -247,8 +247,7 @@ impl LeaseBuilder {
     }
 
     fn resolve(&self) -> Result<SocketAddr> {
-        let port = self.node.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
-        if !matches!(port, Some(Ok(_))) {
+        if !has_port(&self.node) {
             return Err(invalid(format!(
                 "`{}` has no port; write HOST:PORT, such as gpu-node:5701",
                 self.node
@@ -273,7 +272,9 @@ mod tests {
 
     #[test]
     fn node_without_a_port_is_refused_before_anything_is_sent() {
-        for node in ["gpu-node", "gpu-node:", "gpu-node:http", "127.0.0.1:70000", ""] {
+        for node in
+            ["gpu-node", "gpu-node:", "gpu-node:http", "127.0.0.1:70000", "gpu-node:0", ":5701", ""]
+        {
             let error = LeaseBuilder::new(node).acquire_blocking().unwrap_err();
             assert!(error.to_string().contains("write HOST:PORT"), "{node}: {error}");
             assert!(!error.is_retryable(), "{node}: {error}");

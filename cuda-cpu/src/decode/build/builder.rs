@@ -1,8 +1,8 @@
 //! State for decoding one function: the conversion of operands to slots, and the emission of ops.
 //!
 //! [`Known`] eliminates copies of launch constants: kernel parameters, special registers and immediate values.
-//! Compilers copy such values into registers before they use them. The frame keeps each constant in a slot of its own, a
-//! *preset*. If a single unguarded instruction copies a constant to a register, the register shares the slot of the
+//! Compilers copy such values into registers before they use them. The frame keeps each constant in a slot of its own,
+//! a *preset*. If a single unguarded instruction copies a constant to a register, the register shares the slot of the
 //! preset, and no op is emitted for the instruction.
 
 use cuda_ptx::{

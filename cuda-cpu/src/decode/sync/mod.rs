@@ -1,4 +1,5 @@
-//! Decodes fences, mbarriers, barriers and addresses of clusters, and asynchronous copies. Their waits suspend threads (see `exec::sync`).
+//! Decodes fences, mbarriers, barriers and addresses of clusters, and asynchronous copies. Their waits suspend threads
+//! (see `exec::sync`).
 
 pub(super) mod async_copy;
 pub(super) mod cluster;
