@@ -3,7 +3,6 @@
 //! The process that a user starts is the supervisor. It starts itself again as `cuda-node worker` for every lease.
 
 use std::{
-    io::IsTerminal,
     net::SocketAddr,
     path::{Path, PathBuf},
     process::ExitCode,
@@ -19,7 +18,7 @@ use cuda_lease::{authority::ServerTls, wire::parse_bytes};
 use cuda_node::{
     gpu::{GpuMonitor, NvmlMonitor, select},
     leases::TableConfig,
-    process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
+    process::{WorkerEnds, WorkerLauncher, die_with_supervisor, log_to_stderr},
     quotas::Quotas,
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
     worker,
@@ -110,7 +109,8 @@ struct NodeArgs {
     /// The limits of tenants, a TOML file. It is read again on SIGHUP.
     #[arg(long)]
     quotas: Option<PathBuf>,
-    /// A file to which one line of JSON is appended for each decision about a lease.
+    /// A file to which one line of JSON is appended for each decision about a lease. While it cannot be written, the
+    /// node grants no lease.
     #[arg(long)]
     audit: Option<PathBuf>,
     /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They
@@ -141,12 +141,7 @@ struct NodeArgs {
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let filter = tracing_subscriber::EnvFilter::try_from_default_env();
-    tracing_subscriber::fmt()
-        .with_env_filter(filter.unwrap_or_else(|_| "info".into()))
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    let _log = log_to_stderr();
     let done = match options.role {
         Some(Role::Worker { device }) => work(&device),
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {

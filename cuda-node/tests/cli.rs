@@ -39,10 +39,18 @@ struct Node {
 impl Node {
     fn start(options: &str) -> Self {
         let folder = TempDir::new().unwrap();
-        let line = format!("--insecure --device cpu --listen 127.0.0.1:0 {options}");
         let log = File::create(folder.path().join("log")).unwrap();
+        Self::start_in(folder, options, |command| command.stderr(log))
+    }
+
+    fn start_in(
+        folder: TempDir,
+        options: &str,
+        prepare: impl FnOnce(&mut Command) -> &mut Command,
+    ) -> Self {
+        let line = format!("--insecure --device cpu --listen 127.0.0.1:0 {options}");
         let mut command = command(&line, folder.path());
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let mut child = prepare(command.stdout(Stdio::piped())).spawn().unwrap();
         let first = BufReader::new(child.stdout.take().unwrap()).lines().next().unwrap().unwrap();
         let address = first.strip_prefix("listening on ").unwrap().to_owned();
         Self { child, address, folder }
@@ -143,4 +151,60 @@ fn log_in_a_file_has_no_colors_and_tells_of_reloads_and_the_end() {
         "{log}"
     );
     assert!(!log.contains('\u{1b}'), "{log}");
+}
+
+#[test]
+fn node_whose_log_nobody_reads_goes_on() {
+    // A line for each packet, so that the pipe and the buffer of the node are soon full.
+    let traced = |command: &mut Command| command.env("RUST_LOG", "trace").stderr(Stdio::piped());
+    let mut node = Node::start_in(TempDir::new().unwrap(), "", traced);
+    for _ in 0..100 {
+        node.allocate();
+    }
+    // Now someone reads, and the log tells what is missing.
+    let log = BufReader::new(node.child.stderr.take().unwrap());
+    let (told, is_told) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        log.lines().map_while(Result::ok).for_each(|line| {
+            if line.contains("lines of this log were dropped") {
+                _ = told.send(());
+            }
+        });
+    });
+    let started = Instant::now();
+    while is_told.try_recv().is_err() {
+        assert!(started.elapsed() < LONG, "the log does not tell of dropped lines");
+        node.allocate();
+    }
+}
+
+#[test]
+fn audit_log_has_the_ends_of_leases_when_the_node_stops() {
+    let mut node = Node::start("--audit audit");
+    let lease = node.allocate().id;
+    node.signal(Signal::TERM);
+    assert!(node.child.wait().unwrap().success());
+    let audit = std::fs::read_to_string(node.folder.path().join("audit")).unwrap();
+    let lines: Vec<serde_json::Value> =
+        audit.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let events: Vec<_> =
+        lines.iter().map(|line| (&line["event"], line["lease"].as_u64())).collect();
+    assert_eq!(events, [(&"granted".into(), Some(lease)), (&"ended".into(), Some(lease))]);
+    assert_eq!(lines[1]["reason"], "the node stops");
+}
+
+#[test]
+fn node_whose_audit_log_is_full_grants_no_lease() {
+    let node = Node::start("--audit /dev/full");
+    let started = Instant::now();
+    loop {
+        match node.client().allocate(&LeaseBuilder::new(&node.address)) {
+            Ok(_) => assert!(started.elapsed() < LONG, "leases are granted without an audit log"),
+            Err(error) => {
+                let error = error.to_string();
+                assert!(error.contains("audit log") && error.contains("No space left"), "{error}");
+                return;
+            }
+        }
+    }
 }

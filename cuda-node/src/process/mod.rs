@@ -7,16 +7,19 @@
 //! exited.
 //!
 //! The supervisor calls [`WorkerLauncher::launch`], which returns a [`WorkerProcess`] and its [`SupervisorEnds`]. The
-//! worker calls [`die_with_supervisor`] and [`WorkerEnds::take`] first. Tests that need no process use [`pair`].
+//! worker calls [`die_with_supervisor`] and [`WorkerEnds::take`] first. Tests that need no process use [`pair`]. Both
+//! write their logs with [`log_to_stderr`].
 //!
 //! This module uses nothing else of the crate.
 
 mod descriptors;
 mod ends;
 mod error;
+mod log;
 mod worker_process;
 
 pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
 pub use ends::{Ends, SupervisorEnds, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
+pub use log::log_to_stderr;
 pub use worker_process::{ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};

@@ -1,19 +1,37 @@
 //! The audit log: one line of JSON for each decision about a lease.
+//!
+//! A thread writes the lines, so a file that is slow or full, or a FIFO that nobody reads, does not stop the node. The
+//! lines that wait are in memory. While too many wait, or the file cannot be written, the node grants no lease, so no
+//! line of a lease is lost, and their number is limited. Refusals and renewals have no limit: then their lines are
+//! dropped, and a line `dropped` tells how many.
 
 use std::{
     fs::{File, OpenOptions},
     io::{self, Write},
-    path::Path,
-    time::{SystemTime, UNIX_EPOCH},
+    mem,
+    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use parking_lot::Mutex;
+use cuda_lease::wire::Status;
+use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
+
+use crate::supervisor::streams::Refusal;
+
+/// The limit of the lines that wait, in bytes: some thousand lines.
+const WAITING: usize = 1 << 20;
+
+/// The time between attempts to write.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// A decision about a lease. Fields that do not apply are left out.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Entry<'a> {
-    /// `granted`, `refused`, `renewed`, `freed`, `ending`, `ended`, `fenced`, `unfenced` or `revoked`.
+    /// `granted`, `refused`, `renewed`, `freed`, `ending`, `ended`, `fenced`, `unfenced`, `revoked` or `dropped`.
     pub(super) event: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) tenant: Option<&'a str>,
@@ -27,58 +45,285 @@ pub(super) struct Entry<'a> {
     /// The reason of a refusal or of an end.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
+    /// The number of lines that were dropped before this one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lines: Option<u64>,
 }
 
-#[derive(Serialize)]
-struct Line<'a> {
-    /// Milliseconds since 1970, by the clock of the machine.
-    time_ms: u64,
-    #[serde(flatten)]
-    entry: &'a Entry<'a>,
+impl Entry<'_> {
+    /// Whether clients can cause any number of these lines.
+    fn is_unlimited(&self) -> bool {
+        matches!(self.event, "refused" | "renewed")
+    }
+
+    fn line(&self) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Line<'a> {
+            /// Milliseconds since 1970, by the clock of the machine.
+            time_ms: u64,
+            #[serde(flatten)]
+            entry: &'a Entry<'a>,
+        }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let time_ms = since.as_millis().try_into().unwrap_or(u64::MAX);
+        // Strings and numbers have a JSON form.
+        let mut line = serde_json::to_vec(&Line { time_ms, entry: self }).unwrap_or_default();
+        line.push(b'\n');
+        line
+    }
 }
 
 /// The audit log of a node, or none.
 #[derive(Default)]
-pub(super) struct Audit(Option<Mutex<File>>);
+pub(super) struct Audit(Option<Arc<Log>>);
+
+struct Log {
+    path: PathBuf,
+    /// The limit of [`Lines::len`], beyond which no lease is granted.
+    limit: usize,
+    lines: Mutex<Lines>,
+    changed: Condvar,
+}
+
+/// The lines that are not in the file yet.
+#[derive(Default)]
+struct Lines {
+    waiting: Vec<u8>,
+    /// The bytes that the thread has taken to write.
+    taken: usize,
+    /// The lines that were dropped since the last line `dropped`.
+    dropped: u64,
+    /// Why the last attempt to write failed.
+    failure: Option<String>,
+    /// Whether the thread ends once no lines wait, or at the next failure.
+    is_closed: bool,
+}
+
+impl Lines {
+    fn len(&self) -> usize {
+        self.waiting.len() + self.taken
+    }
+}
 
 impl Audit {
-    /// Appends to the file at `path`.
+    /// Appends to the file at `path`, which is created with mode 0600.
+    ///
+    /// # Errors
+    /// The file cannot be opened, or the thread cannot be started. A FIFO is opened when a process reads it.
     pub(super) fn append_to(path: &Path) -> io::Result<Self> {
-        let file = OpenOptions::new().create(true).append(true).open(path)?;
-        Ok(Self(Some(Mutex::new(file))))
+        Self::with_limit(path, WAITING)
     }
 
-    /// Writes one line.
+    fn with_limit(path: &Path, limit: usize) -> io::Result<Self> {
+        let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
+        // To open a FIFO blocks until a process reads it.
+        let file = if is_fifo { None } else { Some(open(path)?) };
+        let (lines, changed) = Default::default();
+        let log = Arc::new(Log { path: path.to_owned(), limit, lines, changed });
+        let of_thread = log.clone();
+        let thread = thread::Builder::new().name("lease-audit".into());
+        thread.spawn(move || of_thread.write_lines(file))?;
+        Ok(Self(Some(log)))
+    }
+
+    /// Adds a line. Never blocks.
     pub(super) fn write(&self, entry: &Entry<'_>) {
-        let Some(file) = &self.0 else { return };
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let time_ms = since.as_millis().try_into().unwrap_or(u64::MAX);
-        let written = serde_json::to_string(&Line { time_ms, entry })
-            .map_err(io::Error::other)
-            .and_then(|line| writeln!(file.lock(), "{line}"));
-        if let Err(error) = written {
-            tracing::error!(%error, "the audit log cannot be written");
+        let Some(log) = &self.0 else { return };
+        let line = entry.line();
+        let mut lines = log.lines.lock();
+        if entry.is_unlimited() && lines.len() + line.len() > log.limit {
+            lines.dropped += 1;
+            return;
+        }
+        if lines.dropped > 0 {
+            let dropped = Some(mem::take(&mut lines.dropped));
+            let entry = Entry { event: "dropped", lines: dropped, ..Entry::default() };
+            lines.waiting.extend(entry.line());
+        }
+        lines.waiting.extend(line);
+        log.changed.notify_all();
+    }
+
+    /// Checks that decisions are being written, before a lease is granted.
+    ///
+    /// # Errors
+    /// [`Status::CapacityExceeded`] if too many lines wait, or the file cannot be written.
+    pub(super) fn check(&self) -> Result<(), Refusal> {
+        let Some(log) = &self.0 else { return Ok(()) };
+        let lines = log.lines.lock();
+        let reason = match &lines.failure {
+            Some(failure) => failure.clone(),
+            None if lines.len() > log.limit => format!("{} bytes wait", lines.len()),
+            None => return Ok(()),
+        };
+        let message = format!(
+            "the audit log of the node cannot be written ({reason}), and the node grants no lease without it; try again later, or tell the operator of the node"
+        );
+        Err((Status::CapacityExceeded, message))
+    }
+
+    /// Waits until all lines are in the file, or cannot be written, or until the time is over.
+    pub(super) fn flush(&self, limit: Duration) {
+        let Some(log) = &self.0 else { return };
+        let until = Instant::now() + limit;
+        let mut lines = log.lines.lock();
+        while lines.len() > 0 && lines.failure.is_none() {
+            if log.changed.wait_until(&mut lines, until).timed_out() {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Audit {
+    fn drop(&mut self) {
+        if let Some(log) = &self.0 {
+            log.lines.lock().is_closed = true;
+            log.changed.notify_all();
+        }
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().create(true).append(true).mode(0o600).open(path)
+}
+
+impl Log {
+    /// The thread: writes the lines until the log is closed.
+    fn write_lines(&self, file: Option<File>) {
+        let opened = file.map_or_else(|| self.retry(|| open(&self.path)), Some);
+        let Some(mut file) = opened else { return };
+        while let Some(lines) = self.take() {
+            let mut rest = &lines[..];
+            while !rest.is_empty() {
+                // After a part, the next attempt goes on behind it, so every line is whole.
+                let written = self.retry(|| match file.write(rest)? {
+                    0 => Err(io::ErrorKind::WriteZero.into()),
+                    bytes => Ok(bytes),
+                });
+                let Some(bytes) = written else { return };
+                rest = &rest[bytes..];
+                self.lines.lock().taken = rest.len();
+                self.changed.notify_all();
+            }
+        }
+    }
+
+    /// Waits for lines. Returns `None` once there are none and the log is closed.
+    fn take(&self) -> Option<Vec<u8>> {
+        let mut lines = self.lines.lock();
+        while lines.waiting.is_empty() {
+            if lines.is_closed {
+                return None;
+            }
+            self.changed.wait(&mut lines);
+        }
+        lines.taken = lines.waiting.len();
+        Some(mem::take(&mut lines.waiting))
+    }
+
+    /// Calls `attempt` until it succeeds. Returns `None` if it fails when the log is closed.
+    fn retry<T>(&self, mut attempt: impl FnMut() -> io::Result<T>) -> Option<T> {
+        loop {
+            match attempt() {
+                Ok(value) => {
+                    self.lines.lock().failure = None;
+                    return Some(value);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => {
+                    let mut lines = self.lines.lock();
+                    if lines.failure.is_none() {
+                        tracing::error!(%error, path = %self.path.display(), "the audit log cannot be written");
+                    }
+                    lines.failure = Some(error.to_string());
+                    self.changed.notify_all();
+                    let next = Instant::now() + RETRY;
+                    while !lines.is_closed && Instant::now() < next {
+                        self.changed.wait_until(&mut lines, next);
+                    }
+                    if lines.is_closed {
+                        return None;
+                    }
+                }
+            }
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{io::Read, os::unix::fs::PermissionsExt};
+
+    use tempfile::TempDir;
+
     use super::*;
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    fn text(path: &Path) -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
 
     #[test]
     fn each_decision_is_one_line_of_json() {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        let audit = Audit::append_to(file.path()).unwrap();
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("audit");
+        let audit = Audit::append_to(&path).unwrap();
         let reason = Some("it says \"no\"\nand more".to_owned());
         audit.write(&Entry { event: "refused", tenant: Some("alice"), reason, ..Entry::default() });
         audit.write(&Entry { event: "ended", lease: Some(7), ..Entry::default() });
-        let text = std::fs::read_to_string(file.path()).unwrap();
-        let lines: Vec<serde_json::Value> =
-            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        audit.flush(LONG);
+        let lines = text(&path);
         assert_eq!(lines.len(), 2);
         assert_eq!(lines[0]["reason"], "it says \"no\"\nand more");
         assert_eq!((&lines[1]["lease"], lines[1].get("tenant")), (&7.into(), None));
         assert!(lines[1]["time_ms"].as_u64() > Some(1_700_000_000_000));
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn fifo_that_nobody_reads_stops_new_leases_and_loses_no_line_of_a_lease() {
+        let folder = TempDir::new().unwrap();
+        let path = folder.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+        assert!(made.success());
+        let audit = Audit::with_limit(&path, 1000).unwrap();
+        let mut granted = 0;
+        while audit.check().is_ok() {
+            audit.write(&Entry { event: "granted", lease: Some(granted), ..Entry::default() });
+            granted += 1;
+        }
+        let (status, message) = audit.check().unwrap_err();
+        assert_eq!(status, Status::CapacityExceeded);
+        assert!(message.contains("audit log") && message.contains("bytes wait"), "{message}");
+        for _ in 0..100_000 {
+            audit.write(&Entry { event: "refused", ..Entry::default() });
+        }
+        assert!(audit.0.as_ref().unwrap().lines.lock().len() < 1200);
+        audit.write(&Entry { event: "ended", lease: Some(0), ..Entry::default() });
+        // A reader comes, and everything is there.
+        let mut reader = File::open(&path).unwrap();
+        audit.flush(LONG);
+        assert_eq!(audit.check(), Ok(()));
+        drop(audit);
+        let mut text = String::new();
+        reader.read_to_string(&mut text).unwrap();
+        let lines: Vec<serde_json::Value> =
+            text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let count = |event: &str| lines.iter().filter(|line| line["event"] == event).count() as u64;
+        assert_eq!((count("granted"), count("ended"), count("refused")), (granted, 1, 0));
+        let dropped = lines.iter().find(|line| line["event"] == "dropped").unwrap();
+        assert_eq!(dropped["lines"], 100_000);
+    }
+
+    #[test]
+    fn file_that_cannot_be_written_stops_new_leases() {
+        let audit = Audit::append_to(Path::new("/dev/full")).unwrap();
+        audit.write(&Entry { event: "ended", ..Entry::default() });
+        audit.flush(LONG);
+        let (_, message) = audit.check().unwrap_err();
+        assert!(message.contains("No space left"), "{message}");
     }
 }

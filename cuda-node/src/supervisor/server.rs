@@ -61,7 +61,8 @@ pub struct NodeOptions {
     pub quotas: Quotas,
     /// The maximum number of submissions of a client in flight on a stream.
     pub submissions_in_flight: u64,
-    /// The file to which one line of JSON is appended for each decision about a lease.
+    /// The file to which one line of JSON is appended for each decision about a lease. It is created with mode 0600. While
+    /// it cannot be written, the node grants no lease.
     pub audit: Option<PathBuf>,
     /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of tenants,
     /// and no secrets. `None`, the default, starts no status endpoints.
@@ -276,8 +277,8 @@ impl Node {
 
 impl Node {
     /// Ends all leases, tells their clients, and frees the address of the node. Blocks the calling thread until the
-    /// clients have acknowledged the end, at most half a second, and as long again until the tasks of the node have
-    /// ended.
+    /// clients have acknowledged the end, at most half a second, as long again until the tasks of the node have ended,
+    /// and as long again until the audit log is written.
     ///
     /// A client whose connection is congested may notice the end only when its connection times out, after 5 seconds.
     /// Dropping the node also ends its leases, without waiting for the clients.
@@ -292,6 +293,7 @@ impl Node {
         };
         // On a thread of its own: the calling thread may be inside of another runtime.
         thread::scope(|scope| _ = scope.spawn(stop).join());
+        self.leases.log_ends(STOP);
     }
 
     fn close(&self) {
@@ -306,6 +308,7 @@ impl Drop for Node {
         if let Some(runtime) = self.runtime.take() {
             // Workers end with their handles. A node may be dropped inside another runtime, so nothing waits here.
             runtime.shutdown_background();
+            self.leases.log_ends(Duration::ZERO);
         }
     }
 }

@@ -218,7 +218,10 @@ impl Leases {
         let started = Instant::now();
         let traced = spans::lease(request.trace, &client.tenant);
         let span = traced.span.clone();
-        let granted = self.place(client, request, traced).instrument(span.clone()).await;
+        let granted = match self.audit.check() {
+            Ok(()) => self.place(client, request, traced).instrument(span.clone()).await,
+            Err(refusal) => Err(refusal),
+        };
         let _entered = span.entered();
         match &granted {
             Ok(granted) => {
@@ -233,7 +236,7 @@ impl Leases {
         self.audit.write(&match &granted {
             Ok(granted) => {
                 let (lease, device) = (Some(granted.lease), Some(&*granted.device.address));
-                Decision { event: "granted", tenant, lease, device, memory, reason: None }
+                Decision { event: "granted", tenant, lease, device, memory, ..Decision::default() }
             }
             Err((status, detail)) => {
                 let reason = Some(format!("{status}: {detail}"));
@@ -580,6 +583,15 @@ impl Leases {
                 }
             }
         });
+    }
+
+    /// Writes the ends of all leases to the audit log, when the node stops. Blocks at most for `limit`.
+    pub(super) fn log_ends(&self, limit: Duration) {
+        for lease in self.state.lock().table.leases() {
+            let (lease, reason) = (Some(lease.id.0), Some("the node stops".to_owned()));
+            self.audit.write(&Decision { event: "ended", lease, reason, ..Decision::default() });
+        }
+        self.audit.flush(limit);
     }
 
     /// The number of leases.
