@@ -156,10 +156,11 @@ fn log_in_a_file_has_no_colors_and_tells_of_reloads_and_the_end() {
 #[test]
 fn node_whose_log_nobody_reads_goes_on() {
     // A line for each packet, so that the pipe and the buffer of the node are soon full.
-    let traced = |command: &mut Command| command.env("RUST_LOG", "trace").stderr(Stdio::piped());
-    let mut node = Node::start_in(TempDir::new().unwrap(), "", traced);
+    let mut node = Node::start_in(TempDir::new().unwrap(), "", |command| {
+        command.env("RUST_LOG", "trace").stderr(Stdio::piped())
+    });
     for _ in 0..100 {
-        node.allocate();
+        node.client().inventory().unwrap();
     }
     // Now someone reads, and the log tells what is missing.
     let log = BufReader::new(node.child.stderr.take().unwrap());
@@ -174,7 +175,7 @@ fn node_whose_log_nobody_reads_goes_on() {
     let started = Instant::now();
     while is_told.try_recv().is_err() {
         assert!(started.elapsed() < LONG, "the log does not tell of dropped lines");
-        node.allocate();
+        node.client().inventory().unwrap();
     }
 }
 
