@@ -34,6 +34,9 @@ pub struct TableConfig {
     pub queue_limit: usize,
     /// The maximum wait of a request. A longer one is shortened to it. Default: 10 minutes.
     pub max_wait: Duration,
+    /// The maximum time for which a waiting request reserves a device that has free capacity for other requests, from
+    /// its arrival. Then it waits without a reservation. Default: 60 s.
+    pub max_reservation: Duration,
     /// The time between [`StopAdmission`](super::Action::StopAdmission) and
     /// [`KillWorker`](super::Action::KillWorker), in which work in flight completes. Default: 5 s.
     pub grace: Duration,
@@ -65,6 +68,7 @@ impl Default for TableConfig {
             max_total_secs: None,
             queue_limit: 64,
             max_wait: Duration::from_secs(600),
+            max_reservation: Duration::from_secs(60),
             grace: Duration::from_secs(5),
             reconnect_window: Duration::from_secs(10),
             start_timeout: Duration::from_secs(30),

@@ -134,6 +134,8 @@ pub(super) struct Waiter {
     pub(super) wanted: Option<SlotId>,
     /// The request is refused at this time.
     pub(super) until: Duration,
+    /// The end of its reservation. `None` once that is over.
+    pub(super) reserves_until: Option<Duration>,
 }
 
 impl Waiter {
@@ -194,6 +196,30 @@ impl Queue {
     }
 
     pub(super) fn deadline(&self) -> Option<Duration> {
-        self.waiters.iter().map(|waiter| waiter.until).min()
+        let reservations = self.waiters.iter().filter_map(|waiter| waiter.reserves_until);
+        self.waiters.iter().map(|waiter| waiter.until).chain(reservations).min()
+    }
+
+    /// Ends the reservations that are over. Returns whether there were any.
+    pub(super) fn end_reservations(&mut self, now: Duration) -> bool {
+        let mut any = false;
+        for waiter in &mut self.waiters {
+            any |= waiter.reserves_until.take_if(|until| *until <= now).is_some();
+        }
+        any
+    }
+
+    /// Removes a request so that `tenant`, which has fewer waiting requests, gets its place: the last one of the tenant
+    /// that has the most. Returns `None` if `tenant` would then have as many.
+    pub(super) fn displace_for(&mut self, tenant: &Tenant) -> Option<Waiter> {
+        let count =
+            |of: &Tenant| self.waiters.iter().filter(|waiter| waiter.request.tenant == *of).count();
+        let largest = self.waiters.iter().map(|waiter| &waiter.request.tenant);
+        let (most, largest) = largest.map(|of| (count(of), of)).max_by_key(|(count, _)| *count)?;
+        if most < count(tenant) + 2 {
+            return None;
+        }
+        let last = self.waiters.iter().rposition(|waiter| waiter.request.tenant == *largest)?;
+        self.take(last)
     }
 }

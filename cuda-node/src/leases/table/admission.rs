@@ -9,8 +9,11 @@ use crate::leases::{
     lease::{Cause, Lease, LeaseState, Phase},
     output::Action,
     request::{LeaseId, LeaseRequest, Placement, Refusal, RequestId, SlotId, Waiter},
-    slot::Slot,
+    slot::{Occupancy, Slot},
 };
+
+/// The characters of a device's name that a refusal repeats.
+const SHOWN_CHARS: usize = 64;
 
 /// A request that passed all checks.
 struct Admissible {
@@ -25,7 +28,11 @@ impl LeaseTable {
     ///
     /// If no slot has capacity, the request waits for at most `request.wait`. Waiting requests are served by priority,
     /// then in the order of arrival. A request that does not fit reserves the slot with the fewest leases that can ever
-    /// hold it, so later requests cannot starve it.
+    /// hold it, for at most [`max_reservation`](crate::leases::TableConfig::max_reservation), so that later requests do
+    /// not overtake it. It does not reserve a slot where leases of its own tenant keep it out.
+    ///
+    /// If the queue is full, a tenant with fewer waiting requests takes the place of the last request of the tenant
+    /// that has the most.
     ///
     /// # Errors
     /// - `BadRequest`: a field is outside the limits of the node, or the nonce belongs to a different request.
@@ -174,6 +181,8 @@ impl LeaseTable {
             Some(name) => {
                 let Some(index) = self.slots.iter().position(named) else {
                     let names: Vec<_> = self.slots.iter().map(|slot| &*slot.config.name).collect();
+                    // The message is logged, and the name is text of a client.
+                    let name: String = name.chars().take(SHOWN_CHARS).collect();
                     let message = format!(
                         "the node has no device {name:?}; its devices are {}",
                         names.join(", ")
@@ -214,26 +223,59 @@ impl LeaseTable {
         let id = RequestId(self.new_id());
         let wait = request.wait.min(self.config.max_wait);
         let until = self.now.saturating_add(wait);
-        let waiter = Waiter { id, request, lease_secs, wanted, until };
-        if let Some(slot) = self.slot_now(&waiter) {
+        let reserves_until = Some(self.now.saturating_add(self.config.max_reservation));
+        let waiter = Waiter { id, request, lease_secs, wanted, until, reserves_until };
+        let reserved = self.reservations_before(&waiter);
+        let slots: Vec<_> = reserved.iter().map(|(slot, _)| *slot).collect();
+        if let Some(slot) = self.slot_with_room(&waiter, &slots) {
             return Ok(Placement::Leased(self.grant(waiter, slot)));
         }
         if wait.is_zero() {
-            let message = "the node has no free capacity; try again later, or let the request wait";
-            return Err(Refusal::new(Status::CapacityExceeded, message));
+            return Err(self.no_capacity(&waiter, &reserved));
         }
         let limit = self.config.queue_limit;
         if self.queue.len() >= limit {
+            let Some(displaced) = self.queue.displace_for(&waiter.request.tenant) else {
+                let message = format!(
+                    "the node has no free capacity, and the queue is full: {limit} requests wait; try again later"
+                );
+                return Err(Refusal::new(Status::CapacityExceeded, message));
+            };
             let message = format!(
-                "the node has no free capacity, and the queue is full: {limit} requests wait; try again later"
+                "the queue is full: {limit} requests wait, of which tenant {:?} has the most, so a request of another \
+                 tenant takes the place of its last one; try again later",
+                displaced.request.tenant.as_str()
             );
-            return Err(Refusal::new(Status::CapacityExceeded, message));
+            self.refuse_waiter(displaced.id, Refusal::new(Status::CapacityExceeded, message));
         }
         self.queue.insert(waiter);
         self.counters.queued += 1;
         let ahead = self.queue.position(id).unwrap_or_default();
         self.serve();
         Ok(Placement::Queued { request: id, ahead })
+    }
+
+    /// The refusal of a request that does not wait. `reserved` has the reservations of waiting requests, and their
+    /// ends.
+    fn no_capacity(&self, request: &Waiter, reserved: &[(SlotId, Duration)]) -> Refusal {
+        let is_free = |(slot, _): &&(SlotId, Duration)| {
+            let others: Vec<_> =
+                (0..self.slots.len()).map(SlotId).filter(|id| id != slot).collect();
+            self.slot_with_room(request, &others).is_some()
+        };
+        let free = reserved.iter().filter(is_free).min_by_key(|(_, until)| *until);
+        let message = match free.and_then(|(slot, until)| Some((self.slots.get(slot.0)?, until))) {
+            Some((slot, until)) => format!(
+                "device {} has free capacity, but it is reserved for a request that waits, for {} s at most; try again \
+                 then, or let the request wait",
+                slot.config.name,
+                until.saturating_sub(self.now).as_secs_f64().ceil()
+            ),
+            None => {
+                "the node has no free capacity; try again later, or let the request wait".into()
+            }
+        };
+        Refusal::new(Status::CapacityExceeded, message)
     }
 
     /// Refuses the requests that have waited for too long.
@@ -277,10 +319,10 @@ impl LeaseTable {
     }
 
     /// Grants leases to the waiting requests for which a slot has capacity, in their order. A request without capacity
-    /// reserves one slot against the requests after it.
+    /// reserves one slot against the requests after it, until its reservation is over.
     ///
     /// The reserved slot is the one with the fewest leases, or the fewest to preempt. Nothing is added to it, so the
-    /// minimum over the slots only shrinks until the first request is granted: it does not starve.
+    /// minimum over the slots only shrinks until the first request is granted, or its reservation is over.
     ///
     /// A request that preempts ends no lease immediately, so capacity becomes free only when a lease ends.
     pub(super) fn serve(&mut self) {
@@ -308,13 +350,16 @@ impl LeaseTable {
         }
     }
 
-    /// The slot that has capacity for a new request, without the slots that the waiting requests before it reserve.
-    fn slot_now(&self, new: &Waiter) -> Option<SlotId> {
-        let mut reserved = Vec::new();
+    /// The slots that the waiting requests before a new one reserve, and the ends of the reservations.
+    fn reservations_before(&self, new: &Waiter) -> Vec<(SlotId, Duration)> {
+        let (mut slots, mut reserved) = (Vec::new(), Vec::new());
         for waiter in self.queue.iter().take(self.queue.index_for(new)) {
-            reserved.extend(self.slot_to_reserve(waiter, &reserved).map(|(slot, _)| slot));
+            if let Some((slot, _)) = self.slot_to_reserve(waiter, &slots) {
+                slots.push(slot);
+                reserved.push((slot, waiter.reserves_until.unwrap_or_default()));
+            }
         }
-        self.slot_with_room(new, &reserved)
+        reserved
     }
 
     /// Creates the lease of a request.
@@ -370,18 +415,37 @@ impl LeaseTable {
         rooms.min().map(|(_, _, id)| id)
     }
 
-    /// The slot that this request waits for, and the leases to preempt there.
+    /// The slot that this request reserves, and the leases to preempt there. `None` if its reservation is over, or if it
+    /// waits for leases of its own tenant.
     fn slot_to_reserve(
         &self,
         waiter: &Waiter,
         reserved: &[SlotId],
     ) -> Option<(SlotId, Vec<LeaseId>)> {
+        waiter.reserves_until?;
         let ranked = self.possible_slots(waiter, reserved).filter_map(|id| {
             let victims = self.victims(waiter, id);
+            if victims.is_none() && self.is_kept_out_by_own_leases(waiter, id) {
+                return None;
+            }
             let count = victims.as_ref().map_or(usize::MAX, Vec::len);
             Some((count, self.slots.get(id.0)?.leases.len(), id, victims.unwrap_or_default()))
         });
         ranked.min().map(|(_, _, id, victims)| (id, victims))
+    }
+
+    /// Whether the slot would have no capacity for this request even if it had only the leases of the same tenant.
+    fn is_kept_out_by_own_leases(&self, waiter: &Waiter, slot: SlotId) -> bool {
+        let Some(slot) = self.slots.get(slot.0) else { return false };
+        let request = &waiter.request;
+        let mut own = Occupancy::default();
+        let leases = slot.leases.iter().filter_map(|id| self.leases.get(id));
+        for lease in leases.filter(|lease| lease.request.tenant == request.tenant) {
+            own.leases += 1;
+            own.used = own.used.saturating_add(lease.charge);
+            own.class = Some(lease.request.class);
+        }
+        !slot.has_room(own, request.min_vram, request.class)
     }
 
     /// The leases of a slot whose end frees capacity for this request, besides those that are leaving anyway: lowest

@@ -112,6 +112,9 @@ impl LeaseTable {
             }
         }
         self.refuse_overdue_requests();
+        if self.queue.end_reservations(self.now) {
+            self.serve();
+        }
         self.pause_overrun_sessions();
     }
 

@@ -6,6 +6,12 @@ fn waiting(node: &mut Node, mib: u64) -> LeaseRequest {
     LeaseRequest { wait: at(100), ..node.ask(mib) }
 }
 
+/// A request that waits for a device without other leases, by another tenant than those of [`Node::ask`].
+fn waiting_for_a_device(node: &mut Node, mib: u64) -> LeaseRequest {
+    let (tenant, class) = (Tenant::new("dora").unwrap(), Exclusivity::Device);
+    LeaseRequest { tenant, class, ..waiting(node, mib) }
+}
+
 #[test]
 fn a_waiting_request_is_admitted_when_a_lease_ends() {
     let mut node = Node::new(1);
@@ -54,10 +60,12 @@ fn higher_priorities_are_served_first() {
 fn a_small_request_does_not_overtake_the_head_of_the_queue() {
     let mut node = Node::new(1);
     let lease = node.active(0, 300);
-    let request = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 100) };
+    let request = waiting_for_a_device(&mut node, 100);
     let device = node.queued(0, request);
     let small = node.ask(1);
-    assert_eq!(node.refused(1, small).status, Status::CapacityExceeded);
+    let refusal = node.refused(1, small);
+    assert_eq!(refusal.status, Status::CapacityExceeded);
+    assert!(refusal.message.contains("reserved for a request that waits, for 59 s"), "{refusal}");
     let small = waiting(&mut node, 1);
     let small = node.queued(1, small);
     let actions = node.end(2, lease);
@@ -72,7 +80,7 @@ fn the_head_reserves_only_one_of_several_slots() {
     for mib in [300, 300, 300] {
         node.active(0, mib);
     }
-    let request = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 100) };
+    let request = waiting_for_a_device(&mut node, 100);
     node.queued(0, request);
     // The slot with one lease is reserved. The other one has room for 200 MiB with the reserve.
     let lease = node.lease(0, 50);
@@ -84,7 +92,7 @@ fn the_head_reserves_only_one_of_several_slots() {
 fn a_device_request_does_not_starve_under_constant_load() {
     let mut node = Node::new(2);
     let mut leases: Vec<_> = (0..6).map(|_| node.active(0, 100)).collect();
-    let request = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 800) };
+    let request = waiting_for_a_device(&mut node, 800);
     let device = node.queued(0, request);
     // Each step ends the oldest lease and requests another one.
     for now in 1..20 {
@@ -100,6 +108,73 @@ fn a_device_request_does_not_starve_under_constant_load() {
         }
     }
     panic!("the device request starved");
+}
+
+#[test]
+fn a_request_that_leases_of_its_own_tenant_keep_out_reserves_nothing() {
+    let mut node = Node::new(1);
+    let own = node.active(0, 300);
+    let device = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 100) };
+    let device = node.queued(0, device);
+    let tenant = Tenant::new("bob").unwrap();
+    let of_bob = LeaseRequest { tenant, ..node.ask(100) };
+    let of_bob = node.active_of(1, of_bob);
+    // Now a lease of another tenant keeps it out too, but it would wait for its own one in any case.
+    let another = node.active(1, 100);
+    for lease in [own, another] {
+        node.end(2, lease);
+    }
+    // Now it waits only for bob, and reserves the device.
+    let late = node.ask(1);
+    assert_eq!(node.refused(3, late).status, Status::CapacityExceeded);
+    assert!(admitted(&node.end(4, of_bob), device).is_some());
+}
+
+#[test]
+fn a_reservation_ends_while_its_request_goes_on_waiting() {
+    let config = TableConfig { max_reservation: at(20), ..TableConfig::default() };
+    let mut node = Node::with(1, config);
+    let lease = node.active(0, 300);
+    node.table.renew(at(0), lease, 1, 1000).unwrap();
+    let device = waiting_for_a_device(&mut node, 100);
+    let device = node.queued(0, device);
+    let small = waiting(&mut node, 100);
+    let small = node.queued(0, small);
+    assert_eq!(node.table.next_deadline(), Some(at(20)));
+    assert_eq!(node.actions(19), []);
+    let actions = node.actions(20);
+    let small = admitted(&actions, small).unwrap();
+    assert!(node.table.next_deadline() > Some(at(20)));
+    // It still gets the device when nobody is on it.
+    node.end(30, lease);
+    assert!(admitted(&node.end(31, small), device).is_some());
+}
+
+#[test]
+fn a_full_queue_gives_a_place_of_the_tenant_with_the_most_to_a_tenant_with_fewer() {
+    let mut node = Node::with(1, TableConfig { queue_limit: 3, ..TableConfig::default() });
+    let lease = node.active(0, 900);
+    let alice: Vec<_> = (0..3)
+        .map(|_| {
+            let request = waiting(&mut node, 900);
+            node.queued(0, request)
+        })
+        .collect();
+    let mut of_bob =
+        || LeaseRequest { tenant: Tenant::new("bob").unwrap(), ..waiting(&mut node, 900) };
+    let (first, second) = (of_bob(), of_bob());
+    let first = node.queued(1, first);
+    let [Action::Refused { request, refusal }] = &node.actions(1)[..] else {
+        panic!("not refused");
+    };
+    assert_eq!((*request, refusal.status), (alice[2], Status::CapacityExceeded));
+    assert!(refusal.message.contains("tenant \"alice\" has the most"), "{refusal}");
+    // With another one, bob would have as many as alice had.
+    assert_eq!(node.refused(1, second).status, Status::CapacityExceeded);
+    let mut next = lease;
+    for request in [alice[0], alice[1], first] {
+        next = admitted(&node.end(2, next), request).unwrap();
+    }
 }
 
 #[test]
@@ -122,8 +197,8 @@ fn a_request_is_refused_after_its_wait() {
     let request = node.queued(1, request);
     assert_eq!(node.table.next_deadline(), Some(at(60)));
     node.table.renew(at(50), lease, 1, 1000).unwrap();
-    assert_eq!(node.table.next_deadline(), Some(at(101)));
     assert_eq!(node.actions(100), []);
+    assert_eq!(node.table.next_deadline(), Some(at(101)));
     let [Action::Refused { request: of, refusal }] = &node.actions(101)[..] else {
         panic!("not refused");
     };
@@ -144,7 +219,7 @@ fn waits_are_limited() {
 fn the_end_of_a_wait_admits_the_requests_behind() {
     let mut node = Node::new(1);
     node.active(0, 300);
-    let device = LeaseRequest { class: Exclusivity::Device, wait: at(5), ..node.ask(1) };
+    let device = LeaseRequest { wait: at(5), ..waiting_for_a_device(&mut node, 1) };
     node.queued(0, device);
     let small = waiting(&mut node, 1);
     let small = node.queued(0, small);
@@ -157,7 +232,7 @@ fn the_end_of_a_wait_admits_the_requests_behind() {
 fn a_cancelled_request_gives_up_its_place() {
     let mut node = Node::new(1);
     node.active(0, 300);
-    let device = LeaseRequest { class: Exclusivity::Device, ..waiting(&mut node, 1) };
+    let device = waiting_for_a_device(&mut node, 1);
     let device = node.queued(0, device);
     let small = waiting(&mut node, 1);
     let small = node.queued(0, small);

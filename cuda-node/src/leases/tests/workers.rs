@@ -143,7 +143,8 @@ fn waiting_requests_move_away_from_a_fenced_slot() {
     node.active(0, 500);
     node.active(0, 500);
     node.active(0, 100);
-    let request = LeaseRequest { class: Exclusivity::Device, wait: at(99), ..node.ask(1) };
+    let (tenant, class) = (Tenant::new("dora").unwrap(), Exclusivity::Device);
+    let request = LeaseRequest { tenant, class, wait: at(99), ..node.ask(1) };
     let device = node.queued(0, request);
     // The request reserves the slot with one lease, cuda:1, so cuda:0 still has room.
     node.table.fence(at(1), SlotId(1));
