@@ -27,8 +27,12 @@ const SOCKET_BUFFER: usize = 4 << 20;
 /// The maximum number of unread bytes of one lane (flow-control window).
 const STREAM_WINDOW: u32 = 16 << 20;
 
-/// The maximum number of unread bytes of all streams of a connection (flow-control window).
+/// The maximum number of unread bytes of all streams of a connection (flow-control window), and of bytes that were sent
+/// and not acknowledged.
 const CONNECTION_WINDOW: u32 = 64 << 20;
+
+/// The same for a client whose connection serves no lease at the moment. A node has it for each connection.
+const NARROW_WINDOW: u32 = 256 << 10;
 
 /// A connection on which nothing arrives for this time is lost.
 const IDLE: Duration = Duration::from_secs(5);
@@ -38,6 +42,12 @@ pub const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
 
 /// The code with which a node closes the connection of a client that broke the protocol.
 pub const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
+
+/// The code with which a node closes a connection beyond the limit of its tenant.
+pub const OVER_QUOTA: quinn::VarInt = quinn::VarInt::from_u32(2);
+
+/// The code with which a node closes a connection beyond its own limit.
+pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(3);
 
 /// Opens a UDP socket. With `server`, it accepts connections.
 ///
@@ -57,8 +67,26 @@ pub fn endpoint(
     quinn::Endpoint::new(config, server, socket, Arc::new(quinn::TokioRuntime))
 }
 
-/// Returns the settings of a connection.
+/// Returns the settings of a client's connection.
 pub fn connection() -> Arc<quinn::TransportConfig> {
+    settings().into()
+}
+
+/// Returns the settings of a node's connections. They are narrow at first: see [`set_wide`].
+pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
+    let mut config = settings();
+    config.receive_window(NARROW_WINDOW.into()).send_window(NARROW_WINDOW.into());
+    config.into()
+}
+
+/// Lets a connection use the memory that belongs to a lease, or no longer.
+pub fn set_wide(connection: &quinn::Connection, is_wide: bool) {
+    let window = if is_wide { CONNECTION_WINDOW } else { NARROW_WINDOW };
+    connection.set_receive_window(window.into());
+    connection.set_send_window(window.into());
+}
+
+fn settings() -> quinn::TransportConfig {
     let mut discovery = quinn::MtuDiscoveryConfig::default();
     discovery.upper_bound(DATAGRAM);
     let mut congestion = quinn::congestion::CubicConfig::default();
@@ -75,5 +103,5 @@ pub fn connection() -> Arc<quinn::TransportConfig> {
         .max_concurrent_uni_streams(0u8.into())
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IDLE.try_into().ok());
-    config.into()
+    config
 }

@@ -22,7 +22,7 @@
 
 #![forbid(unsafe_code)]
 
-use std::{collections::HashMap, fmt};
+use std::{collections::HashMap, fmt, num::NonZeroU32};
 
 use serde::{Deserialize, Deserializer, de};
 use thiserror::Error;
@@ -44,22 +44,30 @@ pub struct Quota {
     pub max_priority: i32,
     /// The rate of stateless submits, and as many at once. The lease table does not use it.
     pub submits_per_second: u32,
+    /// The maximum number of connections at a time. The lease table does not use it.
+    pub max_connections: u32,
+    /// The rate of requests and connections, and as many at once. Those above it wait. Stateless submits and the work
+    /// of sessions do not count, but what the node refuses does. The lease table does not use it.
+    pub requests_per_second: NonZeroU32,
 }
 
-/// No limits, except that the highest priority is 0: a higher one overtakes other tenants.
+/// 64 leases, 128 connections, 100 requests and 10,000 stateless submits per second, and the priority 0: a higher one
+/// overtakes other tenants. Memory and durations have only the limits of the node.
 impl Default for Quota {
     fn default() -> Self {
         Quota {
-            max_leases: u32::MAX,
+            max_leases: 64,
             max_vram: u64::MAX,
             max_lease_secs: u32::MAX,
             max_priority: 0,
-            submits_per_second: u32::MAX,
+            submits_per_second: 10_000,
+            max_connections: 128,
+            requests_per_second: NonZeroU32::new(100).unwrap_or(NonZeroU32::MIN),
         }
     }
 }
 
-/// The limits of all tenants. The default has no limits; see [`Quota::default`].
+/// The limits of all tenants. The default is [`Quota::default`] for each of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Quotas {
     defaults: Quota,
@@ -149,6 +157,8 @@ struct Limits {
     max_lease_secs: Option<u32>,
     max_priority: Option<i32>,
     submits_per_second: Option<u32>,
+    max_connections: Option<u32>,
+    requests_per_second: Option<NonZeroU32>,
 }
 
 impl Limits {
@@ -160,6 +170,8 @@ impl Limits {
             max_lease_secs: self.max_lease_secs.unwrap_or(base.max_lease_secs),
             max_priority: self.max_priority.unwrap_or(base.max_priority),
             submits_per_second: self.submits_per_second.unwrap_or(base.submits_per_second),
+            max_connections: self.max_connections.unwrap_or(base.max_connections),
+            requests_per_second: self.requests_per_second.unwrap_or(base.requests_per_second),
         }
     }
 }
@@ -205,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_file_has_no_limits() {
+    fn an_empty_file_has_the_default_limits() {
         let quotas = Quotas::parse("").unwrap();
         assert_eq!(quotas, Quotas::default());
         assert_eq!(quotas.of(&Tenant::new("a").unwrap()), Quota::default());
@@ -245,6 +257,7 @@ mod tests {
             ("max_leases = -1", "max_leases"),
             ("max_vram = -1", "max_vram"),
             ("max_vram = 1.5", "max_vram"),
+            ("requests_per_second = 0", "requests_per_second"),
             ("max_lease_secs = 5000000000", "max_lease_secs"),
         ] {
             let error = error(&format!("[defaults]\n{line}\n"));

@@ -5,7 +5,7 @@ use quinn::{ConnectionError, TransportErrorCode};
 
 use crate::{
     session::SessionError,
-    transport::{BROKEN, STOPPED},
+    transport::{BROKEN, OVER_CAPACITY, OVER_QUOTA, STOPPED},
     wire::WireError,
 };
 
@@ -29,16 +29,17 @@ pub(super) enum End {
 
 impl From<quinn::ConnectionError> for End {
     fn from(error: quinn::ConnectionError) -> Self {
-        match error {
-            quinn::ConnectionError::ApplicationClosed(close) if close.error_code == BROKEN => {
-                let reason = String::from_utf8_lossy(&close.reason).into_owned();
-                End::Refused(Status::BadRequest, reason)
+        if let quinn::ConnectionError::ApplicationClosed(close) = &error {
+            let reason = String::from_utf8_lossy(&close.reason).into_owned();
+            match close.error_code {
+                STOPPED => return End::Stopped(reason),
+                BROKEN => return End::Refused(Status::BadRequest, reason),
+                OVER_QUOTA => return End::Refused(Status::QuotaExceeded, reason),
+                OVER_CAPACITY => return End::Refused(Status::CapacityExceeded, reason),
+                _ => {}
             }
-            quinn::ConnectionError::ApplicationClosed(close) if close.error_code == STOPPED => {
-                End::Stopped(String::from_utf8_lossy(&close.reason).into_owned())
-            }
-            other => tls_refusal(&other).unwrap_or_else(|| End::Lost(describe(&other))),
         }
+        tls_refusal(&error).unwrap_or_else(|| End::Lost(describe(&error)))
     }
 }
 

@@ -1,7 +1,14 @@
 //! One connection of a client: its request stream, and the first frames of its other streams.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
+use bytes::Bytes;
 use cuda_core::protocol::Status;
 use cuda_lease::{
     internals::transport,
@@ -15,7 +22,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     leases::{Client, Leases},
-    streams::{End, FrameStream, Refusal, refuse, send_frame},
+    streams::{End, FrameStream, Refusal, refuse, send_reply},
     submit,
 };
 
@@ -28,17 +35,73 @@ const ROUND_TRIP: Duration = Duration::from_secs(1);
 /// The requests of a connection that may wait for their replies at a time.
 const OUTSTANDING: usize = 64;
 
+/// The longest frame of the request stream, in bytes. A request has a token, a name and some numbers.
+const REQUEST_BYTES: u32 = 4 << 10;
+
+/// A connection of a client.
+pub(super) struct Connection {
+    connection: quinn::Connection,
+    /// The streams that use memory of a lease.
+    wide: AtomicUsize,
+    has_request_stream: AtomicBool,
+}
+
+/// While this exists, the connection has windows as large as a lease pays for.
+pub(super) struct Wide<'a>(&'a Connection);
+
+impl Connection {
+    fn new(connection: quinn::Connection) -> Self {
+        let (wide, has_request_stream) = Default::default();
+        Self { connection, wide, has_request_stream }
+    }
+
+    /// A stream of the connection uses memory of a lease.
+    pub(super) fn widen(&self) -> Wide<'_> {
+        if self.wide.fetch_add(1, Ordering::Relaxed) == 0 {
+            transport::set_wide(&self.connection, true);
+        }
+        Wide(self)
+    }
+}
+
+impl Drop for Wide<'_> {
+    fn drop(&mut self) {
+        if self.0.wide.fetch_sub(1, Ordering::Relaxed) == 1 {
+            transport::set_wide(&self.0.connection, false);
+        }
+    }
+}
+
+/// The request stream of a connection exists until this is dropped.
+struct OnlyRequestStream<'a>(&'a Connection);
+
+impl<'a> OnlyRequestStream<'a> {
+    /// Returns `None` if the connection has one.
+    fn of(connection: &'a Connection) -> Option<Self> {
+        let has_one = connection.has_request_stream.swap(true, Ordering::Relaxed);
+        (!has_one).then_some(Self(connection))
+    }
+}
+
+impl Drop for OnlyRequestStream<'_> {
+    fn drop(&mut self) {
+        self.0.has_request_stream.store(false, Ordering::Relaxed);
+    }
+}
+
 /// Serves a connection until it ends.
 pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn::Connection) {
     let metrics = leases.metrics().clone();
     let _connected = metrics.connected();
-    let measure = || metrics.record(connection.rtt(), |latencies| &mut latencies.session.wire);
+    let rtt = connection.clone();
+    let measure = || metrics.record(rtt.rtt(), |latencies| &mut latencies.session.wire);
     let mut round_trips = tokio::time::interval_at(Instant::now() + ROUND_TRIP, ROUND_TRIP);
+    let connection = Arc::new(Connection::new(connection));
     // When the connection ends, so do the tasks of its streams.
     let mut streams = tokio::task::JoinSet::new();
     loop {
         let (send, receive) = tokio::select! {
-            accepted = connection.accept_bi() => match accepted {
+            accepted = connection.connection.accept_bi() => match accepted {
                 Ok(stream) => stream,
                 Err(_) => break,
             },
@@ -50,8 +113,9 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
         while streams.try_join_next().is_some() {}
         let (leases, client, connection) = (leases.clone(), client.clone(), connection.clone());
         streams.spawn(async move {
-            let end = serve_stream(&leases, &client, send, receive).await;
-            if let Err(end @ End::Broken(_)) = end {
+            let end = serve_stream(&leases, &client, &connection, send, receive).await;
+            if let Err(end @ (End::Broken(_) | End::Stalled)) = end {
+                let connection = &connection.connection;
                 tracing::info!(%end, peer = %connection.remote_address(), "a client was disconnected");
                 connection.close(transport::BROKEN, end.to_string().as_bytes());
             }
@@ -75,10 +139,12 @@ enum First {
 async fn serve_stream(
     leases: &Arc<Leases>,
     client: &Client,
+    connection: &Connection,
     mut send: SendStream,
     receive: RecvStream,
 ) -> Result<(), End> {
     let mut receive = FrameStream::new(receive);
+    let memory = client.account.frame_memory().await;
     let first = receive.next(|frame| {
         Ok(match frame.header.opcode {
             Hello::OPCODE => First::Hello(Hello::decode(frame.body)?, frame.header.sequence),
@@ -90,10 +156,21 @@ async fn serve_stream(
     });
     let first = tokio::time::timeout(FIRST_FRAME, first).await.map_err(|_| End::Closed)??;
     match first {
-        First::Hello(hello, id) => serve_requests(leases, client, (hello, id), send, receive).await,
+        First::Hello(hello, id) => {
+            drop(memory);
+            let Some(_only) = OnlyRequestStream::of(connection) else {
+                let detail = "the connection has a request stream; send the requests there";
+                refuse(&mut send, Status::BadRequest, detail).await;
+                return Err(End::Refused(Status::BadRequest, detail.into()));
+            };
+            receive.set_limit(REQUEST_BYTES);
+            serve_requests(leases, client, (hello, id), send, receive).await
+        }
         First::Attach(attach) => {
             match leases.session(client, attach.lease, &attach.token, attach.epoch) {
                 Ok(session) => {
+                    drop(memory);
+                    let _wide = connection.widen();
                     if attach.is_resumed && attach.lane == Lane::Commands {
                         leases.metrics().resumed();
                     }
@@ -101,13 +178,20 @@ async fn serve_stream(
                     session.serve(attach.lane, send, receive, resume).await
                 }
                 Err((status, detail)) => {
+                    client.account.request().await;
                     refuse(&mut send, status, &detail).await;
                     Err(End::Refused(status, detail))
                 }
             }
         }
-        First::PutBlob(put) => submit::put_blob(leases, client, put, send, receive).await,
-        First::Submit(submit) => submit::serve(leases, client, *submit, send, receive).await,
+        First::PutBlob(put) => {
+            drop(memory);
+            submit::put_blob(leases, client, connection, put, send, receive).await
+        }
+        // The frame has the image, so its memory stays until the submit is admitted or refused.
+        First::Submit(submit) => {
+            submit::serve(leases, client, connection, (*submit, memory), send, receive).await
+        }
     }
 }
 
@@ -138,11 +222,13 @@ async fn serve_requests(
                         "the connection has {OUTSTANDING} unanswered requests, which is the limit; repeat the request \
                          after the next reply"
                     );
+                    client.account.request().await;
                     reply(&mut send, id, Err((Status::CapacityExceeded, detail))).await?;
                     continue;
                 }
                 let (leases, client, answers) = (leases.clone(), client.clone(), answers.clone());
                 waiting.spawn(async move {
+                    client.account.request().await;
                     let answer = answer(request, &leases, &client).await;
                     _ = answers.send((id, answer)).await;
                 });
@@ -199,5 +285,5 @@ async fn reply(send: &mut SendStream, id: u64, reply: Reply) -> Result<(), End> 
         Refused { status, detail }.encode(&mut body);
         (Refused::OPCODE, body)
     });
-    Ok(send_frame(send, opcode, id, |out| out.extend_from_slice(&body)).await?)
+    send_reply(send, opcode, id, |out| out.extend_from_slice(&body), Bytes::new()).await
 }

@@ -9,6 +9,7 @@
 mod audit;
 mod blobs;
 mod connection;
+mod handshakes;
 mod jit_cache;
 mod jobs;
 mod leases;
@@ -19,6 +20,7 @@ mod sessions;
 mod spans;
 mod streams;
 mod submit;
+mod tenants;
 mod workers;
 
 pub use jit_cache::JitCache;

@@ -2,23 +2,26 @@
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
+    num::NonZeroU32,
     path::PathBuf,
     sync::Arc,
     thread,
     time::Duration,
 };
 
-use cuda_core::{Error, Limit, Provider, Quantity, Result};
+use cuda_core::{Error, Limit, Provider, Quantity, Result, protocol::Status};
 use cuda_lease::{
-    authority::{ServerTls, TokenKey},
+    authority::{Fingerprint, ServerTls, Tenant, TokenKey},
     internals::transport,
     wire::Limits,
 };
+use governor::{Quota, RateLimiter};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{
     audit::Audit,
     connection,
+    handshakes::{Handshake, Handshakes},
     jit_cache::JitCache,
     leases::{Client, LeasedDevice, Leases},
     operator::OperatorSocket,
@@ -44,8 +47,11 @@ const STOP: Duration = Duration::from_millis(500);
 /// The maximum number of bytes of an image.
 const MODULE_BYTES: u64 = 64 << 20;
 
-/// The maximum number of connections at a time, those in their handshake included.
-const CONNECTIONS: usize = 1024;
+/// The time of a handshake.
+const HANDSHAKE: Duration = Duration::from_secs(5);
+
+/// The lines of the log about refused clients, per second. Anyone who reaches the node can cause them.
+const REFUSALS_LOGGED: NonZeroU32 = NonZeroU32::MIN;
 
 /// The settings of a node. [`loopback`](Self::loopback) has the defaults.
 pub struct NodeOptions {
@@ -228,7 +234,7 @@ impl Node {
         };
         let leases = Leases::new(table, key, slots, limits, audit);
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
-        config.transport_config(transport::connection());
+        config.transport_config(transport::narrow_connection());
         let endpoint = {
             let _entered = runtime.enter();
             transport::endpoint(options.listen, Some(config))
@@ -344,26 +350,75 @@ fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error 
 }
 
 async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) {
-    let tls = Arc::new(tls);
+    let (tls, handshakes) = (Arc::new(tls), Arc::new(Handshakes::default()));
+    let logged = Arc::new(RateLimiter::direct(Quota::per_second(REFUSALS_LOGGED)));
     let mut connections = 0;
     while let Some(incoming) = endpoint.accept().await {
-        connections += 1;
-        if endpoint.open_connections() > CONNECTIONS {
-            incoming.refuse();
+        if handshakes.require_retry()
+            && !incoming.remote_address_validated()
+            && incoming.may_retry()
+        {
+            _ = incoming.retry();
             continue;
         }
+        connections += 1;
+        let handshake = handshakes.begin(incoming.remote_address().ip());
         let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
+        let logged = logged.clone();
         tokio::spawn(async move {
-            let accepted = async {
-                let connected = incoming.await.map_err(|error| error.to_string())?;
-                let (tenant, fingerprint) =
-                    tls.identify(&connected).map_err(|error| error.to_string())?;
-                Ok::<_, String>((connected, Client { tenant, fingerprint, connection }))
+            let ended = match shake_hands(incoming, handshake, &tls).await {
+                Ok((connected, tenant, fingerprint)) => {
+                    let account = leases.tenants().account(&tenant);
+                    let client = Client { tenant, fingerprint, account, connection };
+                    serve(leases, client, connected).await
+                }
+                Err(error) => Err(error),
             };
-            match accepted.await {
-                Ok((connected, client)) => connection::serve(leases, client, connected).await,
-                Err(error) => tracing::info!(error, "a client was refused"),
+            if let Err(error) = ended
+                && logged.check().is_ok()
+            {
+                tracing::info!(error, "a client was refused");
             }
         });
+    }
+}
+
+/// Completes a handshake. Returns the reason if the client is refused.
+async fn shake_hands(
+    incoming: quinn::Incoming,
+    mut handshake: Handshake,
+    tls: &ServerTls,
+) -> Result<(quinn::Connection, Tenant, Fingerprint), String> {
+    let connected = tokio::select! {
+        connected = tokio::time::timeout(HANDSHAKE, incoming) => connected,
+        () = handshake.displaced() => return Err("another handshake took the place of its own".into()),
+    };
+    let connected = connected.map_err(|_| "its handshake took too long")?;
+    let connected = connected.map_err(|error| error.to_string())?;
+    let (tenant, fingerprint) = tls.identify(&connected).map_err(|error| error.to_string())?;
+    Ok((connected, tenant, fingerprint))
+}
+
+/// Serves a client that is known. Returns the reason if it has too many connections.
+async fn serve(
+    leases: Arc<Leases>,
+    client: Client,
+    connected: quinn::Connection,
+) -> Result<(), String> {
+    let place = leases.tenants().connect(&client.account, || leases.has_lease(&client.tenant));
+    match place {
+        Ok(_place) => {
+            client.account.request().await;
+            connection::serve(leases, client, connected).await;
+            Ok(())
+        }
+        Err((status, reason)) => {
+            let code = match status {
+                Status::QuotaExceeded => transport::OVER_QUOTA,
+                _ => transport::OVER_CAPACITY,
+            };
+            connected.close(code, reason.as_bytes());
+            Err(reason)
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Frames on streams: the QUIC streams of clients, and the sockets of workers.
 
-use std::io;
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use cuda_lease::wire::{
@@ -10,6 +10,7 @@ use quinn::{RecvStream, SendStream};
 use tokio::{
     io::{AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::UnixStream,
+    time::{Instant, timeout_at},
 };
 
 use cuda_core::protocol::Status;
@@ -19,6 +20,12 @@ const READ: usize = 256 << 10;
 
 /// The packets that one read takes at most.
 const PACKETS: usize = 64;
+
+/// The time in which a client sends or takes at least some bytes of a transfer that uses memory of the node.
+const STALL: Duration = Duration::from_secs(10);
+
+/// The rate of such a transfer, in bytes per second, that a client reaches at least, besides [`STALL`].
+const SLOWEST: u64 = 256 << 10;
 
 /// A refusal: its status and its message.
 pub(super) type Refusal = (Status, String);
@@ -34,6 +41,11 @@ pub(super) enum End {
     Refused(Status, String),
     #[error("the client closed the stream")]
     Closed,
+    #[error(
+        "the client sends or takes less than {SLOWEST} bytes per second, or nothing for {} s; the node keeps no memory \
+         for it", STALL.as_secs()
+    )]
+    Stalled,
 }
 
 macro_rules! ends {
@@ -54,15 +66,41 @@ impl From<WireError> for End {
     }
 }
 
+/// The deadline of a transfer.
+struct Deadline {
+    /// The end of the whole transfer.
+    end: Instant,
+}
+
+impl Deadline {
+    fn of(bytes: usize) -> Self {
+        let longest = STALL + Duration::from_secs(bytes as u64 / SLOWEST);
+        Self { end: Instant::now() + longest }
+    }
+
+    /// Waits for the next bytes of the transfer.
+    async fn next<T>(&self, step: impl Future<Output = T>) -> Result<T, End> {
+        let until = self.end.min(Instant::now() + STALL);
+        timeout_at(until, step).await.map_err(|_| End::Stalled)
+    }
+}
+
 /// The receiving half of a stream, in frames.
 pub(super) struct FrameStream {
     stream: RecvStream,
     buffer: FrameBuffer,
+    /// The longest frame that [`next`](Self::next) takes, in bytes.
+    limit: u32,
 }
 
 impl FrameStream {
     pub(super) fn new(stream: RecvStream) -> Self {
-        Self { stream, buffer: FrameBuffer::default() }
+        Self { stream, buffer: FrameBuffer::default(), limit: FRAME_LIMIT }
+    }
+
+    /// Refuses longer frames from now on.
+    pub(super) fn set_limit(&mut self, bytes: u32) {
+        self.limit = bytes;
     }
 
     /// Reads more bytes. Cancelling this loses nothing.
@@ -94,17 +132,34 @@ impl FrameStream {
             {
                 return with(frame);
             }
+            self.check_length()?;
             self.fill().await?;
         }
     }
 
+    /// Checks the length of the frame that is arriving.
+    fn check_length(&mut self) -> Result<(), End> {
+        let length =
+            self.buffer.buffer().first_chunk().map_or(0, |length| u32::from_le_bytes(*length));
+        if length > self.limit {
+            let (length, limit) = (length.into(), self.limit.into());
+            return Err(WireError::TooLong { what: "a frame", length, limit }.into());
+        }
+        Ok(())
+    }
+
     /// Reads `count` raw bytes. The buffer grows as they arrive.
+    ///
+    /// # Errors
+    /// [`End::Stalled`] if they arrive too slowly.
     pub(super) async fn read_raw(&mut self, count: usize) -> Result<Vec<u8>, End> {
+        let deadline = Deadline::of(count);
         let buffered = self.buffer.buffer();
         let ready = buffered.len().min(count);
         let mut bytes = buffered.split_to(ready).to_vec();
         while bytes.len() < count {
-            match self.stream.read_chunk((count - bytes.len()).min(READ), true).await? {
+            let chunk = self.stream.read_chunk((count - bytes.len()).min(READ), true);
+            match deadline.next(chunk).await?? {
                 Some(chunk) => bytes.extend_from_slice(&chunk.bytes),
                 None => return Err(End::Closed),
             }
@@ -140,9 +195,32 @@ pub(super) async fn send_frame(
     stream.write_all(&out).await
 }
 
+/// Sends a reply to a client: one frame, and the bytes that follow it.
+///
+/// # Errors
+/// [`End::Stalled`] if the client takes them too slowly.
+pub(super) async fn send_reply(
+    stream: &mut SendStream,
+    opcode: u16,
+    id: u64,
+    body: impl FnOnce(&mut Vec<u8>),
+    following: Bytes,
+) -> Result<(), End> {
+    let mut frame = Vec::new();
+    put_frame(&mut frame, opcode, 0, id, body);
+    let deadline = Deadline::of(frame.len() + following.len());
+    let mut parts = &mut [Bytes::from(frame), following][..];
+    while !parts.is_empty() {
+        let written = deadline.next(stream.write_chunks(parts)).await??;
+        parts = &mut parts[written.chunks..];
+    }
+    Ok(())
+}
+
 /// Sends a refusal, and ends the stream.
 pub(super) async fn refuse(stream: &mut SendStream, status: Status, detail: &str) {
     let refused = Refused { status, detail: detail.to_owned() };
-    _ = send_frame(stream, Refused::OPCODE, 0, |out| refused.encode(out)).await;
+    let body = |out: &mut Vec<u8>| refused.encode(out);
+    _ = send_reply(stream, Refused::OPCODE, 0, body, Bytes::new()).await;
     _ = stream.finish();
 }

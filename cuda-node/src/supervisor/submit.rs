@@ -10,24 +10,31 @@ use tracing::Instrument;
 
 use super::{
     blobs::Blobs,
+    connection::Connection,
     jobs::Reply,
     leases::{Client, Leases},
+    memory_budget::Reserved,
     spans,
-    streams::{End, FrameStream, Refusal, refuse, send_frame},
+    streams::{End, FrameStream, Refusal, refuse, send_reply},
 };
 use crate::worker::jobs::JobDone;
 
-/// Serves a submit: checks it, reads its input, runs it and sends the reply.
+/// Serves a submit: checks it, reads its input, runs it and sends the reply. The submit comes with the memory of its
+/// frame.
 pub(super) async fn serve(
     leases: &Arc<Leases>,
     client: &Client,
-    submit: Submit,
+    connection: &Connection,
+    submit: (Submit, Option<Reserved>),
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
     let metrics = leases.metrics();
+    let (submit, frame) = submit;
     let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
-    let ran = run(leases, client, submit, &mut receive).instrument(span.clone()).await?;
+    let ran = run(leases, client, connection, (submit, frame), &mut receive)
+        .instrument(span.clone())
+        .await?;
     let status = ran.as_ref().map_or_else(|(status, _)| *status, |reply| reply.done.status);
     // Otherwise the node does not have the image, and the client repeats the submit with it. Or there is no such lease.
     if status != Status::NotFound {
@@ -37,14 +44,21 @@ pub(super) async fn serve(
     match ran {
         Ok(reply) => {
             let replied = Instant::now();
+            let wide = connection.widen();
             reply_with(&mut send, reply).await?;
+            drop(wide);
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
             // stream's end reached it.
             if send.stopped().await.is_ok() {
                 metrics.record(replied.elapsed(), |latencies| &mut latencies.submit.wire);
             }
         }
-        Err((status, detail)) => refuse(&mut send, status, &detail).await,
+        Err((status, detail)) => {
+            if status != Status::NotFound {
+                client.account.request().await;
+            }
+            refuse(&mut send, status, &detail).await;
+        }
     }
     Ok(())
 }
@@ -52,14 +66,15 @@ pub(super) async fn serve(
 async fn run(
     leases: &Arc<Leases>,
     client: &Client,
-    mut submit: Submit,
+    connection: &Connection,
+    (mut submit, frame): (Submit, Option<Reserved>),
     receive: &mut FrameStream,
 ) -> Result<Result<Reply, Refusal>, End> {
     // The worker needs neither the token nor the image.
     let (lease, token) = (submit.lease, mem::take(&mut submit.token));
     let prepared = leases.jobs(client, lease, &token).and_then(|(jobs, blobs)| {
         let image = check(&submit).and_then(|()| image(&mut submit, &blobs))?;
-        leases.admit_submit(client)?;
+        client.account.submit()?;
         let place = jobs.reserve(submit.input_bytes)?;
         Ok((jobs, image, place))
     });
@@ -67,8 +82,18 @@ async fn run(
         Ok(prepared) => prepared,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    let input = receive.read_raw(submit.input_bytes as usize).await?.into();
-    let reply = jobs.run(submit, image, input, place).await;
+    drop(frame);
+    let input = {
+        let _wide = connection.widen();
+        tokio::select! {
+            input = receive.read_raw(submit.input_bytes as usize) => Some(input?),
+            () = leases.ended(lease) => None,
+        }
+    };
+    let reply = match input {
+        Some(input) => jobs.run(submit, image, input.into(), place).await,
+        None => None,
+    };
     Ok(reply.ok_or_else(|| {
         // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();
@@ -127,8 +152,7 @@ async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
         if is_inline { (output, Bytes::new()) } else { (Bytes::new(), output) };
     let following_bytes = following.len() as u64;
     let submitted = Submitted { status, text, output: inline, following_bytes };
-    send_frame(send, Submitted::OPCODE, 0, |out| submitted.encode(out)).await?;
-    send.write_chunk(following).await?;
+    send_reply(send, Submitted::OPCODE, 0, |out| submitted.encode(out), following).await?;
     _ = send.finish();
     Ok(())
 }
@@ -137,6 +161,7 @@ async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
 pub(super) async fn put_blob(
     leases: &Arc<Leases>,
     client: &Client,
+    connection: &Connection,
     put: PutBlob,
     mut send: SendStream,
     mut receive: FrameStream,
@@ -155,12 +180,21 @@ pub(super) async fn put_blob(
     let (blobs, session) = match target {
         Ok(target) => target,
         Err((status, detail)) => {
+            client.account.request().await;
             refuse(&mut send, status, &detail).await;
             return Ok(());
         }
     };
-    let _memory = blobs.memory_for(put.bytes).await;
-    let bytes = Bytes::from(receive.read_raw(put.bytes as usize).await?);
+    let read = async {
+        let memory = blobs.memory_for(put.bytes).await;
+        let _wide = connection.widen();
+        Ok::<_, End>((Bytes::from(receive.read_raw(put.bytes as usize).await?), memory))
+    };
+    let (bytes, _memory) = tokio::select! {
+        read = read => read?,
+        // An upload that does not end would keep its memory from other leases of the tenant.
+        () = leases.ended(put.lease) => return Ok(()),
+    };
     if let Err((status, detail)) = check_hash(&bytes, &put.hash) {
         refuse(&mut send, status, &detail).await;
         return Ok(());
@@ -169,7 +203,7 @@ pub(super) async fn put_blob(
         Some(session) => session.blob_arrived(put.hash, bytes),
         None => blobs.insert(put.hash, bytes),
     }
-    send_frame(&mut send, PutBlob::OPCODE | REPLY, 0, |_| {}).await?;
+    send_reply(&mut send, PutBlob::OPCODE | REPLY, 0, |_| {}, Bytes::new()).await?;
     _ = send.finish();
     Ok(())
 }

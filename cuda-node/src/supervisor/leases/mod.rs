@@ -4,7 +4,6 @@ mod actions;
 mod status;
 
 use std::{
-    num::NonZeroU32,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +14,6 @@ use cuda_lease::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
     wire::{Allocate, Granted, Limits, Renewed},
 };
-use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -28,6 +26,7 @@ use super::{
     sessions::{Session, SessionTerms, Turn, Turns},
     spans::{self, Traced},
     streams::Refusal,
+    tenants::{Account, Tenants},
     workers::{WorkerHandle, Workers},
 };
 use crate::{
@@ -45,6 +44,7 @@ const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
 pub(super) struct Client {
     pub(super) tenant: Tenant,
     pub(super) fingerprint: Fingerprint,
+    pub(super) account: Arc<Account>,
     /// The number of the connection.
     pub(super) connection: u64,
 }
@@ -66,6 +66,7 @@ pub(super) struct Leases {
     limits: Limits,
     audit: Audit,
     metrics: Arc<NodeMetrics>,
+    tenants: Tenants,
     state: Mutex<State>,
     /// The table may have a new deadline.
     changed: Notify,
@@ -77,7 +78,6 @@ struct State {
     /// The clients that wait for a queued request. A client that repeats its request waits beside its first one.
     waiting: FxHashMap<RequestId, Vec<oneshot::Sender<Result<LeaseId, Refusal>>>>,
     blobs: FxHashMap<Tenant, Arc<Blobs>>,
-    rates: Rates,
     /// The serial number of the next token.
     serial: u64,
 }
@@ -114,11 +114,12 @@ impl Leases {
         limits: Limits,
         audit: Audit,
     ) -> Arc<Self> {
-        let (entries, waiting, blobs, rates, serial) = Default::default();
-        let state = Mutex::new(State { table, entries, waiting, blobs, rates, serial });
+        let tenants = Tenants::new(table.quotas().clone());
+        let (entries, waiting, blobs, serial) = Default::default();
+        let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
         let (metrics, changed) = Default::default();
-        Arc::new(Self { started, key, slots, limits, audit, metrics, state, changed })
+        Arc::new(Self { started, key, slots, limits, audit, metrics, tenants, state, changed })
     }
 
     fn now(&self) -> Duration {
@@ -491,24 +492,6 @@ impl Leases {
         })
     }
 
-    /// Counts a stateless submit whose image the node has.
-    ///
-    /// # Errors
-    /// The tenant has submitted too much within the last second.
-    pub(super) fn admit_submit(self: &Arc<Self>, client: &Client) -> Result<(), Refusal> {
-        self.change(|state, _| {
-            let limit = state.table.quotas().of(&client.tenant).submits_per_second;
-            if state.rates.admit(&client.tenant, limit) {
-                return Ok(());
-            }
-            let tenant = &client.tenant;
-            let detail = format!(
-                "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
-            );
-            Err((if limit == 0 { Status::TooLarge } else { Status::QuotaExceeded }, detail))
-        })
-    }
-
     /// Returns the blobs of a lease's tenant, and the session of the lease if it has one.
     pub(super) fn blobs(
         self: &Arc<Self>,
@@ -594,6 +577,25 @@ impl Leases {
         self.audit.flush(limit);
     }
 
+    /// The accounts of tenants.
+    pub(super) fn tenants(&self) -> &Tenants {
+        &self.tenants
+    }
+
+    /// Whether a tenant has a lease.
+    pub(super) fn has_lease(&self, tenant: &Tenant) -> bool {
+        self.state.lock().table.leases().any(|lease| lease.tenant == tenant)
+    }
+
+    /// Waits until a lease has ended.
+    pub(super) async fn ended(&self, lease: u64) {
+        let entry =
+            self.state.lock().entries.get(&LeaseId(lease)).map(|entry| entry.ready.subscribe());
+        if let Some(mut ready) = entry {
+            _ = ready.wait_for(|ready| matches!(ready, Some(Err(_)))).await;
+        }
+    }
+
     /// The number of leases.
     pub(super) fn count(&self) -> usize {
         self.state.lock().table.leases().count()
@@ -606,6 +608,7 @@ impl Leases {
 
     /// Replaces the quotas of tenants.
     pub(super) fn set_quotas(self: &Arc<Self>, quotas: Quotas) {
+        self.tenants.set_quotas(quotas.clone());
         self.change(|state, _| state.table.set_quotas(quotas));
     }
 }
@@ -666,42 +669,4 @@ fn millis(time: Duration) -> u64 {
 
 fn unknown() -> Refusal {
     (Status::NotFound, "the lease does not exist any more; acquire a new one".into())
-}
-
-/// The rates of the stateless submits of tenants. A tenant may submit as many at once as it may in one second.
-#[derive(Default)]
-struct Rates(FxHashMap<Tenant, (u32, DefaultDirectRateLimiter)>);
-
-impl Rates {
-    /// Counts a submit of a tenant that has `limit` per second. Returns `false` if it is one too many. A change of the
-    /// limit begins a new second.
-    fn admit(&mut self, tenant: &Tenant, limit: u32) -> bool {
-        if limit == u32::MAX {
-            return true;
-        }
-        let Some(allowed) = NonZeroU32::new(limit) else { return false };
-        let fresh = || (limit, RateLimiter::direct(Quota::per_second(allowed)));
-        let (of, limiter) = self.0.entry(tenant.clone()).or_insert_with(fresh);
-        if *of != limit {
-            (*of, *limiter) = fresh();
-        }
-        limiter.check().is_ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tenant_has_its_own_rate() {
-        let mut rates = Rates::default();
-        let (a, b) = (Tenant::new("a").unwrap(), Tenant::new("b").unwrap());
-        // The next one is allowed after half a second.
-        assert!(rates.admit(&a, 2) && rates.admit(&a, 2) && !rates.admit(&a, 2));
-        assert!(rates.admit(&b, 2));
-        assert!((0..1000).all(|_| rates.admit(&a, u32::MAX)));
-        assert!(!rates.admit(&b, 0));
-        assert!(rates.admit(&a, 3));
-    }
 }

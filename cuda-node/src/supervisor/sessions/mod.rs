@@ -7,9 +7,12 @@
 mod lane;
 mod module_code;
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use bytes::Bytes;
@@ -44,6 +47,9 @@ const DOWNLOADS: usize = 16 << 20;
 
 /// The maximum number of bytes of a blob in one frame to the worker.
 const BLOB_PART: usize = 256 << 10;
+
+/// The time in which a client takes the last events of a session that has ended. Then their memory is freed.
+const LINGER: Duration = Duration::from_secs(10);
 
 /// A session of a lease.
 pub(super) struct Session {
@@ -206,7 +212,7 @@ impl Session {
         self.commands.push(ending);
     }
 
-    /// Serves a lane on one connection.
+    /// Serves a lane on one connection, until that ends, or for a while after the end of the session.
     pub(super) async fn serve(
         self: &Arc<Self>,
         lane: wire::Lane,
@@ -226,7 +232,14 @@ impl Session {
                 }
             }
         };
-        served.instrument(self.span.clone()).await
+        let lingered = async {
+            self.ended().await;
+            tokio::time::sleep(LINGER).await;
+        };
+        tokio::select! {
+            served = served.instrument(self.span.clone()) => served,
+            () = lingered => Ok(()),
+        }
     }
 
     /// Counts frames that were passed to the worker.

@@ -1,0 +1,319 @@
+//! What each tenant uses of the supervisor itself: connections, requests, and memory for frames that no lease is charged
+//! with.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use cuda_core::protocol::Status;
+use cuda_lease::wire::FRAME_LIMIT;
+use governor::{
+    DefaultDirectRateLimiter, RateLimiter,
+    clock::{Clock, DefaultClock},
+};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
+
+use super::{
+    memory_budget::{MemoryBudget, Reserved},
+    streams::Refusal,
+};
+use crate::quotas::{Quotas, Tenant};
+
+/// The maximum number of connections at a time.
+const CONNECTIONS: u32 = 1024;
+
+/// The connections beyond [`CONNECTIONS`] for tenants that have a lease.
+const RESERVED_CONNECTIONS: u32 = 128;
+
+/// The memory of a tenant for the first frames of its streams, in bytes.
+const FRAMES: u64 = 16 << 20;
+
+/// The accounts that stay although their tenant has no connection.
+const IDLE_ACCOUNTS: usize = 1024;
+
+/// The accounts of all tenants.
+#[derive(Default)]
+pub(super) struct Tenants {
+    accounts: Mutex<Accounts>,
+    /// The open connections of all tenants.
+    connections: Arc<AtomicU32>,
+}
+
+#[derive(Default)]
+struct Accounts {
+    quotas: Quotas,
+    accounts: FxHashMap<Tenant, Arc<Account>>,
+}
+
+/// The account of one tenant.
+pub(super) struct Account {
+    tenant: Tenant,
+    connections: Arc<AtomicU32>,
+    limits: Mutex<AccountLimits>,
+    frames: MemoryBudget,
+}
+
+struct AccountLimits {
+    max_connections: u32,
+    requests: Rate,
+    submits: Rate,
+}
+
+impl Tenants {
+    pub(super) fn new(quotas: Quotas) -> Self {
+        let accounts = Mutex::new(Accounts { quotas, accounts: FxHashMap::default() });
+        Self { accounts, connections: Arc::default() }
+    }
+
+    /// Returns the account of a tenant.
+    pub(super) fn account(&self, tenant: &Tenant) -> Arc<Account> {
+        let Accounts { quotas, accounts } = &mut *self.accounts.lock();
+        if let Some(account) = accounts.get(tenant) {
+            return account.clone();
+        }
+        // An account that is dropped forgets the rates of the last second.
+        if accounts.len() >= IDLE_ACCOUNTS {
+            accounts.retain(|_, account| Arc::strong_count(account) > 1);
+        }
+        let account = Arc::new(Account::new(tenant.clone(), quotas));
+        accounts.insert(tenant.clone(), account.clone());
+        account
+    }
+
+    /// Replaces the quotas. A rate that changes begins a new second.
+    pub(super) fn set_quotas(&self, quotas: Quotas) {
+        let mut accounts = self.accounts.lock();
+        for account in accounts.accounts.values() {
+            account.limits.lock().set(&account.tenant, &quotas);
+        }
+        accounts.quotas = quotas;
+    }
+
+    /// Counts a connection until the returned value is dropped. `has_lease` says whether the tenant has a lease.
+    ///
+    /// # Errors
+    /// [`Status::QuotaExceeded`] if the tenant has as many connections as it may have, and
+    /// [`Status::CapacityExceeded`] if the node has.
+    pub(super) fn connect(
+        &self,
+        account: &Account,
+        has_lease: impl FnOnce() -> bool,
+    ) -> Result<ConnectionPlace, Refusal> {
+        let limit = account.limits.lock().max_connections;
+        let of_tenant = Counted::below(&account.connections, limit).ok_or_else(|| {
+            let tenant = &account.tenant;
+            let detail = format!(
+                "tenant {tenant} has {limit} connections, which is its limit (max_connections); close one, or use one \
+                 connection for several requests"
+            );
+            (Status::QuotaExceeded, detail)
+        })?;
+        let reserved = || {
+            let limit = CONNECTIONS + RESERVED_CONNECTIONS;
+            if has_lease() { Counted::below(&self.connections, limit) } else { None }
+        };
+        let of_node = Counted::below(&self.connections, CONNECTIONS).or_else(reserved);
+        let of_node = of_node.ok_or_else(|| {
+            let detail = format!(
+                "the node has {CONNECTIONS} connections, which is its limit for tenants without a lease; try again later"
+            );
+            (Status::CapacityExceeded, detail)
+        })?;
+        Ok(ConnectionPlace { _of_tenant: of_tenant, _of_node: of_node })
+    }
+}
+
+/// The place of a connection in the counts of its tenant and of the node.
+pub(super) struct ConnectionPlace {
+    _of_tenant: Counted,
+    _of_node: Counted,
+}
+
+/// Counts until it is dropped.
+struct Counted(Arc<AtomicU32>);
+
+impl Counted {
+    fn below(count: &Arc<AtomicU32>, limit: u32) -> Option<Self> {
+        let add = |count: u32| (count < limit).then(|| count + 1);
+        count.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Self(count.clone()))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Account {
+    fn new(tenant: Tenant, quotas: &Quotas) -> Self {
+        let quota = quotas.of(&tenant);
+        let limits = Mutex::new(AccountLimits {
+            max_connections: quota.max_connections,
+            requests: Rate::new(quota.requests_per_second.get()),
+            submits: Rate::new(quota.submits_per_second),
+        });
+        Self { tenant, connections: Arc::default(), limits, frames: MemoryBudget::new(FRAMES) }
+    }
+
+    /// Waits until the tenant may make another request.
+    pub(super) async fn request(&self) {
+        loop {
+            let wait = match self.limits.lock().requests.admit() {
+                Ok(()) => return,
+                Err(wait) => wait,
+            };
+            tokio::time::sleep(wait).await;
+        }
+    }
+
+    /// Counts a stateless submit whose image the node has.
+    ///
+    /// # Errors
+    /// The tenant has submitted too much within the last second.
+    pub(super) fn submit(&self) -> Result<(), Refusal> {
+        let mut limits = self.limits.lock();
+        if limits.submits.admit().is_ok() {
+            return Ok(());
+        }
+        let (tenant, limit) = (&self.tenant, limits.submits.limit);
+        let detail = format!(
+            "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
+        );
+        Err((if limit == 0 { Status::TooLarge } else { Status::QuotaExceeded }, detail))
+    }
+
+    /// Waits until there is memory for a frame.
+    pub(super) async fn frame_memory(&self) -> Option<Reserved> {
+        self.frames.reserve(FRAME_LIMIT.into()).await
+    }
+}
+
+impl AccountLimits {
+    fn set(&mut self, tenant: &Tenant, quotas: &Quotas) {
+        let quota = quotas.of(tenant);
+        self.max_connections = quota.max_connections;
+        self.requests.set(quota.requests_per_second.get());
+        self.submits.set(quota.submits_per_second);
+    }
+}
+
+/// A rate per second. As many are allowed at once as in one second.
+struct Rate {
+    limit: u32,
+    /// `None` if the limit is 0 or `u32::MAX`.
+    limiter: Option<DefaultDirectRateLimiter>,
+}
+
+impl Rate {
+    /// A rate without a limit for `u32::MAX`, and one that allows nothing for 0.
+    fn new(limit: u32) -> Self {
+        let allowed = std::num::NonZeroU32::new(limit).filter(|limit| limit.get() != u32::MAX);
+        let limiter =
+            allowed.map(|allowed| RateLimiter::direct(governor::Quota::per_second(allowed)));
+        Self { limit, limiter }
+    }
+
+    fn set(&mut self, limit: u32) {
+        if self.limit != limit {
+            *self = Self::new(limit);
+        }
+    }
+
+    /// Counts one, or returns the time after which one is allowed.
+    fn admit(&mut self) -> Result<(), Duration> {
+        match &self.limiter {
+            Some(limiter) => {
+                let now = DefaultClock::default().now();
+                limiter.check().map_err(|not_until| not_until.wait_time_from(now))
+            }
+            None if self.limit == 0 => Err(Duration::MAX),
+            None => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn quotas(text: &str) -> Quotas {
+        Quotas::parse(text).unwrap()
+    }
+
+    fn tenant(name: &str) -> Tenant {
+        Tenant::new(name).unwrap()
+    }
+
+    #[test]
+    fn tenant_has_its_own_rate_of_submits() {
+        // The next one is allowed after half a second.
+        let tenants = Tenants::new(quotas("[defaults]\nsubmits_per_second = 2\n"));
+        let (a, b) = (tenants.account(&tenant("a")), tenants.account(&tenant("b")));
+        assert!([&a, &a, &b].iter().all(|account| account.submit().is_ok()));
+        let (status, detail) = a.submit().unwrap_err();
+        assert_eq!(status, Status::QuotaExceeded);
+        assert!(detail.contains("submits_per_second = 2"), "{detail}");
+        tenants.set_quotas(quotas("[tenants.a]\nsubmits_per_second = 0\n"));
+        assert_eq!(a.submit().unwrap_err().0, Status::TooLarge);
+        tenants.set_quotas(quotas("[tenants.a]\nsubmits_per_second = 4294967295\n"));
+        assert!((0..100_000).all(|_| a.submit().is_ok()));
+    }
+
+    #[tokio::test]
+    async fn requests_above_the_rate_wait() {
+        let tenants = Tenants::new(quotas("[defaults]\nrequests_per_second = 1\n"));
+        let account = tenants.account(&tenant("a"));
+        let started = std::time::Instant::now();
+        account.request().await;
+        account.request().await;
+        // The rate belongs to the tenant, and outlives its connections.
+        drop(account);
+        tenants.account(&tenant("a")).request().await;
+        assert!(started.elapsed() >= Duration::from_millis(1900));
+    }
+
+    #[test]
+    fn connections_of_a_tenant_are_limited() {
+        let tenants = Tenants::new(quotas("[tenants.a]\nmax_connections = 2\n"));
+        let account = tenants.account(&tenant("a"));
+        let connect = || tenants.connect(&account, || true);
+        let (first, _second) = (connect().unwrap(), connect().unwrap());
+        let (status, detail) = connect().err().unwrap();
+        assert_eq!(status, Status::QuotaExceeded);
+        assert!(detail.contains("2 connections") && detail.contains("max_connections"), "{detail}");
+        drop(first);
+        assert!(connect().is_ok());
+    }
+
+    #[test]
+    fn last_connections_of_a_node_are_for_tenants_with_leases() {
+        let tenants = Tenants::new(quotas("[defaults]\nmax_connections = 4000\n"));
+        let (stranger, known) = (tenants.account(&tenant("a")), tenants.account(&tenant("b")));
+        let connect = |account, has_lease| tenants.connect(account, || has_lease);
+        let mut open: Vec<_> =
+            (0..CONNECTIONS).map(|_| connect(&stranger, false).unwrap()).collect();
+        assert_eq!(connect(&stranger, false).err().unwrap().0, Status::CapacityExceeded);
+        open.extend((0..RESERVED_CONNECTIONS).map(|_| connect(&known, true).unwrap()));
+        assert_eq!(connect(&known, true).err().unwrap().0, Status::CapacityExceeded);
+        drop(open);
+        assert!(connect(&stranger, false).is_ok());
+    }
+
+    #[test]
+    fn accounts_without_connections_are_limited() {
+        let tenants = Tenants::default();
+        let kept = tenants.account(&tenant("kept"));
+        for number in 0..2 * IDLE_ACCOUNTS {
+            tenants.account(&tenant(&format!("tenant-{number}")));
+        }
+        assert!(tenants.accounts.lock().accounts.len() <= IDLE_ACCOUNTS);
+        assert!(Arc::ptr_eq(&kept, &tenants.account(&tenant("kept"))));
+    }
+}
