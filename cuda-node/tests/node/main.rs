@@ -1,6 +1,7 @@
 //! Nodes with worker processes: the life and the end of leases, and clients that break the rules.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod abuse;
 mod chaos;
 mod cycles;
 mod ends;

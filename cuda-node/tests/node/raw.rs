@@ -11,7 +11,7 @@ use cuda_lease::{
         put_frame,
     },
 };
-use quinn::{Connection, Endpoint, RecvStream, SendStream};
+use quinn::{Connection, Endpoint, RecvStream, SendStream, TransportConfig};
 
 pub struct RawClient {
     pub connection: Connection,
@@ -49,11 +49,18 @@ impl RawClient {
 
     /// Connects, and sends nothing.
     pub async fn connect_silently(address: &str) -> Self {
+        Self::connect_with(address, TransportConfig::default()).await
+    }
+
+    /// Connects with these settings, and sends nothing.
+    pub async fn connect_with(address: &str, transport: TransportConfig) -> Self {
         let socket = address.parse().unwrap();
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let tls = ClientTls::loopback();
         let name = tls.server_name_for("127.0.0.1").unwrap();
-        let connecting = endpoint.connect_with(tls.config_for(socket).unwrap(), socket, &name);
+        let mut config = tls.config_for(socket).unwrap();
+        config.transport_config(transport.into());
+        let connecting = endpoint.connect_with(config, socket, &name);
         let connection = connecting.unwrap().await.unwrap();
         let control = Stream::open(&connection).await;
         Self { connection, control, _endpoint: endpoint }

@@ -1,0 +1,248 @@
+//! Clients that take all they can get of a node without a lease, or after its end: connections, handshakes, requests,
+//! buffers. Other clients do not notice, and the memory of the node is bounded.
+
+use std::{
+    collections::HashSet,
+    io::Write,
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use cuda_core::protocol::Status;
+use cuda_lease::{
+    authority::ClientTls,
+    wire::{Allocate, Free, Hello, Inventory, PutBlob, Submit, VERSION, Writer, opcode::REPLY},
+};
+use quinn::{Endpoint, TransportConfig};
+use tempfile::NamedTempFile;
+
+use crate::{
+    harness::{LONG, Node, check, wait_until},
+    hostile::{attack, memory},
+    raw::{RawClient, Stream, block_on, refusal, request},
+};
+
+/// A node with these quotas.
+fn node_with(quotas: &str, arguments: &[&str]) -> (Node, NamedTempFile) {
+    let mut file = NamedTempFile::new().unwrap();
+    file.write_all(quotas.as_bytes()).unwrap();
+    let path = file.path().to_str().unwrap();
+    (Node::start(&[&["--quotas", path], arguments].concat()), file)
+}
+
+/// Passes packets to a node, and of its replies only requests to show the address (Retry). So handshakes begin, and
+/// never end. Returns its address, and the number of packets with which a client begins.
+fn black_hole(node: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let clients = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let to_node = UdpSocket::bind("127.0.0.1:0").unwrap();
+    to_node.connect(node).unwrap();
+    let address = clients.local_addr().unwrap();
+    let (clients_too, to_node_too, count) =
+        (clients.try_clone().unwrap(), to_node.try_clone().unwrap(), begun.clone());
+    let (client, from) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut packet, mut seen) = ([0; 65536], HashSet::new());
+        while let Ok((length, sender)) = clients.recv_from(&mut packet) {
+            _ = client.send(sender);
+            // A long header: the identifier that the client chose for the connection is behind the version.
+            let id = packet[6..6 + usize::from(packet[5]).min(20)].to_vec();
+            if seen.insert(id) {
+                count.fetch_add(1, Ordering::Relaxed);
+            }
+            _ = to_node.send(&packet[..length]);
+        }
+    });
+    std::thread::spawn(move || {
+        let (mut packet, mut client) = ([0; 65536], None);
+        while let Ok(length) = to_node_too.recv(&mut packet) {
+            client = from.try_iter().last().or(client);
+            // The type of a long header is in the bits 4 and 5; 3 is Retry.
+            if let Some(client) = client
+                && packet[0] & 0xf0 == 0xf0
+            {
+                _ = clients_too.send_to(&packet[..length], client);
+            }
+        }
+    });
+    (address, begun)
+}
+
+#[test]
+fn handshakes_that_do_not_end_keep_no_client_out() {
+    attack(async |node| {
+        let (hole, begun) = black_hole(node.address.parse().unwrap());
+        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let tls = ClientTls::loopback();
+        let (config, name) = (tls.config_for(hole).unwrap(), tls.server_name_for("127.0.0.1"));
+        let name = name.unwrap();
+        let handshakes: Vec<_> = (0..1200)
+            .map(|_| endpoint.connect_with(config.clone(), hole, &name).unwrap())
+            .collect();
+        let started = Instant::now();
+        while begun.load(Ordering::Relaxed) < 1200 {
+            assert!(started.elapsed() < LONG, "{begun:?} handshakes have begun");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let client = RawClient::connect(&node.address).await;
+        drop((client, handshakes));
+    });
+}
+
+#[test]
+fn connection_beyond_the_limit_of_a_tenant_is_refused_with_the_reason() {
+    let (node, _file) = node_with("[defaults]\nmax_connections = 2\n", &[]);
+    block_on(async {
+        let _first = RawClient::connect(&node.address).await;
+        let _second = RawClient::connect(&node.address).await;
+        let address = node.address.clone();
+        let refused = tokio::task::spawn_blocking(move || {
+            cuda_lease::LeaseBuilder::new(address).acquire_blocking().unwrap_err()
+        });
+        let refused = refused.await.unwrap();
+        assert_eq!(refused.status(), Some(Status::QuotaExceeded), "{refused}");
+        assert!(refused.to_string().contains("2 connections"), "{refused}");
+        assert!(refused.to_string().contains("max_connections"), "{refused}");
+    });
+    wait_until("a connection has ended", || node.lease().acquire_blocking().is_ok());
+}
+
+#[test]
+fn connection_has_one_request_stream() {
+    attack(async |node| {
+        let client = RawClient::connect(&node.address).await;
+        let mut second = Stream::open(&client.connection).await;
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
+        second.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+        assert_eq!(refusal(&second.reply().await), Status::BadRequest);
+    });
+}
+
+#[test]
+fn request_that_is_too_long_ends_the_connection_before_it_has_arrived() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let mut header = Vec::new();
+        Writer::new(&mut header).put(5000u32).put(Allocate::OPCODE).put(0u16).put(0u32).put(2u64);
+        client.control.bytes(&header).await;
+        let error = client.control.reply().await.unwrap_err();
+        assert!(error.contains("5000") && error.contains("4096"), "{error}");
+    });
+}
+
+/// Clients fill everything that a node buffers for a connection without a lease: frames that do not end, on all
+/// streams.
+#[test]
+fn connections_without_leases_occupy_bounded_memory() {
+    attack(async |node| {
+        let before = memory(node);
+        let mut clients = Vec::new();
+        for _ in 0..20 {
+            clients.push(RawClient::connect(&node.address).await);
+        }
+        let mut streams = tokio::task::JoinSet::new();
+        for client in &clients {
+            for _ in 0..60 {
+                let connection = client.connection.clone();
+                streams.spawn(async move {
+                    let length = 1 << 20;
+                    let mut frame = Vec::new();
+                    Writer::new(&mut frame).put(length).put(Submit::OPCODE).put(0u16).put(0u32);
+                    Writer::new(&mut frame).put(0u64);
+                    frame.resize(length as usize - 1, 0);
+                    let write = async { Stream::open(&connection).await.bytes(&frame).await };
+                    // The node stops reading.
+                    _ = tokio::time::timeout(Duration::from_secs(3), write).await;
+                });
+            }
+        }
+        while streams.join_next().await.is_some() {}
+        let grown = memory(node).saturating_sub(before);
+        assert!(grown < 128 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+/// A client sends requests, and takes no reply.
+#[test]
+fn client_that_takes_no_replies_is_disconnected() {
+    attack(async |node| {
+        let mut transport = TransportConfig::default();
+        transport.stream_receive_window(8u8.into());
+        let mut client = RawClient::connect_with(&node.address, transport).await;
+        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
+        client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+        let reason = tokio::time::timeout(LONG, client.connection.closed()).await.unwrap();
+        assert!(reason.to_string().contains("nothing for 10 s"), "{reason}");
+    });
+}
+
+/// A client announces images, sends nothing of them, and frees the lease.
+#[test]
+fn silent_uploads_of_an_ended_lease_keep_no_memory() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let put = async |lease, token: Bytes, hash, bytes| {
+            let mut put = Stream::open(&client.connection).await;
+            let blob = PutBlob { lease, token, hash, bytes };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put
+        };
+        let mut silent = Vec::new();
+        for _ in 0..8 {
+            silent.push(put(granted.lease, granted.token.clone(), [1; 32], 64 << 20).await);
+        }
+        let another = RawClient::connect(&node.address).await.allocate().await;
+        let code = b".version 8.0 .target sm_80 .address_size 64";
+        let hash = *blake3::hash(code).as_bytes();
+        let free = Free { lease: granted.lease, token: granted.token };
+        let mut uploaded = put(another.lease, another.token, hash, code.len() as u64).await;
+        uploaded.bytes(code).await;
+        client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+        client.control.reply().await.unwrap();
+        let reply = tokio::time::timeout(LONG, uploaded.reply()).await.unwrap();
+        assert_eq!(reply.unwrap().0, PutBlob::OPCODE | REPLY);
+    });
+}
+
+/// Requests that the node refuses wait as others do, so they cost little time, and few lines of the logs.
+#[test]
+fn refusals_are_limited_by_the_rate_of_the_tenant() {
+    let audit = NamedTempFile::new().unwrap();
+    let path = audit.path().to_str().unwrap();
+    let (node, _file) = node_with("[defaults]\nrequests_per_second = 20\n", &["--audit", path]);
+    block_on(async {
+        let started = Instant::now();
+        let mut client = RawClient::connect(&node.address).await;
+        let refused = Allocate { min_vram: 0, ..request() };
+        for _ in 0..60 {
+            client.send(&refused).await;
+            assert_eq!(refusal(&client.control.reply().await), Status::BadRequest);
+        }
+        // 20 at once, and the connection is one of the requests.
+        assert!(started.elapsed() > Duration::from_millis(1950), "{:?}", started.elapsed());
+    });
+    check(&node.lease().acquire_blocking().unwrap());
+}
+
+/// Requests beyond those that may wait are refused, but not faster than the rate.
+#[test]
+fn flood_of_requests_is_answered_at_the_rate_of_the_tenant() {
+    let (node, _file) = node_with("[defaults]\nrequests_per_second = 50\n", &[]);
+    block_on(async {
+        let started = Instant::now();
+        let mut client = RawClient::connect(&node.address).await;
+        for _ in 0..200 {
+            client.control.frame(Inventory::OPCODE, 0, 2, |_| {}).await;
+        }
+        for _ in 0..200 {
+            client.control.reply().await.unwrap();
+        }
+        assert!(started.elapsed() > Duration::from_millis(2900), "{:?}", started.elapsed());
+    });
+}
