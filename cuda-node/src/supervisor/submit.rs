@@ -94,6 +94,9 @@ async fn run(
         Some(input) => jobs.run(submit, image, input.into(), place).await,
         None => None,
     };
+    if reply.as_ref().is_some_and(|reply| reply.done.status == Status::NotFound) {
+        return Ok(Err(missing_image()));
+    }
     Ok(reply.ok_or_else(|| {
         // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();
@@ -123,16 +126,17 @@ fn check(submit: &Submit) -> Result<(), Refusal> {
 /// The image of a request: from its frame, or from the blobs of the tenant.
 fn image(submit: &mut Submit, blobs: &Blobs) -> Result<Bytes, Refusal> {
     let Some(image) = submit.image.take() else {
-        let missing = || {
-            let detail = "the node does not have the image; repeat the submit with the image, or send the image with \
-                          `PutBlob` first";
-            (Status::NotFound, detail.to_owned())
-        };
-        return blobs.get(&submit.hash).ok_or_else(missing);
+        return blobs.get(&submit.hash).ok_or_else(missing_image);
     };
     check_hash(&image, &submit.hash)?;
     blobs.insert(submit.hash, image.clone());
     Ok(image)
+}
+
+fn missing_image() -> Refusal {
+    let detail = "the node does not have the image; repeat the submit with the image, or send the image with `PutBlob` \
+                  first";
+    (Status::NotFound, detail.to_owned())
 }
 
 fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {

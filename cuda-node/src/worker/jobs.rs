@@ -75,6 +75,8 @@ pub(super) struct JobServer {
     pub(super) provider: Arc<dyn Provider>,
     pub(super) ordinal: u32,
     pub(super) quota: Arc<Quota>,
+    /// Counts the code of modules.
+    pub(super) code: Arc<Quota>,
     pub(super) socket: UnixStream,
 }
 
@@ -97,7 +99,7 @@ impl JobServer {
             let image = if has_module { Vec::new() } else { self.request_image()? };
             let opened = match &mut device {
                 Some(device) => Ok(device),
-                none => JobDevice::open(&*self.provider, self.ordinal, &self.quota)
+                none => JobDevice::open(&*self.provider, self.ordinal, &self.quota, &self.code)
                     .map(|opened| none.insert(opened)),
             };
             match opened.and_then(|device| device.run(&job, &image, &input)) {
@@ -175,13 +177,21 @@ impl Failed {
     }
 }
 
+/// A module, with the memory of its code.
+struct Loaded {
+    hash: Hash,
+    module: Module,
+    _code: Charge,
+}
+
 /// A device that runs jobs.
 struct JobDevice {
     device: Device,
     stream: Stream,
     quota: Arc<Quota>,
+    code: Arc<Quota>,
     /// The most recently used is the last.
-    modules: Vec<(Hash, Module)>,
+    modules: Vec<Loaded>,
     /// The region of the latest jobs, until a job needs one of another size.
     region: Option<(DeviceBuffer<u8>, Charge)>,
     printed: Arc<Mutex<String>>,
@@ -191,7 +201,12 @@ struct JobDevice {
 impl JobDevice {
     /// # Errors
     /// The job that needs the device has failed.
-    fn open(provider: &dyn Provider, ordinal: u32, quota: &Arc<Quota>) -> Result<Self, Failed> {
+    fn open(
+        provider: &dyn Provider,
+        ordinal: u32,
+        quota: &Arc<Quota>,
+        code: &Arc<Quota>,
+    ) -> Result<Self, Failed> {
         let failed = |error| Failed::new(Status::Internal, error);
         let device = Device::open(provider, ordinal).map_err(failed)?;
         let printed: Arc<Mutex<String>> = Arc::default();
@@ -202,8 +217,9 @@ impl JobDevice {
             out.push_str(text_prefix(text, left));
         });
         let stream = device.new_stream().map_err(failed)?;
-        let (modules, region, quota) = (Vec::new(), None, quota.clone());
-        Ok(Self { device, stream, quota, modules, region, printed, is_lost: false })
+        let (modules, region) = (Vec::new(), None);
+        let (quota, code) = (quota.clone(), code.clone());
+        Ok(Self { device, stream, quota, code, modules, region, printed, is_lost: false })
     }
 
     /// Whether no job can run in this process any more.
@@ -213,7 +229,7 @@ impl JobDevice {
 
     /// Whether the module of an image is loaded.
     fn has(&self, hash: &Hash) -> bool {
-        self.modules.iter().any(|(of, _)| of == hash)
+        self.modules.iter().any(|loaded| loaded.hash == *hash)
     }
 
     /// Runs a job. `image` is read if its module is not loaded. After a fault, resets the device. A device that cannot
@@ -254,20 +270,34 @@ impl JobDevice {
 
     /// The module of a job.
     fn module(&mut self, job: &Submit, image: &[u8]) -> cuda_core::Result<Module> {
-        let module = match self.modules.iter().position(|(hash, _)| *hash == job.hash) {
-            Some(found) => self.modules.remove(found).1,
-            None => match job.kind {
-                ImageKind::Ptx => self.device.load_ptx_blocking(&String::from_utf8_lossy(image))?,
-                // SAFETY: a malformed image harms this process alone, which serves the tenant that sent it (see the
-                // rules of `worker`).
-                ImageKind::Cubin => unsafe { self.device.load_cubin(image) }?,
-            },
+        let loaded = match self.modules.iter().position(|loaded| loaded.hash == job.hash) {
+            Some(found) => self.modules.remove(found),
+            None => self.load(job, image)?,
         };
+        let module = loaded.module.clone();
+        self.modules.push(loaded);
+        Ok(module)
+    }
+
+    /// Loads a module. Drops the least recently used ones if there are too many, or too much code.
+    fn load(&mut self, job: &Submit, image: &[u8]) -> cuda_core::Result<Loaded> {
         if self.modules.len() == MODULES {
             self.modules.remove(0);
         }
-        self.modules.push((job.hash, module.clone()));
-        Ok(module)
+        let charge = loop {
+            match self.code.charge(image.len() as u64) {
+                Ok(charge) => break charge,
+                Err(error) if self.modules.is_empty() => return Err(error),
+                Err(_) => drop(self.modules.remove(0)),
+            }
+        };
+        let module = match job.kind {
+            ImageKind::Ptx => self.device.load_ptx_blocking(&String::from_utf8_lossy(image))?,
+            // SAFETY: a malformed image harms this process alone, which serves the tenant that sent it (see the
+            // rules of `worker`).
+            ImageKind::Cubin => unsafe { self.device.load_cubin(image) }?,
+        };
+        Ok(Loaded { hash: job.hash, module, _code: charge })
     }
 
     fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Charge), Failed> {
@@ -401,7 +431,8 @@ mod tests {
             let (supervisor, socket) = UnixStream::pair().unwrap();
             let provider = Arc::new(cuda_cpu::CpuProvider::default());
             let quota = Arc::new(Quota::new("", 1 << 20));
-            let server = JobServer { provider, ordinal: 0, quota, socket };
+            let code = Arc::new(Quota::new("", 1 << 20));
+            let server = JobServer { provider, ordinal: 0, quota, code, socket };
             thread::spawn(move || server.run());
             Self(supervisor)
         }

@@ -10,12 +10,20 @@ use std::{
     },
 };
 
-use cuda_core::protocol::{ModuleId, ModuleImage};
+use cuda_core::{
+    Error,
+    protocol::{ModuleId, ModuleImage},
+};
 use cuda_lease::{
     session::SessionError,
     wire::{Hash, ImageKind},
 };
 use rustc_hash::FxHashMap;
+
+use super::quota::{Charge, Quota};
+
+/// The maximum number of bytes of code of all modules of a lease. A module may use several times as much memory.
+pub(super) const CODE: u64 = 256 << 20;
 
 /// The modules of a session.
 #[derive(Default)]
@@ -33,7 +41,13 @@ enum State {
         kind: ImageKind,
     },
     /// The backend loads it, or has loaded it.
-    Sent(Arc<Ready>),
+    Sent {
+        ready: Arc<Ready>,
+        /// The memory of its code.
+        _code: Charge,
+    },
+    /// Its code has arrived and is too much.
+    Refused(Error),
 }
 
 /// A module that the backend can load.
@@ -72,8 +86,14 @@ impl Modules {
         self.queries.len()
     }
 
-    /// Adds a part of a blob. Returns the modules to load if that completes it.
-    pub(super) fn arrived(&mut self, hash: Hash, total: u64, part: &[u8]) -> Vec<Load> {
+    /// Adds a part of a blob. If that completes it, returns the modules to load, whose code `quota` counts.
+    pub(super) fn arrived(
+        &mut self,
+        hash: Hash,
+        total: u64,
+        part: &[u8],
+        quota: &Arc<Quota>,
+    ) -> Vec<Load> {
         let (_, bytes) = match &mut self.arriving {
             Some(arriving) if arriving.0 == hash => arriving,
             other => other.insert((hash, Vec::new())),
@@ -89,9 +109,16 @@ impl Modules {
             if let State::Waiting { hash: wanted, kind } = state
                 && *wanted == hash
             {
+                let charge = match quota.charge(bytes.len() as u64) {
+                    Ok(charge) => charge,
+                    Err(error) => {
+                        *state = State::Refused(error);
+                        continue;
+                    }
+                };
                 let ready = Arc::<Ready>::default();
                 loads.push(Load { id: *id, image: image(*kind, &bytes), ready: ready.clone() });
-                *state = State::Sent(ready);
+                *state = State::Sent { ready, _code: charge };
             }
         }
         loads
@@ -106,14 +133,22 @@ impl Modules {
     pub(super) fn can_launch(&self, id: ModuleId) -> bool {
         match self.states.get(&id) {
             Some(State::Waiting { .. }) => false,
-            Some(State::Sent(ready)) => ready.has_ended(),
-            None => true,
+            Some(State::Sent { ready, .. }) => ready.has_ended(),
+            Some(State::Refused(_)) | None => true,
         }
     }
 
     /// Removes a module. Returns whether the backend has it.
     pub(super) fn remove(&mut self, id: ModuleId) -> bool {
-        matches!(self.states.remove(&id), Some(State::Sent(_)))
+        matches!(self.states.remove(&id), Some(State::Sent { .. }))
+    }
+
+    /// The error of a module whose code is too much.
+    pub(super) fn refusal(&self, id: ModuleId) -> Option<Error> {
+        match self.states.get(&id) {
+            Some(State::Refused(error)) => Some(error.clone()),
+            _ => None,
+        }
     }
 
     /// Remembers a query for a module whose code has not arrived.

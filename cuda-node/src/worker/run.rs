@@ -86,10 +86,11 @@ fn serve(
     let _entered = span.entered();
     tracing::info!("the worker has a lease");
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
-    let quota = engine.quota();
+    let (quota, code) = (engine.quota(), engine.code().clone());
     reports.outbox.set_commands(commands.try_clone()?);
 
-    let server = JobServer { provider, ordinal, quota: quota.clone(), socket: jobs.try_clone()? };
+    let server =
+        JobServer { provider, ordinal, quota: quota.clone(), code, socket: jobs.try_clone()? };
     let server = spawn("lease-jobs", move || server.run())?;
     let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
     let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
@@ -156,7 +157,7 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
         engine.drain(Drain::decode(frame.body)?.request);
         return Ok(());
     }
-    engine.command(Command::decode(frame.header.opcode, frame.body)?)
+    engine.command(Command::decode(frame.header.opcode, frame.body)?, frame.bytes.len())
 }
 
 fn broken(error: &SessionError) -> Error {

@@ -21,7 +21,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     audit::{Audit, Entry as Decision},
-    blobs::Blobs,
+    blobs::{BlobStore, Blobs},
     jobs::Jobs,
     sessions::{Session, SessionTerms, Turn, Turns},
     spans::{self, Traced},
@@ -67,6 +67,7 @@ pub(super) struct Leases {
     audit: Audit,
     metrics: Arc<NodeMetrics>,
     tenants: Tenants,
+    blobs: Arc<BlobStore>,
     state: Mutex<State>,
     /// The table may have a new deadline.
     changed: Notify,
@@ -118,8 +119,19 @@ impl Leases {
         let (entries, waiting, blobs, serial) = Default::default();
         let state = Mutex::new(State { table, entries, waiting, blobs, serial });
         let started = Instant::now();
-        let (metrics, changed) = Default::default();
-        Arc::new(Self { started, key, slots, limits, audit, metrics, tenants, state, changed })
+        let (metrics, blobs, changed) = Default::default();
+        Arc::new(Self {
+            started,
+            key,
+            slots,
+            limits,
+            audit,
+            metrics,
+            tenants,
+            blobs,
+            state,
+            changed,
+        })
     }
 
     fn now(&self) -> Duration {
@@ -487,7 +499,7 @@ impl Leases {
                     leases.change(|state, now| state.table.worker_died(now, LeaseId(lease)));
                 }
             };
-            let jobs = entry.jobs.insert(Jobs::start(socket, entry.meter.clone(), ended));
+            let jobs = entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
         })
     }
@@ -520,7 +532,8 @@ impl Leases {
         self.change(|state, now| {
             state.table.authorize(now, id, generation).map_err(refusal)?;
             state.connected(now, id, Some(client.connection))?;
-            let blobs = state.blobs.entry(client.tenant.clone()).or_default().clone();
+            let of_tenant = || self.blobs.of(&client.tenant);
+            let blobs = state.blobs.entry(client.tenant.clone()).or_insert_with(of_tenant).clone();
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
             let limits = Limits { memory: entry.quota, ..self.limits };
             let trace = entry.traced.as_ref().and_then(|traced| traced.trace);

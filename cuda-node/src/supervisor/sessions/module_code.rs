@@ -114,7 +114,14 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use cuda_lease::authority::Tenant;
+
     use super::*;
+    use crate::supervisor::blobs::BlobStore;
+
+    fn blobs() -> Arc<Blobs> {
+        Arc::<BlobStore>::default().of(&Tenant::local())
+    }
 
     fn hash(number: usize) -> Hash {
         let mut hash = [0; 32];
@@ -124,7 +131,7 @@ mod tests {
 
     #[test]
     fn code_is_asked_for_until_it_arrives_and_queued_once() {
-        let code = ModuleCode::new(Arc::default());
+        let code = ModuleCode::new(blobs());
         assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
         assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
         assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Send);
@@ -141,14 +148,14 @@ mod tests {
 
     #[test]
     fn modules_that_wait_for_code_are_limited() {
-        let code = ModuleCode::new(Arc::default());
+        let code = ModuleCode::new(blobs());
         let refused = (0..2 * LIMIT).find_map(|index| code.request(hash(index)).err()).unwrap();
         assert!(refused.to_string().contains("wait for their code"), "{refused}");
     }
 
     #[test]
     fn code_that_was_dropped_meanwhile_is_asked_for_again() {
-        let code = ModuleCode::new(Arc::default());
+        let code = ModuleCode::new(blobs());
         assert_eq!(code.request(hash(1)).unwrap(), CodeStep::Ask);
         assert_eq!(code.arrived(hash(1), Bytes::from_static(b"code")), CodeStep::Send);
         code.blobs.insert(hash(2), Bytes::from(vec![0; 256 << 20]));

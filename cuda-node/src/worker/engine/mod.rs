@@ -36,7 +36,7 @@ use self::{
 };
 use super::{
     messages::Drained,
-    modules::Load,
+    modules::{CODE, Load},
     quota::{Charge, Quota},
     reports::{AfterProgress, Reports, Stage, StepMemory},
     staging::Staging,
@@ -58,12 +58,17 @@ const POOL_QUERY_LIMIT: usize = 256;
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
 
+/// The maximum number of bytes of the commands that a session may have waiting.
+const HELD_BYTES: usize = 128 << 20;
+
 /// Carries out the commands of one session on a backend.
 pub(super) struct Engine {
     backend: Arc<dyn Backend>,
     reports: Arc<Reports>,
     limits: Limits,
     quota: Arc<Quota>,
+    /// Counts the code of modules.
+    code: Arc<Quota>,
     /// The maximum number of submissions of a stream that the backend has at a time.
     backlog: u64,
     /// Staging memory of bytes that came with their commands. It is separate: they may wait for an upload on the bulk
@@ -92,6 +97,7 @@ impl Engine {
             backend,
             reports: reports.clone(),
             quota: Arc::new(Quota::new("", limits.memory)),
+            code: Arc::new(Quota::new(" for the code of modules; unload modules", CODE)),
             limits,
             state: Mutex::default(),
             announced: Condvar::new(),
@@ -107,13 +113,14 @@ impl Engine {
         self.state.lock().sampler.begin();
     }
 
-    /// Takes the next command of the client.
+    /// Takes the next command of the client, whose frame has `bytes` bytes.
     ///
     /// # Errors
     /// The client broke the protocol.
-    pub(super) fn command(&self, command: Command<'_>) -> Result<(), SessionError> {
+    pub(super) fn command(&self, command: Command<'_>, bytes: usize) -> Result<(), SessionError> {
         let mut guard = self.state.lock();
         let state = &mut *guard;
+        state.command_bytes = bytes;
         match command {
             Command::Submit { ticket, after, step } => {
                 state.expect(ticket)?;
@@ -137,6 +144,11 @@ impl Engine {
     /// The device memory of the lease.
     pub(super) fn quota(&self) -> &Arc<Quota> {
         &self.quota
+    }
+
+    /// The code of modules.
+    pub(super) fn code(&self) -> &Arc<Quota> {
+        &self.code
     }
 
     /// The staging memory of uploads.
@@ -234,7 +246,8 @@ impl Engine {
         after: Vec<Ticket>,
         task: Task,
     ) -> Result<(), SessionError> {
-        let mut item = Item { resets: state.resets, arrived: state.sampler.now, after, task };
+        let (resets, arrived, bytes) = (state.resets, state.sampler.now, state.command_bytes);
+        let mut item = Item { resets, arrived, bytes, after, task };
         let first = state.streams.get(&stream).is_none_or(|stream| stream.held.is_empty());
         if first && self.try_run(state, stream, &mut item) == Outcome::Done {
             return Ok(());
@@ -242,12 +255,16 @@ impl Engine {
         if state.held == HELD_LIMIT {
             return Err(violation(format!("more than {HELD_LIMIT} commands wait")));
         }
+        if state.held_bytes + bytes > HELD_BYTES {
+            return Err(violation(format!("more than {HELD_BYTES} bytes of commands wait")));
+        }
         // `State::stream` would refuse the retirement of a stream, which is held too.
         let Some(queue) = state.streams.get_mut(&stream) else {
             return Err(violation(format!("stream {} does not exist", stream.0)));
         };
         queue.held.push_back(item);
         state.held += 1;
+        state.held_bytes += bytes;
         Ok(())
     }
 
@@ -273,6 +290,7 @@ impl Engine {
                         break;
                     }
                     state.held -= 1;
+                    state.held_bytes -= item.bytes;
                     progressed = true;
                 }
             }
@@ -660,15 +678,13 @@ impl Engine {
     pub(super) fn blob(&self, hash: Hash, total: u64, part: &[u8]) {
         let mut state = self.state.lock();
         let state = &mut *state;
-        let loads = state.modules.arrived(hash, total, part);
-        if !loads.is_empty() {
-            for Load { id, image, ready } in loads {
-                self.control(Control::LoadModule { id, image });
-                self.await_ready(Request::Loaded { module: id }, &ready);
-            }
-            self.answer_loaded(state);
-            self.advance(state);
+        let loads = state.modules.arrived(hash, total, part, &self.code);
+        for Load { id, image, ready } in loads {
+            self.control(Control::LoadModule { id, image });
+            self.await_ready(Request::Loaded { module: id }, &ready);
         }
+        self.answer_loaded(state);
+        self.advance(state);
     }
 }
 
@@ -776,7 +792,10 @@ impl Engine {
 
     fn answer_loaded(&self, state: &mut State) {
         for (module, id) in state.modules.answerable() {
-            self.backend.request(Request::Loaded { module }, self.answer(id));
+            match state.modules.refusal(module) {
+                Some(error) => self.answer(id).give(Err(error)),
+                None => self.backend.request(Request::Loaded { module }, self.answer(id)),
+            }
         }
     }
 

@@ -32,6 +32,10 @@ pub(super) struct State {
     pub(super) graphs: Graphs,
     pub(super) contents: Contents,
     pub(super) held: usize,
+    /// The bytes of the frames of commands that are held.
+    pub(super) held_bytes: usize,
+    /// The bytes of the frame of the current command.
+    pub(super) command_bytes: usize,
     /// Resets that were requested, and the queries of those that wait for earlier commands.
     pub(super) resets: u64,
     pub(super) waiting_resets: VecDeque<u64>,
@@ -110,6 +114,8 @@ impl State {
 
 /// A command in the order of a stream.
 pub(super) struct Item {
+    /// The bytes of its frame.
+    pub(super) bytes: usize,
     /// The number of resets before this command.
     pub(super) resets: u64,
     /// The arrival of the batch that brought it.

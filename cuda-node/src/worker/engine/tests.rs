@@ -94,7 +94,9 @@ fn engine() -> Arc<Engine> {
     };
     let engine = Engine::new(backend.clone(), reports, limits);
     backend.engine.set(Arc::downgrade(&engine)).unwrap();
-    engine.command(Command::Control(Control::CreateStream { id: STREAM, priority: 0 })).unwrap();
+    engine
+        .command(Command::Control(Control::CreateStream { id: STREAM, priority: 0 }), 64)
+        .unwrap();
     engine
 }
 
@@ -109,7 +111,7 @@ fn join(number: u64) -> Command<'static> {
 fn no_command_is_held_while_progress_comes_in_time() {
     let engine = engine();
     for number in 1..=10 * BACKLOG {
-        engine.command(join(number)).unwrap();
+        engine.command(join(number), 64).unwrap();
         assert!(!engine.is_holding.load(Ordering::Acquire), "command {number}");
     }
     assert!(engine.reports.backlog(STREAM).0 <= BACKLOG / 2);
@@ -118,7 +120,7 @@ fn no_command_is_held_while_progress_comes_in_time() {
 #[test]
 fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
     let engine = engine();
-    engine.command(join(1)).unwrap();
+    engine.command(join(1), 64).unwrap();
     engine.drain(7);
     // A request that is lost makes this wait endlessly.
     while engine.is_holding.load(Ordering::Acquire) {
@@ -131,8 +133,8 @@ fn waiting_queries_are_limited() {
     let engine = engine();
     let module = ModuleId(1);
     let kind = ImageKind::Ptx;
-    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
-    let ask = |id| engine.command(Command::Request { id, request: Request::Loaded { module } });
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }, 64).unwrap();
+    let ask = |id| engine.command(Command::Request { id, request: Request::Loaded { module } }, 64);
     let refused = (0..10_000).find_map(|id| ask(id).err()).unwrap();
     assert!(refused.to_string().contains("queries wait"), "{refused}");
 }
@@ -141,11 +143,11 @@ fn waiting_queries_are_limited() {
 fn query_for_a_module_without_code_is_answered_when_the_module_is_unloaded() {
     let engine = engine();
     let (module, kind) = (ModuleId(1), ImageKind::Ptx);
-    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }, 64).unwrap();
     let request = Request::Loaded { module };
-    engine.command(Command::Request { id: 1, request }).unwrap();
+    engine.command(Command::Request { id: 1, request }, 64).unwrap();
     assert_eq!(engine.state.lock().modules.waiting_queries(), 1);
-    engine.command(Command::Control(Control::UnloadModule { id: module })).unwrap();
+    engine.command(Command::Control(Control::UnloadModule { id: module }), 64).unwrap();
     assert_eq!(engine.state.lock().modules.waiting_queries(), 0);
 }
 
@@ -153,10 +155,11 @@ fn query_for_a_module_without_code_is_answered_when_the_module_is_unloaded() {
 fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
     let engine = engine();
     let create = |id| {
-        engine.command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }))
+        engine
+            .command(Command::Control(Control::CreateStream { id: StreamId(id), priority: 0 }), 64)
     };
     create(9).unwrap();
-    engine.command(Command::Control(Control::RetireStream { id: StreamId(9) })).unwrap();
+    engine.command(Command::Control(Control::RetireStream { id: StreamId(9) }), 64).unwrap();
     for used in [9, STREAM.0, 0] {
         assert!(
             create(used).unwrap_err().to_string().contains("ids of streams must rise"),
@@ -166,7 +169,7 @@ fn ids_of_streams_rise_so_that_a_ticket_never_names_a_later_stream() {
     let after = |stream, number| vec![Ticket { stream: StreamId(stream), number }];
     let join = |number, after| {
         let ticket = Ticket { stream: STREAM, number };
-        engine.command(Command::Submit { ticket, after, step: Step::Work(Work::Join) })
+        engine.command(Command::Submit { ticket, after, step: Step::Work(Work::Join) }, 64)
     };
     // Streams that were removed or skipped have completed everything.
     join(1, after(9, 5)).unwrap();
@@ -185,15 +188,15 @@ fn no_command_follows_the_retirement_of_its_stream() {
     };
     let ticket = Ticket { stream: STREAM, number: 1 };
     // The bytes do not come, so the retirement is held behind the upload.
-    engine.command(Command::Submit { ticket, after: Vec::new(), step: upload }).unwrap();
-    engine.command(Command::Control(Control::RetireStream { id: STREAM })).unwrap();
+    engine.command(Command::Submit { ticket, after: Vec::new(), step: upload }, 64).unwrap();
+    engine.command(Command::Control(Control::RetireStream { id: STREAM }), 64).unwrap();
     let late = [
         join(2),
         Command::Control(Control::Free { id: AllocId(1), stream: STREAM, after: Vec::new() }),
         Command::Control(Control::RetireStream { id: STREAM }),
     ];
     for command in late {
-        assert!(engine.command(command).unwrap_err().to_string().contains("does not exist"));
+        assert!(engine.command(command, 64).unwrap_err().to_string().contains("does not exist"));
     }
 }
 
@@ -202,11 +205,11 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
     let engine = engine();
     let module = ModuleId(1);
     let kind = ImageKind::Ptx;
-    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }).unwrap();
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }, 64).unwrap();
     let to = Region { alloc: AllocId(1), offset: 0 };
     let submit = |number, step| {
         let ticket = Ticket { stream: STREAM, number };
-        engine.command(Command::Submit { ticket, after: Vec::new(), step }).unwrap();
+        engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
     };
     // The code does not come, so everything behind the launch is held.
     submit(1, Step::Work(Work::Launch(launch(module))));
@@ -218,6 +221,53 @@ fn bytes_on_the_bulk_lane_belong_to_the_upload_that_still_waits_for_them() {
         let piece = engine.staging().take(bytes as usize).unwrap().unwrap();
         engine.piece(TransferId(0), piece, bytes as usize).unwrap();
     }
+}
+
+#[test]
+fn bytes_of_commands_that_wait_are_limited() {
+    let engine = engine();
+    let (module, kind) = (ModuleId(1), ImageKind::Ptx);
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }, 64).unwrap();
+    let launch = |number| {
+        let (ticket, step) =
+            (Ticket { stream: STREAM, number }, Step::Work(Work::Launch(launch(module))));
+        engine.command(Command::Submit { ticket, after: Vec::new(), step }, 1 << 20)
+    };
+    // The code does not come, so every launch is held.
+    let refused = (1..1000).find_map(|number| launch(number).err().map(|error| (number, error)));
+    let (number, error) = refused.unwrap();
+    assert_eq!(number, 1 + (HELD_BYTES >> 20) as u64);
+    assert!(error.to_string().contains("bytes of commands wait"), "{error}");
+}
+
+#[test]
+fn code_of_modules_is_limited() {
+    let engine = engine();
+    let hash = [7; 32];
+    let load = |id| {
+        let load = Command::LoadModule { id: ModuleId(id), kind: ImageKind::Cubin, hash, bytes: 1 };
+        engine.command(load, 64).unwrap();
+    };
+    (1..=60).for_each(load);
+    // The client has stated too few bytes.
+    let code = vec![0; 40 << 20];
+    engine.blob(hash, code.len() as u64, &code);
+    let refused = |id| engine.state.lock().modules.refusal(ModuleId(id));
+    let loaded: Vec<_> = (1..=60).filter(|id| refused(*id).is_none()).collect();
+    assert_eq!(loaded.len(), CODE as usize / (40 << 20));
+    let error = (1..=60).find_map(refused).unwrap().to_string();
+    assert!(error.contains("unload modules"), "{error}");
+    // A launch of a refused module is not held.
+    assert!((1..=60).all(|id| {
+        let state = engine.state.lock();
+        state.modules.refusal(ModuleId(id)).is_none() || state.modules.can_launch(ModuleId(id))
+    }));
+    for id in loaded {
+        engine.command(Command::Control(Control::UnloadModule { id: ModuleId(id) }), 64).unwrap();
+    }
+    load(61);
+    engine.blob(hash, code.len() as u64, &code);
+    assert_eq!(refused(61).map(|error| error.to_string()), None);
 }
 
 fn launch(module: ModuleId) -> Launch<'static> {

@@ -116,7 +116,7 @@ impl Test {
     }
 
     fn command(&self, command: Command<'_>) {
-        self.engine.command(command).unwrap();
+        self.engine.command(command, 64).unwrap();
     }
 
     fn next(&mut self, stream: u64) -> Ticket {
