@@ -21,7 +21,7 @@ use cuda_node::{
     process::{WorkerEnds, WorkerLauncher, die_with_supervisor, log_to_stderr},
     quotas::Quotas,
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
-    worker,
+    worker::{self, Place},
 };
 use tokio::{
     runtime::Runtime,
@@ -188,7 +188,7 @@ fn work(device: &str) -> Result<()> {
     let ends = WorkerEnds::take().map_err(failed)?;
     die_with_supervisor().map_err(failed)?;
     let (provider, ordinal) = provider(device)?;
-    worker::run(provider, ordinal, ends)
+    worker::run(provider, ordinal, ends, Place::OwnProcess)
 }
 
 /// Queries of the completion thread delay launches of other threads, and the network takes longer than a sleep. So the

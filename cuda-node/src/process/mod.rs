@@ -15,11 +15,13 @@
 mod descriptors;
 mod ends;
 mod error;
+mod host_memory;
 mod log;
 mod worker_process;
 
 pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
 pub use ends::{Ends, SupervisorEnds, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
+pub use host_memory::limit_host_memory;
 pub use log::log_to_stderr;
 pub use worker_process::{ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};

@@ -22,7 +22,7 @@ use super::{
 use crate::{
     gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory},
     process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
-    worker::{self, Assign, Ready},
+    worker::{self, Assign, Place, Ready},
 };
 
 /// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
@@ -189,7 +189,7 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        if let Err(error) = worker::run(provider, 0, worker) {
+        if let Err(error) = worker::run(provider, 0, worker, Place::Thread) {
             tracing::error!(%error, "a worker failed");
         }
         _ = end.send(());

@@ -35,10 +35,23 @@ use super::{
     reports::{Reports, Sink, StagedDownload},
     staging::{PIECE, Staged},
 };
-use crate::process::WorkerEnds;
+use crate::process::{WorkerEnds, limit_host_memory};
 
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
+
+/// The host memory of a CPU worker beside the memory of its lease, in bytes: staging and commands, code of modules and
+/// its decoded form, inputs and outputs of submits.
+const HOST_BYTES: u64 = 2 << 30;
+
+/// Whether a worker has a process of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// It has. On a CPU device, the host memory of the process is limited when it gets a lease.
+    OwnProcess,
+    /// It is a thread.
+    Thread,
+}
 
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes
 /// the socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps
@@ -46,14 +59,19 @@ const READ: usize = 256 << 10;
 ///
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
-pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_core::Result<()> {
+pub fn run(
+    provider: Arc<dyn Provider>,
+    ordinal: u32,
+    ends: WorkerEnds,
+    place: Place,
+) -> cuda_core::Result<()> {
     let (bulk, downloads): (Sender<StagedDownload>, _) = channel();
     let reports = Reports::new(bulk);
     let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
     if backend.info().driver.is_some() {
         warm_up(&*provider, ordinal)?;
     }
-    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends);
+    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends, place);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
@@ -64,6 +82,7 @@ fn serve(
     reports: &Arc<Reports>,
     downloads: Receiver<StagedDownload>,
     WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
+    place: Place,
 ) -> io::Result<()> {
     let device = backend.info().clone();
     let ready = Ready { device, features: features::of_device(backend.capabilities()) };
@@ -85,6 +104,9 @@ fn serve(
     }
     let _entered = span.entered();
     tracing::info!("the worker has a lease");
+    if place == Place::OwnProcess && backend.info().driver.is_none() {
+        limit_host_memory(assign.limits.memory.saturating_add(HOST_BYTES))?;
+    }
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
     let (quota, code) = (engine.quota(), engine.code().clone());
     reports.outbox.set_commands(commands.try_clone()?);

@@ -245,3 +245,17 @@ fn flood_of_requests_is_answered_at_the_rate_of_the_tenant() {
         assert!(started.elapsed() > Duration::from_millis(2900), "{:?}", started.elapsed());
     });
 }
+
+/// A module whose variables are larger than the lease.
+#[test]
+fn variables_of_modules_are_limited_on_a_cpu_device() {
+    let node = Node::start(&[]);
+    if crate::harness::device() != "cpu" {
+        return;
+    }
+    let lease = node.lease().acquire_blocking().unwrap();
+    let ptx = ".version 8.0 .target sm_80 .address_size 64 .visible .global .b8 large[3221225472];";
+    let error = lease.device().load_ptx_blocking(ptx).unwrap_err();
+    assert!(error.to_string().contains("memory"), "{error}");
+    check(&lease);
+}
