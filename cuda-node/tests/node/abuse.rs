@@ -37,7 +37,7 @@ fn node_with(quotas: &str, arguments: &[&str]) -> (Node, NamedTempFile) {
 
 /// Passes packets to a node, and of its replies only requests to show the address (Retry). So handshakes begin, and
 /// never end. Returns its address, and the number of packets with which a client begins.
-fn black_hole(node: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+pub fn black_hole(node: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
     let begun = Arc::new(AtomicUsize::new(0));
     let clients = UdpSocket::bind("127.0.0.1:0").unwrap();
     let to_node = UdpSocket::bind("127.0.0.1:0").unwrap();

@@ -9,6 +9,7 @@ mod graphs;
 mod harness;
 mod hostile;
 mod life;
+mod neighbor;
 mod network;
 mod raw;
 mod requests;

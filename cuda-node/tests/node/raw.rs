@@ -11,7 +11,7 @@ use cuda_lease::{
         put_frame,
     },
 };
-use quinn::{Connection, Endpoint, RecvStream, SendStream, TransportConfig};
+use quinn::{Connection, ConnectionError, Endpoint, RecvStream, SendStream, TransportConfig};
 
 pub struct RawClient {
     pub connection: Connection,
@@ -54,16 +54,25 @@ impl RawClient {
 
     /// Connects with these settings, and sends nothing.
     pub async fn connect_with(address: &str, transport: TransportConfig) -> Self {
+        Self::connect_as(address, ClientTls::loopback(), transport).await.unwrap()
+    }
+
+    /// Connects with these certificates and settings, and sends nothing.
+    pub async fn connect_as(
+        address: &str,
+        tls: ClientTls,
+        transport: TransportConfig,
+    ) -> Result<Self, ConnectionError> {
         let socket = address.parse().unwrap();
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
-        let tls = ClientTls::loopback();
         let name = tls.server_name_for("127.0.0.1").unwrap();
         let mut config = tls.config_for(socket).unwrap();
         config.transport_config(transport.into());
         let connecting = endpoint.connect_with(config, socket, &name);
-        let connection = connecting.unwrap().await.unwrap();
-        let control = Stream::open(&connection).await;
-        Self { connection, control, _endpoint: endpoint }
+        let connection = connecting.unwrap().await?;
+        let (send, receive) = connection.open_bi().await?;
+        let control = Stream::new(&connection, send, receive);
+        Ok(Self { connection, control, _endpoint: endpoint })
     }
 
     pub async fn allocate(&mut self) -> Granted {
@@ -111,6 +120,10 @@ impl RawClient {
 impl Stream {
     pub async fn open(connection: &Connection) -> Self {
         let (send, receive) = connection.open_bi().await.unwrap();
+        Self::new(connection, send, receive)
+    }
+
+    fn new(connection: &Connection, send: SendStream, receive: RecvStream) -> Self {
         let connection = connection.clone();
         Self { send, receive, buffer: FrameBuffer::default(), connection }
     }

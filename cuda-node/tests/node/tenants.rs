@@ -12,7 +12,7 @@ use tempfile::TempDir;
 use crate::harness::{Node, check, program, wait_until};
 
 /// A folder with an authority, a node for 127.0.0.1, and the clients `alice` and `bob`.
-fn certificates() -> TempDir {
+pub fn certificates() -> TempDir {
     let folder = tempfile::tempdir().unwrap();
     let certificates = DevelopmentCertificates::new(folder.path());
     certificates.host("127.0.0.1").client("alice").client("bob").create().unwrap();
@@ -20,7 +20,7 @@ fn certificates() -> TempDir {
 }
 
 /// A node that serves clients with certificates of `folder` only.
-fn secured(folder: &Path, arguments: &[&str]) -> Node {
+pub fn secured(folder: &Path, arguments: &[&str]) -> Node {
     let file = |name: &str| folder.join(name).to_str().unwrap().to_owned();
     let (cert, key, ca) = (file("node.pem"), file("node.key"), file("ca.pem"));
     let own = ["--cert", &cert, "--key", &key, "--client-ca", &ca];
@@ -31,7 +31,7 @@ fn anonymous(folder: &Path) -> ClientTls {
     ClientTls::with_ca(folder.join("ca.pem"))
 }
 
-fn client(folder: &Path, name: &str) -> ClientTls {
+pub fn client(folder: &Path, name: &str) -> ClientTls {
     let file = |end: &str| folder.join(format!("{name}.{end}"));
     anonymous(folder).client_certificate(file("pem"), file("key"))
 }

@@ -1,0 +1,229 @@
+//! The effect of one tenant, who takes all that a node lets him take, on another one.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use cuda_async::Result;
+use cuda_lease::{
+    Lease, LeaseBuilder,
+    authority::ClientTls,
+    wire::{Allocate, Hello, PutBlob, Submit, VERSION, Writer},
+};
+use quinn::{Endpoint, TransportConfig};
+
+use crate::{
+    abuse::black_hole,
+    harness::{Kernels, Node},
+    raw::{RawClient, Stream, request},
+    tenants::{certificates, client, secured},
+};
+
+/// The leases and pipelines of a measurement.
+const COUNT: usize = 100;
+
+/// The memory of a supervisor besides the stated limits of one tenant: code that it keeps and that is arriving, and the
+/// first frames of streams.
+const BESIDE: u64 = 256 << 20;
+const STATED: u64 = (256 + 128 + 16) << 20;
+
+/// Times in order.
+struct Times(Vec<Duration>);
+
+impl Times {
+    fn of(mut step: impl FnMut()) -> Self {
+        let time = |_| {
+            let started = Instant::now();
+            step();
+            started.elapsed()
+        };
+        let mut times: Vec<_> = (0..COUNT).map(time).collect();
+        times.sort_unstable();
+        Self(times)
+    }
+
+    fn percentile(&self, percent: usize) -> Duration {
+        self.0[(self.0.len() * percent / 100).min(self.0.len() - 1)]
+    }
+
+    /// Prints the times beside those of a quiet node. Returns the ratio of the percentile.
+    fn report(&self, what: &str, quiet: &Times, percent: usize) -> f64 {
+        let (now, before) = (self.percentile(percent), quiet.percentile(percent));
+        let ratio = now.as_secs_f64() / before.as_secs_f64();
+        println!("| {what}, percentile {percent} | {before:.2?} | {now:.2?} | {ratio:.2} |");
+        ratio
+    }
+}
+
+/// The figures of the tenant that keeps the rules.
+struct Figures {
+    acquire: Times,
+    pipeline: Times,
+}
+
+fn measure(builder: impl Fn() -> LeaseBuilder) -> Figures {
+    let lease = builder().acquire_blocking().unwrap();
+    let kernels = Kernels::new(&lease).unwrap();
+    let values = [1.5; 1000];
+    let pipeline = Times::of(|| drop(kernels.double(&values).unwrap()));
+    let acquire = Times::of(|| drop(builder().acquire_blocking().unwrap()));
+    Figures { acquire, pipeline }
+}
+
+/// A tenant that takes all that it can without device time.
+async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 'static) {
+    let tls = Arc::new(tls);
+    let mut tasks = tokio::task::JoinSet::new();
+    let connect = {
+        let tls = tls.clone();
+        let address = address.clone();
+        move || {
+            let (address, tls) = (address.clone(), tls());
+            async move { RawClient::connect_as(&address, tls, TransportConfig::default()).await }
+        }
+    };
+    // Code that nobody uses, over a lease.
+    let mut client = connect().await.unwrap();
+    let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "x".into() };
+    client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+    client.control.reply().await.unwrap();
+    let granted = client.allocate().await;
+    tasks.spawn(async move {
+        let mut code = vec![0; 16 << 20];
+        for number in 0..u64::MAX {
+            code[..8].copy_from_slice(&number.to_le_bytes());
+            let hash = *blake3::hash(&code).as_bytes();
+            let (lease, token, bytes) = (granted.lease, granted.token.clone(), code.len() as u64);
+            let mut put = Stream::open(&client.connection).await;
+            let blob = PutBlob { lease, token, hash, bytes };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put.bytes(&code).await;
+            _ = put.reply().await;
+        }
+    });
+    // Connections, with frames that do not end.
+    for _ in 0..150 {
+        let connect = connect.clone();
+        tasks.spawn(async move {
+            loop {
+                let Ok(client) = connect().await else { continue };
+                let mut frame = Vec::new();
+                Writer::new(&mut frame).put(1u32 << 20).put(Submit::OPCODE).put(0u16).put(0u32);
+                frame.resize(1 << 20, 0);
+                while let Ok((mut send, _receive)) = client.connection.open_bi().await {
+                    let write = send.write_all(&frame);
+                    _ = tokio::time::timeout(Duration::from_secs(1), write).await;
+                }
+            }
+        });
+    }
+    // Requests that are refused.
+    for _ in 0..4 {
+        let connect = connect.clone();
+        tasks.spawn(async move {
+            loop {
+                let Ok(mut client) = connect().await else { continue };
+                let hello =
+                    Hello { oldest: VERSION, newest: VERSION, features: 0, program: "x".into() };
+                client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
+                let device = Some("x".repeat(2000));
+                for _ in 0..1000 {
+                    client.send(&Allocate { device: device.clone(), ..request() }).await;
+                }
+                while client.control.reply().await.is_ok() {}
+            }
+        });
+    }
+    // Handshakes that do not end.
+    tasks.spawn(async move {
+        let (hole, _) = black_hole(address.parse().unwrap());
+        let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
+        let config = tls().config_for(hole).unwrap();
+        loop {
+            let begin = || endpoint.connect_with(config.clone(), hole, "127.0.0.1").ok();
+            let begun: Vec<_> = (0..300).map(|_| begin()).collect();
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            drop(begun);
+        }
+    });
+    while tasks.join_next().await.is_some() {}
+}
+
+fn resident(pid: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap();
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() << 12
+}
+
+/// Calls `during` while a thread observes the memory of the node. Returns its maximum too.
+fn observed<T>(node: &Node, during: impl FnOnce() -> T) -> (T, u64) {
+    let (most, ends) = (AtomicU64::new(0), AtomicBool::new(false));
+    let result = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                most.fetch_max(resident(node.pid()), Ordering::Relaxed);
+                thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let result = during();
+        ends.store(true, Ordering::Relaxed);
+        result
+    });
+    (result, most.into_inner())
+}
+
+/// Keeps the device busy until `ends`.
+fn keep_busy(lease: &Lease, ends: &AtomicBool) -> Result<()> {
+    let kernels = Kernels::new(lease)?;
+    let values = vec![1.5; 1 << 20];
+    while !ends.load(Ordering::Relaxed) {
+        kernels.double(&values)?;
+    }
+    Ok(())
+}
+
+/// Run it alone on a machine with idle cores: `cargo test -p cuda-node --test node -- --ignored neighbor --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn neighbor_of_an_abusive_tenant_keeps_its_speed() {
+    let folder = certificates();
+    let node = secured(folder.path(), &["--spares", "2"]);
+    let builder = |name| node.lease().tls(client(folder.path(), name));
+    let bob = || builder("bob");
+    measure(bob);
+    let quiet = measure(bob);
+    let before = resident(node.pid());
+
+    let of_alice = builder("alice").acquire_blocking().unwrap();
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    let abuser = runtime.worker_threads(4).enable_all().build().unwrap();
+    let (address, path) = (node.address.clone().into(), folder.path().to_owned());
+    abuser.spawn(abuse(address, move || client(&path, "alice")));
+    thread::sleep(Duration::from_secs(3));
+    let (abused, most) = observed(&node, || measure(bob));
+    println!("| | quiet | abused | ratio |\n|---|---|---|---|");
+    let acquire = abused.acquire.report("acquire", &quiet.acquire, 99);
+    abused.acquire.report("acquire", &quiet.acquire, 50);
+    let pipeline = abused.pipeline.report("pipeline", &quiet.pipeline, 50);
+    abused.pipeline.report("pipeline", &quiet.pipeline, 99);
+    println!("| memory of the supervisor, MiB | {} | {} | |", before >> 20, most >> 20);
+
+    let ends = AtomicBool::new(false);
+    let busy = thread::scope(|scope| {
+        scope.spawn(|| keep_busy(&of_alice, &ends).unwrap());
+        thread::sleep(Duration::from_secs(1));
+        let busy = measure(bob);
+        ends.store(true, Ordering::Relaxed);
+        busy
+    });
+    abuser.shutdown_background();
+    busy.acquire.report("acquire, with kernels", &quiet.acquire, 99);
+    let with_kernels = busy.pipeline.report("pipeline, with kernels", &quiet.pipeline, 50);
+    assert!(acquire <= 2.0 && pipeline <= 1.5, "{acquire:.2}, {pipeline:.2}");
+    assert!(with_kernels <= 2.2, "{with_kernels:.2}");
+    assert!(most <= STATED + BESIDE, "{most} bytes");
+}
