@@ -199,7 +199,11 @@ pub(super) async fn put_blob(
         // An upload that does not end would keep its memory from other leases of the tenant.
         () = leases.ended(put.lease) => return Ok(()),
     };
-    if let Err((status, detail)) = check_hash(&bytes, &put.hash) {
+    // The hash of 64 MiB takes tens of milliseconds.
+    let (hashed, hash) = (bytes.clone(), put.hash);
+    let checked = tokio::task::spawn_blocking(move || check_hash(&hashed, &hash));
+    let checked = checked.await.map_err(|error| End::Connection(error.to_string()))?;
+    if let Err((status, detail)) = checked {
         refuse(&mut send, status, &detail).await;
         return Ok(());
     }
