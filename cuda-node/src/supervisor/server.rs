@@ -417,6 +417,7 @@ async fn serve(
                 Status::QuotaExceeded => transport::OVER_QUOTA,
                 _ => transport::OVER_CAPACITY,
             };
+            client.account.refuse_connection().await;
             connected.close(code, reason.as_bytes());
             Err(reason)
         }

@@ -17,6 +17,7 @@ use governor::{
 };
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
+use tokio::sync::Semaphore;
 
 use super::{
     memory_budget::{MemoryBudget, Reserved},
@@ -29,6 +30,9 @@ const CONNECTIONS: u32 = 1024;
 
 /// The connections beyond [`CONNECTIONS`] for tenants that have a lease.
 const RESERVED_CONNECTIONS: u32 = 128;
+
+/// The connections beyond its limit that a tenant may have waiting for their refusal.
+const REFUSALS: usize = 64;
 
 /// The memory of a tenant for the first frames of its streams, in bytes.
 const FRAMES: u64 = 16 << 20;
@@ -56,6 +60,7 @@ pub(super) struct Account {
     connections: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
     frames: MemoryBudget,
+    refusals: Semaphore,
 }
 
 struct AccountLimits {
@@ -159,7 +164,16 @@ impl Account {
             requests: Rate::new(quota.requests_per_second.get()),
             submits: Rate::new(quota.submits_per_second),
         });
-        Self { tenant, connections: Arc::default(), limits, frames: MemoryBudget::new(FRAMES) }
+        let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
+        Self { tenant, connections: Arc::default(), limits, frames, refusals }
+    }
+
+    /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
+    /// requests.
+    pub(super) async fn refuse_connection(&self) {
+        if let Ok(_place) = self.refusals.try_acquire() {
+            self.request().await;
+        }
     }
 
     /// Waits until the tenant may make another request.
