@@ -96,11 +96,10 @@ async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 's
     client.control.reply().await.unwrap();
     client.send(&Allocate { wait_ms: 10_000, ..request() }).await;
     let granted = client.granted().await;
-    let kinds_of_code = kinds.contains("code");
+    let uploads = if kinds.contains("code") { u64::MAX } else { 0 };
     tasks.spawn(async move {
         let mut code = vec![0; 16 << 20];
-        let count = if kinds_of_code { u64::MAX } else { 0 };
-        for number in 0..count {
+        for number in 0..uploads {
             code[..8].copy_from_slice(&number.to_le_bytes());
             let hash = *blake3::hash(&code).as_bytes();
             let (lease, token, bytes) = (granted.lease, granted.token.clone(), code.len() as u64);
@@ -112,8 +111,7 @@ async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 's
         }
     });
     // Connections, with frames that do not end.
-    let (connections, refused) =
-        (150 * usize::from(kinds.contains("frames")), 4 * usize::from(kinds.contains("refusals")));
+    let connections = if kinds.contains("frames") { 150 } else { 0 };
     for _ in 0..connections {
         let connect = connect.clone();
         tasks.spawn(async move {
@@ -130,7 +128,8 @@ async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 's
         });
     }
     // Requests that are refused.
-    for _ in 0..refused {
+    let flooders = if kinds.contains("refusals") { 4 } else { 0 };
+    for _ in 0..flooders {
         let connect = connect.clone();
         tasks.spawn(async move {
             loop {
@@ -147,17 +146,14 @@ async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 's
         });
     }
     // Handshakes that do not end.
-    let has_handshakes = kinds.contains("handshakes");
+    let handshakes = if kinds.contains("handshakes") { 300 } else { 0 };
     tasks.spawn(async move {
-        if !has_handshakes {
-            std::future::pending::<()>().await;
-        }
         let (hole, _) = black_hole(address.parse().unwrap());
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let config = tls().config_for(hole).unwrap();
         loop {
             let begin = || endpoint.connect_with(config.clone(), hole, "127.0.0.1").ok();
-            let begun: Vec<_> = (0..300).map(|_| begin()).collect();
+            let begun: Vec<_> = (0..handshakes).map(|_| begin()).collect();
             tokio::time::sleep(Duration::from_secs(1)).await;
             drop(begun);
         }
