@@ -3,15 +3,15 @@
 use std::{sync::mpsc::SyncSender, time::Duration};
 
 use bytes::Bytes;
-use cuda_core::{DeviceInfo, Result};
+use cuda_core::{DeviceInfo, Error, Result};
 use tokio::sync::mpsc;
 
 use super::{
     LeaseBuilder,
-    connection::{Connection, LeaseTerms, connect, endpoint, start},
+    connection::{Connection, LeaseTerms, connect, endpoint, grant_within, start},
     end::{cause, unavailable},
     spans,
-    streams::{RequestStream, Unanswered},
+    streams::{RequestStream, Unanswered, unanswered},
     submit::{Channel, Job, Submit},
 };
 use crate::{
@@ -21,6 +21,9 @@ use crate::{
         Renewed, WireError,
     },
 };
+
+/// The time in which a node answers a request. A request for a lease has more: [`grant_within`].
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// The maximum duration of closing the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -72,9 +75,8 @@ impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`](cuda_core::Error::Unreachable) if no node answers,
-    /// [`Error::Remote`](cuda_core::Error::Remote) if it refuses, [`Error::Misuse`](cuda_core::Error::Misuse) for an
-    /// invalid address or certificate.
+    /// [`Error::Unreachable`] if no node answers within 5 seconds, [`Error::Remote`] if it refuses, [`Error::Misuse`] for
+    /// an invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
         let (connection, thread) =
@@ -86,8 +88,8 @@ impl NodeClient {
     /// Lists the devices of the node.
     ///
     /// # Errors
-    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses,
-    /// [`Error::Disconnected`](cuda_core::Error::Disconnected) if the connection has ended.
+    /// [`Error::Remote`] if the node refuses, [`Error::Disconnected`] if the connection has ended or the node does not
+    /// answer within 10 seconds.
     pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
         self.listing().map(|reply| reply.devices)
     }
@@ -101,7 +103,7 @@ impl NodeClient {
     }
 
     fn listing(&self) -> Result<InventoryReply> {
-        let reply = self.request(Inventory::OPCODE, |out| Inventory {}.encode(out))?;
+        let reply = self.request(Inventory::OPCODE, ANSWER, |out| Inventory {}.encode(out))?;
         self.read(InventoryReply::decode(&reply))
     }
 
@@ -109,12 +111,14 @@ impl NodeClient {
     /// and the library does not renew the lease.
     ///
     /// # Errors
-    /// The errors of [`inventory`](Self::inventory).
+    /// The errors of [`inventory`](Self::inventory). The node has a minute to answer, and the time that `request` may
+    /// wait.
     pub fn allocate(&self, request: &LeaseBuilder) -> Result<DetachedLease> {
         let allocate = Allocate { detached: true, ..request.request()? };
         let span = spans::lease(allocate.trace.as_ref(), &self.address);
         let _entered = span.enter();
-        let reply = self.request(Allocate::OPCODE, |out| allocate.encode(out))?;
+        let within = grant_within(&allocate);
+        let reply = self.request(Allocate::OPCODE, within, |out| allocate.encode(out))?;
         let granted = self.read(Granted::decode(&reply))?;
         span.record("lease", granted.lease);
         Ok(DetachedLease {
@@ -133,7 +137,7 @@ impl NodeClient {
     /// The errors of [`inventory`](Self::inventory).
     pub fn renew(&self, lease: u64, token: Bytes, lease_secs: u32) -> Result<(Bytes, Duration)> {
         let renew = Renew { lease, token, lease_secs };
-        let reply = self.request(Renew::OPCODE, |out| renew.encode(out))?;
+        let reply = self.request(Renew::OPCODE, ANSWER, |out| renew.encode(out))?;
         let renewed = self.read(Renewed::decode(&reply))?;
         Ok((renewed.token, Duration::from_millis(renewed.expires_in_ms)))
     }
@@ -144,7 +148,7 @@ impl NodeClient {
     /// The errors of [`inventory`](Self::inventory).
     pub fn free(&self, lease: u64, token: Bytes) -> Result<()> {
         let free = Free { lease, token };
-        self.request(Free::OPCODE, |out| free.encode(out)).map(drop)
+        self.request(Free::OPCODE, ANSWER, |out| free.encode(out)).map(drop)
     }
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
@@ -157,12 +161,24 @@ impl NodeClient {
         self.connection.close();
     }
 
-    fn request(&self, opcode: u16, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
+    fn request(
+        &self,
+        opcode: u16,
+        within: Duration,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Bytes> {
         self.connection.channel.check_thread()?;
         let mut body = Vec::new();
         encode(&mut body);
         let (reply, channel) = (self.connection.request(opcode, body)?, &self.connection.channel);
-        let reply = channel.wait(reply)?.map_err(|_| channel.ended(true))?;
+        // A timer needs the runtime of the channel.
+        let reply = channel.wait(async move { tokio::time::timeout(within, reply).await })?;
+        let reply = reply.map_err(|_| Error::Disconnected {
+            address: self.address.clone(),
+            cause: unanswered("a request", within),
+            may_have_run: true,
+        })?;
+        let reply = reply.map_err(|_| channel.ended(true))?;
         reply.map_err(|refused| channel.refused(refused))
     }
 

@@ -364,16 +364,16 @@ async fn send(
     }
     let mut buffer = FrameBuffer::default();
     let reply = next_reply(&mut receive, &mut buffer).await?;
-    let (opcode, body) = match reply.ok_or(WireError::Truncated { missing: 1 })?.content {
-        Ok(content) => content,
+    let reply = reply.ok_or(WireError::Truncated { missing: 1 })?;
+    let body = match reply.to(wire::Submit::OPCODE)? {
+        Ok(body) => body,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    if opcode != wire::Submitted::OPCODE {
-        return Err(WireError::UnexpectedOpcode { opcode }.into());
-    }
     let mut submitted = wire::Submitted::decode(&body)?;
-    let (length, limit) = (submitted.following_bytes, wire::Submit::OUTPUT_LIMIT);
-    if length > limit {
+    let (length, inline) = (submitted.following_bytes, submitted.output.len() as u64);
+    let limit = job.request.max_output.min(wire::Submit::OUTPUT_LIMIT);
+    if length.max(inline) > limit {
+        let length = length.max(inline);
         return Err(WireError::TooLong { what: "an output", length, limit }.into());
     }
     if length > 0 {

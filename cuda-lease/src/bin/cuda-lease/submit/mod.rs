@@ -8,10 +8,13 @@
 mod argument;
 mod files;
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    time::Duration,
+};
 
 use bytes::Bytes;
-use command_line::Failure;
+use command_line::{Failure, stdout};
 use cuda_core::{Error, LaunchConfig};
 use cuda_lease::{Job, Submit, Submitted, wire};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -42,8 +45,12 @@ pub(crate) fn run(args: &SubmitArgs) -> Result<(), Failure> {
     };
     let output = Output::new(args.format, args.out.as_deref())?;
     let submitted = submit(args, job(args, image, arguments, input.into()))?;
-    // The text that the kernel printed. If stderr is closed, it is discarded.
-    _ = std::io::stderr().write_all(submitted.text.as_bytes());
+    // The text that the kernel printed, which has no effect on a terminal. If stderr is closed, it is discarded.
+    let text = match std::io::stderr().is_terminal() {
+        true => stdout::escaped(&submitted.text, &['\n', '\t']),
+        false => submitted.text,
+    };
+    _ = std::io::stderr().write_all(text.as_bytes());
     output.write(&submitted.output)
 }
 
