@@ -13,7 +13,8 @@ Exit status:
   0  success
   2  bad input: usage, a file that cannot be read or written, PTX, kernel, arguments
   3  the kernel faulted, or the launch was refused
-  4  the node cannot be reached, or it refuses: no place, no access, the lease has ended";
+  4  the node cannot be reached, or it refuses: no place, no access, the lease has ended
+  128 + N  signal N has ended a submit: 130 after Ctrl-C";
 
 /// The help of `--node` for the subcommands with `--lease FILE`.
 const NODE_OF_LEASE: &str = "\
