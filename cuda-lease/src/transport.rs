@@ -39,6 +39,9 @@ pub const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
 /// The code with which a node closes the connection of a client that broke the protocol.
 pub const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
 
+/// The code with which a node closes the connection of a client whose certificate it does not accept.
+pub const REFUSED: quinn::VarInt = quinn::VarInt::from_u32(2);
+
 /// Opens a UDP socket. With `server`, it accepts connections.
 ///
 /// # Errors

@@ -5,7 +5,7 @@ use quinn::{ConnectionError, TransportErrorCode};
 
 use crate::{
     session::SessionError,
-    transport::{BROKEN, STOPPED},
+    transport::{BROKEN, REFUSED, STOPPED},
     wire::WireError,
 };
 
@@ -34,8 +34,20 @@ impl From<quinn::ConnectionError> for End {
                 let reason = String::from_utf8_lossy(&close.reason).into_owned();
                 End::Refused(Status::BadRequest, reason)
             }
+            quinn::ConnectionError::ApplicationClosed(close) if close.error_code == REFUSED => {
+                let reason = String::from_utf8_lossy(&close.reason).into_owned();
+                End::Refused(Status::Unauthorized, reason)
+            }
             quinn::ConnectionError::ApplicationClosed(close) if close.error_code == STOPPED => {
+                if close.reason.is_empty() {
+                    return End::Stopped("the node closed the connection without a reason".into());
+                }
                 End::Stopped(String::from_utf8_lossy(&close.reason).into_owned())
+            }
+            quinn::ConnectionError::ConnectionClosed(close)
+                if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+            {
+                End::Lost("the node has reached its limit of connections; try again later".into())
             }
             other => tls_refusal(&other).unwrap_or_else(|| End::Lost(describe(&other))),
         }
@@ -157,7 +169,10 @@ fn by_node(alert: u8) -> Option<Refusal> {
         alert::CERTIFICATE_REQUIRED => {
             "the node requires a client certificate; set the client's certificate and its key"
         }
-        alert::CERTIFICATE_EXPIRED => "the certificate of this client has expired; get a new one",
+        // TLS has one alert for both.
+        alert::CERTIFICATE_EXPIRED => {
+            "the certificate of this client has expired or is not valid yet, by the clock of the node; get a new one, or correct the clock that is wrong"
+        }
         alert::CERTIFICATE_REVOKED => "the certificate of this client was revoked; get a new one",
         alert::UNKNOWN_CA | alert::DECRYPT_ERROR => {
             "the node does not trust the authority that signed the certificate of this client; get one from the authority of the node's `--client-ca`"
@@ -199,4 +214,27 @@ fn other_protocol() -> Option<Refusal> {
     let detail = "the node does not speak `cuda-lease/1`; check host and port, and that client and node have \
                   compatible versions";
     Some((Status::UnsupportedVersion, detail.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_close_of_a_node_has_a_cause() {
+        let closed = |error_code, reason: &'static str| {
+            let reason = bytes::Bytes::from(reason);
+            let close = quinn::ApplicationClose { error_code, reason };
+            cause(ConnectionError::ApplicationClosed(close).into())
+        };
+        assert_eq!(closed(STOPPED, "the node stops"), "the node stops");
+        assert_eq!(closed(STOPPED, ""), "the node closed the connection without a reason");
+        let full = quinn::ConnectionClose {
+            error_code: TransportErrorCode::CONNECTION_REFUSED,
+            frame_type: None,
+            reason: bytes::Bytes::new(),
+        };
+        let end = End::from(ConnectionError::ConnectionClosed(full));
+        assert!(matches!(&end, End::Lost(cause) if cause.contains("connections")), "{end:?}");
+    }
 }

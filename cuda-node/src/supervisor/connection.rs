@@ -88,8 +88,13 @@ async fn serve_stream(
             opcode => return Err(WireError::UnexpectedOpcode { opcode }.into()),
         })
     });
-    let first = tokio::time::timeout(FIRST_FRAME, first).await.map_err(|_| End::Closed)??;
-    match first {
+    let Ok(first) = tokio::time::timeout(FIRST_FRAME, first).await else {
+        let secs = FIRST_FRAME.as_secs();
+        let detail = format!("the first frame of the stream has not arrived within {secs} s");
+        refuse(&mut send, Status::BadRequest, &detail).await;
+        return Err(End::Refused(Status::BadRequest, detail));
+    };
+    match first? {
         First::Hello(hello, id) => serve_requests(leases, client, (hello, id), send, receive).await,
         First::Attach(attach) => {
             match leases.session(client, attach.lease, &attach.token, attach.epoch) {

@@ -356,8 +356,11 @@ async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) 
         tokio::spawn(async move {
             let accepted = async {
                 let connected = incoming.await.map_err(|error| error.to_string())?;
-                let (tenant, fingerprint) =
-                    tls.identify(&connected).map_err(|error| error.to_string())?;
+                let (tenant, fingerprint) = tls.identify(&connected).map_err(|error| {
+                    let reason = error.to_string();
+                    connected.close(transport::REFUSED, reason.as_bytes());
+                    reason
+                })?;
                 Ok::<_, String>((connected, Client { tenant, fingerprint, connection }))
             };
             match accepted.await {
