@@ -133,5 +133,6 @@ fn refused_certificate_has_a_reason() {
     let invalid = "has expired or is not valid yet, by the clock of the node";
     inventory("early").failed(4, invalid);
     inventory("late").failed(4, invalid);
-    inventory("unnamed").failed(4, "names no valid tenant: tenant name \"not a tenant\" is refused");
+    inventory("unnamed")
+        .failed(4, "names no valid tenant: tenant name \"not a tenant\" is refused");
 }
