@@ -2,6 +2,8 @@
 
 mod actions;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::{
     num::NonZeroU32,
@@ -290,6 +292,8 @@ impl Leases {
         traced: Traced,
     ) -> Result<(), Refusal> {
         let mut ready = self.change(|state, now| {
+            // The lease may have ended meanwhile, with a cause.
+            state.table.reconnected(now, lease).map_err(refusal)?;
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
             entry.is_detached = connection.is_none();
             entry.traced = Some(traced);
@@ -686,22 +690,5 @@ impl Rates {
             (*of, *limiter) = fresh();
         }
         limiter.check().is_ok()
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tenant_has_its_own_rate() {
-        let mut rates = Rates::default();
-        let (a, b) = (Tenant::new("a").unwrap(), Tenant::new("b").unwrap());
-        // The next one is allowed after half a second.
-        assert!(rates.admit(&a, 2) && rates.admit(&a, 2) && !rates.admit(&a, 2));
-        assert!(rates.admit(&b, 2));
-        assert!((0..1000).all(|_| rates.admit(&a, u32::MAX)));
-        assert!(!rates.admit(&b, 0));
-        assert!(rates.admit(&a, 3));
     }
 }
