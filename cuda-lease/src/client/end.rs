@@ -119,6 +119,16 @@ pub(super) fn lost(address: &str, end: End) -> Error {
     }
 }
 
+/// The error that lost the lease, for an operation that was not sent.
+pub(super) fn not_submitted(lost: Error) -> Error {
+    match lost {
+        Error::Disconnected { address, cause, .. } => {
+            Error::Disconnected { address, cause, may_have_run: false }
+        }
+        error => error,
+    }
+}
+
 /// The cause of an end, for a message.
 pub(super) fn cause(end: End) -> String {
     match end {
