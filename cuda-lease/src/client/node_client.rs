@@ -17,8 +17,8 @@ use super::{
 use crate::{
     authority::ClientTls,
     wire::{
-        Allocate, DeviceEntry, Free, Granted, Inventory, InventoryReply, LeaseEntry, Renew,
-        Renewed, WireError,
+        Allocate, Confirm, DeviceEntry, Free, Granted, Inventory, InventoryReply, LeaseEntry,
+        Renew, Renewed, WireError, features,
     },
 };
 
@@ -69,6 +69,8 @@ pub struct DetachedLease {
 pub struct NodeClient {
     connection: Connection,
     address: String,
+    /// The features that both sides have, as in [`features`].
+    features: u64,
 }
 
 impl NodeClient {
@@ -79,10 +81,10 @@ impl NodeClient {
     /// an invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
-        let (connection, thread) =
+        let ((connection, features), thread) =
             start("cuda-lease-node", node, move |opened| serve(terms, opened))?;
         connection.set_thread(thread);
-        Ok(Self { connection, address: node.to_owned() })
+        Ok(Self { connection, address: node.to_owned(), features })
     }
 
     /// Lists the devices of the node.
@@ -108,11 +110,13 @@ impl NodeClient {
     }
 
     /// Requests a lease with the terms of `request`, which outlives this connection. The node of `request` is ignored,
-    /// and the library does not renew the lease.
+    /// and the library does not renew the lease. The client confirms the grant: a lease whose client has gone before ends
+    /// after the reconnect window of the node.
     ///
     /// # Errors
     /// The errors of [`inventory`](Self::inventory). The node has a minute to answer, and the time that `request` may
-    /// wait.
+    /// wait. After [`Error::Disconnected`], the lease may have been granted: see [`leases`](Self::leases) and
+    /// [`free_own`](Self::free_own).
     pub fn allocate(&self, request: &LeaseBuilder) -> Result<DetachedLease> {
         let allocate = Allocate { detached: true, ..request.request()? };
         let span = spans::lease(allocate.trace.as_ref(), &self.address);
@@ -121,6 +125,10 @@ impl NodeClient {
         let reply = self.request(Allocate::OPCODE, within, |out| allocate.encode(out))?;
         let granted = self.read(Granted::decode(&reply))?;
         span.record("lease", granted.lease);
+        if self.features & features::CONFIRM != 0 {
+            let confirm = Confirm { lease: granted.lease, token: granted.token.clone() };
+            self.request(Confirm::OPCODE, ANSWER, |out| confirm.encode(out))?;
+        }
         Ok(DetachedLease {
             id: granted.lease,
             token: granted.token,
@@ -142,13 +150,23 @@ impl NodeClient {
         Ok((renewed.token, Duration::from_millis(renewed.expires_in_ms)))
     }
 
-    /// Ends a lease. Work in flight is lost.
+    /// Ends a lease. Work in flight is lost. [`free_own`](Self::free_own) needs no token.
     ///
     /// # Errors
     /// The errors of [`inventory`](Self::inventory).
     pub fn free(&self, lease: u64, token: Bytes) -> Result<()> {
         let free = Free { lease, token };
         self.request(Free::OPCODE, ANSWER, |out| free.encode(out)).map(drop)
+    }
+
+    /// Ends a lease of this client without its token, which may be lost: [`leases`](Self::leases) has its id. Work in
+    /// flight is lost.
+    ///
+    /// # Errors
+    /// The errors of [`inventory`](Self::inventory). The node refuses if the client certificate is not the one that
+    /// acquired the lease, or if the node verifies no certificates.
+    pub fn free_own(&self, lease: u64) -> Result<()> {
+        self.free(lease, Bytes::new())
     }
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
@@ -194,7 +212,7 @@ impl std::fmt::Debug for NodeClient {
 }
 
 /// Serves the connection until the client is dropped or the connection ends.
-async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
+async fn serve(terms: LeaseTerms, opened: SyncSender<Result<(Connection, u64)>>) {
     let (endpoint, connection, mut stream) = match open(&terms).await {
         Ok(open) => open,
         Err(error) => {
@@ -205,7 +223,7 @@ async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
     let (channel, current) = Channel::new(terms.address);
     current.send_replace(Some(Ok(connection.clone())));
     let (requests, mut received) = mpsc::unbounded_channel();
-    _ = opened.send(Ok(Connection::new(requests, channel)));
+    _ = opened.send(Ok((Connection::new(requests, channel), stream.features)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
     if let Err(end) = stream.serve(&mut unanswered, &mut received, &mut renewals).await {

@@ -119,7 +119,8 @@ message! {
         wait_ms: u32,
         /// The priority. Higher numbers come first.
         priority: i32,
-        /// Whether the lease lasts until it expires or is freed, without a connection of its client.
+        /// Whether the lease lasts until it expires or is freed, without a connection of its client, once the grant is
+        /// confirmed.
         detached: bool,
     } + {
         /// The span of the client that the lease belongs to.
@@ -167,6 +168,17 @@ message! {
 
     /// Ends a lease. The reply is an empty frame with the opcode of the request and [`REPLY`](opcode::REPLY).
     Free = opcode::LEASE_FREE; {
+        /// The lease.
+        lease: u64,
+        /// Its token. If it is empty, the client certificate has to be the one that acquired the lease.
+        token: Bytes,
+    }
+
+    /// Confirms that the client has the token of a detached lease. Until then the lease ends as others do, when its
+    /// client has no connection. Any other use of the token confirms the grant too. The reply is an empty frame with
+    /// the opcode of the request and [`REPLY`](opcode::REPLY). For connections with the feature
+    /// [`CONFIRM`](super::features::CONFIRM) only: without it, a detached lease counts as confirmed.
+    Confirm = opcode::LEASE_CONFIRM; {
         /// The lease.
         lease: u64,
         /// Its token.
@@ -289,6 +301,8 @@ pub enum LeaseRequest {
     Renew(Renew),
     /// Ends a lease.
     Free(Free),
+    /// Confirms a grant.
+    Confirm(Confirm),
     /// Lists the devices and the client's leases.
     Inventory,
 }
@@ -304,6 +318,7 @@ impl LeaseRequest {
             Allocate::OPCODE => Self::Allocate(Allocate::decode(body)?),
             Renew::OPCODE => Self::Renew(Renew::decode(body)?),
             Free::OPCODE => Self::Free(Free::decode(body)?),
+            Confirm::OPCODE => Self::Confirm(Confirm::decode(body)?),
             Inventory::OPCODE => {
                 Inventory::decode(body)?;
                 Self::Inventory

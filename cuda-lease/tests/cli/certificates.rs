@@ -85,6 +85,12 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     assert_eq!(leases(alice).as_array().unwrap().len(), 1);
     assert_eq!(leases(bob).as_array().unwrap().len(), 0);
     place.run(&format!("free --lease lease.json {bob}")).failed(4, "another certificate");
+    // A lease whose token is lost is freed by its number.
+    let lost = place.run(&format!("alloc --json --min-vram 1MiB {alice}")).done_with_json();
+    let free = |who: &str| place.run(&format!("free --id {} {who}", lost["lease"]));
+    free(bob).failed(4, "tenant bob has no lease");
+    assert_eq!(free(alice).done(), format!("lease {} is freed\n", lost["lease"]));
+    free(alice).failed(4, "tenant alice has no lease");
     // The file of the lease has the paths of the certificates.
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     std::fs::rename(place.path("lease.json"), place.path("elsewhere/lease.json")).unwrap();

@@ -6,8 +6,8 @@ use cuda_core::protocol::Status;
 use cuda_lease::{
     internals::transport,
     wire::{
-        Allocate, Attach, Free, Hello, Inventory, InventoryReply, Lane, LeaseRequest, PutBlob,
-        Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
+        Allocate, Attach, Confirm, Free, Hello, Inventory, InventoryReply, Lane, LeaseRequest,
+        PutBlob, Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
     },
 };
 use quinn::{RecvStream, SendStream};
@@ -147,8 +147,9 @@ async fn serve_requests(
                     continue;
                 }
                 let (leases, client, answers) = (leases.clone(), client.clone(), answers.clone());
+                let shared = hello.features & features::ALL;
                 waiting.spawn(async move {
-                    let answer = answer(request, &leases, &client).await;
+                    let answer = answer(request, shared, &leases, &client).await;
                     _ = answers.send((id, answer)).await;
                 });
             }
@@ -174,11 +175,18 @@ fn greet(hello: &Hello) -> Reply {
     Ok((Welcome::OPCODE, body))
 }
 
-async fn answer(request: LeaseRequest, leases: &Arc<Leases>, client: &Client) -> Reply {
+/// Answers a request. `shared` are the features that both sides have.
+async fn answer(
+    request: LeaseRequest,
+    shared: u64,
+    leases: &Arc<Leases>,
+    client: &Client,
+) -> Reply {
     let mut out = Vec::new();
     let opcode = match request {
         LeaseRequest::Allocate(request) => {
-            leases.allocate(client, request).await?.encode(&mut out);
+            let confirms = shared & features::CONFIRM != 0;
+            leases.allocate(client, request, confirms).await?.encode(&mut out);
             Allocate::OPCODE
         }
         LeaseRequest::Renew(Renew { lease, token, lease_secs }) => {
@@ -188,6 +196,10 @@ async fn answer(request: LeaseRequest, leases: &Arc<Leases>, client: &Client) ->
         LeaseRequest::Free(Free { lease, token }) => {
             leases.free(client, lease, &token)?;
             Free::OPCODE
+        }
+        LeaseRequest::Confirm(Confirm { lease, token }) => {
+            leases.confirm(client, lease, &token)?;
+            Confirm::OPCODE
         }
         LeaseRequest::Inventory => {
             let reply: InventoryReply = leases.inventory(client);

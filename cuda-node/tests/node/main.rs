@@ -3,6 +3,7 @@
 
 mod chaos;
 mod cycles;
+mod detached;
 mod ends;
 mod graphs;
 mod harness;

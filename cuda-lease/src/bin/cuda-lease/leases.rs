@@ -130,15 +130,23 @@ pub(crate) fn renew(args: &RenewArgs) -> Result<(), Failure> {
 
 /// Ends a lease.
 pub(crate) fn free(args: &FreeArgs) -> Result<(), Failure> {
-    let named = Named::required(&args.lease)?;
-    let client = connect::client(&named.node(&args.node))?;
-    let lease = named.lease;
+    let (node, lease, token) = match args.id {
+        Some(id) => (args.node.clone(), id, None),
+        None => {
+            let named = Named::required(&args.lease)?;
+            (named.node(&args.node), named.lease, Some(named.token))
+        }
+    };
+    let client = connect::client(&node)?;
     // A lease whose time is over is listed for its grace, in which it can be freed too.
     let entries = client.leases()?;
     let is_over =
         |entry: &LeaseEntry| entry.lease == lease && entry.ending && entry.expires_in_ms == 0;
     let had_ended = entries.iter().any(is_over);
-    client.free(lease, named.token)?;
+    match token {
+        Some(token) => client.free(lease, token)?,
+        None => client.free_own(lease)?,
+    }
     client.close();
     let done = if had_ended { "had ended already" } else { "is freed" };
     stdout::print(&format!("lease {lease} {done}\n"))
