@@ -125,6 +125,7 @@ fn examples() -> Vec<Example> {
             output_offset: 0,
             max_output: 1024,
             trace: None,
+            id: None,
         }
     );
     message!(

@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::{
     end::{End, Refusal},
+    random::random,
     spans,
     streams::{next_reply, put_blob},
 };
@@ -79,6 +80,7 @@ impl Job {
             output_offset: 0,
             max_output: 0,
             trace: None,
+            id: None,
         };
         Self { payload: Payload { request, image, input: Bytes::new(), progress: None }, lease: () }
     }
@@ -276,13 +278,15 @@ impl Submit<'_> {
 /// Runs a job in a span of its own, whose parent is the current span.
 ///
 /// # Errors
-/// The operating system gives no random numbers for the ids of the span.
+/// The operating system gives no random numbers for the ids of the span and of the submit.
 fn perform(
     channel: Channel,
     mut job: Payload,
 ) -> Result<impl Future<Output = Result<Submitted>> + Send + 'static> {
     let trace = spans::next(job.request.trace)?;
     job.request.trace = Some(trace);
+    // A job that is repeated on the next connection has the same id.
+    job.request.id = Some(random()?);
     let span = spans::submit(&trace, &channel.address, job.request.lease);
     Ok(repeat(channel, job).instrument(span))
 }

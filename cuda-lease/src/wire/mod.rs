@@ -39,6 +39,6 @@ pub use graph::{
 pub use requests::{
     Ack, Allocate, Attach, Attached, Confirm, DeviceEntry, Exclusivity, Free, Granted, Hello,
     Inventory, InventoryReply, Lane, LeaseEntry, LeaseRequest, Limits, PutBlob, Refused, Renew,
-    Renewed, Submit, Submitted, VERSION, Welcome,
+    Renewed, Submit, SubmitId, Submitted, VERSION, Welcome,
 };
 pub use trace::{HexId, TraceContext};

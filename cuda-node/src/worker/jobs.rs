@@ -453,6 +453,7 @@ mod tests {
                 output_offset: 0,
                 max_output: bytes,
                 trace: None,
+                id: None,
             };
             let mut out = Vec::new();
             put_frame(&mut out, Submit::OPCODE, 0, 0, |out| job.encode(out));
