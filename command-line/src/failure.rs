@@ -18,11 +18,25 @@ const LONGEST_LOG: usize = 200_000;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Status {
     /// The input cannot be used, or a file cannot be read or written.
-    BadInput = 2,
+    BadInput,
     /// The kernel faulted, or the device failed.
-    Failed = 3,
+    Failed,
     /// The device does not exist, its driver is missing, or its node refuses or cannot be reached.
-    Unavailable = 4,
+    Unavailable,
+    /// A signal of this number ended the program.
+    Signal(u8),
+}
+
+impl Status {
+    fn code(self) -> u8 {
+        match self {
+            Status::BadInput => 2,
+            Status::Failed => 3,
+            Status::Unavailable => 4,
+            // As shells have it.
+            Status::Signal(number) => number.saturating_add(128),
+        }
+    }
 }
 
 /// An exit status and a message.
@@ -51,6 +65,12 @@ impl Failure {
         self
     }
 
+    /// Appends advice to the message.
+    pub fn with_advice(mut self, advice: impl Display) -> Self {
+        self.message = format!("{}; {advice}", self.message);
+        self
+    }
+
     /// Whether the device could not load the module.
     pub fn is_of_module(&self) -> bool {
         self.is_log
@@ -59,6 +79,11 @@ impl Failure {
     /// Creates a failure of a device or a node that is not available.
     pub fn unavailable(message: impl Display) -> Self {
         Self { status: Status::Unavailable, ..Self::bad_input(message) }
+    }
+
+    /// Creates a failure of a run that the signal of this number ended.
+    pub fn signal(number: u8, message: impl Display) -> Self {
+        Self { status: Status::Signal(number), ..Self::bad_input(message) }
     }
 
     /// Prints the failure after the name of the program, and returns the exit status.
@@ -71,7 +96,7 @@ impl Failure {
         };
         // If stderr is closed, the message is discarded.
         let _ = writeln!(io::stderr(), "{program}: {text}");
-        ExitCode::from(self.status as u8)
+        ExitCode::from(self.status.code())
     }
 }
 

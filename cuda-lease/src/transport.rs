@@ -43,11 +43,14 @@ pub const STOPPED: quinn::VarInt = quinn::VarInt::from_u32(0);
 /// The code with which a node closes the connection of a client that broke the protocol.
 pub const BROKEN: quinn::VarInt = quinn::VarInt::from_u32(1);
 
+/// The code with which a node closes the connection of a client whose certificate it does not accept.
+pub const REFUSED: quinn::VarInt = quinn::VarInt::from_u32(2);
+
 /// The code with which a node closes a connection beyond the limit of its tenant.
-pub const OVER_QUOTA: quinn::VarInt = quinn::VarInt::from_u32(2);
+pub const OVER_QUOTA: quinn::VarInt = quinn::VarInt::from_u32(3);
 
 /// The code with which a node closes a connection beyond its own limit.
-pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(3);
+pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(4);
 
 /// Opens a UDP socket. With `server`, it accepts connections.
 ///

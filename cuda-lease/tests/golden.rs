@@ -14,8 +14,8 @@ use cuda_core::{
     },
 };
 use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, Chunk, Command, Content, Event, Exclusivity, Free, Hello,
-    ImageKind, Inventory, Lane, PutBlob, Refused, Renew, Renewed, Step, Submit, Submitted,
+    Ack, Allocate, Attach, Attached, Chunk, Command, Confirm, Content, Event, Exclusivity, Free,
+    Hello, ImageKind, Inventory, Lane, PutBlob, Refused, Renew, Renewed, Step, Submit, Submitted,
     TransferId, VERSION, Welcome, decode_graph, encode_changes, encode_graph, frames_in, put_frame,
 };
 
@@ -125,6 +125,7 @@ fn examples() -> Vec<Example> {
             output_offset: 0,
             max_output: 1024,
             trace: None,
+            id: None,
         }
     );
     message!(
@@ -137,6 +138,7 @@ fn examples() -> Vec<Example> {
             following_bytes: 0,
         }
     );
+    message!(out, 7, Confirm { lease: 7, token: token() });
     session(&mut out);
     out
 }

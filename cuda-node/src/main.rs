@@ -117,6 +117,10 @@ struct NodeArgs {
     /// show the names of tenants to everyone who reaches the address.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
     metrics: Option<SocketAddr>,
+    /// A host name of the status endpoints, besides localhost and the address: requests for other names are refused.
+    /// Repeat the option for several names.
+    #[arg(long = "metrics-name", value_name = "NAME", requires = "metrics")]
+    metrics_names: Vec<String>,
     /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`, in an existing folder. Only the user of the node
     /// can open it.
     #[arg(long)]
@@ -224,6 +228,7 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.submissions_in_flight = args.submissions;
     options.audit = args.audit.clone();
     options.metrics = args.metrics;
+    options.metrics_names = args.metrics_names.clone();
     options.operator_socket = args.operator_socket.clone();
     options.quotas = quotas(&args)?;
     let node = Node::start(options)?;

@@ -72,7 +72,7 @@ fn text_of_tenants_is_not_markup() {
     let address = listener.local_addr().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
-    runtime.spawn(status::serve(listener, snapshot).unwrap());
+    runtime.spawn(status::serve(listener, Vec::new(), snapshot).unwrap());
     let mut browser = Browser::start();
     let mut page = browser.open(&format!("http://{address}/"));
     page.wait_until("document.querySelector('tr[data-lease=\"7\"]') !== null");
@@ -90,7 +90,7 @@ fn policy_of_the_page_blocks_scripts_in_it() {
     let address = listener.local_addr().unwrap();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let _entered = runtime.enter();
-    runtime.spawn(status::serve(listener, Snapshot::default).unwrap());
+    runtime.spawn(status::serve(listener, Vec::new(), Snapshot::default).unwrap());
     let mut browser = Browser::start();
     let mut page = browser.open(&format!("http://{address}/"));
     page.wait_until("document.querySelector('#state').textContent.startsWith('up for')");

@@ -3,12 +3,14 @@
     python3 -m venv venv && venv/bin/pip install -r examples/python/requirements.txt
     venv/bin/python examples/python/lease.py 127.0.0.1:5701 kernels/iota.ptx
 
-The node runs on this machine with `--insecure`, so nothing is verified. The chapter "The wire protocol" of the book
+The node runs on this machine with `--insecure`, so nothing is verified, and any other address is refused. The chapter "The wire protocol" of the book
 specifies the protocol; `struct` and QUIC are all that a client needs.
 """
 
 import asyncio
+import ipaddress
 import os
+import socket
 import ssl
 import struct
 import sys
@@ -25,6 +27,7 @@ HELLO, ALLOC, FREE, SUBMIT = 0x0001, 0x0200, 0x0202, 0x0600
 REFUSED = 0x8000
 NOT_FOUND = 14
 CONNECT_SECONDS = 5
+FRAME_LIMIT = 1 << 20
 HEADER = struct.Struct("<IHHIQ")
 
 
@@ -57,6 +60,8 @@ class Fields:
 
     def data(self) -> bytes:
         (length,) = self.numbers("I")
+        if length > len(self.body) - self.at:
+            raise ValueError(f"a field has {length} bytes, {len(self.body) - self.at} are left in its frame")
         self.at += length
         return self.body[self.at - length : self.at]
 
@@ -72,6 +77,8 @@ class Stream:
 
     async def receive(self, opcode: int) -> Fields:
         header = HEADER.unpack(await self.reader.readexactly(HEADER.size))
+        if header[0] > FRAME_LIMIT:
+            raise ValueError(f"a frame has {header[0]} bytes, the limit is {FRAME_LIMIT}")
         body = Fields(await self.reader.readexactly(header[0]))
         if header[1] == REFUSED:
             (status,) = body.numbers("H")
@@ -91,7 +98,10 @@ class Client:
     async def greet(self) -> None:
         """Opens the request stream."""
         self.control, self.requests = await self.open(), 0
-        await self.ask(HELLO, struct.pack("<HHQ", VERSION, VERSION, 0) + data(b"lease.py"))
+        welcome = await self.ask(HELLO, struct.pack("<HHQ", VERSION, VERSION, 0) + data(b"lease.py"))
+        (version,) = welcome.numbers("H")
+        if version != VERSION:
+            raise ValueError(f"the node speaks version {version} of the protocol, this client speaks {VERSION}")
 
     async def ask(self, opcode: int, body: bytes) -> Fields:
         """Sends a request on the request stream, and waits for its reply."""
@@ -134,11 +144,28 @@ class Client:
         (following,) = reply.numbers("Q")
         if status:
             raise Refused(status, text)
+        if len(inline) + following > output:
+            raise ValueError(f"the output has {len(inline) + following} bytes, {output} were requested")
         return inline + await stream.reader.readexactly(following)
 
 
+def loopback(host: str, port: str) -> str:
+    """The address of a host on this machine. The client verifies no other node."""
+    try:
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_DGRAM)[0][4][0]
+    except (ValueError, OSError) as error:
+        sys.exit(f"{host}:{port} is no address of a node: {error}; write HOST:PORT, such as 127.0.0.1:5701")
+    if not ipaddress.ip_address(found).is_loopback:
+        sys.exit(
+            f"{host} has the address {found}, which is not a loopback address; this client verifies no node, so the "
+            "node has to be on this machine"
+        )
+    return found
+
+
 async def main(address: str, path: str) -> None:
-    host, port = address.rsplit(":", 1)
+    host, _, port = address.rpartition(":")
+    host = loopback(host, port)
     with open(path, "rb") as file:
         ptx = file.read()
     settings = QuicConfiguration(alpn_protocols=[ALPN], is_client=True, verify_mode=ssl.CERT_NONE)

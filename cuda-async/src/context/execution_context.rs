@@ -96,7 +96,7 @@ impl ExecutionContext {
     pub fn enqueue<R>(&self, submit: impl FnOnce(&Stream) -> Result<R>) -> Result<R> {
         let stream = self.stream()?;
         let result = submit(stream);
-        if let Err(lost @ Error::DeviceLost { .. }) = result {
+        if let Err(lost @ (Error::DeviceLost { .. } | Error::Disconnected { .. })) = result {
             return Err(own_error(self, lost));
         }
         self.note(stream.last().number);
@@ -229,11 +229,19 @@ impl Drop for OpenWindow<'_> {
     }
 }
 
-/// Returns the fault that lost the device, if `error` reports the loss and work of this operation was in flight. The
-/// operation then reports the fault, and not the `DeviceLost` of its later submission.
+/// Returns the error of an operation whose submission was refused because the device is lost. If earlier work of the
+/// operation was in flight, that is the fault which lost the device, and not the `DeviceLost` of the submission. If any
+/// work of the operation was submitted to a node that is disconnected, the operation may have run.
 #[cold]
 fn own_error(cx: &ExecutionContext, error: Error) -> Error {
     let root = SharedContext::root_of(cx.shared()).clone();
+    let has_submitted = root.last() > 0 || root.root_data().has_branch_work.load(Ordering::Relaxed);
+    let error = error.map_root(|error| match error {
+        Error::Disconnected { address, cause, may_have_run } => {
+            Error::Disconnected { address, cause, may_have_run: may_have_run || has_submitted }
+        }
+        error => error,
+    });
     fault_of(&[cx.clone(), ExecutionContext(Repr::Shared(root))], error)
 }
 
@@ -342,6 +350,8 @@ pub(in crate::context) struct RootData {
     pub(super) stream: Stream,
     /// The streams of the forks of this run.
     fork_streams: ForkStreams,
+    /// Whether a context of the tree that is not the root has submitted work.
+    has_branch_work: AtomicBool,
     /// The submission that a blocking run waits for.
     pub(in crate::context) blocked: Mutex<Blocked>,
     /// Set in a blocking run once one of its steps waits for more than one stream.
@@ -387,6 +397,7 @@ impl SharedContext {
         let kind = ContextKind::Root(RootData {
             stream,
             fork_streams: ForkStreams::default(),
+            has_branch_work: AtomicBool::new(false),
             blocked: Mutex::default(),
             by_wakers: OnceLock::new(),
             part_of: None,
@@ -459,6 +470,15 @@ impl SharedContext {
 
     pub(super) fn note(&self, number: u64) {
         self.last.fetch_max(number, Ordering::AcqRel);
+        if let ContextKind::Child(child) = &self.kind
+            && number > 0
+        {
+            let has_branch_work = &child.root.root_data().has_branch_work;
+            // A write would take the cache line from the threads of the other branches.
+            if !has_branch_work.load(Ordering::Relaxed) {
+                has_branch_work.store(true, Ordering::Relaxed);
+            }
+        }
     }
 
     pub(super) fn last(&self) -> u64 {

@@ -15,6 +15,7 @@ use parking_lot::Mutex;
 
 use super::{
     connection::{self, LeaseConnection, LeaseTerms, Opened},
+    end::not_submitted,
     link::Link,
 };
 use crate::wire::{
@@ -242,16 +243,6 @@ unsafe impl Backend for LeaseBackend {
     /// The link holds the blocks of copies in flight itself.
     fn close(&self, retained: Vec<(Ticket, Box<dyn Any + Send + Sync>)>) {
         drop(retained);
-    }
-}
-
-/// Returns the error that lost the lease, for an operation that did not run.
-fn not_submitted(lost: Error) -> Error {
-    match lost {
-        Error::Disconnected { address, cause, .. } => {
-            Error::Disconnected { address, cause, may_have_run: false }
-        }
-        error => error,
     }
 }
 

@@ -5,8 +5,10 @@ use std::{collections::VecDeque, thread};
 use bytes::Bytes;
 use cuda_core::{Element, Error, Limit, Quantity, Result, protocol::Status};
 use parking_lot::{Condvar, Mutex};
+use rustc_hash::FxHashMap;
 
 use super::{
+    end::not_submitted,
     lease::Lease,
     submit::{Job, Submitted},
 };
@@ -23,7 +25,8 @@ const IN_FLIGHT: usize = 2;
 ///
 /// # Errors
 /// The result of an input has the errors of [`Submit::launch_blocking`](crate::Submit::launch_blocking). When no lease
-/// is left, the remaining inputs get the error of the last lease. Without leases every result is [`Error::OutOfRange`].
+/// is left, the remaining inputs get the error of the last lease. [`Error::Disconnected`] states for each input whether
+/// it may have run. Without leases every result is [`Error::OutOfRange`].
 ///
 /// ```standalone_crate
 /// use cuda_cpu::CpuProvider;
@@ -100,13 +103,16 @@ struct State {
     results: Vec<Option<Result<Submitted>>>,
     /// The error of the last lease that was lost.
     lost: Error,
+    /// The errors of inputs that were sent to a lease that was lost, and may have run there.
+    sent: FxHashMap<usize, Error>,
 }
 
 impl InputQueue {
     fn new(count: usize) -> Self {
         let lost = Error::out_of_range("a burst", Quantity::Leases, 0, Limit::AtLeast(1));
         let results = (0..count).map(|_| None).collect();
-        let state = State { waiting: (0..count).collect(), left: count, results, lost };
+        let (waiting, sent) = ((0..count).collect(), FxHashMap::default());
+        let state = State { waiting, left: count, results, lost, sent };
         Self { state: Mutex::new(state), changed: Condvar::new() }
     }
 
@@ -129,7 +135,12 @@ impl InputQueue {
     fn finish(&self, index: usize, result: Result<Submitted>) -> bool {
         match result {
             Err(error) if is_end_of_lease(&error) => {
-                self.state.lock().waiting.push_back(index);
+                let mut state = self.state.lock();
+                state.waiting.push_back(index);
+                if let Error::Disconnected { may_have_run: true, .. } = error {
+                    state.sent.insert(index, error.clone());
+                }
+                drop(state);
                 self.leave(error);
                 false
             }
@@ -159,8 +170,11 @@ impl InputQueue {
     }
 
     fn into_results(self) -> Vec<Result<Submitted>> {
-        let State { results, lost, .. } = self.state.into_inner();
-        results.into_iter().map(|result| result.unwrap_or_else(|| Err(lost.clone()))).collect()
+        let State { results, lost, mut sent, .. } = self.state.into_inner();
+        let lost = not_submitted(lost);
+        let mut error = |index| sent.remove(&index).unwrap_or_else(|| lost.clone());
+        let results = results.into_iter().enumerate();
+        results.map(|(index, result)| result.unwrap_or_else(|| Err(error(index)))).collect()
     }
 }
 
@@ -219,6 +233,34 @@ mod tests {
         }));
         assert!(caught.is_err());
         assert_eq!(queue.take(), None);
+    }
+
+    fn disconnected(may_have_run: bool) -> Error {
+        Error::Disconnected { address: "node".into(), cause: "killed".into(), may_have_run }
+    }
+
+    #[test]
+    fn only_inputs_that_were_sent_may_have_run() {
+        let queue = InputQueue::new(4);
+        let [first, second, third] = [(); 3].map(|()| queue.take().unwrap());
+        // The fourth is never taken. The third is refused by a connection that has ended.
+        for (index, may_have_run) in [(first, true), (third, false), (second, true)] {
+            assert!(!queue.finish(index, Err(disconnected(may_have_run))));
+        }
+        let expected = [true, true, false, false].map(|of| Err(disconnected(of)));
+        assert_eq!(queue.into_results(), expected);
+    }
+
+    #[test]
+    fn input_that_was_sent_once_may_have_run_whatever_comes_later() {
+        let queue = InputQueue::new(2);
+        let (first, second) = (queue.take().unwrap(), queue.take().unwrap());
+        queue.finish(first, Err(disconnected(true)));
+        assert_eq!(queue.take(), Some(first));
+        queue.finish(first, Err(disconnected(false)));
+        queue.finish(second, Err(remote(Status::Revoked)));
+        let expected = [Err(disconnected(true)), Err(remote(Status::Revoked))];
+        assert_eq!(queue.into_results(), expected);
     }
 
     #[test]

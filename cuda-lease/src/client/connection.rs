@@ -29,7 +29,10 @@ use super::{
     link::Link,
     random::random,
     spans,
-    streams::{Access, LaneStream, OutgoingRequest, Received, RequestStream, Unanswered, put_blob},
+    streams::{
+        Access, LaneStream, OutgoingRequest, Received, RequestStream, Unanswered, put_blob,
+        unanswered,
+    },
     submit::{Channel, Current},
 };
 use crate::{
@@ -42,6 +45,14 @@ pub(super) const RESUME_WINDOW: Duration = Duration::from_secs(10);
 
 /// The time that a request for a new connection takes at most.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// The time in which a node answers a request for a lease once there is a place for it: it may start a worker.
+const GRANT: Duration = Duration::from_secs(60);
+
+/// The time in which a node answers this request for a lease.
+pub(super) fn grant_within(request: &Allocate) -> Duration {
+    GRANT + Duration::from_millis(request.wait_ms.into())
+}
 
 /// The pause between two attempts to reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
@@ -306,7 +317,11 @@ impl ConnectionThread {
         let (connection, mut stream) = connect(&endpoint, &terms).await.map_err(fail)?;
         let mut body = Vec::new();
         terms.allocate.encode(&mut body);
-        let reply = stream.ask(Allocate::OPCODE, &body).await.map_err(fail)?;
+        let within = grant_within(&terms.allocate);
+        let reply = tokio::time::timeout(within, stream.ask(Allocate::OPCODE, &body)).await;
+        let reply =
+            reply.map_err(|_| fail(End::Lost(unanswered("the request for a lease", within))))?;
+        let reply = reply.map_err(fail)?;
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
         Span::current().record("lease", granted.lease);

@@ -5,7 +5,7 @@ use quinn::{ConnectionError, TransportErrorCode};
 
 use crate::{
     session::SessionError,
-    transport::{BROKEN, OVER_CAPACITY, OVER_QUOTA, STOPPED},
+    transport::{BROKEN, OVER_CAPACITY, OVER_QUOTA, REFUSED, STOPPED},
     wire::WireError,
 };
 
@@ -32,7 +32,11 @@ impl From<quinn::ConnectionError> for End {
         if let quinn::ConnectionError::ApplicationClosed(close) = &error {
             let reason = String::from_utf8_lossy(&close.reason).into_owned();
             match close.error_code {
+                STOPPED if reason.is_empty() => {
+                    return End::Stopped("the node closed the connection without a reason".into());
+                }
                 STOPPED => return End::Stopped(reason),
+                REFUSED => return End::Refused(Status::Unauthorized, reason),
                 BROKEN => return End::Refused(Status::BadRequest, reason),
                 OVER_QUOTA => return End::Refused(Status::QuotaExceeded, reason),
                 OVER_CAPACITY => return End::Refused(Status::CapacityExceeded, reason),
@@ -108,6 +112,16 @@ pub(super) fn lost(address: &str, end: End) -> Error {
     }
 }
 
+/// The error that lost the lease, for an operation that was not sent.
+pub(super) fn not_submitted(lost: Error) -> Error {
+    match lost {
+        Error::Disconnected { address, cause, .. } => {
+            Error::Disconnected { address, cause, may_have_run: false }
+        }
+        error => error,
+    }
+}
+
 /// The cause of an end, for a message.
 pub(super) fn cause(end: End) -> String {
     match end {
@@ -158,7 +172,10 @@ fn by_node(alert: u8) -> Option<Refusal> {
         alert::CERTIFICATE_REQUIRED => {
             "the node requires a client certificate; set the client's certificate and its key"
         }
-        alert::CERTIFICATE_EXPIRED => "the certificate of this client has expired; get a new one",
+        // TLS has one alert for both.
+        alert::CERTIFICATE_EXPIRED => {
+            "the certificate of this client has expired or is not valid yet, by the clock of the node; get a new one, or correct the clock that is wrong"
+        }
         alert::CERTIFICATE_REVOKED => "the certificate of this client was revoked; get a new one",
         alert::UNKNOWN_CA | alert::DECRYPT_ERROR => {
             "the node does not trust the authority that signed the certificate of this client; get one from the authority of the node's `--client-ca`"
@@ -200,4 +217,27 @@ fn other_protocol() -> Option<Refusal> {
     let detail = "the node does not speak `cuda-lease/1`; check host and port, and that client and node have \
                   compatible versions";
     Some((Status::UnsupportedVersion, detail.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_close_of_a_node_has_a_cause() {
+        let closed = |error_code, reason: &'static str| {
+            let reason = bytes::Bytes::from(reason);
+            let close = quinn::ApplicationClose { error_code, reason };
+            cause(ConnectionError::ApplicationClosed(close).into())
+        };
+        assert_eq!(closed(STOPPED, "the node stops"), "the node stops");
+        assert_eq!(closed(STOPPED, ""), "the node closed the connection without a reason");
+        let full = quinn::ConnectionClose {
+            error_code: TransportErrorCode::CONNECTION_REFUSED,
+            frame_type: None,
+            reason: bytes::Bytes::new(),
+        };
+        let end = End::from(ConnectionError::ConnectionClosed(full));
+        assert!(matches!(&end, End::Lost(cause) if cause.contains("connections")), "{end:?}");
+    }
 }

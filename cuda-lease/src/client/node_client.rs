@@ -3,24 +3,27 @@
 use std::{sync::mpsc::SyncSender, time::Duration};
 
 use bytes::Bytes;
-use cuda_core::{DeviceInfo, Result};
+use cuda_core::{DeviceInfo, Error, Result};
 use tokio::sync::mpsc;
 
 use super::{
     LeaseBuilder,
-    connection::{Connection, LeaseTerms, connect, endpoint, start},
+    connection::{Connection, LeaseTerms, connect, endpoint, grant_within, start},
     end::{cause, unavailable},
     spans,
-    streams::{RequestStream, Unanswered},
+    streams::{RequestStream, Unanswered, unanswered},
     submit::{Channel, Job, Submit},
 };
 use crate::{
     authority::ClientTls,
     wire::{
-        Allocate, DeviceEntry, Free, Granted, Inventory, InventoryReply, LeaseEntry, Renew,
-        Renewed, WireError,
+        Allocate, Confirm, DeviceEntry, Free, Granted, Inventory, InventoryReply, LeaseEntry,
+        Renew, Renewed, WireError, features,
     },
 };
+
+/// The time in which a node answers a request. A request for a lease has more: [`grant_within`].
+const ANSWER: Duration = Duration::from_secs(10);
 
 /// The maximum duration of closing the connection.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
@@ -66,28 +69,29 @@ pub struct DetachedLease {
 pub struct NodeClient {
     connection: Connection,
     address: String,
+    /// The features that both sides have, as in [`features`].
+    features: u64,
 }
 
 impl NodeClient {
     /// Connects to the node at `HOST:PORT`.
     ///
     /// # Errors
-    /// [`Error::Unreachable`](cuda_core::Error::Unreachable) if no node answers,
-    /// [`Error::Remote`](cuda_core::Error::Remote) if it refuses, [`Error::Misuse`](cuda_core::Error::Misuse) for an
-    /// invalid address or certificate.
+    /// [`Error::Unreachable`] if no node answers within 5 seconds, [`Error::Remote`] if it refuses, [`Error::Misuse`] for
+    /// an invalid address or certificate.
     pub fn connect(node: &str, tls: ClientTls) -> Result<Self> {
         let terms = LeaseBuilder::new(node).tls(tls).terms()?;
-        let (connection, thread) =
+        let ((connection, features), thread) =
             start("cuda-lease-node", node, move |opened| serve(terms, opened))?;
         connection.set_thread(thread);
-        Ok(Self { connection, address: node.to_owned() })
+        Ok(Self { connection, address: node.to_owned(), features })
     }
 
     /// Lists the devices of the node.
     ///
     /// # Errors
-    /// [`Error::Remote`](cuda_core::Error::Remote) if the node refuses,
-    /// [`Error::Disconnected`](cuda_core::Error::Disconnected) if the connection has ended.
+    /// [`Error::Remote`] if the node refuses, [`Error::Disconnected`] if the connection has ended or the node does not
+    /// answer within 10 seconds.
     pub fn inventory(&self) -> Result<Vec<DeviceEntry>> {
         self.listing().map(|reply| reply.devices)
     }
@@ -101,22 +105,30 @@ impl NodeClient {
     }
 
     fn listing(&self) -> Result<InventoryReply> {
-        let reply = self.request(Inventory::OPCODE, |out| Inventory {}.encode(out))?;
+        let reply = self.request(Inventory::OPCODE, ANSWER, |out| Inventory {}.encode(out))?;
         self.read(InventoryReply::decode(&reply))
     }
 
     /// Requests a lease with the terms of `request`, which outlives this connection. The node of `request` is ignored,
-    /// and the library does not renew the lease.
+    /// and the library does not renew the lease. The client confirms the grant: a lease whose client has gone before ends
+    /// after the reconnect window of the node.
     ///
     /// # Errors
-    /// The errors of [`inventory`](Self::inventory).
+    /// The errors of [`inventory`](Self::inventory). The node has a minute to answer, and the time that `request` may
+    /// wait. After [`Error::Disconnected`], the lease may have been granted: see [`leases`](Self::leases) and
+    /// [`free_own`](Self::free_own).
     pub fn allocate(&self, request: &LeaseBuilder) -> Result<DetachedLease> {
         let allocate = Allocate { detached: true, ..request.request()? };
         let span = spans::lease(allocate.trace.as_ref(), &self.address);
         let _entered = span.enter();
-        let reply = self.request(Allocate::OPCODE, |out| allocate.encode(out))?;
+        let within = grant_within(&allocate);
+        let reply = self.request(Allocate::OPCODE, within, |out| allocate.encode(out))?;
         let granted = self.read(Granted::decode(&reply))?;
         span.record("lease", granted.lease);
+        if self.features & features::CONFIRM != 0 {
+            let confirm = Confirm { lease: granted.lease, token: granted.token.clone() };
+            self.request(Confirm::OPCODE, ANSWER, |out| confirm.encode(out))?;
+        }
         Ok(DetachedLease {
             id: granted.lease,
             token: granted.token,
@@ -133,18 +145,28 @@ impl NodeClient {
     /// The errors of [`inventory`](Self::inventory).
     pub fn renew(&self, lease: u64, token: Bytes, lease_secs: u32) -> Result<(Bytes, Duration)> {
         let renew = Renew { lease, token, lease_secs };
-        let reply = self.request(Renew::OPCODE, |out| renew.encode(out))?;
+        let reply = self.request(Renew::OPCODE, ANSWER, |out| renew.encode(out))?;
         let renewed = self.read(Renewed::decode(&reply))?;
         Ok((renewed.token, Duration::from_millis(renewed.expires_in_ms)))
     }
 
-    /// Ends a lease. Work in flight is lost.
+    /// Ends a lease. Work in flight is lost. [`free_own`](Self::free_own) needs no token.
     ///
     /// # Errors
     /// The errors of [`inventory`](Self::inventory).
     pub fn free(&self, lease: u64, token: Bytes) -> Result<()> {
         let free = Free { lease, token };
-        self.request(Free::OPCODE, |out| free.encode(out)).map(drop)
+        self.request(Free::OPCODE, ANSWER, |out| free.encode(out)).map(drop)
+    }
+
+    /// Ends a lease of this client without its token, which may be lost: [`leases`](Self::leases) has its id. Work in
+    /// flight is lost.
+    ///
+    /// # Errors
+    /// The errors of [`inventory`](Self::inventory). The node refuses if the client certificate is not the one that
+    /// acquired the lease, or if the node verifies no certificates.
+    pub fn free_own(&self, lease: u64) -> Result<()> {
+        self.free(lease, Bytes::new())
     }
 
     /// Creates a stateless submit of a job to a lease of this client, without a session.
@@ -157,12 +179,24 @@ impl NodeClient {
         self.connection.close();
     }
 
-    fn request(&self, opcode: u16, encode: impl FnOnce(&mut Vec<u8>)) -> Result<Bytes> {
+    fn request(
+        &self,
+        opcode: u16,
+        within: Duration,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Bytes> {
         self.connection.channel.check_thread()?;
         let mut body = Vec::new();
         encode(&mut body);
         let (reply, channel) = (self.connection.request(opcode, body)?, &self.connection.channel);
-        let reply = channel.wait(reply)?.map_err(|_| channel.ended(true))?;
+        // A timer needs the runtime of the channel.
+        let reply = channel.wait(async move { tokio::time::timeout(within, reply).await })?;
+        let reply = reply.map_err(|_| Error::Disconnected {
+            address: self.address.clone(),
+            cause: unanswered("a request", within),
+            may_have_run: true,
+        })?;
+        let reply = reply.map_err(|_| channel.ended(true))?;
         reply.map_err(|refused| channel.refused(refused))
     }
 
@@ -178,7 +212,7 @@ impl std::fmt::Debug for NodeClient {
 }
 
 /// Serves the connection until the client is dropped or the connection ends.
-async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
+async fn serve(terms: LeaseTerms, opened: SyncSender<Result<(Connection, u64)>>) {
     let (endpoint, connection, mut stream) = match open(&terms).await {
         Ok(open) => open,
         Err(error) => {
@@ -189,7 +223,7 @@ async fn serve(terms: LeaseTerms, opened: SyncSender<Result<Connection>>) {
     let (channel, current) = Channel::new(terms.address);
     current.send_replace(Some(Ok(connection.clone())));
     let (requests, mut received) = mpsc::unbounded_channel();
-    _ = opened.send(Ok(Connection::new(requests, channel)));
+    _ = opened.send(Ok((Connection::new(requests, channel), stream.features)));
     let (_renew, mut renewals) = mpsc::unbounded_channel();
     let mut unanswered = Unanswered::default();
     if let Err(end) = stream.serve(&mut unanswered, &mut received, &mut renewals).await {

@@ -4,9 +4,11 @@
 use std::{
     cell::{Cell, RefCell},
     collections::VecDeque,
+    time::Duration,
 };
 
 use bytes::Bytes;
+use cuda_core::protocol::Status;
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -27,6 +29,9 @@ const ACKNOWLEDGE: usize = 256 << 10;
 
 /// The packets that one read takes at most.
 const PACKETS: usize = 64;
+
+/// The time in which a node answers a greeting.
+const GREETING: Duration = Duration::from_secs(5);
 
 /// A request to the node.
 pub(super) struct OutgoingRequest {
@@ -55,6 +60,11 @@ pub(super) struct RequestStream {
 impl RequestStream {
     /// Opens the stream and greets the node.
     pub(super) async fn open(connection: &quinn::Connection) -> Result<Self, End> {
+        let silent = |_| End::Lost(unanswered("the greeting", GREETING));
+        tokio::time::timeout(GREETING, Self::greet(connection)).await.map_err(silent)?
+    }
+
+    async fn greet(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
         let mut opened = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
@@ -63,7 +73,14 @@ impl RequestStream {
         hello.encode(&mut body);
         let reply = opened.ask(Hello::OPCODE, &body).await?;
         let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
-        opened.features = Welcome::decode(&reply)?.features;
+        let Welcome { version, features, .. } = Welcome::decode(&reply)?;
+        if version != VERSION {
+            let detail = format!(
+                "the node speaks version {version} of the protocol, this client speaks {VERSION}; update the older program"
+            );
+            return Err(End::Refused(Status::UnsupportedVersion, detail));
+        }
+        opened.features = features;
         Ok(opened)
     }
 
@@ -74,7 +91,13 @@ impl RequestStream {
         body: &[u8],
     ) -> Result<Result<Bytes, Refusal>, End> {
         self.write(opcode, 0, body).await?;
-        Ok(self.read().await?.1)
+        loop {
+            let reply = self.read().await?;
+            // The ids of other requests begin at 1.
+            if reply.sequence == 0 {
+                return Ok(reply.to(opcode)?);
+            }
+        }
     }
 
     async fn write(&mut self, opcode: u16, id: u64, body: &[u8]) -> Result<(), End> {
@@ -83,16 +106,9 @@ impl RequestStream {
         Ok(self.send.write_all(&out).await?)
     }
 
-    /// Reads the next reply, and the id of its request. Cancelling this loses nothing.
-    async fn read(&mut self) -> Result<(u64, Result<Bytes, Refusal>), End> {
-        let reply = next_reply(&mut self.receive, &mut self.buffer).await?;
-        let reply = reply.ok_or(End::Closed)?;
-        match reply.content {
-            Ok((opcode, _)) if opcode & opcode::REPLY == 0 => {
-                Err(WireError::UnexpectedOpcode { opcode }.into())
-            }
-            content => Ok((reply.sequence, content.map(|(_, body)| body))),
-        }
+    /// Reads the next reply. Cancelling this loses nothing.
+    async fn read(&mut self) -> Result<Reply, End> {
+        next_reply(&mut self.receive, &mut self.buffer).await?.ok_or(End::Closed)
     }
 
     async fn begin(
@@ -124,10 +140,11 @@ impl RequestStream {
                 }
                 Some(request) = renewals.recv() => self.begin(unanswered, request).await?,
                 reply = self.read() => {
-                    let (id, reply) = reply?;
-                    let found = unanswered.requests.iter().position(|request| request.0 == id);
+                    let reply = reply?;
+                    let is_of = |(id, _): &(u64, _)| *id == reply.sequence;
+                    let found = unanswered.requests.iter().position(is_of);
                     if let Some((_, request)) = found.and_then(|at| unanswered.requests.remove(at)) {
-                        _ = request.reply.send(reply);
+                        _ = request.reply.send(reply.to(request.opcode)?);
                     }
                 }
             }
@@ -141,6 +158,26 @@ pub(super) struct Reply {
     sequence: u64,
     /// The opcode and the body, or a refusal.
     pub(super) content: Result<(u16, Bytes), Refusal>,
+}
+
+impl Reply {
+    /// Returns the body of the reply to a request with this opcode, or its refusal.
+    ///
+    /// # Errors
+    /// The opcode is that of another reply.
+    pub(super) fn to(self, request: u16) -> Result<Result<Bytes, Refusal>, WireError> {
+        match self.content {
+            Ok((opcode, _)) if opcode != request | opcode::REPLY => {
+                Err(WireError::UnexpectedOpcode { opcode })
+            }
+            content => Ok(content.map(|(_, body)| body)),
+        }
+    }
+}
+
+/// The cause of an error: the node has not answered `what` in this time.
+pub(super) fn unanswered(what: &str, within: Duration) -> String {
+    format!("the node has not answered {what} within {} s", within.as_secs())
 }
 
 /// Reads the next reply. Returns `None` at the end of the stream. Cancelling this loses nothing.
@@ -186,7 +223,7 @@ pub(super) async fn put_blob(
     }
     let reply = next_reply(&mut receive, &mut FrameBuffer::default()).await?;
     let reply = reply.ok_or(WireError::Truncated { missing: 1 })?;
-    Ok(reply.content.map(drop))
+    Ok(reply.to(PutBlob::OPCODE)?.map(drop))
 }
 
 /// The incoming sequences of a session. They outlive connections.
@@ -264,9 +301,8 @@ impl LaneStream {
     async fn attached(&mut self) -> Result<Attached, End> {
         let (receive, buffer) = self.receive.get_mut();
         let reply = next_reply(receive, buffer).await?.ok_or(End::Closed)?;
-        match reply.content {
-            Ok((Attached::OPCODE, body)) => Ok(Attached::decode(&body)?),
-            Ok((opcode, _)) => Err(WireError::UnexpectedOpcode { opcode }.into()),
+        match reply.to(Attach::OPCODE)? {
+            Ok(body) => Ok(Attached::decode(&body)?),
             Err((status, detail)) => Err(End::Refused(status, detail)),
         }
     }

@@ -17,6 +17,7 @@ use tracing::Instrument;
 
 use super::{
     end::{End, Refusal},
+    random::random,
     spans,
     streams::{next_reply, put_blob},
 };
@@ -79,6 +80,7 @@ impl Job {
             output_offset: 0,
             max_output: 0,
             trace: None,
+            id: None,
         };
         Self { payload: Payload { request, image, input: Bytes::new(), progress: None }, lease: () }
     }
@@ -276,24 +278,25 @@ impl Submit<'_> {
 /// Runs a job in a span of its own, whose parent is the current span.
 ///
 /// # Errors
-/// The operating system gives no random numbers for the ids of the span.
+/// The operating system gives no random numbers for the ids of the span and of the submit.
 fn perform(
     channel: Channel,
     mut job: Payload,
 ) -> Result<impl Future<Output = Result<Submitted>> + Send + 'static> {
     let trace = spans::next(job.request.trace)?;
     job.request.trace = Some(trace);
+    // A job that is repeated on the next connection has the same id.
+    job.request.id = Some(random()?);
     let span = spans::submit(&trace, &channel.address, job.request.lease);
     Ok(repeat(channel, job).instrument(span))
 }
 
 /// Runs a job. Repeats it on the next connection if one is lost.
 async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
-    let mut is_repeated = false;
+    let mut may_have_run = false;
     loop {
-        let connection = channel.next(is_repeated).await?;
-        is_repeated = true;
-        match attempt(&connection, &job).await {
+        let connection = channel.next(may_have_run).await?;
+        match attempt(&connection, &job, &mut may_have_run).await {
             Ok(Ok(wire::Submitted { status: Status::Ok, text, output, .. })) => {
                 return Ok(Submitted { exit_code: Status::Ok, output, text });
             }
@@ -315,29 +318,34 @@ async fn repeat(mut channel: Channel, job: Payload) -> Result<Submitted> {
             }
             Err(End::Stopped(cause)) => {
                 let address = channel.address.clone();
-                return Err(Error::Disconnected { address, cause, may_have_run: true });
+                return Err(Error::Disconnected { address, cause, may_have_run });
             }
-            Err(End::Closed) => return Err(channel.ended(true)),
+            Err(End::Closed) => return Err(channel.ended(may_have_run)),
         }
     }
 }
 
-/// Sends the job by the hash of its image, and once more with the image if the node does not have it.
+/// Sends the job by the hash of its image, and once more with the image if the node does not have it. Sets
+/// `may_have_run` while the node may have the job.
 async fn attempt(
     connection: &quinn::Connection,
     job: &Payload,
+    may_have_run: &mut bool,
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
-    let first = send(connection, job, None).await?;
+    // A repeated job may have run on an earlier connection.
+    let had_run = *may_have_run;
+    let first = send(connection, job, None, may_have_run).await?;
     if !matches!(first, Err((Status::NotFound, _))) {
         return Ok(first);
     }
+    *may_have_run = had_run;
     if job.image.len() <= wire::Submit::IMAGE_LIMIT {
-        return send(connection, job, Some(job.image.clone())).await;
+        return send(connection, job, Some(job.image.clone()), may_have_run).await;
     }
     let wire::Submit { lease, token, hash, .. } = &job.request;
     let put = put_blob(connection, *lease, token.clone(), *hash, job.image.clone());
     match put.await? {
-        Ok(()) => send(connection, job, None).await,
+        Ok(()) => send(connection, job, None, may_have_run).await,
         Err(refused) => Ok(Err(refused)),
     }
 }
@@ -346,6 +354,7 @@ async fn send(
     connection: &quinn::Connection,
     job: &Payload,
     image: Option<Bytes>,
+    may_have_run: &mut bool,
 ) -> Result<Result<wire::Submitted, Refusal>, End> {
     let input_bytes = job.input.len() as u64;
     let submit = wire::Submit { image, input_bytes, ..job.request.clone() };
@@ -358,22 +367,23 @@ async fn send(
             WireError::TooLong { what: "a submit with its arguments", length, limit }.into()
         );
     }
+    *may_have_run = true;
     // A node that refuses stops the stream, and its reply has the reason.
     if send.write_all(&out).await.is_ok() && send_input(&mut send, job).await.is_ok() {
         _ = send.finish();
     }
     let mut buffer = FrameBuffer::default();
     let reply = next_reply(&mut receive, &mut buffer).await?;
-    let (opcode, body) = match reply.ok_or(WireError::Truncated { missing: 1 })?.content {
-        Ok(content) => content,
+    let reply = reply.ok_or(WireError::Truncated { missing: 1 })?;
+    let body = match reply.to(wire::Submit::OPCODE)? {
+        Ok(body) => body,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    if opcode != wire::Submitted::OPCODE {
-        return Err(WireError::UnexpectedOpcode { opcode }.into());
-    }
     let mut submitted = wire::Submitted::decode(&body)?;
-    let (length, limit) = (submitted.following_bytes, wire::Submit::OUTPUT_LIMIT);
-    if length > limit {
+    let (length, inline) = (submitted.following_bytes, submitted.output.len() as u64);
+    let limit = job.request.max_output.min(wire::Submit::OUTPUT_LIMIT);
+    if length.max(inline) > limit {
+        let length = length.max(inline);
         return Err(WireError::TooLong { what: "an output", length, limit }.into());
     }
     if length > 0 {

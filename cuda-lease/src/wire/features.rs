@@ -18,11 +18,15 @@ pub const ATTRIBUTES: u64 = 4;
 /// Memory pools beside the default one: commands that create, change and drop them, and queries about them.
 pub const POOLS: u64 = 8;
 
+/// Detached leases that last without a connection only once the client has confirmed the grant
+/// ([`Confirm`](super::Confirm)). Not a feature of devices.
+pub const CONFIRM: u64 = 16;
+
 /// The maximum number of memory pools of a session beside the default one.
 pub const MAX_POOLS: u32 = 64;
 
 /// The features that this crate implements.
-pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES | POOLS;
+pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES | POOLS | CONFIRM;
 
 /// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its
 /// device ([`Granted`](super::Granted)).

@@ -37,8 +37,8 @@ pub use graph::{
     decode_graph, encode_changes, encode_graph,
 };
 pub use requests::{
-    Ack, Allocate, Attach, Attached, DeviceEntry, Exclusivity, Free, Granted, Hello, Inventory,
-    InventoryReply, Lane, LeaseEntry, LeaseRequest, Limits, PutBlob, Refused, Renew, Renewed,
-    Submit, Submitted, VERSION, Welcome,
+    Ack, Allocate, Attach, Attached, Confirm, DeviceEntry, Exclusivity, Free, Granted, Hello,
+    Inventory, InventoryReply, Lane, LeaseEntry, LeaseRequest, Limits, PutBlob, Refused, Renew,
+    Renewed, Submit, SubmitId, Submitted, VERSION, Welcome,
 };
 pub use trace::{HexId, TraceContext};

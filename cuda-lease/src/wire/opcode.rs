@@ -14,6 +14,8 @@ pub const LEASE_ALLOC: u16 = 0x0200;
 pub const LEASE_RENEW: u16 = 0x0201;
 /// Ends a lease.
 pub const LEASE_FREE: u16 = 0x0202;
+/// Confirms a grant.
+pub const LEASE_CONFIRM: u16 = 0x0203;
 
 /// Lists the devices of a node and the leases of the client's tenant.
 pub const INVENTORY: u16 = 0x0300;

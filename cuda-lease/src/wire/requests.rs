@@ -119,7 +119,8 @@ message! {
         wait_ms: u32,
         /// The priority. Higher numbers come first.
         priority: i32,
-        /// Whether the lease lasts until it expires or is freed, without a connection of its client.
+        /// Whether the lease lasts until it expires or is freed, without a connection of its client, once the grant is
+        /// confirmed.
         detached: bool,
     } + {
         /// The span of the client that the lease belongs to.
@@ -169,6 +170,17 @@ message! {
     Free = opcode::LEASE_FREE; {
         /// The lease.
         lease: u64,
+        /// Its token. If it is empty, the client certificate has to be the one that acquired the lease.
+        token: Bytes,
+    }
+
+    /// Confirms that the client has the token of a detached lease. Until then the lease ends as others do, when its
+    /// client has no connection. Any other use of the token confirms the grant too. The reply is an empty frame with
+    /// the opcode of the request and [`REPLY`](opcode::REPLY). For connections with the feature
+    /// [`CONFIRM`](super::features::CONFIRM) only: without it, a detached lease counts as confirmed.
+    Confirm = opcode::LEASE_CONFIRM; {
+        /// The lease.
+        lease: u64,
         /// Its token.
         token: Bytes,
     }
@@ -193,6 +205,12 @@ message! {
         detail: String,
     }
 }
+
+/// Random bytes that name a stateless submit.
+pub type SubmitId = [u8; 16];
+
+/// The tag of the additional field of a [`Submit`] with its id.
+const SUBMIT_ID: u16 = 2;
 
 /// The tag of the additional field of a [`Granted`] with the features of the device.
 const FEATURES: u16 = 1;
@@ -289,6 +307,8 @@ pub enum LeaseRequest {
     Renew(Renew),
     /// Ends a lease.
     Free(Free),
+    /// Confirms a grant.
+    Confirm(Confirm),
     /// Lists the devices and the client's leases.
     Inventory,
 }
@@ -304,6 +324,7 @@ impl LeaseRequest {
             Allocate::OPCODE => Self::Allocate(Allocate::decode(body)?),
             Renew::OPCODE => Self::Renew(Renew::decode(body)?),
             Free::OPCODE => Self::Free(Free::decode(body)?),
+            Confirm::OPCODE => Self::Confirm(Confirm::decode(body)?),
             Inventory::OPCODE => {
                 Inventory::decode(body)?;
                 Self::Inventory
@@ -332,8 +353,9 @@ message! {
     /// follows the frame as raw bytes. If the node does not have the image, it refuses with [`Status::NotFound`]; the
     /// client repeats the request with the image, or sends [`PutBlob`] first.
     ///
-    /// Before the launch, the node writes the input to the start of the region and zeros to the rest. The output
-    /// therefore depends only on the request, and a request can be repeated. The requests of a lease run one after the
+    /// Before the launch, the node writes the input to the start of the region and zeros to the rest, and variables of
+    /// the image have their initial values. The output therefore depends only on the request, and a request can be
+    /// repeated. The requests of a lease run one after the
     /// other.
     Submit = opcode::SUBMIT; {
         /// The lease.
@@ -369,6 +391,10 @@ message! {
     } + {
         /// The span of the client that the submit belongs to.
         trace: TraceContext = TraceContext::TAG,
+        /// Random bytes that name the submit. If the lease has the answer of a submit with these bytes, the node repeats
+        /// the answer and runs nothing. It keeps answers until the client has acknowledged their stream, up to a limit
+        /// in bytes.
+        id: SubmitId = SUBMIT_ID,
     }
 
     /// The reply to [`Submit`].
@@ -409,6 +435,38 @@ mod tests {
         let leases = (!leases.is_empty()).then(|| leases.to_vec());
         InventoryReply { devices: Vec::new(), leases }.encode(&mut out);
         out
+    }
+
+    #[test]
+    fn id_of_a_submit_is_an_additional_field() {
+        let submit = |id| Submit {
+            lease: 1,
+            token: Bytes::new(),
+            kind: ImageKind::Ptx,
+            hash: [0; 32],
+            image: None,
+            kernel: "k".into(),
+            grid: [1; 3],
+            block: [1; 3],
+            shared_bytes: 0,
+            arguments: Vec::new(),
+            region_bytes: 0,
+            input_bytes: 0,
+            output_offset: 0,
+            max_output: 0,
+            trace: None,
+            id,
+        };
+        let encoded = |id| {
+            let mut out = Vec::new();
+            submit(id).encode(&mut out);
+            out
+        };
+        let (without, with) = (encoded(None), encoded(Some([7; 16])));
+        assert_eq!(with[..without.len()], without);
+        assert_eq!(with[without.len()..][..6], [2, 0, 16, 0, 0, 0]);
+        assert_eq!(Submit::decode(&with), Ok(submit(Some([7; 16]))));
+        assert_eq!(Submit::decode(&without), Ok(submit(None)));
     }
 
     #[test]

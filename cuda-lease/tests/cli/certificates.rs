@@ -1,8 +1,9 @@
 //! `cuda-lease certs`, and connections with its certificates.
 
-use std::os::unix::fs::PermissionsExt;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 use cuda_lease::authority::{DevelopmentCertificates, ServerTls};
+use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
 
 use crate::support::Place;
 
@@ -63,12 +64,7 @@ fn certs_keeps_the_certificate_of_the_node_for_another_client() {
 
 #[test]
 fn node_with_certificates_serves_clients_of_its_authority() {
-    let place = Place::with(|options, folder| {
-        let certificates = DevelopmentCertificates::new(folder);
-        certificates.host("127.0.0.1").client("alice").create().unwrap();
-        let file = |name: &str| folder.join(name);
-        options.tls = ServerTls::mutual(file("node.pem"), file("node.key"), file("ca.pem"));
-    });
+    let place = secured();
     let alice = "--ca ca.pem --cert alice.pem --key alice.key";
     assert!(place.run(&format!("inventory {alice}")).done().contains("\ncpu "));
     let submitted = place.iota(&format!("--output-bytes 4 --format f32 {alice}"));
@@ -89,6 +85,12 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     assert_eq!(leases(alice).as_array().unwrap().len(), 1);
     assert_eq!(leases(bob).as_array().unwrap().len(), 0);
     place.run(&format!("free --lease lease.json {bob}")).failed(4, "another certificate");
+    // A lease whose token is lost is freed by its number.
+    let lost = place.run(&format!("alloc --json --min-vram 1MiB {alice}")).done_with_json();
+    let free = |who: &str| place.run(&format!("free --id {} {who}", lost["lease"]));
+    free(bob).failed(4, "tenant bob has no lease");
+    assert_eq!(free(alice).done(), format!("lease {} is freed\n", lost["lease"]));
+    free(alice).failed(4, "tenant alice has no lease");
     // The file of the lease has the paths of the certificates.
     std::fs::create_dir(place.path("elsewhere")).unwrap();
     std::fs::rename(place.path("lease.json"), place.path("elsewhere/lease.json")).unwrap();
@@ -97,4 +99,46 @@ fn node_with_certificates_serves_clients_of_its_authority() {
     let iota = "submit --ptx K/iota.ptx --kernel iota --arg u32=1 --region-bytes 4";
     place.run_without_node(&format!("{iota} --lease elsewhere/lease.json")).done();
     place.run_without_node("free --lease elsewhere/lease.json").done();
+}
+
+/// A node with certificates in the folder, and the client `alice`.
+fn secured() -> Place {
+    Place::with(|options, folder| {
+        let certificates = DevelopmentCertificates::new(folder);
+        certificates.host("127.0.0.1").client("alice").create().unwrap();
+        let file = |name: &str| folder.join(name);
+        options.tls = ServerTls::mutual(file("node.pem"), file("node.key"), file("ca.pem"));
+    })
+}
+
+/// Issues a certificate of the authority in the folder for this common name, valid in these years.
+fn issue(place: &Place, file: &str, common_name: &str, [from, until]: [i32; 2]) {
+    let read = |name: &str| fs::read_to_string(place.path(name)).unwrap();
+    let ca_key = KeyPair::from_pem(&read("ca.key")).unwrap();
+    let issuer = Issuer::from_ca_cert_pem(&read("ca.pem"), ca_key).unwrap();
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, common_name);
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+    params.not_before = rcgen::date_time_ymd(from, 1, 1);
+    params.not_after = rcgen::date_time_ymd(until, 1, 1);
+    let key = KeyPair::generate().unwrap();
+    place.save(&format!("{file}.pem"), params.signed_by(&key, &issuer).unwrap().pem());
+    place.save(&format!("{file}.key"), key.serialize_pem());
+}
+
+#[test]
+fn refused_certificate_has_a_reason() {
+    let place = secured();
+    issue(&place, "early", "early", [2900, 2901]);
+    issue(&place, "late", "late", [2020, 2021]);
+    issue(&place, "unnamed", "not a tenant", [2020, 2900]);
+    let inventory = |name: &str| {
+        place.run(&format!("inventory --ca ca.pem --cert {name}.pem --key {name}.key"))
+    };
+    // TLS has one alert for both.
+    let invalid = "has expired or is not valid yet, by the clock of the node";
+    inventory("early").failed(4, invalid);
+    inventory("late").failed(4, invalid);
+    inventory("unnamed")
+        .failed(4, "names no valid tenant: tenant name \"not a tenant\" is refused");
 }

@@ -44,6 +44,8 @@ fn bad_input_is_status_2() {
         ("free --token lt1_00", "the lease token is malformed"),
         ("free --lease not.json", "`cuda-lease alloc --out FILE` writes one"),
         ("renew", "--lease"),
+        ("free", "--id"),
+        ("free --id 7 --token t", "cannot be used with"),
         ("inventory --key k.pem", "--ca, --cert and --key belong together"),
         ("alloc --min-vram 1MiB --lease-secs 1000000", "bad request"),
     ] {

@@ -1,10 +1,13 @@
 //! `inventory`, `alloc`, `renew`, `free` and `top`.
 
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::{
+    os::unix::fs::{FileTypeExt, PermissionsExt},
+    process::Stdio,
+};
 
 use serde_json::json;
 
-use crate::support::{Place, wait_until};
+use crate::support::{Place, Run, wait_until};
 
 #[test]
 fn allocated_lease_is_used_renewed_and_freed() {
@@ -150,7 +153,43 @@ fn lease_that_cannot_be_saved_is_freed() {
     place.run("alloc --min-vram 1MiB --out no/such/folder/l.json").failed(2, "no/such/folder");
     place.run("alloc --min-vram 1MiB --out /dev/full").failed(2, "/dev/full: No space left");
     assert!(std::fs::metadata("/dev/full").unwrap().file_type().is_char_device());
-    wait_until("the node has no lease", || {
-        place.run("inventory --json").done_with_json()[0]["leases"] == 0
-    });
+    place.has_no_lease();
+}
+
+#[test]
+fn lease_whose_token_cannot_be_printed_is_freed() {
+    let place = Place::new();
+    let alloc = |stdout: Stdio| {
+        let line = format!("alloc --min-vram 1MiB --node {}", place.address());
+        Run::new(place.command(&line).stdout(stdout).stderr(Stdio::piped()).output().unwrap())
+    };
+    let write_only = |path| std::fs::OpenOptions::new().write(true).open(path).unwrap();
+    alloc(write_only("/dev/full").into()).failed(2, "stdout: No space left");
+    place.has_no_lease();
+    // A pipe that nobody reads.
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    alloc(writer.into()).failed(2, "stdout: Broken pipe");
+    place.has_no_lease();
+    // A program whose stdout is closed writes to /dev/null.
+    alloc(write_only("/dev/null").into()).failed(2, "write the lease to a file with --out");
+    place.has_no_lease();
+    // With the token in a file, the lease stays.
+    let line = format!("alloc --min-vram 1MiB --out lease.json --node {}", place.address());
+    let null = place.command(&line).stdout(write_only("/dev/null")).output().unwrap();
+    Run::new(null).done();
+    place.run("free --lease lease.json").done();
+}
+
+#[test]
+fn renewal_whose_token_cannot_be_printed_says_so() {
+    let place = Place::new();
+    let lease = place.run("alloc --json --min-vram 1MiB").done_with_json();
+    let token = lease["token"].as_str().unwrap();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let line = format!("renew --token {token} --node {}", place.address());
+    let renew = place.command(&line).stdout(full).stderr(Stdio::piped()).output().unwrap();
+    let words = "its new token is lost: stdout: No space left on device (os error 28); renew it again with the old token";
+    Run::new(renew).failed(2, words);
+    place.run(&format!("renew --token {token}")).done();
 }

@@ -3,6 +3,7 @@
 
 mod certificates;
 mod failures;
+mod false_nodes;
 mod leases;
 mod submit;
 mod support;

@@ -1,9 +1,11 @@
 //! `cuda-lease submit`: input, arguments, output.
 
+use std::process::{Command, Stdio};
+
 use cuda_lease::LeaseBuilder;
 
 use crate::{
-    support::{Place, wait_until},
+    support::{Place, Run, wait_until},
     worker,
 };
 
@@ -124,8 +126,49 @@ fn submit_ends_at_its_time_limit() {
     let endless = "submit --ptx K/faults.ptx --kernel run_forever --region-bytes 1024";
     let run = place.run(&format!("{endless} --lease-secs 600 --timeout 1"));
     run.failed(4, "kernel `run_forever`: did not end within 1 s (--timeout)");
-    wait_until("the lease has ended", || {
-        place.run("inventory --json").done_with_json()[0]["leases"] == 0
-    });
+    place.has_no_lease();
     place.run(&format!("{endless} --timeout 1 --token t")).failed(2, "--timeout");
+}
+
+#[test]
+fn interrupted_submit_frees_its_lease() {
+    for (signal, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+        let place = Place::with(|options, folder| {
+            options.devices = vec![worker::device()];
+            options.audit = Some(folder.join("audit"));
+        });
+        let endless = "submit --ptx K/faults.ptx --kernel run_forever --region-bytes 1024";
+        let mut command = place.command(&format!("{endless} --node {}", place.address()));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let log = || String::from_utf8(place.load("audit")).unwrap();
+        wait_until("the lease was granted", || log().contains("\"granted\""));
+        let kill = Command::new("kill").args([signal, &child.id().to_string()]).status();
+        assert!(kill.unwrap().success());
+        Run::new(child.wait_with_output().unwrap()).failed(status, "was interrupted by");
+        wait_until("the lease has ended", || log().contains("\"ended\""));
+        assert!(log().contains("\"freed\""), "{}", log());
+    }
+}
+
+#[test]
+fn interrupted_submit_on_an_allocated_lease_names_the_lease() {
+    let place = Place::with(|options, _| options.devices = vec![worker::device()]);
+    let lease = place.run("alloc --json --min-vram 1MiB").done_with_json();
+    place.save("lease.json", lease.to_string());
+    let endless = "submit --ptx K/faults.ptx --kernel run_forever --region-bytes 1024";
+    let mut command = place.command(&format!("{endless} --lease lease.json"));
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // A program that handles SIGINT has a bit in this mask.
+    let status = || std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let caught = || {
+        let status = status();
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        u64::from_str_radix(mask.trim(), 16).unwrap()
+    };
+    wait_until("the program waits for signals", || caught() & (1 << 1) != 0);
+    let kill = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    assert!(kill.unwrap().success());
+    let words = format!("the kernel may run until lease {} ends", lease["lease"]);
+    Run::new(child.wait_with_output().unwrap()).failed(130, &words);
+    place.run("free --lease lease.json").done();
 }

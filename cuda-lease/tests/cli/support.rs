@@ -68,6 +68,13 @@ impl Place {
         command
     }
 
+    /// Waits until the node has no lease.
+    pub(crate) fn has_no_lease(&self) {
+        wait_until("the node has no lease", || {
+            self.run("inventory --json").done_with_json()[0]["leases"] == 0
+        });
+    }
+
     /// Runs `iota` with four numbers in a region of their size, and these options too.
     pub(crate) fn iota(&self, options: &str) -> Run {
         self.run(&format!("submit --ptx K/iota.ptx --kernel iota --block 32 --arg u32=4 --region-bytes 16 {options}"))
@@ -82,7 +89,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    fn new(output: Output) -> Self {
+    pub(crate) fn new(output: Output) -> Self {
         let stderr = String::from_utf8(output.stderr).unwrap();
         Self { status: output.status.code(), stdout: output.stdout, stderr }
     }

@@ -51,6 +51,11 @@ pub enum Cause {
     },
     /// The worker did not start in time.
     StartTimedOut,
+    /// The worker could not be started.
+    NotStarted {
+        /// The reason.
+        reason: String,
+    },
     /// The worker died.
     WorkerDied,
     /// The client was disconnected for longer than the reconnect window.
@@ -68,7 +73,7 @@ impl Cause {
             Cause::Revoked { .. } | Cause::Preempted { .. } | Cause::OverMemory { .. } => {
                 Status::Revoked
             }
-            Cause::StartTimedOut => Status::Internal,
+            Cause::StartTimedOut | Cause::NotStarted { .. } => Status::Internal,
             Cause::WorkerDied | Cause::Disconnected => Status::Disconnected,
             Cause::Fenced => Status::Fenced,
         }
@@ -84,7 +89,7 @@ impl Cause {
     }
 
     /// The answer to a request that names a lease which ended for this cause.
-    pub(super) fn refusal(&self, lease: LeaseId) -> Refusal {
+    pub(crate) fn refusal(&self, lease: LeaseId) -> Refusal {
         Refusal::new(self.status(), format!("lease {lease} {self}; request a new lease"))
     }
 }
@@ -104,6 +109,9 @@ impl fmt::Display for Cause {
                  stacks of kernels, the device's heap and its print buffer; request more memory"
             ),
             Cause::StartTimedOut => f.write_str("has ended: its worker did not start in time"),
+            Cause::NotStarted { reason } => {
+                write!(f, "has ended: its worker did not start: {reason}")
+            }
             Cause::WorkerDied => f.write_str("has ended: its worker died"),
             Cause::Disconnected => f.write_str(
                 "has ended: its client had no connection for longer than the reconnect window",

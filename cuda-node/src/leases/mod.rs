@@ -17,7 +17,7 @@
 //! | state | entered by | left by |
 //! |---|---|---|
 //! | `Granted` | `request`, or capacity for a queued request | the supervisor polls [`Action::AssignWorker`] |
-//! | `Starting` | the poll of `AssignWorker` | `worker_ready`; no answer within `start_timeout` ends the lease |
+//! | `Starting` | the poll of `AssignWorker` | `worker_ready`; `worker_not_started`, or no answer within `start_timeout`, ends the lease |
 //! | `Active` | `worker_ready`; the duration of the lease starts | any [`Cause`] |
 //! | `Draining` | [`Action::StopAdmission`] | the grace is over, or a cause without grace |
 //! | `Killing` | [`Action::KillWorker`] | `worker_gone` with the memory free; otherwise the slot is fenced |

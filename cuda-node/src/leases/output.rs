@@ -29,7 +29,7 @@ pub enum Action {
         refusal: Refusal,
     },
     /// Assign a worker to the lease. Report [`worker_ready`](super::LeaseTable::worker_ready) or
-    /// [`worker_died`](super::LeaseTable::worker_died).
+    /// [`worker_not_started`](super::LeaseTable::worker_not_started).
     AssignWorker {
         /// The lease.
         lease: LeaseId,
@@ -187,6 +187,8 @@ pub struct Counters {
     pub over_memory: u64,
     /// Leases whose worker did not start in time.
     pub start_timed_out: u64,
+    /// Leases whose worker could not be started.
+    pub not_started: u64,
     /// Leases whose worker died.
     pub workers_died: u64,
     /// Leases whose client had no connection for longer than the reconnect window.
@@ -212,6 +214,7 @@ impl Counters {
             Cause::Preempted { .. } => &mut self.preempted,
             Cause::OverMemory { .. } => &mut self.over_memory,
             Cause::StartTimedOut => &mut self.start_timed_out,
+            Cause::NotStarted { .. } => &mut self.not_started,
             Cause::WorkerDied => &mut self.workers_died,
             Cause::Disconnected => &mut self.disconnected,
             Cause::Fenced => &mut self.fenced,
@@ -227,6 +230,7 @@ impl Counters {
             + self.preempted
             + self.over_memory
             + self.start_timed_out
+            + self.not_started
             + self.workers_died
             + self.disconnected
             + self.fenced

@@ -13,6 +13,7 @@
 use std::{
     future::Future,
     io,
+    net::IpAddr,
     pin::pin,
     sync::Arc,
     time::{Duration, Instant},
@@ -20,14 +21,16 @@ use std::{
 
 use axum::{
     Router,
-    extract::State,
+    extract::{Request, State},
     http::{
         HeaderName, StatusCode,
         header::{
-            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, REFERRER_POLICY,
+            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, REFERRER_POLICY,
             X_CONTENT_TYPE_OPTIONS,
         },
+        uri::Authority,
     },
+    middleware::{self, Next},
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -87,7 +90,8 @@ impl Source {
 }
 
 /// Serves the status endpoints on a bound socket, until the returned future is dropped. `snapshot` is called at most
-/// ten times a second, for a request.
+/// ten times a second, for a request. Serves requests for an address of the loopback network, the address that the
+/// connection has reached, `localhost` and the host names in `names`.
 ///
 /// # Errors
 /// The socket cannot be used by the runtime.
@@ -96,6 +100,7 @@ impl Source {
 /// Outside of a tokio runtime.
 pub fn serve(
     listener: std::net::TcpListener,
+    names: Vec<String>,
     snapshot: impl Fn() -> Snapshot + Send + Sync + 'static,
 ) -> io::Result<impl Future<Output = ()> + Send> {
     listener.set_nonblocking(true)?;
@@ -109,7 +114,35 @@ pub fn serve(
         .route("/metrics", get(text))
         .route("/status.json", get(json))
         .with_state(Arc::new(source));
-    Ok(accept(listener, routes))
+    Ok(accept(listener, routes, names.into()))
+}
+
+/// Checks the host that a request names. A browser sends the name of a foreign site if the owner of that name has given
+/// it an address of this node (DNS rebinding), and would show the reply to the pages of that site.
+fn check_host(request: &Request, reached: Option<IpAddr>, names: &[String]) -> Result<(), String> {
+    let mut hosts = request.headers().get_all(HOST).iter();
+    let host = hosts.next().and_then(|host| host.to_str().ok()).unwrap_or_default();
+    let authority = host.parse::<Authority>().ok();
+    let name = authority.as_ref().map_or("", Authority::host);
+    let is_address = |ip: IpAddr| {
+        let ip = ip.to_canonical();
+        ip.is_loopback() || Some(ip) == reached
+    };
+    let is_own = match name.trim_matches(['[', ']']).parse() {
+        Ok(ip) => is_address(ip),
+        Err(_) => ["localhost"]
+            .into_iter()
+            .chain(names.iter().map(String::as_str))
+            .any(|own| own.eq_ignore_ascii_case(name)),
+    };
+    let is_only = hosts.next().is_none();
+    let is_of_target = request.uri().authority().is_none_or(|of| Some(of) == authority.as_ref());
+    if is_own && is_only && is_of_target {
+        return Ok(());
+    }
+    Err(format!(
+        "the node does not serve its status for the host {host:?}; use an address of the node, or start `cuda-node` with `--metrics-name NAME`\n"
+    ))
 }
 
 async fn text(State(source): State<Arc<Source>>) -> Response {
@@ -144,7 +177,7 @@ fn failed(error: &dyn std::error::Error) -> Response {
 
 /// Serves connections until the future is dropped, which ends them. Limits on their number and on their time let status
 /// clients leave the node its file descriptors, and let none keep the others out.
-async fn accept(listener: TcpListener, routes: Router) {
+async fn accept(listener: TcpListener, routes: Router, names: Arc<[String]>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS));
     let mut connections = JoinSet::new();
     // The semaphore is never closed.
@@ -152,7 +185,21 @@ async fn accept(listener: TcpListener, routes: Router) {
         while connections.try_join_next().is_some() {}
         match listener.accept().await {
             Ok((stream, _)) => {
-                let routes = routes.clone();
+                let (names, reached) = (names.clone(), stream.local_addr().ok());
+                let reached = reached.map(|address| address.ip().to_canonical());
+                let check = move |request: Request, next: Next| {
+                    let checked = check_host(&request, reached, &names);
+                    async move {
+                        match checked {
+                            Ok(()) => next.run(request).await,
+                            Err(text) => {
+                                let refused = reply("text/plain; charset=utf-8", text);
+                                (StatusCode::MISDIRECTED_REQUEST, refused).into_response()
+                            }
+                        }
+                    }
+                };
+                let routes = routes.clone().layer(middleware::from_fn(check));
                 connections.spawn(async move {
                     connection(stream, routes).await;
                     drop(place);
@@ -176,4 +223,69 @@ async fn connection(stream: TcpStream, routes: Router) {
     }
     served.as_mut().graceful_shutdown();
     _ = tokio::time::timeout(LAST_REPLY, served).await;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io::{Read, Write},
+        net,
+    };
+
+    use super::*;
+
+    /// The status line of the reply to a request with these headers.
+    fn reply_to(address: net::SocketAddr, target: &str, headers: &str) -> String {
+        let mut stream = net::TcpStream::connect(address).unwrap();
+        let request = format!("GET {target} HTTP/1.1\r\n{headers}Connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).unwrap();
+        reply
+    }
+
+    #[test]
+    fn only_names_of_the_node_are_served() {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut runtime = tokio::runtime::Builder::new_multi_thread();
+        let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        let names = vec!["Gpu-Node.example".to_owned()];
+        runtime.spawn(serve(listener, names, Snapshot::default).unwrap());
+        let of_host = |host: &str| reply_to(address, "/", &format!("Host: {host}\r\n"));
+        for host in [
+            &address.to_string(),
+            "127.0.0.1",
+            "127.1.2.3:80",
+            "[::1]:9400",
+            "localhost:1",
+            "LOCALHOST",
+            "gpu-node.example",
+            "gpu-node.example:9400",
+        ] {
+            assert!(of_host(host).starts_with("HTTP/1.1 200"), "{host}: {}", of_host(host));
+        }
+        for host in [
+            "evil.example",
+            "evil.example:9400",
+            "10.0.0.1",
+            "[::2]",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example",
+            "gpu-node.example.",
+            "",
+        ] {
+            let reply = of_host(host);
+            assert!(reply.starts_with("HTTP/1.1 421"), "{host}: {reply}");
+            assert!(reply.contains("--metrics-name"), "{reply}");
+        }
+        let both = "Host: localhost\r\nHost: evil.example\r\n";
+        for (target, headers) in
+            [("/", ""), ("/", both), ("http://evil.example/", "Host: localhost\r\n")]
+        {
+            let reply = reply_to(address, target, headers);
+            assert!(!reply.starts_with("HTTP/1.1 200"), "{target} {headers}: {reply}");
+        }
+    }
 }

@@ -13,8 +13,8 @@ use cuda_core::protocol::Status;
 use cuda_lease::{
     internals::transport,
     wire::{
-        Allocate, Attach, Free, Hello, Inventory, InventoryReply, Lane, LeaseRequest, PutBlob,
-        Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
+        Allocate, Attach, Confirm, Free, Hello, Inventory, InventoryReply, Lane, LeaseRequest,
+        PutBlob, Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
     },
 };
 use quinn::{RecvStream, SendStream};
@@ -154,8 +154,13 @@ async fn serve_stream(
             opcode => return Err(WireError::UnexpectedOpcode { opcode }.into()),
         })
     });
-    let first = tokio::time::timeout(FIRST_FRAME, first).await.map_err(|_| End::Closed)??;
-    match first {
+    let Ok(first) = tokio::time::timeout(FIRST_FRAME, first).await else {
+        let secs = FIRST_FRAME.as_secs();
+        let detail = format!("the first frame of the stream has not arrived within {secs} s");
+        refuse(&mut send, Status::BadRequest, &detail).await;
+        return Err(End::Refused(Status::BadRequest, detail));
+    };
+    match first? {
         First::Hello(hello, id) => {
             drop(memory);
             let Some(_only) = OnlyRequestStream::of(connection) else {
@@ -227,9 +232,10 @@ async fn serve_requests(
                     continue;
                 }
                 let (leases, client, answers) = (leases.clone(), client.clone(), answers.clone());
+                let shared = hello.features & features::ALL;
                 waiting.spawn(async move {
                     client.account.request().await;
-                    let answer = answer(request, &leases, &client).await;
+                    let answer = answer(request, shared, &leases, &client).await;
                     _ = answers.send((id, answer)).await;
                 });
             }
@@ -255,11 +261,18 @@ fn greet(hello: &Hello) -> Reply {
     Ok((Welcome::OPCODE, body))
 }
 
-async fn answer(request: LeaseRequest, leases: &Arc<Leases>, client: &Client) -> Reply {
+/// Answers a request. `shared` are the features that both sides have.
+async fn answer(
+    request: LeaseRequest,
+    shared: u64,
+    leases: &Arc<Leases>,
+    client: &Client,
+) -> Reply {
     let mut out = Vec::new();
     let opcode = match request {
         LeaseRequest::Allocate(request) => {
-            leases.allocate(client, request).await?.encode(&mut out);
+            let confirms = shared & features::CONFIRM != 0;
+            leases.allocate(client, request, confirms).await?.encode(&mut out);
             Allocate::OPCODE
         }
         LeaseRequest::Renew(Renew { lease, token, lease_secs }) => {
@@ -269,6 +282,10 @@ async fn answer(request: LeaseRequest, leases: &Arc<Leases>, client: &Client) ->
         LeaseRequest::Free(Free { lease, token }) => {
             leases.free(client, lease, &token)?;
             Free::OPCODE
+        }
+        LeaseRequest::Confirm(Confirm { lease, token }) => {
+            leases.confirm(client, lease, &token)?;
+            Confirm::OPCODE
         }
         LeaseRequest::Inventory => {
             let reply: InventoryReply = leases.inventory(client);

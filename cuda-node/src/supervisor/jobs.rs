@@ -1,6 +1,8 @@
-//! The queue of stateless submits of one lease, and the task that passes them to the worker.
+//! The queue of stateless submits of one lease, and the task that passes them to the worker. A client whose connection
+//! is lost repeats its submit with the same id, and gets the answer of the first one.
 
 use std::{
+    collections::VecDeque,
     io,
     sync::Arc,
     time::{Duration, Instant},
@@ -8,11 +10,13 @@ use std::{
 
 use bytes::Bytes;
 use cuda_core::protocol::Status;
-use cuda_lease::wire::{Submit, WireError};
+use cuda_lease::wire::{Submit, SubmitId, WireError};
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::UnixStream,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch},
 };
 
 use super::{
@@ -36,12 +40,20 @@ const IMAGE_BYTES: u64 = 128 << 20;
 /// The maximum number of output bytes that the clients of a lease have not read. A submit runs when its output fits.
 const OUTPUT_BYTES: u64 = 128 << 20;
 
-/// The result of a submit.
+/// The maximum number of output bytes of the answers that are kept until their clients acknowledge them, as part of
+/// [`OUTPUT_BYTES`]. The output of each counts with the size that its submit allowed.
+const KEPT_BYTES: u64 = Submit::OUTPUT_LIMIT;
+
+/// The maximum number of answers that are kept.
+const KEPT: usize = 64;
+
+/// The result of a submit. Clones share the output.
+#[derive(Clone)]
 pub(super) struct Reply {
     pub(super) done: JobDone,
-    pub(super) output: Vec<u8>,
-    /// The memory of the output, dropped when the output is sent.
-    pub(super) place: Reserved,
+    pub(super) output: Bytes,
+    /// The memory of the output. It is free when the output is neither kept nor being sent.
+    _place: Arc<Reserved>,
 }
 
 /// The queue of a lease.
@@ -51,6 +63,43 @@ pub(super) struct Jobs {
     inputs: MemoryBudget,
     images: MemoryBudget,
     meter: Arc<Meter>,
+    answers: Arc<Mutex<Answers>>,
+}
+
+/// The answer of a submit: `None` until it arrives.
+type Answer = watch::Receiver<Option<Reply>>;
+
+/// The answers of the submits that wait or run, and of those that their clients have not acknowledged, by their ids.
+#[derive(Default)]
+struct Answers {
+    by_id: FxHashMap<SubmitId, Answer>,
+    /// Those that have arrived, with the bytes that they allow. The oldest is the first.
+    arrived: VecDeque<(SubmitId, u64)>,
+}
+
+impl Answers {
+    /// Keeps an answer that has arrived, and drops the oldest ones beyond the limits.
+    fn keep(&mut self, id: SubmitId, bytes: u64) {
+        self.arrived.push_back((id, bytes));
+        let sum =
+            |arrived: &VecDeque<(_, u64)>| arrived.iter().map(|(_, bytes)| bytes).sum::<u64>();
+        while self.arrived.len() > KEPT || sum(&self.arrived) > KEPT_BYTES {
+            let Some((oldest, _)) = self.arrived.pop_front() else { return };
+            self.by_id.remove(&oldest);
+        }
+    }
+
+    fn forget(&mut self, id: &SubmitId) {
+        if let Some(at) = self.arrived.iter().position(|(arrived, _)| arrived == id) {
+            self.arrived.remove(at);
+            self.by_id.remove(id);
+        }
+    }
+}
+
+/// Waits for an answer. Returns `None` if the worker has exited.
+async fn arrival(mut answer: Answer) -> Option<Reply> {
+    answer.wait_for(Option::is_some).await.ok()?.clone()
 }
 
 /// A place in the queue, with its bytes.
@@ -65,7 +114,7 @@ struct Queued {
     _place: Place,
     /// The time of its arrival.
     at: Instant,
-    reply: oneshot::Sender<Reply>,
+    reply: watch::Sender<Option<Reply>>,
 }
 
 impl Jobs {
@@ -78,16 +127,31 @@ impl Jobs {
     ) -> Arc<Self> {
         // The places bound the queue.
         let (queue, requests) = mpsc::unbounded_channel();
-        let own = meter.clone();
+        let (own, answers) = (meter.clone(), Arc::<Mutex<Answers>>::default());
+        let kept = answers.clone();
         tokio::spawn(async move {
-            if let Err(error) = serve(socket, &blobs, &own, requests).await {
+            if let Err(error) = serve(socket, &blobs, &own, &kept, requests).await {
                 tracing::debug!(%error, "the submits of a lease ended");
                 ended();
             }
         });
         let places = Arc::new(Semaphore::new(WAITING));
         let (inputs, images) = (MemoryBudget::new(WAITING_BYTES), MemoryBudget::new(IMAGE_BYTES));
-        Arc::new(Self { queue, places, inputs, images, meter })
+        Arc::new(Self { queue, places, inputs, images, meter, answers })
+    }
+
+    /// Waits for the answer of an earlier submit with this id. `None` if there is none: the submit has to run. The future
+    /// is ready with `None` if the worker has exited.
+    pub(super) fn known(
+        &self,
+        id: &SubmitId,
+    ) -> Option<impl Future<Output = Option<Reply>> + use<>> {
+        self.answers.lock().by_id.get(id).cloned().map(arrival)
+    }
+
+    /// Forgets an answer, because its client has it.
+    pub(super) fn acknowledge(&self, id: &SubmitId) {
+        self.answers.lock().forget(id);
     }
 
     /// Reserves a place for a submit with an input of `bytes` bytes, before its bytes are read.
@@ -105,8 +169,9 @@ impl Jobs {
         })
     }
 
-    /// Runs a submit behind the earlier ones. Returns `None` if the worker has exited. The status of the reply is
-    /// [`Status::NotFound`] if the worker needs the image, and the node has dropped it meanwhile.
+    /// Runs a submit behind the earlier ones, unless one with its id is known. Returns `None` if the worker has exited.
+    /// The status of the reply is [`Status::NotFound`] if the worker needs the image, and the node has dropped it
+    /// meanwhile. Such a reply is not kept.
     /// Dropping the future does not stop the kernel.
     pub(super) async fn run(
         &self,
@@ -115,13 +180,26 @@ impl Jobs {
         input: Bytes,
         _place: Place,
     ) -> Option<Reply> {
-        self.meter.uploaded(job.input_bytes);
-        let (reply, receiver) = oneshot::channel();
-        let image = self.images.try_reserve(image.len() as u64).map(|memory| (image, memory));
-        self.queue.send(Queued { job, image, input, _place, at: Instant::now(), reply }).ok()?;
-        let reply = receiver.await.ok()?;
-        self.meter.output(reply.done.output_bytes);
-        Some(reply)
+        let answer = {
+            let mut answers = self.answers.lock();
+            let known = job.id.and_then(|id| answers.by_id.get(&id).cloned());
+            match known {
+                Some(known) => known,
+                None => {
+                    let (reply, answer) = watch::channel(None);
+                    if let Some(id) = job.id {
+                        answers.by_id.insert(id, answer.clone());
+                    }
+                    self.meter.uploaded(job.input_bytes);
+                    let (memory, at) =
+                        (self.images.try_reserve(image.len() as u64), Instant::now());
+                    let image = memory.map(|memory| (image, memory));
+                    self.queue.send(Queued { job, image, input, _place, at, reply }).ok()?;
+                    answer
+                }
+            }
+        };
+        arrival(answer).await
     }
 }
 
@@ -130,6 +208,7 @@ async fn serve(
     mut socket: UnixStream,
     blobs: &Blobs,
     meter: &Meter,
+    answers: &Mutex<Answers>,
     mut requests: mpsc::UnboundedReceiver<Queued>,
 ) -> io::Result<()> {
     let outputs = MemoryBudget::new(OUTPUT_BYTES);
@@ -153,7 +232,20 @@ async fn serve(
             let time = Duration::from_nanos(done.device_nanos);
             meter.node.record(time, |latencies| &mut latencies.submit.device);
         }
-        _ = queued.reply.send(Reply { done, output, place });
+        meter.output(done.output_bytes);
+        let status = done.status;
+        let reply = Reply { done, output: output.into(), _place: Arc::new(place) };
+        // An acknowledgement waits for the lock, so it comes after the answer is kept.
+        let mut answers = answers.lock();
+        // If no client waits now, one may repeat the submit.
+        queued.reply.send_replace(Some(reply));
+        if let Some(id) = queued.job.id {
+            match status {
+                // The client repeats it with the image.
+                Status::NotFound => _ = answers.by_id.remove(&id),
+                _ => answers.keep(id, queued.job.max_output.min(Submit::OUTPUT_LIMIT)),
+            }
+        }
     }
 }
 
@@ -200,21 +292,31 @@ async fn read_done(socket: &mut UnixStream) -> io::Result<JobDone> {
 mod tests {
     use cuda_lease::{
         authority::Tenant,
-        wire::{Hash, ImageKind},
+        wire::{ImageKind, put_frame},
     };
 
     use super::*;
     use crate::{metrics::NodeMetrics, supervisor::blobs::BlobStore};
 
-    fn job(hash: Hash) -> Submit {
-        let (kernel, token) = ("k".to_owned(), Bytes::new());
+    fn blobs() -> Arc<Blobs> {
+        Arc::<BlobStore>::default().of(&Tenant::local())
+    }
+
+    /// A queue, and the other end of its worker's socket.
+    fn start() -> (Arc<Jobs>, UnixStream) {
+        let (socket, worker) = UnixStream::pair().unwrap();
+        let meter = Arc::new(Meter::new(Arc::new(NodeMetrics::default())));
+        (Jobs::start(socket, blobs(), meter, || {}), worker)
+    }
+
+    fn submit(id: Option<SubmitId>, max_output: u64) -> Submit {
         Submit {
             lease: 1,
-            token,
+            token: Bytes::new(),
             kind: ImageKind::Ptx,
-            hash,
+            hash: [0; 32],
             image: None,
-            kernel,
+            kernel: "k".into(),
             grid: [1; 3],
             block: [1; 3],
             shared_bytes: 0,
@@ -222,9 +324,113 @@ mod tests {
             region_bytes: 0,
             input_bytes: 0,
             output_offset: 0,
-            max_output: 0,
+            max_output,
             trace: None,
+            id,
         }
+    }
+
+    /// Runs a submit. The result arrives in the task.
+    fn run(jobs: &Arc<Jobs>, submit: Submit) -> tokio::task::JoinHandle<Option<Reply>> {
+        let (jobs, place) = (jobs.clone(), jobs.reserve(0).unwrap());
+        tokio::spawn(async move { jobs.run(submit, Bytes::new(), Bytes::new(), place).await })
+    }
+
+    /// Serves one submit with this output, as the worker does.
+    async fn serve_one(worker: &mut UnixStream, output: &[u8]) {
+        assert_eq!(read_frame(worker).await.unwrap().0, Submit::OPCODE);
+        let output_bytes = output.len() as u64;
+        let (status, text, device_nanos, memory) = (Status::Ok, String::new(), 1, 0);
+        let done = JobDone { status, text, output_bytes, device_nanos, memory };
+        let mut out = Vec::new();
+        put_frame(&mut out, JobDone::OPCODE, 0, 0, |out| done.encode(out));
+        worker.write_all(&out).await.unwrap();
+        worker.write_all(output).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn repeated_submit_gets_the_answer_of_the_first() {
+        let (jobs, mut worker) = start();
+        let id = [7; 16];
+        // Its client goes while the kernel runs.
+        let first = run(&jobs, submit(Some(id), 8));
+        tokio::task::yield_now().await;
+        assert!(jobs.known(&id).is_some());
+        first.abort();
+        _ = first.await;
+        // Repeated while it runs, and once more when it is done.
+        let second = run(&jobs, submit(Some(id), 8));
+        serve_one(&mut worker, b"once").await;
+        assert_eq!(second.await.unwrap().unwrap().output, "once");
+        let third = run(&jobs, submit(Some(id), 8)).await.unwrap().unwrap();
+        assert_eq!(third.output, "once");
+        // After the acknowledgement it is forgotten, and the same id runs again.
+        jobs.acknowledge(&id);
+        assert!(jobs.known(&id).is_none());
+        let fourth = run(&jobs, submit(Some(id), 8));
+        serve_one(&mut worker, b"again").await;
+        assert_eq!(fourth.await.unwrap().unwrap().output, "again");
+    }
+
+    #[tokio::test]
+    async fn answer_that_is_acknowledged_while_it_is_repeated_arrives() {
+        let (jobs, mut worker) = start();
+        let id = [7; 16];
+        let first = run(&jobs, submit(Some(id), 8));
+        serve_one(&mut worker, b"once").await;
+        first.await.unwrap().unwrap();
+        let known = jobs.known(&id).unwrap();
+        jobs.acknowledge(&id);
+        jobs.acknowledge(&id);
+        assert_eq!(known.await.unwrap().output, "once");
+    }
+
+    #[tokio::test]
+    async fn submits_without_an_id_are_not_kept() {
+        let (jobs, mut worker) = start();
+        for output in ["a", "b"] {
+            let submitted = run(&jobs, submit(None, 8));
+            serve_one(&mut worker, output.as_bytes()).await;
+            assert_eq!(submitted.await.unwrap().unwrap().output, output);
+        }
+    }
+
+    #[tokio::test]
+    async fn oldest_answers_are_dropped_beyond_the_limits() {
+        let (jobs, mut worker) = start();
+        let id = |number: u8| [number; 16];
+        // Of 20 MiB each: three fit.
+        for number in 0..5 {
+            let submitted = run(&jobs, submit(Some(id(number)), 20 << 20));
+            serve_one(&mut worker, &[number]).await;
+            submitted.await.unwrap().unwrap();
+        }
+        let known: Vec<_> = (0..5).map(|number| jobs.known(&id(number)).is_some()).collect();
+        assert_eq!(known, [false, false, true, true, true]);
+        // An output of the largest size fits alone.
+        let submitted = run(&jobs, submit(Some(id(5)), 64 << 20));
+        serve_one(&mut worker, b"x").await;
+        submitted.await.unwrap().unwrap();
+        let known: Vec<_> = (0..6).map(|number| jobs.known(&id(number)).is_some()).collect();
+        assert_eq!(known, [false, false, false, false, false, true]);
+        // Their number is limited too.
+        for number in 0..=KEPT as u8 {
+            let submitted = run(&jobs, submit(Some(id(100 + number)), 0));
+            serve_one(&mut worker, b"").await;
+            submitted.await.unwrap().unwrap();
+        }
+        assert!(jobs.known(&id(100)).is_none() && jobs.known(&id(101)).is_some());
+    }
+
+    #[tokio::test]
+    async fn repeated_submit_of_a_worker_that_has_ended_has_no_answer() {
+        let (jobs, worker) = start();
+        let first = run(&jobs, submit(Some([7; 16]), 8));
+        tokio::task::yield_now().await;
+        let second = jobs.known(&[7; 16]).unwrap();
+        drop(worker);
+        assert!(first.await.unwrap().is_none());
+        assert!(second.await.is_none());
     }
 
     /// A worker that never has an image. Returns when its socket ends.
@@ -247,7 +453,7 @@ mod tests {
 
     #[tokio::test]
     async fn images_of_submits_that_wait_are_limited() {
-        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
+        let blobs = blobs();
         let meter = Arc::new(Meter::new(Arc::<NodeMetrics>::default()));
         let (socket, worker) = UnixStream::pair().unwrap();
         let jobs = Jobs::start(socket, blobs.clone(), meter, || ());
@@ -257,7 +463,15 @@ mod tests {
             blobs.insert(hash, image.clone());
             let (jobs, place) = (jobs.clone(), jobs.reserve(0).unwrap());
             waiting.spawn(async move {
-                let reply = jobs.run(job(hash), image, Bytes::new(), place).await.unwrap();
+                let reply = jobs
+                    .run(
+                        Submit { hash, ..submit(Some([number; 16]), 0) },
+                        image,
+                        Bytes::new(),
+                        place,
+                    )
+                    .await
+                    .unwrap();
                 (number, reply.done.status)
             });
             // The submit is in the queue.

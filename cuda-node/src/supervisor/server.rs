@@ -73,6 +73,9 @@ pub struct NodeOptions {
     /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of tenants,
     /// and no secrets. `None`, the default, starts no status endpoints.
     pub metrics: Option<SocketAddr>,
+    /// The host names under which clients reach the status endpoints, besides `localhost` and the addresses of the
+    /// node. Requests for other names are refused, because a page of a foreign site may have sent them (DNS rebinding).
+    pub metrics_names: Vec<String>,
     /// The path of the Unix socket for [`OperatorCommand`](super::OperatorCommand)s. Only the user who runs the node
     /// can open it. `None`, the default, opens no socket.
     pub operator_socket: Option<PathBuf>,
@@ -189,6 +192,7 @@ impl NodeOptions {
             submissions_in_flight: 4096,
             audit: None,
             metrics: None,
+            metrics_names: Vec::new(),
             operator_socket: None,
         }
     }
@@ -256,7 +260,9 @@ impl Node {
             runtime.spawn(socket.serve(leases.clone()));
         }
         let metrics = match options.metrics {
-            Some(address) => Some(serve_status(&runtime, address, leases.clone())?),
+            Some(address) => {
+                Some(serve_status(&runtime, address, options.metrics_names, leases.clone())?)
+            }
             None => None,
         };
         runtime.spawn(leases.clone().run());
@@ -320,14 +326,19 @@ impl Drop for Node {
 }
 
 /// Starts the status endpoints. Returns their address.
-fn serve_status(runtime: &Runtime, address: SocketAddr, leases: Arc<Leases>) -> Result<SocketAddr> {
+fn serve_status(
+    runtime: &Runtime,
+    address: SocketAddr,
+    names: Vec<String>,
+    leases: Arc<Leases>,
+) -> Result<SocketAddr> {
     let failed = |error: std::io::Error| {
         Error::host(format!("failed to serve the status of the node on {address}"), &error)
     };
     let listener = TcpListener::bind(address).map_err(failed)?;
     let address = listener.local_addr().map_err(failed)?;
     let _entered = runtime.enter();
-    let serving = status::serve(listener, move || leases.snapshot()).map_err(failed)?;
+    let serving = status::serve(listener, names, move || leases.snapshot()).map_err(failed)?;
     runtime.spawn(serving);
     Ok(address)
 }
@@ -395,7 +406,11 @@ async fn shake_hands(
     };
     let connected = connected.map_err(|_| "its handshake took too long")?;
     let connected = connected.map_err(|error| error.to_string())?;
-    let (tenant, fingerprint) = tls.identify(&connected).map_err(|error| error.to_string())?;
+    let (tenant, fingerprint) = tls.identify(&connected).map_err(|error| {
+        let reason = error.to_string();
+        connected.close(transport::REFUSED, reason.as_bytes());
+        reason
+    })?;
     Ok((connected, tenant, fingerprint))
 }
 

@@ -11,7 +11,7 @@ use tracing::Instrument;
 use super::{
     blobs::Blobs,
     connection::Connection,
-    jobs::Reply,
+    jobs::{Jobs, Reply},
     leases::{Client, Leases},
     memory_budget::Reserved,
     spans,
@@ -27,22 +27,22 @@ pub(super) async fn serve(
     connection: &Connection,
     submit: (Submit, Option<Reserved>),
     mut send: SendStream,
-    mut receive: FrameStream,
+    receive: FrameStream,
 ) -> Result<(), End> {
     let metrics = leases.metrics();
     let (submit, frame) = submit;
     let span = spans::submit(submit.trace, &client.tenant, submit.lease).span;
-    let ran = run(leases, client, connection, (submit, frame), &mut receive)
-        .instrument(span.clone())
-        .await?;
-    let status = ran.as_ref().map_or_else(|(status, _)| *status, |reply| reply.done.status);
+    let id = submit.id;
+    let ran = run(leases, client, connection, (submit, frame), receive);
+    let ran = ran.instrument(span.clone()).await?;
+    let status = ran.as_ref().map_or_else(|(status, _)| *status, |(_, reply)| reply.done.status);
     // Otherwise the node does not have the image, and the client repeats the submit with it. Or there is no such lease.
     if status != Status::NotFound {
         metrics.submitted(status);
         span.in_scope(|| tracing::debug!(%status, "a submit has ended"));
     }
     match ran {
-        Ok(reply) => {
+        Ok((jobs, reply)) => {
             let replied = Instant::now();
             let wide = connection.widen();
             reply_with(&mut send, reply).await?;
@@ -50,6 +50,9 @@ pub(super) async fn serve(
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
             // stream's end reached it.
             if send.stopped().await.is_ok() {
+                if let Some(id) = &id {
+                    jobs.acknowledge(id);
+                }
                 metrics.record(replied.elapsed(), |latencies| &mut latencies.submit.wire);
             }
         }
@@ -63,41 +66,49 @@ pub(super) async fn serve(
     Ok(())
 }
 
+/// Runs a submit, or waits for the answer of an earlier one with its id. Returns the queue that has the answer.
 async fn run(
     leases: &Arc<Leases>,
     client: &Client,
     connection: &Connection,
     (mut submit, frame): (Submit, Option<Reserved>),
-    receive: &mut FrameStream,
-) -> Result<Result<Reply, Refusal>, End> {
+    mut receive: FrameStream,
+) -> Result<Result<(Arc<Jobs>, Reply), Refusal>, End> {
     // The worker needs neither the token nor the image.
     let (lease, token) = (submit.lease, mem::take(&mut submit.token));
-    let prepared = leases.jobs(client, lease, &token).and_then(|(jobs, blobs)| {
-        let image = check(&submit).and_then(|()| image(&mut submit, &blobs))?;
-        client.account.submit()?;
-        let place = jobs.reserve(submit.input_bytes)?;
-        Ok((jobs, image, place))
-    });
-    let (jobs, image, place) = match prepared {
-        Ok(prepared) => prepared,
+    let (jobs, blobs) = match leases.jobs(client, lease, &token) {
+        Ok(found) => found,
         Err(refusal) => return Ok(Err(refusal)),
     };
-    drop(frame);
-    let input = {
-        let _wide = connection.widen();
-        tokio::select! {
+    let reply = if let Some(known) = submit.id.and_then(|id| jobs.known(&id)) {
+        // The client need not send the input again.
+        drop((receive, frame));
+        known.await
+    } else {
+        let prepared = check(&submit).and_then(|()| image(&mut submit, &blobs)).and_then(|image| {
+            client.account.submit()?;
+            Ok((image, jobs.reserve(submit.input_bytes)?))
+        });
+        let (image, place) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refusal) => return Ok(Err(refusal)),
+        };
+        drop(frame);
+        let wide = connection.widen();
+        let input = tokio::select! {
             input = receive.read_raw(submit.input_bytes as usize) => Some(input?),
             () = leases.ended(lease) => None,
+        };
+        drop(wide);
+        match input {
+            Some(input) => jobs.run(submit, image, input.into(), place).await,
+            None => None,
         }
-    };
-    let reply = match input {
-        Some(input) => jobs.run(submit, image, input.into(), place).await,
-        None => None,
     };
     if reply.as_ref().is_some_and(|reply| reply.done.status == Status::NotFound) {
         return Ok(Err(missing_image()));
     }
-    Ok(reply.ok_or_else(|| {
+    Ok(reply.map(|reply| (jobs, reply)).ok_or_else(|| {
         // If the lease has ended, its cause is reported instead of the worker's exit.
         let cause = leases.jobs(client, lease, &token).err();
         let gone = || {
@@ -148,10 +159,9 @@ fn check_hash(bytes: &[u8], hash: &Hash) -> Result<(), Refusal> {
 }
 
 async fn reply_with(send: &mut SendStream, reply: Reply) -> Result<(), End> {
-    // The place is held until all bytes are handed to the connection.
-    let Reply { done: JobDone { status, text, .. }, output, place: _place } = reply;
+    // The memory of the output counts until all bytes are handed to the connection.
+    let Reply { done: JobDone { status, text, .. }, output, .. } = reply.clone();
     let is_inline = output.len() <= Submitted::INLINE_LIMIT;
-    let output = Bytes::from(output);
     let (inline, following) =
         if is_inline { (output, Bytes::new()) } else { (Bytes::new(), output) };
     let following_bytes = following.len() as u64;

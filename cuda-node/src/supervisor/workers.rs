@@ -148,7 +148,17 @@ impl Launcher {
             Launcher::InProcess(provider) => in_process(provider.clone())?,
             Launcher::Process(launcher) => launcher.launch().await?,
         };
-        let Ready { device, features } = ready(&mut ends).await?;
+        let Ready { device, features } = match &mut body {
+            // The supervisor holds the worker's sockets too, so their ends do not show that the worker has ended.
+            Body::Threads(threads) => tokio::select! {
+                ready = ready(&mut ends) => ready?,
+                ended = &mut threads.ended => {
+                    let ended = ended.unwrap_or_else(|_| Err(failed("its thread panicked")));
+                    return Err(ended.err().unwrap_or_else(|| failed("it ended without a lease")));
+                }
+            },
+            Body::Process(_) => ready(&mut ends).await?,
+        };
         if let Body::Process(process) = &mut body
             && let Some(memory) = &mut process.memory
         {
@@ -189,10 +199,11 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        if let Err(error) = worker::run(provider, 0, worker, Place::Thread) {
+        let ended = worker::run(provider, 0, worker, Place::Thread);
+        if let Err(error) = &ended {
             tracing::error!(%error, "a worker failed");
         }
-        _ = end.send(());
+        _ = end.send(ended);
     };
     thread::Builder::new().name("lease-commands".into()).spawn(serve).map_err(failed)?;
     Ok((ends, Body::Threads(Threads { sockets, ended })))
@@ -230,7 +241,7 @@ struct Process {
 struct Threads {
     /// The worker's ends of the sockets, to shut them down.
     sockets: [UnixStream; 3],
-    ended: oneshot::Receiver<()>,
+    ended: oneshot::Receiver<Result<()>>,
 }
 
 impl Drop for Threads {

@@ -21,7 +21,9 @@
 //! - **Limits.** The supervisor counts `submits_per_second`, and the host memory of inputs and outputs. The worker
 //!   counts the region against the quota of the lease, together with the session's memory.
 //! - **Modules.** The 16 modules that were used last stay loaded until the lease ends, also over a fault that the
-//!   device recovers from. Of others the worker requests the image.
+//!   device recovers from. Of others the worker requests the image. A module that may have variables is loaded for each
+//!   job again: the output of a job depends on the job alone, so its variables have their initial values. On a GPU, its
+//!   unloading waits for the kernels that run.
 //! - **Faults.** The job fails with the fault, and the device is reset for the next one. A device that cannot be reset,
 //!   a GPU, ends the worker and its lease.
 //! - **Ends.** A job whose client is gone runs to its end, and its output is dropped. The end of the lease kills the
@@ -40,7 +42,9 @@ use std::{
 
 use cuda_core::{
     Access, Arguments, Device, DeviceBuffer, Error, FaultKind, LaunchConfig, Module, PinnedBuffer,
-    Provider, Stream, internals::text_prefix, protocol::Status,
+    Provider, Stream,
+    internals::text_prefix,
+    protocol::{Status, module_info},
 };
 use cuda_lease::{
     internals::message,
@@ -152,6 +156,22 @@ impl JobServer {
 /// The modules that a lease keeps for its submits. The least recently used is dropped first.
 const MODULES: usize = 16;
 
+/// Whether kernels of an image may have variables that they write. For machine code, the names of the sections tell it:
+/// `.nv.global` is that of variables without initial values, `.nv.global.init` of those with them. A fatbin may be
+/// compressed, so it counts as one that has some.
+fn may_have_variables(kind: ImageKind, image: &[u8]) -> bool {
+    match kind {
+        ImageKind::Ptx => {
+            module_info(&String::from_utf8_lossy(image)).is_ok_and(|info| info.has_variables)
+        }
+        ImageKind::Cubin => {
+            let section = b".nv.global";
+            !image.starts_with(b"\x7fELF")
+                || image.windows(section.len()).any(|bytes| bytes == section)
+        }
+    }
+}
+
 /// The result of a job.
 struct Done {
     /// The text that the kernel printed.
@@ -181,6 +201,7 @@ impl Failed {
 struct Loaded {
     hash: Hash,
     module: Module,
+    may_have_variables: bool,
     _code: Charge,
 }
 
@@ -268,14 +289,16 @@ impl JobDevice {
         Ok(Done { text, output, device_time })
     }
 
-    /// The module of a job.
+    /// The module of a job. A module that may have variables is not kept.
     fn module(&mut self, job: &Submit, image: &[u8]) -> cuda_core::Result<Module> {
         let loaded = match self.modules.iter().position(|loaded| loaded.hash == job.hash) {
             Some(found) => self.modules.remove(found),
             None => self.load(job, image)?,
         };
         let module = loaded.module.clone();
-        self.modules.push(loaded);
+        if !loaded.may_have_variables {
+            self.modules.push(loaded);
+        }
         Ok(module)
     }
 
@@ -297,7 +320,8 @@ impl JobDevice {
             // rules of `worker`).
             ImageKind::Cubin => unsafe { self.device.load_cubin(image) }?,
         };
-        Ok(Loaded { hash: job.hash, module, _code: charge })
+        let may_have_variables = may_have_variables(job.kind, image);
+        Ok(Loaded { hash: job.hash, module, may_have_variables, _code: charge })
     }
 
     fn allocate(&self, bytes: u64) -> Result<(DeviceBuffer<u8>, Charge), Failed> {
@@ -456,6 +480,7 @@ mod tests {
                 output_offset: 0,
                 max_output: bytes,
                 trace: None,
+                id: None,
             };
             let mut out = Vec::new();
             put_frame(&mut out, Submit::OPCODE, 0, 0, |out| job.encode(out));
@@ -491,6 +516,53 @@ mod tests {
             let (is_requested, done, output) = supervisor.run(IOTA, 16);
             assert_eq!((is_requested, done.status, output), (is_first, Status::Ok, numbers()));
         }
+    }
+
+    /// Counts its runs in a variable, and writes the number to each of the four values.
+    const COUNTER: &str = "
+.version 7.0
+.target sm_50
+.address_size 64
+.global .align 4 .u32 runs = 7;
+.visible .entry iota(.param .u64 out, .param .u32 n)
+{
+    .reg .b32 %r<4>;
+    .reg .b64 %rd<4>;
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    mul.wide.u32 %rd2, %r1, 4;
+    add.s64 %rd1, %rd1, %rd2;
+    atom.global.add.u32 %r2, [runs], 4;
+    and.b32 %r2, %r2, 0xfffffff0;
+    st.global.u32 [%rd1], %r2;
+    ret;
+}
+";
+
+    #[test]
+    fn variables_of_a_module_are_fresh_for_each_job() {
+        let supervisor = Supervisor::start();
+        for _ in 0..3 {
+            let (is_requested, done, output) = supervisor.run(COUNTER, 16);
+            assert_eq!(done.status, Status::Ok, "{}", done.text);
+            // Four threads add 4 to 7, so each old value is below 32.
+            let values = output.chunks(4).map(|value| value[0]).collect::<Vec<_>>();
+            assert!(values.iter().all(|value| *value < 32), "{values:?}");
+            assert!(is_requested, "the module is loaded again");
+        }
+        // Other modules stay loaded.
+        supervisor.run(IOTA, 16);
+        assert!(!supervisor.run(IOTA, 16).0);
+    }
+
+    #[test]
+    fn machine_code_without_variables_is_known() {
+        assert!(!may_have_variables(ImageKind::Cubin, b"\x7fELF .text.k\0.nv.constant0.k\0"));
+        assert!(may_have_variables(ImageKind::Cubin, b"\x7fELF .text.k\0.nv.global.init\0"));
+        // A fatbin may be compressed.
+        assert!(may_have_variables(ImageKind::Cubin, b"\x50\xed\x55\xba"));
+        assert!(!may_have_variables(ImageKind::Ptx, IOTA.as_bytes()));
+        assert!(may_have_variables(ImageKind::Ptx, COUNTER.as_bytes()));
     }
 
     #[test]

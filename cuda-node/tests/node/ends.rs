@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use cuda_async::prelude::*;
 use cuda_core::{Error, protocol::Status};
+use cuda_lease::{Job, burst};
 
 use crate::harness::{Kernels, Node, check, wait_until};
 
@@ -61,6 +62,63 @@ fn killed_node_ends_its_workers_and_disconnects_its_clients() {
     assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
     let is_gone = |pid: &u32| !std::path::Path::new(&format!("/proc/{pid}")).exists();
     wait_until("the workers are gone", || workers.iter().all(is_gone));
+}
+
+#[test]
+fn operation_that_was_partly_sent_may_have_run() {
+    let mut node = Node::start(&["--spares", "0"]);
+    let lease = node.lease().resume_within(Duration::ZERO).acquire_blocking().unwrap();
+    let stream = lease.device().new_stream().unwrap();
+    let mut is_killed = false;
+    let lose = |node: &mut Node| {
+        node.kill();
+        wait_until("the lease is lost", || lease.device().new_stream().is_err());
+    };
+    // The upload is sent, and the fill of the second buffer is not.
+    let partly = h2d(vec![1f32; 4]).then(|sent| {
+        lose(&mut node);
+        is_killed = true;
+        zeros::<f32>(4).map(move |refused| (sent, refused))
+    });
+    let error = partly.sync_on(&stream).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
+    assert!(is_killed);
+    let never = zeros::<f32>(4).sync_on(&stream).map(drop).unwrap_err();
+    assert!(matches!(never, Error::Disconnected { may_have_run: false, .. }), "{never}");
+    // One branch is sent, and the other one is not.
+    let mut node = Node::start(&["--spares", "0"]);
+    let lease = node.lease().resume_within(Duration::ZERO).acquire_blocking().unwrap();
+    let stream = lease.device().new_stream().unwrap();
+    let branches = zip!(
+        h2d(vec![1f32; 4]),
+        value(()).then(|()| {
+            node.kill();
+            wait_until("the lease is lost", || lease.device().new_stream().is_err());
+            zeros::<f32>(4)
+        })
+    );
+    let error = branches.sync_on(&stream).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
+    let iota = include_str!("../../../kernels/iota.ptx");
+    let error = lease.device().load_ptx_blocking(iota).map(drop).unwrap_err();
+    assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
+}
+
+#[test]
+fn submit_that_was_not_sent_has_not_run() {
+    let mut node = Node::start(&["--spares", "0"]);
+    let lease = node.lease().resume_within(Duration::from_millis(100)).acquire_blocking().unwrap();
+    let iota = include_str!("../../../kernels/iota.ptx");
+    node.kill();
+    // The connection is lost after a while. Until then the submit is sent, and may run.
+    let error = lease.submit("iota", iota).arg(&0u32).launch_blocking().unwrap_err();
+    assert!(matches!(error, Error::Disconnected { may_have_run: true, .. }), "{error}");
+    let inputs = vec![[0f32; 1]; 8];
+    let results = burst(&[&lease], &Job::new("square", iota).arg(&1u32), &inputs);
+    for result in results {
+        let error = result.unwrap_err();
+        assert!(matches!(error, Error::Disconnected { may_have_run: false, .. }), "{error}");
+    }
 }
 
 #[test]

@@ -58,7 +58,8 @@ impl Node {
     /// The reply of a status endpoint, header and body.
     pub fn status(&self, path: &str) -> (String, String) {
         let mut stream = TcpStream::connect(self.status_address()).unwrap();
-        let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+        let host = self.status_address();
+        let request = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).unwrap();
         let mut reply = String::new();
         stream.read_to_string(&mut reply).unwrap();

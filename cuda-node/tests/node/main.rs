@@ -4,6 +4,7 @@
 mod abuse;
 mod chaos;
 mod cycles;
+mod detached;
 mod ends;
 mod graphs;
 mod harness;

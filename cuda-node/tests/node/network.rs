@@ -137,3 +137,32 @@ fn pipeline_costs_one_round_trip() {
         assert!(flights.into_iter().any(|flights| flights == 1), "round trips of a pipeline");
     }
 }
+
+#[test]
+fn submit_whose_answer_is_lost_runs_once() {
+    let node = Node::start(&["--metrics", "127.0.0.1:0"]);
+    let (relay, lease) = through(&node, RelayOptions::default());
+    let lease = lease.resume_within(Duration::from_secs(60)).acquire_blocking().unwrap();
+    let iota = include_str!("../../../kernels/iota.ptx");
+    let submit = |value: f32| {
+        let square = lease.submit("square", iota).arg(&1u32).input(&[value]).max_output(4);
+        square.launch_blocking().unwrap().output_as::<f32>().unwrap()
+    };
+    // From now on the node has the image.
+    assert_eq!(submit(2.0), [4.0]);
+    let runs = || node.metric("cuda_node_latency_seconds_count{path=\"submit\",part=\"device\"}");
+    wait_until("the first submit is counted", || runs() == 1.0);
+    relay.update(|options| options.to_client.partitioned = true).unwrap();
+    std::thread::scope(|scope| {
+        let work = scope.spawn(|| submit(3.0));
+        wait_until("the kernel has run", || runs() == 2.0);
+        // Longer than the time after which a silent connection is lost.
+        std::thread::sleep(Duration::from_millis(5500));
+        relay.update(|options| options.to_client.partitioned = false).unwrap();
+        assert_eq!(work.join().unwrap(), [9.0]);
+    });
+    // A reply of the status endpoints may be as old as a tenth of a second: the next submit is counted behind it.
+    assert_eq!(submit(4.0), [16.0]);
+    wait_until("the last submit is counted", || runs() >= 3.0);
+    assert_eq!(runs(), 3.0);
+}

@@ -38,10 +38,15 @@ pub fn block_on(test: impl Future<Output = ()>) {
 }
 
 impl RawClient {
-    /// Connects and greets.
+    /// Connects and greets, without features.
     pub async fn connect(address: &str) -> Self {
+        Self::connect_with(address, 0).await
+    }
+
+    /// Connects and greets, with these features.
+    pub async fn connect_with(address: &str, features: u64) -> Self {
         let mut client = Self::connect_silently(address).await;
-        let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
+        let hello = Hello { oldest: VERSION, newest: VERSION, features, program: "test".into() };
         client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
         client.control.reply().await.unwrap();
         client

@@ -90,6 +90,35 @@ fn token_of_another_client_is_refused() {
 }
 
 #[test]
+fn tenant_frees_its_own_lease_without_the_token() {
+    let folder = certificates();
+    let node = secured(folder.path(), &[]);
+    let connect = |tls| NodeClient::connect(&node.address, tls).unwrap();
+    let (alice, bob) =
+        (connect(client(folder.path(), "alice")), connect(client(folder.path(), "bob")));
+    // Another certificate of the same tenant.
+    let other = folder.path().join("other");
+    fs::create_dir(&other).unwrap();
+    for name in ["ca.pem", "ca.key"] {
+        fs::copy(folder.path().join(name), other.join(name)).unwrap();
+    }
+    DevelopmentCertificates::new(&other).client("alice").create().unwrap();
+    let second = connect(client(&other, "alice"));
+    let kept = alice.allocate(&node.lease()).unwrap();
+    for stranger in [&bob, &second] {
+        let error = stranger.free_own(kept.id).unwrap_err();
+        assert_eq!(error.status(), Some(Status::NotFound), "{error}");
+    }
+    alice.free_own(kept.id).unwrap();
+    let unknown = alice.free_own(999).unwrap_err();
+    assert_eq!(unknown.status(), Some(Status::NotFound), "{unknown}");
+    // A lease with a connection too. It has ended then.
+    let lease = lease(&node, client(folder.path(), "alice")).acquire_blocking().unwrap();
+    alice.free_own(lease.id()).unwrap();
+    wait_until("the lease has ended", || alice.leases().unwrap().is_empty());
+}
+
+#[test]
 fn quotas_of_tenants_are_read_again_on_a_signal() {
     let folder = certificates();
     let quotas = folder.path().join("quotas.toml");

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use command_line::{Failure, stdout};
-use cuda_lease::LeaseEntry;
+use cuda_lease::{DetachedLease, LeaseEntry};
 use indicatif::HumanBytes;
 
 use crate::{
@@ -19,6 +19,11 @@ const DEFAULT_VRAM: u64 = 256 << 20;
 /// Allocates a detached lease, and prints it or writes it to a file.
 pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
     let (node, terms) = (&args.node, &args.terms);
+    if args.out.is_none() && stdout::is_discarded() {
+        return Err(Failure::bad_input(
+            "stdout is closed or /dev/null, so the token of the lease would be lost; write the lease to a file with --out",
+        ));
+    }
     let file = match &args.out {
         Some(path) if !args.force => Some(open_new(path)?),
         Some(path) => Some(SavedLease::open(path)?),
@@ -36,27 +41,32 @@ pub(crate) fn alloc(args: &AllocArgs) -> Result<(), Failure> {
         expires_in_secs: granted.expires_in.as_secs(),
         certificates: Certificates::of(node),
     };
-    if let Some(file) = file
-        && let Err(failure) = saved.write(file)
-    {
-        // Without its token the lease could not be used or freed.
+    let text = if args.json { format!("{}\n", saved.json()) } else { text(args, &saved, &granted) };
+    let kept = match file {
+        Some(file) => saved.write(file),
+        None => stdout::print_secret(&text),
+    };
+    if let Err(failure) = kept {
+        // Without its token the lease could not be used.
         client.free(granted.id, granted.token)?;
         return Err(failure);
     }
     client.close();
-    if args.json {
-        return stdout::print(&format!("{}\n", saved.json()));
-    }
-    let SavedLease { lease, device, memory, expires_in_secs, .. } = &saved;
+    if args.out.is_some() { stdout::print(&text) } else { Ok(()) }
+}
+
+/// The lease as text, with its token or the file that has it.
+fn text(args: &AllocArgs, saved: &SavedLease, granted: &DetachedLease) -> String {
+    let SavedLease { lease, device, memory, expires_in_secs, .. } = saved;
     let name = &granted.device.name;
     let secret = match &args.out {
         Some(path) => format!("file     {}", path.display()),
         None => format!("token    {}", saved.token),
     };
     let memory = HumanBytes(*memory);
-    stdout::print(&format!(
+    format!(
         "lease    {lease}\ndevice   {device} ({name})\nmemory   {memory}\nexpires  in {expires_in_secs} s\n{secret}\n"
-    ))
+    )
 }
 
 /// Opens a file that is not that of a lease whose time is not over.
@@ -96,29 +106,47 @@ pub(crate) fn renew(args: &RenewArgs) -> Result<(), Failure> {
         }
         _ => None,
     };
-    if args.json {
-        let renewed =
-            serde_json::json!({ "lease": lease, "token": token, "expires_in_secs": secs });
-        return stdout::print(&format!("{renewed:#}\n"));
-    }
-    let secret = match file {
+    let secret = match &file {
         Some(path) => format!("file     {}", path.display()),
         None => format!("token    {token}"),
     };
-    stdout::print(&format!("lease    {lease}\nexpires  in {secs} s\n{secret}\n"))
+    let text = if args.json {
+        let renewed =
+            serde_json::json!({ "lease": lease, "token": token, "expires_in_secs": secs });
+        format!("{renewed:#}\n")
+    } else {
+        format!("lease    {lease}\nexpires  in {secs} s\n{secret}\n")
+    };
+    if file.is_some() {
+        return stdout::print(&text);
+    }
+    stdout::print_secret(&text).map_err(|failure| {
+        let place = format!("lease {lease} was renewed, but its new token is lost");
+        failure
+            .at(place)
+            .with_advice("renew it again with the old token, which stays valid for a while")
+    })
 }
 
 /// Ends a lease.
 pub(crate) fn free(args: &FreeArgs) -> Result<(), Failure> {
-    let named = Named::required(&args.lease)?;
-    let client = connect::client(&named.node(&args.node))?;
-    let lease = named.lease;
+    let (node, lease, token) = match args.id {
+        Some(id) => (args.node.clone(), id, None),
+        None => {
+            let named = Named::required(&args.lease)?;
+            (named.node(&args.node), named.lease, Some(named.token))
+        }
+    };
+    let client = connect::client(&node)?;
     // A lease whose time is over is listed for its grace, in which it can be freed too.
     let entries = client.leases()?;
     let is_over =
         |entry: &LeaseEntry| entry.lease == lease && entry.ending && entry.expires_in_ms == 0;
     let had_ended = entries.iter().any(is_over);
-    client.free(lease, named.token)?;
+    match token {
+        Some(token) => client.free(lease, token)?,
+        None => client.free_own(lease)?,
+    }
     client.close();
     let done = if had_ended { "had ended already" } else { "is freed" };
     stdout::print(&format!("lease {lease} {done}\n"))

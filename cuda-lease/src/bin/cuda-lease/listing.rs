@@ -148,9 +148,11 @@ impl Listing {
     }
 }
 
+/// Returns the lines of a table. The texts of the node are escaped.
 fn table(head: &[&str], rows: impl Iterator<Item = Vec<String>>) -> Vec<String> {
     let head = head.iter().map(|&title| title.to_owned()).collect();
-    columns(&std::iter::once(head).chain(rows).collect::<Vec<_>>())
+    let escape = |row: Vec<String>| row.iter().map(|cell| stdout::escaped(cell, &[])).collect();
+    columns(&std::iter::once(head).chain(rows.map(escape)).collect::<Vec<_>>())
 }
 
 fn class(exclusivity: Exclusivity) -> &'static str {

@@ -2,7 +2,7 @@
 //!
 //! `cuda-lease --help` explains the subcommands. [`options`] declares the command line. The subcommands are in
 //! [`listing`] (inventory, top), [`leases`] (alloc, renew, free), [`submit`] and [`certs`]. They reach the node through
-//! [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files.
+//! [`connect`], and keep a lease in a file through [`saved`]. [`out_file`] writes files. [`signals`] waits for Ctrl-C.
 //!
 //! Every error is a [`command_line::Failure`]: a message and an exit status.
 #![forbid(unsafe_code)]
@@ -15,6 +15,7 @@ mod options;
 mod out_file;
 mod output;
 mod saved;
+mod signals;
 mod submit;
 
 use std::process::ExitCode;

@@ -13,7 +13,8 @@ Exit status:
   0  success
   2  bad input: usage, a file that cannot be read or written, PTX, kernel, arguments
   3  the kernel faulted, or the launch was refused
-  4  the node cannot be reached, or it refuses: no place, no access, the lease has ended";
+  4  the node cannot be reached, or it refuses: no place, no access, the lease has ended
+  128 + N  signal N has ended a submit: 130 after Ctrl-C";
 
 /// The help of `--node` for the subcommands with `--lease FILE`.
 const NODE_OF_LEASE: &str = "\
@@ -192,6 +193,10 @@ pub(crate) struct RenewArgs {
 pub(crate) struct FreeArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
+    /// The number of a lease whose token is lost; `top` lists your leases. Only the certificate that allocated the lease
+    /// frees it so.
+    #[arg(long, value_name = "N", group = "LeaseArgs")]
+    pub(crate) id: Option<u64>,
     #[command(flatten)]
     pub(crate) node: NodeArgs,
 }
@@ -325,7 +330,10 @@ mod tests {
         let parse = |line: &str| Options::try_parse_from(line.split(' ')).map(drop);
         assert!(parse("cuda-lease free --lease l.json --node h:1").is_ok());
         assert!(parse("cuda-lease free --token t").is_ok());
+        assert!(parse("cuda-lease free --id 7 --node h:1").is_ok());
         assert!(parse("cuda-lease free").is_err());
+        assert!(parse("cuda-lease free --token t --id 7").is_err());
+        assert!(parse("cuda-lease renew --id 7").is_err());
         assert!(parse("cuda-lease free --token t --lease l.json").is_err());
     }
 }

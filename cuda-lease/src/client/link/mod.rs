@@ -20,6 +20,7 @@ use rustc_hash::FxHashMap;
 use tokio::sync::Notify;
 
 use self::transfers::Transfers;
+use super::end::not_submitted;
 use crate::{
     session::{Outgoing, SessionError},
     wire::{Chunk, Command, Content, Event, Hash, TransferId},
@@ -223,7 +224,7 @@ impl Link {
         let mut state = self.state.lock();
         if let Err(error) = state.check() {
             drop(state);
-            return answer.give(Err(error));
+            return answer.give(Err(not_submitted(error)));
         }
         if let Request::Loaded { module } = request {
             state.loading.insert(id, module);

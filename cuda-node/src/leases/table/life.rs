@@ -272,7 +272,19 @@ impl LeaseTable {
         true
     }
 
-    /// Reports that the worker of a lease died, or could not be started. The lease ends without grace; `KillWorker`
+    /// Reports that the worker of a lease could not be started. The lease ends without grace, as after
+    /// [`worker_died`](Self::worker_died). Returns whether the lease waited for its worker.
+    pub fn worker_not_started(&mut self, now: Duration, lease: LeaseId, reason: String) -> bool {
+        self.advance(now);
+        let is_starting =
+            self.leases.get(&lease).is_some_and(|of| matches!(of.phase, Phase::Starting { .. }));
+        if is_starting {
+            self.begin_end(lease, Cause::NotStarted { reason });
+        }
+        is_starting
+    }
+
+    /// Reports that the worker of a lease died. The lease ends without grace; `KillWorker`
     /// follows, and `worker_gone` answers it. Returns whether this had an effect.
     pub fn worker_died(&mut self, now: Duration, lease: LeaseId) -> bool {
         self.advance(now);

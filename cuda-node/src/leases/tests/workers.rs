@@ -26,6 +26,32 @@ fn a_worker_that_does_not_start_ends_the_lease() {
 }
 
 #[test]
+fn a_worker_that_cannot_start_has_not_died() {
+    let mut node = Node::new(1);
+    let request = node.ask(1);
+    let lease = node.lease_of(0, request.clone());
+    let reason = || "it has no driver".to_owned();
+    // Nobody was asked to start it yet.
+    assert!(!node.table.worker_not_started(at(0), lease, reason()));
+    node.actions(0);
+    assert!(node.table.worker_not_started(at(1), lease, reason()));
+    let cause = Cause::NotStarted { reason: reason() };
+    let stop = Action::StopAdmission { lease, cause };
+    assert_eq!(node.actions(1), [stop, Action::KillWorker { lease }]);
+    assert!(!node.table.worker_not_started(at(1), lease, reason()));
+    let counters = node.table.counters();
+    assert_eq!((counters.not_started, counters.workers_died), (1, 0));
+    assert_eq!(counters.endings(), 1);
+    node.table.worker_gone(at(1), lease, true);
+    let refusal = node.refused(2, request);
+    assert_eq!(refusal.status, Status::Internal);
+    assert!(refusal.message.contains("its worker did not start: it has no driver"), "{refusal:?}");
+    // A worker that has started can only die.
+    let started = node.active(3, 1);
+    assert!(!node.table.worker_not_started(at(3), started, reason()));
+}
+
+#[test]
 fn a_dead_worker_ends_the_lease_without_grace() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);

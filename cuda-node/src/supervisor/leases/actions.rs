@@ -7,7 +7,7 @@ use cuda_lease::wire::{Event, Exclusivity};
 use rustc_hash::FxHashSet;
 use tokio::sync::watch;
 
-use super::{Entry, Leases, State, millis};
+use super::{Entry, Leases, State, millis, refusal, unknown};
 use crate::{
     leases::{Action, Cause, LeaseId, SlotId},
     metrics::Meter,
@@ -83,7 +83,9 @@ impl Leases {
             meter: Arc::new(Meter::new(self.metrics.clone())),
             traced: None,
             since: self.now(),
+            owner: None,
             is_detached: false,
+            is_confirmed: false,
             connections: FxHashSet::default(),
             cause: None,
             memory_used: None,
@@ -106,10 +108,10 @@ impl Leases {
     fn kill(self: &Arc<Self>, state: &mut State, lease: LeaseId) {
         let Some(mut entry) = state.entries.remove(&lease) else { return };
         let address = self.address(entry.slot);
-        let error = end_of(lease, entry.cause.as_ref(), &address);
-        entry.ready.send_replace(Some(Err((Status::Disconnected, error.to_string()))));
+        let refused = entry.cause.as_ref().map_or_else(unknown, |of| refusal(of.refusal(lease)));
+        entry.ready.send_replace(Some(Err(refused)));
         if let Some(session) = &entry.session {
-            session.end(error);
+            session.end(end_of(lease, entry.cause.as_ref(), &address));
         }
         let (worker, leases) = (entry.worker.take(), self.clone());
         tokio::spawn(async move {
@@ -144,8 +146,9 @@ impl State {
             }
             Err(error) => {
                 tracing::error!(%error, "a worker did not start");
-                entry.ready.send_replace(Some(Err((Status::Internal, error.to_string()))));
-                self.table.worker_died(now, lease);
+                let reason = error.to_string();
+                entry.ready.send_replace(Some(Err((Status::Internal, reason.clone()))));
+                self.table.worker_not_started(now, lease, reason);
             }
         }
     }

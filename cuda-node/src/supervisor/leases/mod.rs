@@ -2,6 +2,8 @@
 
 mod actions;
 mod status;
+#[cfg(test)]
+mod tests;
 
 use std::{
     sync::Arc,
@@ -98,9 +100,13 @@ struct Entry {
     traced: Option<Traced>,
     /// The time of its grant.
     since: Duration,
-    /// Whether the lease outlives the connections of its client.
+    /// The certificate that acquired it. `None` until the request sets it.
+    owner: Option<Fingerprint>,
+    /// Whether the lease outlives the connections of its client, once the client has confirmed the grant.
     is_detached: bool,
-    /// The connections of its client.
+    /// Whether the client has the token, as far as the node knows.
+    is_confirmed: bool,
+    /// The connections of its client. Empty for a detached lease whose grant is confirmed.
     connections: FxHashSet<u64>,
     cause: Option<Cause>,
     /// The GPU memory that the worker used when it was last asked for, in bytes.
@@ -221,18 +227,19 @@ impl Leases {
         self.slots.get(slot.0).map(|slot| slot.info.address.clone()).unwrap_or_default()
     }
 
-    /// Grants a lease, perhaps after a wait.
+    /// Grants a lease, perhaps after a wait. `confirms` states whether the client confirms the grant.
     pub(super) async fn allocate(
         self: &Arc<Self>,
         client: &Client,
         request: Allocate,
+        confirms: bool,
     ) -> Result<Granted, Refusal> {
         let (tenant, memory) = (Some(client.tenant.as_str()), Some(request.min_vram));
         let started = Instant::now();
         let traced = spans::lease(request.trace, &client.tenant);
         let span = traced.span.clone();
         let granted = match self.audit.check() {
-            Ok(()) => self.place(client, request, traced).instrument(span.clone()).await,
+            Ok(()) => self.place(client, request, confirms, traced).instrument(span.clone()).await,
             Err(refusal) => Err(refusal),
         };
         let _entered = span.entered();
@@ -263,6 +270,7 @@ impl Leases {
         self: &Arc<Self>,
         client: &Client,
         request: Allocate,
+        confirms: bool,
         traced: Traced,
     ) -> Result<Granted, Refusal> {
         let mut wanted = LeaseRequest::new(client.tenant.clone(), request.nonce, request.min_vram);
@@ -271,7 +279,6 @@ impl Leases {
         wanted.slot = request.device;
         wanted.wait = Duration::from_millis(request.wait_ms.into());
         wanted.priority = request.priority;
-        let connection = (!request.detached).then_some(client.connection);
         let (sender, receiver) = oneshot::channel();
         let placed = self.change(|state, now| {
             let placed = state.table.request(now, wanted).map_err(refusal)?;
@@ -291,23 +298,30 @@ impl Leases {
             }
         };
         traced.span.record("lease", lease.0);
-        self.ready(lease, connection, traced).await?;
+        self.ready(client, lease, request.detached, traced).await?;
+        if request.detached && !confirms {
+            self.change(|state, now| state.confirmed(now, lease))?;
+        }
         self.grant(client, lease)
     }
 
-    /// Waits until the worker of a lease is ready. Without a connection the lease is detached.
+    /// Waits until the worker of a lease is ready.
     async fn ready(
         self: &Arc<Self>,
+        client: &Client,
         lease: LeaseId,
-        connection: Option<u64>,
+        is_detached: bool,
         traced: Traced,
     ) -> Result<(), Refusal> {
         let mut ready = self.change(|state, now| {
+            // The lease may have ended meanwhile, with a cause.
+            state.table.reconnected(now, lease).map_err(refusal)?;
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
-            entry.is_detached = connection.is_none();
+            entry.owner = Some(client.fingerprint);
+            entry.is_detached = is_detached;
             entry.traced = Some(traced);
             let ready = entry.ready.subscribe();
-            state.connected(now, lease, connection)?;
+            state.connected(now, lease, client.connection)?;
             Ok(ready)
         })?;
         let ready = ready.wait_for(Option::is_some).await.map_err(|_| unknown())?;
@@ -368,6 +382,7 @@ impl Leases {
         let id = LeaseId(lease);
         let renewed = self.change(|state, now| {
             let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
+            state.confirmed(now, id)?;
             let generation = renewed.generation as u32;
             let token = self.token(state, client, id, generation);
             Ok(Renewed { token, generation, expires_in_ms: millis(renewed.remaining) })
@@ -377,8 +392,8 @@ impl Leases {
         Ok(renewed)
     }
 
-    /// Ends a lease.
-    pub(super) fn free(
+    /// Confirms the grant of a lease.
+    pub(super) fn confirm(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
@@ -387,10 +402,32 @@ impl Leases {
         let generation = self.verify(client, lease, token)?;
         let id = LeaseId(lease);
         self.change(|state, now| {
-            state.table.check_generation(now, id, generation)?;
-            state.table.free(now, id)
+            state.table.authorize(now, id, generation).map_err(refusal)?;
+            state.confirmed(now, id)
         })
-        .map_err(refusal)?;
+    }
+
+    /// Ends a lease. Without a token, the client has to be its owner.
+    pub(super) fn free(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<(), Refusal> {
+        let id = LeaseId(lease);
+        let generation = match token {
+            [] => None,
+            token => Some(self.verify(client, lease, token)?),
+        };
+        self.change(|state, now| {
+            match generation {
+                Some(generation) => {
+                    state.table.check_generation(now, id, generation).map_err(refusal)?;
+                }
+                None => state.check_owner(client, id)?,
+            }
+            state.table.free(now, id).map_err(refusal)
+        })?;
         let (tenant, event) = (Some(client.tenant.as_str()), "freed");
         self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
         Ok(())
@@ -531,7 +568,8 @@ impl Leases {
         let (id, generation) = (LeaseId(lease), self.verify(client, lease, token)?);
         self.change(|state, now| {
             state.table.authorize(now, id, generation).map_err(refusal)?;
-            state.connected(now, id, Some(client.connection))?;
+            state.confirmed(now, id)?;
+            state.connected(now, id, client.connection)?;
             let of_tenant = || self.blobs.of(&client.tenant);
             let blobs = state.blobs.entry(client.tenant.clone()).or_insert_with(of_tenant).clone();
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
@@ -627,19 +665,45 @@ impl Leases {
 }
 
 impl State {
-    /// A client uses a lease on a connection. A detached lease has no connections.
-    fn connected(
-        &mut self,
-        now: Duration,
-        lease: LeaseId,
-        connection: Option<u64>,
-    ) -> Result<(), Refusal> {
+    /// A client uses a lease on a connection. A detached lease whose grant is confirmed has no connections.
+    fn connected(&mut self, now: Duration, lease: LeaseId, connection: u64) -> Result<(), Refusal> {
         self.table.reconnected(now, lease).map_err(refusal)?;
         let entry = self.entries.get_mut(&lease).ok_or_else(unknown)?;
-        if !entry.is_detached {
-            entry.connections.extend(connection);
+        if !(entry.is_detached && entry.is_confirmed) {
+            entry.connections.insert(connection);
         }
         Ok(())
+    }
+
+    /// A client has the token of a lease. A detached lease needs no connection any more.
+    fn confirmed(&mut self, now: Duration, lease: LeaseId) -> Result<(), Refusal> {
+        let entry = self.entries.get_mut(&lease).ok_or_else(unknown)?;
+        if !entry.is_confirmed {
+            entry.is_confirmed = true;
+            if entry.is_detached {
+                entry.connections.clear();
+                self.table.reconnected(now, lease).map_err(refusal)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks that the certificate of a client has acquired a lease.
+    fn check_owner(&self, client: &Client, lease: LeaseId) -> Result<(), Refusal> {
+        if client.fingerprint == Fingerprint::UNAUTHENTICATED {
+            let detail = "the node verifies no certificates, so it frees a lease with its token only; state the token, or wait until the lease expires";
+            return Err((Status::Unauthorized, detail.into()));
+        }
+        let tenant = self.table.lease(lease).map(|view| view.tenant);
+        let owner = self.entries.get(&lease).and_then(|entry| entry.owner);
+        if tenant == Some(&client.tenant) && owner == Some(client.fingerprint) {
+            return Ok(());
+        }
+        let detail = format!(
+            "tenant {} has no lease {lease} that this certificate has acquired; state its token",
+            client.tenant
+        );
+        Err((Status::NotFound, detail))
     }
 }
 

@@ -57,6 +57,7 @@ impl Leases {
             ("revoked", counters.revoked),
             ("preempted", counters.preempted),
             ("start_timed_out", counters.start_timed_out),
+            ("not_started", counters.not_started),
             ("worker_died", counters.workers_died),
             ("disconnected", counters.disconnected),
             ("over_memory", counters.over_memory),

@@ -8,22 +8,30 @@
 mod argument;
 mod files;
 
-use std::{io::Write, time::Duration};
+use std::{
+    io::{IsTerminal, Write},
+    pin::pin,
+    time::Duration,
+};
 
 use bytes::Bytes;
-use command_line::Failure;
+use command_line::{Failure, stdout};
 use cuda_core::{Error, LaunchConfig};
-use cuda_lease::{Job, Submit, Submitted, wire};
+use cuda_lease::{Job, Lease, Submit, Submitted, wire};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use tokio::runtime::Builder;
 
 use self::files::Image;
-use crate::{connect, options::SubmitArgs, output::Output, saved::Named};
+use crate::{connect, options::SubmitArgs, output::Output, saved::Named, signals::Signals};
 
 /// The least memory of a lease that is made for one submit: 256 MiB.
 const LEAST_VRAM: u64 = 256 << 20;
 
 /// The memory of such a lease besides the region.
 const SPARE_VRAM: u64 = 64 << 20;
+
+/// The time after a signal in which a lease arrives that the node has granted already.
+const GRANTED: Duration = Duration::from_secs(2);
 
 /// The maximum number of threads of a block, on every device.
 const MAX_THREADS: u64 = 1024;
@@ -42,8 +50,12 @@ pub(crate) fn run(args: &SubmitArgs) -> Result<(), Failure> {
     };
     let output = Output::new(args.format, args.out.as_deref())?;
     let submitted = submit(args, job(args, image, arguments, input.into()))?;
-    // The text that the kernel printed. If stderr is closed, it is discarded.
-    _ = std::io::stderr().write_all(submitted.text.as_bytes());
+    // The text that the kernel printed, which has no effect on a terminal. If stderr is closed, it is discarded.
+    let text = match std::io::stderr().is_terminal() {
+        true => stdout::escaped(&submitted.text, stdout::LINES),
+        false => submitted.text,
+    };
+    _ = std::io::stderr().write_all(text.as_bytes());
     output.write(&submitted.output)
 }
 
@@ -86,54 +98,86 @@ fn job(args: &SubmitArgs, image: Image, arguments: Vec<Vec<u8>>, input: Bytes) -
     arguments.iter().fold(job, |job, bytes| job.arg_bytes(bytes))
 }
 
-/// Runs the job on the lease that the command line names, or on one of its own.
+/// Runs the job on the lease that the command line names, or on one of its own. A signal ends both, and frees its own
+/// lease.
 fn submit(args: &SubmitArgs, job: Job) -> Result<Submitted, Failure> {
-    let node = &args.node;
+    let failed = |error| Failure::failed(error).at("failed to start a runtime");
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(failed)?;
     if let Some(named) = Named::of(args.lease.as_deref(), args.token.as_deref())? {
-        let client = connect::client(&named.node(node))?;
-        let submitted = launch(client.submit(named.lease, named.token, job), args);
+        let client = connect::client(&named.node(&args.node))?;
+        let job = client.submit(named.lease, named.token, job);
+        let end = format!("; the kernel may run until lease {} ends", named.lease);
+        let submitted =
+            runtime.block_on(async { launch(job, args, &mut Signals::new()?, &end).await });
         client.close();
         return submitted;
     }
+    runtime.block_on(async {
+        let mut signals = Signals::new()?;
+        let lease = acquire(args, &mut signals).await?;
+        let end = ", so its lease was ended";
+        let submitted = launch(lease.submit_job(job), args, &mut signals, end).await;
+        lease.close();
+        submitted
+    })
+}
+
+/// Acquires a lease for the job.
+async fn acquire(args: &SubmitArgs, signals: &mut Signals) -> Result<Lease, Failure> {
+    let node = &args.node;
     let end = args.output_offset.saturating_add(args.output_bytes);
     let region = args.region_bytes.unwrap_or(0).max(end);
     let least = LEAST_VRAM.max(region.saturating_add(SPARE_VRAM));
     let request = connect::request(node, &args.terms, least)?;
-    let lease =
-        request.acquire_blocking().map_err(|error| connect::refused(node, &args.terms, error))?;
-    let submitted = launch(lease.submit_job(job), args);
-    lease.close();
-    submitted
+    let mut acquired = pin!(request.acquire());
+    let interruption = tokio::select! {
+        lease = &mut acquired => {
+            return lease.map_err(|error| connect::refused(node, &args.terms, error));
+        }
+        interruption = signals.next() => interruption,
+    };
+    // A lease that the node has granted already is freed.
+    if let Ok(Ok(lease)) = tokio::time::timeout(GRANTED, acquired).await {
+        lease.close();
+    }
+    Err(interruption.failure(" before it had a lease").at(kernel(args)))
 }
 
-fn launch(submit: Submit<'_>, args: &SubmitArgs) -> Result<Submitted, Failure> {
-    let kernel = format!("kernel `{}`", args.kernel);
+/// Runs the job. `end` states in words the end of its lease after a signal.
+async fn launch(
+    submit: Submit<'_>,
+    args: &SubmitArgs,
+    signals: &mut Signals,
+    end: &str,
+) -> Result<Submitted, Failure> {
     let (submit, bar) = with_progress(submit);
-    let submitted = match args.timeout {
-        None => Some(submit.launch_blocking()),
-        Some(limit) => launch_within(submit, Duration::from_secs(limit))?,
+    let over = async {
+        match args.timeout {
+            None => std::future::pending().await,
+            Some(limit) => {
+                tokio::time::sleep(Duration::from_secs(limit)).await;
+                limit
+            }
+        }
+    };
+    let submitted = tokio::select! {
+        submitted = submit.launch() => Ok(submitted),
+        limit = over => {
+            let message = format!("did not end within {limit} s (--timeout), so its lease was ended");
+            Err(Failure::unavailable(message))
+        }
+        interruption = signals.next() => Err(interruption.failure(end)),
     };
     bar.finish_and_clear();
-    let Some(submitted) = submitted else {
-        let limit = args.timeout.unwrap_or_default();
-        let message = format!("did not end within {limit} s (--timeout), so its lease was ended");
-        return Err(Failure::unavailable(message).at(kernel));
-    };
-    submitted.map_err(|error| match error {
+    submitted.map_err(|failure| failure.at(kernel(args)))?.map_err(|error| match error {
         // The node names itself and its status, which the exit status tells. The user knows the kernel.
-        Error::Remote { .. } => Failure::from(error).at(kernel),
+        Error::Remote { .. } => Failure::from(error).at(kernel(args)),
         error => error.into(),
     })
 }
 
-/// Runs the job. Returns `None` if it has not ended within the limit.
-fn launch_within(
-    submit: Submit<'_>,
-    limit: Duration,
-) -> Result<Option<cuda_core::Result<Submitted>>, Failure> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build();
-    let runtime = runtime.map_err(|error| Failure::failed(error).at("failed to start a timer"))?;
-    Ok(runtime.block_on(async { tokio::time::timeout(limit, submit.launch()).await.ok() }))
+fn kernel(args: &SubmitArgs) -> String {
+    format!("kernel `{}`", args.kernel)
 }
 
 /// Shows the progress of a large input on stderr, if that is a terminal.

@@ -93,6 +93,10 @@ impl Program {
             }
             Step::Ready { of } => drop(self.table.worker_ready(now, self.lease(of))),
             Step::Died { of } => drop(self.table.worker_died(now, self.lease(of))),
+            Step::NotStarted { of } => {
+                let reason = "test".into();
+                self.table.worker_not_started(now, self.lease(of), reason);
+            }
             Step::Gone { of, back } => {
                 let lease = self.lease(of);
                 self.table.worker_gone(now, lease, back);

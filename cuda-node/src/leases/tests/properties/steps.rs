@@ -33,6 +33,9 @@ pub(super) enum Step {
     Died {
         of: u8,
     },
+    NotStarted {
+        of: u8,
+    },
     Gone {
         of: u8,
         back: bool,
@@ -125,6 +128,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         of().prop_map(|of| Step::Free { of }),
         (of(), 0u64..20).prop_map(|(of, notice)| Step::Revoke { of, notice }),
         of().prop_map(|of| Step::Died { of }),
+        of().prop_map(|of| Step::NotStarted { of }),
         (of(), any::<bool>()).prop_map(|(of, back)| Step::Gone { of, back }),
         of().prop_map(|of| Step::Disconnected { of }),
         of().prop_map(|of| Step::Reconnected { of }),
