@@ -22,5 +22,5 @@ pub(crate) fn device() -> DeviceOptions {
 fn serves_one_lease() {
     let ends = WorkerEnds::take().unwrap();
     die_with_supervisor().unwrap();
-    worker::run(Arc::new(CpuProvider::default()), 0, ends).unwrap();
+    worker::run(Arc::new(CpuProvider::default()), 0, ends, worker::Place::OwnProcess).unwrap();
 }

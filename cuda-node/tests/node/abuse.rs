@@ -172,7 +172,7 @@ fn client_that_takes_no_replies_is_disconnected() {
     attack(async |node| {
         let mut transport = TransportConfig::default();
         transport.stream_receive_window(8u8.into());
-        let mut client = RawClient::connect_with(&node.address, transport).await;
+        let mut client = RawClient::connect_tuned(&node.address, transport).await;
         let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "test".into() };
         client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
         let reason = tokio::time::timeout(LONG, client.connection.closed()).await.unwrap();

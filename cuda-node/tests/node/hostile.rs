@@ -457,9 +457,10 @@ fn half_open_connections_and_streams_are_closed() {
         for _ in 0..50 {
             silent.push(RawClient::connect_silently(&node.address).await);
         }
-        // A stream without a first frame is closed after a while.
+        // A stream without a first frame is refused after a while.
         let first = &mut silent[0];
         first.control.bytes(&[1, 2, 3]).await;
+        assert_eq!(refusal(&first.control.reply().await), Status::BadRequest);
         assert!(first.control.reply().await.is_err());
     });
 }

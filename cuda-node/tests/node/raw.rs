@@ -54,11 +54,11 @@ impl RawClient {
 
     /// Connects, and sends nothing.
     pub async fn connect_silently(address: &str) -> Self {
-        Self::connect_with(address, TransportConfig::default()).await
+        Self::connect_tuned(address, TransportConfig::default()).await
     }
 
     /// Connects with these settings, and sends nothing.
-    pub async fn connect_with(address: &str, transport: TransportConfig) -> Self {
+    pub async fn connect_tuned(address: &str, transport: TransportConfig) -> Self {
         Self::connect_as(address, ClientTls::loopback(), transport).await.unwrap()
     }
 
