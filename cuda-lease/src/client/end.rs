@@ -43,6 +43,11 @@ impl From<quinn::ConnectionError> for End {
                 _ => {}
             }
         }
+        if let quinn::ConnectionError::ConnectionClosed(close) = &error
+            && close.error_code == TransportErrorCode::CONNECTION_REFUSED
+        {
+            return End::Lost("the node takes no more connections; try again later".into());
+        }
         tls_refusal(&error).unwrap_or_else(|| End::Lost(describe(&error)))
     }
 }
