@@ -30,13 +30,22 @@ pub enum Error {
         source: io::Error,
     },
     /// Each user id of the range for workers belongs to a running worker.
-    #[error("all {count} user ids for workers are in use; start the node with a larger range (`--worker-uids`)")]
+    #[error(
+        "all {count} user ids for workers are in use; start the node with a larger range (`--worker-uids`)"
+    )]
     NoUid {
         /// The number of user ids.
         count: usize,
     },
+    /// A folder cannot be given to the user of a worker.
+    #[error(
+        "cannot give a folder to the user of a worker: {0}; start the node with `--sandbox off`, or as root with the capability CAP_CHOWN"
+    )]
+    Writable(#[source] io::Error),
     /// The machine does not give a part of a sandbox that is required.
-    #[error("the sandbox of the worker is incomplete: {report}; change the settings of the machine, or start the node with `--sandbox auto`")]
+    #[error(
+        "the sandbox of the worker is incomplete: {report}; change the settings of the machine, or start the node with `--sandbox auto`"
+    )]
     Sandbox {
         /// The parts of the sandbox.
         report: SandboxReport,

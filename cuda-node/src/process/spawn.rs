@@ -15,7 +15,7 @@ use std::{
     ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uint},
     io::{self, PipeReader, PipeWriter, Read as _},
     os::{
-        fd::{AsFd, AsRawFd as _, BorrowedFd, FromRawFd as _, OwnedFd, RawFd},
+        fd::{AsFd as _, AsRawFd, FromRawFd as _, OwnedFd, RawFd},
         unix::ffi::OsStringExt as _,
     },
     ptr, thread,
@@ -101,7 +101,11 @@ impl Program {
     ///
     /// # Errors
     /// The namespaces or the process cannot be created, or the executable cannot be started. No process is left then.
-    pub(super) fn spawn(&self, namespaces: Namespaces, uid: Option<WorkerUid>) -> io::Result<Child> {
+    pub(super) fn spawn(
+        &self,
+        namespaces: Namespaces,
+        uid: Option<WorkerUid>,
+    ) -> io::Result<Child> {
         let (mut failed, failure) = status_pipe()?;
         let strings = |list: &[CString]| -> Vec<*const c_char> {
             list.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
@@ -128,7 +132,6 @@ impl Program {
             Ok(()) => Err(io::Error::from_raw_os_error(c_int::from_ne_bytes(error))),
         }
     }
-
 }
 
 /// A pipe that `exec` closes, with a writing end above the numbers of the descriptors.
@@ -231,14 +234,7 @@ unsafe fn clone(flags: c_int, uid: Option<WorkerUid>, start: &Start<'_>) -> io::
     // SAFETY: the kernel writes the descriptor of the child to `descriptor`. The child continues on a copy of this
     // stack.
     let pid = unsafe {
-        libc::syscall(
-            libc::SYS_clone,
-            c_long::from(flags),
-            none,
-            &raw mut descriptor,
-            none,
-            none,
-        )
+        libc::syscall(libc::SYS_clone, c_long::from(flags), none, &raw mut descriptor, none, none)
     };
     match pid {
         ..0 => Err(io::Error::last_os_error()),
@@ -249,8 +245,9 @@ unsafe fn clone(flags: c_int, uid: Option<WorkerUid>, start: &Start<'_>) -> io::
             let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
             let pid = u32::try_from(pid).unwrap_or_default();
             let process = Process { descriptor, is_reaped: false, uid };
-            // An error drops the process, which kills and reaps it.
-            let process = AsyncFd::register_with_interest(process, Interest::READABLE)?;
+            // SAFETY: the process owns its descriptor, and never replaces it. An error drops the process, which kills
+            // and reaps it.
+            let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }?;
             Ok(Child { pid, process })
         }
     }
@@ -321,9 +318,9 @@ impl Process {
     }
 }
 
-impl AsFd for Process {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.descriptor.as_fd()
+impl AsRawFd for Process {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
     }
 }
 

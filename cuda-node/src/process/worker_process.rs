@@ -1,12 +1,6 @@
 //! Worker processes, as their supervisor sees them: launching, killing and reaping.
 
-use std::{
-    ffi::OsString,
-    fmt, io,
-    io::PipeWriter,
-    os::fd::OwnedFd,
-    path::{Path, PathBuf},
-};
+use std::{ffi::OsString, fmt, io, io::PipeWriter, os::fd::OwnedFd, path::PathBuf};
 
 use rustix::process::WaitIdStatus;
 use tokio::{
@@ -46,6 +40,7 @@ pub struct WorkerLauncher {
     environment: Vec<(OsString, OsString)>,
     output: WorkerOutput,
     sandbox: Option<Sandbox>,
+    writable: Option<PathBuf>,
 }
 
 impl WorkerLauncher {
@@ -58,6 +53,7 @@ impl WorkerLauncher {
             environment: Vec::new(),
             output: WorkerOutput::default(),
             sandbox: None,
+            writable: None,
         }
     }
 
@@ -93,9 +89,12 @@ impl WorkerLauncher {
         self
     }
 
-    /// The sandbox of the workers.
-    pub(crate) fn sandbox_settings(&self) -> Option<&Sandbox> {
-        self.sandbox.as_ref()
+    /// Sets the folder that a worker with a sandbox may write to. If the worker has a user id of its own, the folder and
+    /// its contents become that user's at the launch.
+    #[must_use]
+    pub fn writable(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.writable = Some(folder.into());
+        self
     }
 
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
@@ -107,26 +106,21 @@ impl WorkerLauncher {
     ///
     /// # Errors
     /// [`Error::NoRuntime`] outside a tokio runtime. [`Error::Sockets`] and [`Error::Spawn`] with the cause of the
-    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. No process is left then.
+    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. [`Error::Writable`] if the
+    /// writable folder cannot be given to the worker. No process is left then.
     ///
     /// # Panics
     /// Inside a tokio runtime whose I/O is not enabled.
     pub fn launch(&self) -> Result<(WorkerProcess, SupervisorEnds)> {
         let uid = self.sandbox.as_ref().and_then(Sandbox::take_uid).transpose()?;
-        self.launch_as(uid, None)
-    }
-
-    /// Launches a worker that may write to one folder, and that runs as `uid` if the supervisor may set that.
-    pub(crate) fn launch_as(
-        &self,
-        uid: Option<WorkerUid>,
-        writable: Option<&Path>,
-    ) -> Result<(WorkerProcess, SupervisorEnds)> {
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (supervisor, worker) = pair()?;
         let spawn_error = |source| Error::Spawn { executable: self.executable.clone(), source };
+        if let (Some(uid), Some(folder)) = (&uid, &self.writable) {
+            sandbox::give(folder, uid).map_err(Error::Writable)?;
+        }
         let (program, supervisor_pipes) =
-            self.program(worker, uid.as_ref(), writable).map_err(spawn_error)?;
+            self.program(worker, uid.as_ref()).map_err(spawn_error)?;
 
         // A sandbox is wanted, but the machine may not give these namespaces. The worker reports which ones it has.
         let attempts: &[_] = match (&self.sandbox, &uid) {
@@ -156,7 +150,6 @@ impl WorkerLauncher {
         &self,
         WorkerEnds { commands, bulk, jobs }: WorkerEnds,
         uid: Option<&WorkerUid>,
-        writable: Option<&Path>,
     ) -> io::Result<(Program, Pipes)> {
         let (stdin, liveness) = io::pipe()?;
         let mut descriptors: Vec<(OwnedFd, _)> = vec![
@@ -175,7 +168,7 @@ impl WorkerLauncher {
         }
         let mut arguments = self.arguments.clone();
         if let Some(sandbox) = &self.sandbox {
-            arguments.push(sandbox.argument(uid, writable).into());
+            arguments.push(sandbox.argument(uid, self.writable.as_deref()).into());
         }
         let is_inherited = |name: &OsString| self.sandbox.is_none() || sandbox::passes(name);
         let mut environment: Vec<_> =

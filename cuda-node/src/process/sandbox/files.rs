@@ -48,8 +48,7 @@ const LIBRARIES: [&str; 16] = [
 ];
 
 /// Devices that libraries open.
-const DEVICES: [&str; 5] =
-    ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Folders in which the new root can be built. The mount there is private, and what it hides is bound before.
 const STAGES: [&str; 4] = ["/tmp", "/run", "/mnt", "/dev"];
@@ -134,41 +133,32 @@ impl View {
         let no_devices = MountAttrFlags::MOUNT_ATTR_NODEV;
         let no_programs = MountAttrFlags::MOUNT_ATTR_NOEXEC;
         // Bound before the stage hides one of them.
-        let mut trees = Vec::new();
+        let mut trees = vec![tree("/sys", read | no_devices | no_programs)?];
         for path in &self.readable {
-            trees.push((path.as_path(), tree(path, read | no_devices)?));
+            trees.push(tree(path, read | no_devices)?);
         }
         for path in &self.devices {
-            trees.push((path, tree(path, read | no_programs)?));
+            trees.push(tree(path, read | no_programs)?);
         }
-        trees.push((Path::new("/sys"), tree("/sys".as_ref(), read | no_devices | no_programs)?));
         if let Some(path) = &self.writable {
             let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | no_devices | no_programs;
-            trees.push((path, tree(path, attributes)?));
+            trees.push(tree(path, attributes)?);
         }
-        trees.push((Path::new("/proc"), match has_namespace {
+        trees.push(match has_namespace {
             true => new_proc()?,
-            false => tree("/proc".as_ref(), no_devices | no_programs)?,
-        }));
+            false => tree("/proc", no_devices | no_programs)?,
+        });
 
         let stage = STAGES.iter().map(Path::new).find(|stage| stage.is_dir());
-        let stage = stage.ok_or_else(|| io::Error::other("the machine has none of /tmp, /run, /mnt"))?;
+        let stage = stage.ok_or_else(|| io::Error::other("the machine has no folder /tmp"))?;
         let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
         let options = c"mode=755,size=1m,nr_inodes=4096";
         rustix::mount::mount("tmpfs", stage, "tmpfs", flags, options)?;
-        for (path, tree) in trees {
-            let target = in_stage(stage, path)?;
-            if path.is_dir() {
-                fs::create_dir_all(&target)?;
-            } else {
-                fs::File::create(&target)?;
-            }
-            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
-            rustix::mount::move_mount(&tree, "", CWD, &target, flags)?;
+        let built = self.build(stage, trees);
+        if built.is_err() {
+            rustix::mount::unmount(stage, UnmountFlags::DETACH)?;
         }
-        for (path, target) in &self.links {
-            symlink(target, in_stage(stage, path)?)?;
-        }
+        built?;
         // The old root ends up on top of the new one, from where it is removed.
         rustix::process::chdir(stage)?;
         rustix::process::pivot_root(".", ".")?;
@@ -176,6 +166,25 @@ impl View {
         rustix::process::chdir("/")?;
         let flags = MountFlags::BIND | MountFlags::RDONLY | flags;
         Ok(rustix::mount::mount_remount("/", flags, "")?)
+    }
+
+    /// Attaches the trees and creates the links in the new root.
+    fn build(&self, stage: &Path, trees: Vec<Tree>) -> io::Result<()> {
+        for tree in trees {
+            let target = in_stage(stage, &tree.path)?;
+            if tree.is_folder {
+                fs::create_dir_all(&target)?;
+            } else {
+                fs::File::create(&target)?;
+            }
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            let moved = rustix::mount::move_mount(&tree.mounts, "", CWD, &target, flags);
+            moved.map_err(|error| at(&tree.path, &error.into()))?;
+        }
+        for (path, target) in &self.links {
+            symlink(target, in_stage(stage, path)?)?;
+        }
+        Ok(())
     }
 
     /// Makes Landlock refuse all other files, and signals to other processes. `root` is the error of
@@ -223,15 +232,28 @@ fn in_stage(stage: &Path, path: &Path) -> io::Result<PathBuf> {
     Ok(target)
 }
 
+/// Mounts that have no place yet.
+struct Tree {
+    /// Their place in the new root.
+    path: PathBuf,
+    is_folder: bool,
+    mounts: OwnedFd,
+}
+
 /// A copy of the mounts at a path, with these attributes.
-fn tree(path: &Path, attributes: MountAttrFlags) -> io::Result<OwnedFd> {
+fn tree(path: impl AsRef<Path>, attributes: MountAttrFlags) -> io::Result<Tree> {
+    let path = path.as_ref();
     let flags = OpenTreeFlags::OPEN_TREE_CLONE
         | OpenTreeFlags::OPEN_TREE_CLOEXEC
         | OpenTreeFlags::AT_RECURSIVE;
-    let failed = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let tree = rustix::mount::open_tree(CWD, path, flags).map_err(|error| failed(error.into()))?;
-    set_attributes(tree.as_fd(), attributes).map_err(failed)?;
-    Ok(tree)
+    let mounts = rustix::mount::open_tree(CWD, path, flags);
+    let mounts = mounts.map_err(|error| at(path, &error.into()))?;
+    set_attributes(mounts.as_fd(), attributes).map_err(|error| at(path, &error))?;
+    Ok(Tree { path: path.to_owned(), is_folder: path.is_dir(), mounts })
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Sets attributes of all mounts of a tree.
@@ -258,12 +280,13 @@ fn set_attributes(tree: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Resul
 }
 
 /// A `/proc` of the PID namespace of this process.
-fn new_proc() -> io::Result<OwnedFd> {
+fn new_proc() -> io::Result<Tree> {
     let proc = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&proc)?;
     let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
         | MountAttrFlags::MOUNT_ATTR_NODEV
         | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     let mounted = rustix::mount::fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes);
-    mounted.map_err(|error| io::Error::other(format!("a new /proc: {error}")))
+    let mounts = mounted.map_err(|error| at("/proc".as_ref(), &error.into()))?;
+    Ok(Tree { path: "/proc".into(), is_folder: true, mounts })
 }

@@ -14,7 +14,8 @@ pub(super) fn are_mapped(uids: &RangeInclusive<u32>) -> bool {
     let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
     map.lines().any(|line| {
         let mut numbers = line.split_whitespace().map(str::parse);
-        let (Some(Ok(first)), _, Some(Ok(count))) = (numbers.next(), numbers.next(), numbers.next())
+        let (Some(Ok(first)), _, Some(Ok(count))) =
+            (numbers.next(), numbers.next(), numbers.next())
         else {
             return false;
         };

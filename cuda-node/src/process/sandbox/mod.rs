@@ -16,9 +16,9 @@ mod identity;
 use std::{
     collections::BTreeSet,
     ffi::OsStr,
-    fmt, io,
+    fmt, fs, io,
     ops::RangeInclusive,
-    os::unix::ffi::OsStrExt as _,
+    os::unix::{ffi::OsStrExt as _, fs::lchown},
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -53,7 +53,7 @@ struct Uids {
 
 /// The user id of a worker, which no other worker gets until all clones are dropped.
 #[derive(Clone, Debug)]
-pub(crate) struct WorkerUid(Arc<UsedUid>);
+pub(super) struct WorkerUid(Arc<UsedUid>);
 
 #[derive(Debug)]
 struct UsedUid {
@@ -63,7 +63,7 @@ struct UsedUid {
 
 impl WorkerUid {
     /// The user id. The group of the worker has the same number.
-    pub(crate) fn get(&self) -> u32 {
+    pub(super) fn get(&self) -> u32 {
         self.0.uid
     }
 }
@@ -91,7 +91,7 @@ impl Sandbox {
     }
 
     /// Takes a user id for a worker. `None` if workers have that of the supervisor.
-    pub(crate) fn take_uid(&self) -> Option<Result<WorkerUid>> {
+    pub(super) fn take_uid(&self) -> Option<Result<WorkerUid>> {
         let uids = self.uids.as_ref()?;
         let mut used = uids.used.lock();
         let free = uids.range.clone().find(|uid| used.insert(*uid));
@@ -114,6 +114,36 @@ impl Sandbox {
         });
         format!("--sandbox={}", json.unwrap_or_default())
     }
+}
+
+/// Makes the user of a worker the owner of a folder and of its contents. Follows no symbolic link, and the supervisor
+/// must be the only process that can change the folder.
+///
+/// # Errors
+/// The supervisor may not do that, or the file system fails.
+pub(super) fn give(folder: &Path, uid: &WorkerUid) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    give_one(folder, uid)?;
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        for entry in entries.map_err(|error| at(&folder, &error))? {
+            let path = entry.path();
+            give_one(&path, uid)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn give_one(path: &Path, uid: &WorkerUid) -> io::Result<()> {
+    lchown(path, Some(uid.get()), Some(uid.get())).map_err(|error| at(path, &error))
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Whether a worker with a sandbox inherits this variable of the supervisor's environment.
@@ -150,7 +180,8 @@ impl FromStr for Confinement {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        serde_json::from_str(text).map_err(|error| format!("{error}; only a supervisor writes this option"))
+        serde_json::from_str(text)
+            .map_err(|error| format!("{error}; only a supervisor writes this option"))
     }
 }
 
@@ -168,10 +199,13 @@ impl Confinement {
 
         // While the process has the capabilities of its user namespace, or those of root.
         let identity = identity::map_user(self.supervisor);
-        report.add(Part::Processes, match is_first {
-            true => Ok(()),
-            false => Err("the supervisor may not create PID namespaces".to_owned()),
-        });
+        report.add(
+            Part::Processes,
+            match is_first {
+                true => Ok(()),
+                false => Err("the supervisor may not create PID namespaces".to_owned()),
+            },
+        );
         // SAFETY: neither flag is `FILES`, so no thread loses descriptors.
         let network = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
         report.add(Part::Network, unsafe { unshare_unsafe(network) });
