@@ -24,6 +24,7 @@ pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
 pub use ends::{Ends, SupervisorEnds, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
 pub use log::log_to_stderr;
+pub(crate) use sandbox::give;
 pub use sandbox::{
     Confinement, DEFAULT_UIDS, Part, PartReport, Sandbox, SandboxReport, hide_memory,
 };

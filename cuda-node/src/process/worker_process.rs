@@ -117,7 +117,7 @@ impl WorkerLauncher {
         let (supervisor, worker) = pair()?;
         let spawn_error = |source| Error::Spawn { executable: self.executable.clone(), source };
         if let (Some(uid), Some(folder)) = (&uid, &self.writable) {
-            sandbox::give(folder, uid).map_err(Error::Writable)?;
+            sandbox::give(folder, uid.get(), uid.get()).map_err(Error::Writable)?;
         }
         let (program, supervisor_pipes) =
             self.program(worker, uid.as_ref()).map_err(spawn_error)?;
@@ -125,7 +125,8 @@ impl WorkerLauncher {
         // A sandbox is wanted, but the machine may not give these namespaces. The worker reports which ones it has.
         let attempts: &[_] = match (&self.sandbox, &uid) {
             (None, _) => &[Namespaces::None],
-            (Some(_), Some(_)) => &[Namespaces::Pid, Namespaces::UserAndPid, Namespaces::None],
+            // In a user namespace the worker could not become the user that owns its folder.
+            (Some(_), Some(_)) => &[Namespaces::Pid, Namespaces::None],
             (Some(_), None) => &[Namespaces::UserAndPid, Namespaces::Pid, Namespaces::None],
         };
         let mut child = Err(io::ErrorKind::Unsupported.into());

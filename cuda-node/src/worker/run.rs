@@ -35,25 +35,30 @@ use super::{
     reports::{Reports, Sink, StagedDownload},
     staging::{PIECE, Staged},
 };
-use crate::process::WorkerEnds;
+use crate::process::{SandboxReport, WorkerEnds};
 
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
 
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes
 /// the socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps
-/// spare workers.
+/// spare workers. It reports `sandbox` to the supervisor.
 ///
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
-pub fn run(provider: Arc<dyn Provider>, ordinal: u32, ends: WorkerEnds) -> cuda_core::Result<()> {
+pub fn run(
+    provider: Arc<dyn Provider>,
+    ordinal: u32,
+    ends: WorkerEnds,
+    sandbox: &SandboxReport,
+) -> cuda_core::Result<()> {
     let (bulk, downloads): (Sender<StagedDownload>, _) = channel();
     let reports = Reports::new(bulk);
     let backend = provider.open(ordinal, Arc::new(Sink(reports.clone())))?;
     if backend.info().driver.is_some() {
         warm_up(&*provider, ordinal)?;
     }
-    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends);
+    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends, sandbox);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
@@ -64,9 +69,11 @@ fn serve(
     reports: &Arc<Reports>,
     downloads: Receiver<StagedDownload>,
     WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
+    sandbox: &SandboxReport,
 ) -> io::Result<()> {
     let device = backend.info().clone();
-    let ready = Ready { device, features: features::of_device(backend.capabilities()) };
+    let features = features::of_device(backend.capabilities());
+    let ready = Ready { device, features, sandbox: serde_json::to_string(sandbox)? };
     let mut out = Vec::new();
     put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
     let mut socket = commands;

@@ -23,7 +23,7 @@ use cuda_lease::wire::{
     encode_changes, encode_graph, opcode, put_frame,
 };
 use cuda_node::{
-    process::WorkerEnds,
+    process::{SandboxReport, WorkerEnds},
     worker::{self, Assign, Drain, Drained, WorkerBlob},
 };
 
@@ -67,7 +67,7 @@ pub fn session(bytes: &[u8]) {
     let client = Client::default().run(bytes);
 
     thread::scope(|scope| {
-        let worker = scope.spawn(|| worker::run(provider, 0, ends));
+        let worker = scope.spawn(|| worker::run(provider, 0, ends, &SandboxReport::default()));
         let (ended, end) = mpsc::channel();
         scope.spawn(|| read_events(&commands, &client.last, ended));
         scope.spawn(|| read_frames(&bulk, |frame| _ = Chunk::decode(frame.body).unwrap()));

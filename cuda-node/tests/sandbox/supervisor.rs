@@ -23,6 +23,7 @@ use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, Buf
 use crate::attacks::{self, Findings, SECRET, Targets};
 
 /// The options of the role, as arguments.
+pub const HOLD: &str = "hold";
 pub const OFF: &str = "off";
 pub const REQUIRED: &str = "required";
 pub const WITHOUT_NAMESPACES: &str = "without-namespaces";
@@ -48,6 +49,9 @@ pub fn run() -> ExitCode {
         hide_memory().unwrap();
     }
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if has(HOLD) {
+        runtime.block_on(hold(sandbox.as_ref().unwrap()));
+    }
     match runtime.block_on(attack(sandbox)) {
         Ok(findings) => {
             println!("{}", serde_json::to_string(&findings).unwrap());
@@ -65,6 +69,14 @@ fn launcher(role: &str, sandbox: Option<&Sandbox>) -> WorkerLauncher {
         Some(sandbox) => launcher.sandbox(sandbox.clone()),
         None => launcher,
     }
+}
+
+/// Launches a worker, prints its process id, and does nothing until it is killed.
+async fn hold(sandbox: &Sandbox) {
+    let (worker, mut ends) = launcher("other-worker", Some(sandbox)).launch().unwrap();
+    ends.commands.read_u8().await.unwrap();
+    println!("{}", worker.pid());
+    std::future::pending().await
 }
 
 async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {

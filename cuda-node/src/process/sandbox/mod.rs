@@ -116,20 +116,20 @@ impl Sandbox {
     }
 }
 
-/// Makes the user of a worker the owner of a folder and of its contents. Follows no symbolic link, and the supervisor
+/// Makes a user and a group the owners of a folder and of its contents. Follows no symbolic link, and the supervisor
 /// must be the only process that can change the folder.
 ///
 /// # Errors
 /// The supervisor may not do that, or the file system fails.
-pub(super) fn give(folder: &Path, uid: &WorkerUid) -> io::Result<()> {
+pub(crate) fn give(folder: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let mut folders = vec![folder.to_owned()];
-    give_one(folder, uid)?;
+    give_one(folder, uid, gid)?;
     while let Some(folder) = folders.pop() {
         let entries =
             fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
         for entry in entries.map_err(|error| at(&folder, &error))? {
             let path = entry.path();
-            give_one(&path, uid)?;
+            give_one(&path, uid, gid)?;
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
                 folders.push(path);
             }
@@ -138,8 +138,8 @@ pub(super) fn give(folder: &Path, uid: &WorkerUid) -> io::Result<()> {
     Ok(())
 }
 
-fn give_one(path: &Path, uid: &WorkerUid) -> io::Result<()> {
-    lchown(path, Some(uid.get()), Some(uid.get())).map_err(|error| at(path, &error))
+fn give_one(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    lchown(path, Some(uid), Some(gid)).map_err(|error| at(path, &error))
 }
 
 fn at(path: &Path, error: &io::Error) -> io::Error {
