@@ -4,13 +4,14 @@
 
 use std::{
     net::SocketAddr,
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
     time::Duration,
 };
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use cuda_core::{Error, Limit, Misuse, Provider, Quantity, Result};
 use cuda_cpu::CpuProvider;
 use cuda_driver::{Completion, CudaProvider};
@@ -18,10 +19,13 @@ use cuda_lease::{authority::ServerTls, wire::parse_bytes};
 use cuda_node::{
     gpu::{GpuMonitor, NvmlMonitor, select},
     leases::TableConfig,
-    process::{WorkerEnds, WorkerLauncher, die_with_supervisor, log_to_stderr},
+    process::{
+        Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, WorkerEnds, WorkerLauncher,
+        die_with_supervisor, hide_memory, log_to_stderr,
+    },
     quotas::Quotas,
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
-    worker::{self, Place},
+    worker,
 };
 use tokio::{
     runtime::Runtime,
@@ -51,6 +55,9 @@ enum Role {
         /// The device.
         #[arg(long)]
         device: String,
+        /// The sandbox, as the supervisor describes it.
+        #[arg(long)]
+        sandbox: Option<Confinement>,
     },
     /// Ends a lease after a notice period.
     Revoke {
@@ -129,6 +136,13 @@ struct NodeArgs {
     /// the node.
     #[arg(long)]
     jit_cache: Option<PathBuf>,
+    /// The sandbox of workers.
+    #[arg(long, value_enum, default_value_t = SandboxMode::Auto)]
+    sandbox: SandboxMode,
+    /// The user ids of workers if the node runs as root, such as 700000-700999. Each worker has one of its own. No other
+    /// program may use them.
+    #[arg(long, value_name = "FIRST-LAST", value_parser = uids)]
+    worker_uids: Option<RangeInclusive<u32>>,
     /// Serves without client certificates, on a loopback address only.
     #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
     insecure: bool,
@@ -143,11 +157,33 @@ struct NodeArgs {
     client_ca: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum SandboxMode {
+    /// All parts that the machine gives. The log and the status page name the others.
+    Auto,
+    /// All parts. On a machine that does not give one, the node does not start.
+    Required,
+    /// None.
+    Off,
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
+    // A worker enters its sandbox while it has one thread.
+    let entered = match &options.role {
+        Some(Role::Worker { sandbox: Some(sandbox), .. }) => sandbox.clone().enter(),
+        _ => Ok(SandboxReport::default()),
+    };
+    let sandbox = match entered {
+        Ok(sandbox) => sandbox,
+        Err(error) => {
+            eprintln!("cuda-node: {error}");
+            return ExitCode::from(2);
+        }
+    };
     let _log = log_to_stderr();
     let done = match options.role {
-        Some(Role::Worker { device }) => work(&device),
+        Some(Role::Worker { device, .. }) => work(&device, &sandbox),
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
             revoke(lease, reason, notice_secs, &socket)
         }
@@ -182,7 +218,7 @@ fn unfence(device: String, socket: &Path) -> Result<()> {
 }
 
 /// The worker: serves one lease, and ends.
-fn work(device: &str) -> Result<()> {
+fn work(device: &str, sandbox: &SandboxReport) -> Result<()> {
     let failed = |error: cuda_node::process::Error| {
         Error::host(
             "a worker is started by its supervisor; start `cuda-node` without `worker`",
@@ -192,7 +228,7 @@ fn work(device: &str) -> Result<()> {
     let ends = WorkerEnds::take().map_err(failed)?;
     die_with_supervisor().map_err(failed)?;
     let (provider, ordinal) = provider(device)?;
-    worker::run(provider, ordinal, ends, Place::OwnProcess)
+    worker::run(provider, ordinal, ends, Some(sandbox))
 }
 
 /// Queries of the completion thread delay launches of other threads, and the network takes longer than a sleep. So the
@@ -215,6 +251,10 @@ fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
 
 /// The supervisor.
 fn serve(args: NodeArgs) -> Result<()> {
+    // Before the node has a key.
+    hide_memory().map_err(|error| {
+        Error::host("failed to hide the memory of the node from other processes", &error)
+    })?;
     let mut options = NodeOptions::loopback(devices(&args)?);
     options.listen = args.listen;
     options.tls = tls(&args)?;
@@ -269,8 +309,19 @@ fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
     })?;
     let own = std::env::current_exe();
     let own = own.map_err(|error| Error::host("failed to find the program itself", &error))?;
+    let sandbox = Sandbox::new(args.worker_uids.clone().unwrap_or(DEFAULT_UIDS));
+    let sandbox = match args.sandbox {
+        SandboxMode::Auto => Some(sandbox),
+        SandboxMode::Required => Some(sandbox.required()),
+        SandboxMode::Off => None,
+    };
     let launcher = |device: &str| {
-        WorkerLauncher::new(&own).argument("worker").argument("--device").argument(device)
+        let launcher = WorkerLauncher::new(&own);
+        let launcher = launcher.argument("worker").argument("--device").argument(device);
+        match &sandbox {
+            Some(sandbox) => launcher.sandbox(sandbox.clone()),
+            None => launcher,
+        }
     };
     let mut devices = Vec::new();
     for name in &args.devices {
@@ -379,6 +430,16 @@ fn bytes(text: &str) -> std::result::Result<u64, String> {
 
 fn address(text: &str) -> std::result::Result<SocketAddr, String> {
     text.parse().map_err(|_| "write IP:PORT, such as 127.0.0.1:5701 or 0.0.0.0:5701".into())
+}
+
+fn uids(text: &str) -> std::result::Result<RangeInclusive<u32>, String> {
+    let parsed = text
+        .split_once('-')
+        .and_then(|(first, last)| Some(first.parse::<u32>().ok()?..=last.parse::<u32>().ok()?));
+    match parsed {
+        Some(uids) if *uids.start() > 0 && !uids.is_empty() && *uids.end() < u32::MAX => Ok(uids),
+        _ => Err("write FIRST-LAST, such as 700000-700999, without user id 0".into()),
+    }
 }
 
 fn device(text: &str) -> std::result::Result<String, String> {

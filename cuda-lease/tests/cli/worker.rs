@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use cuda_cpu::CpuProvider;
 use cuda_node::{
-    process::{WorkerEnds, WorkerLauncher, die_with_supervisor},
+    process::{SandboxReport, WorkerEnds, WorkerLauncher, die_with_supervisor},
     supervisor::DeviceOptions,
     worker,
 };
@@ -22,5 +22,6 @@ pub(crate) fn device() -> DeviceOptions {
 fn serves_one_lease() {
     let ends = WorkerEnds::take().unwrap();
     die_with_supervisor().unwrap();
-    worker::run(Arc::new(CpuProvider::default()), 0, ends, worker::Place::OwnProcess).unwrap();
+    let sandbox = SandboxReport::default();
+    worker::run(Arc::new(CpuProvider::default()), 0, ends, Some(&sandbox)).unwrap();
 }

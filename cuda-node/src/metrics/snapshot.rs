@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::{Histogram, Latencies, OPERATIONS};
+use crate::process::SandboxReport;
 
 /// The state of a node at one time. It has no tokens, keys or addresses of clients.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -51,6 +52,8 @@ pub struct DeviceStatus {
     pub spares: usize,
     /// Whether the device is out of service.
     pub fenced: bool,
+    /// The parts of the sandbox of its workers. `None` if workers are threads of the node.
+    pub sandbox: Option<SandboxReport>,
 }
 
 /// A lease.

@@ -1,4 +1,4 @@
-//! File descriptors that a worker inherits. The only unsafe code of worker processes.
+//! File descriptors that a worker inherits.
 //!
 //! # Rules
 //! - A descriptor without the close-on-exec flag was inherited through `exec`, unless code outside Rust's standard
@@ -6,15 +6,10 @@
 //!   inherited descriptor has no owner in this process until [`take`] makes one.
 //! - [`take`] sets the flag before it makes the owner. A second call for the same number therefore fails.
 //!   [`WorkerEnds::take`](super::WorkerEnds::take) also refuses a second call, which covers calls that race.
-//! - Code between `fork` and `exec` only makes system calls: no allocation, no lock, no panic.
 
-use std::{
-    io,
-    os::fd::{AsFd as _, FromRawFd as _, OwnedFd, RawFd},
-};
+use std::os::fd::{AsFd as _, FromRawFd as _, OwnedFd, RawFd};
 
 use rustix::{io::FdFlags, net};
-use tokio::process::Command;
 
 use super::error::DescriptorProblem;
 
@@ -26,6 +21,9 @@ pub const BULK_DESCRIPTOR: RawFd = 4;
 
 /// The descriptor of the jobs socket in a worker.
 pub const JOBS_DESCRIPTOR: RawFd = 5;
+
+/// The first descriptor that a worker does not inherit.
+pub(super) const FIRST_FREE_DESCRIPTOR: RawFd = JOBS_DESCRIPTOR + 1;
 
 /// Takes ownership of an inherited Unix stream socket and marks it close-on-exec.
 ///
@@ -61,26 +59,4 @@ fn check(descriptor: &OwnedFd) -> Result<(), DescriptorProblem> {
     }
     rustix::io::fcntl_setfd(descriptor, FdFlags::CLOEXEC)
         .map_err(|error| DescriptorProblem::Os(error.into()))
-}
-
-/// Makes the process that `command` starts inherit no descriptor above the sockets.
-///
-/// The standard library already opens every descriptor close-on-exec. This covers libraries that do not, and
-/// descriptors that the supervisor itself inherited. Kernels older than 5.11 do not support it and ignore it.
-pub(super) fn inherit_none_above_sockets(command: &mut Command) {
-    let mark = || -> io::Result<()> {
-        let first = (JOBS_DESCRIPTOR + 1) as libc::c_uint;
-        // SAFETY: the call sets flags of descriptors. It touches no memory of this process.
-        unsafe {
-            libc::syscall(
-                libc::SYS_close_range,
-                first,
-                libc::c_uint::MAX,
-                libc::CLOSE_RANGE_CLOEXEC,
-            );
-        }
-        Ok(())
-    };
-    // SAFETY: `mark` runs between `fork` and `exec`. It makes one system call and nothing else.
-    unsafe { command.pre_exec(mark) };
 }

@@ -2,6 +2,8 @@
 
 use std::{io, os::fd::RawFd, path::PathBuf};
 
+use super::sandbox::SandboxReport;
+
 /// The result of a call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -26,6 +28,27 @@ pub enum Error {
         executable: PathBuf,
         /// The error of the operating system.
         source: io::Error,
+    },
+    /// Each user id of the range for workers belongs to a running worker.
+    #[error(
+        "all {count} user ids for workers are in use; start the node with a larger range (`--worker-uids`)"
+    )]
+    NoUid {
+        /// The number of user ids.
+        count: usize,
+    },
+    /// A folder cannot be given to the user of a worker.
+    #[error(
+        "cannot give a folder to the user of a worker: {0}; start the node with `--sandbox off`, or as root with the capability CAP_CHOWN"
+    )]
+    Writable(#[source] io::Error),
+    /// The machine does not give a part of a sandbox that is required.
+    #[error(
+        "the sandbox of the worker is incomplete: {report}; change the settings of the machine, or start the node with `--sandbox auto`"
+    )]
+    Sandbox {
+        /// The parts of the sandbox.
+        report: SandboxReport,
     },
     /// An inherited descriptor of a worker cannot be used.
     #[error("descriptor {descriptor} ({name}) {problem}; start this process with `WorkerLauncher`")]

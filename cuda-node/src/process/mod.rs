@@ -8,7 +8,7 @@
 //!
 //! The supervisor calls [`WorkerLauncher::launch`], which returns a [`WorkerProcess`] and its [`SupervisorEnds`]. The
 //! worker calls [`die_with_supervisor`] and [`WorkerEnds::take`] first. Tests that need no process use [`pair`]. Both
-//! write their logs with [`log_to_stderr`].
+//! write their logs with [`log_to_stderr`]. A worker with a [`Sandbox`] enters it before all else.
 //!
 //! This module uses nothing else of the crate.
 
@@ -17,6 +17,8 @@ mod ends;
 mod error;
 mod host_memory;
 mod log;
+mod sandbox;
+mod spawn;
 mod worker_process;
 
 pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
@@ -24,4 +26,8 @@ pub use ends::{Ends, SupervisorEnds, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
 pub use host_memory::limit_host_memory;
 pub use log::log_to_stderr;
+pub(crate) use sandbox::give;
+pub use sandbox::{
+    Confinement, DEFAULT_UIDS, Part, PartReport, Sandbox, SandboxReport, hide_memory,
+};
 pub use worker_process::{ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};

@@ -1,24 +1,20 @@
 //! Worker processes, as their supervisor sees them: launching, killing and reaping.
 
-use std::{
-    ffi::OsString,
-    fmt,
-    os::unix::process::ExitStatusExt as _,
-    path::PathBuf,
-    process::{ExitStatus, Stdio},
-};
+use std::{ffi::OsString, fmt, io, io::PipeWriter, os::fd::OwnedFd, path::PathBuf};
 
-use command_fds::{CommandFdExt as _, FdMapping};
+use rustix::process::WaitIdStatus;
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
-    process::{Child, ChildStdin, Command},
+    net::unix::pipe,
     runtime::Handle,
 };
 
 use super::{
-    descriptors::{self, BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR},
-    ends::{SupervisorEnds, pair},
+    descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR},
+    ends::{SupervisorEnds, WorkerEnds, pair},
     error::{Error, Result},
+    sandbox::{self, Sandbox, WorkerUid},
+    spawn::{Child, Namespaces, Program},
 };
 
 /// The longest line of a worker's output that becomes one event, in bytes. Longer lines are split.
@@ -43,16 +39,21 @@ pub struct WorkerLauncher {
     arguments: Vec<OsString>,
     environment: Vec<(OsString, OsString)>,
     output: WorkerOutput,
+    sandbox: Option<Sandbox>,
+    writable: Option<PathBuf>,
 }
 
 impl WorkerLauncher {
-    /// A launcher of this executable, without arguments. Workers inherit the supervisor's environment and output.
+    /// A launcher of the executable at this path, without arguments and without a sandbox. Workers inherit the
+    /// supervisor's environment and output.
     pub fn new(executable: impl Into<PathBuf>) -> Self {
         Self {
             executable: executable.into(),
             arguments: Vec::new(),
             environment: Vec::new(),
             output: WorkerOutput::default(),
+            sandbox: None,
+            writable: None,
         }
     }
 
@@ -77,6 +78,25 @@ impl WorkerLauncher {
         self
     }
 
+    /// Sets the sandbox of the workers. The argument `--sandbox=...` then follows the other arguments, and the worker
+    /// passes its value to [`Confinement::enter`](sandbox::Confinement::enter).
+    ///
+    /// A worker with a sandbox inherits no variables of the supervisor's environment except `CUDA_*`,
+    /// `LD_LIBRARY_PATH`, `RUST_BACKTRACE` and `RUST_LOG`.
+    #[must_use]
+    pub fn sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = Some(sandbox);
+        self
+    }
+
+    /// Sets the folder that a worker with a sandbox may write to. If the worker has a user id of its own, the folder and
+    /// its contents become that user's at the launch.
+    #[must_use]
+    pub fn writable(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.writable = Some(folder.into());
+        self
+    }
+
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
     ///
     /// The worker inherits standard input, output and error and the sockets, and no other descriptor. It is in a
@@ -86,48 +106,90 @@ impl WorkerLauncher {
     ///
     /// # Errors
     /// [`Error::NoRuntime`] outside a tokio runtime. [`Error::Sockets`] and [`Error::Spawn`] with the cause of the
-    /// operating system. No process is left then.
+    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. [`Error::Writable`] if the
+    /// writable folder cannot be given to the worker. No process is left then.
     ///
     /// # Panics
     /// Inside a tokio runtime whose I/O is not enabled.
     pub fn launch(&self) -> Result<(WorkerProcess, SupervisorEnds)> {
+        let uid = self.sandbox.as_ref().and_then(Sandbox::take_uid).transpose()?;
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (supervisor, worker) = pair()?;
         let spawn_error = |source| Error::Spawn { executable: self.executable.clone(), source };
+        if let (Some(uid), Some(folder)) = (&uid, &self.writable) {
+            sandbox::give(folder, uid.get(), uid.get()).map_err(Error::Writable)?;
+        }
+        let (program, supervisor_pipes) =
+            self.program(worker, uid.as_ref()).map_err(spawn_error)?;
 
-        let mut command = Command::new(&self.executable);
-        command
-            .args(&self.arguments)
-            .envs(self.environment.iter().map(|(name, value)| (name, value)))
-            .stdin(Stdio::piped())
-            .process_group(0)
-            .kill_on_drop(true);
-        if self.output == WorkerOutput::Trace {
-            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        // A sandbox is wanted, but the machine may not give these namespaces. The worker reports which ones it has.
+        let attempts: &[_] = match (&self.sandbox, &uid) {
+            (None, _) => &[Namespaces::None],
+            // In a user namespace the worker could not become the user that owns its folder.
+            (Some(_), Some(_)) => &[Namespaces::Pid, Namespaces::None],
+            (Some(_), None) => &[Namespaces::UserAndPid, Namespaces::Pid, Namespaces::None],
+        };
+        let mut child = Err(io::ErrorKind::Unsupported.into());
+        for namespaces in attempts {
+            child = program.spawn(*namespaces, uid.clone());
+            if child.is_ok() {
+                break;
+            }
         }
-        let sockets = vec![
-            FdMapping { parent_fd: worker.commands.into(), child_fd: COMMANDS_DESCRIPTOR },
-            FdMapping { parent_fd: worker.bulk.into(), child_fd: BULK_DESCRIPTOR },
-            FdMapping { parent_fd: worker.jobs.into(), child_fd: JOBS_DESCRIPTOR },
-        ];
-        // If another thread of the supervisor closes its descriptor 3, 4 or 5 during the spawn, the pipe that reports a
-        // failed `exec` may take that number. The failure then shows as a worker that exits with code 1.
-        command
-            .fd_mappings(sockets)
-            .map_err(|collision| spawn_error(std::io::Error::other(collision)))?;
-        descriptors::inherit_none_above_sockets(&mut command);
-
-        let mut child = command.spawn().map_err(spawn_error)?;
-        // The command owns the worker's ends. It drops them on return, so the sockets close when the worker ends.
-        let pid = child.id().unwrap_or_default();
-        if let Some(stdout) = child.stdout.take() {
-            runtime.spawn(trace_lines(pid, "stdout", stdout));
+        let child = child.map_err(spawn_error)?;
+        // The program owns the worker's ends, and is dropped on return. So the sockets close when the worker ends.
+        let Pipes { liveness, output } = supervisor_pipes;
+        for (name, pipe) in output {
+            let lines = trace_lines(child.pid(), name, pipe);
+            runtime.spawn(lines);
         }
-        if let Some(stderr) = child.stderr.take() {
-            runtime.spawn(trace_lines(pid, "stderr", stderr));
-        }
-        Ok((WorkerProcess::new(pid, child, runtime), supervisor))
+        Ok((WorkerProcess::new(child, liveness), supervisor))
     }
+
+    /// Prepares the program of a worker, with the supervisor's ends of its pipes.
+    fn program(
+        &self,
+        WorkerEnds { commands, bulk, jobs }: WorkerEnds,
+        uid: Option<&WorkerUid>,
+    ) -> io::Result<(Program, Pipes)> {
+        let (stdin, liveness) = io::pipe()?;
+        let mut descriptors: Vec<(OwnedFd, _)> = vec![
+            (stdin.into(), 0),
+            (commands.into(), COMMANDS_DESCRIPTOR),
+            (bulk.into(), BULK_DESCRIPTOR),
+            (jobs.into(), JOBS_DESCRIPTOR),
+        ];
+        let mut output = Vec::new();
+        if self.output == WorkerOutput::Trace {
+            for (number, name) in [(1, "stdout"), (2, "stderr")] {
+                let (reader, writer) = io::pipe()?;
+                descriptors.push((writer.into(), number));
+                output.push((name, pipe::Receiver::from_owned_fd(reader.into())?));
+            }
+        }
+        let mut arguments = self.arguments.clone();
+        if let Some(sandbox) = &self.sandbox {
+            arguments.push(sandbox.argument(uid, self.writable.as_deref()).into());
+        }
+        let is_inherited = |name: &OsString| self.sandbox.is_none() || sandbox::passes(name);
+        let mut environment: Vec<_> =
+            std::env::vars_os().filter(|(name, _)| is_inherited(name)).collect();
+        for (name, value) in &self.environment {
+            environment.retain(|(other, _)| other != name);
+            environment.push((name.clone(), value.clone()));
+        }
+        let executable = self.executable.clone().into_os_string();
+        let program = Program::new(executable, arguments, environment, descriptors)?;
+        Ok((program, Pipes { liveness, output }))
+    }
+}
+
+/// The supervisor's ends of a worker's pipes.
+struct Pipes {
+    /// The worker's standard input.
+    liveness: PipeWriter,
+    /// The worker's outputs with their names, if the supervisor reads them.
+    output: Vec<(&'static str, pipe::Receiver)>,
 }
 
 /// Emits the lines of a worker's output as events, until the worker closes it.
@@ -157,28 +219,24 @@ async fn trace_lines(pid: u32, name: &'static str, mut output: impl AsyncRead + 
     emit(&buffer[..filled]);
 }
 
-/// A worker process. Dropping it kills the process.
-///
-/// After a drop, a task of the runtime that launched the worker reaps it, so the worker leaves no zombie.
+/// A worker process. Dropping it kills the process, and a thread reaps it, so the worker leaves no zombie.
 #[derive(Debug)]
 pub struct WorkerProcess {
     pid: u32,
     /// `None` once the process is reaped.
     child: Option<Child>,
     exit: ExitCause,
-    runtime: Handle,
-    /// The worker's standard input. The worker kills itself when it closes. [`Child::wait`] would close it, so it is
-    /// not part of the child.
-    _liveness: Option<ChildStdin>,
+    /// The worker's standard input. The worker kills itself when it closes.
+    _liveness: PipeWriter,
 }
 
 impl WorkerProcess {
-    pub(super) fn new(pid: u32, mut child: Child, runtime: Handle) -> Self {
-        let liveness = child.stdin.take();
-        Self { pid, child: Some(child), exit: ExitCause::Unknown, runtime, _liveness: liveness }
+    fn new(child: Child, liveness: PipeWriter) -> Self {
+        let (pid, exit) = (child.pid(), ExitCause::Unknown);
+        Self { pid, child: Some(child), exit, _liveness: liveness }
     }
 
-    /// The process id. It may name another process once this one is reaped.
+    /// The process id in the namespace of the supervisor. It may name another process once this one is reaped.
     pub fn pid(&self) -> u32 {
         self.pid
     }
@@ -186,10 +244,10 @@ impl WorkerProcess {
     /// Kills the process with `SIGKILL`. Does not wait for its end, and does nothing if it has been reaped.
     ///
     /// The process ends even while it waits for a kernel. It keeps its GPU memory until it is reaped, and shortly
-    /// afterwards.
+    /// afterwards. If the worker has a PID namespace, all of its processes end with it, before it can be reaped.
     pub fn kill(&mut self) {
         if let Some(child) = &mut self.child
-            && let Err(error) = child.start_kill()
+            && let Err(error) = child.kill()
         {
             // The process exists until it is reaped, and the supervisor may signal its children.
             tracing::debug!(pid = self.pid, %error, "a worker cannot be signaled; it has exited");
@@ -199,16 +257,11 @@ impl WorkerProcess {
     /// Returns whether the process has ended. If it has, reaps it.
     pub fn has_ended(&mut self) -> bool {
         let Some(child) = &mut self.child else { return true };
-        match child.try_wait() {
-            Ok(None) => return false,
-            Ok(Some(status)) => self.exit = ExitCause::from(status),
-            Err(error) => {
-                tracing::warn!(pid = self.pid, %error, "the exit status of a worker is lost");
-                self.exit = ExitCause::Unknown;
-            }
+        match child.try_reap() {
+            Ok(None) => false,
+            Ok(Some(status)) => self.ended(Ok(status)),
+            Err(error) => self.ended(Err(error)),
         }
-        self.child = None;
-        true
     }
 
     /// Waits until the process has ended, and reaps it. Later calls return the same cause immediately.
@@ -216,26 +269,23 @@ impl WorkerProcess {
     /// The future can be dropped and called again, so it can be a branch of `select!`. It does not kill the process.
     pub async fn reaped(&mut self) -> ExitCause {
         if let Some(child) = &mut self.child {
-            self.exit = match child.wait().await {
-                Ok(status) => ExitCause::from(status),
-                Err(error) => {
-                    tracing::warn!(pid = self.pid, %error, "the exit status of a worker is lost");
-                    ExitCause::Unknown
-                }
-            };
-            self.child = None;
+            let status = child.reaped().await;
+            self.ended(status);
         }
         self.exit
     }
-}
 
-impl Drop for WorkerProcess {
-    fn drop(&mut self) {
-        self.kill();
-        if let Some(mut child) = self.child.take() {
-            // A runtime that is shut down drops the task. The child is then in tokio's queue of orphans.
-            self.runtime.spawn(async move { drop(child.wait().await) });
-        }
+    /// Records the end of the process. Returns `true`.
+    fn ended(&mut self, status: io::Result<WaitIdStatus>) -> bool {
+        self.exit = match status {
+            Ok(status) => ExitCause::from(status),
+            Err(error) => {
+                tracing::warn!(pid = self.pid, %error, "the exit status of a worker is lost");
+                ExitCause::Unknown
+            }
+        };
+        self.child = None;
+        true
     }
 }
 
@@ -252,9 +302,9 @@ pub enum ExitCause {
     Unknown,
 }
 
-impl From<ExitStatus> for ExitCause {
-    fn from(status: ExitStatus) -> Self {
-        match (status.code(), status.signal()) {
+impl From<WaitIdStatus> for ExitCause {
+    fn from(status: WaitIdStatus) -> Self {
+        match (status.exit_status(), status.terminating_signal()) {
             (Some(code), _) => Self::Exited(code),
             (None, Some(signal)) => Self::Signaled(signal),
             (None, None) => Self::Unknown,

@@ -1,13 +1,17 @@
-//! The folders in which the driver keeps compiled kernels, one for each tenant.
+//! The folders in which the driver keeps compiled kernels, of one tenant each.
 //!
-//! The driver reads the path of its cache when it starts, but a worker starts before it has a tenant. So the path that
-//! a worker gets is a link. It leads to a folder for workers without a tenant, until [`Link::assign`] makes it lead to
-//! the folder of the tenant. The driver follows the link each time that it loads a kernel (seen with driver 580).
+//! The driver reads the path of its cache when it starts, but a worker starts before it has a tenant. So a worker has a
+//! folder of its own, the only one that its sandbox lets it write to, and [`WorkerCache::assign`] moves kernels of the
+//! tenant into it. They move back after the end of the worker. A cache is thus in use by one worker at a time, and a
+//! hostile worker reaches no other cache. A tenant with several workers at a time has several caches.
+//!
+//! The driver resolves the path each time that it loads a kernel (seen with driver 580).
 
 use std::{
-    fs, io,
+    fs::{self, File, TryLockError},
+    io,
     io::ErrorKind,
-    os::unix::fs::{DirBuilderExt, symlink},
+    os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -18,6 +22,8 @@ use std::{
 use cuda_lease::authority::Tenant;
 use tempfile::TempDir;
 
+use crate::process;
+
 /// The variable with the path of the driver's cache.
 pub(super) const PATH_VARIABLE: &str = "CUDA_CACHE_PATH";
 
@@ -27,75 +33,152 @@ pub(super) const SIZE_VARIABLE: &str = "CUDA_CACHE_MAXSIZE";
 /// The maximum size of the cache of one tenant in bytes. Above it, the driver evicts old kernels.
 pub(super) const SIZE: u64 = 256 << 20;
 
-/// The caches of compiled kernels of a node, one for each tenant.
+/// The maximum number of caches of one tenant that no worker uses. Workers of a tenant that run at the same time have
+/// one each.
+const CACHES: u32 = 4;
+
+/// The caches of compiled kernels of a node.
 #[derive(Clone)]
 pub struct JitCache(Arc<Folders>);
 
 struct Folders {
     /// The folder of all caches.
     root: PathBuf,
-    /// The folder of the links, which is removed at the end.
-    links: TempDir,
+    /// The folder of the caches that workers use, which is removed at the end.
+    workers: TempDir,
     count: AtomicU64,
+    /// The lock of `root`, until the end.
+    _lock: File,
+    /// The root, if it lasts as long as the node.
+    _temporary: Option<TempDir>,
 }
 
 impl JitCache {
     /// Opens the caches in `root`, which is created. Without `root` they last as long as the node. Each tenant has at
-    /// most 256 MiB.
+    /// most 256 MiB for each of its workers, and keeps at most four caches of this size.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// Those of the file system, or another node uses `root`.
     pub fn open(root: Option<&Path>) -> io::Result<Self> {
-        let links = tempfile::Builder::new().prefix("cuda-node-").tempdir()?;
-        let root = match root {
-            Some(root) => std::path::absolute(root)?,
-            None => links.path().join("caches"),
+        let (root, temporary) = match root {
+            Some(root) => (std::path::absolute(root)?, None),
+            None => {
+                let folder = tempfile::Builder::new().prefix("cuda-node-").tempdir()?;
+                (folder.path().to_owned(), Some(folder))
+            }
         };
-        create_private_folder(&root.join("tenants"))?;
-        create_private_folder(&root.join("spare"))?;
-        Ok(Self(Arc::new(Folders { root, links, count: AtomicU64::new(0) })))
+        for folder in ["tenants", "spare", "workers"] {
+            create_private_folder(&root.join(folder))?;
+        }
+        // Workers resolve the path in a root folder without the links of this machine.
+        let root = root.canonicalize()?;
+        let lock = File::create(root.join("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let message = "another node uses this folder; choose another one with --jit-cache";
+                io::Error::new(ErrorKind::ResourceBusy, format!("{}: {message}", root.display()))
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        // The caches of a node that was killed.
+        for stale in fs::read_dir(root.join("workers"))?.flatten() {
+            _ = fs::remove_dir_all(stale.path());
+        }
+        let workers = TempDir::new_in(root.join("workers"))?;
+        let count = AtomicU64::new(0);
+        Ok(Self(Arc::new(Folders { root, workers, count, _lock: lock, _temporary: temporary })))
     }
 
-    /// Creates the link of a worker.
+    /// Creates the cache of a worker, with kernels that earlier workers compiled without a tenant.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn link(&self) -> io::Result<Link> {
-        let number = self.0.count.fetch_add(1, Ordering::Relaxed);
-        let path = self.0.links.path().join(format!("worker-{number}"));
-        symlink(self.0.root.join("spare"), &path)?;
-        Ok(Link { path, cache: self.clone() })
+    pub(super) fn for_worker(&self) -> io::Result<WorkerCache> {
+        let folder = self.0.next_folder();
+        create_private_folder(&folder)?;
+        let cache = WorkerCache { folder, home: self.0.root.join("spare"), cache: self.clone() };
+        self.0.take(&cache.home, &cache.path())?;
+        Ok(cache)
     }
 }
 
-/// The link of a worker. Dropping it removes the link and keeps the kernels.
-pub(super) struct Link {
-    path: PathBuf,
+impl Folders {
+    fn next_folder(&self) -> PathBuf {
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        self.workers.path().join(number.to_string())
+    }
+
+    /// Moves a cache of `home` to `path`, or creates an empty one there. It belongs to the owner of the folder that it
+    /// moves to.
+    fn take(&self, home: &Path, path: &Path) -> io::Result<()> {
+        // Until it has its owner, the cache is where no worker reaches it.
+        let taken = self.next_folder();
+        let mut kept = (0..CACHES).map(|number| home.join(number.to_string()));
+        if !kept.any(|kept| fs::rename(kept, &taken).is_ok()) {
+            create_private_folder(&taken)?;
+        }
+        let owner = path.parent().unwrap_or(path).metadata()?;
+        if owner.uid() != taken.metadata()?.uid() {
+            process::give(&taken, owner.uid(), owner.gid())?;
+        }
+        fs::rename(&taken, path)
+    }
+
+    /// Moves the cache at `path` to `home`, or removes it if there are enough. Only a folder counts as a cache: a
+    /// hostile worker may have put a link there.
+    fn put_back(&self, path: &Path, home: &Path) -> io::Result<()> {
+        if !fs::symlink_metadata(path)?.is_dir() {
+            return fs::remove_file(path);
+        }
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        let mut free = (0..CACHES).map(|number| home.join(number.to_string()));
+        // A folder that has kernels is not replaced.
+        if free.any(|free| fs::rename(path, free).is_ok()) {
+            return Ok(());
+        }
+        fs::remove_dir_all(path)
+    }
+}
+
+/// The cache of one worker. Dropping it keeps the kernels. Drop it after the end of the worker.
+pub(super) struct WorkerCache {
+    folder: PathBuf,
+    /// The folder of the caches of its tenant, or of workers without a tenant.
+    home: PathBuf,
     cache: JitCache,
 }
 
-impl Link {
-    pub(super) fn path(&self) -> &Path {
-        &self.path
+impl WorkerCache {
+    /// The folder that the worker may write to.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
     }
 
-    /// Makes the link lead to the cache of `tenant`.
+    /// The cache in that folder.
+    pub(super) fn path(&self) -> PathBuf {
+        self.folder.join("kernels")
+    }
+
+    /// Replaces the kernels by those of `tenant`. Call it once, before the worker has commands of the tenant.
     ///
     /// # Errors
     /// Those of the file system.
-    pub(super) fn assign(&self, tenant: &Tenant) -> io::Result<()> {
+    pub(super) fn assign(&mut self, tenant: &Tenant) -> io::Result<()> {
         // A tenant's name is a valid file name.
-        let folder = self.cache.0.root.join("tenants").join(tenant.as_str());
-        create_private_folder(&folder)?;
-        let next = self.path.with_extension("next");
-        symlink(folder, &next)?;
-        fs::rename(&next, &self.path)
+        let home = self.cache.0.root.join("tenants").join(tenant.as_str());
+        create_private_folder(&home)?;
+        self.cache.0.put_back(&self.path(), &self.home)?;
+        self.home = home;
+        self.cache.0.take(&self.home, &self.path())
     }
 }
 
-impl Drop for Link {
+impl Drop for WorkerCache {
     fn drop(&mut self) {
-        _ = fs::remove_file(&self.path);
+        let kept = self.cache.0.put_back(&self.path(), &self.home);
+        if let Err(error) = kept.and_then(|()| fs::remove_dir_all(&self.folder)) {
+            tracing::warn!(folder = %self.folder.display(), %error, "the compiled kernels of a worker are lost");
+        }
     }
 }
 
@@ -119,36 +202,85 @@ mod tests {
     }
 
     #[test]
-    fn worker_writes_to_the_cache_of_its_tenant_only() {
+    fn worker_has_the_kernels_of_its_tenant_only() {
         let root = tempfile::tempdir().unwrap();
         let cache = JitCache::open(Some(root.path())).unwrap();
-        let (first, second, third) =
-            (cache.link().unwrap(), cache.link().unwrap(), cache.link().unwrap());
+        let (mut first, mut second) = (cache.for_worker().unwrap(), cache.for_worker().unwrap());
         first.assign(&tenant("a")).unwrap();
         second.assign(&tenant("b")).unwrap();
-        third.assign(&tenant("a")).unwrap();
         fs::write(first.path().join("kernel"), "of a").unwrap();
         assert!(!second.path().join("kernel").exists());
+        drop(first);
+        let [mut third, mut fourth] = [(); 2].map(|()| cache.for_worker().unwrap());
+        assert!(!third.path().join("kernel").exists());
+        third.assign(&tenant("a")).unwrap();
         assert_eq!(fs::read_to_string(third.path().join("kernel")).unwrap(), "of a");
-        assert!(!cache.link().unwrap().path().join("kernel").exists());
+        // A cache has one worker at a time.
+        fourth.assign(&tenant("a")).unwrap();
+        assert!(!fourth.path().join("kernel").exists());
     }
 
     #[test]
     fn kernels_outlive_workers_and_nodes() {
         let root = tempfile::tempdir().unwrap();
         let write = |name: &str| {
-            let link = JitCache::open(Some(root.path())).unwrap().link().unwrap();
-            link.assign(&tenant("a")).unwrap();
-            fs::write(link.path().join(name), "").unwrap();
-            fs::read_dir(link.path()).unwrap().count()
+            let mut worker = JitCache::open(Some(root.path())).unwrap().for_worker().unwrap();
+            worker.assign(&tenant("a")).unwrap();
+            fs::write(worker.path().join(name), "").unwrap();
+            fs::read_dir(worker.path()).unwrap().count()
         };
         assert_eq!((write("first"), write("second")), (1, 2));
     }
 
     #[test]
-    fn links_are_removed_with_their_workers() {
+    fn tenant_keeps_a_limited_number_of_caches() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = JitCache::open(Some(root.path())).unwrap();
+        let workers: Vec<_> = (0..CACHES + 2)
+            .map(|_| {
+                let mut worker = cache.for_worker().unwrap();
+                worker.assign(&tenant("a")).unwrap();
+                fs::write(worker.path().join("kernel"), "").unwrap();
+                worker
+            })
+            .collect();
+        drop(workers);
+        assert_eq!(fs::read_dir(root.path().join("tenants/a")).unwrap().count(), CACHES as usize);
+    }
+
+    #[test]
+    fn link_in_place_of_a_cache_is_not_kept() {
+        let root = tempfile::tempdir().unwrap();
+        let cache = JitCache::open(Some(root.path())).unwrap();
+        let mut hostile = cache.for_worker().unwrap();
+        hostile.assign(&tenant("a")).unwrap();
+        fs::remove_dir(hostile.path()).unwrap();
+        std::os::unix::fs::symlink("/", hostile.path()).unwrap();
+        drop(hostile);
+        let mut next = cache.for_worker().unwrap();
+        next.assign(&tenant("a")).unwrap();
+        assert!(next.path().symlink_metadata().unwrap().is_dir());
+    }
+
+    #[test]
+    fn folder_has_one_node_at_a_time() {
+        let root = tempfile::tempdir().unwrap();
+        let first = JitCache::open(Some(root.path())).unwrap();
+        let Err(error) = JitCache::open(Some(root.path())) else {
+            panic!("two nodes use a folder")
+        };
+        assert!(error.to_string().contains("another node uses this folder"), "{error}");
+        drop(first);
+        JitCache::open(Some(root.path())).unwrap();
+    }
+
+    #[test]
+    fn folders_of_ended_workers_are_removed() {
         let cache = JitCache::open(None).unwrap();
-        let path = cache.link().unwrap().path().to_owned();
-        assert!(path.symlink_metadata().is_err());
+        let worker = cache.for_worker().unwrap();
+        let folder = worker.folder().to_owned();
+        assert!(folder.is_dir());
+        drop(worker);
+        assert!(!folder.exists());
     }
 }

@@ -25,7 +25,7 @@ use super::{
     jit_cache::JitCache,
     leases::{Client, LeasedDevice, Leases},
     operator::OperatorSocket,
-    workers::{Gpu, Launcher, ProcessLauncher, Workers},
+    workers::{FirstWorker, Gpu, Launcher, ProcessLauncher, Workers},
 };
 use crate::{
     gpu::{GpuInfo, GpuKind, GpuMonitor},
@@ -158,7 +158,7 @@ impl DeviceOptions {
     /// Starts a worker, and asks it for its device.
     async fn open(self) -> Result<(SlotConfig, LeasedDevice)> {
         let workers = Workers::new(self.launcher, self.spares);
-        let (mut info, features, used) = workers.open().await?;
+        let FirstWorker { device: mut info, features, sandbox, used } = workers.open().await?;
         if let Some(name) = self.name {
             info.address = name;
         }
@@ -176,7 +176,7 @@ impl DeviceOptions {
         }
         let name = info.address.clone();
         let slot = SlotConfig { name, capacity, reserve, max_leases: self.max_leases };
-        Ok((slot, LeasedDevice { info, features, workers }))
+        Ok((slot, LeasedDevice { info, features, sandbox, workers }))
     }
 }
 
@@ -221,6 +221,7 @@ impl Node {
             .build()
             .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
         let (configs, slots) = open_all(&runtime, options.devices)?;
+        log_sandbox(&slots);
         let table = LeaseTable::new(options.table, configs, options.quotas).map_err(invalid)?;
         let limits = Limits {
             submissions_in_flight: options.submissions_in_flight,
@@ -341,6 +342,24 @@ fn serve_status(
     let serving = status::serve(listener, names, move || leases.snapshot()).map_err(failed)?;
     runtime.spawn(serving);
     Ok(address)
+}
+
+/// Logs once which parts of the sandbox the machine does not give. All workers have the same.
+fn log_sandbox(slots: &[LeasedDevice]) {
+    match slots.iter().find_map(|slot| slot.sandbox.as_ref()) {
+        None => {}
+        Some(report) if report.is_complete() => {
+            tracing::info!("every part of the sandbox of workers is in force");
+        }
+        Some(report) if report.parts().is_empty() => {
+            tracing::warn!(
+                "workers have no sandbox: a hostile tenant can act as the user of this node"
+            );
+        }
+        Some(report) => tracing::warn!(
+            "the sandbox of workers is incomplete: {report}; with `--sandbox required` the node refuses to start"
+        ),
+    }
 }
 
 /// Opens the devices, on a thread of its own: the calling thread may be inside of another runtime.

@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::Instant};
 
 use super::{
-    jit_cache::{self, JitCache, Link},
+    jit_cache::{self, JitCache, WorkerCache},
     streams::read_frame,
 };
 use crate::{
     gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory},
-    process::{self, SupervisorEnds, WorkerLauncher, WorkerProcess},
-    worker::{self, Assign, Place, Ready},
+    process::{self, SandboxReport, SupervisorEnds, WorkerLauncher, WorkerProcess},
+    worker::{self, Assign, Ready},
 };
 
 /// The pause before a spare worker takes the place of one that was taken. The driver delays the first operations of a
@@ -84,17 +84,20 @@ impl Workers {
         None
     }
 
-    /// Starts the first worker. Returns its device with the features, and the memory that it uses without a lease, if
-    /// that is known. If spares are configured, this worker becomes the first one.
-    pub(super) async fn open(&self) -> Result<(DeviceInfo, u64, Option<u64>)> {
+    /// Starts the first worker, and returns its report. If spares are configured, this worker becomes the first one.
+    pub(super) async fn open(&self) -> Result<FirstWorker> {
         let first = self.launcher.launch().await?;
-        let (device, features) = (first.device.clone(), first.features);
-        let used = first.memory().and_then(|probe| probe.used());
+        let opened = FirstWorker {
+            device: first.device.clone(),
+            features: first.features,
+            sandbox: first.sandbox.clone(),
+            used: first.memory().and_then(|probe| probe.used()),
+        };
         if self.spares > 0 {
             self.pool.lock().idle.push_back(first);
         }
         self.replenish(Duration::ZERO);
-        Ok((device, features, used))
+        Ok(opened)
     }
 
     /// Starts spare workers after a pause, until there are enough.
@@ -120,6 +123,17 @@ impl Workers {
             });
         }
     }
+}
+
+/// The report of the first worker of a device.
+pub(super) struct FirstWorker {
+    pub(super) device: DeviceInfo,
+    /// The features of the device, as in [`features`](cuda_lease::wire::features).
+    pub(super) features: u64,
+    /// The sandbox of a worker that is a process.
+    pub(super) sandbox: Option<SandboxReport>,
+    /// The memory that the worker uses without a lease, if that is known.
+    pub(super) used: Option<u64>,
 }
 
 /// The start of a worker.
@@ -148,7 +162,7 @@ impl Launcher {
             Launcher::InProcess(provider) => in_process(provider.clone())?,
             Launcher::Process(launcher) => launcher.launch().await?,
         };
-        let Ready { device, features } = match &mut body {
+        let Ready { device, features, sandbox } = match &mut body {
             // The supervisor holds the worker's sockets too, so their ends do not show that the worker has ended.
             Body::Threads(threads) => tokio::select! {
                 ready = ready(&mut ends) => ready?,
@@ -159,6 +173,10 @@ impl Launcher {
             },
             Body::Process(_) => ready(&mut ends).await?,
         };
+        let sandbox = match &body {
+            Body::Threads(_) => None,
+            Body::Process(_) => Some(serde_json::from_str(&sandbox).map_err(failed)?),
+        };
         if let Body::Process(process) = &mut body
             && let Some(memory) = &mut process.memory
         {
@@ -166,17 +184,20 @@ impl Launcher {
         }
         let SupervisorEnds { commands, bulk, jobs } = ends;
         let lanes = Some((commands, bulk));
-        Ok(WorkerHandle { device, features, lanes, jobs: Some(jobs), has_lease: false, body })
+        let jobs = Some(jobs);
+        Ok(WorkerHandle { device, features, sandbox, lanes, jobs, has_lease: false, body })
     }
 }
 
 impl ProcessLauncher {
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
         let mut launcher = self.launcher.clone();
-        let kernels = self.jit_cache.as_ref().map(JitCache::link).transpose().map_err(failed)?;
-        if let Some(link) = &kernels {
+        let kernels = self.jit_cache.as_ref().map(JitCache::for_worker).transpose();
+        let kernels = kernels.map_err(failed)?;
+        if let Some(kernels) = &kernels {
             launcher = launcher
-                .environment(jit_cache::PATH_VARIABLE, link.path())
+                .writable(kernels.folder())
+                .environment(jit_cache::PATH_VARIABLE, kernels.path())
                 .environment(jit_cache::SIZE_VARIABLE, jit_cache::SIZE.to_string());
         }
         if let Some(gpu) = &self.gpu {
@@ -199,7 +220,7 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        let ended = worker::run(provider, 0, worker, Place::Thread);
+        let ended = worker::run(provider, 0, worker, None);
         if let Err(error) = &ended {
             tracing::error!(%error, "a worker failed");
         }
@@ -214,6 +235,8 @@ pub(super) struct WorkerHandle {
     device: DeviceInfo,
     /// The features of the device, as in [`features`](cuda_lease::wire::features).
     pub(super) features: u64,
+    /// The sandbox of a worker that is a process.
+    sandbox: Option<SandboxReport>,
     /// The sockets of commands and bulk bytes, until a session takes them.
     pub(super) lanes: Option<Lanes>,
     /// The socket of stateless submits, until the first one takes it.
@@ -234,7 +257,7 @@ enum Body {
 struct Process {
     process: WorkerProcess,
     memory: Option<WorkerMemory>,
-    kernels: Option<Link>,
+    kernels: Option<WorkerCache>,
 }
 
 /// A worker that is threads of this process.
@@ -309,15 +332,15 @@ impl WorkerHandle {
         }
     }
 
-    /// Assigns the worker to a tenant: points its kernel cache at the tenant's folder. Call it before the first
+    /// Assigns the worker to a tenant: its cache gets the compiled kernels of the tenant. Call it before the first
     /// command.
     ///
     /// # Errors
     /// The cache of the tenant's kernels cannot be opened.
-    pub(super) fn assign(&self, tenant: &Tenant) -> Result<()> {
-        match &self.body {
+    pub(super) fn assign(&mut self, tenant: &Tenant) -> Result<()> {
+        match &mut self.body {
             Body::Process(process) => {
-                let assigned = process.kernels.as_ref().map(|link| link.assign(tenant));
+                let assigned = process.kernels.as_mut().map(|kernels| kernels.assign(tenant));
                 assigned.transpose().map(drop).map_err(failed)
             }
             Body::Threads(_) => Ok(()),
@@ -333,7 +356,8 @@ impl WorkerHandle {
                 true
             }
             Body::Process(worker) => {
-                let Process { mut process, memory, .. } = *worker;
+                // The cache goes back after the end of the worker.
+                let Process { mut process, memory, kernels: _kernels } = *worker;
                 process.kill();
                 let cause = process.reaped().await;
                 tracing::debug!(pid = process.pid(), %cause, "a worker has exited");

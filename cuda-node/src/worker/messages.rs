@@ -63,6 +63,8 @@ message! {
         device: DeviceInfo,
         /// The features of the device, as in [`features`](cuda_lease::wire::features).
         features: u64,
+        /// The sandbox of the worker, a [`SandboxReport`](crate::process::SandboxReport) in JSON.
+        sandbox: String,
     }
 }
 

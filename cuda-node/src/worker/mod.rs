@@ -26,4 +26,4 @@ mod staging;
 mod telemetry;
 
 pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
-pub use run::{Place, run};
+pub use run::run;

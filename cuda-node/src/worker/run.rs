@@ -35,7 +35,7 @@ use super::{
     reports::{Reports, Sink, StagedDownload},
     staging::{PIECE, Staged},
 };
-use crate::process::{WorkerEnds, limit_host_memory};
+use crate::process::{SandboxReport, WorkerEnds, limit_host_memory};
 
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
@@ -44,18 +44,10 @@ const READ: usize = 256 << 10;
 /// its decoded form, inputs and outputs of submits.
 const HOST_BYTES: u64 = 2 << 30;
 
-/// Whether a worker has a process of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
-    /// It has. On a CPU device, the host memory of the process is limited when it gets a lease.
-    OwnProcess,
-    /// It is a thread.
-    Thread,
-}
-
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes
 /// the socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps
-/// spare workers.
+/// spare workers. A worker with a process of its own reports its `sandbox` to the supervisor, and on a CPU device it limits
+/// the host memory of the process when it gets a lease. A worker that is a thread has `None`.
 ///
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
@@ -63,7 +55,7 @@ pub fn run(
     provider: Arc<dyn Provider>,
     ordinal: u32,
     ends: WorkerEnds,
-    place: Place,
+    sandbox: Option<&SandboxReport>,
 ) -> cuda_core::Result<()> {
     let (bulk, downloads): (Sender<StagedDownload>, _) = channel();
     let reports = Reports::new(bulk);
@@ -71,7 +63,7 @@ pub fn run(
     if backend.info().driver.is_some() {
         warm_up(&*provider, ordinal)?;
     }
-    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends, place);
+    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends, sandbox);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
@@ -82,10 +74,12 @@ fn serve(
     reports: &Arc<Reports>,
     downloads: Receiver<StagedDownload>,
     WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
-    place: Place,
+    sandbox: Option<&SandboxReport>,
 ) -> io::Result<()> {
     let device = backend.info().clone();
-    let ready = Ready { device, features: features::of_device(backend.capabilities()) };
+    let features = features::of_device(backend.capabilities());
+    let report = sandbox.map(serde_json::to_string).transpose()?.unwrap_or_default();
+    let ready = Ready { device, features, sandbox: report };
     let mut out = Vec::new();
     put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
     let mut socket = commands;
@@ -104,7 +98,7 @@ fn serve(
     }
     let _entered = span.entered();
     tracing::info!("the worker has a lease");
-    if place == Place::OwnProcess && backend.info().driver.is_none() {
+    if sandbox.is_some() && backend.info().driver.is_none() {
         limit_host_memory(assign.limits.memory.saturating_add(HOST_BYTES))?;
     }
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);

@@ -24,7 +24,7 @@ use cuda_lease::wire::{
 };
 use cuda_node::{
     process::WorkerEnds,
-    worker::{self, Assign, Drain, Drained, Place, WorkerBlob},
+    worker::{self, Assign, Drain, Drained, WorkerBlob},
 };
 
 use super::input::Input;
@@ -67,7 +67,7 @@ pub fn session(bytes: &[u8]) {
     let client = Client::default().run(bytes);
 
     thread::scope(|scope| {
-        let worker = scope.spawn(|| worker::run(provider, 0, ends, Place::Thread));
+        let worker = scope.spawn(|| worker::run(provider, 0, ends, None));
         let (ended, end) = mpsc::channel();
         scope.spawn(|| read_events(&commands, &client.last, ended));
         scope.spawn(|| read_frames(&bulk, |frame| _ = Chunk::decode(frame.body).unwrap()));

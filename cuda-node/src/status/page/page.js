@@ -100,8 +100,19 @@ function showDevices(now) {
   rows("devices", now.devices.map((it) => row([
     cell(it.name), cell(it.model), memory(it.allocated, it.capacity),
     number(it.leases + " of " + it.max_leases), number(String(it.spares)),
-    it.fenced ? cell("fenced", "bad") : cell("in service"),
+    it.fenced ? cell("fenced", "bad") : cell("in service"), sandbox(it.sandbox),
   ])));
+}
+
+// Workers that are threads of the node have no sandbox, like processes with an empty list of parts.
+function sandbox(parts) {
+  if (!parts || parts.length === 0) return cell("none", "bad");
+  const missing = parts.filter((it) => it.missing !== null);
+  if (missing.length === 0) return cell("complete");
+  const name = (it) => it.part.replaceAll("_", " ");
+  const made = cell("without " + missing.map(name).join(", "), "warn");
+  made.title = missing.map((it) => name(it) + ": " + it.missing).join("\n");
+  return made;
 }
 
 function showLeases(now, ms) {

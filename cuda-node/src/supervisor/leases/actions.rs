@@ -96,7 +96,7 @@ impl Leases {
         };
         let leases = self.clone();
         tokio::spawn(async move {
-            let launched = workers.take().await.and_then(|worker| {
+            let launched = workers.take().await.and_then(|mut worker| {
                 worker.assign(&tenant)?;
                 Ok(worker)
             });

@@ -34,6 +34,7 @@ use super::{
 use crate::{
     leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
     metrics::{Meter, NodeMetrics},
+    process::SandboxReport,
     quotas::Quotas,
     worker::Assign,
 };
@@ -56,6 +57,8 @@ pub(super) struct LeasedDevice {
     pub(super) info: DeviceInfo,
     /// The features of the device, as in [`features`](cuda_lease::wire::features).
     pub(super) features: u64,
+    /// The sandbox of its first worker, if workers are processes.
+    pub(super) sandbox: Option<SandboxReport>,
     pub(super) workers: Arc<Workers>,
 }
 

@@ -44,6 +44,7 @@ impl Leases {
             max_leases: view.max_leases,
             spares: slot.map(|slot| slot.workers.spares()).unwrap_or_default(),
             fenced: view.is_fenced,
+            sandbox: slot.and_then(|slot| slot.sandbox.clone()),
         }
     }
 

@@ -1,0 +1,176 @@
+//! The filter of a worker's system calls.
+//!
+//! Workers run NVIDIA's driver library, whose system calls no document lists. So the filter refuses what a worker must
+//! not do, and allows the other calls that exist today. Calls of later kernels do not exist for a worker.
+
+use std::collections::BTreeMap;
+
+use rustix::process::Pid;
+use seccompiler::{
+    BpfProgram, Error, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
+    SeccompFilter, SeccompRule, TargetArch, apply_filter,
+};
+
+/// The number of the last system call that a worker can use: `file_setattr` of Linux 6.17, on all architectures that
+/// are supported.
+const LAST: i64 = 469;
+
+/// Calls that are refused with `EPERM`.
+const REFUSED: &[i64] = &[
+    // Programs and namespaces.
+    libc::SYS_execve,
+    libc::SYS_execveat,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_chroot,
+    libc::SYS_pivot_root,
+    libc::SYS_personality,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_fork,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_vfork,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_modify_ldt,
+    // Mounts.
+    libc::SYS_mount,
+    libc::SYS_umount2,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_tree,
+    libc::SYS_fsopen,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fspick,
+    libc::SYS_swapon,
+    libc::SYS_swapoff,
+    libc::SYS_quotactl,
+    libc::SYS_quotactl_fd,
+    libc::SYS_name_to_handle_at,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_fanotify_init,
+    libc::SYS_fanotify_mark,
+    libc::SYS_mknodat,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_mknod,
+    // Other processes.
+    libc::SYS_ptrace,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_process_madvise,
+    libc::SYS_process_mrelease,
+    libc::SYS_migrate_pages,
+    libc::SYS_move_pages,
+    libc::SYS_kcmp,
+    libc::SYS_pidfd_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pidfd_send_signal,
+    libc::SYS_tkill,
+    // Communication other than with its descriptors.
+    libc::SYS_connect,
+    libc::SYS_accept,
+    libc::SYS_shmget,
+    libc::SYS_shmat,
+    libc::SYS_shmctl,
+    libc::SYS_msgget,
+    libc::SYS_msgctl,
+    libc::SYS_semget,
+    libc::SYS_semctl,
+    libc::SYS_mq_open,
+    libc::SYS_mq_unlink,
+    // The kernel and its interfaces with many faults.
+    libc::SYS_bpf,
+    libc::SYS_perf_event_open,
+    libc::SYS_userfaultfd,
+    libc::SYS_io_uring_setup,
+    libc::SYS_io_uring_enter,
+    libc::SYS_io_uring_register,
+    libc::SYS_keyctl,
+    libc::SYS_add_key,
+    libc::SYS_request_key,
+    libc::SYS_init_module,
+    libc::SYS_finit_module,
+    libc::SYS_delete_module,
+    libc::SYS_kexec_load,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_kexec_file_load,
+    libc::SYS_reboot,
+    libc::SYS_syslog,
+    libc::SYS_acct,
+    libc::SYS_settimeofday,
+    libc::SYS_clock_settime,
+    libc::SYS_adjtimex,
+    libc::SYS_clock_adjtime,
+    libc::SYS_sethostname,
+    libc::SYS_setdomainname,
+    libc::SYS_vhangup,
+    libc::SYS_lookup_dcookie,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_iopl,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_ioperm,
+];
+
+/// Filters the system calls of this thread and of its later threads, forever. `own` is the id of this process.
+///
+/// # Errors
+/// The kernel has no such filters, or the processor is not supported.
+pub(super) fn filter(own: Pid) -> Result<(), Error> {
+    let own = own.as_raw_nonzero().get() as u64;
+    let mut refused: BTreeMap<i64, Vec<SeccompRule>> =
+        REFUSED.iter().map(|call| (*call, Vec::new())).collect();
+    let mut refuse_if = |call, conditions: &[(u8, SeccompCmpOp, u64)]| -> Result<(), Error> {
+        let conditions = conditions.iter().map(|(argument, operator, value)| {
+            let length = SeccompCmpArgLen::Dword;
+            SeccompCondition::new(*argument, length, operator.clone(), *value)
+        });
+        let rule = SeccompRule::new(conditions.collect::<Result<_, _>>()?)?;
+        refused.entry(call).or_default().push(rule);
+        Ok(())
+    };
+    // A process that it creates. Threads are allowed.
+    let thread = libc::CLONE_THREAD as u64;
+    refuse_if(libc::SYS_clone, &[(0, SeccompCmpOp::MaskedEq(thread), 0)])?;
+    // Signals to others.
+    for call in
+        [libc::SYS_kill, libc::SYS_tgkill, libc::SYS_rt_sigqueueinfo, libc::SYS_rt_tgsigqueueinfo]
+    {
+        refuse_if(call, &[(0, SeccompCmpOp::Ne, own)])?;
+    }
+    // Limits and priorities of others.
+    let is_other = [(0, SeccompCmpOp::Ne, 0), (0, SeccompCmpOp::Ne, own)];
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setattr,
+    ] {
+        refuse_if(call, &is_other)?;
+    }
+    for call in [libc::SYS_setpriority, libc::SYS_ioprio_set] {
+        refuse_if(call, &[(1, SeccompCmpOp::Ne, 0)])?;
+    }
+    // Sockets other than Unix sockets, which the driver binds to a name in its network namespace.
+    refuse_if(libc::SYS_socket, &[(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)])?;
+    // Input into the terminal of the operator.
+    for request in [libc::TIOCSTI, libc::TIOCLINUX] {
+        refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
+    }
+    apply(refused, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32))?;
+
+    // `clone3` takes its flags from memory, which a filter cannot read. The C library then uses `clone`.
+    let known = (0..=LAST).filter(|call| *call != libc::SYS_clone3);
+    let known = known.map(|call| (call, Vec::new())).collect();
+    apply(known, SeccompAction::Errno(libc::ENOSYS as u32), SeccompAction::Allow)
+}
+
+/// Installs a filter with one action for the calls that match a rule, and one for all others.
+fn apply(
+    rules: BTreeMap<i64, Vec<SeccompRule>>,
+    other: SeccompAction,
+    matching: SeccompAction,
+) -> Result<(), Error> {
+    let processor = TargetArch::try_from(std::env::consts::ARCH)?;
+    let filter = SeccompFilter::new(rules, other, matching, processor)?;
+    let program: BpfProgram = filter.try_into()?;
+    apply_filter(&program)
+}

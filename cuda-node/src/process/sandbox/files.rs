@@ -1,0 +1,292 @@
+//! The files of a worker: libraries, GPUs, `/proc`, `/sys` and its cache.
+//!
+//! [`View`] lists them once. [`View::become_root`] builds a root folder of them in a mount namespace, and
+//! [`View::restrict`] makes Landlock refuse all others. Either one suffices to keep the worker from the files of its
+//! user. Landlock also works in a container that may not mount.
+
+use std::{
+    env, fs, io,
+    os::{
+        fd::{AsFd as _, AsRawFd as _, BorrowedFd, OwnedFd},
+        unix::fs::symlink,
+    },
+    path::{Path, PathBuf},
+};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, Ruleset, RulesetAttr as _,
+    RulesetCreatedAttr as _, RulesetStatus, Scope, path_beneath_rules,
+};
+use rustix::{
+    fs::{AtFlags, CWD},
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
+        MoveMountFlags, OpenTreeFlags, UnmountFlags,
+    },
+    thread::{UnshareFlags, unshare_unsafe},
+};
+
+/// Folders and files in which libraries are, and the driver's settings. Not `/usr` or `/opt`, where an operator may keep
+/// a key.
+const LIBRARIES: [&str; 16] = [
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/usr/local/nvidia",
+    "/usr/share/nvidia",
+    "/nix/store",
+    "/run/opengl-driver",
+    "/etc/alternatives",
+    "/etc/ld.so.cache",
+    "/etc/nvidia",
+    "/etc/vulkan",
+];
+
+/// Devices that libraries open.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Folders in which the new root can be built. The mount there is private, and what it hides is bound before.
+const STAGES: [&str; 4] = ["/tmp", "/run", "/mnt", "/dev"];
+
+/// The newest version of Landlock whose restrictions are asked for. Older kernels give fewer.
+const LANDLOCK: ABI = ABI::V6;
+
+/// The device files of GPUs.
+pub(super) fn gpus() -> Vec<PathBuf> {
+    entries("/dev", "nvidia")
+}
+
+/// The entries of a folder whose names begin with `prefix`.
+fn entries(folder: &str, prefix: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let named = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with(prefix);
+    entries.filter(named).map(|entry| entry.path()).collect()
+}
+
+/// The files of a worker.
+pub(super) struct View {
+    /// Files and folders to read.
+    readable: Vec<PathBuf>,
+    /// Symbolic links, and their targets.
+    links: Vec<(PathBuf, PathBuf)>,
+    devices: Vec<PathBuf>,
+    writable: Option<PathBuf>,
+}
+
+impl View {
+    /// The files that exist. The worker may write to `writable`.
+    pub(super) fn new(writable: Option<PathBuf>) -> Self {
+        let mut view = Self { readable: Vec::new(), links: Vec::new(), devices: gpus(), writable };
+        view.devices.extend(DEVICES.map(PathBuf::from).into_iter().filter(|path| path.exists()));
+        for path in LIBRARIES.map(PathBuf::from).into_iter().chain(entries("/usr/local", "cuda")) {
+            view.read(path);
+        }
+        let library_path = env::var_os("LD_LIBRARY_PATH").unwrap_or_default();
+        for path in env::split_paths(&library_path).filter(|path| path.is_absolute()) {
+            let Ok(target) = fs::canonicalize(&path) else { continue };
+            if !view.has(&path) && target != path {
+                view.links.push((path, target.clone()));
+            }
+            view.read(target);
+        }
+        view
+    }
+
+    /// Whether the worker can read this path, if it exists.
+    fn has(&self, path: &Path) -> bool {
+        let links = self.links.iter().map(|(link, _)| link);
+        self.readable.iter().chain(links).any(|readable| path.starts_with(readable))
+    }
+
+    fn read(&mut self, path: PathBuf) {
+        if self.has(&path) || path == Path::new("/") {
+            return;
+        }
+        match fs::symlink_metadata(&path) {
+            Ok(file) if file.is_symlink() => {
+                if let Ok(target) = fs::read_link(&path) {
+                    self.links.push((path, target));
+                }
+            }
+            Ok(_) => self.readable.push(path),
+            Err(_) => {}
+        }
+    }
+
+    /// Makes these files the root folder of this process, in a mount namespace of its own. With `has_namespace` the
+    /// `/proc` there is that of the PID namespace of this process.
+    ///
+    /// # Errors
+    /// The process may not mount. It keeps the root that it has.
+    pub(super) fn become_root(&self, has_namespace: bool) -> io::Result<()> {
+        // SAFETY: the flag is not `FILES`, so no thread loses descriptors.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
+        let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
+        rustix::mount::mount_change("/", private)?;
+
+        let read = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOSUID;
+        let no_devices = MountAttrFlags::MOUNT_ATTR_NODEV;
+        let no_programs = MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        // Bound before the stage hides one of them.
+        let mut trees = vec![tree("/sys", read | no_devices | no_programs)?];
+        for path in &self.readable {
+            trees.push(tree(path, read | no_devices)?);
+        }
+        for path in &self.devices {
+            trees.push(tree(path, read | no_programs)?);
+        }
+        if let Some(path) = &self.writable {
+            let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | no_devices | no_programs;
+            trees.push(tree(path, attributes)?);
+        }
+        trees.push(match has_namespace {
+            true => new_proc()?,
+            false => tree("/proc", no_devices | no_programs)?,
+        });
+
+        let stage = STAGES.iter().map(Path::new).find(|stage| stage.is_dir());
+        let stage = stage.ok_or_else(|| io::Error::other("the machine has no folder /tmp"))?;
+        let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+        let options = c"mode=755,size=1m,nr_inodes=4096";
+        rustix::mount::mount("tmpfs", stage, "tmpfs", flags, options)?;
+        let built = self.build(stage, trees);
+        if built.is_err() {
+            rustix::mount::unmount(stage, UnmountFlags::DETACH)?;
+        }
+        built?;
+        // The old root ends up on top of the new one, from where it is removed.
+        rustix::process::chdir(stage)?;
+        rustix::process::pivot_root(".", ".")?;
+        rustix::mount::unmount(".", UnmountFlags::DETACH)?;
+        rustix::process::chdir("/")?;
+        let flags = MountFlags::BIND | MountFlags::RDONLY | flags;
+        Ok(rustix::mount::mount_remount("/", flags, "")?)
+    }
+
+    /// Attaches the trees and creates the links in the new root.
+    fn build(&self, stage: &Path, trees: Vec<Tree>) -> io::Result<()> {
+        for tree in trees {
+            let target = in_stage(stage, &tree.path)?;
+            if tree.is_folder {
+                fs::create_dir_all(&target)?;
+            } else {
+                fs::File::create(&target)?;
+            }
+            let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH;
+            let moved = rustix::mount::move_mount(&tree.mounts, "", CWD, &target, flags);
+            moved.map_err(|error| at(&tree.path, &error.into()))?;
+        }
+        for (path, target) in &self.links {
+            symlink(target, in_stage(stage, path)?)?;
+        }
+        Ok(())
+    }
+
+    /// Makes Landlock refuse all other files, and signals to other processes. `root` is the error of
+    /// [`become_root`](Self::become_root).
+    ///
+    /// # Errors
+    /// Neither the root folder nor Landlock is in force, or Landlock failed.
+    pub(super) fn restrict(&self, root: Option<io::Error>) -> Result<(), String> {
+        let status = self.landlock().map_err(|error| format!("Landlock failed: {error}"))?;
+        match (status, root) {
+            (RulesetStatus::NotEnforced, Some(error)) => {
+                Err(format!("no mount namespace ({error}), and the kernel has no Landlock"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn landlock(&self) -> Result<RulesetStatus, landlock::RulesetError> {
+        let all = AccessFs::from_all(LANDLOCK);
+        let read = AccessFs::ReadFile | AccessFs::ReadDir;
+        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir;
+        let device: BitFlags<AccessFs> = device | AccessFs::IoctlDev;
+        let status = Ruleset::default()
+            .handle_access(all)?
+            .handle_access(AccessNet::from_all(LANDLOCK))?
+            .scope(Scope::from_all(LANDLOCK))?
+            .create()?
+            .add_rules(path_beneath_rules(&self.readable, read))?
+            .add_rules(path_beneath_rules(["/proc", "/sys"], read))?
+            // Names of threads, for example.
+            .add_rules(path_beneath_rules(["/proc/self"], read | AccessFs::WriteFile))?
+            .add_rules(path_beneath_rules(&self.devices, device))?
+            .add_rules(path_beneath_rules(&self.writable, all))?
+            .restrict_self()?;
+        Ok(status.ruleset)
+    }
+}
+
+/// The path in the new root, whose parent is created.
+fn in_stage(stage: &Path, path: &Path) -> io::Result<PathBuf> {
+    let target = stage.join(path.strip_prefix("/").unwrap_or(path));
+    if let Some(parent) = target.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    Ok(target)
+}
+
+/// Mounts that have no place yet.
+struct Tree {
+    /// Their place in the new root.
+    path: PathBuf,
+    is_folder: bool,
+    mounts: OwnedFd,
+}
+
+/// A copy of the mounts at a path, with these attributes.
+fn tree(path: impl AsRef<Path>, attributes: MountAttrFlags) -> io::Result<Tree> {
+    let path = path.as_ref();
+    let flags = OpenTreeFlags::OPEN_TREE_CLONE
+        | OpenTreeFlags::OPEN_TREE_CLOEXEC
+        | OpenTreeFlags::AT_RECURSIVE;
+    let mounts = rustix::mount::open_tree(CWD, path, flags);
+    let mounts = mounts.map_err(|error| at(path, &error.into()))?;
+    set_attributes(mounts.as_fd(), attributes).map_err(|error| at(path, &error))?;
+    Ok(Tree { path: path.to_owned(), is_folder: path.is_dir(), mounts })
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Sets attributes of all mounts of a tree.
+fn set_attributes(tree: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Result<()> {
+    let attributes = libc::mount_attr {
+        attr_set: attributes.bits().into(),
+        attr_clr: 0,
+        propagation: 0,
+        userns_fd: 0,
+    };
+    let flags = AtFlags::EMPTY_PATH.bits() | 0x8000; // AT_RECURSIVE
+    // SAFETY: the path is a C string, and the kernel reads as many bytes of the attributes as they have.
+    let failed = unsafe {
+        libc::syscall(
+            libc::SYS_mount_setattr,
+            tree.as_raw_fd(),
+            c"".as_ptr(),
+            flags,
+            &raw const attributes,
+            size_of::<libc::mount_attr>(),
+        )
+    };
+    if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// A `/proc` of the PID namespace of this process.
+fn new_proc() -> io::Result<Tree> {
+    let proc = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    rustix::mount::fsconfig_create(&proc)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mounted = rustix::mount::fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes);
+    let mounts = mounted.map_err(|error| at("/proc".as_ref(), &error.into()))?;
+    Ok(Tree { path: "/proc".into(), is_folder: true, mounts })
+}

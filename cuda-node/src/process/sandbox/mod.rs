@@ -1,0 +1,317 @@
+//! The sandbox of a worker: a process that only reaches its sockets, its GPU and its cache of kernels.
+//!
+//! The launcher starts the worker in a PID namespace, where it is process 1, without the environment and the descriptors
+//! of the supervisor. At the start of its `main`, before it has threads, a device or bytes of a tenant, the worker
+//! confines itself with [`Confinement::enter`]: a root folder with libraries and GPUs only, no network, a user id of its
+//! own, no capabilities, and filters of paths and of system calls. The launcher does only what must precede `exec`,
+//! because code between `clone` and `exec` may not allocate.
+//!
+//! Each [`Part`] stands alone. A machine that does not give one loses this part and keeps the others. The
+//! [`SandboxReport`] states which parts are in force.
+
+mod calls;
+mod files;
+mod identity;
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    fmt, fs, io,
+    ops::RangeInclusive,
+    os::unix::{ffi::OsStrExt as _, fs::lchown},
+    path::{Path, PathBuf},
+    str::FromStr,
+    sync::Arc,
+};
+
+use parking_lot::Mutex;
+use rustix::{
+    process::{DumpableBehavior, getegid, geteuid, getpid, set_dumpable_behavior},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+use serde::{Deserialize, Serialize};
+
+use super::error::{Error, Result};
+
+/// The user ids of the workers of a node that runs as root, if the operator states no others: 4096 above the ones that
+/// systemd gives to containers.
+pub const DEFAULT_UIDS: RangeInclusive<u32> = 1_879_048_192..=1_879_052_287;
+
+/// The sandbox of the workers of a node.
+#[derive(Clone, Debug)]
+pub struct Sandbox {
+    is_required: bool,
+    uids: Option<Arc<Uids>>,
+}
+
+/// User ids for workers.
+#[derive(Debug)]
+struct Uids {
+    range: RangeInclusive<u32>,
+    used: Mutex<BTreeSet<u32>>,
+}
+
+/// The user id of a worker, which no other worker gets until all clones are dropped.
+#[derive(Clone, Debug)]
+pub(super) struct WorkerUid(Arc<UsedUid>);
+
+#[derive(Debug)]
+struct UsedUid {
+    uids: Arc<Uids>,
+    uid: u32,
+}
+
+impl WorkerUid {
+    /// The user id. The group of the worker has the same number.
+    pub(super) fn get(&self) -> u32 {
+        self.0.uid
+    }
+}
+
+impl Drop for UsedUid {
+    fn drop(&mut self) {
+        self.uids.used.lock().remove(&self.uid);
+    }
+}
+
+impl Sandbox {
+    /// A sandbox of all parts that the machine gives. If the supervisor is root, each worker has one of `uids`, where
+    /// these user ids exist.
+    pub fn new(uids: RangeInclusive<u32>) -> Self {
+        let is_usable = geteuid().is_root() && identity::are_mapped(&uids);
+        let uids = is_usable.then(|| Arc::new(Uids { range: uids, used: Mutex::default() }));
+        Self { is_required: false, uids }
+    }
+
+    /// Makes every part required: a worker that lacks one does not start.
+    #[must_use]
+    pub fn required(mut self) -> Self {
+        self.is_required = true;
+        self
+    }
+
+    /// Takes a user id for a worker. `None` if workers have that of the supervisor.
+    pub(super) fn take_uid(&self) -> Option<Result<WorkerUid>> {
+        let uids = self.uids.as_ref()?;
+        let mut used = uids.used.lock();
+        let free = uids.range.clone().find(|uid| used.insert(*uid));
+        let uid = free.map(|uid| WorkerUid(Arc::new(UsedUid { uids: uids.clone(), uid })));
+        Some(uid.ok_or(Error::NoUid { count: used.len() }))
+    }
+
+    /// The argument of a worker, from which it parses its [`Confinement`].
+    pub(super) fn argument(&self, uid: Option<&WorkerUid>, writable: Option<&Path>) -> String {
+        let confinement = Confinement {
+            is_required: self.is_required,
+            uid: uid.map(WorkerUid::get),
+            supervisor: (geteuid().as_raw(), getegid().as_raw()),
+            writable: writable.map(Path::to_owned),
+        };
+        // A path that is not UTF-8 is the only value without JSON. The worker then cannot write to its cache.
+        let json = serde_json::to_string(&confinement);
+        let json = json.or_else(|_| {
+            serde_json::to_string(&Confinement { writable: None, ..confinement.clone() })
+        });
+        format!("--sandbox={}", json.unwrap_or_default())
+    }
+}
+
+/// Makes a user and a group the owners of a folder and of its contents. Follows no symbolic link, and the supervisor
+/// must be the only process that can change the folder.
+///
+/// # Errors
+/// The supervisor may not do that, or the file system fails.
+pub(crate) fn give(folder: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    let mut folders = vec![folder.to_owned()];
+    give_one(folder, uid, gid)?;
+    while let Some(folder) = folders.pop() {
+        let entries =
+            fs::read_dir(&folder).and_then(|entries| entries.collect::<io::Result<Vec<_>>>());
+        for entry in entries.map_err(|error| at(&folder, &error))? {
+            let path = entry.path();
+            give_one(&path, uid, gid)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn give_one(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    lchown(path, Some(uid), Some(gid)).map_err(|error| at(path, &error))
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Whether a worker with a sandbox inherits this variable of the supervisor's environment.
+pub(super) fn passes(name: &OsStr) -> bool {
+    let name = name.as_bytes();
+    name.starts_with(b"CUDA_")
+        || [&b"LD_LIBRARY_PATH"[..], b"RUST_BACKTRACE", b"RUST_LOG"].contains(&name)
+}
+
+/// Makes the memory and the descriptors of this process unreadable for other processes of its user. They are readable
+/// for root only. The kernel then writes no core file of the process.
+///
+/// A node calls it before it reads a key.
+///
+/// # Errors
+/// The kernel refuses the setting.
+pub fn hide_memory() -> io::Result<()> {
+    Ok(set_dumpable_behavior(DumpableBehavior::NotDumpable)?)
+}
+
+/// The sandbox of one worker, as it parses it from its argument `--sandbox=...`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Confinement {
+    is_required: bool,
+    /// The user id and the group id of the worker. `None` if it has those of the supervisor.
+    uid: Option<u32>,
+    /// The user id and the group id of the supervisor, as the supervisor sees them.
+    supervisor: (u32, u32),
+    /// The folder that the worker may write to.
+    writable: Option<PathBuf>,
+}
+
+impl FromStr for Confinement {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        serde_json::from_str(text)
+            .map_err(|error| format!("{error}; only a supervisor writes this option"))
+    }
+}
+
+impl Confinement {
+    /// Confines this process, forever. Call it at the start of `main`, while the process has one thread.
+    ///
+    /// Later threads inherit the sandbox. Descriptors that are open stay usable.
+    ///
+    /// # Errors
+    /// [`Error::Sandbox`] if every part is required and the machine does not give one. End the process then.
+    pub fn enter(self) -> Result<SandboxReport> {
+        let mut report = SandboxReport::default();
+        let view = files::View::new(self.writable);
+        let is_first = getpid().is_init();
+
+        // While the process has the capabilities of its user namespace, or those of root.
+        let identity = identity::map_user(self.supervisor);
+        report.add(
+            Part::Processes,
+            match is_first {
+                true => Ok(()),
+                false => Err("the supervisor may not create PID namespaces".to_owned()),
+            },
+        );
+        // SAFETY: neither flag is `FILES`, so no thread loses descriptors.
+        let network = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
+        report.add(Part::Network, unsafe { unshare_unsafe(network) });
+        let root = view.become_root(is_first);
+        identity::empty_bounding_set();
+        let identity = match (identity, self.uid) {
+            (Ok(true), _) => Ok(()),
+            (Ok(false), Some(uid)) => identity::become_user(uid),
+            (Ok(false), None) => Err(io::Error::other(
+                "the worker has the user of the supervisor, which may create no user namespaces",
+            )),
+            (Err(error), _) => Err(error),
+        };
+        report.add(Part::Identity, identity);
+        report.add(Part::Capabilities, identity::drop_capabilities());
+
+        // From here on, only restrictions that need no capability.
+        report.add(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
+        report.add(Part::Files, view.restrict(root.err()));
+        report.add(Part::Memory, hide_memory());
+        report.add(Part::SystemCalls, calls::filter(getpid()));
+        if self.is_required && !report.is_complete() {
+            return Err(Error::Sandbox { report });
+        }
+        Ok(report)
+    }
+}
+
+/// A part of a sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Part {
+    /// A PID namespace: the worker sees no other process, and all of its processes end with it.
+    Processes,
+    /// Namespaces of the network, of System V and of the host name: the worker has no network.
+    Network,
+    /// A user id of its own, or a user namespace of its own.
+    Identity,
+    /// No capabilities, also after `exec`.
+    Capabilities,
+    /// No more rights by `exec` of a setuid program.
+    NoNewPrivileges,
+    /// Only its libraries, GPUs and cache: by a root folder of its own, by Landlock, or by both.
+    Files,
+    /// Its memory is unreadable for other processes of its user.
+    Memory,
+    /// A filter of system calls: no new processes, no signals to others, no connections, nothing for administrators.
+    SystemCalls,
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Processes => "PID namespace",
+            Self::Network => "network namespace",
+            Self::Identity => "user of its own",
+            Self::Capabilities => "no capabilities",
+            Self::NoNewPrivileges => "no new privileges",
+            Self::Files => "files",
+            Self::Memory => "unreadable memory",
+            Self::SystemCalls => "filter of system calls",
+        })
+    }
+}
+
+/// The parts of a worker's sandbox, and the reasons for those that are not in force.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SandboxReport(Vec<PartReport>);
+
+/// A part of a worker's sandbox.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PartReport {
+    /// The part.
+    pub part: Part,
+    /// The reason why the part is not, or not completely, in force. `None` if it is.
+    pub missing: Option<String>,
+}
+
+impl SandboxReport {
+    fn add<E: fmt::Display>(&mut self, part: Part, entered: Result<(), E>) {
+        self.0.push(PartReport { part, missing: entered.err().map(|error| error.to_string()) });
+    }
+
+    /// The parts. None if the worker has no sandbox.
+    pub fn parts(&self) -> &[PartReport] {
+        &self.0
+    }
+
+    /// Whether the worker has a sandbox of which every part is in force.
+    pub fn is_complete(&self) -> bool {
+        !self.0.is_empty() && self.0.iter().all(|part| part.missing.is_none())
+    }
+}
+
+/// Writes the parts that are missing.
+impl fmt::Display for SandboxReport {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0.is_empty() {
+            return formatter.write_str("no sandbox");
+        }
+        let missing = self.0.iter().filter_map(|part| Some((part.part, part.missing.as_ref()?)));
+        for (index, (part, reason)) in missing.enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(formatter, "{separator}{part}: {reason}")?;
+        }
+        Ok(())
+    }
+}

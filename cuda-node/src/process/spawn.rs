@@ -1,0 +1,343 @@
+//! Starts a process in namespaces of its own: one `clone`, then `exec`.
+//!
+//! The standard library cannot start a process in a PID namespace. A child of `unshare` would be the grandchild of the
+//! supervisor, with a second process for each worker, and another process id than the one that NVML reports. With
+//! `clone` the worker is a child of the supervisor. It is process 1 of its namespace, so the kernel ends all processes
+//! of the namespace when it ends, and before the supervisor can reap it.
+//!
+//! # Rules
+//! - Between `clone` and `exec` the child has a copy of the memory of a process with several threads. Its code only
+//!   makes system calls: no allocation, no lock, no panic. Everything that it needs is prepared before.
+//! - The descriptors that the child receives are numbered above those that it gives them, so no `dup2` of the child
+//!   replaces one that a later `dup2` needs.
+
+use std::{
+    ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uint},
+    io::{self, PipeReader, PipeWriter, Read as _},
+    os::{
+        fd::{AsFd as _, AsRawFd, FromRawFd as _, OwnedFd, RawFd},
+        unix::ffi::OsStringExt as _,
+    },
+    ptr, thread,
+};
+
+use rustix::{
+    process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid},
+    thread::{CapabilitySet, CapabilitySets},
+};
+use tokio::io::{Interest, unix::AsyncFd};
+
+use super::{descriptors::FIRST_FREE_DESCRIPTOR, sandbox::WorkerUid};
+
+/// The capabilities of the first process in a user namespace, with which the worker sets up its sandbox. The worker
+/// drops them before it opens its device.
+const SETUP: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPCAP);
+
+/// The stack of the thread that reaps a dropped process, in bytes.
+const STACK: usize = 64 << 10;
+
+/// The namespaces in which a process starts. The worker enters the other ones itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Namespaces {
+    /// Those of the supervisor.
+    None,
+    /// A PID namespace. Needs `CAP_SYS_ADMIN`.
+    Pid,
+    /// A user namespace and a PID namespace in it. The process has [`SETUP`] there, and maps its user itself.
+    UserAndPid,
+}
+
+impl Namespaces {
+    fn flags(self) -> c_int {
+        match self {
+            Self::None => 0,
+            Self::Pid => libc::CLONE_NEWPID,
+            Self::UserAndPid => libc::CLONE_NEWUSER | libc::CLONE_NEWPID,
+        }
+    }
+}
+
+/// A program with all that its process receives.
+pub(super) struct Program {
+    executable: CString,
+    arguments: Vec<CString>,
+    environment: Vec<CString>,
+    /// The descriptors, and their numbers in the process.
+    descriptors: Vec<(OwnedFd, RawFd)>,
+}
+
+impl Program {
+    /// Prepares a program. The first argument is the executable itself. The process receives `descriptors` under the
+    /// given numbers, which are below [`FIRST_FREE_DESCRIPTOR`].
+    ///
+    /// # Errors
+    /// A string contains a zero byte, or the process has too many open files.
+    pub(super) fn new(
+        executable: OsString,
+        arguments: impl IntoIterator<Item = OsString>,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+        descriptors: impl IntoIterator<Item = (OwnedFd, RawFd)>,
+    ) -> io::Result<Self> {
+        let string = |text: OsString| CString::new(text.into_vec()).map_err(io::Error::from);
+        let variable = |(mut name, value): (OsString, OsString)| {
+            name.push("=");
+            name.push(value);
+            string(name)
+        };
+        let above = |(descriptor, number): (OwnedFd, RawFd)| {
+            let moved = rustix::io::fcntl_dupfd_cloexec(&descriptor, FIRST_FREE_DESCRIPTOR)?;
+            Ok::<_, io::Error>((moved, number))
+        };
+        Ok(Self {
+            executable: string(executable)?,
+            arguments: arguments.into_iter().map(string).collect::<io::Result<_>>()?,
+            environment: environment.into_iter().map(variable).collect::<io::Result<_>>()?,
+            descriptors: descriptors.into_iter().map(above).collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// Starts the process, and waits until the program has taken over. The user id is in use until the process is
+    /// reaped.
+    ///
+    /// # Errors
+    /// The namespaces or the process cannot be created, or the executable cannot be started. No process is left then.
+    pub(super) fn spawn(
+        &self,
+        namespaces: Namespaces,
+        uid: Option<WorkerUid>,
+    ) -> io::Result<Child> {
+        let (mut failed, failure) = status_pipe()?;
+        let strings = |list: &[CString]| -> Vec<*const c_char> {
+            list.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
+        };
+        let mut arguments = strings(&self.arguments);
+        arguments.insert(0, self.executable.as_ptr());
+        let start = Start {
+            executable: &self.executable,
+            arguments: &arguments,
+            environment: &strings(&self.environment),
+            descriptors: &self.descriptors,
+            failure: &failure,
+            raises_capabilities: namespaces == Namespaces::UserAndPid,
+        };
+        // SAFETY: `start` keeps the pointers valid, and the child runs only `Start::run`.
+        let child = unsafe { clone(namespaces.flags(), uid, &start) }?;
+        drop(failure);
+        let mut error = [0; size_of::<c_int>()];
+        match failed.read_exact(&mut error) {
+            // The pipe was closed by `exec`.
+            Err(end) if end.kind() == io::ErrorKind::UnexpectedEof => Ok(child),
+            Err(other) => Err(other),
+            // Dropping the child reaps it.
+            Ok(()) => Err(io::Error::from_raw_os_error(c_int::from_ne_bytes(error))),
+        }
+    }
+}
+
+/// A pipe that `exec` closes, with a writing end above the numbers of the descriptors.
+fn status_pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    let writer = rustix::io::fcntl_dupfd_cloexec(&writer, FIRST_FREE_DESCRIPTOR)?;
+    Ok((reader, writer.into()))
+}
+
+/// The data of the child between `clone` and `exec`.
+struct Start<'a> {
+    executable: &'a CStr,
+    /// Pointers to C strings, and a null pointer.
+    arguments: &'a [*const c_char],
+    /// Pointers to C strings, and a null pointer.
+    environment: &'a [*const c_char],
+    descriptors: &'a [(OwnedFd, RawFd)],
+    failure: &'a PipeWriter,
+    raises_capabilities: bool,
+}
+
+impl Start<'_> {
+    /// Becomes the program, or reports the error and exits.
+    ///
+    /// # Safety
+    /// Only the child calls it. The pointers in `arguments` and `environment` are valid.
+    unsafe fn run(&self) -> ! {
+        let error = match self.prepare() {
+            Err(error) => error.raw_os_error(),
+            Ok(()) => {
+                // SAFETY: the executable is a C string, both lists end with a null pointer, and their other pointers
+                // are C strings.
+                unsafe {
+                    libc::execve(
+                        self.executable.as_ptr(),
+                        self.arguments.as_ptr(),
+                        self.environment.as_ptr(),
+                    );
+                    *libc::__errno_location()
+                }
+            }
+        };
+        _ = rustix::io::write(self.failure, &error.to_ne_bytes());
+        // SAFETY: ends the process without running any other code of it.
+        unsafe { libc::_exit(127) }
+    }
+
+    fn prepare(&self) -> rustix::io::Result<()> {
+        for (descriptor, number) in self.descriptors {
+            // SAFETY: `number` has no owner in this process, which runs no other code before `exec`.
+            if unsafe { libc::dup2(descriptor.as_raw_fd(), *number) } < 0 {
+                // SAFETY: the error number of this thread.
+                return Err(rustix::io::Errno::from_raw_os_error(unsafe {
+                    *libc::__errno_location()
+                }));
+            }
+        }
+        // Rust and rustix open descriptors close-on-exec. This covers libraries that do not, and descriptors that the
+        // supervisor itself inherited. Kernels older than 5.11 do not support it.
+        // SAFETY: the call sets flags of descriptors. It touches no memory of this process.
+        unsafe {
+            libc::syscall(
+                libc::SYS_close_range,
+                FIRST_FREE_DESCRIPTOR as c_uint,
+                c_uint::MAX,
+                libc::CLOSE_RANGE_CLOEXEC,
+            );
+        }
+        // An interrupt at the terminal reaches the supervisor only.
+        rustix::process::setpgid(None, None)?;
+        // SAFETY: both calls change the state of this process's signals. The signal set is initialized.
+        unsafe {
+            let mut none = std::mem::zeroed();
+            libc::sigemptyset(&mut none);
+            libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+        }
+        if self.raises_capabilities {
+            // `exec` drops the capabilities of a user that is not root, except ambient ones.
+            let sets = CapabilitySets { effective: SETUP, permitted: SETUP, inheritable: SETUP };
+            rustix::thread::set_capabilities(None, sets)?;
+            for capability in [CapabilitySet::SYS_ADMIN, CapabilitySet::SETPCAP] {
+                rustix::thread::configure_capability_in_ambient_set(capability, true)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Creates a child that becomes the program of `start`.
+///
+/// # Safety
+/// The pointers of `start` are valid.
+unsafe fn clone(flags: c_int, uid: Option<WorkerUid>, start: &Start<'_>) -> io::Result<Child> {
+    let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;
+    let mut descriptor: c_int = -1;
+    let none: c_long = 0;
+    // The system call, because libc's `clone` takes a stack and a function. Without `CLONE_VM` and without a stack it
+    // returns twice, like `fork`.
+    // SAFETY: the kernel writes the descriptor of the child to `descriptor`. The child continues on a copy of this
+    // stack.
+    let pid = unsafe {
+        libc::syscall(libc::SYS_clone, c_long::from(flags), none, &raw mut descriptor, none, none)
+    };
+    match pid {
+        ..0 => Err(io::Error::last_os_error()),
+        // SAFETY: this is the child, and the caller keeps the pointers valid.
+        0 => unsafe { start.run() },
+        pid => {
+            // SAFETY: the kernel created the descriptor for this call.
+            let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+            let pid = u32::try_from(pid).unwrap_or_default();
+            let process = Process { descriptor, is_reaped: false, uid };
+            // SAFETY: the process owns its descriptor, and never replaces it. An error drops the process, which kills
+            // and reaps it.
+            let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }?;
+            Ok(Child { pid, process })
+        }
+    }
+}
+
+/// A child process. Dropping it kills the process. Where it has not been reaped, a thread reaps it.
+#[derive(Debug)]
+pub(super) struct Child {
+    pid: u32,
+    process: AsyncFd<Process>,
+}
+
+impl Child {
+    /// The process id in the namespace of the supervisor.
+    pub(super) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Kills the process with `SIGKILL`, and with it the processes of its PID namespace if it has one.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub(super) fn kill(&self) -> io::Result<()> {
+        self.process.get_ref().kill()
+    }
+
+    /// Reaps the process if it has ended. Returns `None` if it has not.
+    ///
+    /// # Errors
+    /// The status is lost, because the supervisor ignores `SIGCHLD`.
+    pub(super) fn try_reap(&mut self) -> io::Result<Option<WaitIdStatus>> {
+        self.process.get_mut().reap()
+    }
+
+    /// Waits until the process has ended, and reaps it. The future can be dropped and called again.
+    ///
+    /// # Errors
+    /// The status is lost, because the supervisor ignores `SIGCHLD`, or the runtime has ended.
+    pub(super) async fn reaped(&mut self) -> io::Result<WaitIdStatus> {
+        loop {
+            let mut readable = self.process.readable_mut().await?;
+            if let Some(status) = readable.get_inner_mut().reap()? {
+                return Ok(status);
+            }
+            readable.clear_ready();
+        }
+    }
+}
+
+/// The descriptor of a child process.
+#[derive(Debug)]
+struct Process {
+    descriptor: OwnedFd,
+    is_reaped: bool,
+    uid: Option<WorkerUid>,
+}
+
+impl Process {
+    fn kill(&self) -> io::Result<()> {
+        Ok(pidfd_send_signal(&self.descriptor, Signal::KILL)?)
+    }
+
+    fn reap(&mut self) -> io::Result<Option<WaitIdStatus>> {
+        let id = WaitId::PidFd(self.descriptor.as_fd());
+        let status = waitid(id, WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
+        self.is_reaped |= status.is_some();
+        Ok(status)
+    }
+}
+
+impl AsRawFd for Process {
+    fn as_raw_fd(&self) -> RawFd {
+        self.descriptor.as_raw_fd()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.is_reaped || self.kill().is_err() {
+            // An error means that another part of the program has reaped the process.
+            return;
+        }
+        let Ok(descriptor) = self.descriptor.try_clone() else { return };
+        // The end of a process with a GPU takes up to 100 ms, so a thread waits for it. Without the thread a zombie
+        // remains until the supervisor ends.
+        let uid = self.uid.take();
+        let reap = move || {
+            _ = waitid(WaitId::PidFd(descriptor.as_fd()), WaitIdOptions::EXITED);
+            drop(uid);
+        };
+        _ = thread::Builder::new().name("worker-reaper".into()).stack_size(STACK).spawn(reap);
+    }
+}

@@ -1,0 +1,350 @@
+//! The attacks of a hostile worker. An attack that returns `Ok` has succeeded.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::{self, BufRead as _, BufReader, Read as _, Write as _},
+    net::TcpStream,
+    os::{
+        fd::AsRawFd as _,
+        linux::net::SocketAddrExt as _,
+        unix::{
+            fs::FileExt as _,
+            net::{SocketAddr, UnixStream},
+        },
+    },
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+    ptr,
+};
+
+use cuda_node::process::{Confinement, SandboxReport, WorkerEnds, die_with_supervisor};
+use rustix::{
+    mount::{MountFlags, UnmountFlags},
+    process::{DumpableBehavior, Pid, Signal},
+    thread::UnshareFlags,
+};
+use serde::{Deserialize, Serialize};
+
+/// The name of a variable with a secret, in the environment of the supervisor.
+pub const SECRET_VARIABLE: &str = "TEST_NODE_SECRET";
+
+/// The secret in the key file, the memory and the environment of the supervisor.
+pub const SECRET: &[u8; 16] = b"secret of a node";
+
+/// The exit code of a worker whose sandbox is incomplete.
+pub const INCOMPLETE: u8 = 9;
+
+/// The things that a hostile worker wants to reach.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Targets {
+    pub supervisor: u32,
+    pub other_worker: u32,
+    /// A file with mode 0600 that the supervisor has open.
+    pub key: PathBuf,
+    /// The number of its descriptor in the supervisor.
+    pub key_descriptor: i32,
+    /// The address of the secret in the supervisor.
+    pub secret: usize,
+    pub operator_socket: PathBuf,
+    pub abstract_socket: String,
+    pub port: u16,
+    pub own_cache: PathBuf,
+    pub other_cache: PathBuf,
+    /// A file that does not exist, in the folder for temporary files.
+    pub temporary: PathBuf,
+    /// A file that does not exist, in the home folder.
+    pub home: PathBuf,
+}
+
+/// The outcome of each attack: `None` if it succeeded, or the error.
+pub type Outcomes = BTreeMap<String, Option<String>>;
+
+/// All that a hostile worker reports.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Findings {
+    pub report: SandboxReport,
+    pub outcomes: Outcomes,
+}
+
+/// The role of a hostile worker: enters its sandbox, reads its targets, attacks them, and reports.
+pub fn run() -> ExitCode {
+    let (report, ends) = match start() {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    let mut line = String::new();
+    BufReader::new(&ends.commands).read_line(&mut line).unwrap();
+    let targets: Targets = serde_json::from_str(&line).unwrap();
+
+    // A worker may use its cache.
+    fs::write(targets.own_cache.join("kernel"), "own").unwrap();
+    let mut outcomes = Outcomes::new();
+    let mut record = |name: &str, outcome: io::Result<()>| {
+        outcomes.insert(name.to_owned(), outcome.err().map(|error| error.to_string()));
+    };
+    for (name, outcome) in attack_all(&targets) {
+        record(name, outcome);
+    }
+    match as_root_of_a_namespace(&targets) {
+        Ok(as_root) => outcomes.extend(as_root),
+        Err(error) => record("become_root", Err(error)),
+    }
+    let mut record = |name: &str, outcome: io::Result<()>| {
+        outcomes.insert(name.to_owned(), outcome.err().map(|error| error.to_string()));
+    };
+    record("kill_other_worker", signal(targets.other_worker, Signal::KILL));
+    record("daemon", daemon(ends.jobs.as_raw_fd()));
+    let findings = serde_json::to_string(&Findings { report, outcomes }).unwrap();
+    writeln!(&ends.commands, "{findings}").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Enters the sandbox that the launcher states, and takes the sockets.
+pub fn start() -> Result<(SandboxReport, WorkerEnds), ExitCode> {
+    let sandbox = std::env::args().find_map(|argument| {
+        argument.strip_prefix("--sandbox=").map(|text| text.parse::<Confinement>().unwrap())
+    });
+    let report = match sandbox.map(Confinement::enter).transpose() {
+        Ok(report) => report.unwrap_or_default(),
+        Err(error) => {
+            eprintln!("{error}");
+            return Err(ExitCode::from(INCOMPLETE));
+        }
+    };
+    die_with_supervisor().unwrap();
+    Ok((report, WorkerEnds::take().unwrap()))
+}
+
+fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
+    let supervisor = targets.supervisor;
+    let proc = |file: &str| PathBuf::from(format!("/proc/{supervisor}/{file}"));
+    vec![
+        ("read_key", contains_secret(&targets.key)),
+        ("read_environment_of_supervisor", contains_secret(&proc("environ"))),
+        ("read_memory_of_supervisor", read_memory(targets)),
+        ("open_descriptor_of_supervisor", {
+            contains_secret(&proc(&format!("fd/{}", targets.key_descriptor)))
+        }),
+        ("list_descriptors_of_supervisor", fs::read_dir(proc("fd")).map(drop)),
+        ("see_root_of_supervisor", fs::read_dir(proc("root")).map(drop)),
+        ("trace_supervisor", trace(supervisor)),
+        ("copy_memory_of_supervisor", copy_memory(targets)),
+        // The default action of this signal is to ignore it.
+        ("signal_supervisor", signal(supervisor, Signal::WINCH)),
+        ("limit_supervisor", limit(supervisor)),
+        ("connect_to_operator_socket", UnixStream::connect(&targets.operator_socket).map(drop)),
+        ("connect_to_abstract_socket", {
+            SocketAddr::from_abstract_name(&targets.abstract_socket)
+                .and_then(|address| UnixStream::connect_addr(&address))
+                .map(drop)
+        }),
+        ("connect_to_network", TcpStream::connect(("127.0.0.1", targets.port)).map(drop)),
+        ("read_other_cache", fs::read(targets.other_cache.join("kernel")).map(drop)),
+        ("write_other_cache", fs::write(targets.other_cache.join("kernel"), "evil")),
+        ("climb_to_other_cache", {
+            let path = targets.own_cache.join("..").join(targets.other_cache.file_name().unwrap());
+            fs::read(path.join("kernel")).map(drop)
+        }),
+        ("create_temporary_file", fs::write(&targets.temporary, "")),
+        ("create_file_at_home", fs::write(&targets.home, "")),
+        ("run_program", run_program()),
+        ("mount", mount(&targets.own_cache)),
+        ("change_root", rustix::process::chroot(&targets.own_cache).map_err(Into::into)),
+        ("create_device", create_device(&targets.own_cache.join("device"))),
+        ("find_secret_in_environment", find_variable()),
+        ("find_descriptors", find_descriptors()),
+        ("load_module", call(libc::SYS_init_module, [0, 0, 0, 0, 0])),
+        ("use_keyring", call(libc::SYS_keyctl, [0, -3, 0, 0, 0])),
+        ("use_bpf", call(libc::SYS_bpf, [0, 0, 0, 0, 0])),
+        ("use_perf", call(libc::SYS_perf_event_open, [0, 0, -1, -1, 0])),
+        ("use_userfaultfd", call(libc::SYS_userfaultfd, [1, 0, 0, 0, 0])),
+        ("use_io_uring", call(libc::SYS_io_uring_setup, [1, 0, 0, 0, 0])),
+        ("type_into_terminal", call(libc::SYS_ioctl, [0, libc::TIOCSTI as i64, 0, 0, 0])),
+        ("become_user_0", become_user_0()),
+        ("use_unknown_call", call(100_000, [0, 0, 0, 0, 0])),
+    ]
+}
+
+fn refused(reason: &str) -> io::Error {
+    io::Error::other(reason.to_owned())
+}
+
+fn contains_secret(path: &Path) -> io::Result<()> {
+    let contents = fs::read(path)?;
+    let found = contents.windows(SECRET.len()).any(|window| window == SECRET);
+    if found { Ok(()) } else { Err(refused("the file has no secret")) }
+}
+
+fn read_memory(targets: &Targets) -> io::Result<()> {
+    let mut bytes = [0; SECRET.len()];
+    let memory = fs::File::open(format!("/proc/{}/mem", targets.supervisor))?;
+    memory.read_exact_at(&mut bytes, targets.secret as u64)?;
+    if bytes == *SECRET { Ok(()) } else { Err(refused("the memory has no secret")) }
+}
+
+fn copy_memory(targets: &Targets) -> io::Result<()> {
+    let mut bytes = [0_u8; SECRET.len()];
+    let local = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+    let remote =
+        libc::iovec { iov_base: ptr::without_provenance_mut(targets.secret), iov_len: bytes.len() };
+    // SAFETY: the kernel writes to `bytes`, and checks the remote address.
+    let copied = unsafe {
+        libc::process_vm_readv(
+            targets.supervisor as i32,
+            &raw const local,
+            1,
+            &raw const remote,
+            1,
+            0,
+        )
+    };
+    match copied {
+        ..0 => Err(io::Error::last_os_error()),
+        _ if bytes == *SECRET => Ok(()),
+        _ => Err(refused("the memory has no secret")),
+    }
+}
+
+fn trace(process: u32) -> io::Result<()> {
+    let seize = move || {
+        let none = ptr::null_mut::<libc::c_void>();
+        // SAFETY: the request takes no memory.
+        match unsafe { libc::ptrace(libc::PTRACE_SEIZE, process as libc::pid_t, none, none) } {
+            ..0 => Err(io::Error::last_os_error()),
+            _ => Ok(()),
+        }
+    };
+    // The supervisor is not traced any more when the thread ends.
+    std::thread::spawn(seize).join().expect("the thread does not panic")
+}
+
+fn signal(process: u32, signal: Signal) -> io::Result<()> {
+    let process = Pid::from_raw(process as i32).ok_or_else(|| refused("no process"))?;
+    Ok(rustix::process::kill_process(process, signal)?)
+}
+
+fn limit(process: u32) -> io::Result<()> {
+    let process = Pid::from_raw(process as i32);
+    let core = rustix::process::getrlimit(rustix::process::Resource::Core);
+    Ok(rustix::process::prlimit(process, rustix::process::Resource::Core, core).map(drop)?)
+}
+
+fn run_program() -> io::Result<()> {
+    let status = Command::new("/bin/true").status()?;
+    if status.success() { Ok(()) } else { Err(refused("the program failed")) }
+}
+
+fn mount(folder: &Path) -> io::Result<()> {
+    rustix::mount::mount("tmpfs", folder, "tmpfs", MountFlags::empty(), None)?;
+    Ok(rustix::mount::unmount(folder, UnmountFlags::DETACH)?)
+}
+
+/// Creates the device file of `/dev/mem`.
+fn create_device(path: &Path) -> io::Result<()> {
+    use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
+    Ok(mknodat(CWD, path, FileType::CharacterDevice, Mode::RUSR, makedev(1, 1))?)
+}
+
+fn find_variable() -> io::Result<()> {
+    match std::env::var_os(SECRET_VARIABLE) {
+        Some(_) => Ok(()),
+        None => Err(refused("the variable is not set")),
+    }
+}
+
+/// Becomes the first user of its namespace, on a thread of its own.
+fn become_user_0() -> io::Result<()> {
+    let become_it = || rustix::thread::set_thread_uid(rustix::process::Uid::ROOT);
+    Ok(std::thread::spawn(become_it).join().expect("the thread does not panic")?)
+}
+
+/// Looks for descriptors other than the standard ones and the sockets.
+fn find_descriptors() -> io::Result<()> {
+    // SAFETY: `F_GETFD` reads a flag.
+    let is_open = |descriptor| unsafe { libc::fcntl(descriptor, libc::F_GETFD) } >= 0;
+    if (6..1024).any(is_open) { Ok(()) } else { Err(refused("there are none")) }
+}
+
+/// Makes a system call with arguments that it does not take. An error about the arguments means that the caller may use
+/// the call.
+fn call(number: i64, [a, b, c, d, e]: [i64; 5]) -> io::Result<()> {
+    // SAFETY: the pointers of these calls are null, so they change no memory.
+    let result = unsafe { libc::syscall(number, a, b, c, d, e) };
+    let error = io::Error::last_os_error();
+    match error.raw_os_error() {
+        _ if result >= 0 => Ok(()),
+        Some(libc::EINVAL | libc::EFAULT | libc::ENOEXEC | libc::E2BIG | libc::ENOTTY) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Becomes root in a user namespace, and attacks again. The outcomes are named `root:...`.
+fn as_root_of_a_namespace(targets: &Targets) -> io::Result<Outcomes> {
+    let (mut reader, writer) = io::pipe()?;
+    // SAFETY: the C library prepares its locks for a fork, and the child exits without running other code.
+    match unsafe { libc::fork() } {
+        ..0 => return Err(io::Error::last_os_error()),
+        0 => {
+            let outcomes: Outcomes = match become_root() {
+                Ok(()) => attack_all(targets)
+                    .into_iter()
+                    .map(|(name, outcome)| {
+                        (format!("root:{name}"), outcome.err().map(|error| error.to_string()))
+                    })
+                    .chain([("become_root".to_owned(), None)])
+                    .collect(),
+                Err(error) => [("become_root".to_owned(), Some(error.to_string()))].into(),
+            };
+            serde_json::to_writer(&writer, &outcomes).unwrap();
+            // SAFETY: ends the child.
+            unsafe { libc::_exit(0) }
+        }
+        _ => drop(writer),
+    }
+    let mut outcomes = String::new();
+    reader.read_to_string(&mut outcomes)?;
+    Ok(serde_json::from_str(&outcomes)?)
+}
+
+/// Gets all capabilities of a new namespace. Landlock may refuse the map of users, which they do not need.
+fn become_root() -> io::Result<()> {
+    let (uid, gid) = (rustix::process::getuid().as_raw(), rustix::process::getgid().as_raw());
+    rustix::process::set_dumpable_behavior(DumpableBehavior::Dumpable)?;
+    // SAFETY: neither flag is `FILES`.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::NEWUSER | UnshareFlags::NEWNS) }?;
+    _ = fs::write("/proc/self/setgroups", "deny");
+    _ = fs::write("/proc/self/uid_map", format!("0 {uid} 1"));
+    _ = fs::write("/proc/self/gid_map", format!("0 {gid} 1"));
+    Ok(())
+}
+
+/// Leaves a process behind that answers on the socket after the end of the worker.
+fn daemon(socket: i32) -> io::Result<()> {
+    // SAFETY: the children only make system calls.
+    unsafe {
+        match libc::fork() {
+            ..0 => return Err(io::Error::last_os_error()),
+            0 => {}
+            child => {
+                libc::waitpid(child, ptr::null_mut(), 0);
+                return Ok(());
+            }
+        }
+        libc::setsid();
+        if libc::fork() != 0 {
+            libc::_exit(0);
+        }
+        // Nothing but the socket ties the process to its origin.
+        for descriptor in (0..64).filter(|descriptor| *descriptor != socket) {
+            libc::close(descriptor);
+        }
+        let mut byte = 0_u8;
+        while libc::read(socket, (&raw mut byte).cast(), 1) == 1 {
+            libc::write(socket, (&raw const byte).cast(), 1);
+        }
+        libc::_exit(0)
+    }
+}

@@ -1,0 +1,28 @@
+//! The sandbox of workers, from the side of an attacker: a hostile worker tries to reach its supervisor, other workers
+//! and the machine.
+//!
+//! The program re-executes itself with `--role=NAME`: as a supervisor, as its hostile worker ([`attacks`]), and as
+//! another worker. Each attack is first seen to succeed without a sandbox.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod attacks;
+mod cases;
+mod supervisor;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let role = std::env::args().nth(1);
+    match role.as_deref().and_then(|argument| argument.strip_prefix("--role=")) {
+        Some("attacker") => attacks::run(),
+        Some("other-worker") => supervisor::other_worker(),
+        Some("supervisor") => supervisor::run(),
+        Some(role) => panic!("no role {role}"),
+        None => {
+            let arguments = libtest_mimic::Arguments::from_args();
+            let _program = cases::publish_program();
+            libtest_mimic::run(&arguments, cases::all()).exit_code()
+        }
+    }
+}

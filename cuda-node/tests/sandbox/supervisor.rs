@@ -1,0 +1,193 @@
+//! The role of a supervisor: launches a hostile worker, and prints the outcomes of its attacks.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write as _,
+    net::TcpListener,
+    os::{
+        fd::AsRawFd as _,
+        linux::net::SocketAddrExt as _,
+        unix::{fs::OpenOptionsExt as _, net},
+    },
+    process::ExitCode,
+};
+
+use cuda_node::process::{DEFAULT_UIDS, ExitCause, Sandbox, WorkerLauncher, hide_memory};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+
+use crate::attacks::{self, Findings, SECRET, Targets};
+
+/// The options of the role, as arguments.
+pub const HOLD: &str = "hold";
+pub const OFF: &str = "off";
+pub const REQUIRED: &str = "required";
+pub const WITHOUT_NAMESPACES: &str = "without-namespaces";
+pub const WITHOUT_FILTERS: &str = "without-filters";
+
+/// Launches a hostile worker and another worker, and prints the [`Findings`] as JSON. Exits with the code of a hostile
+/// worker that refuses to start.
+pub fn run() -> ExitCode {
+    let options: Vec<_> = std::env::args().skip(2).collect();
+    let has = |option: &str| options.iter().any(|given| given == option);
+    if has(WITHOUT_NAMESPACES) {
+        refuse_namespaces();
+    }
+    if has(WITHOUT_FILTERS) {
+        refuse_filters();
+    }
+    let sandbox = match (has(OFF), has(REQUIRED)) {
+        (true, _) => None,
+        (_, true) => Some(Sandbox::new(DEFAULT_UIDS).required()),
+        _ => Some(Sandbox::new(DEFAULT_UIDS)),
+    };
+    if sandbox.is_some() {
+        hide_memory().unwrap();
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    if has(HOLD) {
+        runtime.block_on(hold(sandbox.as_ref().unwrap()));
+    }
+    match runtime.block_on(attack(sandbox)) {
+        Ok(findings) => {
+            println!("{}", serde_json::to_string(&findings).unwrap());
+            ExitCode::SUCCESS
+        }
+        Err(ExitCause::Exited(code)) => ExitCode::from(code as u8),
+        Err(cause) => panic!("the hostile worker {cause}"),
+    }
+}
+
+fn launcher(role: &str, sandbox: Option<&Sandbox>) -> WorkerLauncher {
+    let launcher = WorkerLauncher::new(std::env::current_exe().unwrap());
+    let launcher = launcher.argument(format!("--role={role}"));
+    match sandbox {
+        Some(sandbox) => launcher.sandbox(sandbox.clone()),
+        None => launcher,
+    }
+}
+
+/// Launches a worker, prints its process id, and does nothing until it is killed.
+async fn hold(sandbox: &Sandbox) {
+    let (worker, mut ends) = launcher("other-worker", Some(sandbox)).launch().unwrap();
+    ends.commands.read_u8().await.unwrap();
+    println!("{}", worker.pid());
+    std::future::pending().await
+}
+
+async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
+    let folder = tempfile::Builder::new().prefix("sandbox-test-").tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let secret = Box::new(*SECRET);
+    let mut key = fs::OpenOptions::new();
+    let key = key.write(true).read(true).create_new(true).mode(0o600);
+    let mut key = key.open(path("node.key")).unwrap();
+    key.write_all(SECRET).unwrap();
+    let operator = net::UnixListener::bind(path("operator.sock")).unwrap();
+    let abstract_name = format!("sandbox-test-{}", std::process::id());
+    let address = net::SocketAddr::from_abstract_name(&abstract_name).unwrap();
+    let abstract_socket = net::UnixListener::bind_addr(&address).unwrap();
+    let network = TcpListener::bind("127.0.0.1:0").unwrap();
+    let home =
+        tempfile::Builder::new().prefix("sandbox-test-home-").tempdir_in("/var/tmp").unwrap();
+    for cache in ["own", "other"] {
+        fs::create_dir(path(cache)).unwrap();
+    }
+    fs::write(path("other").join("kernel"), "of another tenant").unwrap();
+
+    let other = launcher("other-worker", sandbox.as_ref()).writable(path("other"));
+    let (mut other, mut other_ends) = other.launch().unwrap();
+    if other_ends.commands.read_u8().await.is_err() {
+        return Err(other.reaped().await);
+    }
+    let attacker = launcher("attacker", sandbox.as_ref()).writable(path("own"));
+    let (mut attacker, mut ends) = attacker.launch().unwrap();
+    let targets = Targets {
+        supervisor: std::process::id(),
+        other_worker: other.pid(),
+        key: path("node.key"),
+        key_descriptor: key.as_raw_fd(),
+        secret: secret.as_ptr().addr(),
+        operator_socket: path("operator.sock"),
+        abstract_socket: abstract_name,
+        port: network.local_addr().unwrap().port(),
+        own_cache: path("own"),
+        other_cache: path("other"),
+        temporary: path("created"),
+        home: home.path().join("created"),
+    };
+    let line = serde_json::to_string(&targets).unwrap() + "\n";
+    ends.commands.write_all(line.as_bytes()).await.unwrap();
+    let mut findings = String::new();
+    BufReader::new(&mut ends.commands).read_line(&mut findings).await.unwrap();
+    let mut findings: Findings = serde_json::from_str(&findings).unwrap();
+    let mut observe = |name: &str, is_safe: bool, reason: &str| {
+        findings.outcomes.insert(name.to_owned(), is_safe.then(|| reason.to_owned()));
+    };
+
+    observe("end_other_worker", !other.has_ended(), "the other worker runs");
+    attacker.kill();
+    attacker.reaped().await;
+    let is_answered = ends.jobs.write_all(b"?").await.is_ok() && ends.jobs.read_u8().await.is_ok();
+    observe("survive_the_kill", !is_answered, "all of its processes have ended");
+    let kernel = fs::read(path("other").join("kernel")).unwrap();
+    observe("change_other_cache", kernel == b"of another tenant", "the kernel is as it was");
+    let own = fs::read(path("own").join("kernel")).ok();
+    assert!(own.is_some_and(|own| own == b"own"), "the worker cannot write to its cache");
+    drop((operator, abstract_socket, secret));
+    Ok(findings)
+}
+
+/// The role of another worker. Reports its start, and waits.
+pub fn other_worker() -> ExitCode {
+    let (_report, mut ends) = match attacks::start() {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    ends.commands.write_all(b"+").unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+/// Makes this process one that may not filter system calls.
+fn refuse_filters() {
+    let operator = SeccompCmpOp::Eq;
+    let option = libc::PR_SET_SECCOMP as u64;
+    let condition = SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, option).unwrap();
+    refuse([
+        (libc::SYS_seccomp, Vec::new()),
+        (libc::SYS_prctl, vec![SeccompRule::new(vec![condition]).unwrap()]),
+    ]);
+}
+
+/// Makes this process one in a container that may create no namespaces.
+fn refuse_namespaces() {
+    let flagged = [libc::CLONE_NEWUSER, libc::CLONE_NEWPID, libc::CLONE_NEWNS].map(|flag| {
+        let operator = SeccompCmpOp::MaskedEq(flag as u64);
+        let condition =
+            SeccompCondition::new(0, SeccompCmpArgLen::Dword, operator, flag as u64).unwrap();
+        SeccompRule::new(vec![condition]).unwrap()
+    });
+    refuse([
+        (libc::SYS_clone, flagged.to_vec()),
+        (libc::SYS_clone3, Vec::new()),
+        (libc::SYS_unshare, Vec::new()),
+        (libc::SYS_mount, Vec::new()),
+    ]);
+}
+
+fn refuse<const N: usize>(calls: [(i64, Vec<SeccompRule>); N]) {
+    let filter = SeccompFilter::new(
+        BTreeMap::from(calls),
+        SeccompAction::Allow,
+        SeccompAction::Errno(libc::ENOSYS as u32),
+        std::env::consts::ARCH.try_into().unwrap(),
+    );
+    let program: BpfProgram = filter.unwrap().try_into().unwrap();
+    seccompiler::apply_filter(&program).unwrap();
+}
