@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cuda_async::prelude::*;
 use cuda_lease::{DetachedLease, LeaseBuilder, NodeClient, authority::ClientTls};
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -104,6 +105,9 @@ fn wrong_options_are_refused_by_their_names() {
         (&format!("{cpu} --metrics 6110"), &["--metrics", "write IP:PORT"]),
         ("--device cpu --listen localhost:6120", &["--listen", "write IP:PORT"]),
         (&format!("{cpu} --jit-cache /proc/x"), &["compiled kernels in /proc/x", "--jit-cache"]),
+        (&format!("{cpu} --sandbox maybe"), &["--sandbox", "auto, required, off"]),
+        (&format!("{cpu} --worker-uids 0-9"), &["--worker-uids", "write FIRST-LAST"]),
+        (&format!("{cpu} --worker-uids 9-5"), &["--worker-uids", "write FIRST-LAST"]),
         (&format!("{cpu} --operator-socket no/op"), &["no/op; create its folder first"]),
     ] {
         let (status, stdout, stderr) = run(line, folder.path());
@@ -208,4 +212,23 @@ fn node_whose_audit_log_is_full_grants_no_lease() {
             }
         }
     }
+}
+
+#[test]
+fn sandboxed_worker_serves_leases_and_the_log_states_the_missing_parts() {
+    let node = Node::start("--spares 0");
+    let lease = LeaseBuilder::new(&node.address).acquire_blocking().unwrap();
+    let copied = h2d([1u8, 2, 3]).then(to_host).on(&lease).sync().unwrap();
+    assert_eq!(copied, [1, 2, 3]);
+    let log = node.log();
+    let sandbox: Vec<_> = log.lines().filter(|line| line.contains("sandbox of workers")).collect();
+    let [sandbox] = &sandbox[..] else { panic!("the log states the sandbox once: {log}") };
+    assert!(sandbox.contains("is in force") || sandbox.contains("is incomplete: "), "{log}");
+}
+
+#[test]
+fn node_without_a_sandbox_warns() {
+    let node = Node::start("--sandbox off");
+    node.allocate();
+    assert!(node.log().contains("WARN") && node.log().contains("workers have no sandbox"));
 }
