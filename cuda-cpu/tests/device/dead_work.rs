@@ -245,7 +245,9 @@ fn kernels_without_output_or_with_checks_are_not_skipped() {
     drop(go);
     c.d.synchronize(A).unwrap();
     assert_eq!(c.launches(), 1);
-    for checks in [Checks::none().uninitialized(), Checks::none().races(), Checks::none().read_only()] {
+    for checks in
+        [Checks::none().uninitialized(), Checks::none().races(), Checks::none().read_only()]
+    {
         let mut options = CpuOptions::default();
         options.checks = checks;
         let c = Counted::with(options);
