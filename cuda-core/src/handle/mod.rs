@@ -13,7 +13,7 @@ mod memory;
 mod recording;
 mod stream;
 
-pub use device::{Device, MemoryWaiter, WeakDevice};
+pub use device::{Backlog, Device, MemoryWaiter, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
     DeviceBuffer, Download, ForeignCall, GrowableBuffer, HostValues, MemoryPool, PeerCopy,
