@@ -111,7 +111,7 @@ impl Held {
         self.op().then(to_host)
     }
 
-    fn begin<O: DeviceOp>(&self, op: O) -> DeviceFuture<O::Steps> {
+    fn begin<O: DeviceOp>(&self, op: O) -> DeviceFuture<<O as DeviceOp>::Steps> {
         let mut future = op.schedule(&self.policy);
         assert!(poll_once(&mut future).is_pending());
         future

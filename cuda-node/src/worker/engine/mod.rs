@@ -84,8 +84,14 @@ impl Engine {
         reports: Arc<Reports>,
         limits: Limits,
     ) -> Arc<Self> {
+        let capabilities = backend.capabilities();
+        let backlog = match capabilities.cancels {
+            // Work is dead because of the frees behind it, so the backend gets both as soon as they arrive.
+            true => capabilities.submissions_in_flight.max(limits.submissions_in_flight),
+            false => capabilities.submissions_in_flight,
+        };
         let engine = Arc::new(Self {
-            backlog: backend.capabilities().submissions_in_flight.max(1),
+            backlog: backlog.max(1),
             inline: Staging::new(backend.clone(), STAGING),
             uploads: Staging::new(backend.clone(), STAGING),
             downloads: Staging::new(backend.clone(), STAGING),
