@@ -3,7 +3,7 @@
 //! | for | items |
 //! |---|---|
 //! | `cuda-async`: the recordings behind its graphs and plans | [`Recording`], [`RecordedNode`], [`name_recorded`], [`start_plan`], [`end_plan`], the limits |
-//! | `cuda-async`: the streams and the waits of a run | [`Window`], [`lend_branch`], [`allocating_in`], [`request_report`], [`report_before_others`], [`check_not_lost`], [`check_may_wait`], [`delivers_here`], [`idle_pinned`], [`attachment`] |
+//! | `cuda-async`: the streams and the waits of a run | [`Window`], [`lend_branch`], [`allocating_in`], [`join_parts`], [`cancel`], [`request_report`], [`report_before_others`], [`check_not_lost`], [`check_may_wait`], [`delivers_here`], [`idle_pinned`], [`attachment`] |
 //! | `cuda-async` and the backends: code that loom models run | [`sync`] |
 //! | `cuda-cpu`, `cuda-lease`, `cuda-node`: text with a limit | [`text_prefix`] |
 //! | tests of `cuda-driver`, which run the client on a simulated driver | [`LaunchResources`], [`Retain`], the other functions |
@@ -12,8 +12,8 @@ use crate::{Allocation, Device, Result, Ticket, protocol::AllocId};
 pub use crate::{
     handle::{
         LaunchResources, MAX_INSTANCES, MAX_RECORDED_BYTES, RecordedName, RecordedNode, Recording,
-        Window, allocating_in, check_not_lost, end_plan, idle_pinned, lend_branch, name_recorded,
-        report_before_others, request_report, start_plan,
+        Window, allocating_in, cancel, check_not_lost, end_plan, idle_pinned, join_parts,
+        lend_branch, name_recorded, report_before_others, request_report, start_plan,
     },
     order::Retain,
 };

@@ -30,9 +30,9 @@ mod runtime;
 mod sync;
 
 pub use handle::{
-    Allocation, ArgumentKind, Arguments, CachedModule, CapturePool, Credit, Device, DeviceBuffer,
-    Download, Event, ForeignCall, Function, GrowableBuffer, HostValues, Loading, MemoryPool,
-    MemoryWaiter, Module, PeerCopy, PinnedBuffer, Pinning, PoolOptions, PoolStatistics,
+    Allocation, ArgumentKind, Arguments, Backlog, CachedModule, CapturePool, Credit, Device,
+    DeviceBuffer, Download, Event, ForeignCall, Function, GrowableBuffer, HostValues, Loading,
+    MemoryPool, MemoryWaiter, Module, PeerCopy, PinnedBuffer, Pinning, PoolOptions, PoolStatistics,
     ScalarMemory, SharedSlice, Slice, SliceMut, Stream, WeakDevice,
 };
 pub use order::{MAX_READERS, MAX_RETAINED, MAX_RETAINED_BYTES, Waiter};

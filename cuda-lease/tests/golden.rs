@@ -263,6 +263,7 @@ fn session(out: &mut Vec<Example>) {
                 request: Request::TrimPool { pool: PoolId(10), keep: 1 << 10 },
             },
         ),
+        command("Cancel", 25, Control::Cancel { stream, first: 5, last: 6, downloads: true }),
         event(
             "Memory of a pool",
             5,

@@ -24,7 +24,7 @@ use crossbeam_utils::CachePadded;
 use cuda_core::{
     Device, Error, MemoryPool, Result, Stream, Ticket,
     internals::{
-        RecordedName, Window, allocating_in, lend_branch, name_recorded, request_report,
+        RecordedName, Window, allocating_in, cancel, lend_branch, name_recorded, request_report,
         sync::{SHARDS, Sharded, own_shard},
     },
 };
@@ -265,6 +265,16 @@ pub(super) struct InlineRoot {
     shared: OnceCell<Arc<SharedContext>>,
 }
 
+impl Drop for InlineRoot {
+    /// Cancels the submissions that are not complete: no other part of the program waits for them.
+    #[inline]
+    fn drop(&mut self) {
+        if self.mode != RunMode::Detached {
+            cancel(&self.stream);
+        }
+    }
+}
+
 impl InlineRoot {
     #[inline]
     pub(super) const fn new(stream: Stream, mode: RunMode) -> Self {
@@ -338,6 +348,9 @@ pub(in crate::context) struct SharedContext {
     last: AtomicU64,
     /// See [`ExecutionContext::nested_boxes`](crate::context::ExecutionContext::nested_boxes).
     pub(super) nested_boxes: AtomicUsize,
+    /// Whether another context, or a handle of the stream, counts the submissions. Then the end of this context does not
+    /// cancel them.
+    is_counted: AtomicBool,
 }
 
 pub(super) enum ContextKind {
@@ -384,7 +397,13 @@ pub(super) type After = SmallVec<[Ticket; 2]>;
 impl SharedContext {
     fn new(kind: ContextKind, mode: RunMode, allocation_rules: AllocationRules, last: u64) -> Self {
         let (last, nested_boxes) = (AtomicU64::new(last), AtomicUsize::new(0));
-        Self { kind, mode, allocation_rules, last, nested_boxes }
+        let is_counted = AtomicBool::new(false);
+        Self { kind, mode, allocation_rules, last, nested_boxes, is_counted }
+    }
+
+    /// Records that the submissions of this context count as those of another context, or of a handle of the stream.
+    pub(super) fn set_counted(&self) {
+        self.is_counted.store(true, Ordering::Release);
     }
 
     /// The root context of a run on `stream`, whose last submission so far is `last`.
@@ -483,6 +502,16 @@ impl SharedContext {
 
     pub(super) fn last(&self) -> u64 {
         self.last.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for SharedContext {
+    /// Cancels the submissions that are not complete, unless another context waits for them.
+    fn drop(&mut self) {
+        let is_awaited = *self.is_counted.get_mut() || self.mode == RunMode::Detached;
+        if let Some(stream) = self.known_stream().filter(|_| !is_awaited) {
+            cancel(stream);
+        }
     }
 }
 

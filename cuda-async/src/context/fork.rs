@@ -12,7 +12,7 @@ use std::{
     time::Duration,
 };
 
-use cuda_core::{MemoryPool, Result, Stream, Ticket};
+use cuda_core::{MemoryPool, Result, Stream, Ticket, internals::join_parts};
 
 use crate::context::execution_context::{
     After, AllocationRules, ContextKind, ExecutionContext, RunMode, SharedContext, fault_of,
@@ -48,9 +48,10 @@ impl Fork {
         let streams = || branches.iter().filter(joined).filter_map(ExecutionContext::known_stream);
         // A failed branch is joined too, because the work that it submitted is part of the operation.
         let join = match streams().next() {
-            Some(_) => cx.enqueue(|stream| stream.join_streams(streams()).map(drop)),
+            Some(_) => cx.enqueue(|stream| join_parts(stream, streams()).map(drop)),
             None => Ok(()),
         };
+        branches.iter().filter(joined).for_each(ExecutionContext::set_counted);
         outcome.map_err(|error| fault_of(&branches, error)).and(join)
     }
 }
@@ -107,7 +108,15 @@ impl ExecutionContext {
     /// Counts the work of a [`sibling`](Self::sibling) as this context's own.
     pub(crate) fn join_sibling(&self, sibling: &Self) -> Result<()> {
         self.note(sibling.last().unwrap_or(0));
-        sibling.known_stream().map_or(Ok(()), |other| self.join_stream(other))
+        sibling.set_counted();
+        let join = |other| self.enqueue(|stream| join_parts(stream, [other]).map(drop));
+        sibling.known_stream().map_or(Ok(()), join)
+    }
+
+    /// Records that another context or a handle of the stream counts the submissions of this context. They are then not
+    /// cancelled when this context is dropped.
+    pub(crate) fn set_counted(&self) {
+        self.shared().set_counted();
     }
 
     /// Makes a root context on another stream, perhaps of another device. This context is its poller, and does not

@@ -251,8 +251,9 @@ pub trait DeviceOp:
     /// Fails with [`Error::TimedOut`] if this operation is not [`settled`](DeviceOp::settled) within `duration` of its
     /// start. The timeout also ends the wait of [`sync`](DeviceOp::sync).
     ///
-    /// Submitted work runs to its end, because a device cannot be stopped, and its memory is retained until then. Later
-    /// work on the same stream, also in an `or_else`, runs after it.
+    /// Work that has begun runs to its end, because a device cannot be stopped. Other submitted work may be skipped, as for
+    /// a dropped [`DeviceFuture`](crate::DeviceFuture). Later work on the same stream, also in an `or_else`, runs after
+    /// it.
     ///
     /// # Errors
     /// [`Error::TimedOut`], or the errors of [`settled`](DeviceOp::settled). If [`named`](DeviceOp::named) is called

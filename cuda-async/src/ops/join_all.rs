@@ -19,7 +19,8 @@ pub struct JoinAll<S: Submit> {
 /// Runs all operations concurrently and gives their outputs in order. They use the operation's stream and at most
 /// [`MAX_FORK_STREAMS`](crate::context::MAX_FORK_STREAMS) more.
 ///
-/// The first error ends the operation. Work that the other operations have submitted runs to its end.
+/// The first error ends the operation. Work that the other operations have submitted runs to its end, or is skipped if
+/// nothing can see its results.
 ///
 /// ```
 /// use cuda_async::{join_all, prelude::*};

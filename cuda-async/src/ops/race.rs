@@ -20,8 +20,8 @@ pub struct Race<S: Submit> {
 /// [`settled`](crate::ops::DeviceOp::settled). The result is a value or an error. Each operation runs on a borrowed
 /// stream.
 ///
-/// The others are dropped. Work that they have submitted runs to its end, because a device cannot be stopped, and its
-/// memory is retained until then. Nothing waits for it. Building a race allocates a list. [`race!`](crate::race!)
+/// The others are dropped. Work of them that has begun runs to its end, because a device cannot be stopped. Other work
+/// may be skipped, as for a dropped [`DeviceFuture`](crate::DeviceFuture). Nothing waits for it. Building a race allocates a list. [`race!`](crate::race!)
 /// takes operations of different types.
 ///
 /// ```

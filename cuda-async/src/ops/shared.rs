@@ -87,6 +87,7 @@ fn poll_steps<S: Submit>(
     };
     // Also after an error: the submissions until then are part of every clone's run.
     let after = steps_cx.snapshot().map(Arc::new);
+    steps_cx.set_counted();
     Ok(Polled::Ended(Made { result: output.map(Arc::new), after }))
 }
 

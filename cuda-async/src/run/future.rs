@@ -19,9 +19,11 @@ use crate::{
 
 /// The future of an operation: it submits the steps, then waits for the device without blocking a thread.
 ///
-/// It can be dropped at any time, and the drop never blocks. Submitted work runs to its end, and its memory is freed
-/// after that.
-#[must_use = "the future waits and reports errors only when it is polled; work that `schedule` has submitted runs anyway"]
+/// It can be dropped at any time, and the drop never blocks. Work that has begun runs to its end, and its memory is freed
+/// after that. The CPU device, also a leased one, skips work that has not begun if nothing can see its results any more:
+/// the outputs were dropped, and no other work reads them. A skipped kernel reports no fault. Other devices run all
+/// submitted work.
+#[must_use = "the future waits and reports errors only when it is polled; dropping it cancels its work"]
 pub struct DeviceFuture<S: Submit>(Option<State<S>>);
 
 enum State<S: Submit> {

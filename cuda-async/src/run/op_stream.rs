@@ -31,8 +31,8 @@ use crate::{
 /// | given policy | [`schedule_buffered`](OpStreamExt::schedule_buffered) | [`schedule_buffer_unordered`](OpStreamExt::schedule_buffer_unordered) |
 ///
 /// The stream works only while it is polled: it takes, starts and continues operations in `poll_next`. Dropping it
-/// never blocks. Work that is in flight on the device then runs to its end, and its memory is freed after that. The
-/// other operations are dropped before they start.
+/// never blocks. Work that is in flight on the device then runs to its end or is skipped, as for a dropped
+/// [`DeviceFuture`](crate::DeviceFuture). The other operations are dropped before they start.
 ///
 /// # Errors
 /// The error of an operation is an item, and the stream continues with the next operation. To stop at the first

@@ -7,6 +7,7 @@ use std::{
 };
 
 use cuda_async::Device;
+use cuda_core::Provider;
 use cuda_cpu::CpuProvider;
 use cuda_lease::LeaseBuilder;
 use cuda_node::supervisor::{DeviceOptions, Node, NodeOptions};
@@ -32,14 +33,14 @@ pub fn lease() -> Option<Device> {
 }
 
 /// A leased device that no other test uses. It is a device of `provider` if the node is in this process.
-pub fn own_lease(provider: CpuProvider) -> Device {
+pub fn own_lease<P: Provider + 'static>(provider: P) -> Device {
     let address = std::env::var("LEASE_NODE").unwrap_or_else(|_| start_node(provider));
     let lease = LeaseBuilder::new(address).min_vram(4 << 30).acquire_blocking().unwrap();
     lease.device().clone()
 }
 
 /// Starts a node that serves until the process ends, and returns its address.
-pub fn start_node(provider: CpuProvider) -> String {
+pub fn start_node(provider: impl Provider + 'static) -> String {
     let mut options = NodeOptions::loopback(vec![DeviceOptions::in_process(provider)]);
     // As a local device, so that tests of this limit end soon.
     options.submissions_in_flight = 768;

@@ -11,6 +11,7 @@ mod combinators;
 mod completion;
 mod copies;
 mod cubins;
+mod dead_work;
 mod device_handles;
 mod devices;
 mod errors;

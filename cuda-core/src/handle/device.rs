@@ -19,6 +19,17 @@ use crate::{
 #[derive(Clone)]
 pub struct Device(Arc<DeviceCore>);
 
+/// The work of a device that is not known to be complete, over all streams. Work of futures that were dropped counts
+/// until it has run or was skipped. [`Capabilities`] has the limits for each stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Backlog {
+    /// The number of submissions.
+    pub submissions: u64,
+    /// The bytes of host memory that are retained for copies among them.
+    pub host_bytes: u64,
+}
+
 impl Device {
     /// Opens a device of `provider`. Every call opens a separate device with its own streams and memory, even for the
     /// same address. Objects of one cannot be used with another ([`Error::WrongDevice`]). `cuda_async::open` returns
@@ -78,6 +89,27 @@ impl Device {
             other => Err(unexpected(&other)),
         });
         memory.wait()
+    }
+
+    /// Returns the work that was submitted to this device and is not known to be complete. Does not ask the device, and
+    /// never blocks.
+    ///
+    /// ```
+    /// # use cuda_core::*;
+    /// # let device = Device::open(&cuda_cpu::CpuProvider::default(), 0)?;
+    /// # let stream = device.new_stream()?;
+    /// let buffer = DeviceBuffer::uploaded(&stream, device.pinned::<u8>(1 << 10)?)?;
+    /// let backlog = device.backlog();
+    /// println!("{} submissions, {} bytes of host memory", backlog.submissions, backlog.host_bytes);
+    /// device.synchronize()?;
+    /// assert_eq!(device.backlog(), Backlog::default());
+    /// # Ok::<(), Error>(())
+    /// ```
+    pub fn backlog(&self) -> Backlog {
+        self.0.streams.all().iter().fold(Backlog::default(), |sum, stream| Backlog {
+            submissions: sum.submissions + stream.in_flight(),
+            host_bytes: sum.host_bytes + stream.retention.bytes() as u64,
+        })
     }
 
     /// Blocks until everything that was submitted to this device before the call is complete.

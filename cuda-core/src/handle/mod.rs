@@ -13,7 +13,7 @@ mod memory;
 mod recording;
 mod stream;
 
-pub use device::{Device, MemoryWaiter, WeakDevice};
+pub use device::{Backlog, Device, MemoryWaiter, WeakDevice};
 pub use kernel::{ArgumentKind, Arguments, CachedModule, Function, Loading, Module};
 pub use memory::{
     DeviceBuffer, Download, ForeignCall, GrowableBuffer, HostValues, MemoryPool, PeerCopy,
@@ -25,7 +25,8 @@ pub use recording::{
 };
 pub use stream::{
     Allocation, CapturePool, Credit, Event, MAX_RECORDED_BYTES, RecordedName, Stream, Window,
-    check_not_lost, lend_branch, name_recorded, report_before_others, request_report,
+    cancel, check_not_lost, join_parts, lend_branch, name_recorded, report_before_others,
+    request_report,
 };
 #[cfg(all(test, loom))]
 pub(crate) use stream::{Attached, Keep, Operand};

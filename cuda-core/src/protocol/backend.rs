@@ -212,6 +212,8 @@ pub struct Capabilities {
     pub managed_pools: bool,
     /// Whether allocations can grow ([`Control::Reserve`](super::Control::Reserve)).
     pub growable: bool,
+    /// Whether the backend skips submissions that no caller waits for ([`Control::Cancel`](super::Control::Cancel)).
+    pub cancels: bool,
     /// Whether a client may make a new allocation of dropped memory without a free. The backend does not see that the
     /// allocation is new. So it must not track initialized bytes or lost contents of single allocations.
     pub reuses_memory: bool,
@@ -237,6 +239,7 @@ impl Capabilities {
             streams: u32::MAX,
             managed_pools: false,
             growable: false,
+            cancels: false,
             reuses_memory: false,
             only_thread: None,
         }

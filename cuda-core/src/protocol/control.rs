@@ -136,6 +136,20 @@ pub enum Control {
         /// The ticket.
         ticket: Ticket,
     },
+    /// States that no caller waits for some submissions of a stream any more. It is a hint: the backend may skip those
+    /// of them that have not begun and whose results cannot be seen, because the memory that they write is freed before
+    /// any other work reads it. A skipped submission completes in its place in the stream, without a failure. A backend
+    /// takes this if [`Capabilities::cancels`](super::Capabilities::cancels) says so.
+    Cancel {
+        /// The stream.
+        stream: StreamId,
+        /// The number of the first submission.
+        first: u64,
+        /// The number of the last submission.
+        last: u64,
+        /// Whether no caller reads the host memory that the downloads among them write. If false, those downloads run.
+        downloads: bool,
+    },
 }
 
 /// Code for a device.

@@ -19,6 +19,6 @@ pub(crate) use loaded_modules::Found;
 #[cfg(all(test, loom))]
 pub(crate) use memory::MemoryCharge;
 pub(crate) use memory::PoolCore;
-pub(crate) use reclaim::{Freed, Origin};
+pub(crate) use reclaim::{Cancelled, Freed, Origin};
 pub use reply::Pending;
 pub(crate) use reply::unexpected;

@@ -7,6 +7,9 @@
 //! A free is a control on the stream of the last use. The next submission, synchronization or notice sends it, but a
 //! synchronization keeps a little memory for reuse. A stream is retired, and a module unloaded, once everything that
 //! used it is known to be complete. Synchronizations, module loads, new streams and notices check for that.
+//!
+//! Submissions that no caller waits for any more are cancelled together with the frees. [`Control::Cancel`] is a hint, so
+//! one that arrives late does no harm.
 
 use std::{
     any::Any,
@@ -41,6 +44,8 @@ const MAX_KEPT: u64 = 64 << 20;
 #[derive(Default)]
 pub(crate) struct Dropped {
     pub(super) frees: Inbox<Freed>,
+    /// Submissions in flight, so the credit of the streams bounds their number.
+    cancelled: Inbox<Cancelled>,
     /// The number of threads that have taken `frees` and not yet freed all of it.
     freeing: Counter,
     /// With the ticket whose report was requested last.
@@ -63,6 +68,15 @@ impl Dropped {
     pub(super) fn is_freeing(&self) -> bool {
         self.freeing.load(Ordering::SeqCst) > 0
     }
+}
+
+/// Submissions that no caller waits for any more.
+pub(crate) struct Cancelled {
+    pub(crate) stream: StreamId,
+    pub(crate) first: u64,
+    pub(crate) last: u64,
+    /// Whether no caller reads the host memory of the downloads among them either.
+    pub(crate) downloads: bool,
 }
 
 /// An allocation that was dropped.
@@ -106,6 +120,17 @@ impl DeviceCore {
         self.dropped.frees.push(freed);
     }
 
+    /// Queues submissions to be cancelled, unless they are known to be complete or the backend does not skip work.
+    pub(crate) fn cancel(&self, cancelled: Cancelled) {
+        let Cancelled { stream, first, last: number, .. } = cancelled;
+        if self.capabilities.cancels
+            && first <= number
+            && !self.streams.is_complete(Ticket { stream, number })
+        {
+            self.dropped.cancelled.push(cancelled);
+        }
+    }
+
     /// Queues a graph to be dropped. All its launches are complete: their resources held the executable until then.
     pub(crate) fn retire_graph(&self, id: GraphId) {
         self.retire_later(Retired::Graph(id));
@@ -147,11 +172,22 @@ impl DeviceCore {
         self.retire_later(Retired::Stream(id));
     }
 
-    /// Frees memory that was dropped. Never blocks.
+    /// Frees memory that was dropped, and cancels submissions that no caller waits for. Never blocks.
     #[inline]
     pub(crate) fn reclaim_memory(&self) {
+        if !self.dropped.cancelled.is_empty() {
+            self.send_cancelled();
+        }
         if !self.dropped.frees.is_empty() {
             self.free_all();
+        }
+    }
+
+    #[cold]
+    fn send_cancelled(&self) {
+        for Cancelled { stream, first, last, downloads } in self.dropped.cancelled.take() {
+            // SAFETY: the control frees, retires, drops and unloads nothing.
+            unsafe { self.send(Control::Cancel { stream, first, last, downloads }) };
         }
     }
 

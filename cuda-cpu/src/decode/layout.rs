@@ -232,7 +232,8 @@ fn collect(operand: &Operand, into: &mut Vec<Symbol>) {
     match operand {
         Operand::Symbol(symbol, _) => into.push(*symbol),
         Operand::Address(address) => {
-            if let AddressBase::Symbol(symbol) = address.base {
+            if let AddressBase::Symbol(symbol) | AddressBase::Element { symbol, .. } = address.base
+            {
                 into.push(symbol);
             }
         }

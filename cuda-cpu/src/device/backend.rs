@@ -11,14 +11,13 @@ use cuda_core::protocol::{
     Submission, Work as Asked,
 };
 use cuda_core::{Backend, DeviceInfo, Error, MemoryInfo, NoticeSink, Result, Ticket};
-use parking_lot::{Mutex, RwLock};
+use parking_lot::Mutex;
 use rayon::ThreadPoolBuilder;
-use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::items::graph::{Graph as ResolvedGraph, Graphs, Node};
 use super::items::resolve::{Allocation, Names, host_range};
-use super::items::work::{QueueItem, Work};
+use super::items::work::{Cancelled, QueueItem, Work};
 use super::pools::Pools;
 use super::queues::Timing;
 use super::queues::pumps::Pumps;
@@ -40,9 +39,6 @@ pub struct CpuBackend {
     shared: Arc<Shared>,
     names: Names,
     graphs: Graphs,
-    streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
-    /// Streams that were retired before they had run all items. Locked after `streams`.
-    leftover: Mutex<Vec<Arc<Queue>>>,
     /// Held while an allocation or a free is accounted for and queued. Otherwise a thread could queue an allocation in
     /// front of the free that it waits for.
     order: Mutex<Pools>,
@@ -77,12 +73,13 @@ impl CpuBackend {
         let launch_options = options.for_launches(info.multiprocessors);
         let device = DeviceState::new(memory, pool, launch_options, notices);
         let shared = Arc::new(Shared::new(device, pumps));
-        let (names, graphs, streams, leftover, order) = Default::default();
+        let (names, graphs, order) = Default::default();
         let mut capabilities = Capabilities::local(info.memory);
         capabilities.graphs = true;
         capabilities.loops = true;
         capabilities.pools = MAX_POOLS;
         capabilities.growable = true;
+        capabilities.cancels = true;
         Ok(Self {
             capabilities,
             info,
@@ -90,8 +87,6 @@ impl CpuBackend {
             shared,
             names,
             graphs,
-            streams,
-            leftover,
             order,
             growth: Queue::new(StreamId(0), Timing::AsFastAsPossible),
             loader: HelperThread::new("cuda-cpu-loader"),
@@ -100,7 +95,12 @@ impl CpuBackend {
     }
 
     fn stream(&self, id: StreamId) -> Result<Arc<Queue>> {
-        self.streams.read().get(&id).cloned().ok_or_else(|| Error::no_such_object("stream", id.0))
+        self.shared
+            .streams
+            .read()
+            .get(&id)
+            .cloned()
+            .ok_or_else(|| Error::no_such_object("stream", id.0))
     }
 
     /// Returns the queues to wait for, each with a number. A stream that is in neither list has run all items.
@@ -108,8 +108,8 @@ impl CpuBackend {
         if tickets.is_empty() {
             return After::new();
         }
-        let streams = self.streams.read();
-        let retired = |id| self.leftover.lock().iter().find(|queue| queue.id == id).cloned();
+        let streams = self.shared.streams.read();
+        let retired = |id| self.shared.leftover.lock().iter().find(|queue| queue.id == id).cloned();
         let queue = |ticket: &Ticket| {
             let live = streams.get(&ticket.stream).cloned();
             Some((live.or_else(|| retired(ticket.stream))?, ticket.number))
@@ -297,9 +297,9 @@ impl CpuBackend {
     }
 
     fn retire(&self, id: StreamId) {
-        let mut streams = self.streams.write();
+        let mut streams = self.shared.streams.write();
         let removed = streams.remove(&id);
-        let mut leftover = self.leftover.lock();
+        let mut leftover = self.shared.leftover.lock();
         leftover.retain(|queue| !queue.is_idle());
         leftover.extend(removed.filter(|queue| !queue.is_idle()));
     }
@@ -327,9 +327,9 @@ impl CpuBackend {
     fn reset(&self, answer: Answer) {
         // Start the epoch first, so that later submissions run after the reset.
         let epoch = self.shared.device.lost.begin_epoch();
-        let streams = self.streams.read();
+        let streams = self.shared.streams.read();
         let mut queues: Vec<_> = streams.values().cloned().collect();
-        queues.extend_from_slice(&self.leftover.lock());
+        queues.extend_from_slice(&self.shared.leftover.lock());
         drop(streams);
         let last: Vec<_> = queues.iter().map(|queue| queue.accepted()).collect();
         let shared = self.shared.clone();
@@ -365,6 +365,7 @@ unsafe impl Backend for CpuBackend {
             epoch,
             uses: if matches!(work, Asked::Graph(_)) { SmallVec::new() } else { uses_of(work) },
             overwrites: work.overwrites(),
+            cancelled: Cancelled::No,
         };
         queue.push(item, self.after(after), &self.shared);
         Ok(())
@@ -373,7 +374,7 @@ unsafe impl Backend for CpuBackend {
     unsafe fn control(&self, control: Control) -> Result<()> {
         match control {
             Control::CreateStream { id, .. } => {
-                self.streams.write().insert(id, Queue::new(id, self.timing));
+                self.shared.streams.write().insert(id, Queue::new(id, self.timing));
             }
             Control::RetireStream { id } => self.retire(id),
             Control::Allocate { id, bytes, at } => {
@@ -406,6 +407,11 @@ unsafe impl Backend for CpuBackend {
             Control::Want { ticket } => {
                 if let Ok(queue) = self.stream(ticket.stream) {
                     queue.want(ticket.number, &self.shared);
+                }
+            }
+            Control::Cancel { stream, first, last, downloads } => {
+                if let Ok(queue) = self.stream(stream) {
+                    queue.cancel(first..=last, downloads, &self.shared);
                 }
             }
             _ => return Err(Error::unsupported(Feature::Control, &self.info.address)),

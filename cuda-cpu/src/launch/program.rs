@@ -6,7 +6,7 @@ use cuda_ptx::Module;
 
 use super::description::{Invalid, Launch, LaunchDims, LaunchError};
 use super::grid::{Grid, Spares};
-use crate::decode::{Layout, LoadError, decode, reachable};
+use crate::decode::{Layout, LoadError, decode, has_other_effects, reachable};
 use crate::isa::{MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
 use crate::lanes::LANES;
 use crate::machine::budget::Budget;
@@ -47,6 +47,8 @@ pub struct Entry {
     /// End of its shared variables, without the padding before dynamic shared memory.
     shared_end: u32,
     function: u32,
+    /// Whether it may have effects besides those on the memory of its operands.
+    pub(crate) has_other_effects: bool,
 }
 
 /// A parameter of an [`Entry`].
@@ -96,6 +98,7 @@ impl Program {
                 required_threads: f.required_threads,
                 required_cluster: f.required_cluster,
                 function: index,
+                has_other_effects: has_other_effects(module, index),
             })
             .collect();
         let globals = layout.globals(module);

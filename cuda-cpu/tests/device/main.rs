@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // helpers of tests
 
 mod client;
+mod dead_work;
 mod faults;
 mod memory;
 mod modules;

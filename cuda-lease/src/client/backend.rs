@@ -65,6 +65,7 @@ unsafe impl Provider for LeaseProvider {
         capabilities.graphs = features & features::GRAPHS != 0;
         capabilities.loops = features & features::LOOPS != 0;
         capabilities.launch_attributes = features & features::ATTRIBUTES != 0;
+        capabilities.cancels = features & features::CANCEL != 0;
         let has_pools = features & features::POOLS != 0;
         capabilities.pools = if has_pools { features::MAX_POOLS } else { 0 };
         capabilities.streams = granted.limits.streams;

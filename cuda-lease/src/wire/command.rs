@@ -138,6 +138,7 @@ variants! {
         opcode::POOL_CHANGE => ChangePool { id, change },
         opcode::POOL_DROP => DropPool { id },
         opcode::SYNC => Want { ticket },
+        opcode::CANCEL => Cancel { stream, first, last, downloads },
     }
 
     Command<'a>: u16 {

@@ -22,11 +22,14 @@ pub const POOLS: u64 = 8;
 /// ([`Confirm`](super::Confirm)). Not a feature of devices.
 pub const CONFIRM: u64 = 16;
 
+/// The command that cancels submissions.
+pub const CANCEL: u64 = 32;
+
 /// The maximum number of memory pools of a session beside the default one.
 pub const MAX_POOLS: u32 = 64;
 
 /// The features that this crate implements.
-pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES | POOLS | CONFIRM;
+pub const ALL: u64 = GRAPHS | LOOPS | ATTRIBUTES | POOLS | CONFIRM | CANCEL;
 
 /// Returns the features that a client can use, from those of its connection ([`Welcome`](super::Welcome)) and of its
 /// device ([`Granted`](super::Granted)).
@@ -44,6 +47,7 @@ pub fn of_device(capabilities: &Capabilities) -> u64 {
         | bit(capabilities.loops, LOOPS)
         | bit(capabilities.launch_attributes, ATTRIBUTES)
         | bit(capabilities.pools >= MAX_POOLS, POOLS)
+        | bit(capabilities.cancels, CANCEL)
 }
 
 #[cfg(test)]
@@ -67,5 +71,7 @@ mod tests {
         assert_eq!(of_device(&capabilities), GRAPHS);
         capabilities.pools = MAX_POOLS;
         assert_eq!(of_device(&capabilities), GRAPHS | POOLS);
+        capabilities.cancels = true;
+        assert_eq!(of_device(&capabilities), GRAPHS | POOLS | CANCEL);
     }
 }

@@ -80,8 +80,10 @@ pub const POOL_CHANGE: u16 = 0x0617;
 pub const POOL_DROP: u16 = 0x0618;
 /// Allocates device memory from a pool.
 pub const MEM_ALLOC_IN: u16 = 0x0619;
+/// Cancels submissions that no caller waits for.
+pub const CANCEL: u16 = 0x061a;
 /// The highest opcode of a command.
-pub const LAST_COMMAND: u16 = MEM_ALLOC_IN;
+pub const LAST_COMMAND: u16 = CANCEL;
 
 /// A loop. Only the content of a graph has it.
 pub const REPEAT: u16 = 0x0640;

@@ -199,6 +199,12 @@ impl Reports {
             .map_or(Stage::Complete, |stream| stream.numbers.backend(client.number))
     }
 
+    /// The backend's numbers of the submissions `first..=last` of the client. `None` if they are complete or not
+    /// submitted.
+    pub(super) fn numbers_of(&self, id: StreamId, first: u64, last: u64) -> Option<(u64, u64)> {
+        self.streams.lock().get(&id)?.numbers.range(first, last)
+    }
+
     /// Reports the progress that is known.
     pub(super) fn report(&self, id: StreamId) {
         let streams = self.streams.lock();
@@ -394,6 +400,17 @@ impl Numbers {
         }
     }
 
+    /// The backend's numbers of the submissions `first..=last` of the client, as far as they are in flight.
+    fn range(&self, first: u64, last: u64) -> Option<(u64, u64)> {
+        let end_before = |client: u64| {
+            let found = self.in_flight.partition_point(|(number, _)| *number < client);
+            let before = found.checked_sub(1).and_then(|at| self.in_flight.get(at));
+            before.map_or(self.completed, |(_, last)| (*last).min(self.taken))
+        };
+        let (first, last) = (end_before(first) + 1, end_before(last.saturating_add(1)));
+        (first <= last).then_some((first, last))
+    }
+
     /// The last number that is complete, in the client's count.
     fn client_completed(&self) -> u64 {
         self.client_completed
@@ -436,6 +453,23 @@ mod tests {
         assert_eq!(numbers.complete(3), Some(1));
         assert_eq!(numbers.complete(4), Some(2));
         assert_eq!(numbers.backend(2), Stage::Complete);
+    }
+
+    #[test]
+    fn range_has_all_parts_of_its_submissions() {
+        let mut numbers = Numbers::default();
+        assert_eq!(numbers.range(1, 9), None);
+        for (client, is_last) in [(1, true), (2, false), (2, true), (3, true), (4, false)] {
+            numbers.begin(client, is_last);
+        }
+        assert_eq!(numbers.range(1, 1), Some((1, 1)));
+        assert_eq!(numbers.range(2, 2), Some((2, 3)));
+        assert_eq!(numbers.range(2, 4), Some((2, 5)));
+        assert_eq!(numbers.range(3, u64::MAX), Some((4, 5)));
+        assert_eq!((numbers.range(5, 9), numbers.range(3, 2)), (None, None));
+        numbers.complete(2);
+        assert_eq!(numbers.range(1, 2), Some((3, 3)));
+        assert_eq!(numbers.range(1, 1), None);
     }
 
     #[test]

@@ -218,6 +218,11 @@ impl Client {
                 stream,
                 after: self.after(stream, input),
             }),
+            4 if input.byte() % 4 == 0 => {
+                let (first, last) = (u64::from(input.byte()), self.known(input).number);
+                let downloads = last.is_multiple_of(2);
+                Command::Control(Control::Cancel { stream, first, last, downloads })
+            }
             4 => Command::Control(Control::Want { ticket: self.known(input) }),
             5 => {
                 let id = ModuleId(u64::from(input.byte() % 4));

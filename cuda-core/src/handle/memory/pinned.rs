@@ -16,7 +16,7 @@ use std::{
 use crate::{
     handle::{device::Device, stream::Stream},
     protocol::{Element, Error, HostBlock, HostRegion, Result, Ticket, assert_has_bytes},
-    runtime::PooledBlock,
+    runtime::{Cancelled, PooledBlock},
     sync::Receiver,
 };
 
@@ -163,7 +163,8 @@ pub(super) fn start_of(pooled: &PooledBlock) -> HostRegion {
     HostRegion { block: pooled.block().id(), offset: 0 }
 }
 
-/// A download in flight. Returns the pinned buffer when the bytes have arrived.
+/// A download in flight. Returns the pinned buffer when the bytes have arrived. A device may skip the copy if this is
+/// dropped before that.
 pub struct Download<T> {
     /// A clone of the handle that submitted the download. It counts no submissions.
     stream: Stream,
@@ -224,6 +225,17 @@ impl<T: Element> Download<T> {
     fn take(&mut self) -> Result<PinnedBuffer<T>> {
         let (pooled, len) = self.buffer.take().ok_or(Error::AlreadyEnded)?;
         Ok(PinnedBuffer::of_pooled(pooled, len))
+    }
+}
+
+impl<T> Drop for Download<T> {
+    /// Cancels the copy, because nothing else reads the block.
+    fn drop(&mut self) {
+        let Ticket { stream, number } = self.ticket;
+        if self.buffer.is_some() {
+            let core = self.stream.device().core();
+            core.cancel(Cancelled { stream, first: number, last: number, downloads: true });
+        }
     }
 }
 

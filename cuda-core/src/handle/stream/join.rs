@@ -84,41 +84,7 @@ impl Stream {
     /// # Errors
     /// [`Error::WrongDevice`], or an error of the device.
     pub fn join_streams<'a>(&self, others: impl IntoIterator<Item = &'a Stream>) -> Result<Ticket> {
-        let mut tickets = SmallVec::<[Ticket; 4]>::new();
-        let mut has_later_work_of_this_stream = false;
-        for other in others {
-            self.device().check_same("a stream", other.device())?;
-            let last = other.last();
-            if last.number == 0 {
-                continue;
-            }
-            if self.is_recording() || other.is_recording() {
-                tickets.extend(recorded_join(self, other)?);
-                continue;
-            }
-            self.sent.join(other.snapshot());
-            // Skip complete work: a join would add a submission to wait for and no order.
-            if other.timeline().progress.completed() >= last.number {
-                continue;
-            }
-            if last.stream != self.id() {
-                tickets.push(last);
-            } else if last.number > self.last().number {
-                has_later_work_of_this_stream = true;
-            }
-            let timeline = other.timeline();
-            if !self.device().core().capabilities.ordered_visibility
-                && !timeline.retention.is_empty()
-            {
-                self.device().core().want(last);
-            }
-        }
-        // Work of this stream needs no order. But this handle counts the work of the other one only up to its own last
-        // submission, so it makes one behind.
-        match tickets.is_empty() && !has_later_work_of_this_stream {
-            true => Ok(self.last()),
-            false => self.join(&tickets),
-        }
+        join_handles(self, others, false)
     }
 
     /// Returns a second handle of the stream. Unlike a clone, it counts the submissions of this handle up to now as its
@@ -138,6 +104,59 @@ impl Stream {
         let handle = self.clone();
         handle.sent.join_runs(&self.sent);
         handle
+    }
+}
+
+/// Joins handles as [`Stream::join_streams`] does. No other handle waits for their submissions, so they are cancelled
+/// together with those of `stream`.
+///
+/// # Errors
+/// The errors of [`Stream::join_streams`].
+pub fn join_parts<'a>(
+    stream: &Stream,
+    others: impl IntoIterator<Item = &'a Stream>,
+) -> Result<Ticket> {
+    join_handles(stream, others, true)
+}
+
+fn join_handles<'a>(
+    stream: &Stream,
+    others: impl IntoIterator<Item = &'a Stream>,
+    are_parts: bool,
+) -> Result<Ticket> {
+    let mut tickets = SmallVec::<[Ticket; 4]>::new();
+    let mut has_later_work_of_this_stream = false;
+    for other in others {
+        stream.device().check_same("a stream", other.device())?;
+        let last = other.last();
+        if last.number == 0 {
+            continue;
+        }
+        if stream.is_recording() || other.is_recording() {
+            tickets.extend(recorded_join(stream, other)?);
+            continue;
+        }
+        stream.sent.join(other.snapshot(), are_parts);
+        // Skip complete work: a join would add a submission to wait for and no order.
+        if other.timeline().progress.completed() >= last.number {
+            continue;
+        }
+        if last.stream != stream.id() {
+            tickets.push(last);
+        } else if last.number > stream.last().number {
+            has_later_work_of_this_stream = true;
+        }
+        let timeline = other.timeline();
+        if !stream.device().core().capabilities.ordered_visibility && !timeline.retention.is_empty()
+        {
+            stream.device().core().want(last);
+        }
+    }
+    // Work of this stream needs no order. But this handle counts the work of the other one only up to its own last
+    // submission, so it makes one behind.
+    match tickets.is_empty() && !has_later_work_of_this_stream {
+        true => Ok(stream.last()),
+        false => stream.join(&tickets),
     }
 }
 

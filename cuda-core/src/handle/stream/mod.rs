@@ -32,11 +32,11 @@ pub use allocation::Allocation;
 pub(crate) use allocation::Operand;
 pub use capture_pool::CapturePool;
 pub(super) use foreign::submit_foreign_on;
-pub use join::Event;
+pub use join::{Event, join_parts};
 pub use recorder::MAX_RECORDED_BYTES;
 pub(crate) use recorder::{LoopResources, Recorder, UploadSlot, UploadSource};
 pub use stream::{
-    Credit, RecordedName, Stream, Window, check_not_lost, lend_branch, name_recorded,
+    Credit, RecordedName, Stream, Window, cancel, check_not_lost, lend_branch, name_recorded,
     report_before_others, request_report,
 };
 pub(super) use stream::{MemoryRequest, check_pool};

@@ -21,7 +21,7 @@ use crate::{
     },
     order::{Waiter, timeline::Timeline},
     protocol::{AllocId, Control, Error, Result, StreamId, Ticket},
-    runtime::PoolCore,
+    runtime::{Cancelled, PoolCore},
     sync::{
         Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -565,9 +565,16 @@ pub(super) struct Sent {
 struct More {
     runs: Vec<(u64, u64)>,
     /// Joined handles that may have submissions in flight. Their submissions count as this handle's.
-    joined: Vec<Stream>,
+    joined: Vec<Joined>,
     /// The failure of a joined handle that is complete.
     failed: Option<Error>,
+}
+
+/// A handle that another one has joined.
+struct Joined {
+    handle: Stream,
+    /// Whether only the joining handle waits for the submissions of this one.
+    is_part: bool,
 }
 
 impl Sent {
@@ -681,20 +688,21 @@ impl Sent {
             let mut more = self.more.lock();
             let more = more.get_or_insert_default();
             more.runs.extend_from_slice(&theirs.runs);
-            more.joined.extend(theirs.joined.iter().map(Stream::snapshot));
+            more.joined.extend(theirs.joined.iter().map(Joined::snapshot));
             more.failed.clone_from(&theirs.failed);
             self.has_more.store(true, Ordering::Release);
         }
     }
 
-    /// Counts the submissions of another handle, also of another stream, as this one's.
-    pub(super) fn join(&self, other: Stream) {
+    /// Counts the submissions of another handle, also of another stream, as this one's. `is_part` says that no other
+    /// handle waits for them.
+    pub(super) fn join(&self, handle: Stream, is_part: bool) {
         let mut more = self.more.lock();
         let more = more.get_or_insert_default();
         if more.joined.len() % SETTLE_EVERY == SETTLE_EVERY - 1 {
             more.settle();
         }
-        more.joined.push(other);
+        more.joined.push(Joined { handle, is_part });
         self.has_more.store(true, Ordering::Release);
     }
 
@@ -726,8 +734,8 @@ impl Sent {
             earlier.map(|(first, last)| stream.timeline().progress.failure_in(*first, *last));
         let failed = earlier.find_map(Result::err);
         let failed = failed.or_else(|| more.failed.take());
-        let failed = failed
-            .or_else(|| more.joined.iter().find_map(|joined| joined.sent.failure(joined).err()));
+        let failed =
+            failed.or_else(|| more.joined.iter().find_map(|joined| joined.failure().err()));
         let result = failed.map_or(run, Err);
         // Complete and without a failure, so they never will have one.
         more.runs.retain(|(_, last)| *last > until);
@@ -758,9 +766,39 @@ impl Sent {
                 |(first, last): &(u64, u64)| stream.timeline().progress.failure_in(*first, *last);
             more.runs.iter().try_for_each(failure)?;
             more.failed.clone().map_or(Ok(()), Err)?;
-            more.joined.iter().try_for_each(|joined| joined.sent.failure(joined))?;
+            more.joined.iter().try_for_each(Joined::failure)?;
         }
         Ok(())
+    }
+
+    /// Calls `each` with the runs of the handle's submissions that are not known to be complete, and with those of
+    /// handles that are a part of it.
+    fn in_flight(&self, stream: &Stream, each: &mut dyn FnMut(StreamId, u64, u64)) {
+        let completed = stream.timeline().progress.completed();
+        let mut pass_on = |first: u64, last: u64| {
+            if first <= last && completed < last {
+                each(stream.id(), first.max(completed + 1), last);
+            }
+        };
+        pass_on(self.first.load(Ordering::Relaxed), self.last());
+        if self.has_more.load(Ordering::Acquire) {
+            let more = self.more.lock();
+            let Some(more) = more.as_deref() else { return };
+            more.runs.iter().for_each(|(first, last)| pass_on(*first, *last));
+            let parts = more.joined.iter().filter(|joined| joined.is_part);
+            parts.for_each(|part| part.handle.sent.in_flight(&part.handle, each));
+        }
+    }
+}
+
+impl Joined {
+    fn snapshot(&self) -> Self {
+        Self { handle: self.handle.snapshot(), is_part: self.is_part }
+    }
+
+    /// As [`Sent::failure`].
+    fn failure(&self) -> Result<()> {
+        self.handle.sent.failure(&self.handle)
     }
 }
 
@@ -770,9 +808,10 @@ impl More {
     fn settle(&mut self) {
         let failed = &mut self.failed;
         self.joined.retain(|joined| {
-            let complete = joined.timeline().progress.completed() >= joined.last().number;
+            let handle = &joined.handle;
+            let complete = handle.timeline().progress.completed() >= handle.last().number;
             if complete && failed.is_none() {
-                *failed = joined.sent.failure(joined).err();
+                *failed = joined.failure().err();
             }
             !complete
         });
@@ -810,6 +849,19 @@ pub fn request_report(stream: &Stream, number: u64) -> Result<()> {
         stream.device().core().try_want(Ticket { stream: stream.id(), number })?;
     }
     Ok(())
+}
+
+/// States that no caller waits for the submissions of a handle any more. The device may skip those that have not begun
+/// and whose results cannot be seen. Does not call the backend: the next submission passes this on.
+#[inline]
+pub fn cancel(stream: &Stream) {
+    let core = stream.device().core();
+    if core.capabilities.cancels {
+        let cancel = &mut |stream, first, last| {
+            core.cancel(Cancelled { stream, first, last, downloads: false });
+        };
+        stream.sent.in_flight(stream, cancel);
+    }
 }
 
 /// Makes the stream request the report of this handle's last submission before another handle submits. This holds from
@@ -918,6 +970,8 @@ impl Credit<'_> {
     /// # Errors
     /// The error of the backend if it refuses to report.
     pub fn waiter(&self) -> Result<Waiter> {
+        // Work that was cancelled meanwhile may be skipped, which gives credit sooner.
+        self.0.device().core().reclaim_memory();
         self.0.waiter(self.half())
     }
 

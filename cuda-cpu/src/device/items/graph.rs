@@ -93,6 +93,11 @@ impl Graphs {
 }
 
 impl Graph {
+    /// Calls `each` with every operand of the nodes.
+    pub(crate) fn uses(&self, each: impl FnMut(&Use)) {
+        self.0.iter().flat_map(|node| &node.uses).for_each(each);
+    }
+
     /// Runs or skips each node. A node that fails poisons what it writes, as a submission does. Returns the first error
     /// and whether it loses the device.
     pub(crate) fn run(&self, device: &DeviceState, epoch: u64) -> Option<(Error, bool)> {

@@ -7,7 +7,7 @@ use std::time::Instant;
 use cuda_core::protocol::{
     AllocId, Answer, HostBlock, LaunchAttributes, Pattern, Reply, StreamId, Use,
 };
-use cuda_core::{Error, Result, Ticket};
+use cuda_core::{Access, Error, Result, Ticket};
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 
@@ -171,6 +171,11 @@ impl Kernel {
         checked.map_err(|invalid| self.refused(&LaunchError::Invalid(invalid)))
     }
 
+    /// Whether it may have effects besides those on the memory of its operands.
+    fn has_other_effects(&self) -> bool {
+        self.module.program().entries().get(self.entry).is_none_or(|entry| entry.has_other_effects)
+    }
+
     fn run(&self, device: &DeviceState) -> Result<()> {
         let print = |text: &str| device.notices.printed(text);
         let launch = self.launch(device, &print);
@@ -215,12 +220,54 @@ pub(crate) struct QueueItem {
     pub(crate) uses: SmallVec<[Use; 2]>,
     /// Whether the item overwrites its whole write set.
     pub(crate) overwrites: bool,
+    pub(crate) cancelled: Cancelled,
+}
+
+/// Whether the client waits for an item, and whether the item is skipped because nothing sees its results
+/// (see [`dead_work`](super::dead_work)).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Cancelled {
+    /// The client waits for the item, or may still do so.
+    #[default]
+    No,
+    /// No caller waits for the item.
+    Unawaited,
+    /// No caller waits for the item or reads the host memory that it writes.
+    Unread,
+    /// The item is skipped.
+    Dead,
 }
 
 impl QueueItem {
     /// Creates an item that uses no memory that can be poisoned.
     pub(crate) fn new(work: Work, number: Option<u64>, epoch: u64) -> Self {
-        Self { work, number, epoch, uses: SmallVec::new(), overwrites: true }
+        let (uses, cancelled) = Default::default();
+        Self { work, number, epoch, uses, overwrites: true, cancelled }
+    }
+
+    /// Records that no caller waits for the item, or reads the host memory that it writes if it is a download of
+    /// `downloads`.
+    pub(crate) fn cancel(&mut self, downloads: bool) {
+        if self.cancelled != Cancelled::Dead {
+            let cancelled = if downloads { Cancelled::Unread } else { self.cancelled };
+            self.cancelled =
+                if cancelled == Cancelled::No { Cancelled::Unawaited } else { cancelled };
+        }
+    }
+
+    /// Whether the item could be skipped if no other work read the device memory that it writes.
+    pub(crate) fn may_be_skipped(&self, device: &DeviceState) -> bool {
+        match (&self.work, self.cancelled) {
+            (_, Cancelled::No) => false,
+            (Work::Upload { .. } | Work::Copy { .. } | Work::Fill { .. }, _) => true,
+            (Work::Download { .. }, cancelled) => cancelled != Cancelled::Unawaited,
+            // Checks report what a kernel does. A kernel that states no write has another purpose than its results.
+            (Work::Launch(kernel), _) => {
+                let writes = self.uses.iter().any(|used| used.access == Access::Write);
+                writes && !device.launch_options.checks.any() && !kernel.has_other_effects()
+            }
+            _ => false,
+        }
     }
 
     /// Returns the address of promised memory that must be available before the item runs.
@@ -232,14 +279,19 @@ impl QueueItem {
     }
 
     /// Runs or skips the item, and reports a failure. On a lost device, and after a reset, only allocations and frees
-    /// run. Returns whether device memory may have been freed. Never panics.
+    /// run. A dead item does nothing and cannot fail. Returns whether device memory may have been freed. Never panics.
     pub(crate) fn run(self, stream: StreamId, device: &DeviceState) -> bool {
-        let QueueItem { work, number, epoch, uses, overwrites } = self;
+        let QueueItem { work, number, epoch, uses, overwrites, cancelled } = self;
         let work = match work.run_memory_work(device) {
             Ok(freed) => return freed,
             Err(work) => work,
         };
         let launches = matches!(work, Work::Launch(_));
+        if cancelled == Cancelled::Dead {
+            // Dropping the work can run code of the application, which can panic.
+            _ = contained(|| drop(work));
+            return launches;
+        }
         if let Work::Graph(graph) = &work {
             if let Some((error, faulted)) = graph.run(device, epoch) {
                 let ticket = number.map(|number| Ticket { stream, number });

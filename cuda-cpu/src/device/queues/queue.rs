@@ -6,19 +6,28 @@
 //! leaves it in front, with `pumped` set. The event that the item waits for starts a new pump. Items therefore run in
 //! order, one at a time, and no thread blocks. [`QueueItem::run`] catches a panic in an item, so a pump always ends.
 //! `complete` grows only after the item's failure, if any, was reported.
+//!
+//! An item stays in its queue until it begins, because the search for dead work has to see every item that has not
+//! begun. This search holds the locks of all queues, which it takes in the order of the streams' ids. No other code holds
+//! the locks of two queues.
 
+use std::cmp::Reverse;
 use std::collections::VecDeque;
 use std::mem;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use cuda_core::protocol::StreamId;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
+use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
 
 use super::pumps::{Pumped, Pumps, Signal};
 use super::timing::{Pace, Timer, Timing};
-use crate::device::items::work::QueueItem;
+use crate::device::items::dead_work;
+use crate::device::items::work::{Cancelled, QueueItem, Work};
 use crate::device::state::DeviceState;
 
 /// The number of items that a pump runs before it releases the thread to other queues.
@@ -34,7 +43,7 @@ pub(crate) struct Queue {
 }
 
 struct State {
-    items: VecDeque<(QueueItem, After)>,
+    items: VecDeque<Queued>,
     pumped: bool,
     pace: Option<Pace>,
     /// The number of the last submission that was taken.
@@ -49,9 +58,18 @@ struct State {
     signals: Vec<(u64, Arc<Signal>)>,
 }
 
+/// An item that has not begun.
+struct Queued {
+    item: QueueItem,
+    after: After,
+    /// Its position among the items of all queues.
+    arrival: u64,
+}
+
 /// The next step of a pump.
 enum Step {
-    Run(QueueItem, After),
+    /// The first item waits for these items and for promised memory, if there are any.
+    Begin(After, Option<u64>),
     Hold(Duration),
     End,
 }
@@ -75,7 +93,12 @@ impl Queue {
     pub(crate) fn push(self: &Arc<Self>, item: QueueItem, after: After, shared: &Arc<Shared>) {
         let mut state = self.state.lock();
         state.accepted = item.number.unwrap_or(state.accepted);
-        state.items.push_back((item, after));
+        let frees = matches!(item.work, Work::Free { .. });
+        let arrival = shared.arrivals.fetch_add(1, Ordering::Relaxed);
+        state.items.push_back(Queued { item, after, arrival });
+        if frees {
+            shared.dead_work.changed();
+        }
         if !std::mem::replace(&mut state.pumped, true) {
             drop(state);
             self.start(shared);
@@ -99,6 +122,20 @@ impl Queue {
             }
         }
         self.push(item(), After::new(), shared);
+    }
+
+    /// Records that no caller waits for these submissions, or reads the host memory of the downloads among them if
+    /// `downloads`. Those that have begun are not affected.
+    pub(crate) fn cancel(&self, numbers: RangeInclusive<u64>, downloads: bool, shared: &Shared) {
+        let mut state = self.state.lock();
+        for Queued { item, .. } in state.items.iter_mut().rev() {
+            match item.number {
+                Some(number) if number < *numbers.start() => break,
+                Some(number) if number <= *numbers.end() => item.cancel(downloads),
+                _ => {}
+            }
+        }
+        shared.dead_work.changed();
     }
 
     /// Returns the number up to which all submissions have run or were skipped.
@@ -208,39 +245,40 @@ impl Queue {
     /// Returns the next step of this pump.
     fn next(&self) -> Step {
         let mut state = self.state.lock();
-        if !state.items.is_empty()
-            && let Some(delay) = state.pace.as_mut().and_then(Pace::hold)
-        {
+        let state = &mut *state;
+        let Some(first) = state.items.front() else {
+            state.pumped = false;
+            return Step::End;
+        };
+        if let Some(delay) = state.pace.as_mut().and_then(Pace::hold) {
             return Step::Hold(delay);
         }
-        let item = state.items.pop_front();
-        state.pumped = item.is_some();
-        item.map_or(Step::End, |(item, after)| Step::Run(item, after))
+        Step::Begin(first.after.clone(), first.item.promised())
     }
 
-    /// Returns the item if it can run now. If not, the item is put back in front, and a later pump continues the queue.
-    fn when_ready(
-        self: &Arc<Self>,
-        item: QueueItem,
-        after: After,
-        shared: &Shared,
-    ) -> Option<QueueItem> {
-        let promised = item.promised();
-        if after.is_empty() && promised.is_none() {
-            return Some(item);
-        }
-        // Put it back first: the event that it waits for may start another pump immediately.
-        self.state.lock().items.push_front((item, after.clone()));
+    /// Whether these items have run and promised memory is available. If not, a later pump continues the queue.
+    fn is_ready(self: &Arc<Self>, after: &After, promised: Option<u64>, shared: &Shared) -> bool {
         let memory = &shared.device.memory;
-        let is_ready =
-            after.iter().all(|(producer, number)| producer.check_or_follow(*number, self))
-                && promised.is_none_or(|address| {
-                    shared.has_memory_or_wait(self, || memory.has_room_for(address))
-                });
-        if !is_ready {
-            return None;
+        after.iter().all(|(producer, number)| producer.check_or_follow(*number, self))
+            && promised.is_none_or(|address| {
+                shared.has_memory_or_wait(self, || memory.has_room_for(address))
+            })
+    }
+
+    /// Takes out the first item, which can run.
+    fn take_first(&self, shared: &Shared) -> Option<QueueItem> {
+        let may_be_dead = |state: &State| {
+            state.items.front().is_some_and(|Queued { item, .. }| {
+                item.cancelled != Cancelled::Dead && item.may_be_skipped(&shared.device)
+            })
+        };
+        let mut state = self.state.lock();
+        if may_be_dead(&state) && shared.dead_work.is_due() {
+            drop(state);
+            shared.find_dead_work();
+            state = self.state.lock();
         }
-        self.state.lock().items.pop_front().map(|(item, _)| item)
+        state.items.pop_front().map(|first| first.item)
     }
 }
 
@@ -254,8 +292,11 @@ impl Pumped for Queue {
                 break;
             }
             match self.next() {
-                Step::Run(item, after) => {
-                    let Some(item) = self.when_ready(item, after, shared) else { return };
+                Step::Begin(after, promised) => {
+                    if !self.is_ready(&after, promised, shared) {
+                        return;
+                    }
+                    let Some(item) = self.take_first(shared) else { return };
                     let number = item.number;
                     if item.run(self.id, &shared.device) {
                         shared.memory_freed();
@@ -293,6 +334,36 @@ pub(crate) struct Shared {
     pub(crate) clock: Timer<Due>,
     /// Queues that wait for device memory.
     memory_waiters: Mutex<Vec<Arc<Queue>>>,
+    /// The streams of the client.
+    pub(crate) streams: RwLock<FxHashMap<StreamId, Arc<Queue>>>,
+    /// Streams that were retired before they had run all items. Locked after `streams`.
+    pub(crate) leftover: Mutex<Vec<Arc<Queue>>>,
+    /// The number of items that were added to queues.
+    arrivals: AtomicU64,
+    dead_work: DeadWork,
+}
+
+/// The searches for dead work.
+#[derive(Default)]
+struct DeadWork {
+    /// The number of cancelled ranges and of frees. Only these make an item dead.
+    changes: AtomicU64,
+    /// The changes before the last search.
+    searched: AtomicU64,
+    /// Held during a search, and locked before any queue.
+    search: Mutex<()>,
+}
+
+impl DeadWork {
+    /// Counts a change, after the change was made.
+    fn changed(&self) {
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a search may find items that the last one did not find.
+    fn is_due(&self) -> bool {
+        self.searched.load(Ordering::Acquire) != self.changes.load(Ordering::Acquire)
+    }
 }
 
 /// A delayed step.
@@ -313,7 +384,30 @@ impl Due {
 impl Shared {
     pub(crate) fn new(device: DeviceState, pumps: Pumps<Queue>) -> Self {
         let clock = Timer::new("cuda-cpu-clock", Due::act);
-        Self { device, pumps, clock, memory_waiters: Mutex::default() }
+        let (memory_waiters, streams, leftover, arrivals, dead_work) = Default::default();
+        Self { device, pumps, clock, memory_waiters, streams, leftover, arrivals, dead_work }
+    }
+
+    /// Marks all dead items, unless another thread has done so since the last change. Takes time in proportion to the
+    /// number of items that have not begun, which the client's credit limits.
+    fn find_dead_work(&self) {
+        let DeadWork { changes, searched, search } = &self.dead_work;
+        let _search = search.lock();
+        if !self.dead_work.is_due() {
+            return;
+        }
+        let changes = changes.load(Ordering::Acquire);
+        // Held until all queues are locked: an item of a stream that is created later arrives after every free that this
+        // search sees.
+        let (streams, leftover) = (self.streams.read(), self.leftover.lock());
+        let mut queues: Vec<_> = streams.values().chain(leftover.iter()).collect();
+        queues.sort_unstable_by_key(|queue| queue.id);
+        let mut states: Vec<_> = queues.iter().map(|queue| queue.state.lock()).collect();
+        let mut items: Vec<_> = states.iter_mut().flat_map(|state| &mut state.items).collect();
+        items.sort_unstable_by_key(|queued| Reverse(queued.arrival));
+        dead_work::mark(items.into_iter().map(|queued| &mut queued.item), &self.device);
+        // Stored before the queues are unlocked, so that no pump takes an item that this search has not marked yet.
+        searched.store(changes, Ordering::Release);
     }
 
     /// Restarts the queues that wait for device memory. Called after memory was freed.

@@ -89,8 +89,14 @@ impl Engine {
         reports: Arc<Reports>,
         limits: Limits,
     ) -> Arc<Self> {
+        let capabilities = backend.capabilities();
+        let backlog = match capabilities.cancels {
+            // Work is dead because of the frees behind it, so the backend gets both as soon as they arrive.
+            true => capabilities.submissions_in_flight.max(limits.submissions_in_flight),
+            false => capabilities.submissions_in_flight,
+        };
         let engine = Arc::new(Self {
-            backlog: backend.capabilities().submissions_in_flight.max(1),
+            backlog: backlog.max(1),
             inline: Staging::new(backend.clone(), STAGING),
             uploads: Staging::new(backend.clone(), STAGING),
             downloads: Staging::new(backend.clone(), STAGING),
@@ -375,7 +381,8 @@ impl Engine {
         let resets_left = state.waiting_resets.len() as u64;
         if item.resets > state.resets - resets_left
             || !item.after.iter().all(submitted)
-            || !self.has_credit(state, stream)
+            // Controls need no credit.
+            || (item.number().is_some() && !self.has_credit(state, stream))
         {
             return Outcome::Waits;
         }
@@ -423,6 +430,12 @@ impl Engine {
             }
             Task::Free { id } => {
                 self.free(state, stream, after, *id);
+                Outcome::Done
+            }
+            Task::Cancel { first, last, downloads } => {
+                if let Some((first, last)) = self.reports.numbers_of(stream, *first, *last) {
+                    self.control(Control::Cancel { stream, first, last, downloads: *downloads });
+                }
                 Outcome::Done
             }
             Task::Retire => {
@@ -555,6 +568,14 @@ impl Engine {
                 state.stream(stream)?;
                 state.check(&after, stream)?;
                 self.put(state, stream, after, Task::Free { id })?;
+            }
+            Control::Cancel { stream, first, last, downloads } => {
+                // A hint. The client may have retired the stream meanwhile.
+                if state.stream(stream).is_ok_and(|found| last <= found.last) {
+                    // In the order of the stream, because it may concern commands that are held.
+                    let cancel = Task::Cancel { first, last, downloads };
+                    self.put(state, stream, Vec::new(), cancel)?;
+                }
             }
             Control::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
             Control::RetireStream { id } => {

@@ -148,6 +148,12 @@ pub(super) enum Task {
     Free {
         id: AllocId,
     },
+    /// Cancels submissions of the stream.
+    Cancel {
+        first: u64,
+        last: u64,
+        downloads: bool,
+    },
     Retire,
 }
 
@@ -215,7 +221,7 @@ impl Item {
             | Task::Allocate { number, .. } => Some(*number),
             Task::Upload(upload) => Some(upload.number),
             Task::Download(download) => Some(download.number),
-            Task::Free { .. } | Task::Retire => None,
+            Task::Free { .. } | Task::Cancel { .. } | Task::Retire => None,
         }
     }
 }

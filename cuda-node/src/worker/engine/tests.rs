@@ -118,6 +118,19 @@ fn no_command_is_held_while_progress_comes_in_time() {
 }
 
 #[test]
+fn cancellation_of_unknown_work_is_ignored() {
+    let engine = engine();
+    engine.command(join(1)).unwrap();
+    for (stream, first, last) in
+        [(STREAM, 1, 1), (STREAM, 1, 99), (STREAM, 2, 0), (StreamId(9), 1, 1)]
+    {
+        let cancel = Control::Cancel { stream, first, last, downloads: true };
+        engine.command(Command::Control(cancel)).unwrap();
+    }
+    engine.command(join(2)).unwrap();
+}
+
+#[test]
 fn drain_is_answered_when_progress_comes_before_it_is_awaited() {
     let engine = engine();
     engine.command(join(1), 64).unwrap();
