@@ -47,6 +47,9 @@ const STOP: Duration = Duration::from_millis(500);
 /// The maximum number of bytes of an image.
 const MODULE_BYTES: u64 = 64 << 20;
 
+/// The time for which a client can use the token of a Retry. A busy machine may take some time to read the packet.
+const RETRY_TOKENS: Duration = Duration::from_secs(60);
+
 /// The time of a handshake.
 const HANDSHAKE: Duration = Duration::from_secs(5);
 
@@ -240,6 +243,7 @@ impl Node {
         let leases = Leases::new(table, key, slots, limits, audit);
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport::narrow_connection());
+        config.retry_token_lifetime(RETRY_TOKENS);
         let endpoint = {
             let _entered = runtime.enter();
             transport::endpoint(options.listen, Some(config))

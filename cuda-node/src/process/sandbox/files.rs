@@ -205,8 +205,9 @@ impl View {
     fn landlock(&self) -> Result<RulesetStatus, landlock::RulesetError> {
         let all = AccessFs::from_all(LANDLOCK);
         let read = AccessFs::ReadFile | AccessFs::ReadDir;
-        let device = AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::ReadDir;
-        let device: BitFlags<AccessFs> = device | AccessFs::IoctlDev;
+        // The driver opens files to write with `fopen`, which truncates them.
+        let write = AccessFs::WriteFile | AccessFs::Truncate;
+        let device: BitFlags<AccessFs> = read | write | AccessFs::IoctlDev;
         let status = Ruleset::default()
             .handle_access(all)?
             .handle_access(AccessNet::from_all(LANDLOCK))?
@@ -215,7 +216,7 @@ impl View {
             .add_rules(path_beneath_rules(&self.readable, read))?
             .add_rules(path_beneath_rules(["/proc", "/sys"], read))?
             // Names of threads, for example.
-            .add_rules(path_beneath_rules(["/proc/self"], read | AccessFs::WriteFile))?
+            .add_rules(path_beneath_rules(["/proc/self"], read | write))?
             .add_rules(path_beneath_rules(&self.devices, device))?
             .add_rules(path_beneath_rules(&self.writable, all))?
             .restrict_self()?;

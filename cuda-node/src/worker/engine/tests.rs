@@ -120,14 +120,14 @@ fn no_command_is_held_while_progress_comes_in_time() {
 #[test]
 fn cancellation_of_unknown_work_is_ignored() {
     let engine = engine();
-    engine.command(join(1)).unwrap();
+    engine.command(join(1), 64).unwrap();
     for (stream, first, last) in
         [(STREAM, 1, 1), (STREAM, 1, 99), (STREAM, 2, 0), (StreamId(9), 1, 1)]
     {
         let cancel = Control::Cancel { stream, first, last, downloads: true };
-        engine.command(Command::Control(cancel)).unwrap();
+        engine.command(Command::Control(cancel), 64).unwrap();
     }
-    engine.command(join(2)).unwrap();
+    engine.command(join(2), 64).unwrap();
 }
 
 #[test]
