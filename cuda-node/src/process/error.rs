@@ -2,8 +2,6 @@
 
 use std::{io, os::fd::RawFd, path::PathBuf};
 
-use super::sandbox::SandboxReport;
-
 /// The result of a call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -44,11 +42,11 @@ pub enum Error {
     Writable(#[source] io::Error),
     /// The machine does not give a part of a sandbox that is required.
     #[error(
-        "the sandbox of the worker is incomplete: {report}; change the settings of the machine, or start the node with `--sandbox auto`"
+        "the sandbox of the worker is incomplete: {missing}; change the settings of the machine, or start the node with `--sandbox auto`"
     )]
     Sandbox {
-        /// The parts of the sandbox.
-        report: SandboxReport,
+        /// The parts that are missing, with the reasons.
+        missing: String,
     },
     /// An inherited descriptor of a worker cannot be used.
     #[error("descriptor {descriptor} ({name}) {problem}; start this process with `WorkerLauncher`")]

@@ -21,7 +21,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// Keep the returned guard until the process ends: when it is dropped, the last lines are written, within two seconds.
 /// Only the first call of a process has an effect on the log.
-#[must_use]
 pub fn log_to_stderr() -> WorkerGuard {
     let (lines, guard) = NonBlockingBuilder::default()
         .buffered_lines_limit(WAITING)

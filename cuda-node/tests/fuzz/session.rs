@@ -218,7 +218,7 @@ impl Client {
                 stream,
                 after: self.after(stream, input),
             }),
-            4 if input.byte() % 4 == 0 => {
+            4 if input.byte().is_multiple_of(4) => {
                 let (first, last) = (u64::from(input.byte()), self.known(input).number);
                 let downloads = last.is_multiple_of(2);
                 Command::Control(Control::Cancel { stream, first, last, downloads })

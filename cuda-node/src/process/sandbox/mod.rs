@@ -206,9 +206,10 @@ impl Confinement {
                 false => Err("the supervisor may not create PID namespaces".to_owned()),
             },
         );
-        // SAFETY: neither flag is `FILES`, so no thread loses descriptors.
         let network = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
-        report.add(Part::Network, unsafe { unshare_unsafe(network) });
+        // SAFETY: no flag is `FILES`, so no thread loses descriptors.
+        let unshared = unsafe { unshare_unsafe(network) };
+        report.add(Part::Network, unshared);
         let root = view.become_root(is_first);
         identity::empty_bounding_set();
         let identity = match (identity, self.uid) {
@@ -228,7 +229,7 @@ impl Confinement {
         report.add(Part::Memory, hide_memory());
         report.add(Part::SystemCalls, calls::filter(getpid()));
         if self.is_required && !report.is_complete() {
-            return Err(Error::Sandbox { report });
+            return Err(Error::Sandbox { missing: report.to_string() });
         }
         Ok(report)
     }
