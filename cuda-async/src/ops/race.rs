@@ -21,8 +21,8 @@ pub struct Race<S: Submit> {
 /// stream.
 ///
 /// The others are dropped. Work of them that has begun runs to its end, because a device cannot be stopped. Other work
-/// may be skipped, as for a dropped [`DeviceFuture`](crate::DeviceFuture). Nothing waits for it. Building a race allocates a list. [`race!`](crate::race!)
-/// takes operations of different types.
+/// may be skipped, as for a dropped [`DeviceFuture`](crate::DeviceFuture). Nothing waits for it. Building a race
+/// allocates a list. [`race!`](crate::race!) takes operations of different types.
 ///
 /// ```
 /// use cuda_async::{prelude::*, race};

@@ -45,7 +45,7 @@ struct Log {
     told: Mutex<Told>,
 }
 
-/// What the log tells of dropped lines.
+/// The dropped lines that the log has reported.
 struct Told {
     dropped: usize,
     at: Option<Instant>,

@@ -1,5 +1,5 @@
-//! What each tenant uses of the supervisor itself: connections, requests, and memory for frames that no lease is charged
-//! with.
+//! Limits for each tenant in the supervisor itself: connections, requests, and memory for frames that no lease is
+//! charged with.
 
 use std::{
     sync::{

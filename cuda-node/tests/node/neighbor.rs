@@ -89,7 +89,7 @@ async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 's
             async move { RawClient::connect_as(&address, tls, TransportConfig::default()).await }
         }
     };
-    // Code that nobody uses, over a lease.
+    // Uploads of unused code, over a lease.
     let mut client = connect().await.unwrap();
     let hello = Hello { oldest: VERSION, newest: VERSION, features: 0, program: "x".into() };
     client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;

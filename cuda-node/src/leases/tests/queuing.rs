@@ -145,7 +145,7 @@ fn a_reservation_ends_while_its_request_goes_on_waiting() {
     let actions = node.actions(20);
     let small = admitted(&actions, small).unwrap();
     assert!(node.table.next_deadline() > Some(at(20)));
-    // It still gets the device when nobody is on it.
+    // It still gets the device once the device has no lease.
     node.end(30, lease);
     assert!(admitted(&node.end(31, small), device).is_some());
 }
