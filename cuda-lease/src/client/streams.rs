@@ -8,7 +8,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::protocol::Status;
+use cuda_core::protocol::{Notice, Status};
 use quinn::{RecvStream, SendStream};
 use tokio::sync::{Notify, mpsc, oneshot};
 
@@ -17,7 +17,7 @@ use super::{
     link::Link,
 };
 use crate::{
-    session::{Incoming, Outgoing},
+    session::{Incoming, Outgoing, SessionError},
     wire::{
         Ack, Attach, Attached, Chunk, Event, Frame, FrameBuffer, Hash, Hello, Lane, PutBlob,
         Refused, VERSION, Welcome, WireError, features, opcode, put_frame,
@@ -381,6 +381,23 @@ impl LaneStream {
             Attached::OPCODE => return Ok(()),
             Refused::OPCODE => return Err(refused(frame)),
             _ => {}
+        }
+        // Frames without a number are those of the supervisor. It repeats them on each connection.
+        if frame.header.sequence == 0 && self.lane == Lane::Commands {
+            let event = Event::decode(frame.header.opcode, frame.body)?;
+            let is_own = matches!(
+                event,
+                Event::NeedBlob { .. } | Event::Ending { .. } | Event::Notice(Notice::Lost { .. })
+            );
+            if !is_own {
+                return Err(
+                    SessionError::Command("an event of the worker has no number".into()).into()
+                );
+            }
+            if let Some(hash) = link.event(event) {
+                need(hash);
+            }
+            return Ok(());
         }
         // Before the frame is handled: a waker that panics must not make it arrive twice.
         if !received.of(self.lane).borrow_mut().accept(&frame.header)? {

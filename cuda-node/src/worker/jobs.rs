@@ -30,6 +30,7 @@
 //!   worker, and the submit fails with the cause of that end.
 
 use std::{
+    collections::VecDeque,
     fmt::Display,
     io::{self, Read, Write},
     mem,
@@ -48,13 +49,15 @@ use cuda_core::{
 };
 use cuda_lease::{
     internals::message,
-    wire::{Hash, ImageKind, Submit, TEXT_LIMIT, put_frame},
+    wire::{Hash, ImageKind, Submit, SubmitId, TEXT_LIMIT, put_frame},
 };
 use parking_lot::Mutex;
+use rustc_hash::FxHashSet;
 
 use super::{
     messages::{ReadError, read_message},
     quota::{Charge, Quota},
+    sockets::Sockets,
 };
 
 message! {
@@ -81,27 +84,52 @@ pub(super) struct JobServer {
     pub(super) quota: Arc<Quota>,
     /// Counts the code of modules.
     pub(super) code: Arc<Quota>,
-    pub(super) socket: UnixStream,
+    pub(super) sockets: Arc<Sockets>,
 }
 
 impl JobServer {
-    /// Serves jobs until the supervisor closes the socket, or a fault makes the device unusable for this process.
+    /// Serves jobs until no supervisor sends any, or a fault makes the device unusable for this process.
     pub(super) fn run(self) {
-        if let Err(error) = self.serve() {
-            tracing::debug!(%error, "the jobs of a lease ended");
+        let mut connected = self.sockets.current();
+        let (mut device, mut begun) = (None, Begun::default());
+        loop {
+            let socket = &connected.ends.jobs;
+            let ended = self.serve(socket, &mut device, &mut begun);
+            _ = socket.shutdown(Shutdown::Both);
+            if let Err(error) = &ended {
+                tracing::debug!(%error, "the jobs of a supervisor ended");
+            }
+            match ended {
+                Err(ReadError::Io(_)) => match self.sockets.next(&connected) {
+                    Some(next) => connected = next,
+                    None => return,
+                },
+                _ => return,
+            }
         }
-        _ = self.socket.shutdown(Shutdown::Both);
     }
 
-    fn serve(&self) -> Result<(), ReadError> {
-        // A lease without submits needs no second handle of the device.
-        let mut device: Option<JobDevice> = None;
+    /// Serves the jobs of one supervisor. A lease without submits needs no second handle of the device.
+    fn serve(
+        &self,
+        socket: &UnixStream,
+        device: &mut Option<JobDevice>,
+        begun: &mut Begun,
+    ) -> Result<(), ReadError> {
         while device.as_ref().is_none_or(|device| !device.is_lost()) {
-            let job = Submit::decode(&read_message(&self.socket, Submit::OPCODE)?)?;
-            let input = self.read_bytes(job.input_bytes)?;
+            let job = Submit::decode(&read_message(socket, Submit::OPCODE)?)?;
+            let input = read_bytes(socket, job.input_bytes)?;
+            if job.id.is_some_and(|id| begun.has(&id)) {
+                self.answer(socket, Status::Disconnected, ANSWER_LOST.into(), &[], Duration::ZERO)?;
+                continue;
+            }
             let has_module = device.as_ref().is_some_and(|device| device.has(&job.hash));
-            let image = if has_module { Vec::new() } else { self.request_image()? };
-            let opened = match &mut device {
+            let image = if has_module { Vec::new() } else { self.request_image(socket)? };
+            // Without its image a job fails, and its client repeats it.
+            if has_module || !image.is_empty() {
+                begun.add(job.id);
+            }
+            let opened = match &mut *device {
                 Some(device) => Ok(device),
                 none => JobDevice::open(&*self.provider, self.ordinal, &self.quota, &self.code)
                     .map(|opened| none.insert(opened)),
@@ -109,10 +137,10 @@ impl JobServer {
             match opened.and_then(|device| device.run(&job, &image, &input)) {
                 Ok(Done { text, output, device_time }) => {
                     let output = output.as_deref().unwrap_or_default();
-                    self.answer(Status::Ok, text, output, device_time)?;
+                    self.answer(socket, Status::Ok, text, output, device_time)?;
                 }
                 Err(Failed { status, text, .. }) => {
-                    self.answer(status, text, &[], Duration::ZERO)?;
+                    self.answer(socket, status, text, &[], Duration::ZERO)?;
                 }
             }
         }
@@ -121,6 +149,7 @@ impl JobServer {
 
     fn answer(
         &self,
+        mut socket: &UnixStream,
         status: Status,
         text: String,
         output: &[u8],
@@ -135,21 +164,54 @@ impl JobServer {
         };
         let mut out = Vec::new();
         put_frame(&mut out, JobDone::OPCODE, 0, 0, |out| done.encode(out));
-        (&self.socket).write_all(&out)?;
-        (&self.socket).write_all(output)
+        socket.write_all(&out)?;
+        socket.write_all(output)
     }
 
-    fn request_image(&self) -> io::Result<Vec<u8>> {
-        self.answer(Status::NotFound, String::new(), &[], Duration::ZERO)?;
+    fn request_image(&self, mut socket: &UnixStream) -> io::Result<Vec<u8>> {
+        self.answer(socket, Status::NotFound, String::new(), &[], Duration::ZERO)?;
         let mut length = [0; 8];
-        (&self.socket).read_exact(&mut length)?;
-        self.read_bytes(u64::from_le_bytes(length))
+        socket.read_exact(&mut length)?;
+        read_bytes(socket, u64::from_le_bytes(length))
+    }
+}
+
+fn read_bytes(mut socket: &UnixStream, count: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; count as usize];
+    socket.read_exact(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// The answer to a job that has begun for an earlier supervisor.
+const ANSWER_LOST: &str = "the node was restarted while the submit waited or ran, and its answer is lost; the kernel may have run";
+
+/// The number of jobs whose ids are remembered.
+const BEGUN: usize = 1024;
+
+/// The ids of the latest jobs that have begun. A supervisor answers a repeated submit itself, but the next supervisor
+/// does not know of it. So that it does not run twice, the worker remembers the ids.
+#[derive(Default)]
+struct Begun {
+    ids: FxHashSet<SubmitId>,
+    /// The oldest is the first.
+    order: VecDeque<SubmitId>,
+}
+
+impl Begun {
+    fn has(&self, id: &SubmitId) -> bool {
+        self.ids.contains(id)
     }
 
-    fn read_bytes(&self, count: u64) -> io::Result<Vec<u8>> {
-        let mut bytes = vec![0; count as usize];
-        (&self.socket).read_exact(&mut bytes)?;
-        Ok(bytes)
+    /// Adds the id of a job that has one, and forgets the oldest one beyond the limit.
+    fn add(&mut self, id: Option<SubmitId>) {
+        let Some(id) = id else { return };
+        self.ids.insert(id);
+        self.order.push_back(id);
+        if self.order.len() > BEGUN
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
     }
 }
 
@@ -441,6 +503,7 @@ mod tests {
     use cuda_lease::wire::ImageKind;
 
     use super::*;
+    use crate::process::WorkerEnds;
 
     const IOTA: &str = include_str!("../../../kernels/iota.ptx");
 
@@ -450,13 +513,20 @@ mod tests {
     /// The answer to a job: whether the worker has requested the image, the end, and the output.
     type Answer = (bool, JobDone, Vec<u8>);
 
+    /// The sockets of a worker of which only that of jobs is used.
+    fn of_jobs(jobs: UnixStream) -> WorkerEnds {
+        let unused = || UnixStream::pair().unwrap().0;
+        WorkerEnds { commands: unused(), bulk: unused(), jobs }
+    }
+
     impl Supervisor {
         fn start() -> Self {
             let (supervisor, socket) = UnixStream::pair().unwrap();
             let provider = Arc::new(cuda_cpu::CpuProvider::default());
             let quota = Arc::new(Quota::new("", 1 << 20));
             let code = Arc::new(Quota::new("", 1 << 20));
-            let server = JobServer { provider, ordinal: 0, quota, code, socket };
+            let sockets = Arc::new(Sockets::new(of_jobs(socket), false));
+            let server = JobServer { provider, ordinal: 0, quota, code, sockets };
             thread::spawn(move || server.run());
             Self(supervisor)
         }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use cuda_core::DeviceInfo;
 use cuda_lease::{
     internals::message,
+    session::SessionError,
     wire::{HEADER_BYTES, Hash, Header, Limits, Reader, TraceContext, WireError},
 };
 
@@ -39,6 +40,29 @@ message! {
     Drain = 0x0702; {
         /// The number of the request.
         request: u64,
+    }
+
+    /// The supervisor has a connection of the client for this lane. The worker answers with [`Resumed`], and then sends
+    /// the events that the client has not received.
+    Resume = 0x0703; {
+        /// The epoch of the session, which the client chose.
+        epoch: u32,
+        /// The number of the last frame that the client has received.
+        received: u64,
+    }
+
+    /// The answer to [`Resume`].
+    Resumed = 0x0783; {
+        /// The number of the last frame that the worker has received from the client.
+        received: u64,
+        /// The reason for a refusal, or nothing.
+        error: String,
+    }
+
+    /// A module waits for its code.
+    NeedCode = 0x0784; {
+        /// The hash of the code.
+        hash: Hash,
     }
 
     /// All work that arrived before the latest [`Drain`] is complete.
@@ -75,6 +99,16 @@ pub(super) enum ReadError {
     Io(#[from] io::Error),
     #[error(transparent)]
     Wire(#[from] WireError),
+}
+
+impl ReadError {
+    /// The protocol that was broken, unless the socket ended.
+    pub(super) fn broken(self) -> Option<SessionError> {
+        match self {
+            Self::Io(_) => None,
+            Self::Wire(error) => Some(error.into()),
+        }
+    }
 }
 
 /// Reads the body of one frame with an opcode. Reads nothing behind it.

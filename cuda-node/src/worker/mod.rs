@@ -15,6 +15,7 @@
 
 mod engine;
 mod graphs;
+mod inbox;
 pub(crate) mod jobs;
 mod messages;
 mod modules;
@@ -22,8 +23,11 @@ mod outbox;
 mod quota;
 mod reports;
 mod run;
+mod sockets;
 mod staging;
 mod telemetry;
 
-pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
+pub use messages::{
+    Assign, Drain, Drained, Measured, NeedCode, Ready, Resume, Resumed, WorkerBlob,
+};
 pub use run::run;

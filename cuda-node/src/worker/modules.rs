@@ -124,6 +124,19 @@ impl Modules {
         loads
     }
 
+    /// Drops the code that has arrived in part.
+    pub(super) fn forget_partial(&mut self) {
+        self.arriving = None;
+    }
+
+    /// The code that modules wait for.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = Hash> + '_ {
+        self.states.values().filter_map(|state| match state {
+            State::Waiting { hash, .. } => Some(*hash),
+            _ => None,
+        })
+    }
+
     /// Whether a module's code has arrived, or there is no such module.
     fn has_arrived(&self, id: ModuleId) -> bool {
         !matches!(self.states.get(&id), Some(State::Waiting { .. }))

@@ -1,8 +1,10 @@
-//! The events that wait to be sent to the client.
+//! The outgoing half of a lane: the frames that wait to be sent to the client, and those that wait for its
+//! acknowledgement.
+//!
+//! Frames for the client have numbers, which the worker gives: they outlive the connections of the client and, where
+//! workers outlive their supervisor, the supervisor. Frames for the supervisor have the number 0.
 
 use std::{
-    net::Shutdown,
-    os::unix::net::UnixStream,
     sync::{
         OnceLock,
         atomic::{AtomicUsize, Ordering},
@@ -10,42 +12,58 @@ use std::{
     time::Instant,
 };
 
+use bytes::Bytes;
 use cuda_core::{
     Error,
     internals::text_prefix,
     protocol::{Notice, Status, StreamId},
 };
-use cuda_lease::wire::{Chunk, Event, FRAME_LIMIT, HEADER_BYTES, TEXT_LIMIT, put_frame};
+use cuda_lease::{
+    session::{Outgoing, SessionError},
+    wire::{Ack, Chunk, Event, FRAME_LIMIT, TEXT_LIMIT, put_frame},
+};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 
-/// The maximum number of bytes of events that wait. A client that has more loses its session.
+use super::messages::{Resume, Resumed};
+
+/// The maximum number of bytes of events that the client has not acknowledged. A client that lets more gather loses its
+/// session.
 const LIMIT: usize = 128 << 20;
 
-/// With this number of bytes of small downloads waiting, no further small download begins. Those in flight add at most
-/// the staging memory of downloads.
+/// With this number of bytes of small downloads that are not written, no further small download begins. Those in flight
+/// add at most the staging memory of downloads. With this number of bytes that are not acknowledged, large downloads
+/// wait.
 const DOWNLOADS: usize = 16 << 20;
 
 /// The maximum number of bytes of printed text that wait. More is dropped.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
-/// Events in their order. Progress is cumulative, so a stream has at most one report.
+/// Frames in their order. Progress is cumulative, so a stream has at most one report that waits.
 #[derive(Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
     filled: Condvar,
-    /// The bytes of small downloads that are not written to the socket.
+    /// Frames were acknowledged, or the outbox was closed.
+    drained: Condvar,
+    /// The bytes of small downloads that are not written to the socket. They do not wait for an acknowledgement: those of
+    /// a paused session arrive behind its commands.
     downloads: AtomicUsize,
-    /// The socket of commands. No command is read after an overflow.
-    commands: OnceLock<UnixStream>,
+    /// Ends the reading of commands, after an overflow.
+    overflowed: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-#[derive(Default)]
 struct Queue {
-    frames: Vec<u8>,
-    /// Sent behind `frames`: everything that progress covers was reported before.
+    /// Frames for the client.
+    outgoing: Outgoing,
+    epoch: Option<u32>,
+    /// Frames without a number.
+    unnumbered: Vec<u8>,
+    /// Whether the supervisor has a connection for the frames of `outgoing`.
+    is_attached: bool,
+    /// Sent behind the other frames: everything that progress covers was reported before.
     progress: FxHashMap<StreamId, u64>,
-    /// The bytes of downloads in `frames`.
+    /// The bytes of small downloads that were not given out for sending.
     downloads: usize,
     output: usize,
     /// The time at which a report of the session's times is due.
@@ -53,22 +71,53 @@ struct Queue {
     closed: bool,
 }
 
-/// The reason for which [`Outbox::wait`] returns.
+impl Default for Queue {
+    fn default() -> Self {
+        // The first connection sets the epoch. Without a session there are no frames for a client.
+        let (outgoing, epoch) = (Outgoing::new(0), None);
+        let (unnumbered, is_attached, progress, downloads) = Default::default();
+        let (output, report_at, closed) = Default::default();
+        Self {
+            outgoing,
+            epoch,
+            unnumbered,
+            is_attached,
+            progress,
+            downloads,
+            output,
+            report_at,
+            closed,
+        }
+    }
+}
+
+impl Queue {
+    fn has_frames(&self) -> bool {
+        let numbered = self.outgoing.has_more() || !self.progress.is_empty();
+        !self.unnumbered.is_empty() || self.is_attached && numbered
+    }
+}
+
+/// The frames that are sent next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Wake {
+pub(super) struct Batch {
     /// Whether more may follow.
     pub(super) is_open: bool,
     /// Whether a report of the session's times is due. It is reported once.
     pub(super) is_report_due: bool,
-    /// The bytes of downloads among the events.
+    /// Frames without a number. They go before the numbered ones.
+    pub(super) unnumbered: Vec<u8>,
+    /// Frames for the client.
+    pub(super) frames: Option<Bytes>,
+    /// The bytes of small downloads among them.
     downloads: usize,
 }
 
 impl Outbox {
-    /// Sets the socket of commands. If the client reads events too slowly, the outbox ends the session: it ends the
-    /// reading of this socket.
-    pub(super) fn set_commands(&self, socket: UnixStream) {
-        _ = self.commands.set(socket);
+    /// Sets the call that ends the reading of commands. If the client reads events too slowly, the outbox ends the
+    /// session.
+    pub(super) fn on_overflow(&self, end: impl Fn() + Send + Sync + 'static) {
+        _ = self.overflowed.set(Box::new(end));
     }
 
     /// Whether another small download may begin.
@@ -78,22 +127,21 @@ impl Outbox {
 
     /// Adds an event. A reply that is too long for a frame becomes an error.
     pub(super) fn push(&self, event: &Event) {
-        let Some(mut queue) = self.open() else { return };
-        let start = queue.frames.len();
-        put_frame(&mut queue.frames, event.opcode(), 0, 0, |out| event.encode(out));
-        let length = queue.frames.len() - start - HEADER_BYTES;
-        if length > FRAME_LIMIT as usize {
-            queue.frames.truncate(start);
-            if let Event::Reply { id, .. } = event {
-                let log = format!(
-                    "the reply about the module has {length} bytes, the limit is {FRAME_LIMIT}; split the module into \
-                     smaller ones"
-                );
-                let error = Event::Reply { id: *id, reply: Err(Error::LoadFailed { log }) };
-                put_frame(&mut queue.frames, error.opcode(), 0, 0, |out| error.encode(out));
-            }
+        let mut body = Vec::new();
+        event.encode(&mut body);
+        if body.len() > FRAME_LIMIT as usize
+            && let Event::Reply { id, .. } = event
+        {
+            let log = format!(
+                "the reply about the module has {} bytes, the limit is {FRAME_LIMIT}; split the module into smaller \
+                 ones",
+                body.len()
+            );
+            body.clear();
+            Event::Reply { id: *id, reply: Err(Error::LoadFailed { log }) }.encode(&mut body);
         }
-        self.added(queue);
+        let Some(queue) = self.open() else { return };
+        self.add(queue, event.opcode(), |out| out.extend_from_slice(&body));
     }
 
     /// Adds text that a kernel printed, in parts that fit in a message. Text beyond [`OUTPUT_LIMIT`] is dropped.
@@ -107,8 +155,7 @@ impl Outbox {
                 return;
             }
             let event = Event::Notice(Notice::Output { text: part.to_owned() });
-            put_frame(&mut queue.frames, event.opcode(), 0, 0, |out| event.encode(out));
-            self.added(queue);
+            self.add(queue, event.opcode(), |out| event.encode(out));
             rest = behind;
         }
     }
@@ -116,17 +163,35 @@ impl Outbox {
     /// Adds the bytes of a small download.
     pub(super) fn push_chunk(&self, chunk: &Chunk<'_>) {
         let Some(mut queue) = self.open() else { return };
-        put_frame(&mut queue.frames, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
         queue.downloads += chunk.bytes.len();
         self.downloads.fetch_add(chunk.bytes.len(), Ordering::AcqRel);
+        self.add(queue, Chunk::OPCODE, |out| chunk.encode(out));
+    }
+
+    /// Adds bytes of a large download, once the client has acknowledged enough. Returns `false` at the end of the session.
+    pub(super) fn push_chunk_in_turn(&self, chunk: &Chunk<'_>) -> bool {
+        let mut queue = self.queue.lock();
+        while queue.outgoing.bytes() >= DOWNLOADS && !queue.closed {
+            self.drained.wait(&mut queue);
+        }
+        let is_open = !queue.closed;
+        if is_open {
+            self.add(queue, Chunk::OPCODE, |out| chunk.encode(out));
+        }
+        is_open
+    }
+
+    /// Adds a frame for the supervisor, which may pass it on to the client that is connected.
+    pub(super) fn push_unnumbered(&self, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) {
+        let Some(mut queue) = self.open() else { return };
+        put_frame(&mut queue.unnumbered, opcode, 0, 0, body);
         self.added(queue);
     }
 
-    /// Adds a frame that is not an event.
-    pub(super) fn push_frame(&self, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) {
-        let Some(mut queue) = self.open() else { return };
-        put_frame(&mut queue.frames, opcode, 0, 0, body);
-        self.added(queue);
+    /// Reports the end of the session to the supervisor, which tells the client.
+    pub(super) fn push_lost(&self, error: Error) {
+        let lost = Event::Notice(Notice::Lost { error });
+        self.push_unnumbered(lost.opcode(), |out| lost.encode(out));
     }
 
     /// Reports the progress of a stream, in the client's numbers.
@@ -134,7 +199,8 @@ impl Outbox {
         let Some(mut queue) = self.open() else { return };
         let known = queue.progress.entry(stream).or_default();
         *known = complete.max(*known);
-        self.added(queue);
+        drop(queue);
+        self.filled.notify_one();
     }
 
     /// The queue, or `None` if the session has ended: then nothing is added.
@@ -142,8 +208,13 @@ impl Outbox {
         Some(self.queue.lock()).filter(|queue| !queue.closed)
     }
 
+    fn add(&self, mut queue: MutexGuard<'_, Queue>, opcode: u16, body: impl FnOnce(&mut Vec<u8>)) {
+        queue.outgoing.push(opcode, body);
+        self.added(queue);
+    }
+
     fn added(&self, mut queue: MutexGuard<'_, Queue>) {
-        if queue.frames.len() > LIMIT && !queue.closed {
+        if queue.outgoing.bytes() + queue.unnumbered.len() > LIMIT {
             self.overflow(&mut queue);
         }
         drop(queue);
@@ -158,26 +229,63 @@ impl Outbox {
         );
         let (address, status) = ("the lease".into(), Status::Revoked);
         let lost = Event::Notice(Notice::Lost { error: Error::Remote { address, status, detail } });
-        queue.frames = Vec::new();
+        queue.outgoing = Outgoing::new(queue.epoch.unwrap_or_default());
         queue.progress.clear();
+        queue.unnumbered = Vec::new();
         self.downloads.fetch_sub(std::mem::take(&mut queue.downloads), Ordering::AcqRel);
-        put_frame(&mut queue.frames, lost.opcode(), 0, 0, |out| lost.encode(out));
+        put_frame(&mut queue.unnumbered, lost.opcode(), 0, 0, |out| lost.encode(out));
         queue.closed = true;
-        if let Some(commands) = self.commands.get() {
-            _ = commands.shutdown(Shutdown::Read);
+        if let Some(end) = self.overflowed.get() {
+            end();
         }
     }
 
-    /// Makes [`wait`](Self::wait) return at this time, also without events.
+    /// The supervisor has a connection of the client, which has received everything up to `resume.received`. `received`
+    /// is what the worker has received on the lane.
+    pub(super) fn resume(&self, resume: Resume, received: u64) {
+        let mut queue = self.queue.lock();
+        let resumed = queue.resume(resume);
+        queue.is_attached = resumed.is_ok();
+        let error = resumed.err().unwrap_or_default();
+        let resumed = Resumed { received, error };
+        put_frame(&mut queue.unnumbered, Resumed::OPCODE, 0, 0, |out| resumed.encode(out));
+        drop(queue);
+        self.drained.notify_all();
+        self.filled.notify_one();
+    }
+
+    /// The supervisor is gone, and with it the connection of the client.
+    pub(super) fn detach(&self) {
+        let mut queue = self.queue.lock();
+        queue.is_attached = false;
+        queue.unnumbered.clear();
+    }
+
+    /// The client has received everything up to `received`.
+    ///
+    /// # Errors
+    /// Such a frame was not sent.
+    pub(super) fn acknowledge(&self, received: u64) -> Result<(), SessionError> {
+        self.queue.lock().outgoing.acknowledge(received)?;
+        self.drained.notify_all();
+        Ok(())
+    }
+
+    /// Acknowledges frames of the client.
+    pub(super) fn push_acknowledgement(&self, received: u64) {
+        self.push_unnumbered(Ack::OPCODE, |out| Ack { received }.encode(out));
+    }
+
+    /// Makes [`wait`](Self::wait) return at this time, also without frames.
     pub(super) fn schedule_report(&self, at: Instant) {
         self.queue.lock().report_at = Some(at);
         self.filled.notify_one();
     }
 
-    /// Waits for events or for the time of a report, and moves the events to `out`.
-    pub(super) fn wait(&self, out: &mut Vec<u8>) -> Wake {
+    /// Waits for frames or for the time of a report, and takes the frames.
+    pub(super) fn wait(&self) -> Batch {
         let mut queue = self.queue.lock();
-        while queue.frames.is_empty() && queue.progress.is_empty() && !queue.closed {
+        while !queue.has_frames() && !queue.closed {
             match queue.report_at {
                 None => self.filled.wait(&mut queue),
                 Some(at) => {
@@ -188,27 +296,55 @@ impl Outbox {
             }
         }
         let is_report_due = queue.report_at.take_if(|at| *at <= Instant::now()).is_some();
-        out.clear();
-        std::mem::swap(&mut queue.frames, out);
+        let unnumbered = std::mem::take(&mut queue.unnumbered);
         queue.output = 0;
-        let downloads = std::mem::take(&mut queue.downloads);
-        for (stream, complete) in queue.progress.drain() {
-            let progress = Event::Notice(Notice::Progress { stream, accepted: complete, complete });
-            put_frame(out, progress.opcode(), 0, 0, |out| progress.encode(out));
-        }
-        Wake { is_open: !(queue.closed && out.is_empty()), is_report_due, downloads }
+        let frames = if queue.is_attached { queue.take() } else { None };
+        let downloads = match &frames {
+            Some(_) => std::mem::take(&mut queue.downloads),
+            None => 0,
+        };
+        let is_open = !queue.closed || !unnumbered.is_empty() || frames.is_some();
+        Batch { is_open, is_report_due, unnumbered, frames, downloads }
     }
 
-    /// Counts the events of a [`wait`](Self::wait) as written. Returns whether small downloads can go on that waited.
-    pub(super) fn written(&self, wake: &Wake) -> bool {
-        let before = self.downloads.fetch_sub(wake.downloads, Ordering::AcqRel);
-        before >= DOWNLOADS && before - wake.downloads < DOWNLOADS
+    /// Counts a batch as written. Returns whether small downloads can go on that waited.
+    pub(super) fn written(&self, batch: &Batch) -> bool {
+        let before = self.downloads.fetch_sub(batch.downloads, Ordering::AcqRel);
+        before >= DOWNLOADS && before - batch.downloads < DOWNLOADS
     }
 
     /// Ends [`wait`](Self::wait) when everything was sent.
     pub(super) fn close(&self) {
         self.queue.lock().closed = true;
         self.filled.notify_one();
+        self.drained.notify_all();
+    }
+}
+
+impl Queue {
+    fn resume(&mut self, Resume { epoch, received }: Resume) -> Result<(), String> {
+        match self.epoch {
+            None => {
+                self.epoch = Some(epoch);
+                self.outgoing = Outgoing::new(epoch);
+            }
+            Some(own) if own != epoch => {
+                return Err(
+                    "the lease has another session; resume that one, or acquire a new lease".into(),
+                );
+            }
+            Some(_) => {}
+        }
+        self.outgoing.resume(received).map_err(|error| error.to_string())
+    }
+
+    /// Takes the numbered frames, with the progress of all streams.
+    fn take(&mut self) -> Option<Bytes> {
+        for (stream, complete) in self.progress.drain() {
+            let progress = Event::Notice(Notice::Progress { stream, accepted: complete, complete });
+            self.outgoing.push(progress.opcode(), |out| progress.encode(out));
+        }
+        self.outgoing.take()
     }
 }
 
@@ -216,20 +352,38 @@ impl Outbox {
 mod tests {
     use super::*;
     use cuda_core::protocol::Reply;
-    use cuda_lease::wire::{FrameBuffer, TransferId};
+    use cuda_lease::wire::{Frame, FrameBuffer, Frames, TransferId};
 
-    fn events(outbox: &Outbox) -> Vec<Event> {
-        let (mut out, mut buffer) = (Vec::new(), FrameBuffer::default());
-        outbox.wait(&mut out);
-        buffer.extend(&out);
+    use crate::worker::Drained;
+
+    /// An outbox with a connection.
+    fn attached() -> Outbox {
+        let outbox = Outbox::default();
+        outbox.resume(Resume { epoch: 1, received: 0 }, 0);
+        assert_eq!(frames(&outbox.wait().unnumbered).iter().count(), 1);
+        outbox
+    }
+
+    fn frames(bytes: &[u8]) -> Frames {
+        let mut buffer = FrameBuffer::default();
+        buffer.extend(bytes);
         let frames = buffer.take().unwrap();
         assert!(buffer.is_empty());
-        frames.iter().map(|frame| Event::decode(frame.header.opcode, frame.body).unwrap()).collect()
+        frames
+    }
+
+    fn decoded(bytes: &[u8]) -> Vec<Event> {
+        let decode = |frame: Frame<'_>| Event::decode(frame.header.opcode, frame.body).unwrap();
+        frames(bytes).iter().map(decode).collect()
+    }
+
+    fn events(outbox: &Outbox) -> Vec<Event> {
+        decoded(&outbox.wait().frames.unwrap_or_default())
     }
 
     #[test]
     fn progress_follows_everything_that_was_reported_before_it() {
-        let outbox = Outbox::default();
+        let outbox = attached();
         outbox.progress(StreamId(3), 1);
         outbox.push_output("a");
         outbox.progress(StreamId(3), 2);
@@ -238,12 +392,76 @@ mod tests {
             Event::Notice(Notice::Progress { stream: StreamId(3), accepted: 2, complete: 2 });
         assert_eq!(events, [Event::Notice(Notice::Output { text: "a".into() }), progress]);
         outbox.close();
-        assert!(!outbox.wait(&mut Vec::new()).is_open);
+        assert!(!outbox.wait().is_open);
+    }
+
+    #[test]
+    fn frames_are_sent_again_until_the_client_has_acknowledged_them() {
+        let outbox = attached();
+        let texts = |outbox: &Outbox| -> Vec<_> {
+            let frames = frames(&outbox.wait().frames.unwrap_or_default());
+            frames.iter().map(|frame| (frame.header.sequence, frame.header.epoch)).collect()
+        };
+        outbox.push_output("a");
+        outbox.push_output("b");
+        assert_eq!(texts(&outbox), [(1, 1), (2, 1)]);
+        // Nothing is sent while no supervisor has a connection.
+        outbox.detach();
+        outbox.push_output("c");
+        outbox.push_unnumbered(Drained::OPCODE, |_| {});
+        let batch = outbox.wait();
+        assert!(batch.frames.is_none() && !batch.unnumbered.is_empty());
+        let resume = |received| outbox.resume(Resume { epoch: 1, received }, 7);
+        resume(1);
+        let batch = outbox.wait();
+        let answer = frames(&batch.unnumbered);
+        let answer = answer.iter().map(|frame| Resumed::decode(frame.body).unwrap());
+        assert_eq!(answer.collect::<Vec<_>>(), [Resumed { received: 7, error: String::new() }]);
+        let mut sent: Vec<_> =
+            frames(&batch.frames.unwrap()).iter().map(|frame| frame.header.sequence).collect();
+        sent.extend(texts(&outbox).into_iter().map(|(sequence, _)| sequence));
+        assert_eq!(sent, [2, 3]);
+        // The client cannot take an acknowledgement back, and no other session takes the place of this one.
+        outbox.acknowledge(3).unwrap();
+        assert!(outbox.acknowledge(4).is_err());
+        for resume in [Resume { epoch: 1, received: 1 }, Resume { epoch: 2, received: 3 }] {
+            outbox.resume(resume, 7);
+            let batch = outbox.wait();
+            let answer = frames(&batch.unnumbered);
+            let error = answer.iter().map(|frame| Resumed::decode(frame.body).unwrap().error);
+            assert!(error.into_iter().all(|error| !error.is_empty()));
+            assert!(batch.frames.is_none());
+        }
+    }
+
+    #[test]
+    fn large_downloads_wait_for_acknowledgements() {
+        use std::sync::mpsc;
+        let outbox = std::sync::Arc::new(attached());
+        let (sent, pushed) = mpsc::channel();
+        let own = outbox.clone();
+        let pushing = std::thread::spawn(move || {
+            let bytes = vec![0; 256 << 10];
+            let chunk = Chunk { transfer: TransferId(1), offset: 0, bytes: &bytes };
+            while own.push_chunk_in_turn(&chunk) {
+                sent.send(()).unwrap();
+            }
+        });
+        let window = DOWNLOADS / (256 << 10);
+        (0..window).for_each(|_| pushed.recv().unwrap());
+        let first = frames(&outbox.wait().frames.unwrap());
+        let last = first.iter().map(|frame| frame.header.sequence).last().unwrap();
+        assert_eq!(last, window as u64);
+        assert!(pushed.try_recv().is_err());
+        outbox.acknowledge(last).unwrap();
+        pushed.recv().unwrap();
+        outbox.close();
+        pushing.join().unwrap();
     }
 
     #[test]
     fn long_output_arrives_in_parts() {
-        let outbox = Outbox::default();
+        let outbox = attached();
         let text = "é".repeat(TEXT_LIMIT);
         outbox.push_output(&text);
         let parts = events(&outbox).into_iter().map(|event| match event {
@@ -255,44 +473,43 @@ mod tests {
 
     #[test]
     fn small_downloads_wait_until_earlier_ones_are_written() {
-        let outbox = Outbox::default();
+        let outbox = attached();
         let bytes = [0; 16 << 10];
         while outbox.takes_downloads() {
             outbox.push_chunk(&Chunk { transfer: TransferId(1), offset: 0, bytes: &bytes });
         }
-        let mut out = Vec::new();
-        let wake = outbox.wait(&mut out);
-        assert!(out.len() >= DOWNLOADS && !outbox.takes_downloads());
-        assert!(outbox.written(&wake) && outbox.takes_downloads());
+        let batch = outbox.wait();
+        assert!(batch.frames.as_ref().unwrap().len() >= DOWNLOADS && !outbox.takes_downloads());
+        assert!(outbox.written(&batch) && outbox.takes_downloads());
         outbox.progress(StreamId(1), 1);
-        assert!(!outbox.written(&outbox.wait(&mut out)));
+        assert!(!outbox.written(&outbox.wait()));
     }
 
     #[test]
     fn overflow_ends_the_session_with_a_reason() {
-        use std::io::Read;
-        let outbox = Outbox::default();
-        let (mut commands, _supervisor) = UnixStream::pair().unwrap();
-        outbox.set_commands(commands.try_clone().unwrap());
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let outbox = attached();
+        outbox.on_overflow(move || ended.send(()).unwrap());
         let bytes = vec![0; 256 << 10];
         for _ in 0..2 * LIMIT / bytes.len() {
             outbox.push_chunk(&Chunk { transfer: TransferId(1), offset: 0, bytes: &bytes });
-            assert!(outbox.queue.lock().frames.len() <= LIMIT + bytes.len() + (1 << 10));
+            assert!(outbox.queue.lock().outgoing.bytes() <= LIMIT + bytes.len() + (1 << 10));
         }
-        // The socket of commands is at its end.
-        assert_eq!(commands.read(&mut [0]).unwrap(), 0);
-        match events(&outbox).as_slice() {
+        has_ended.try_recv().unwrap();
+        let batch = outbox.wait();
+        assert_eq!(batch.frames, None);
+        match decoded(&batch.unnumbered).as_slice() {
             [Event::Notice(Notice::Lost { error })] => {
                 assert!(error.to_string().contains("read events"), "{error}");
             }
             other => panic!("{other:?}"),
         }
-        assert!(!outbox.wait(&mut Vec::new()).is_open);
+        assert!(!outbox.wait().is_open);
     }
 
     #[test]
     fn reply_that_is_too_long_for_a_frame_becomes_an_error() {
-        let outbox = Outbox::default();
+        let outbox = attached();
         let (max_threads, entries) = (vec![1024; FRAME_LIMIT as usize / 4], Vec::new());
         let reply = Reply::Loaded { max_threads, log: String::new(), entries };
         outbox.push(&Event::Reply { id: 5, reply: Ok(reply) });

@@ -37,7 +37,7 @@ pub(super) struct Reports {
     streams: Mutex<FxHashMap<StreamId, Stream>>,
     /// The latest fault. Submissions that a lost device refuses fail with it, as those do that it skips.
     fault: Mutex<Option<Error>>,
-    pub(super) outbox: Outbox,
+    pub(super) outbox: Arc<Outbox>,
     pub(super) telemetry: Telemetry,
     bulk: Sender<StagedDownload>,
     engine: OnceLock<Weak<dyn AfterProgress>>,

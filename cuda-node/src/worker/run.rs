@@ -2,7 +2,6 @@
 
 use std::{
     io::{self, Read, Write},
-    net::Shutdown,
     os::unix::net::UnixStream,
     sync::{
         Arc, Weak,
@@ -13,13 +12,13 @@ use std::{
 
 use cuda_core::{
     Access, Arguments, Backend, Device, DeviceBuffer, Error, LaunchConfig, PinnedBuffer, Provider,
-    protocol::{Notice, Status},
+    protocol::Status,
 };
 use cuda_lease::{
     session::SessionError,
     wire::{
-        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, TransferId, complete_frames, features,
-        frames_in, put_frame,
+        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, Lane, TransferId, complete_frames,
+        features, frames_in, put_frame,
     },
 };
 use tracing::{
@@ -29,10 +28,13 @@ use tracing::{
 
 use super::{
     engine::Engine,
+    inbox::Inbox,
     jobs::JobServer,
     messages::{Assign, Drain, Measured, ReadError, Ready, WorkerBlob, read_message},
+    outbox::{Batch, Outbox},
     quota::Quota,
     reports::{Reports, Sink, StagedDownload},
+    sockets::{Connected, Sockets},
     staging::{PIECE, Staged},
 };
 use crate::process::{SandboxReport, WorkerEnds, limit_host_memory};
@@ -63,7 +65,7 @@ pub fn run(
     if backend.info().driver.is_some() {
         warm_up(&*provider, ordinal)?;
     }
-    let served = serve((provider, ordinal), &backend, &reports, downloads, &ends, sandbox);
+    let served = serve((provider, ordinal), &backend, &reports, downloads, ends, sandbox);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
@@ -73,7 +75,7 @@ fn serve(
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
     downloads: Receiver<StagedDownload>,
-    WorkerEnds { commands, bulk, jobs }: &WorkerEnds,
+    ends: WorkerEnds,
     sandbox: Option<&SandboxReport>,
 ) -> io::Result<()> {
     let device = backend.info().clone();
@@ -82,9 +84,8 @@ fn serve(
     let ready = Ready { device, features, sandbox: report };
     let mut out = Vec::new();
     put_frame(&mut out, Ready::OPCODE, 0, 0, |out| ready.encode(out));
-    let mut socket = commands;
-    socket.write_all(&out)?;
-    let assigned = read_message(commands, Assign::OPCODE);
+    (&ends.commands).write_all(&out)?;
+    let assigned = read_message(&ends.commands, Assign::OPCODE);
     let assign = match assigned.and_then(|body| Ok(Assign::decode(&body)?)) {
         Ok(assign) => assign,
         Err(error) => {
@@ -103,39 +104,33 @@ fn serve(
     }
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
     let (quota, code) = (engine.quota(), engine.code().clone());
-    reports.outbox.set_commands(commands.try_clone()?);
+    let sockets = Arc::new(Sockets::new(ends, false));
+    let own = sockets.clone();
+    reports.outbox.on_overflow(move || own.end_commands());
 
     let server =
-        JobServer { provider, ordinal, quota: quota.clone(), code, socket: jobs.try_clone()? };
+        JobServer { provider, ordinal, quota: quota.clone(), code, sockets: sockets.clone() };
     let server = spawn("lease-jobs", move || server.run())?;
-    let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
-    let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
+    let (own, outgoing, used) = (sockets.clone(), reports.clone(), quota.clone());
+    let writer = spawn("lease-events", move || write_events(&own, &outgoing, &used))?;
+    let bulk = Arc::<Outbox>::default();
+    let (own, outbox) = (sockets.clone(), bulk.clone());
+    let bulk_writer = spawn("lease-downloads", move || write_downloads(&own, &outbox))?;
     // Ends when the reports are dropped.
-    let (socket, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
-    drop(spawn("lease-downloads", move || write_downloads(&socket, &downloads, &pumped))?);
-    let uploads = start_uploads(bulk, commands, engine.clone(), reports)?;
+    let (outbox, pumped) = (bulk.clone(), Arc::downgrade(reports));
+    drop(spawn("lease-staged", move || encode_downloads(&downloads, &outbox, &pumped))?);
+    let uploads = start_uploads(&sockets, engine.clone(), bulk.clone(), reports)?;
 
     // This thread submits almost everything.
     let entered = backend.enter();
-    let begin = || engine.begin_batch();
-    let ended = read_frames(commands, begin, |frame| {
-        let taken = take(&engine, &frame);
-        if let Err(error) = &taken {
-            let error = broken(error);
-            reports.outbox.push(&Notice::Lost { error }.into());
-        }
-        taken.is_ok()
-    });
-    if let Err(error) = ended {
-        tracing::debug!(%error, "the commands of the session ended");
-    }
+    read_commands(&sockets, &engine, reports);
     drop(entered);
     engine.close();
     reports.outbox.close();
+    bulk.close();
     _ = writer.join();
-    for socket in [bulk, commands, jobs] {
-        _ = socket.shutdown(Shutdown::Both);
-    }
+    _ = bulk_writer.join();
+    sockets.close();
     _ = uploads.join();
     // A kernel that runs ends first, or the supervisor kills this process.
     _ = server.join();
@@ -146,21 +141,54 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::
     thread::Builder::new().name(name.into()).spawn(run)
 }
 
+/// Reads the commands of all supervisors, until the session ends.
+fn read_commands(sockets: &Sockets, engine: &Engine, reports: &Reports) {
+    let mut inbox = Inbox::new(reports.outbox.clone());
+    let mut connected = sockets.current();
+    loop {
+        let mut broken = None;
+        let ended = read_frames(
+            &connected.ends.commands,
+            &mut inbox,
+            || engine.begin_batch(),
+            |inbox, frame| {
+                let taken = inbox.take(&frame);
+                let done =
+                    taken.and_then(|is_new| if is_new { take(engine, &frame) } else { Ok(()) });
+                broken = done.err();
+                broken.is_none()
+            },
+        );
+        if let Err(error) = &ended {
+            tracing::debug!(%error, "the commands of a supervisor ended");
+        }
+        if let Some(error) = broken.or_else(|| ended.err().and_then(ReadError::broken)) {
+            return reports.outbox.push_lost(lost(&error));
+        }
+        match sockets.next(&connected) {
+            Some(next) => connected = next,
+            None => return,
+        }
+        reports.outbox.detach();
+        engine.rejoined();
+    }
+}
+
 /// Starts the thread that reads uploads. If the client breaks the protocol there, it ends the session.
 fn start_uploads(
-    bulk: &UnixStream,
-    commands: &UnixStream,
+    sockets: &Arc<Sockets>,
     engine: Arc<Engine>,
+    bulk: Arc<Outbox>,
     reports: &Arc<Reports>,
 ) -> io::Result<thread::JoinHandle<()>> {
-    let (bulk, commands, reports) = (bulk.try_clone()?, commands.try_clone()?, reports.clone());
-    let broke = move |error: SessionError| {
-        let error = broken(&error);
-        reports.outbox.push(&Notice::Lost { error }.into());
-        // The thread that reads commands ends, and with it the worker.
-        _ = commands.shutdown(Shutdown::Read);
-    };
-    spawn("lease-uploads", move || read_uploads(&bulk, &engine, broke))
+    let (sockets, reports) = (sockets.clone(), reports.clone());
+    spawn("lease-uploads", move || {
+        if let Err(error) = read_uploads(&sockets, &engine, bulk) {
+            reports.outbox.push_lost(lost(&error));
+            // The thread that reads commands ends, and with it the worker.
+            sockets.end_commands();
+        }
+    })
 }
 
 fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
@@ -176,7 +204,8 @@ fn take(engine: &Engine, frame: &Frame<'_>) -> Result<(), SessionError> {
     engine.command(Command::decode(frame.header.opcode, frame.body)?, frame.bytes.len())
 }
 
-fn broken(error: &SessionError) -> Error {
+/// The end of a session whose client broke the protocol.
+fn lost(error: &SessionError) -> Error {
     Error::Remote {
         address: "the lease".into(),
         status: Status::BadRequest,
@@ -184,73 +213,107 @@ fn broken(error: &SessionError) -> Error {
     }
 }
 
-fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
-    let mut out = Vec::new();
+/// Writes events and reports to the socket of commands, until the session ends.
+fn write_events(sockets: &Sockets, reports: &Reports, quota: &Quota) {
+    let mut connected = sockets.current();
     loop {
-        let wake = reports.outbox.wait(&mut out);
-        if wake.is_report_due {
+        let mut batch = reports.outbox.wait();
+        if batch.is_report_due {
             let measured = reports.telemetry.report(|| quota.limit_and_used().1);
-            put_frame(&mut out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
+            let out = &mut batch.unnumbered;
+            put_frame(out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
         }
-        if socket.write_all(&out).is_err() || !wake.is_open {
+        if !write(sockets, &mut connected, Lane::Commands, &batch) {
             return;
         }
-        if reports.outbox.written(&wake) {
+        if reports.outbox.written(&batch) {
             reports.after_progress();
         }
     }
 }
 
-/// Sends the bytes of large downloads.
-fn write_downloads(
-    mut socket: &UnixStream,
-    downloads: &Receiver<StagedDownload>,
-    reports: &Weak<Reports>,
-) {
-    let mut out = Vec::new();
+/// Writes large downloads to the socket of bulk bytes, until the session ends.
+fn write_downloads(sockets: &Sockets, bulk: &Outbox) {
+    let mut connected = sockets.current();
+    while write(sockets, &mut connected, Lane::Bulk, &bulk.wait()) {}
+}
+
+/// Writes a batch. Frames that a supervisor did not take, the client gets from the next one. Returns `false` at the end
+/// of the session.
+fn write(sockets: &Sockets, connected: &mut Connected, lane: Lane, batch: &Batch) -> bool {
+    sockets.refresh(connected);
+    let mut socket = match lane {
+        Lane::Commands => &connected.ends.commands,
+        Lane::Bulk => &connected.ends.bulk,
+    };
+    let frames = batch.frames.as_deref().unwrap_or_default();
+    let written = socket.write_all(&batch.unnumbered).and_then(|()| socket.write_all(frames));
+    if written.is_err() {
+        match sockets.next(connected) {
+            Some(next) => *connected = next,
+            None => return false,
+        }
+    }
+    batch.is_open
+}
+
+/// Adds the bytes of large downloads to the bulk lane.
+fn encode_downloads(downloads: &Receiver<StagedDownload>, bulk: &Outbox, reports: &Weak<Reports>) {
     for download in downloads {
-        out.clear();
         // SAFETY: the download is complete, and no other submission names the block.
         let bytes = unsafe { download.block.block().shared_bytes() };
         for (index, bytes) in bytes[..download.bytes].chunks(Chunk::LIMIT).enumerate() {
             let offset = download.offset + (index * Chunk::LIMIT) as u64;
-            let chunk = Chunk { transfer: download.transfer, offset, bytes };
-            put_frame(&mut out, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+            if !bulk.push_chunk_in_turn(&Chunk { transfer: download.transfer, offset, bytes }) {
+                return;
+            }
         }
         drop(download);
         // A download that waits for staging memory can go on.
         if let Some(reports) = reports.upgrade() {
             reports.after_progress();
         }
-        if socket.write_all(&out).is_err() {
-            return;
-        }
     }
 }
 
-/// Collects the bytes of large uploads in pieces.
-fn read_uploads(socket: &UnixStream, engine: &Engine, broke: impl FnOnce(SessionError)) {
+/// Collects the bytes of large uploads in pieces, from all supervisors.
+///
+/// # Errors
+/// The client broke the protocol.
+fn read_uploads(sockets: &Sockets, engine: &Engine, bulk: Arc<Outbox>) -> Result<(), SessionError> {
+    let mut inbox = Inbox::new(bulk.clone());
     let mut filling = None;
-    let mut broken = None;
-    let ended = read_frames(
-        socket,
-        || {},
-        |frame| {
-            let added = Chunk::decode(frame.body).map_err(SessionError::from);
-            match added.and_then(|chunk| add(engine, &chunk, &mut filling)) {
-                Ok(goes_on) => goes_on,
-                Err(error) => {
-                    broken = Some(error);
-                    false
+    let mut connected = sockets.current();
+    loop {
+        let mut broken = None;
+        let mut goes_on = true;
+        let ended = read_frames(
+            &connected.ends.bulk,
+            &mut inbox,
+            || {},
+            |inbox, frame| {
+                let taken = inbox.take(&frame).and_then(|is_new| match is_new {
+                    true => add(engine, &Chunk::decode(frame.body)?, &mut filling),
+                    false => Ok(true),
+                });
+                match taken {
+                    Ok(on) => goes_on = on,
+                    Err(error) => broken = Some(error),
                 }
-            }
-        },
-    );
-    match (broken, ended) {
-        (Some(error), _) => broke(error),
-        (None, Err(ReadError::Wire(error))) => broke(error.into()),
-        (None, Err(error)) => tracing::debug!(%error, "the uploads of the session ended"),
-        (None, Ok(())) => {}
+                goes_on && broken.is_none()
+            },
+        );
+        if let Some(error) = broken.or_else(|| ended.err().and_then(ReadError::broken)) {
+            return Err(error);
+        }
+        if !goes_on {
+            return Ok(());
+        }
+        match sockets.next(&connected) {
+            Some(next) => connected = next,
+            None => return Ok(()),
+        }
+        bulk.detach();
     }
 }
 
@@ -305,8 +368,9 @@ fn add(
 /// Reads frames until the socket ends, or `take` returns `false`. Calls `begin` before the frames of each read.
 fn read_frames(
     mut socket: &UnixStream,
+    inbox: &mut Inbox,
     mut begin: impl FnMut(),
-    mut take: impl FnMut(Frame<'_>) -> bool,
+    mut take: impl FnMut(&mut Inbox, Frame<'_>) -> bool,
 ) -> Result<(), ReadError> {
     // A frame is handled where it was read. Only an incomplete one moves.
     let mut buffer = vec![0; HEADER_BYTES + FRAME_LIMIT as usize + READ];
@@ -321,10 +385,11 @@ fn read_frames(
         begin();
         let complete = complete_frames(&buffer[..filled], usize::MAX)?;
         for frame in frames_in(&buffer[..complete]) {
-            if !take(frame) {
+            if !take(inbox, frame) {
                 return Ok(());
             }
         }
+        inbox.acknowledge();
         buffer.copy_within(complete..filled, 0);
         filled -= complete;
     }

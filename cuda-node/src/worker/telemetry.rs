@@ -130,14 +130,13 @@ mod tests {
         telemetry.queue(Duration::from_micros(3), &outbox);
         telemetry.queue(Duration::from_micros(5), &outbox);
         telemetry.device(Duration::from_millis(1), &outbox);
-        let mut out = Vec::new();
         // Returns when the report is due.
-        let wake = outbox.wait(&mut out);
-        assert!(wake.is_report_due && wake.is_open && out.is_empty());
+        let batch = outbox.wait();
+        assert!(batch.is_report_due && batch.is_open && batch.unnumbered.is_empty());
         let Measured { queue, device, memory } = telemetry.report(|| 7);
         assert_eq!((queue.count(), device.count(), memory), (2, 1, 7));
         telemetry.device(Duration::from_millis(1), &outbox);
-        assert!(outbox.wait(&mut out).is_report_due);
+        assert!(outbox.wait().is_report_due);
         let Measured { queue, device, .. } = telemetry.report(|| 7);
         assert_eq!((queue.count(), device.count()), (0, 1));
     }

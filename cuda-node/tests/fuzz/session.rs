@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io::{Read, Write},
+    io::{self, Read, Write},
     net::Shutdown,
     os::unix::net::UnixStream,
     sync::{Arc, mpsc},
@@ -19,12 +19,12 @@ use cuda_core::{
 };
 use cuda_cpu::{CpuOptions, CpuProvider};
 use cuda_lease::wire::{
-    Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Step, TransferId,
-    encode_changes, encode_graph, opcode, put_frame,
+    Ack, Chunk, Command, Content, Event, Frame, FrameBuffer, ImageKind, Limits, Step, TransferId,
+    encode_changes, encode_graph, frames_in, opcode, put_frame,
 };
 use cuda_node::{
     process::WorkerEnds,
-    worker::{self, Assign, Drain, Drained, WorkerBlob},
+    worker::{self, Assign, Drain, Drained, Resume, Resumed, WorkerBlob},
 };
 
 use super::input::Input;
@@ -34,6 +34,9 @@ const FAULTS: &str = include_str!("../../../kernels/faults.ptx");
 
 /// Device memory of the lease.
 const MEMORY: u64 = 4 << 20;
+
+/// The epoch of the session.
+const EPOCH: u32 = 5;
 
 /// The request of the last [`Drain`].
 const DRAIN: u64 = 77;
@@ -70,10 +73,11 @@ pub fn session(bytes: &[u8]) {
         let worker = scope.spawn(|| worker::run(provider, 0, ends, None));
         let (ended, end) = mpsc::channel();
         scope.spawn(|| read_events(&commands, &client.last, ended));
-        scope.spawn(|| read_frames(&bulk, |frame| _ = Chunk::decode(frame.body).unwrap()));
+        let (acknowledge, acknowledgements) = mpsc::channel();
+        scope.spawn(|| read_downloads(&bulk, acknowledge));
         // Uploads wait for their commands, so each lane has a thread of its own. A worker that ends stops both.
         let sender = scope.spawn(|| (&commands).write_all(&client.commands));
-        let uploader = scope.spawn(|| (&bulk).write_all(&client.chunks));
+        let uploader = scope.spawn(|| write_bulk(&bulk, &client.chunks, acknowledgements));
         end.recv().expect("the worker ended without a report");
         _ = sender.join().unwrap();
         _ = commands.shutdown(Shutdown::Write);
@@ -106,6 +110,36 @@ fn read_events(socket: &UnixStream, last: &HashMap<u64, u64>, ended: mpsc::Sende
     });
 }
 
+/// Reads downloads until the worker ends. Requests their acknowledgement.
+fn read_downloads(socket: &UnixStream, acknowledge: mpsc::Sender<u64>) {
+    read_frames(socket, |frame| match frame.header.opcode {
+        Resumed::OPCODE => assert_eq!(Resumed::decode(frame.body).unwrap().error, ""),
+        Ack::OPCODE => _ = Ack::decode(frame.body).unwrap(),
+        _ => {
+            Chunk::decode(frame.body).unwrap();
+            _ = acknowledge.send(frame.header.sequence);
+        }
+    });
+}
+
+/// Writes the chunks of uploads, and acknowledgements between them, until the worker ends.
+fn write_bulk(
+    mut socket: &UnixStream,
+    chunks: &[u8],
+    acknowledgements: mpsc::Receiver<u64>,
+) -> io::Result<()> {
+    let write_ack = |received| {
+        let mut out = Vec::new();
+        put_frame(&mut out, Ack::OPCODE, 0, 0, |out| Ack { received }.encode(out));
+        (&*socket).write_all(&out)
+    };
+    for frame in frames_in(chunks) {
+        acknowledgements.try_iter().try_for_each(write_ack)?;
+        socket.write_all(frame.bytes)?;
+    }
+    acknowledgements.iter().try_for_each(write_ack)
+}
+
 fn read_frames(mut socket: &UnixStream, mut take: impl FnMut(&Frame<'_>)) {
     let (mut buffer, mut part) = (FrameBuffer::default(), vec![0; 64 << 10]);
     while let Ok(count @ 1..) = socket.read(&mut part) {
@@ -124,13 +158,17 @@ struct Client {
     streams: [StreamId; 5],
     next_stream: u64,
     next_blob: u64,
+    /// The numbers of the last frames.
+    next_command: u64,
+    next_chunk: u64,
 }
 
 impl Default for Client {
     fn default() -> Self {
-        let (commands, chunks, last, next_blob) = Default::default();
+        let (commands, chunks, last, next_blob, next_command, next_chunk) = Default::default();
         let streams = [StreamId(0); 5];
-        Self { commands, chunks, last, streams, next_stream: 1, next_blob }
+        let next_stream = 1;
+        Self { commands, chunks, last, streams, next_stream, next_blob, next_command, next_chunk }
     }
 }
 
@@ -156,6 +194,10 @@ impl Client {
         };
         let assign = Assign { limits, lease: 1, trace: None };
         put_frame(&mut self.commands, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+        for lane in [&mut self.commands, &mut self.chunks] {
+            let resume = Resume { epoch: EPOCH, received: 0 };
+            put_frame(lane, Resume::OPCODE, 0, 0, |out| resume.encode(out));
+        }
         for (id, code) in [(0, IOTA), (1, FAULTS)] {
             let (id, hash) = (ModuleId(id), hash(code));
             self.command(&Command::LoadModule {
@@ -183,7 +225,14 @@ impl Client {
 
     fn command(&mut self, command: &Command<'_>) {
         let opcode = command.opcode().unwrap();
-        put_frame(&mut self.commands, opcode, 0, 0, |out| command.encode(out));
+        self.next_command += 1;
+        put_frame(&mut self.commands, opcode, EPOCH, self.next_command, |out| command.encode(out));
+    }
+
+    fn chunk(&mut self, chunk: &Chunk<'_>) {
+        self.next_chunk += 1;
+        let number = self.next_chunk;
+        put_frame(&mut self.chunks, Chunk::OPCODE, EPOCH, number, |out| chunk.encode(out));
     }
 
     fn blob(&mut self, code: &str) {
@@ -385,7 +434,7 @@ impl Client {
         let data = vec![transfer.0 as u8; bytes as usize];
         for (index, bytes) in data.chunks(step).enumerate() {
             let chunk = Chunk { transfer, offset: (index * step) as u64 + shift, bytes };
-            put_frame(&mut self.chunks, Chunk::OPCODE, 0, 0, |out| chunk.encode(out));
+            self.chunk(&chunk);
         }
     }
 }

@@ -163,7 +163,7 @@ impl State {
         if let Some(session) = self.entries.get(&lease).and_then(|entry| entry.session.as_ref()) {
             let (status, detail) = (cause.status(), format!("lease {lease} {cause}"));
             let grace_ms = millis(notice).try_into().unwrap_or(u32::MAX);
-            session.announce(&Event::Ending { status, grace_ms, detail });
+            session.announce(Event::Ending { status, grace_ms, detail });
         }
     }
 }

@@ -1,4 +1,8 @@
 //! A lane of a session, on the node: frames between connections, which come and go, and the worker.
+//!
+//! The worker numbers the events, acknowledges commands, and keeps events until the client has acknowledged them. The
+//! lane passes frames on, and decides when commands reach the worker. Its own events have the number 0: a client gets
+//! them once on each connection.
 
 use std::{
     ops::RangeInclusive,
@@ -7,7 +11,7 @@ use std::{
 
 use bytes::Bytes;
 use cuda_lease::{
-    session::{Incoming, Outgoing, SessionError},
+    session::SessionError,
     wire::{Ack, Attached, Event, Frame, FrameBuffer, Frames, WireError, put_frame},
 };
 use parking_lot::Mutex;
@@ -15,42 +19,60 @@ use quinn::SendStream;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
-    sync::{Notify, mpsc, watch},
+    sync::{Notify, mpsc, oneshot, watch},
 };
 
-use crate::supervisor::streams::{End, FrameStream, send_frame};
+use crate::{
+    supervisor::streams::{End, FrameStream, send_frame},
+    worker::{Resume, Resumed},
+};
 
-/// Received bytes are acknowledged in steps of this size.
-const ACKNOWLEDGE: usize = 256 << 10;
+/// The bytes that a read of the worker's socket takes at most.
+const READ: usize = 256 << 10;
 
-/// The maximum number of batches of frames that wait for the worker. Each has at most 256 KiB and a frame.
-const TO_WORKER: usize = 32;
+/// The maximum number of batches of frames that wait for the worker, and of those that wait for the client. Each has at
+/// most 256 KiB and a frame.
+const BATCHES: usize = 32;
 
-/// The bytes of events of the supervisor itself that may wait beyond the window.
+/// The maximum number of bytes of own events that wait.
 const OWN_EVENTS: usize = 4 << 20;
 
 /// One lane of a session.
 pub(super) struct Lane {
-    /// Frames to the client.
-    outgoing: Mutex<Outgoing>,
-    /// Frames were added to `outgoing`.
-    filled: Notify,
-    /// Frames of `outgoing` were acknowledged.
-    drained: Notify,
-    /// The most bytes in `outgoing`.
-    window: usize,
+    /// The epoch of the session.
+    epoch: u32,
     /// The opcodes that the client may send here.
     opcodes: RangeInclusive<u16>,
-    /// Frames from the client. Locked by the task that serves the lane on the current connection.
-    incoming: tokio::sync::Mutex<Incoming>,
+    client: Mutex<Client>,
+    /// Own events were added.
+    filled: Notify,
     /// Counts connections. A task stops when a later connection has attached the lane.
     attached: watch::Sender<u64>,
+    /// Locked by the task that serves the lane on the current connection.
+    serving: tokio::sync::Mutex<()>,
     to_worker: mpsc::Sender<Bytes>,
+    /// The number of the last frame that was passed to the worker.
+    passed: AtomicU64,
     admission: watch::Sender<Admission>,
     /// Frames have arrived while the session is paused.
     waits: Notify,
     /// Whether frames wait because the session is paused.
     is_waiting: AtomicBool,
+}
+
+/// The current connection of the client.
+#[derive(Default)]
+struct Client {
+    /// Takes the answer of the worker to `Resume`. Until then, its frames are those of an earlier connection.
+    resumed: Option<oneshot::Sender<Resumed>>,
+    /// Takes the frames of the worker.
+    frames: Option<mpsc::Sender<Bytes>>,
+    /// Own events that were not sent.
+    own: Vec<u8>,
+    /// Too many own events waited.
+    has_overflowed: bool,
+    /// Whether the worker has exited.
+    is_over: bool,
 }
 
 /// Whether frames reach the worker.
@@ -65,21 +87,17 @@ enum Admission {
 
 impl Lane {
     /// Creates a lane, and the receiver of its frames for the worker.
-    pub(super) fn new(
-        epoch: u32,
-        window: usize,
-        opcodes: RangeInclusive<u16>,
-    ) -> (Self, mpsc::Receiver<Bytes>) {
-        let (to_worker, receiver) = mpsc::channel(TO_WORKER);
+    pub(super) fn new(epoch: u32, opcodes: RangeInclusive<u16>) -> (Self, mpsc::Receiver<Bytes>) {
+        let (to_worker, receiver) = mpsc::channel(BATCHES);
         let lane = Self {
-            outgoing: Mutex::new(Outgoing::new(epoch)),
-            filled: Notify::new(),
-            drained: Notify::new(),
-            window,
+            epoch,
             opcodes,
-            incoming: tokio::sync::Mutex::new(Incoming::new(epoch)),
+            client: Mutex::default(),
+            filled: Notify::new(),
             attached: watch::Sender::new(0),
+            serving: tokio::sync::Mutex::default(),
             to_worker,
+            passed: AtomicU64::new(0),
             admission: watch::Sender::new(Admission::Open),
             waits: Notify::new(),
             is_waiting: AtomicBool::new(false),
@@ -87,39 +105,20 @@ impl Lane {
         (lane, receiver)
     }
 
-    /// Sends an event to the client.
+    /// Sends an own event to the client that is connected. A client that can cause events again and again loses its
+    /// connection if it takes none.
     pub(super) fn push(&self, event: &Event) {
-        self.outgoing.lock().push(event.opcode(), |out| event.encode(out));
+        let mut client = self.client.lock();
+        if client.own.len() > OWN_EVENTS {
+            client.has_overflowed = true;
+        } else {
+            put_frame(&mut client.own, event.opcode(), self.epoch, 0, |out| event.encode(out));
+        }
+        drop(client);
         self.filled.notify_one();
     }
 
-    /// As [`push`](Self::push), for events that a client can cause again and again.
-    ///
-    /// # Errors
-    /// The client acknowledges too few events.
-    pub(super) fn push_limited(&self, event: &Event) -> Result<(), SessionError> {
-        let limit = self.window + OWN_EVENTS;
-        if self.outgoing.lock().bytes() > limit {
-            let message = format!("more than {limit} bytes of events wait for an acknowledgement");
-            return Err(SessionError::Command(message));
-        }
-        self.push(event);
-        Ok(())
-    }
-
-    /// Sends a frame to the client.
-    fn forward(&self, frames: &Frames, mut take: impl FnMut(&Frame<'_>) -> bool) {
-        let mut outgoing = self.outgoing.lock();
-        for frame in frames.iter() {
-            if !take(&frame) {
-                outgoing.forward(&frame);
-            }
-        }
-        drop(outgoing);
-        self.filled.notify_one();
-    }
-
-    /// Sends bytes to the worker.
+    /// Sends bytes to the worker. Returns `false` if it has exited.
     pub(super) async fn send_to_worker(&self, frames: Bytes) -> bool {
         self.to_worker.send(frames).await.is_ok()
     }
@@ -149,54 +148,89 @@ impl Lane {
     ) {
         let mut buffer = FrameBuffer::default();
         loop {
-            while self.outgoing.lock().bytes() >= self.window {
-                self.drained.notified().await;
-            }
-            buffer.buffer().reserve(ACKNOWLEDGE);
+            buffer.buffer().reserve(READ);
             match socket.read_buf(buffer.buffer()).await {
-                Ok(0) | Err(_) => return,
+                Ok(0) | Err(_) => break,
                 Ok(_) => {}
             }
             match buffer.take() {
-                Ok(frames) => self.forward(&frames, &mut take),
-                Err(error) => return tracing::error!(%error, "a worker broke the protocol"),
+                Ok(frames) => self.forward(&frames, &mut take).await,
+                Err(error) => {
+                    tracing::error!(%error, "a worker broke the protocol");
+                    break;
+                }
             }
+        }
+        let mut client = self.client.lock();
+        client.is_over = true;
+        // A connection that waits for the answer of the worker goes on without one.
+        client.resumed = None;
+    }
+
+    /// Passes frames of the worker to the client that is connected.
+    async fn forward(&self, frames: &Frames, take: &mut impl FnMut(&Frame<'_>) -> bool) {
+        // Usually all frames are for the client, and nothing is copied.
+        let bytes = frames.bytes();
+        let (mut start, mut at) = (0, 0);
+        for frame in frames.iter() {
+            let is_resumed = frame.header.opcode == Resumed::OPCODE;
+            if is_resumed || take(&frame) {
+                self.send(bytes.slice(start..at)).await;
+                start = at + frame.bytes.len();
+            }
+            if is_resumed && let Ok(resumed) = Resumed::decode(frame.body) {
+                let waiting = self.client.lock().resumed.take();
+                // Without a receiver, a later connection waits for a later answer.
+                waiting.map(|waiting| waiting.send(resumed));
+            }
+            at += frame.bytes.len();
+        }
+        self.send(bytes.slice(start..)).await;
+    }
+
+    /// Sends frames of the worker to the client. Without a connection they are dropped, because the next one gets them
+    /// again.
+    async fn send(&self, frames: Bytes) {
+        if frames.is_empty() {
+            return;
+        }
+        let sender = {
+            let client = self.client.lock();
+            client.frames.clone().filter(|_| client.resumed.is_none())
+        };
+        if let Some(sender) = sender {
+            _ = sender.send(frames).await;
         }
     }
 
-    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `seen` gets the
-    /// frames that were passed to the worker.
+    /// Serves the lane on one connection, until that ends or a later connection attaches the lane. `own` are the own
+    /// events that a new connection gets. `seen` gets the frames that were passed to the worker, with the number of the
+    /// last frame before them.
     pub(super) async fn serve(
         &self,
         mut send: SendStream,
         mut receive: FrameStream,
         resume: Option<u64>,
-        mut seen: impl FnMut(&Frames) -> Result<(), SessionError>,
+        own: impl FnOnce() -> Vec<Event>,
+        mut seen: impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
-        let mut own = 0;
+        let mut number = 0;
         self.attached.send_modify(|count| {
             *count += 1;
-            own = *count;
+            number = *count;
         });
         let mut superseded = self.attached.subscribe();
-        let superseded = async { _ = superseded.wait_for(|count| *count > own).await };
+        let superseded = async { _ = superseded.wait_for(|count| *count > number).await };
         let serve = async {
             // The task of an earlier connection ends first.
-            let mut incoming = self.incoming.lock().await;
-            match resume {
-                Some(received) => self.outgoing.lock().resume(received)?,
-                None if incoming.received() > 0 => {
-                    let message = "the lane exists already; attach it as resumed";
-                    return Err(SessionError::Command(message.into()).into());
-                }
-                None => {}
-            }
-            let attached = Attached { received: incoming.received() };
-            send_frame(&mut send, Attached::OPCODE, 0, |out| attached.encode(out)).await?;
-            let acknowledge = Acknowledge::default();
+            let _serving = self.serving.lock().await;
+            let (received, mut frames) = self.attach(resume).await?;
+            send_frame(&mut send, Attached::OPCODE, 0, |out| Attached { received }.encode(out))
+                .await?;
+            own().iter().for_each(|event| self.push(event));
             tokio::try_join!(
-                self.send(&mut send, &acknowledge),
-                self.receive(&mut receive, &mut incoming, &acknowledge, &mut seen),
+                self.write_client(&mut send, &mut frames),
+                self.read_client(&mut receive, &mut seen),
             )
             .map(drop)
         };
@@ -206,46 +240,104 @@ impl Lane {
         }
     }
 
-    async fn send(&self, stream: &mut SendStream, acknowledge: &Acknowledge) -> Result<(), End> {
-        loop {
-            let received = acknowledge.0.swap(0, Ordering::Relaxed);
-            if received > 0 {
-                let mut out = Vec::new();
-                put_frame(&mut out, Ack::OPCODE, 0, 0, |out| Ack { received }.encode(out));
-                stream.write_chunk(out.into()).await?;
+    /// Makes a connection the current one. Returns the number of the last frame that the worker has received, and its
+    /// frames.
+    async fn attach(&self, resume: Option<u64>) -> Result<(u64, mpsc::Receiver<Bytes>), End> {
+        let (frames, receiver) = mpsc::channel(BATCHES);
+        let (resumed, answer) = oneshot::channel();
+        let is_over = {
+            let mut client = self.client.lock();
+            let is_over = client.is_over;
+            let resumed = (!is_over).then_some(resumed);
+            *client = Client { resumed, frames: Some(frames), is_over, ..Client::default() };
+            is_over
+        };
+        let request = Resume { epoch: self.epoch, received: resume.unwrap_or(0) };
+        let mut out = Vec::new();
+        put_frame(&mut out, Resume::OPCODE, 0, 0, |out| request.encode(out));
+        if is_over || !self.send_to_worker(out.into()).await {
+            return Ok((self.passed.load(Ordering::Acquire), receiver));
+        }
+        let received = match answer.await {
+            // The worker has exited meanwhile.
+            Err(_) => self.passed.load(Ordering::Acquire),
+            Ok(Resumed { error, .. }) if !error.is_empty() => {
+                return Err(SessionError::Command(error).into());
             }
-            let frames = self.outgoing.lock().take();
-            match frames {
-                Some(frames) => stream.write_chunk(frames).await?,
-                None => self.filled.notified().await,
+            Ok(Resumed { received, .. }) if received > 0 && resume.is_none() => {
+                let message = "the lane exists already; attach it as resumed";
+                return Err(SessionError::Command(message.into()).into());
+            }
+            Ok(Resumed { received, .. }) => received,
+        };
+        // Of a worker that an earlier supervisor had.
+        self.passed.fetch_max(received, Ordering::AcqRel);
+        Ok((received, receiver))
+    }
+
+    /// Sends the frames of the worker, and own events behind those that have arrived.
+    async fn write_client(
+        &self,
+        stream: &mut SendStream,
+        frames: &mut mpsc::Receiver<Bytes>,
+    ) -> Result<(), End> {
+        loop {
+            tokio::select! {
+                biased;
+                Some(frames) = frames.recv() => stream.write_chunk(frames).await?,
+                () = self.filled.notified() => {
+                    let (own, has_overflowed) = {
+                        let mut client = self.client.lock();
+                        (std::mem::take(&mut client.own), client.has_overflowed)
+                    };
+                    if has_overflowed {
+                        let message =
+                            format!("more than {OWN_EVENTS} bytes of events wait for the client");
+                        return Err(SessionError::Command(message).into());
+                    }
+                    stream.write_chunk(own.into()).await?;
+                }
             }
         }
     }
 
-    async fn receive(
+    /// Passes the frames of the client to the worker.
+    async fn read_client(
         &self,
         stream: &mut FrameStream,
-        incoming: &mut Incoming,
-        acknowledge: &Acknowledge,
-        seen: &mut impl FnMut(&Frames) -> Result<(), SessionError>,
+        seen: &mut impl FnMut(&Frames, u64),
     ) -> Result<(), End> {
         loop {
-            // There is no `.await` between `accept`, which counts frames as received, and `send`. Cancelling the task
-            // therefore cannot lose a frame that is counted as received.
-            let place = self.to_worker.reserve().await.map_err(|_| End::Closed)?;
+            // There is no `.await` between taking frames and sending them, so a task that is cancelled has either
+            // passed frames on or leaves them to the client, which sends them again.
+            let Ok(place) = self.to_worker.reserve().await else {
+                // The worker has exited, and the client gets the reason.
+                return std::future::pending().await;
+            };
             let admission = self.admitted(!stream.buffer().is_empty()).await;
             let frames = stream.buffer().take()?;
-            let accepted = self.accept(&frames, incoming)?;
-            if admission == Admission::Open && !accepted.bytes().is_empty() {
-                place.send(accepted.bytes().clone());
-                seen(&accepted)?;
-            }
-            if let Some(received) = incoming.acknowledgement(ACKNOWLEDGE) {
-                acknowledge.0.store(received, Ordering::Relaxed);
-                self.filled.notify_one();
+            let last = self.check(&frames)?;
+            if admission == Admission::Open && !frames.bytes().is_empty() {
+                place.send(frames.bytes().clone());
+                let before = self.passed.fetch_max(last, Ordering::AcqRel);
+                seen(&frames, before);
             }
             stream.fill().await?;
         }
+    }
+
+    /// Checks that the client may send frames here. Returns the number of the last one. The worker checks the numbers.
+    fn check(&self, frames: &Frames) -> Result<u64, WireError> {
+        let mut last = 0;
+        for frame in frames.iter() {
+            let opcode = frame.header.opcode;
+            // Other opcodes are those of messages between supervisor and worker, among others.
+            if opcode != Ack::OPCODE && !self.opcodes.contains(&opcode) {
+                return Err(WireError::UnexpectedOpcode { opcode });
+            }
+            last = last.max(frame.header.sequence);
+        }
+        Ok(last)
     }
 
     /// Waits until frames arrive while the session is paused.
@@ -272,45 +364,6 @@ impl Lane {
         let admitted = admission.wait_for(|admission| *admission != Admission::Paused).await;
         admitted.map_or(Admission::Closed, |admission| *admission)
     }
-
-    /// Checks frames of the client. Returns those for the worker.
-    fn accept(&self, frames: &Frames, incoming: &mut Incoming) -> Result<Frames, End> {
-        // Usually all frames are for the worker, and nothing is copied.
-        let mut runs = Vec::new();
-        let (mut start, mut at) = (0, 0);
-        for frame in frames.iter() {
-            let is_for_worker = match frame.header.opcode {
-                Ack::OPCODE => {
-                    self.acknowledged(Ack::decode(frame.body)?.received)?;
-                    false
-                }
-                opcode if self.opcodes.contains(&opcode) => incoming.accept(&frame.header)?,
-                // Other opcodes are those of messages between supervisor and worker, among others.
-                opcode => return Err(WireError::UnexpectedOpcode { opcode }.into()),
-            };
-            let end = at + frame.bytes.len();
-            if !is_for_worker {
-                runs.push(start..at);
-                start = end;
-            }
-            at = end;
-        }
-        let bytes = frames.bytes();
-        if runs.is_empty() {
-            return Ok(Frames::new(bytes.clone()));
-        }
-        runs.push(start..at);
-        let kept: Vec<u8> = runs.into_iter().flat_map(|run| &bytes[run]).copied().collect();
-        Ok(Frames::new(kept.into()))
-    }
-
-    fn acknowledged(&self, received: u64) -> Result<(), End> {
-        self.outgoing.lock().acknowledge(received)?;
-        // Wakes those that wait now, or the next one that does.
-        self.drained.notify_waiters();
-        self.drained.notify_one();
-        Ok(())
-    }
 }
 
 /// Frames wait until this is dropped.
@@ -321,10 +374,6 @@ impl Drop for Waiting<'_> {
         self.0.store(false, Ordering::SeqCst);
     }
 }
-
-/// The acknowledgement that the sending half sends next, or 0.
-#[derive(Default)]
-struct Acknowledge(AtomicU64);
 
 /// Writes frames to the worker, until the lane is dropped or the socket ends.
 pub(super) async fn write_worker(mut socket: OwnedWriteHalf, mut frames: mpsc::Receiver<Bytes>) {

@@ -16,11 +16,11 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::{Error, protocol::Notice};
-use cuda_lease::{
-    session::SessionError,
-    wire::{self, Command, Event, Frame, Frames, Hash, opcode, put_frame},
+use cuda_core::{
+    Error,
+    protocol::{Notice, Status},
 };
+use cuda_lease::wire::{self, Ack, Event, Frame, Frames, Hash, opcode, put_frame};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tracing::{Instrument, Span};
@@ -36,14 +36,8 @@ use super::{
 };
 use crate::{
     metrics::{Meter, Tally},
-    worker::{Drain, Drained, Measured, WorkerBlob},
+    worker::{Drain, Drained, Measured, NeedCode, WorkerBlob},
 };
-
-/// The maximum number of bytes of events that wait for an acknowledgement of the client.
-const EVENTS: usize = 32 << 20;
-
-/// The maximum number of bytes of downloads that wait for an acknowledgement of the client.
-const DOWNLOADS: usize = 16 << 20;
 
 /// The maximum number of bytes of a blob in one frame to the worker.
 const BLOB_PART: usize = 256 << 10;
@@ -60,7 +54,9 @@ pub(super) struct Session {
     meter: Arc<Meter>,
     /// Set to true when the worker has exited.
     ended: tokio::sync::watch::Sender<bool>,
-    /// The reason that the supervisor has for the end.
+    /// The announcement of the end of the lease.
+    ending: Mutex<Option<Event>>,
+    /// The reason for the end of the session: that of the supervisor, or that of the worker.
     cause: Mutex<Option<Error>>,
     /// The turns of a session-exclusive lease.
     turns: Option<Turns>,
@@ -88,9 +84,8 @@ impl Session {
         let SessionTerms { epoch, address, span } = terms;
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
-        let (commands, from_client) =
-            Lane::new(epoch, EVENTS, opcode::MEM_ALLOC..=opcode::LAST_COMMAND);
-        let (bulk, uploads) = Lane::new(epoch, DOWNLOADS, opcode::CHUNK..=opcode::CHUNK);
+        let (commands, from_client) = Lane::new(epoch, opcode::MEM_ALLOC..=opcode::LAST_COMMAND);
+        let (bulk, uploads) = Lane::new(epoch, opcode::CHUNK..=opcode::CHUNK);
         let session = Arc::new(Self {
             epoch,
             commands,
@@ -98,6 +93,7 @@ impl Session {
             code: ModuleCode::new(blobs),
             meter,
             ended: tokio::sync::watch::Sender::new(false),
+            ending: Mutex::default(),
             cause: Mutex::default(),
             turns,
             span: span.clone(),
@@ -128,13 +124,17 @@ impl Session {
 
     /// The worker's socket ended.
     fn worker_ended(&self, address: String) {
-        let cause = self.cause.lock().take().unwrap_or_else(|| {
-            let cause = "the worker of the lease ended".into();
-            Error::Disconnected { address, cause, may_have_run: true }
-        });
+        let cause = self
+            .cause
+            .lock()
+            .get_or_insert_with(|| {
+                let cause = "the worker of the lease ended".into();
+                Error::Disconnected { address, cause, may_have_run: true }
+            })
+            .clone();
         tracing::info!(%cause, "a session has ended");
-        self.commands.push(&Notice::Lost { error: cause }.into());
         self.ended.send_replace(true);
+        self.commands.push(&Notice::Lost { error: cause }.into());
     }
 
     /// Ends the session: its client gets `error` when the worker has exited.
@@ -181,7 +181,7 @@ impl Session {
     }
 
     /// Takes a frame of the worker. Returns whether it was for the supervisor.
-    fn take(&self, frame: &Frame<'_>) -> bool {
+    fn take(self: &Arc<Self>, frame: &Frame<'_>) -> bool {
         self.meter.returned(frame);
         match (frame.header.opcode, &self.turns) {
             (Drained::OPCODE, Some(turns)) => {
@@ -196,10 +196,38 @@ impl Session {
                     self.meter.set_memory(memory);
                 }
             }
-            _ => {}
+            (NeedCode::OPCODE, _) => {
+                if let Ok(NeedCode { hash }) = NeedCode::decode(frame.body) {
+                    self.request_code(hash);
+                }
+            }
+            (opcode, _) if frame.header.sequence == 0 && opcode != Ack::OPCODE => {
+                // The worker has ended the session.
+                if let Ok(Event::Notice(Notice::Lost { error })) = Event::decode(opcode, frame.body)
+                {
+                    self.end(error);
+                }
+            }
+            _ => return false,
         }
-        // The opcodes of messages between supervisor and worker.
-        (0x0700..0x0800).contains(&frame.header.opcode)
+        true
+    }
+
+    /// Gets code for the worker.
+    fn request_code(self: &Arc<Self>, hash: Hash) {
+        match self.code.request(hash) {
+            Ok(CodeStep::Nothing) => {}
+            Ok(CodeStep::Ask) => self.commands.push(&Event::NeedBlob { hash }),
+            Ok(CodeStep::Send) => self.start_sending(),
+            Err(error) => {
+                let address = "the lease".into();
+                let (status, detail) = (Status::CapacityExceeded, error.to_string());
+                let error = Error::Remote { address, status, detail };
+                self.end(error.clone());
+                self.commands.stop_admission();
+                self.commands.push(&Notice::Lost { error }.into());
+            }
+        }
     }
 
     /// Waits until the worker has exited.
@@ -208,8 +236,20 @@ impl Session {
     }
 
     /// Announces that the lease ends soon.
-    pub(super) fn announce(&self, ending: &Event) {
-        self.commands.push(ending);
+    pub(super) fn announce(&self, ending: Event) {
+        self.commands.push(&ending);
+        *self.ending.lock() = Some(ending);
+    }
+
+    /// The events of the supervisor that a new connection gets.
+    fn own_events(&self) -> Vec<Event> {
+        let mut own: Vec<_> =
+            self.code.wanted().into_iter().map(|hash| Event::NeedBlob { hash }).collect();
+        own.extend(self.ending.lock().clone());
+        if *self.ended.borrow() {
+            own.extend(self.cause.lock().clone().map(|error| Notice::Lost { error }.into()));
+        }
+        own
     }
 
     /// Serves a lane on one connection, until that ends, or for a while after the end of the session.
@@ -221,14 +261,12 @@ impl Session {
         resume: Option<u64>,
     ) -> Result<(), End> {
         let served = async {
+            let seen = |frames: &Frames, before| self.count(frames, before);
             match lane {
-                wire::Lane::Bulk => {
-                    let seen = |frames: &Frames| self.count(frames, |_| Ok(()));
-                    self.bulk.serve(send, receive, resume, seen).await
-                }
+                wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
                 wire::Lane::Commands => {
-                    let seen = |frames: &Frames| self.count(frames, |frame| self.seen(frame));
-                    self.commands.serve(send, receive, resume, seen).await
+                    let own = || self.own_events();
+                    self.commands.serve(send, receive, resume, own, seen).await
                 }
             }
         };
@@ -242,39 +280,18 @@ impl Session {
         }
     }
 
-    /// Counts frames that were passed to the worker.
-    fn count(
-        &self,
-        frames: &Frames,
-        seen: impl Fn(&Frame<'_>) -> Result<(), SessionError>,
-    ) -> Result<(), SessionError> {
+    /// Counts the frames behind number `before`, which were passed to the worker.
+    fn count(&self, frames: &Frames, before: u64) {
         let mut tally = Tally::default();
-        for frame in frames.iter() {
+        for frame in frames.iter().filter(|frame| frame.header.sequence > before) {
             tally.add(&frame);
+            if let Some(turns) =
+                self.turns.as_ref().filter(|_| frame.header.opcode != opcode::CHUNK)
+            {
+                turns.pass();
+            }
         }
         self.meter.passed(&tally);
-        frames.iter().try_for_each(|frame| seen(&frame))
-    }
-
-    /// A command was passed to the worker. The code of a module follows it.
-    fn seen(self: &Arc<Self>, frame: &Frame<'_>) -> Result<(), SessionError> {
-        if let Some(turns) = &self.turns {
-            turns.pass();
-        }
-        if frame.header.opcode != opcode::MODULE_LOAD {
-            return Ok(());
-        }
-        // The worker refuses what is malformed.
-        let Ok(Command::LoadModule { hash, .. }) = Command::decode(frame.header.opcode, frame.body)
-        else {
-            return Ok(());
-        };
-        match self.code.request(hash)? {
-            CodeStep::Nothing => {}
-            CodeStep::Ask => self.commands.push_limited(&Event::NeedBlob { hash })?,
-            CodeStep::Send => self.start_sending(),
-        }
-        Ok(())
     }
 
     /// A client has sent a blob.

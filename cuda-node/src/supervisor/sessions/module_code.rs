@@ -1,8 +1,8 @@
 //! The code of modules, on its way from clients to the worker of a session.
 //!
-//! A command that loads a module names the hash of the code. If the tenant has sent that code before, it is queued for
-//! the worker. If not, the client is asked for it. Each such command asks, because the client forgets the code of a
-//! load that its user cancels. The client ignores requests for code that it is sending.
+//! The worker asks for the code of each module that it loads, by its hash. If the tenant has sent that code before, it
+//! is queued for the worker. If not, the client is asked for it, also if it was before, because the client forgets the
+//! code of a load that its user cancels. The client ignores requests for code that it is sending.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -56,7 +56,7 @@ impl ModuleCode {
         Self { blobs, state: Mutex::default() }
     }
 
-    /// A command that loads a module was passed to the worker.
+    /// The worker needs code.
     ///
     /// # Errors
     /// More than [`LIMIT`] modules wait for their code.
@@ -81,6 +81,11 @@ impl ModuleCode {
         self.blobs.insert(hash, code);
         let mut state = self.state.lock();
         if state.wanted.remove(&hash) { state.enqueue(hash) } else { CodeStep::Nothing }
+    }
+
+    /// The hashes that the client was asked for.
+    pub(super) fn wanted(&self) -> Vec<Hash> {
+        self.state.lock().wanted.iter().copied().collect()
     }
 
     /// Takes the code to send next. At the end of the queue the sending task ends.

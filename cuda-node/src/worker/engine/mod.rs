@@ -35,7 +35,7 @@ use self::{
     state::{BackendStep, Download, Item, State, Stream, Task, Upload, has_module, violation},
 };
 use super::{
-    messages::Drained,
+    messages::{Drained, NeedCode},
     modules::{CODE, Load},
     quota::{Charge, Quota},
     reports::{AfterProgress, Reports, Stage, StepMemory},
@@ -685,7 +685,20 @@ impl Engine {
         if state.modules.len() > OBJECT_LIMIT {
             return Err(violation(format!("more than {OBJECT_LIMIT} modules exist")));
         }
+        self.need_code(hash);
         Ok(())
+    }
+
+    /// Asks the supervisor for the code of a module.
+    fn need_code(&self, hash: Hash) {
+        self.reports.outbox.push_unnumbered(NeedCode::OPCODE, |out| NeedCode { hash }.encode(out));
+    }
+
+    /// Another supervisor serves the session. It knows nothing of what the earlier one was asked for.
+    pub(super) fn rejoined(&self) {
+        let mut state = self.state.lock();
+        state.modules.forget_partial();
+        state.modules.waiting().for_each(|hash| self.need_code(hash));
     }
 
     /// Returns the free memory of pools to the system. Asks for no reply.
@@ -859,7 +872,7 @@ impl Engine {
         if busy.is_empty() && state.held == 0 {
             state.drain = None;
             let drained = Drained { request };
-            self.reports.outbox.push_frame(Drained::OPCODE, |out| drained.encode(out));
+            self.reports.outbox.push_unnumbered(Drained::OPCODE, |out| drained.encode(out));
         }
     }
 }
