@@ -20,7 +20,7 @@ use cuda_node::{
     gpu::{GpuMonitor, NvmlMonitor, select},
     leases::TableConfig,
     process::{
-        Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, WorkerEnds, WorkerLauncher,
+        Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, Successors, WorkerEnds, WorkerLauncher,
         die_with_supervisor, hide_memory, log_to_stderr,
     },
     quotas::Quotas,
@@ -55,6 +55,9 @@ enum Role {
         /// The device.
         #[arg(long)]
         device: String,
+        /// The time for which it waits for a supervisor that follows the first one.
+        #[arg(long)]
+        outlive_secs: Option<u64>,
         /// The sandbox, as the supervisor describes it.
         #[arg(long)]
         sandbox: Option<Confinement>,
@@ -183,7 +186,7 @@ fn main() -> ExitCode {
     };
     let _log = log_to_stderr();
     let done = match options.role {
-        Some(Role::Worker { device, .. }) => work(&device, &sandbox),
+        Some(Role::Worker { device, outlive_secs, .. }) => work(&device, outlive_secs, &sandbox),
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
             revoke(lease, reason, notice_secs, &socket)
         }
@@ -218,7 +221,7 @@ fn unfence(device: String, socket: &Path) -> Result<()> {
 }
 
 /// The worker: serves one lease, and ends.
-fn work(device: &str, sandbox: &SandboxReport) -> Result<()> {
+fn work(device: &str, outlive_secs: Option<u64>, sandbox: &SandboxReport) -> Result<()> {
     let failed = |error: cuda_node::process::Error| {
         Error::host(
             "a worker is started by its supervisor; start `cuda-node` without `worker`",
@@ -226,9 +229,11 @@ fn work(device: &str, sandbox: &SandboxReport) -> Result<()> {
         )
     };
     let ends = WorkerEnds::take().map_err(failed)?;
-    die_with_supervisor().map_err(failed)?;
+    let watch = die_with_supervisor().map_err(failed)?;
+    let successors = outlive_secs.map(|secs| Successors::take(Duration::from_secs(secs), watch));
+    let successors = successors.transpose().map_err(failed)?;
     let (provider, ordinal) = provider(device)?;
-    worker::run(provider, ordinal, ends, Some(sandbox))
+    worker::run(provider, ordinal, ends, Some(sandbox), successors)
 }
 
 /// Queries of the completion thread delay launches of other threads, and the network takes longer than a sleep. So the

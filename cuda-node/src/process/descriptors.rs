@@ -22,8 +22,11 @@ pub const BULK_DESCRIPTOR: RawFd = 4;
 /// The descriptor of the jobs socket in a worker.
 pub const JOBS_DESCRIPTOR: RawFd = 5;
 
+/// The descriptor of the listener for later supervisors in a worker.
+pub const SUCCESSORS_DESCRIPTOR: RawFd = 6;
+
 /// The first descriptor that a worker does not inherit.
-pub(super) const FIRST_FREE_DESCRIPTOR: RawFd = JOBS_DESCRIPTOR + 1;
+pub(super) const FIRST_FREE_DESCRIPTOR: RawFd = SUCCESSORS_DESCRIPTOR + 1;
 
 /// Takes ownership of an inherited Unix stream socket and marks it close-on-exec.
 ///

@@ -7,8 +7,12 @@ use std::{
         fd::{AsFd as _, RawFd},
         unix::net::UnixStream as BlockingStream,
     },
-    sync::atomic::{AtomicBool, Ordering},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
     thread,
+    time::{Duration, Instant},
 };
 
 use rustix::{io::Errno, process::Signal};
@@ -21,6 +25,9 @@ use super::{
 
 /// The stack of the watching thread, in bytes.
 const STACK: usize = 64 << 10;
+
+/// The time in which a worker reads what its supervisor had written before its end.
+const LAST_WORDS: Duration = Duration::from_millis(200);
 
 /// The ends of the sockets between a supervisor and one worker, on one of the sides.
 #[derive(Debug)]
@@ -90,6 +97,20 @@ pub fn pair() -> Result<(SupervisorEnds, WorkerEnds)> {
     Ok((Ends { commands, bulk, jobs }, worker))
 }
 
+/// The watch for the end of the first supervisor.
+#[derive(Debug, Default)]
+pub struct SupervisorWatch {
+    /// Whether the worker outlives its supervisor.
+    outlives: Arc<AtomicBool>,
+}
+
+impl SupervisorWatch {
+    /// From now on, this process outlives the supervisor.
+    pub(super) fn outlive(&self) {
+        self.outlives.store(true, Ordering::Release);
+    }
+}
+
 /// Starts a thread that kills this process with `SIGKILL` when the supervisor has exited.
 ///
 /// The thread blocks reading standard input, which the supervisor holds open. The kernel closes the pipe when the
@@ -97,24 +118,39 @@ pub fn pair() -> Result<(SupervisorEnds, WorkerEnds)> {
 /// driver can wait for an endless kernel. Bytes from standard input are ignored.
 ///
 /// A process that was not started by [`WorkerLauncher`](super::WorkerLauncher) may have a closed or empty standard
-/// input. This call then ends it immediately.
+/// input. This call then ends it after a moment.
 ///
 /// # Errors
 /// [`Error::LivenessThread`] if the thread cannot be started.
-pub fn die_with_supervisor() -> Result<()> {
+pub fn die_with_supervisor() -> Result<SupervisorWatch> {
+    let outlives = Arc::<AtomicBool>::default();
+    let own = outlives.clone();
     thread::Builder::new()
         .name("supervisor-watch".into())
         .stack_size(STACK)
-        .spawn(watch)
-        .map(drop)
-        .map_err(Error::LivenessThread)
+        .spawn(move || watch(&own))
+        .map_err(Error::LivenessThread)?;
+    Ok(SupervisorWatch { outlives })
 }
 
-fn watch() {
+fn watch(outlives: &AtomicBool) {
     let stdin = io::stdin();
     let mut ignored = [0; 64];
     // Any other error counts as the end of the pipe, because the supervisor cannot be watched any more.
     while let Ok(1..) | Err(Errno::INTR) = rustix::io::read(stdin.as_fd(), &mut ignored) {}
+    // A worker that is to outlive its supervisor may still have to read that.
+    let end = Instant::now() + LAST_WORDS;
+    while Instant::now() < end {
+        if outlives.load(Ordering::Acquire) {
+            return;
+        }
+        thread::sleep(LAST_WORDS / 20);
+    }
+    die();
+}
+
+/// Kills this process.
+pub(super) fn die() -> ! {
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     // Not reached, except where the kernel refuses the signal: in the first process of a PID namespace.
     std::process::abort();

@@ -48,6 +48,22 @@ pub enum Error {
         /// The parts that are missing, with the reasons.
         missing: String,
     },
+    /// The socket on which later supervisors reach a worker cannot be created.
+    #[error("cannot create the socket of a worker in {}: {source}", .folder.display())]
+    Listener {
+        /// The folder.
+        folder: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// A worker of an earlier supervisor has ended, or another process has its id now.
+    #[error("the worker with process id {pid} has ended: {source}")]
+    Gone {
+        /// The process id.
+        pid: u32,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// An inherited descriptor of a worker cannot be used.
     #[error("descriptor {descriptor} ({name}) {problem}; start this process with `WorkerLauncher`")]
     Descriptor {

@@ -19,10 +19,13 @@ mod host_memory;
 mod log;
 mod sandbox;
 mod spawn;
+mod successors;
 mod worker_process;
 
-pub use descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR};
-pub use ends::{Ends, SupervisorEnds, WorkerEnds, die_with_supervisor, pair};
+pub use descriptors::{
+    BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR, SUCCESSORS_DESCRIPTOR,
+};
+pub use ends::{Ends, SupervisorEnds, SupervisorWatch, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
 pub use host_memory::limit_host_memory;
 pub use log::log_to_stderr;
@@ -30,4 +33,5 @@ pub(crate) use sandbox::give;
 pub use sandbox::{
     Confinement, DEFAULT_UIDS, Part, PartReport, Sandbox, SandboxReport, hide_memory,
 };
-pub use worker_process::{ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};
+pub use successors::Successors;
+pub use worker_process::{AdoptedWorker, ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};

@@ -22,7 +22,11 @@ use std::{
 };
 
 use rustix::{
-    process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid},
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{
+        PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, pidfd_send_signal,
+        waitid,
+    },
     thread::{CapabilitySet, CapabilitySets},
 };
 use tokio::io::{Interest, unix::AsyncFd};
@@ -244,7 +248,7 @@ unsafe fn clone(flags: c_int, uid: Option<WorkerUid>, start: &Start<'_>) -> io::
             // SAFETY: the kernel created the descriptor for this call.
             let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
             let pid = u32::try_from(pid).unwrap_or_default();
-            let process = Process { descriptor, is_reaped: false, uid };
+            let process = Process { descriptor, is_child: true, is_reaped: false, uid };
             // SAFETY: the process owns its descriptor, and never replaces it. An error drops the process, which kills
             // and reaps it.
             let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }?;
@@ -253,7 +257,7 @@ unsafe fn clone(flags: c_int, uid: Option<WorkerUid>, start: &Start<'_>) -> io::
     }
 }
 
-/// A child process. Dropping it kills the process. Where it has not been reaped, a thread reaps it.
+/// A process of a worker: a child, or the child of an earlier supervisor. Dropping it kills the process. Where it has not been reaped, a thread reaps it.
 #[derive(Debug)]
 pub(super) struct Child {
     pid: u32,
@@ -261,9 +265,32 @@ pub(super) struct Child {
 }
 
 impl Child {
+    /// Takes over a process that an earlier supervisor has started, with the user id that it has.
+    ///
+    /// # Errors
+    /// It has ended, or another process has its id now.
+    pub(super) fn adopt(pid: u32, started: u64, uid: Option<WorkerUid>) -> io::Result<Self> {
+        let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
+        let raw = raw.ok_or(io::ErrorKind::InvalidInput)?;
+        let descriptor = pidfd_open(raw, PidfdFlags::empty())?;
+        // The descriptor refers to one process. If that one has the right start, it is the right one.
+        if start_of(pid)? != started {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let process = Process { descriptor, is_child: false, is_reaped: false, uid };
+        // SAFETY: the process owns its descriptor, and never replaces it.
+        let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
+        Ok(Self { pid, process: process? })
+    }
+
     /// The process id in the namespace of the supervisor.
     pub(super) fn pid(&self) -> u32 {
         self.pid
+    }
+
+    /// The user id that it has of those for workers.
+    pub(super) fn uid(&self) -> Option<u32> {
+        self.process.get_ref().uid.as_ref().map(WorkerUid::get)
     }
 
     /// Kills the process with `SIGKILL`, and with it the processes of its PID namespace if it has one.
@@ -301,6 +328,8 @@ impl Child {
 #[derive(Debug)]
 struct Process {
     descriptor: OwnedFd,
+    /// Whether this process has started it. Otherwise the first process of the system reaps it.
+    is_child: bool,
     is_reaped: bool,
     uid: Option<WorkerUid>,
 }
@@ -311,6 +340,13 @@ impl Process {
     }
 
     fn reap(&mut self) -> io::Result<Option<WaitIdStatus>> {
+        if !self.is_child {
+            let mut ended = [PollFd::new(&self.descriptor, PollFlags::IN)];
+            let has_ended = poll(&mut ended, Some(&Timespec::default()))? > 0;
+            self.is_reaped |= has_ended;
+            // The status is known to its parent only.
+            return if has_ended { Err(io::ErrorKind::NotFound.into()) } else { Ok(None) };
+        }
         let id = WaitId::PidFd(self.descriptor.as_fd());
         let status = waitid(id, WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
         self.is_reaped |= status.is_some();
@@ -330,6 +366,9 @@ impl Drop for Process {
             // An error means that another part of the program has reaped the process.
             return;
         }
+        if !self.is_child {
+            return;
+        }
         let Ok(descriptor) = self.descriptor.try_clone() else { return };
         // The end of a process with a GPU takes up to 100 ms, so a thread waits for it. Without the thread a zombie
         // remains until the supervisor ends.
@@ -340,4 +379,15 @@ impl Drop for Process {
         };
         _ = thread::Builder::new().name("worker-reaper".into()).stack_size(STACK).spawn(reap);
     }
+}
+
+/// The time at which a process started, in clock ticks since the start of the machine.
+///
+/// # Errors
+/// There is no such process, or `/proc` does not show it.
+pub(super) fn start_of(pid: u32) -> io::Result<u64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    // The name of the program may contain spaces. Field 22 of proc_pid_stat(5), of which 2 are before the last bracket.
+    let started = status.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(19));
+    started.and_then(|ticks| ticks.parse().ok()).ok_or_else(|| io::ErrorKind::InvalidData.into())
 }

@@ -1,8 +1,9 @@
 //! Worker processes, as their supervisor sees them: launching, killing and reaping.
 
-use std::{ffi::OsString, fmt, io, io::PipeWriter, os::fd::OwnedFd, path::PathBuf};
+use std::{ffi::OsString, fmt, io, io::PipeWriter, os::fd::OwnedFd, path::PathBuf, time::Duration};
 
 use rustix::process::WaitIdStatus;
+use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncRead, AsyncReadExt as _},
     net::unix::pipe,
@@ -10,11 +11,12 @@ use tokio::{
 };
 
 use super::{
-    descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR},
+    descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR, SUCCESSORS_DESCRIPTOR},
     ends::{SupervisorEnds, WorkerEnds, pair},
     error::{Error, Result},
     sandbox::{self, Sandbox, WorkerUid},
-    spawn::{Child, Namespaces, Program},
+    spawn::{Child, Namespaces, Program, start_of},
+    successors,
 };
 
 /// The longest line of a worker's output that becomes one event, in bytes. Longer lines are split.
@@ -41,6 +43,7 @@ pub struct WorkerLauncher {
     output: WorkerOutput,
     sandbox: Option<Sandbox>,
     writable: Option<PathBuf>,
+    sockets: Option<(PathBuf, Duration)>,
 }
 
 impl WorkerLauncher {
@@ -54,6 +57,7 @@ impl WorkerLauncher {
             output: WorkerOutput::default(),
             sandbox: None,
             writable: None,
+            sockets: None,
         }
     }
 
@@ -97,6 +101,33 @@ impl WorkerLauncher {
         self
     }
 
+    /// Lets workers with a lease outlive this supervisor. Each has a socket in `folder`, which belongs to this user
+    /// alone, on which it waits for the next supervisor for at most `wait`. The argument `--outlive-secs=...` then
+    /// precedes that of the sandbox, and the worker passes its value to [`Successors::take`](super::Successors::take).
+    #[must_use]
+    pub fn successors(mut self, folder: impl Into<PathBuf>, wait: Duration) -> Self {
+        self.sockets = Some((folder.into(), wait));
+        self
+    }
+
+    /// Takes over a worker of an earlier supervisor.
+    ///
+    /// # Errors
+    /// [`Error::Gone`] if the worker has ended. [`Error::NoUid`] if its user id is not one of the sandbox.
+    pub fn adopt(&self, adopted: &AdoptedWorker) -> Result<(WorkerProcess, SupervisorEnds)> {
+        let AdoptedWorker { pid, started, socket, uid } = adopted;
+        let gone = |source| Error::Gone { pid: *pid, source };
+        let uid = match (uid, &self.sandbox) {
+            (Some(uid), Some(sandbox)) => Some(sandbox.hold_uid(*uid)?),
+            _ => None,
+        };
+        let child = Child::adopt(*pid, *started, uid).map_err(gone)?;
+        let mut process = WorkerProcess::new(child, None);
+        process.socket = Some(SocketPath(socket.clone()));
+        let ends = successors::connect(socket).map_err(gone)?;
+        Ok((process, ends))
+    }
+
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
     ///
     /// The worker inherits standard input, output and error and the sockets, and no other descriptor. It is in a
@@ -119,8 +150,14 @@ impl WorkerLauncher {
         if let (Some(uid), Some(folder)) = (&uid, &self.writable) {
             sandbox::give(folder, uid.get(), uid.get()).map_err(Error::Writable)?;
         }
+        let successors = self.sockets.as_ref().map(|(folder, _)| {
+            let listening = successors::bind(folder);
+            listening.map_err(|source| Error::Listener { folder: folder.clone(), source })
+        });
+        let (socket, listener) = successors.transpose()?.unzip();
+        let socket = socket.map(SocketPath);
         let (program, supervisor_pipes) =
-            self.program(worker, uid.as_ref()).map_err(spawn_error)?;
+            self.program(worker, listener, uid.as_ref()).map_err(spawn_error)?;
 
         // A sandbox is wanted, but the machine may not give these namespaces. The worker reports which ones it has.
         let attempts: &[_] = match (&self.sandbox, &uid) {
@@ -143,13 +180,16 @@ impl WorkerLauncher {
             let lines = trace_lines(child.pid(), name, pipe);
             runtime.spawn(lines);
         }
-        Ok((WorkerProcess::new(child, liveness), supervisor))
+        let mut process = WorkerProcess::new(child, Some(liveness));
+        process.socket = socket;
+        Ok((process, supervisor))
     }
 
     /// Prepares the program of a worker, with the supervisor's ends of its pipes.
     fn program(
         &self,
         WorkerEnds { commands, bulk, jobs }: WorkerEnds,
+        listener: Option<OwnedFd>,
         uid: Option<&WorkerUid>,
     ) -> io::Result<(Program, Pipes)> {
         let (stdin, liveness) = io::pipe()?;
@@ -159,6 +199,7 @@ impl WorkerLauncher {
             (bulk.into(), BULK_DESCRIPTOR),
             (jobs.into(), JOBS_DESCRIPTOR),
         ];
+        descriptors.extend(listener.map(|listener| (listener, SUCCESSORS_DESCRIPTOR)));
         let mut output = Vec::new();
         if self.output == WorkerOutput::Trace {
             for (number, name) in [(1, "stdout"), (2, "stderr")] {
@@ -168,6 +209,9 @@ impl WorkerLauncher {
             }
         }
         let mut arguments = self.arguments.clone();
+        if let Some((_, wait)) = &self.sockets {
+            arguments.push(format!("--outlive-secs={}", wait.as_secs()).into());
+        }
         if let Some(sandbox) = &self.sandbox {
             arguments.push(sandbox.argument(uid, self.writable.as_deref()).into());
         }
@@ -226,14 +270,50 @@ pub struct WorkerProcess {
     /// `None` once the process is reaped.
     child: Option<Child>,
     exit: ExitCause,
-    /// The worker's standard input. The worker kills itself when it closes.
-    _liveness: PipeWriter,
+    /// The worker's standard input. A worker that does not outlive this supervisor kills itself when it closes.
+    _liveness: Option<PipeWriter>,
+    /// The socket on which it waits for later supervisors.
+    socket: Option<SocketPath>,
+}
+
+/// The path of a worker's socket, which is removed at the end.
+#[derive(Debug)]
+struct SocketPath(PathBuf);
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// What the next supervisor needs to know of a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AdoptedWorker {
+    /// Its process id.
+    pub pid: u32,
+    /// The time of its start, in clock ticks since the start of the machine. With the process id, it names one process.
+    pub started: u64,
+    /// The path of its socket.
+    pub socket: PathBuf,
+    /// The user id that it has of those for workers.
+    pub uid: Option<u32>,
 }
 
 impl WorkerProcess {
-    fn new(child: Child, liveness: PipeWriter) -> Self {
+    fn new(child: Child, liveness: Option<PipeWriter>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
-        Self { pid, child: Some(child), exit, _liveness: liveness }
+        Self { pid, child: Some(child), exit, _liveness: liveness, socket: None }
+    }
+
+    /// What the next supervisor needs to know. `None` for a worker that does not outlive this one.
+    ///
+    /// # Errors
+    /// The process has ended.
+    pub fn for_successor(&self) -> io::Result<Option<AdoptedWorker>> {
+        let Some(SocketPath(socket)) = &self.socket else { return Ok(None) };
+        let (pid, started) = (self.pid, start_of(self.pid)?);
+        let uid = self.child.as_ref().and_then(Child::uid);
+        Ok(Some(AdoptedWorker { pid, started, socket: socket.clone(), uid }))
     }
 
     /// The process id in the namespace of the supervisor. It may name another process once this one is reaped.

@@ -220,7 +220,7 @@ fn in_process(provider: Arc<dyn Provider>) -> Result<(SupervisorEnds, Body)> {
     let sockets = [commands.map_err(failed)?, bulk.map_err(failed)?, jobs.map_err(failed)?];
     let (end, ended) = oneshot::channel();
     let serve = move || {
-        let ended = worker::run(provider, 0, worker, None);
+        let ended = worker::run(provider, 0, worker, None, None);
         if let Err(error) = &ended {
             tracing::error!(%error, "a worker failed");
         }

@@ -37,7 +37,7 @@ use super::{
     sockets::{Connected, Sockets},
     staging::{PIECE, Staged},
 };
-use crate::process::{SandboxReport, WorkerEnds, limit_host_memory};
+use crate::process::{SandboxReport, Successors, WorkerEnds, limit_host_memory};
 
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
@@ -49,7 +49,8 @@ const HOST_BYTES: u64 = 2 << 30;
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes
 /// the socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps
 /// spare workers. A worker with a process of its own reports its `sandbox` to the supervisor, and on a CPU device it limits
-/// the host memory of the process when it gets a lease. A worker that is a thread has `None`.
+/// the host memory of the process when it gets a lease. A worker that is a thread has `None`. With `successors`, a worker
+/// that has a lease serves the supervisors that follow the first one.
 ///
 /// # Errors
 /// The error of the provider, of a socket, or of a thread that cannot be started.
@@ -58,6 +59,7 @@ pub fn run(
     ordinal: u32,
     ends: WorkerEnds,
     sandbox: Option<&SandboxReport>,
+    successors: Option<Successors>,
 ) -> cuda_core::Result<()> {
     let (bulk, downloads): (Sender<StagedDownload>, _) = channel();
     let reports = Reports::new(bulk);
@@ -65,7 +67,8 @@ pub fn run(
     if backend.info().driver.is_some() {
         warm_up(&*provider, ordinal)?;
     }
-    let served = serve((provider, ordinal), &backend, &reports, downloads, ends, sandbox);
+    let served =
+        serve((provider, ordinal), &backend, &reports, downloads, (ends, successors), sandbox);
     served.map_err(|error| Error::host("a socket or a thread of the worker failed", &error))
 }
 
@@ -75,7 +78,7 @@ fn serve(
     backend: &Arc<dyn Backend>,
     reports: &Arc<Reports>,
     downloads: Receiver<StagedDownload>,
-    ends: WorkerEnds,
+    (ends, successors): (WorkerEnds, Option<Successors>),
     sandbox: Option<&SandboxReport>,
 ) -> io::Result<()> {
     let device = backend.info().clone();
@@ -98,13 +101,20 @@ fn serve(
         span.record("trace_id", display(trace.trace_id()));
     }
     let _entered = span.entered();
+    if let Some(successors) = &successors {
+        successors.outlive();
+    }
     tracing::info!("the worker has a lease");
     if sandbox.is_some() && backend.info().driver.is_none() {
         limit_host_memory(assign.limits.memory.saturating_add(HOST_BYTES))?;
     }
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
     let (quota, code) = (engine.quota(), engine.code().clone());
-    let sockets = Arc::new(Sockets::new(ends, false));
+    let sockets = Arc::new(Sockets::new(ends, successors.is_some()));
+    if let Some(successors) = successors {
+        let own = sockets.clone();
+        drop(spawn("lease-successors", move || follow(&own, &successors))?);
+    }
     let own = sockets.clone();
     reports.outbox.on_overflow(move || own.end_commands());
 
@@ -139,6 +149,29 @@ fn serve(
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
     thread::Builder::new().name(name.into()).spawn(run)
+}
+
+/// Gives the sockets of each later supervisor to the worker, until the session ends.
+fn follow(sockets: &Sockets, successors: &Successors) {
+    loop {
+        let connected = sockets.current();
+        let next = successors.await_end(&connected.ends).and_then(|()| {
+            if !sockets.has_next() {
+                return Ok(None);
+            }
+            tracing::warn!("the supervisor has ended; the worker waits for the next one");
+            successors.accept().map(Some)
+        });
+        match next {
+            Ok(Some(ends)) => sockets.replace(ends),
+            Ok(None) => return,
+            Err(error) => {
+                tracing::error!(%error, "the worker cannot wait for the next supervisor");
+                return sockets.close();
+            }
+        }
+        tracing::info!("the worker has another supervisor");
+    }
 }
 
 /// Reads the commands of all supervisors, until the session ends.

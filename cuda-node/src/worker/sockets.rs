@@ -65,6 +65,11 @@ impl Sockets {
         is_later.then(|| Connected { ends: ends.clone(), supervisor: *supervisor })
     }
 
+    /// Whether another supervisor may come.
+    pub(super) fn has_next(&self) -> bool {
+        self.state.lock().has_next
+    }
+
     /// Sets the sockets of the next supervisor.
     pub(super) fn replace(&self, ends: WorkerEnds) {
         let mut state = self.state.lock();

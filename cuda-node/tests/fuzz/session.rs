@@ -70,7 +70,7 @@ pub fn session(bytes: &[u8]) {
     let client = Client::default().run(bytes);
 
     thread::scope(|scope| {
-        let worker = scope.spawn(|| worker::run(provider, 0, ends, None));
+        let worker = scope.spawn(|| worker::run(provider, 0, ends, None, None));
         let (ended, end) = mpsc::channel();
         scope.spawn(|| read_events(&commands, &client.last, ended));
         let (acknowledge, acknowledgements) = mpsc::channel();

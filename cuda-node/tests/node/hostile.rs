@@ -353,9 +353,10 @@ fn modules_that_wait_for_their_code_are_limited() {
             let load = Command::LoadModule { id, kind, hash, bytes: 1 };
             command(&mut stream, 2 * number - 1, load).await;
             command(&mut stream, 2 * number, Command::Control(Control::UnloadModule { id })).await;
-            // The node asks for the code.
-            if let Err(error) = stream.reply().await {
-                assert!(error.contains("wait for their code"), "{error}");
+            // The node asks for the code, until it ends the session.
+            let (opcode, body) = stream.reply().await.unwrap();
+            if let Ok(Event::Notice(Notice::Lost { error })) = Event::decode(opcode, &body) {
+                assert!(error.to_string().contains("wait for their code"), "{error}");
                 return;
             }
         }

@@ -99,6 +99,16 @@ impl Sandbox {
         Some(uid.ok_or(Error::NoUid { count: used.len() }))
     }
 
+    /// Takes the user id of a worker that an earlier supervisor has started.
+    pub(super) fn hold_uid(&self, uid: u32) -> Result<WorkerUid> {
+        let uids = self.uids.as_ref().filter(|uids| uids.range.contains(&uid));
+        let uids = uids.ok_or(Error::NoUid { count: 0 })?;
+        if !uids.used.lock().insert(uid) {
+            return Err(Error::NoUid { count: 1 });
+        }
+        Ok(WorkerUid(Arc::new(UsedUid { uids: uids.clone(), uid })))
+    }
+
     /// The argument of a worker, from which it parses its [`Confinement`].
     pub(super) fn argument(&self, uid: Option<&WorkerUid>, writable: Option<&Path>) -> String {
         let confinement = Confinement {
