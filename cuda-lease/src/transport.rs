@@ -52,15 +52,69 @@ pub const OVER_QUOTA: quinn::VarInt = quinn::VarInt::from_u32(3);
 /// The code with which a node closes a connection beyond its own limit.
 pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(4);
 
-/// Opens a UDP socket. With `server`, it accepts connections.
+/// The code with which a node closes its connections whose leases the next node takes over.
+pub const RESTARTS: quinn::VarInt = quinn::VarInt::from_u32(16);
+
+/// The secret of an endpoint. One that starts again with the same secret tells the peers of its connections that they
+/// are lost, so they need not wait until the connections time out (stateless reset, RFC 9000, section 10.3).
+pub struct ResetKey([u8; 32]);
+
+impl ResetKey {
+    /// Derives the secret from one that only this node has.
+    pub fn derive(secret: &[u8; 32]) -> Self {
+        Self(blake3::derive_key("cuda-lease 2026-11-29 stateless resets", secret))
+    }
+
+    fn apply(self, config: &mut quinn::EndpointConfig) {
+        let Self(key) = self;
+        // An endpoint answers for ids of connections that it recognizes.
+        let [.., a, b, c, d, e, f, g, h] = blake3::derive_key("cuda-lease 2026-11-29 ids", &key);
+        let ids = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
+        config
+            .cid_generator(move || {
+                Box::new(quinn_proto::HashedConnectionIdGenerator::from_key(ids))
+            })
+            .reset_key(Arc::new(Blake3Key(key)));
+    }
+}
+
+/// Keyed hashes with blake3, for stateless resets.
+struct Blake3Key([u8; 32]);
+
+impl quinn::crypto::HmacKey for Blake3Key {
+    fn sign(&self, data: &[u8], signature: &mut [u8]) {
+        blake3::Hasher::new_keyed(&self.0).update(data).finalize_xof().fill(signature);
+    }
+
+    fn signature_len(&self) -> usize {
+        blake3::OUT_LEN
+    }
+
+    fn verify(&self, data: &[u8], signature: &[u8]) -> Result<(), quinn::crypto::CryptoError> {
+        let Ok(signature) = <[u8; blake3::OUT_LEN]>::try_from(signature) else {
+            return Err(quinn::crypto::CryptoError);
+        };
+        // The comparison of two `blake3::Hash` takes constant time.
+        match blake3::keyed_hash(&self.0, data) == blake3::Hash::from_bytes(signature) {
+            true => Ok(()),
+            false => Err(quinn::crypto::CryptoError),
+        }
+    }
+}
+
+/// Opens a UDP socket. With `server`, it accepts connections. Without `reset`, its secret is random.
 ///
 /// # Errors
 /// Those of the socket.
 pub fn endpoint(
     address: SocketAddr,
     server: Option<quinn::ServerConfig>,
+    reset: Option<ResetKey>,
 ) -> io::Result<quinn::Endpoint> {
     let mut config = quinn::EndpointConfig::default();
+    if let Some(reset) = reset {
+        reset.apply(&mut config);
+    }
     config.max_udp_payload_size(DATAGRAM).map_err(io::Error::other)?;
     let socket = UdpSocket::bind(address)?;
     // The system may give less, or have a limit below its default: then the socket stays as it is.

@@ -123,6 +123,11 @@ struct NodeArgs {
     /// node grants no lease.
     #[arg(long)]
     audit: Option<PathBuf>,
+    /// A folder in which the node keeps its state, so that leases outlive it: after SIGTERM or a crash, workers wait half
+    /// a minute for the next node with this folder, and clients connect to it again. SIGINT ends the leases. By default
+    /// leases end with the node.
+    #[arg(long, value_name = "FOLDER")]
+    state: Option<PathBuf>,
     /// The address of the status endpoints: metrics in the format of OpenMetrics at `/metrics`, and a page at `/`. They
     /// show the names of tenants to everyone who reaches the address.
     #[arg(long, value_name = "IP:PORT", value_parser = address)]
@@ -272,6 +277,7 @@ fn serve(args: NodeArgs) -> Result<()> {
     };
     options.submissions_in_flight = args.submissions;
     options.audit = args.audit.clone();
+    options.state = args.state.clone();
     options.metrics = args.metrics;
     options.metrics_names = args.metrics_names.clone();
     options.operator_socket = args.operator_socket.clone();
@@ -282,9 +288,17 @@ fn serve(args: NodeArgs) -> Result<()> {
     if let Some(address) = node.metrics_address() {
         println!("status on http://{address}/");
     }
-    let ended = signals.wait(&node, &args);
-    node.stop();
-    ended
+    match signals.wait(&node, &args)? {
+        End::Interrupt => node.stop(),
+        End::Terminate => node.leave(),
+    }
+    Ok(())
+}
+
+/// The signal that ends a node.
+enum End {
+    Terminate,
+    Interrupt,
 }
 
 /// Checks options that limit each other.
@@ -399,12 +413,12 @@ impl Signals {
     }
 
     /// Serves until a signal ends the node.
-    fn wait(mut self, node: &Node, args: &NodeArgs) -> Result<()> {
+    fn wait(mut self, node: &Node, args: &NodeArgs) -> Result<End> {
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
-                    _ = self.end.recv() => return Ok(()),
-                    _ = self.interrupt.recv() => return Ok(()),
+                    _ = self.end.recv() => return Ok(End::Terminate),
+                    _ = self.interrupt.recv() => return Ok(End::Interrupt),
                     _ = self.reload.recv() => reload(node, args),
                 }
             }

@@ -69,4 +69,4 @@ pub use output::{Action, Counters, LeaseView, SlotView};
 pub use request::{
     Exclusivity, LeaseId, LeaseRequest, Placement, Refusal, Renewal, RequestId, SlotId,
 };
-pub use table::LeaseTable;
+pub use table::{KeptLease, LeaseTable};

@@ -359,6 +359,8 @@ impl WorkerProcess {
     fn ended(&mut self, status: io::Result<WaitIdStatus>) -> bool {
         self.exit = match status {
             Ok(status) => ExitCause::from(status),
+            // That of a worker that an earlier supervisor has started.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => ExitCause::Unknown,
             Err(error) => {
                 tracing::warn!(pid = self.pid, %error, "the exit status of a worker is lost");
                 ExitCause::Unknown
@@ -377,8 +379,8 @@ pub enum ExitCause {
     Exited(i32),
     /// A signal with this number ended the process.
     Signaled(i32),
-    /// The process has ended, and its status is lost. This happens if the supervisor was started with `SIGCHLD`
-    /// ignored.
+    /// The process has ended, and its status is lost: an earlier supervisor has started it, or the supervisor was started
+    /// with `SIGCHLD` ignored.
     Unknown,
 }
 

@@ -276,15 +276,15 @@ async fn answer(
             Allocate::OPCODE
         }
         LeaseRequest::Renew(Renew { lease, token, lease_secs }) => {
-            leases.renew(client, lease, &token, lease_secs)?.encode(&mut out);
+            leases.renew(client, lease, &token, lease_secs).await?.encode(&mut out);
             Renew::OPCODE
         }
         LeaseRequest::Free(Free { lease, token }) => {
-            leases.free(client, lease, &token)?;
+            leases.free(client, lease, &token).await?;
             Free::OPCODE
         }
         LeaseRequest::Confirm(Confirm { lease, token }) => {
-            leases.confirm(client, lease, &token)?;
+            leases.confirm(client, lease, &token).await?;
             Confirm::OPCODE
         }
         LeaseRequest::Inventory => {

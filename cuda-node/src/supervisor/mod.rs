@@ -18,6 +18,7 @@ mod operator;
 mod server;
 mod sessions;
 mod spans;
+mod state_folder;
 mod streams;
 mod submit;
 mod tenants;

@@ -146,7 +146,7 @@ async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> 
     let mut reader = tokio::io::BufReader::new(read.take(LINE));
     tokio::time::timeout(Duration::from_secs(5), reader.read_line(&mut line)).await??;
     let reply = match serde_json::from_str(&line) {
-        Ok(command) => carry_out(leases, command),
+        Ok(command) => carry_out(leases, command).await,
         Err(error) => Reply::Refused(format!(
             "the request is not a valid command: {error}; send one line of JSON, as `cuda-node revoke` does"
         )),
@@ -156,12 +156,13 @@ async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> 
     write.write_all(reply.as_bytes()).await
 }
 
-fn carry_out(leases: &Arc<Leases>, command: OperatorCommand) -> Reply {
+async fn carry_out(leases: &Arc<Leases>, command: OperatorCommand) -> Reply {
     let done = match command {
         OperatorCommand::Revoke { lease, reason, notice_secs } => {
-            leases.revoke(lease, reason, Duration::from_secs(notice_secs.into())).map(|()| true)
+            let notice = Duration::from_secs(notice_secs.into());
+            leases.revoke(lease, reason, notice).await.map(|()| true)
         }
-        OperatorCommand::Unfence { device } => leases.unfence(&device),
+        OperatorCommand::Unfence { device } => leases.unfence(&device).await,
     };
     match done {
         Ok(true) => Reply::Done,

@@ -3,7 +3,7 @@
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     num::NonZeroU32,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     thread,
     time::Duration,
@@ -23,8 +23,9 @@ use super::{
     connection,
     handshakes::{Handshake, Handshakes},
     jit_cache::JitCache,
-    leases::{Client, LeasedDevice, Leases},
+    leases::{Adopted, Client, LeasedDevice, Leases},
     operator::OperatorSocket,
+    state_folder::{Left, StateFolder},
     workers::{FirstWorker, Gpu, Launcher, ProcessLauncher, Workers},
 };
 use crate::{
@@ -43,6 +44,9 @@ const STREAMS: u32 = 1024;
 
 /// The time in which clients acknowledge the end of the node.
 const STOP: Duration = Duration::from_millis(500);
+
+/// The time for which a worker waits for the next node.
+const OUTLIVE: Duration = Duration::from_secs(30);
 
 /// The maximum number of bytes of an image.
 const MODULE_BYTES: u64 = 64 << 20;
@@ -73,6 +77,10 @@ pub struct NodeOptions {
     /// The file to which one line of JSON is appended for each decision about a lease. It is created with mode 0600. While
     /// it cannot be written, the node grants no lease.
     pub audit: Option<PathBuf>,
+    /// The folder in which the node keeps its state. Leases then outlive the node: after [`Node::leave`], and after the
+    /// end of the process, their workers wait half a minute for the next node with this folder, and their clients
+    /// connect to it again. Only one node uses a folder at a time. `None`, the default: leases end with the node.
+    pub state: Option<PathBuf>,
     /// The address of the [status endpoints](crate::status). Port 0 chooses a free one. They show the names of tenants,
     /// and no secrets. `None`, the default, starts no status endpoints.
     pub metrics: Option<SocketAddr>,
@@ -151,6 +159,20 @@ impl DeviceOptions {
         self
     }
 
+    fn launcher(&self) -> Option<&WorkerLauncher> {
+        match &self.launcher {
+            Launcher::InProcess(_) => None,
+            Launcher::Process(process) => Some(&process.launcher),
+        }
+    }
+
+    /// Lets workers with a lease outlive the node.
+    fn outlive_node(&mut self, folder: &StateFolder) {
+        if let Launcher::Process(process) = &mut self.launcher {
+            process.launcher = process.launcher.clone().successors(folder.workers(), OUTLIVE);
+        }
+    }
+
     /// Sets the number of idle workers that the node starts in advance, so that a lease does not wait for the start of
     /// a worker. The default is 1 for processes.
     pub fn spares(mut self, workers: usize) -> Self {
@@ -194,6 +216,7 @@ impl NodeOptions {
             quotas: Quotas::default(),
             submissions_in_flight: 4096,
             audit: None,
+            state: None,
             metrics: None,
             metrics_names: Vec::new(),
             operator_socket: None,
@@ -223,7 +246,24 @@ impl Node {
             .enable_all()
             .build()
             .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
-        let (configs, slots) = open_all(&runtime, options.devices)?;
+        let (folder, left) = match &options.state {
+            None => (None, Left::default()),
+            Some(path) => {
+                let opened = StateFolder::open(path);
+                let (folder, left) = opened.map_err(|error| state_error(path, &error))?;
+                (Some(Arc::new(folder)), left)
+            }
+        };
+        let mut devices = options.devices;
+        if let Some(folder) = &folder {
+            devices.iter_mut().for_each(|device| device.outlive_node(folder));
+        }
+        let adopted = {
+            let _entered = runtime.enter();
+            let launcher = devices.iter().find_map(DeviceOptions::launcher);
+            launcher.map(|launcher| Adopted::new(left, |worker| launcher.adopt(worker)))
+        };
+        let (configs, slots) = open_all(&runtime, devices)?;
         log_sandbox(&slots);
         let table = LeaseTable::new(options.table, configs, options.quotas).map_err(invalid)?;
         let limits = Limits {
@@ -233,20 +273,32 @@ impl Node {
             streams: STREAMS,
             module_bytes: MODULE_BYTES,
         };
-        let key = TokenKey::random().map_err(invalid)?;
+        let (key, reset) = match &folder {
+            None => (TokenKey::random().map_err(invalid)?, None),
+            Some(folder) => {
+                let key = folder
+                    .key()
+                    .map_err(|error| Error::host("failed to read the key of the node", &error))?;
+                (TokenKey::from_bytes(key), Some(transport::ResetKey::derive(&key)))
+            }
+        };
         let audit = match &options.audit {
             None => Audit::default(),
             Some(path) => Audit::append_to(path).map_err(|error| {
                 Error::host(format!("failed to open the audit log {}", path.display()), &error)
             })?,
         };
-        let leases = Leases::new(table, key, slots, limits, audit);
+        let leases = Leases::new(table, key, slots, limits, audit, folder);
+        if let Some(adopted) = adopted {
+            let leases = leases.clone();
+            on_runtime(&runtime, async move { leases.restore(adopted).await });
+        }
         let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport::narrow_connection());
         config.retry_token_lifetime(RETRY_TOKENS);
         let endpoint = {
             let _entered = runtime.enter();
-            transport::endpoint(options.listen, Some(config))
+            transport::endpoint(options.listen, Some(config), reset)
         };
         let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
         let endpoint = endpoint.map_err(failed)?;
@@ -303,14 +355,37 @@ impl Node {
         self.close();
         let Some(runtime) = self.runtime.take() else { return };
         let endpoint = self.endpoint.clone();
-        let stop = move || {
-            let closed = async move { tokio::time::timeout(STOP, endpoint.wait_idle()).await };
-            _ = runtime.block_on(closed);
-            runtime.shutdown_timeout(STOP);
-        };
-        // On a thread of its own: the calling thread may be inside of another runtime.
-        thread::scope(|scope| _ = scope.spawn(stop).join());
+        on_runtime(&runtime, async move {
+            _ = tokio::time::timeout(STOP, endpoint.wait_idle()).await;
+        });
+        thread::scope(|scope| _ = scope.spawn(|| runtime.shutdown_timeout(STOP)).join());
         self.leases.log_ends(STOP);
+    }
+
+    /// Ends the node and leaves its leases to the next one, if it has a [state folder](NodeOptions::state); otherwise
+    /// as [`stop`](Self::stop). Clients connect again. Blocks the calling thread until the clients have acknowledged the
+    /// end of their connections, at most half a second, and as long again until the audit log is written.
+    ///
+    /// Requests that wait in the queue are repeated by their clients. Submits that run are answered with an error that
+    /// says that they may have run.
+    pub fn leave(self) {
+        if !self.leases.outlive_node() {
+            return self.stop();
+        }
+        tracing::info!(
+            leases = self.leases.count(),
+            "the node ends, and its leases wait for the next one"
+        );
+        self.endpoint.close(transport::RESTARTS, b"the node restarts");
+        if let Some(runtime) = &self.runtime {
+            let endpoint = self.endpoint.clone();
+            on_runtime(runtime, async move {
+                _ = tokio::time::timeout(STOP, endpoint.wait_idle()).await;
+            });
+        }
+        self.leases.flush(STOP);
+        // Dropping the leases would end their workers.
+        std::mem::forget(self.leases.clone());
     }
 
     fn close(&self) {
@@ -320,6 +395,9 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if self.leases.has_left() {
+            return self.runtime.take().into_iter().for_each(Runtime::shutdown_background);
+        }
         tracing::info!(leases = self.leases.count(), "the node stops, and its leases end");
         self.close();
         if let Some(runtime) = self.runtime.take() {
@@ -328,6 +406,15 @@ impl Drop for Node {
             self.leases.log_ends(Duration::ZERO);
         }
     }
+}
+
+fn state_error(path: &Path, error: &std::io::Error) -> Error {
+    Error::host(format!("failed to open the state folder {}", path.display()), error)
+}
+
+/// Waits for a future, on a thread of its own: the calling thread may be inside of another runtime.
+fn on_runtime(runtime: &Runtime, future: impl Future<Output = ()> + Send) {
+    thread::scope(|scope| _ = scope.spawn(|| runtime.block_on(future)).join());
 }
 
 /// Starts the status endpoints. Returns their address.

@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory},
-    process::{self, SandboxReport, SupervisorEnds, WorkerLauncher, WorkerProcess},
+    process::{self, AdoptedWorker, SandboxReport, SupervisorEnds, WorkerLauncher, WorkerProcess},
     worker::{self, Assign, Ready},
 };
 
@@ -67,6 +67,32 @@ impl Workers {
             Some(worker) => Ok(worker),
             None => self.launcher.launch().await,
         }
+    }
+
+    /// Takes over a worker of an earlier node. It keeps the compiled kernels of its tenant no longer.
+    ///
+    /// # Errors
+    /// The memory of the GPU is unknown.
+    pub(super) async fn adopt(
+        &self,
+        (process, ends): AdoptedProcess,
+        device: DeviceInfo,
+        features: u64,
+    ) -> Result<WorkerHandle> {
+        let memory = match self.launcher.gpu() {
+            Some(gpu) => {
+                let check = gpu.before_launch().await.map_err(failed)?;
+                let mut memory = WorkerMemory::new(check, gpu.clone(), process.pid());
+                memory.observe().await;
+                Some(memory)
+            }
+            None => None,
+        };
+        let SupervisorEnds { commands, bulk, jobs } = ends;
+        let (lanes, jobs) = (Some((commands, bulk)), Some(jobs));
+        let body = Body::Process(Box::new(Process { process, memory, kernels: None }));
+        let (sandbox, has_lease) = (None, true);
+        Ok(WorkerHandle { device, features, sandbox, lanes, jobs, has_lease, body })
     }
 
     /// Takes a spare worker that is alive.
@@ -156,6 +182,14 @@ pub(super) struct ProcessLauncher {
 }
 
 impl Launcher {
+    /// The GPU of the workers, if its memory can be observed.
+    fn gpu(&self) -> Option<&Gpu> {
+        match self {
+            Launcher::InProcess(_) => None,
+            Launcher::Process(launcher) => launcher.gpu.as_ref(),
+        }
+    }
+
     /// Starts a worker, and waits until its device is open.
     async fn launch(&self) -> Result<WorkerHandle> {
         let (mut ends, mut body) = match self {
@@ -188,6 +222,9 @@ impl Launcher {
         Ok(WorkerHandle { device, features, sandbox, lanes, jobs, has_lease: false, body })
     }
 }
+
+/// The process of a worker that an earlier node has started.
+pub(super) type AdoptedProcess = (WorkerProcess, SupervisorEnds);
 
 impl ProcessLauncher {
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
@@ -311,6 +348,15 @@ impl WorkerHandle {
         match &self.body {
             Body::Threads(_) => None,
             Body::Process(process) => Some(process.process.pid()),
+        }
+    }
+
+    /// What the next node needs to know of the worker. `None` for one that ends with this node.
+    pub(super) fn for_successor(&self) -> Option<AdoptedWorker> {
+        match &self.body {
+            Body::Threads(_) => None,
+            // A worker that has ended is noticed where it is used.
+            Body::Process(process) => process.process.for_successor().ok().flatten(),
         }
     }
 

@@ -24,7 +24,7 @@ const STEPS: &str = "CHAOS_STEPS";
 
 /// A client in the middle of its work.
 #[derive(Default)]
-struct Script {
+pub struct Script {
     lease: Option<Lease>,
     device: Option<Device>,
     stream: Option<Stream>,
@@ -33,10 +33,10 @@ struct Script {
     launched: u32,
 }
 
-type Step = fn(&mut Script) -> Result<()>;
+pub type Step = fn(&mut Script) -> Result<()>;
 
 /// The steps after the lease was acquired.
-const SCRIPT: [Step; 11] = [
+pub const SCRIPT: [Step; 11] = [
     Script::open_stream,
     Script::upload,
     Script::load,
@@ -52,9 +52,12 @@ const SCRIPT: [Step; 11] = [
 
 impl Script {
     fn acquire(node: LeaseBuilder) -> Result<Self> {
-        let lease = node.resume_within(Duration::from_millis(100)).acquire_blocking()?;
+        Ok(Self::of(node.resume_within(Duration::from_millis(100)).acquire_blocking()?))
+    }
+
+    pub fn of(lease: Lease) -> Self {
         let device = Some(lease.device().clone());
-        Ok(Self { lease: Some(lease), device, ..Self::default() })
+        Self { lease: Some(lease), device, ..Self::default() }
     }
 
     fn stream(&self) -> &Stream {

@@ -9,6 +9,7 @@ use std::{
 
 use cuda_async::{Device, DeviceBuffer, Function, LaunchConfig, Result, launch, prelude::*};
 use cuda_lease::{Lease, LeaseBuilder};
+pub use rustix::process::Signal;
 
 /// The longest wait for a state. A test that waits longer has found a bug.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -19,6 +20,7 @@ pub struct Node {
     pub address: String,
     /// The address of the status endpoints, with the argument `--metrics`.
     status: Option<String>,
+    arguments: Vec<String>,
 }
 
 impl Node {
@@ -29,9 +31,14 @@ impl Node {
 
     /// Starts a node with these arguments.
     pub fn start_with(arguments: &[&str]) -> Self {
+        let arguments: Vec<_> = arguments.iter().map(|text| (*text).to_owned()).collect();
+        Self::launch("127.0.0.1:0", arguments)
+    }
+
+    fn launch(listen: &str, arguments: Vec<String>) -> Self {
         let mut child = Command::new(program())
-            .args(["--listen", "127.0.0.1:0", "--device", &device()])
-            .args(arguments)
+            .args(["--listen", listen, "--device", &device()])
+            .args(&arguments)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
@@ -41,9 +48,27 @@ impl Node {
             line.strip_prefix(prefix).unwrap().to_owned()
         };
         let address = line("listening on ");
-        let has_status = arguments.contains(&"--metrics");
+        let has_status = arguments.iter().any(|argument| argument == "--metrics");
         let status = has_status.then(|| line("status on http://").trim_end_matches('/').to_owned());
-        Self { child, address, status }
+        Self { child, address, status, arguments }
+    }
+
+    /// Ends the process with a signal, and starts another one with the same arguments on the same address.
+    pub fn restart(&mut self, signal: Signal) {
+        self.end(signal);
+        self.start_again();
+    }
+
+    /// Starts another process with the same arguments on the same address, after the end of this one.
+    pub fn start_again(&mut self) {
+        *self = Self::launch(&self.address, self.arguments.clone());
+    }
+
+    /// Ends the process with a signal.
+    pub fn end(&mut self, signal: Signal) {
+        let pid = rustix::process::Pid::from_child(&self.child);
+        rustix::process::kill_process(pid, signal).unwrap();
+        self.child.wait().unwrap();
     }
 
     pub fn lease(&self) -> LeaseBuilder {

@@ -14,6 +14,7 @@ mod neighbor;
 mod network;
 mod raw;
 mod requests;
+mod restart;
 mod status;
 mod submits;
 mod tenants;

@@ -2,9 +2,10 @@
 //!
 //! This file has the state, the clock and the outputs, and schedules sessions. `admission` checks requests, puts
 //! admissible ones into the queue, and gives waiting ones their leases. `life` moves leases from grant to end, takes
-//! the reports about workers, and fences slots.
+//! the reports about workers, and fences slots. `kept` passes leases on to a later table.
 
 mod admission;
+mod kept;
 mod life;
 
 use std::{
@@ -12,6 +13,7 @@ use std::{
     time::Duration,
 };
 
+pub use self::kept::KeptLease;
 use super::{
     config::{ConfigError, SlotConfig, TableConfig},
     lease::{Cause, Due, EndedLeases, Lease, Phase},

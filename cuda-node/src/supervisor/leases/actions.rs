@@ -58,6 +58,10 @@ impl Leases {
             Action::KillWorker { lease } => self.kill(state, lease),
             Action::Fence { slot } => {
                 let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
+                if let Some(device) = device.map(str::to_owned) {
+                    let leases = self.clone();
+                    tokio::spawn(async move { leases.keep_fence(device, true).await });
+                }
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
                     ?device,
@@ -121,6 +125,7 @@ impl Leases {
             };
             let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
             leases.audit.write(&ended);
+            leases.forget(lease).await;
             leases.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
         });
     }

@@ -1,12 +1,13 @@
 //! The leases of a node: requests of clients and of the operator, and the lease table that decides on them.
 
 mod actions;
+mod restart;
 mod status;
 #[cfg(test)]
 mod tests;
 
 use std::{
-    sync::Arc,
+    sync::{Arc, atomic::AtomicBool},
     time::{Duration, Instant},
 };
 
@@ -21,12 +22,14 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{Instrument, Span};
 
+pub(super) use self::restart::Adopted;
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::{BlobStore, Blobs},
     jobs::Jobs,
     sessions::{Session, SessionTerms, Turn, Turns},
     spans::{self, Traced},
+    state_folder::StateFolder,
     streams::Refusal,
     tenants::{Account, Tenants},
     workers::{WorkerHandle, Workers},
@@ -36,7 +39,6 @@ use crate::{
     metrics::{Meter, NodeMetrics},
     process::SandboxReport,
     quotas::Quotas,
-    worker::Assign,
 };
 
 /// The time between two looks at the memory of all workers.
@@ -70,6 +72,12 @@ pub(super) struct Leases {
     /// The limits of every session, without its memory.
     limits: Limits,
     audit: Audit,
+    /// The state on disk, of a node whose leases outlive it.
+    folder: Option<Arc<StateFolder>>,
+    /// Whether the leases were left to the next node.
+    has_left: AtomicBool,
+    /// Leases are written in turn, so that the last record is the latest one.
+    keeping: tokio::sync::Mutex<()>,
     metrics: Arc<NodeMetrics>,
     tenants: Tenants,
     blobs: Arc<BlobStore>,
@@ -123,6 +131,7 @@ impl Leases {
         slots: Vec<LeasedDevice>,
         limits: Limits,
         audit: Audit,
+        folder: Option<Arc<StateFolder>>,
     ) -> Arc<Self> {
         let tenants = Tenants::new(table.quotas().clone());
         let (entries, waiting, blobs, serial) = Default::default();
@@ -135,6 +144,9 @@ impl Leases {
             slots,
             limits,
             audit,
+            folder,
+            has_left: AtomicBool::new(false),
+            keeping: tokio::sync::Mutex::default(),
             metrics,
             tenants,
             blobs,
@@ -305,6 +317,10 @@ impl Leases {
         if request.detached && !confirms {
             self.change(|state, now| state.confirmed(now, lease))?;
         }
+        if let Err(refused) = self.keep(lease).await {
+            self.change(|state, now| _ = state.table.free(now, lease));
+            return Err(refused);
+        }
         self.grant(client, lease)
     }
 
@@ -374,7 +390,7 @@ impl Leases {
     }
 
     /// Renews a lease.
-    pub(super) fn renew(
+    pub(super) async fn renew(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
@@ -386,17 +402,21 @@ impl Leases {
         let renewed = self.change(|state, now| {
             let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
             state.confirmed(now, id)?;
+            Ok(renewed)
+        })?;
+        self.keep(id).await?;
+        let renewed = self.change(|state, _| {
             let generation = renewed.generation as u32;
             let token = self.token(state, client, id, generation);
-            Ok(Renewed { token, generation, expires_in_ms: millis(renewed.remaining) })
-        })?;
+            Renewed { token, generation, expires_in_ms: millis(renewed.remaining) }
+        });
         let (tenant, event) = (Some(client.tenant.as_str()), "renewed");
         self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
         Ok(renewed)
     }
 
     /// Confirms the grant of a lease.
-    pub(super) fn confirm(
+    pub(super) async fn confirm(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
@@ -407,11 +427,12 @@ impl Leases {
         self.change(|state, now| {
             state.table.authorize(now, id, generation).map_err(refusal)?;
             state.confirmed(now, id)
-        })
+        })?;
+        self.keep(id).await
     }
 
     /// Ends a lease. Without a token, the client has to be its owner.
-    pub(super) fn free(
+    pub(super) async fn free(
         self: &Arc<Self>,
         client: &Client,
         lease: u64,
@@ -431,6 +452,7 @@ impl Leases {
             }
             state.table.free(now, id).map_err(refusal)
         })?;
+        self.keep_end(id).await?;
         let (tenant, event) = (Some(client.tenant.as_str()), "freed");
         self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
         Ok(())
@@ -440,7 +462,7 @@ impl Leases {
     ///
     /// # Errors
     /// There is no such lease, or its end has begun.
-    pub(super) fn revoke(
+    pub(super) async fn revoke(
         self: &Arc<Self>,
         lease: u64,
         reason: String,
@@ -455,6 +477,7 @@ impl Leases {
                 (status, format!("{fact}; the status page and the audit log have the leases"))
             },
         )?;
+        self.keep_end(LeaseId(lease)).await?;
         let (event, lease) = ("revoked", Some(lease));
         self.audit.write(&Decision { event, lease, reason: why, ..Decision::default() });
         Ok(())
@@ -464,7 +487,7 @@ impl Leases {
     ///
     /// # Errors
     /// There is no such device.
-    pub(super) fn unfence(self: &Arc<Self>, device: &str) -> Result<bool, Refusal> {
+    pub(super) async fn unfence(self: &Arc<Self>, device: &str) -> Result<bool, Refusal> {
         let found = self.slots.iter().position(|slot| slot.info.address == device);
         let Some(slot) = found.map(SlotId) else {
             let names: Vec<_> = self.slots.iter().map(|slot| &*slot.info.address).collect();
@@ -477,6 +500,7 @@ impl Leases {
                 state.table.unfence(now, slot).map(|()| was_fenced)
             })
             .map_err(refusal)?;
+        self.keep_fence(device.to_owned(), false).await?;
         let (event, device) = ("unfenced", Some(device));
         self.audit.write(&Decision { event, device, ..Decision::default() });
         Ok(was_fenced)
@@ -576,10 +600,9 @@ impl Leases {
             let of_tenant = || self.blobs.of(&client.tenant);
             let blobs = state.blobs.entry(client.tenant.clone()).or_insert_with(of_tenant).clone();
             let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
-            let limits = Limits { memory: entry.quota, ..self.limits };
-            let trace = entry.traced.as_ref().and_then(|traced| traced.trace);
+            let assign = self.assign_of(entry, id);
             if let Some(worker) = &mut entry.worker {
-                worker.begin(&Assign { limits, lease, trace });
+                worker.begin(&assign);
             }
             call(entry, blobs)
         })

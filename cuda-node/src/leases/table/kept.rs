@@ -1,0 +1,149 @@
+//! Leases that outlive the table: what a later table needs to know of one.
+
+use std::time::Duration;
+
+use cuda_lease::authority::Tenant;
+use serde::{Deserialize, Serialize};
+
+use super::LeaseTable;
+use crate::leases::{
+    lease::{Lease, Phase},
+    request::{Exclusivity, LeaseId, LeaseRequest},
+};
+
+/// An active lease, without a clock.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptLease {
+    /// Its id.
+    pub id: u64,
+    /// The name of its slot.
+    pub slot: String,
+    tenant: String,
+    nonce: [u8; 16],
+    /// Its quota, in bytes.
+    pub quota: u64,
+    /// The terms of the request: a repetition of the request has the same.
+    requested_secs: u32,
+    requested_slot: Option<String>,
+    priority: i32,
+    class: Class,
+    lease_secs: u32,
+    generation: u64,
+    /// The time since its worker was ready.
+    age: Duration,
+    /// The time until it expires.
+    remaining: Duration,
+}
+
+/// [`Exclusivity`], as it is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+enum Class {
+    Shared,
+    Session,
+    Device,
+}
+
+impl From<Exclusivity> for Class {
+    fn from(class: Exclusivity) -> Self {
+        match class {
+            Exclusivity::Shared => Self::Shared,
+            Exclusivity::Session => Self::Session,
+            Exclusivity::Device => Self::Device,
+        }
+    }
+}
+
+impl From<Class> for Exclusivity {
+    fn from(class: Class) -> Self {
+        match class {
+            Class::Shared => Self::Shared,
+            Class::Session => Self::Session,
+            Class::Device => Self::Device,
+        }
+    }
+}
+
+impl LeaseTable {
+    /// What a later table needs to know of an active lease. `None` for a lease that is not active yet, and for one whose
+    /// end has begun or was announced.
+    pub fn kept(&self, lease: LeaseId) -> Option<KeptLease> {
+        let of = self.leases.get(&lease).filter(|of| !of.is_leaving())?;
+        let Phase::Active { since, until } = of.phase else { return None };
+        let LeaseRequest { tenant, nonce, min_vram, lease_secs, class, slot, priority, .. } =
+            &of.request;
+        Some(KeptLease {
+            id: lease.0,
+            slot: self.slots.get(of.slot.0)?.config.name.clone(),
+            tenant: tenant.as_str().to_owned(),
+            nonce: *nonce,
+            quota: *min_vram,
+            requested_secs: *lease_secs,
+            requested_slot: slot.clone(),
+            priority: *priority,
+            class: (*class).into(),
+            lease_secs: of.lease_secs,
+            generation: of.generation,
+            age: self.now.saturating_sub(since),
+            remaining: until.saturating_sub(self.now),
+        })
+    }
+
+    /// Adds a lease of an earlier table, `elapsed` after [`kept`](Self::kept). Its client has no connection yet, so the
+    /// reconnect window begins. The previous generation is valid for the overlap: the reply to a renewal may be lost.
+    /// The quotas of tenants do not apply.
+    ///
+    /// # Errors
+    /// Returns the lease if there is no such slot, or if it does not fit beside the leases there.
+    pub fn restore(
+        &mut self,
+        now: Duration,
+        kept: KeptLease,
+        elapsed: Duration,
+    ) -> Result<LeaseId, Box<KeptLease>> {
+        self.advance(now);
+        let id = LeaseId(kept.id);
+        let class = Exclusivity::from(kept.class);
+        let Ok(tenant) = Tenant::try_from(kept.tenant.clone()) else { return Err(kept.into()) };
+        let slot = self.slots.iter().position(|slot| slot.config.name == kept.slot);
+        let Some((slot, place)) = slot.and_then(|at| Some((at, self.slots.get_mut(at)?))) else {
+            return Err(kept.into());
+        };
+        let has_room = place.has_room(place.occupancy(), kept.quota, class);
+        let Some(charge) = place.charge(kept.quota).filter(|_| has_room) else {
+            return Err(kept.into());
+        };
+        if self.leases.contains_key(&id) {
+            return Err(kept.into());
+        }
+        place.add(id, charge, class);
+        let mut request = LeaseRequest::new(tenant, kept.nonce, kept.quota);
+        request.lease_secs = kept.requested_secs;
+        request.slot = kept.requested_slot;
+        request.priority = kept.priority;
+        request.class = class;
+        let lease = Lease {
+            request,
+            slot: crate::leases::SlotId(slot),
+            charge,
+            lease_secs: kept.lease_secs,
+            phase: Phase::Active {
+                since: self.now.saturating_sub(kept.age.saturating_add(elapsed)),
+                until: self.now.saturating_add(kept.remaining.saturating_sub(elapsed)),
+            },
+            generation: kept.generation,
+            overlap: Some(self.now.saturating_add(self.config.generation_overlap)),
+            announced: None,
+            reconnect_by: Some(self.now.saturating_add(self.config.reconnect_window)),
+        };
+        self.leases.insert(id, lease);
+        self.counters.requests += 1;
+        self.counters.granted += 1;
+        self.skip_ids(kept.id.saturating_add(1));
+        Ok(id)
+    }
+
+    /// Gives no later lease or request an id below `first`.
+    pub fn skip_ids(&mut self, first: u64) {
+        self.next_id = self.next_id.max(first);
+    }
+}

@@ -1,0 +1,237 @@
+//! Leases that outlive the node: what is written before a promise, and what a new node takes over.
+
+use std::{
+    io,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use cuda_core::{Error, protocol::Status};
+use rustc_hash::FxHashSet;
+use tokio::sync::watch;
+
+use super::{Entry, Leases, State};
+use crate::{
+    leases::{LeaseId, SlotId},
+    metrics::Meter,
+    process::{self, AdoptedWorker},
+    supervisor::{
+        audit::Entry as Decision,
+        state_folder::{LeaseRecord, Left, StateFolder},
+        streams::Refusal,
+        workers::{AdoptedProcess, WorkerHandle},
+    },
+    worker::Assign,
+};
+
+/// The leases that an earlier node has left, with the processes of their workers.
+#[derive(Default)]
+pub(in crate::supervisor) struct Adopted {
+    leases: Vec<(LeaseRecord, process::Result<AdoptedProcess>)>,
+    ended: Vec<(LeaseRecord, process::Result<AdoptedProcess>)>,
+    fenced: Vec<String>,
+    first_id: u64,
+}
+
+impl Adopted {
+    /// Takes over the processes, before others are launched: a process has its user id until it ends.
+    pub(in crate::supervisor) fn new(
+        left: Left,
+        adopt: impl Fn(&AdoptedWorker) -> process::Result<AdoptedProcess>,
+    ) -> Self {
+        let Left { leases, ended, fenced, first_id } = left;
+        let with_process = |record: LeaseRecord| {
+            let process = adopt(&record.worker);
+            (record, process)
+        };
+        let [leases, ended] =
+            [leases, ended].map(|records| records.into_iter().map(with_process).collect());
+        Self { leases, ended, fenced, first_id }
+    }
+}
+
+impl Leases {
+    /// Writes a lease, before it or a change of it is promised. A worker outlives the node only once it has its lease, so
+    /// this gives it to the worker.
+    pub(super) async fn keep(self: &Arc<Self>, lease: LeaseId) -> Result<(), Refusal> {
+        if self.folder.is_none() {
+            return Ok(());
+        }
+        let _turn = self.keeping.lock().await;
+        // `None` if the end of the lease has begun. Its client hears of that.
+        let Some(record) = self.change(|state, _| self.record(state, lease)) else { return Ok(()) };
+        self.on_disk(move |folder| folder.keep(&record)).await
+    }
+
+    fn record(&self, state: &mut State, lease: LeaseId) -> Option<LeaseRecord> {
+        let kept = state.table.kept(lease)?;
+        let entry = state.entries.get_mut(&lease)?;
+        let assign = self.assign_of(entry, lease);
+        let worker = entry.worker.as_mut()?;
+        worker.begin(&assign);
+        let worker = worker.for_successor()?;
+        let is_confirmed = entry.is_confirmed;
+        Some(LeaseRecord::new(kept, worker, (entry.is_detached, is_confirmed), entry.owner))
+    }
+
+    /// The message that gives a lease to its worker.
+    pub(super) fn assign_of(&self, entry: &Entry, lease: LeaseId) -> Assign {
+        let limits = cuda_lease::wire::Limits { memory: entry.quota, ..self.limits };
+        let trace = entry.traced.as_ref().and_then(|traced| traced.trace);
+        Assign { limits, lease: lease.0, trace }
+    }
+
+    /// Records the end of a lease, before it is promised.
+    pub(super) async fn keep_end(&self, lease: LeaseId) -> Result<(), Refusal> {
+        let _turn = self.keeping.lock().await;
+        self.on_disk(move |folder| folder.end(lease.0)).await
+    }
+
+    /// Forgets a lease whose worker is gone.
+    pub(super) async fn forget(&self, lease: LeaseId) {
+        let _turn = self.keeping.lock().await;
+        if let Err((_, error)) = self.on_disk(move |folder| folder.forget(lease.0)).await {
+            tracing::error!(
+                lease = lease.0,
+                error,
+                "a lease that has ended stays in the state folder"
+            );
+        }
+    }
+
+    /// Records that a device is out of service, or in service again.
+    pub(super) async fn keep_fence(&self, device: String, is_fenced: bool) -> Result<(), Refusal> {
+        let _turn = self.keeping.lock().await;
+        self.on_disk(move |folder| folder.set_fenced(&device, is_fenced)).await
+    }
+
+    async fn on_disk(
+        &self,
+        write: impl FnOnce(&StateFolder) -> io::Result<()> + Send + 'static,
+    ) -> Result<(), Refusal> {
+        let Some(folder) = self.folder.clone() else { return Ok(()) };
+        let written = tokio::task::spawn_blocking(move || write(&folder)).await;
+        written.map_err(io::Error::other).flatten().map_err(|error| {
+            tracing::error!(%error, "the state folder cannot be written");
+            let detail = "the node cannot write its state, so it promises nothing; its operator has to free space on the disk, then try again";
+            (Status::Internal, detail.into())
+        })
+    }
+
+    /// Leaves the leases to the next node, if they can outlive this one. Returns whether they can.
+    pub(in crate::supervisor) fn outlive_node(&self) -> bool {
+        let can_outlive = self.folder.is_some();
+        self.has_left.store(can_outlive, Ordering::Release);
+        can_outlive
+    }
+
+    /// Whether the leases were left to the next node.
+    pub(in crate::supervisor) fn has_left(&self) -> bool {
+        self.has_left.load(Ordering::Acquire)
+    }
+
+    /// Waits until the audit log is written, at most for `limit`.
+    pub(in crate::supervisor) fn flush(&self, limit: Duration) {
+        self.audit.flush(limit);
+    }
+
+    /// Takes over the leases of an earlier node. Each is as its record says, or has ended.
+    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, left: Adopted) {
+        let Adopted { leases, ended, fenced, first_id } = left;
+        self.change(|state, _| state.table.skip_ids(first_id));
+        for (lease, process) in ended {
+            let worker = match process {
+                Ok(process) => self.adopt(&lease.lease.slot, process).await.ok(),
+                Err(_) => None,
+            };
+            self.end_left(LeaseId(lease.lease.id), worker).await;
+        }
+        for (record, process) in leases {
+            let process = process.map_err(|error| Error::host("the worker has ended", &error));
+            let worker = match process {
+                Ok(process) => self.adopt(&record.lease.slot, process).await,
+                Err(error) => Err(error),
+            };
+            self.restore_one(record, worker).await;
+        }
+        for device in fenced {
+            let slot = self.slots.iter().position(|slot| slot.info.address == device);
+            if let Some(slot) = slot {
+                self.change(|state, now| state.table.fence(now, SlotId(slot)));
+            }
+        }
+    }
+
+    /// A device that is not served any more can be any other one: its worker ends.
+    async fn adopt(&self, slot: &str, process: AdoptedProcess) -> cuda_core::Result<WorkerHandle> {
+        let found = self.slots.iter().find(|other| other.info.address == slot);
+        let found = found.or(self.slots.first());
+        let found = found.ok_or_else(|| Error::host("the node has no device", &slot))?;
+        found.workers.adopt(process, found.info.clone(), found.features).await
+    }
+
+    /// Ends a lease that the table does not have.
+    async fn end_left(self: &Arc<Self>, lease: LeaseId, worker: Option<WorkerHandle>) {
+        if let Some(worker) = worker {
+            worker.kill().await;
+        }
+        self.audit.write(&Decision { event: "ended", lease: Some(lease.0), ..Decision::default() });
+        self.forget(lease).await;
+    }
+
+    async fn restore_one(
+        self: &Arc<Self>,
+        record: LeaseRecord,
+        worker: cuda_core::Result<WorkerHandle>,
+    ) {
+        let lease = LeaseId(record.lease.id);
+        let (quota, elapsed) = (record.lease.quota, record.elapsed());
+        let restored =
+            self.change(|state, now| state.table.restore(now, record.lease.clone(), elapsed));
+        if restored.is_err() {
+            tracing::error!(
+                lease = lease.0,
+                device = record.lease.slot,
+                "a lease of an earlier node has no place on this one, and ends"
+            );
+            return self.end_left(lease, worker.ok()).await;
+        }
+        self.change(|state, now| {
+            let Some(view) = state.table.lease(lease) else { return };
+            let slot = view.slot;
+            let is_session_exclusive = view.class == cuda_lease::wire::Exclusivity::Session;
+            let entry = Entry {
+                slot,
+                quota,
+                is_session_exclusive,
+                ready: watch::Sender::new(Some(Ok(()))),
+                worker: None,
+                session: None,
+                jobs: None,
+                meter: Arc::new(Meter::new(self.metrics.clone())),
+                traced: None,
+                since: now,
+                owner: record.owner(),
+                is_detached: record.is_detached,
+                is_confirmed: record.is_confirmed,
+                connections: FxHashSet::default(),
+                cause: None,
+                memory_used: None,
+            };
+            let entry = state.entries.entry(lease).insert_entry(entry).into_mut();
+            match worker {
+                Ok(worker) => {
+                    tracing::info!(lease = lease.0, pid = worker.pid(), "a lease of an earlier node goes on");
+                    entry.worker = Some(worker);
+                    if record.is_detached && record.is_confirmed {
+                        _ = state.table.reconnected(now, lease);
+                    }
+                }
+                Err(error) => {
+                    tracing::warn!(lease = lease.0, %error, "the worker of a lease of an earlier node has ended");
+                    state.table.worker_died(now, lease);
+                }
+            }
+        });
+    }
+}

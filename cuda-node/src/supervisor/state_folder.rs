@@ -1,0 +1,324 @@
+//! The folder in which a node keeps what the next one needs: its key, its leases with their workers, and its fences.
+//!
+//! Each lease is a file in `leases`. It is written before the lease, or a renewal of it, is promised to a client. It moves
+//! to `ended` before the end is promised, and is removed when the worker is gone. Files are written beside their place
+//! and moved there, so a reader sees the old or the new one. They need not outlive the machine: neither do workers. The
+//! boot id tells one run of the machine from the next.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
+    io::{self, ErrorKind, Write as _},
+    os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use cuda_lease::authority::Fingerprint;
+use parking_lot::Mutex;
+use rustix::time::{ClockId, clock_gettime};
+use serde::{Deserialize, Serialize};
+
+use crate::{leases::KeptLease, process::AdoptedWorker};
+
+/// The ids of leases that are reserved at a time.
+const IDS: u64 = 1000;
+
+/// The state of a node on disk.
+pub(super) struct StateFolder {
+    root: PathBuf,
+    /// Ids of leases below this one may be in use, also by tokens of leases that have ended.
+    reserved: Mutex<u64>,
+    /// Held by the node that uses the folder.
+    _lock: File,
+}
+
+/// A lease with its worker.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct LeaseRecord {
+    pub(super) lease: KeptLease,
+    pub(super) worker: AdoptedWorker,
+    pub(super) is_detached: bool,
+    pub(super) is_confirmed: bool,
+    owner: Option<[u8; 32]>,
+    /// The time of the record, by the clock of the machine since its start.
+    at: Duration,
+}
+
+impl LeaseRecord {
+    pub(super) fn new(
+        lease: KeptLease,
+        worker: AdoptedWorker,
+        (is_detached, is_confirmed): (bool, bool),
+        owner: Option<Fingerprint>,
+    ) -> Self {
+        let owner = owner.map(|owner| *owner.as_bytes());
+        Self { lease, worker, is_detached, is_confirmed, owner, at: since_boot() }
+    }
+
+    /// The certificate that acquired the lease.
+    pub(super) fn owner(&self) -> Option<Fingerprint> {
+        self.owner.map(Fingerprint::from_bytes)
+    }
+
+    /// The time since the record was written.
+    pub(super) fn elapsed(&self) -> Duration {
+        since_boot().saturating_sub(self.at)
+    }
+}
+
+fn since_boot() -> Duration {
+    // It goes on while the machine sleeps, and nobody sets it.
+    let now = clock_gettime(ClockId::Boottime);
+    Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
+}
+
+/// The leases that an earlier node has left.
+#[derive(Default)]
+pub(super) struct Left {
+    pub(super) leases: Vec<LeaseRecord>,
+    /// Their ends were promised, and their workers may still run.
+    pub(super) ended: Vec<LeaseRecord>,
+    /// The devices that are out of service.
+    pub(super) fenced: Vec<String>,
+    /// The first id of a lease that was never used.
+    pub(super) first_id: u64,
+}
+
+impl StateFolder {
+    /// Opens the folder, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// Those of the file system, another node uses the folder, or another user can write to it.
+    pub(super) fn open(root: &Path) -> io::Result<(Self, Left)> {
+        let root = std::path::absolute(root)?;
+        create_private(&root)?;
+        check_private(&root)?;
+        for folder in ["leases", "ended", "workers", "fenced"] {
+            create_private(&root.join(folder))?;
+        }
+        let mut lock = OpenOptions::new();
+        lock.create(true).truncate(false).write(true).mode(0o600);
+        let lock = lock.open(root.join("lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => {
+                let message = "another node uses this folder; choose another one with --state";
+                io::Error::new(ErrorKind::ResourceBusy, message)
+            }
+            TryLockError::Error(error) => error,
+        })?;
+        let folder = Self { root, reserved: Mutex::new(0), _lock: lock };
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let is_same_boot = folder.read("boot")?.is_some_and(|of| of == boot.as_bytes());
+        let mut left = Left::default();
+        if is_same_boot {
+            left.leases = folder.records("leases")?;
+            left.ended = folder.records("ended")?;
+            left.fenced = folder.names("fenced")?;
+        } else {
+            // The workers of an earlier run of the machine are gone, and so is the memory that they held.
+            for stale in ["leases", "ended", "workers", "fenced"] {
+                fs::remove_dir_all(folder.root.join(stale))?;
+                create_private(&folder.root.join(stale))?;
+            }
+            folder.write("boot", boot.as_bytes())?;
+        }
+        left.first_id = folder.first_id()?;
+        Ok((folder, left))
+    }
+
+    /// The folder of the sockets of workers.
+    pub(super) fn workers(&self) -> PathBuf {
+        self.root.join("workers")
+    }
+
+    /// The secret key of tokens. The first call draws it.
+    ///
+    /// # Errors
+    /// Those of the file system, or the system has no random numbers.
+    pub(super) fn key(&self) -> io::Result<[u8; 32]> {
+        let (path, name) = (self.root.join("token.key"), "token.key");
+        if let Some(key) = self.read(name)? {
+            if path.metadata()?.mode() & 0o077 != 0 {
+                let message = format!("others can read {0}; run `chmod 600 {0}`", path.display());
+                return Err(io::Error::new(ErrorKind::PermissionDenied, message));
+            }
+            return key.try_into().map_err(|_| {
+                let message = format!("{} is no key of 32 bytes; remove it", path.display());
+                io::Error::new(ErrorKind::InvalidData, message)
+            });
+        }
+        let mut key = [0; 32];
+        getrandom::fill(&mut key).map_err(io::Error::other)?;
+        self.write(name, &key)?;
+        Ok(key)
+    }
+
+    /// Writes a lease.
+    ///
+    /// # Errors
+    /// Those of the file system. An earlier record of the lease stays then.
+    pub(super) fn keep(&self, record: &LeaseRecord) -> io::Result<()> {
+        self.reserve(record.lease.id)?;
+        let text = serde_json::to_vec_pretty(record)?;
+        self.write(&format!("leases/{}", record.lease.id), &text)
+    }
+
+    /// Records that a lease has ended.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn end(&self, lease: u64) -> io::Result<()> {
+        let [from, to] = ["leases", "ended"].map(|folder| self.path(folder, lease));
+        ignore_absent(fs::rename(from, to))
+    }
+
+    /// Forgets a lease whose worker is gone.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn forget(&self, lease: u64) -> io::Result<()> {
+        ignore_absent(fs::remove_file(self.path("leases", lease)))?;
+        ignore_absent(fs::remove_file(self.path("ended", lease)))
+    }
+
+    /// Records that a device is out of service, or that it is in service again.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn set_fenced(&self, device: &str, is_fenced: bool) -> io::Result<()> {
+        let name = format!("fenced/{device}");
+        match is_fenced {
+            true => self.write(&name, b""),
+            false => ignore_absent(fs::remove_file(self.root.join(name))),
+        }
+    }
+
+    /// Makes sure that no later node gives the id of this lease to another one.
+    fn reserve(&self, id: u64) -> io::Result<()> {
+        let mut reserved = self.reserved.lock();
+        if id >= *reserved {
+            let next = id.saturating_add(IDS);
+            self.write("ids", next.to_string().as_bytes())?;
+            *reserved = next;
+        }
+        Ok(())
+    }
+
+    fn first_id(&self) -> io::Result<u64> {
+        let Some(text) = self.read("ids")? else { return Ok(1) };
+        let first = String::from_utf8(text).ok().and_then(|text| text.trim().parse().ok());
+        first.ok_or_else(|| {
+            let path = self.root.join("ids");
+            let message = format!("{} has no number; remove the state folder", path.display());
+            io::Error::new(ErrorKind::InvalidData, message)
+        })
+    }
+
+    fn path(&self, folder: &str, lease: u64) -> PathBuf {
+        self.root.join(folder).join(lease.to_string())
+    }
+
+    fn names(&self, folder: &str) -> io::Result<Vec<String>> {
+        let names = fs::read_dir(self.root.join(folder))?.map(|entry| {
+            let name = entry?.file_name();
+            Ok(name.to_string_lossy().into_owned())
+        });
+        names.collect()
+    }
+
+    /// The records of a folder. A file that is no record is logged, and stays.
+    fn records(&self, folder: &str) -> io::Result<Vec<LeaseRecord>> {
+        let mut records = Vec::new();
+        for name in self.names(folder)? {
+            let path = self.root.join(folder).join(&name);
+            match serde_json::from_slice(&fs::read(&path)?) {
+                Ok(record) => records.push(record),
+                Err(error) => {
+                    tracing::error!(file = %path.display(), %error, "a lease of the state folder cannot be read");
+                }
+            }
+        }
+        Ok(records)
+    }
+
+    fn read(&self, name: &str) -> io::Result<Option<Vec<u8>>> {
+        match fs::read(self.root.join(name)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            read => read.map(Some),
+        }
+    }
+
+    /// Writes a file, which has its old content until the new one is complete.
+    fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
+        let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(&self.root)?;
+        file.write_all(content)?;
+        file.persist(self.root.join(name))?;
+        Ok(())
+    }
+}
+
+fn ignore_absent(done: io::Result<()>) -> io::Result<()> {
+    done.or_else(|error| if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) })
+}
+
+fn create_private(folder: &Path) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
+        created => created,
+    }
+}
+
+/// Checks that only this user can use a folder.
+fn check_private(folder: &Path) -> io::Result<()> {
+    let metadata = fs::metadata(folder)?;
+    let refuse = |message: String| Err(io::Error::new(ErrorKind::PermissionDenied, message));
+    if metadata.uid() != rustix::process::geteuid().as_raw() {
+        return refuse("the folder belongs to another user; choose another one".into());
+    }
+    if metadata.mode() & 0o077 != 0 {
+        return refuse(format!("others can open it; run `chmod 700 {}`", folder.display()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn key_and_ids_last() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("state");
+        let (state, left) = StateFolder::open(&root).unwrap();
+        assert_eq!(left.first_id, 1);
+        let key = state.key().unwrap();
+        assert_eq!(state.key().unwrap(), key);
+        assert!(
+            StateFolder::open(&root).is_err_and(|error| error.to_string().contains("another node"))
+        );
+        state.reserve(5).unwrap();
+        state.set_fenced("cuda:0", true).unwrap();
+        state.set_fenced("cuda:1", true).unwrap();
+        state.set_fenced("cuda:1", false).unwrap();
+        drop(state);
+        let (state, left) = StateFolder::open(&root).unwrap();
+        assert_eq!((state.key().unwrap(), left.first_id), (key, 5 + IDS));
+        assert_eq!(left.fenced, ["cuda:0"]);
+        assert_eq!(root.join("token.key").metadata().unwrap().mode() & 0o777, 0o600);
+        // After a start of the machine, nothing is left but the key and the ids.
+        fs::write(root.join("boot"), "another").unwrap();
+        drop(state);
+        let (state, left) = StateFolder::open(&root).unwrap();
+        assert!(left.fenced.is_empty());
+        assert_eq!((state.key().unwrap(), left.first_id), (key, 5 + IDS));
+    }
+
+    #[test]
+    fn folder_that_others_can_open_is_refused() {
+        use std::os::unix::fs::PermissionsExt as _;
+        let folder = tempfile::tempdir().unwrap();
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o750)).unwrap();
+        let error = StateFolder::open(folder.path()).err().unwrap();
+        assert!(error.to_string().contains("chmod 700"), "{error}");
+    }
+}
