@@ -155,8 +155,9 @@ fn fault_of_a_submit_states_the_size_of_its_region() {
     let node = Node::start(&[]);
     let lease = node.lease().acquire_blocking().unwrap();
     let iota = include_str!("../../../kernels/iota.ptx");
-    // The kernel writes an output that was not requested.
-    let error = lease.submit("iota", iota).block(4).arg(&4u32).launch_blocking().unwrap_err();
+    // The kernel writes an output that was not requested, of 1 GiB: a GPU notices less only sometimes.
+    let submit = lease.submit("iota", iota).grid(1 << 20).block(256).arg(&(1u32 << 28));
+    let error = submit.launch_blocking().unwrap_err();
     assert_eq!(error.status(), Some(Status::LaunchFailed));
     assert!(error.to_string().contains("region for input and output has 1 byte"), "{error}");
 }

@@ -83,7 +83,8 @@ fn lease_is_renewed_inside_a_runtime() {
 #[test]
 fn stream_beyond_the_limit_of_the_node_is_refused() {
     let node = Node::start(&[]);
-    let lease = node.lease().acquire_blocking().unwrap();
+    // On a GPU, the memory of the streams is part of the lease.
+    let lease = node.lease().min_vram(1 << 30).acquire_blocking().unwrap();
     let mut streams = Vec::new();
     let refused = loop {
         match lease.device().new_stream() {

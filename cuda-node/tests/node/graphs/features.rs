@@ -3,7 +3,7 @@
 use cuda_lease::wire::{Hello, VERSION, Welcome, features};
 
 use crate::{
-    harness::Node,
+    harness::{Node, device},
     raw::{RawClient, block_on},
 };
 
@@ -24,8 +24,9 @@ fn node_states_the_features_that_the_client_has_too() {
             client.control.frame(Hello::OPCODE, 0, 1, |out| hello.encode(out)).await;
             let (_, reply) = client.control.reply().await.unwrap();
             assert_eq!(Welcome::decode(&reply).unwrap().features, confirmed);
-            // The CPU device has all of them that devices can have.
-            let of_device = features::ALL & !features::CONFIRM;
+            // The CPU device has all of them that devices can have. A GPU cancels nothing that it has received.
+            let of_cpu = features::ALL & !features::CONFIRM;
+            let of_device = if device() == "cpu" { of_cpu } else { of_cpu & !features::CANCEL };
             assert_eq!(client.allocate().await.features, Some(of_device));
         }
     });

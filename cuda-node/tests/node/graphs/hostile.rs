@@ -8,7 +8,10 @@ use cuda_lease::wire::{
 };
 
 use super::session::{Session, content, copy, fill, node, region};
-use crate::hostile::{attack, memory};
+use crate::{
+    harness::device,
+    hostile::{attack, memory},
+};
 
 /// Content that has one node with these predecessors.
 fn after(after: &[u32]) -> Vec<u8> {
@@ -146,7 +149,11 @@ fn graphs_without_end_occupy_bounded_memory() {
         }
         session.submit(fill(1, 3, 16)).await;
         assert_eq!(session.read(1, 1).await.unwrap(), [3]);
-        assert!(memory(server) < before + (384 << 20), "{before} bytes before");
+        // The driver uses more for the graphs that it has.
+        let limit = if device() == "cpu" { 384 << 20 } else { 2 << 30 };
+        let grown = memory(server).saturating_sub(before);
+        println!("graphs without end: {} MiB", grown >> 20);
+        assert!(grown < limit, "the node has grown by {grown} bytes");
         // As many as the node remembers, with those that it refused.
         let nodes = content(&[]);
         let create = |id| Command::CreateGraph { id: GraphId(id), nodes: Content::Inline(&nodes) };

@@ -105,6 +105,11 @@ fn fault_inside_a_graph_loses_the_contents_behind_it() {
     let error = graph.launch().sync_on(&stream).map(drop).unwrap_err();
     let Error::Fault(fault) = &error else { panic!("{error}") };
     assert_eq!(fault.kind, FaultKind::Trap);
+    if crate::harness::device() != "cpu" {
+        // A GPU is lost for the worker.
+        device.reset().unwrap_err();
+        return;
+    }
     device.reset().unwrap();
     let output = graph.take_output().unwrap();
     let lost = to_host(&output.1).sync_on(&stream).unwrap_err();
