@@ -10,7 +10,8 @@ use std::{
     io::{self, ErrorKind, Write as _},
     os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _},
     path::{Path, PathBuf},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use cuda_lease::authority::Fingerprint;
@@ -19,6 +20,9 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::{leases::KeptLease, process::AdoptedWorker};
+
+/// The time in which the folder of a node that was killed is free.
+const HANDOVER: Duration = Duration::from_secs(2);
 
 /// The ids of leases that are reserved at a time.
 const IDS: u64 = 1000;
@@ -99,13 +103,7 @@ impl StateFolder {
         let mut lock = OpenOptions::new();
         lock.create(true).truncate(false).write(true).mode(0o600);
         let lock = lock.open(root.join("lock"))?;
-        lock.try_lock().map_err(|error| match error {
-            TryLockError::WouldBlock => {
-                let message = "another node uses this folder; choose another one with --state";
-                io::Error::new(ErrorKind::ResourceBusy, message)
-            }
-            TryLockError::Error(error) => error,
-        })?;
+        take_lock(&lock)?;
         let folder = Self { root, reserved: Mutex::new(0), _lock: lock };
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let is_same_boot = folder.read("boot")?.is_some_and(|of| of == boot.as_bytes());
@@ -254,6 +252,25 @@ impl StateFolder {
         file.write_all(content)?;
         file.persist(self.root.join(name))?;
         Ok(())
+    }
+}
+
+/// Takes the lock of a folder. The node before this one may have been killed while it launched a worker: then its child
+/// has the lock until it begins its program.
+fn take_lock(lock: &File) -> io::Result<()> {
+    let end = Instant::now() + HANDOVER;
+    loop {
+        match lock.try_lock() {
+            Ok(()) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+            Err(TryLockError::WouldBlock) if Instant::now() < end => {
+                thread::sleep(HANDOVER / 100);
+            }
+            Err(TryLockError::WouldBlock) => {
+                let message = "another node uses this folder; choose another one with --state";
+                return Err(io::Error::new(ErrorKind::ResourceBusy, message));
+            }
+        }
     }
 }
 

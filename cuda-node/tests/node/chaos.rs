@@ -121,7 +121,7 @@ impl Script {
 }
 
 /// Whether an error says that the lease has ended.
-fn is_end(error: &Error) -> bool {
+pub fn is_end(error: &Error) -> bool {
     let ended = [Status::Disconnected, Status::NotFound];
     matches!(
         error,

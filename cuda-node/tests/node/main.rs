@@ -9,6 +9,7 @@ mod ends;
 mod graphs;
 mod harness;
 mod hostile;
+mod kills;
 mod life;
 mod neighbor;
 mod network;
