@@ -112,6 +112,7 @@ impl StateFolder {
             left.leases = folder.records("leases")?;
             left.ended = folder.records("ended")?;
             left.fenced = folder.names("fenced")?;
+            folder.remove_sockets_without(&left)?;
         } else {
             // The workers of an earlier run of the machine are gone, and so is the memory that they held.
             for stale in ["leases", "ended", "workers", "fenced"] {
@@ -210,6 +211,19 @@ impl StateFolder {
             let message = format!("{} has no number; remove the state folder", path.display());
             io::Error::new(ErrorKind::InvalidData, message)
         })
+    }
+
+    /// Removes the sockets of workers without a lease, which ended with their node.
+    fn remove_sockets_without(&self, left: &Left) -> io::Result<()> {
+        let kept: Vec<_> =
+            left.leases.iter().chain(&left.ended).map(|record| &record.worker.socket).collect();
+        for name in self.names("workers")? {
+            let socket = self.workers().join(name);
+            if !kept.contains(&&socket) {
+                ignore_absent(fs::remove_file(socket))?;
+            }
+        }
+        Ok(())
     }
 
     fn path(&self, folder: &str, lease: u64) -> PathBuf {
