@@ -1,6 +1,13 @@
 //! Worker processes, as their supervisor sees them: launching, killing and reaping.
 
-use std::{ffi::OsString, fmt, io, io::PipeWriter, os::fd::OwnedFd, path::PathBuf};
+use std::{
+    ffi::{CString, OsString},
+    fmt, io,
+    io::PipeWriter,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::Arc,
+};
 
 use rustix::process::WaitIdStatus;
 use tokio::{
@@ -10,11 +17,12 @@ use tokio::{
 };
 
 use super::{
+    cgroup::WorkerCgroup,
     descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR},
     ends::{SupervisorEnds, WorkerEnds, pair},
     error::{Error, Result},
-    sandbox::{self, Sandbox, WorkerUid},
-    spawn::{Child, Namespaces, Program},
+    sandbox::{self, DeviceFiles, Sandbox},
+    spawn::{Child, Held, Namespaces, Program},
 };
 
 /// The longest line of a worker's output that becomes one event, in bytes. Longer lines are split.
@@ -41,6 +49,7 @@ pub struct WorkerLauncher {
     output: WorkerOutput,
     sandbox: Option<Sandbox>,
     writable: Option<PathBuf>,
+    devices: DeviceFiles,
 }
 
 impl WorkerLauncher {
@@ -54,6 +63,7 @@ impl WorkerLauncher {
             output: WorkerOutput::default(),
             sandbox: None,
             writable: None,
+            devices: DeviceFiles::default(),
         }
     }
 
@@ -97,6 +107,14 @@ impl WorkerLauncher {
         self
     }
 
+    /// Sets the device files that a worker with a sandbox can open, besides those such as `/dev/null`. By default it has
+    /// none, as a worker on the CPU.
+    #[must_use]
+    pub fn devices(mut self, devices: DeviceFiles) -> Self {
+        self.devices = devices;
+        self
+    }
+
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
     ///
     /// The worker inherits standard input, output and error and the sockets, and no other descriptor. It is in a
@@ -106,51 +124,75 @@ impl WorkerLauncher {
     ///
     /// # Errors
     /// [`Error::NoRuntime`] outside a tokio runtime. [`Error::Sockets`] and [`Error::Spawn`] with the cause of the
-    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. [`Error::Writable`] if the
-    /// writable folder cannot be given to the worker. No process is left then.
+    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. [`Error::Cgroup`] if the cgroup of
+    /// the worker cannot be created. [`Error::Writable`] if the writable folder cannot be given to the worker. No process
+    /// is left then.
     ///
     /// # Panics
     /// Inside a tokio runtime whose I/O is not enabled.
     pub fn launch(&self) -> Result<(WorkerProcess, SupervisorEnds)> {
-        let uid = self.sandbox.as_ref().and_then(Sandbox::take_uid).transpose()?;
+        let sandbox = self.sandbox.as_ref();
+        let uid = sandbox.and_then(Sandbox::take_uid).transpose()?;
+        let cgroup = sandbox.and_then(Sandbox::create_cgroup).transpose()?;
+        let held = Held { uid, cgroup: cgroup.map(Arc::new) };
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (supervisor, worker) = pair()?;
         let spawn_error = |source| Error::Spawn { executable: self.executable.clone(), source };
-        if let (Some(uid), Some(folder)) = (&uid, &self.writable) {
+        if let (Some(uid), Some(folder)) = (&held.uid, &self.writable) {
             sandbox::give(folder, uid.get(), uid.get()).map_err(Error::Writable)?;
         }
-        let (program, supervisor_pipes) =
-            self.program(worker, uid.as_ref()).map_err(spawn_error)?;
-
-        // A sandbox is wanted, but the machine may not give these namespaces. The worker reports which ones it has.
-        let attempts: &[_] = match (&self.sandbox, &uid) {
-            (None, _) => &[Namespaces::None],
-            // In a user namespace the worker could not become the user that owns its folder.
-            (Some(_), Some(_)) => &[Namespaces::Pid, Namespaces::None],
-            (Some(_), None) => &[Namespaces::UserAndPid, Namespaces::Pid, Namespaces::None],
-        };
-        let mut child = Err(io::ErrorKind::Unsupported.into());
-        for namespaces in attempts {
-            child = program.spawn(*namespaces, uid.clone());
-            if child.is_ok() {
-                break;
-            }
-        }
-        let child = child.map_err(spawn_error)?;
+        let (program, supervisor_pipes) = self.program(worker).map_err(spawn_error)?;
+        let child = self.spawn(&program, &held).map_err(spawn_error)?;
         // The program owns the worker's ends, and is dropped on return. So the sockets close when the worker ends.
         let Pipes { liveness, output } = supervisor_pipes;
         for (name, pipe) in output {
             let lines = trace_lines(child.pid(), name, pipe);
             runtime.spawn(lines);
         }
-        Ok((WorkerProcess::new(child, liveness), supervisor))
+        Ok((WorkerProcess::new(child, liveness, held.cgroup), supervisor))
+    }
+
+    /// Starts a worker in the best namespaces that the machine gives.
+    fn spawn(&self, program: &Program, held: &Held) -> io::Result<Child> {
+        let Some(sandbox) = &self.sandbox else {
+            return program.spawn(Namespaces::None, None, held.clone());
+        };
+        let attempts: &[_] = match &held.uid {
+            // In a user namespace the worker could not become the user that owns its folder.
+            Some(_) => &[Namespaces::Pid, Namespaces::None],
+            None => {
+                &[Namespaces::UserAndPid, Namespaces::User, Namespaces::Pid, Namespaces::None]
+            }
+        };
+        let mut child = Err(io::ErrorKind::Unsupported.into());
+        let mut refused = None;
+        for namespaces in attempts {
+            let writable = self.writable.as_deref();
+            let argument = sandbox.argument(
+                held.uid.as_ref(),
+                writable,
+                &self.devices,
+                refused.as_ref().map(io::Error::to_string),
+            );
+            let argument = CString::new(argument)?;
+            child = program.spawn(*namespaces, Some(&argument), held.clone());
+            match child {
+                Ok(child) => return Ok(child),
+                // The worker reports the first reason why it has no PID namespace.
+                Err(error) if namespaces.has_pid() && refused.is_none() => {
+                    refused = Some(io::Error::new(error.kind(), error.to_string()));
+                    child = Err(error);
+                }
+                Err(error) => child = Err(error),
+            }
+        }
+        child
     }
 
     /// Prepares the program of a worker, with the supervisor's ends of its pipes.
     fn program(
         &self,
         WorkerEnds { commands, bulk, jobs }: WorkerEnds,
-        uid: Option<&WorkerUid>,
     ) -> io::Result<(Program, Pipes)> {
         let (stdin, liveness) = io::pipe()?;
         let mut descriptors: Vec<(OwnedFd, _)> = vec![
@@ -167,10 +209,7 @@ impl WorkerLauncher {
                 output.push((name, pipe::Receiver::from_owned_fd(reader.into())?));
             }
         }
-        let mut arguments = self.arguments.clone();
-        if let Some(sandbox) = &self.sandbox {
-            arguments.push(sandbox.argument(uid, self.writable.as_deref()).into());
-        }
+        let arguments = self.arguments.clone();
         let is_inherited = |name: &OsString| self.sandbox.is_none() || sandbox::passes(name);
         let mut environment: Vec<_> =
             std::env::vars_os().filter(|(name, _)| is_inherited(name)).collect();
@@ -228,12 +267,34 @@ pub struct WorkerProcess {
     exit: ExitCause,
     /// The worker's standard input. The worker kills itself when it closes.
     _liveness: PipeWriter,
+    cgroup: Option<Arc<WorkerCgroup>>,
+    /// The limit of its host memory, if its cgroup has one.
+    memory_limit: Option<u64>,
 }
 
 impl WorkerProcess {
-    fn new(child: Child, liveness: PipeWriter) -> Self {
+    fn new(child: Child, liveness: PipeWriter, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
-        Self { pid, child: Some(child), exit, _liveness: liveness }
+        let child = Some(child);
+        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit: None }
+    }
+
+    /// Limits the host memory of the worker to what it uses now and `additional` bytes, if it has a cgroup. The kernel
+    /// kills a worker that goes beyond.
+    ///
+    /// # Errors
+    /// The file system of cgroups refuses it. The worker then has no limit.
+    pub fn limit_host_memory(&mut self, additional: u64) -> io::Result<()> {
+        if let Some(cgroup) = &self.cgroup {
+            self.memory_limit = Some(cgroup.limit_memory(additional)?);
+        }
+        Ok(())
+    }
+
+    /// The limit of its host memory in bytes, if the kernel has killed the worker because it went beyond.
+    pub fn exceeded_host_memory(&self) -> Option<u64> {
+        let is_exceeded = self.cgroup.as_ref().is_some_and(|cgroup| cgroup.is_out_of_memory());
+        self.memory_limit.filter(|_| is_exceeded)
     }
 
     /// The process id in the namespace of the supervisor. It may name another process once this one is reaped.

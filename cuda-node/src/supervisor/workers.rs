@@ -300,6 +300,13 @@ impl WorkerHandle {
         if let (Some((commands, _)), false) = (&self.lanes, self.has_lease) {
             let mut out = Vec::new();
             put_frame(&mut out, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+            if let Body::Process(worker) = &mut self.body {
+                let bytes = worker::host_memory(&self.device, &assign.limits);
+                if let Err(error) = worker.process.limit_host_memory(bytes) {
+                    tracing::error!(%error, "a worker ends, because its host memory cannot be limited");
+                    worker.process.kill();
+                }
+            }
             // The socket is empty and takes the bytes at once. The end of a worker is noticed where it is read.
             _ = rustix::io::write(commands, &out);
             self.has_lease = true;
@@ -321,6 +328,14 @@ impl WorkerHandle {
                 threads.ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
             }
             Body::Process(worker) => !worker.process.has_ended(),
+        }
+    }
+
+    /// The limit of its host memory in bytes, if the kernel has killed the worker because it went beyond.
+    pub(super) fn exceeded_host_memory(&self) -> Option<u64> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => process.process.exceeded_host_memory(),
         }
     }
 

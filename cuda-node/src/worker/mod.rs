@@ -26,4 +26,5 @@ mod staging;
 mod telemetry;
 
 pub use messages::{Assign, Drain, Drained, Measured, Ready, WorkerBlob};
+pub(crate) use run::host_memory;
 pub use run::run;

@@ -55,10 +55,10 @@ fn a_worker_that_cannot_start_has_not_died() {
 fn a_dead_worker_ends_the_lease_without_grace() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
-    assert!(node.table.worker_died(at(1), lease));
+    assert!(node.table.worker_died(at(1), lease, None));
     let stop = Action::StopAdmission { lease, cause: Cause::WorkerDied };
     assert_eq!(node.actions(1), [stop, Action::KillWorker { lease }]);
-    assert!(!node.table.worker_died(at(1), lease));
+    assert!(!node.table.worker_died(at(1), lease, None));
     assert_eq!(node.table.counters().workers_died, 1);
 }
 
@@ -81,7 +81,7 @@ fn reports_about_unknown_leases_have_no_effect() {
     let mut node = Node::new(1);
     let lease = LeaseId(7);
     assert!(!node.table.worker_ready(at(0), lease));
-    assert!(!node.table.worker_died(at(0), lease));
+    assert!(!node.table.worker_died(at(0), lease, None));
     assert!(!node.table.worker_gone(at(0), lease, false));
     assert!(!node.table.session_busy(at(0), lease));
     assert!(!node.table.session_idle(at(0), lease));

@@ -179,6 +179,7 @@ fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
                 | Cause::Revoked { .. }
                 | Cause::Preempted { .. }
                 | Cause::OverMemory { .. }
+                | Cause::OutOfHostMemory { .. }
                 | Cause::Fenced => Error::Remote { address, status, detail },
                 _ => Error::Disconnected { address, cause: detail, may_have_run: true },
             }

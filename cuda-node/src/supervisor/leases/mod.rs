@@ -536,7 +536,7 @@ impl Leases {
             let leases = Arc::downgrade(self);
             let ended = move || {
                 if let Some(leases) = leases.upgrade() {
-                    leases.change(|state, now| state.table.worker_died(now, LeaseId(lease)));
+                    leases.change(|state, now| state.worker_died(now, LeaseId(lease)));
                 }
             };
             let jobs = entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
@@ -606,7 +606,7 @@ impl Leases {
         let leases = self.clone();
         tokio::spawn(async move {
             session.ended().await;
-            leases.change(|state, now| state.table.worker_died(now, lease));
+            leases.change(|state, now| state.worker_died(now, lease));
         });
     }
 
@@ -668,6 +668,13 @@ impl Leases {
 }
 
 impl State {
+    /// The worker of a lease has ended by itself.
+    fn worker_died(&mut self, now: Duration, lease: LeaseId) {
+        let worker = self.entries.get(&lease).and_then(|entry| entry.worker.as_ref());
+        let exceeded = worker.and_then(WorkerHandle::exceeded_host_memory);
+        self.table.worker_died(now, lease, exceeded);
+    }
+
     /// A client uses a lease on a connection. A detached lease whose grant is confirmed has no connections.
     fn connected(&mut self, now: Duration, lease: LeaseId, connection: u64) -> Result<(), Refusal> {
         self.table.reconnected(now, lease).map_err(refusal)?;
