@@ -352,10 +352,8 @@ mod tests {
 
     #[test]
     fn supervisor_in_its_subgroup_divides_the_parent() {
-        let root = stand_in(&[
-            ("cgroup.controllers", "memory"),
-            ("cgroup.subtree_control", "memory"),
-        ]);
+        let root =
+            stand_in(&[("cgroup.controllers", "memory"), ("cgroup.subtree_control", "memory")]);
         let mounts = mount(&root, "cgroup2", "");
         let cgroups = Cgroups::open_in(&mounts, "0::/node/supervisor\n").unwrap();
         assert_eq!(cgroups.memory, root.path().join("node"));

@@ -29,8 +29,8 @@ use std::{
 use rustix::{
     fs::CWD,
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags, fsconfig_create, fsmount,
-        fsopen, mount_change, move_mount,
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+        fsconfig_create, fsmount, fsopen, mount_change, move_mount,
     },
     process::{Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_send_signal, waitid},
     thread::{CapabilitySet, CapabilitySets},
@@ -294,8 +294,14 @@ unsafe fn clone(flags: c_int, held: Held, start: &Start<'_>) -> io::Result<Child
         let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
-        let pid =
-            libc::syscall(libc::SYS_clone, c_long::from(flags), none, &raw mut descriptor, none, none);
+        let pid = libc::syscall(
+            libc::SYS_clone,
+            c_long::from(flags),
+            none,
+            &raw mut descriptor,
+            none,
+            none,
+        );
         if pid == 0 {
             // This is the child, and the caller keeps the pointers valid.
             start.run();

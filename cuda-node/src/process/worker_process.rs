@@ -160,9 +160,7 @@ impl WorkerLauncher {
         let attempts: &[_] = match &held.uid {
             // In a user namespace the worker could not become the user that owns its folder.
             Some(_) => &[Namespaces::Pid, Namespaces::None],
-            None => {
-                &[Namespaces::UserAndPid, Namespaces::User, Namespaces::Pid, Namespaces::None]
-            }
+            None => &[Namespaces::UserAndPid, Namespaces::User, Namespaces::Pid, Namespaces::None],
         };
         let mut child = Err(io::ErrorKind::Unsupported.into());
         let mut refused = None;

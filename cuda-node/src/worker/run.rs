@@ -12,14 +12,15 @@ use std::{
 };
 
 use cuda_core::{
-    Access, Arguments, Backend, Device, DeviceBuffer, DeviceInfo, Error, LaunchConfig, PinnedBuffer, Provider,
+    Access, Arguments, Backend, Device, DeviceBuffer, DeviceInfo, Error, LaunchConfig,
+    PinnedBuffer, Provider,
     protocol::{Notice, Status},
 };
 use cuda_lease::{
     session::SessionError,
     wire::{
-        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, Limits, TransferId, complete_frames, features,
-        frames_in, put_frame,
+        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, Limits, TransferId, complete_frames,
+        features, frames_in, put_frame,
     },
 };
 use tracing::{

@@ -87,7 +87,8 @@ pub fn run() -> ExitCode {
     // A worker may use its cache.
     fs::write(targets.own_cache.join("kernel"), "own").unwrap();
     fs::File::open(&targets.own_device).unwrap();
-    let has_own_proc = fs::read_link("/proc/self").unwrap() == Path::new(&std::process::id().to_string());
+    let has_own_proc =
+        fs::read_link("/proc/self").unwrap() == Path::new(&std::process::id().to_string());
     let mut outcomes = Outcomes::new();
     let mut record = |name: &str, outcome: io::Result<()>| {
         outcomes.insert(name.to_owned(), outcome.err().map(|error| error.to_string()));

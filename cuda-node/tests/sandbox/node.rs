@@ -2,7 +2,8 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
-use cuda_async::{cuda_cpu::CpuProvider, prelude::*};
+use cuda_async::{Result, prelude::*};
+use cuda_cpu::CpuProvider;
 use cuda_lease::LeaseBuilder;
 use cuda_node::{
     process::{DEFAULT_UIDS, Sandbox, WorkerLauncher},
@@ -22,7 +23,8 @@ pub fn run() -> ExitCode {
     let lease = LeaseBuilder::new(node.address().to_string()).min_vram(1 << 20);
     let lease = lease.acquire_blocking().unwrap();
     let device = lease.device().clone();
-    let upload = || h2d(vec![1_u8; 64]).run_blocking_on(&device).map(drop);
+    let upload =
+        || -> Result<()> { zeros::<u8>(64).then(to_host).sync_on(&device.new_stream()?).map(drop) };
     upload().unwrap();
     // The first worker was asked for its device and has ended.
     std::fs::write(folder.path().join("take"), "").unwrap();

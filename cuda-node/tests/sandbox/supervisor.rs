@@ -50,7 +50,9 @@ pub fn run() -> ExitCode {
         refuse([(libc::SYS_landlock_create_ruleset, Vec::new())]);
     }
     if has(WITHOUT_MOUNTS) {
-        refuse([libc::SYS_mount, libc::SYS_fsopen, libc::SYS_open_tree].map(|call| (call, Vec::new())));
+        refuse(
+            [libc::SYS_mount, libc::SYS_fsopen, libc::SYS_open_tree].map(|call| (call, Vec::new())),
+        );
     }
     if has(WITHOUT_FILTERS) {
         refuse_filters();

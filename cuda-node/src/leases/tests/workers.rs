@@ -63,6 +63,18 @@ fn a_dead_worker_ends_the_lease_without_grace() {
 }
 
 #[test]
+fn worker_beyond_its_host_memory_ends_the_lease_with_the_limit() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 1);
+    assert!(node.table.worker_died(at(1), lease, Some(64 * MIB)));
+    let cause = Cause::OutOfHostMemory { limit: 64 * MIB };
+    assert!(cause.to_string().contains("ran out of host memory, the limit is 67108864 bytes"));
+    let stop = Action::StopAdmission { lease, cause };
+    assert_eq!(node.actions(1), [stop, Action::KillWorker { lease }]);
+    assert_eq!(node.table.counters().out_of_host_memory, 1);
+}
+
+#[test]
 fn memory_is_credited_only_after_the_kill() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);

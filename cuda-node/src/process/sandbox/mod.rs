@@ -107,9 +107,8 @@ impl Sandbox {
     /// It divides the cgroup of this process among the workers. For that it may move this process into a child of the
     /// cgroup.
     pub fn new(uids: RangeInclusive<u32>) -> Self {
-        let is_usable = geteuid().is_root()
-            && identity::are_mapped(&uids)
-            && identity::may_use_uids();
+        let is_usable =
+            geteuid().is_root() && identity::are_mapped(&uids) && identity::may_use_uids();
         let uids = is_usable.then(|| Arc::new(Uids { range: uids, used: Mutex::default() }));
         Self { is_required: false, uids, cgroups: Cgroups::open().map(Arc::new) }
     }

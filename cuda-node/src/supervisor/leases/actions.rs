@@ -169,7 +169,7 @@ impl State {
 }
 
 /// The error of a client whose lease ended.
-fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
+pub(super) fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
     let address = address.to_owned();
     match cause {
         Some(cause) => {
