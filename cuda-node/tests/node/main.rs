@@ -12,6 +12,7 @@ mod hostile;
 mod life;
 mod neighbor;
 mod network;
+mod out_of_memory;
 mod raw;
 mod requests;
 mod status;
