@@ -32,6 +32,9 @@ const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
 const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
 
+/// The maximum duration for which the end of a lease waits until the compiled kernels of its tenant are kept.
+const CACHE_DEADLINE: Duration = Duration::from_secs(1);
+
 /// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
 pub(super) struct Workers {
     launcher: Launcher,
@@ -371,15 +374,19 @@ impl WorkerHandle {
                 true
             }
             Body::Process(worker) => {
-                // The cache goes back after the end of the worker.
-                let Process { mut process, memory, kernels: _kernels } = *worker;
+                let Process { mut process, memory, kernels } = *worker;
                 process.kill();
                 let cause = process.reaped().await;
                 tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
-                match memory {
+                // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
+                // long.
+                let cache = tokio::task::spawn_blocking(move || drop(kernels));
+                let memory_is_back = match memory {
                     Some(memory) => memory.memory_returned().await,
                     None => true,
-                }
+                };
+                _ = tokio::time::timeout(CACHE_DEADLINE, cache).await;
+                memory_is_back
             }
         }
     }
