@@ -17,8 +17,8 @@ use tempfile::TempDir;
 use crate::{
     attacks::{Findings, INCOMPLETE, SECRET, SECRET_VARIABLE},
     supervisor::{
-        FILL, Filled, HOLD, OFF, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK, WITHOUT_MOUNTS,
-        WITHOUT_NAMESPACES, cgroup_of,
+        FILL, Filled, HOLD, INHERITED, OFF, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
+        WITHOUT_MOUNTS, WITHOUT_NAMESPACES, cgroup_of,
     },
 };
 
@@ -117,6 +117,7 @@ pub fn all() -> Vec<Trial> {
         killed_supervisor_ends_workers_in_namespaces,
         pid_namespace_needs_a_proc_of_its_own,
         required_sandbox_names_each_missing_part,
+        inherited_descriptor_is_reported,
     ];
     trials.extend(trials![
         !is_root;
@@ -216,6 +217,12 @@ fn required_sandbox_names_each_missing_part() {
     for part in [Part::Processes, Part::Network, Part::Identity, Part::Files, Part::SystemCalls] {
         assert!(stderr.contains(&format!("{part}: ")), "{part}: {stderr}");
     }
+}
+
+fn inherited_descriptor_is_reported() {
+    let findings = attack(user(&[INHERITED]));
+    assert_refused(&findings, &["find_descriptors"]);
+    assert_eq!(missing(&findings), [Part::Descriptors]);
 }
 
 fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {

@@ -37,6 +37,7 @@ pub const WITHOUT_FILTERS: &str = "without-filters";
 pub const WITHOUT_LANDLOCK: &str = "without-landlock";
 pub const WITHOUT_MOUNTS: &str = "without-mounts";
 pub const FILL: &str = "fill";
+pub const INHERITED: &str = "inherited";
 
 /// Launches a hostile worker and another worker, and prints the [`Findings`] as JSON. Exits with the code of a hostile
 /// worker that refuses to start.
@@ -45,6 +46,11 @@ pub fn run() -> ExitCode {
     let has = |option: &str| options.iter().any(|given| given == option);
     if has(WITHOUT_NAMESPACES) {
         refuse_namespaces();
+    }
+    if has(INHERITED) {
+        // SAFETY: duplicates a descriptor, without the flag that closes it on `exec`.
+        assert!(unsafe { libc::dup(0) } >= 0);
+        refuse([(libc::SYS_close_range, Vec::new())]);
     }
     if has(WITHOUT_LANDLOCK) {
         refuse([(libc::SYS_landlock_create_ruleset, Vec::new())]);

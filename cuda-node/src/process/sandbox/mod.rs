@@ -436,3 +436,21 @@ impl fmt::Display for SandboxReport {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_with_several_links_is_not_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        fs::create_dir(folder.path().join("kernels")).unwrap();
+        fs::write(folder.path().join("kernels/one"), "").unwrap();
+        give(folder.path(), uid, gid).unwrap();
+        let key = tempfile::NamedTempFile::new().unwrap();
+        fs::hard_link(key.path(), folder.path().join("kernels/two")).unwrap();
+        let error = give(folder.path(), uid, gid).unwrap_err();
+        assert!(error.to_string().ends_with("kernels/two: the file has several links"), "{error}");
+    }
+}
