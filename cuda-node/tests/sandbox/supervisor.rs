@@ -49,7 +49,7 @@ pub fn run() -> ExitCode {
     }
     if has(INHERITED) {
         // SAFETY: duplicates a descriptor, without the flag that closes it on `exec`.
-        assert!(unsafe { libc::dup(0) } >= 0);
+        assert!(unsafe { libc::fcntl(0, libc::F_DUPFD, 100) } >= 0);
         refuse([(libc::SYS_close_range, Vec::new())]);
     }
     if has(WITHOUT_LANDLOCK) {
@@ -175,7 +175,8 @@ pub fn reporter() -> ExitCode {
         Err(code) => return code,
     };
     writeln!(ends.commands, "{}", report.memory_limit().unwrap_or_default()).unwrap();
-    ends.commands.read_exact(&mut [0]).unwrap();
+    // The supervisor ends.
+    _ = ends.commands.read_exact(&mut [0]);
     ExitCode::SUCCESS
 }
 
