@@ -366,8 +366,8 @@ mod tests {
     fn folder_without_rights_is_removed() {
         let closed = |cache: &Path| {
             fs::create_dir_all(cache.join("closed/inner")).unwrap();
-            fs::set_permissions(cache.join("closed"), fs::Permissions::from_mode(0)).unwrap();
-            fs::set_permissions(cache.parent().unwrap(), fs::Permissions::from_mode(0)).unwrap();
+            fs::set_permissions(cache.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
+            fs::set_permissions(cache.parent().unwrap(), fs::Permissions::from_mode(0o0)).unwrap();
         };
         after(closed);
     }

@@ -44,7 +44,7 @@ pub fn greedy_worker() -> ExitCode {
         Ok(started) => started,
         Err(code) => return code,
     };
-    let argument = std::env::args().last().unwrap();
+    let argument = std::env::args().next_back().unwrap();
     let sandbox: serde_json::Value =
         serde_json::from_str(argument.strip_prefix("--sandbox=").unwrap()).unwrap();
     let file = PathBuf::from(sandbox["writable"].as_str().unwrap()).join("take");
