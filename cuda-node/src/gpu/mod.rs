@@ -6,6 +6,7 @@
 //!
 //! This module uses no other module of the crate.
 
+mod device_files;
 mod memory_check;
 mod monitor;
 mod nvml;

@@ -1,6 +1,6 @@
 //! The GPUs of a node: the interface that describes them, the addresses that mean them, and the errors of queries.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, path::PathBuf, sync::Arc};
 
 /// One GPU or one MIG instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,6 +23,8 @@ pub struct GpuInfo {
     pub driver_version: String,
     /// The major and minor version of CUDA that the driver supports.
     pub cuda_version: (u32, u32),
+    /// The device files that a process needs for it. `None` if NVML does not tell them.
+    pub device_files: Option<Vec<PathBuf>>,
 }
 
 impl GpuInfo {

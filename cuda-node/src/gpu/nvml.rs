@@ -7,7 +7,10 @@ use nvml_wrapper::{
     enums::device::UsedGpuMemory, error::NvmlError, struct_wrappers::device::ProcessInfo,
 };
 
-use super::monitor::{Error, GpuInfo, GpuKind, GpuMonitor, GpuUuid, ProcessMemory, Result};
+use super::{
+    device_files,
+    monitor::{Error, GpuInfo, GpuKind, GpuMonitor, GpuUuid, ProcessMemory, Result},
+};
 
 /// The library's names. Drivers without development files install only the first one.
 const LIBRARIES: [&str; 2] = ["libnvidia-ml.so.1", "libnvidia-ml.so"];
@@ -65,7 +68,7 @@ impl GpuMonitor for NvmlMonitor {
             let divided = whole.kind == GpuKind::Divided;
             devices.push(whole.clone());
             if divided {
-                devices.extend(instances(&device, &whole)?);
+                devices.extend(self.instances(&device, &whole)?);
             }
         }
         Ok(devices)
@@ -94,6 +97,55 @@ impl GpuMonitor for NvmlMonitor {
     }
 }
 
+impl NvmlMonitor {
+    /// The instances of a divided GPU.
+    fn instances(&self, device: &Device<'_>, whole: &GpuInfo) -> Result<Vec<GpuInfo>> {
+        let most = device.mig_device_count().map_err(failed("the MIG instances", &whole.uuid))?;
+        let mut instances = Vec::new();
+        for index in 0..most {
+            let instance = match device.mig_device_by_index(index) {
+                Ok(instance) => instance,
+                // The indices of instances have gaps.
+                Err(NvmlError::NotFound | NvmlError::InvalidArg) => continue,
+                Err(error) => return Err(failed("a MIG instance", &whole.uuid)(error)),
+            };
+            let uuid =
+                instance.uuid().map_err(failed("the identifier of a MIG instance", &whole.uuid))?;
+            let uuid = GpuUuid::new(uuid);
+            let attributes = instance.attributes().ok();
+            let device_files = device
+                .minor_number()
+                .ok()
+                .zip(self.instance_ids(&instance))
+                .and_then(|(minor, ids)| device_files::of_instance(minor, ids));
+            instances.push(GpuInfo {
+                kind: GpuKind::Instance { parent: whole.uuid.clone(), index },
+                name: instance.name().map_err(failed("the name", &uuid))?,
+                total_memory: instance.memory_info().map_err(failed("the memory", &uuid))?.total,
+                multiprocessors: attributes.map(|attributes| attributes.multiprocessor_count),
+                uuid,
+                device_files,
+                ..whole.clone()
+            });
+        }
+        Ok(instances)
+    }
+
+    /// The ids of the GPU instance and of the compute instance of a MIG instance.
+    fn instance_ids(&self, instance: &Device<'_>) -> Option<(u32, u32)> {
+        let (mut gpu, mut compute) = (0, 0);
+        // SAFETY: NVML gave the handle, and writes one number to each pointer.
+        let failed = unsafe {
+            let (library, handle) = (self.nvml.lib(), instance.handle());
+            [
+                library.nvmlDeviceGetGpuInstanceId(handle, &raw mut gpu),
+                library.nvmlDeviceGetComputeInstanceId(handle, &raw mut compute),
+            ]
+        };
+        (failed == [0, 0]).then_some((gpu, compute))
+    }
+}
+
 fn whole_gpu(
     device: &Device<'_>,
     index: u32,
@@ -117,35 +169,9 @@ fn whole_gpu(
         multiprocessors: device.attributes().ok().map(|attributes| attributes.multiprocessor_count),
         driver_version: driver_version.to_owned(),
         cuda_version,
+        device_files: device.minor_number().ok().map(device_files::of_gpu),
         uuid,
     })
-}
-
-/// The instances of a divided GPU.
-fn instances(device: &Device<'_>, whole: &GpuInfo) -> Result<Vec<GpuInfo>> {
-    let most = device.mig_device_count().map_err(failed("the MIG instances", &whole.uuid))?;
-    let mut instances = Vec::new();
-    for index in 0..most {
-        let instance = match device.mig_device_by_index(index) {
-            Ok(instance) => instance,
-            // The indices of instances have gaps.
-            Err(NvmlError::NotFound | NvmlError::InvalidArg) => continue,
-            Err(error) => return Err(failed("a MIG instance", &whole.uuid)(error)),
-        };
-        let uuid =
-            instance.uuid().map_err(failed("the identifier of a MIG instance", &whole.uuid))?;
-        let uuid = GpuUuid::new(uuid);
-        let attributes = instance.attributes().ok();
-        instances.push(GpuInfo {
-            kind: GpuKind::Instance { parent: whole.uuid.clone(), index },
-            name: instance.name().map_err(failed("the name", &uuid))?,
-            total_memory: instance.memory_info().map_err(failed("the memory", &uuid))?.total,
-            multiprocessors: attributes.map(|attributes| attributes.multiprocessor_count),
-            uuid,
-            ..whole.clone()
-        });
-    }
-    Ok(instances)
 }
 
 /// The memory of a process in NVML's list, which has one entry for each of its contexts' instances.

@@ -176,6 +176,7 @@ fn whole(index: u32) -> GpuInfo {
         multiprocessors: Some(132),
         driver_version: "580.00".into(),
         cuda_version: (13, 0),
+        device_files: None,
     }
 }
 

@@ -49,6 +49,11 @@ pub enum Cause {
         /// The bytes of the charge.
         charge: u64,
     },
+    /// The kernel killed the worker, because it used more host memory than its limit.
+    OutOfHostMemory {
+        /// The limit in bytes.
+        limit: u64,
+    },
     /// The worker did not start in time.
     StartTimedOut,
     /// The worker could not be started.
@@ -70,9 +75,10 @@ impl Cause {
         match self {
             Cause::Freed => Status::NotFound,
             Cause::Expired => Status::LeaseExpired,
-            Cause::Revoked { .. } | Cause::Preempted { .. } | Cause::OverMemory { .. } => {
-                Status::Revoked
-            }
+            Cause::Revoked { .. }
+            | Cause::Preempted { .. }
+            | Cause::OverMemory { .. }
+            | Cause::OutOfHostMemory { .. } => Status::Revoked,
             Cause::StartTimedOut | Cause::NotStarted { .. } => Status::Internal,
             Cause::WorkerDied | Cause::Disconnected => Status::Disconnected,
             Cause::Fenced => Status::Fenced,
@@ -83,7 +89,11 @@ impl Cause {
     pub(super) fn has_grace(&self) -> bool {
         let has_none = matches!(
             self,
-            Cause::Freed | Cause::OverMemory { .. } | Cause::WorkerDied | Cause::Disconnected
+            Cause::Freed
+                | Cause::OverMemory { .. }
+                | Cause::OutOfHostMemory { .. }
+                | Cause::WorkerDied
+                | Cause::Disconnected
         );
         !has_none
     }
@@ -107,6 +117,11 @@ impl fmt::Display for Cause {
                 f,
                 "has ended: its worker used {used} bytes, the limit is {charge} bytes including variables of modules, \
                  stacks of kernels, the device's heap and its print buffer; request more memory"
+            ),
+            Cause::OutOfHostMemory { limit } => write!(
+                f,
+                "has ended: its worker ran out of host memory, the limit is {limit} bytes; load less code, and keep \
+                 fewer uploads, downloads and submits in flight"
             ),
             Cause::StartTimedOut => f.write_str("has ended: its worker did not start in time"),
             Cause::NotStarted { reason } => {

@@ -185,6 +185,8 @@ pub struct Counters {
     pub preempted: u64,
     /// Leases that used more memory than they were charged with.
     pub over_memory: u64,
+    /// Leases whose worker was killed because it used more host memory than its limit.
+    pub out_of_host_memory: u64,
     /// Leases whose worker did not start in time.
     pub start_timed_out: u64,
     /// Leases whose worker could not be started.
@@ -213,6 +215,7 @@ impl Counters {
             Cause::Revoked { .. } => &mut self.revoked,
             Cause::Preempted { .. } => &mut self.preempted,
             Cause::OverMemory { .. } => &mut self.over_memory,
+            Cause::OutOfHostMemory { .. } => &mut self.out_of_host_memory,
             Cause::StartTimedOut => &mut self.start_timed_out,
             Cause::NotStarted { .. } => &mut self.not_started,
             Cause::WorkerDied => &mut self.workers_died,
@@ -229,6 +232,7 @@ impl Counters {
             + self.revoked
             + self.preempted
             + self.over_memory
+            + self.out_of_host_memory
             + self.start_timed_out
             + self.not_started
             + self.workers_died

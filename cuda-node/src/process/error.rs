@@ -35,6 +35,11 @@ pub enum Error {
         /// The number of user ids.
         count: usize,
     },
+    /// The cgroup of a worker cannot be created.
+    #[error(
+        "cannot create the cgroup of a worker: {0}; check the limits of the node's cgroup, or start the node with `--sandbox off`"
+    )]
+    Cgroup(#[source] io::Error),
     /// A folder cannot be given to the user of a worker.
     #[error(
         "cannot give a folder to the user of a worker: {0}; start the node with `--sandbox off`, or as root with the capability CAP_CHOWN"

@@ -10,8 +10,12 @@
 //! worker calls [`die_with_supervisor`] and [`WorkerEnds::take`] first. Tests that need no process use [`pair`]. Both
 //! write their logs with [`log_to_stderr`]. A worker with a [`Sandbox`] enters it before all else.
 //!
+//! A worker with a sandbox also has a cgroup where the machine gives one, in which the supervisor limits its host memory
+//! when it gets a lease.
+//!
 //! This module uses nothing else of the crate.
 
+mod cgroup;
 mod descriptors;
 mod ends;
 mod error;
@@ -31,7 +35,7 @@ pub use host_memory::limit_host_memory;
 pub use log::log_to_stderr;
 pub(crate) use sandbox::give;
 pub use sandbox::{
-    Confinement, DEFAULT_UIDS, Part, PartReport, Sandbox, SandboxReport, hide_memory,
+    Confinement, DEFAULT_UIDS, DeviceFiles, Part, PartReport, Sandbox, SandboxReport, hide_memory,
 };
 pub use successors::Successors;
 pub use worker_process::{AdoptedWorker, ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};

@@ -8,21 +8,31 @@
 //! # Rules
 //! - Between `clone` and `exec` the child has a copy of the memory of a process with several threads. Its code only
 //!   makes system calls: no allocation, no lock, no panic. Everything that it needs is prepared before.
+//! - No handler of the supervisor's signals runs in the child: signals are blocked during `clone`, and the child removes
+//!   the handlers before it admits signals again.
 //! - The descriptors that the child receives are numbered above those that it gives them, so no `dup2` of the child
 //!   replaces one that a later `dup2` needs.
 
 use std::{
     ffi::{CStr, CString, OsString, c_char, c_int, c_long, c_uint},
+    fs::File,
     io::{self, PipeReader, PipeWriter, Read as _},
     os::{
         fd::{AsFd as _, AsRawFd, FromRawFd as _, OwnedFd, RawFd},
         unix::ffi::OsStringExt as _,
     },
-    ptr, thread,
+    ptr,
+    sync::Arc,
+    thread,
 };
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
+    fs::CWD,
+    mount::{
+        FsMountFlags, FsOpenFlags, MountAttrFlags, MountPropagationFlags, MoveMountFlags,
+        fsconfig_create, fsmount, fsopen, mount_change, move_mount,
+    },
     process::{
         PidfdFlags, Signal, WaitId, WaitIdOptions, WaitIdStatus, pidfd_open, pidfd_send_signal,
         waitid,
@@ -31,7 +41,7 @@ use rustix::{
 };
 use tokio::io::{Interest, unix::AsyncFd};
 
-use super::{descriptors::FIRST_FREE_DESCRIPTOR, sandbox::WorkerUid};
+use super::{cgroup::WorkerCgroup, descriptors::FIRST_FREE_DESCRIPTOR, sandbox::WorkerUid};
 
 /// The capabilities of the first process in a user namespace, with which the worker sets up its sandbox. The worker
 /// drops them before it opens its device.
@@ -41,24 +51,42 @@ const SETUP: CapabilitySet = CapabilitySet::SYS_ADMIN.union(CapabilitySet::SETPC
 const STACK: usize = 64 << 10;
 
 /// The namespaces in which a process starts. The worker enters the other ones itself.
+///
+/// A PID namespace comes with a mount namespace, and with a `/proc` of its own there: CUDA fails if `/proc/self` has
+/// another process id than `getpid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Namespaces {
     /// Those of the supervisor.
     None,
     /// A PID namespace. Needs `CAP_SYS_ADMIN`.
     Pid,
-    /// A user namespace and a PID namespace in it. The process has [`SETUP`] there, and maps its user itself.
+    /// A user namespace. The process has [`SETUP`] there, and maps its user itself.
+    User,
+    /// A user namespace as with [`User`](Self::User), and a PID namespace in it.
     UserAndPid,
 }
 
 impl Namespaces {
     fn flags(self) -> c_int {
-        match self {
-            Self::None => 0,
-            Self::Pid => libc::CLONE_NEWPID,
-            Self::UserAndPid => libc::CLONE_NEWUSER | libc::CLONE_NEWPID,
-        }
+        let user = if self.has_user() { libc::CLONE_NEWUSER } else { 0 };
+        let pid = if self.has_pid() { libc::CLONE_NEWPID | libc::CLONE_NEWNS } else { 0 };
+        user | pid
     }
+
+    fn has_user(self) -> bool {
+        matches!(self, Self::User | Self::UserAndPid)
+    }
+
+    pub(super) fn has_pid(self) -> bool {
+        matches!(self, Self::Pid | Self::UserAndPid)
+    }
+}
+
+/// The resources of a process until it is reaped.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Held {
+    pub(super) uid: Option<WorkerUid>,
+    pub(super) cgroup: Option<Arc<WorkerCgroup>>,
 }
 
 /// A program with all that its process receives.
@@ -100,32 +128,38 @@ impl Program {
         })
     }
 
-    /// Starts the process, and waits until the program has taken over. The user id is in use until the process is
-    /// reaped.
+    /// Starts the process, and waits until the program has taken over. It starts in the cgroup of `held`. Its last
+    /// argument is `last`.
     ///
     /// # Errors
     /// The namespaces or the process cannot be created, or the executable cannot be started. No process is left then.
     pub(super) fn spawn(
         &self,
         namespaces: Namespaces,
-        uid: Option<WorkerUid>,
+        last: Option<&CStr>,
+        held: Held,
     ) -> io::Result<Child> {
         let (mut failed, failure) = status_pipe()?;
+        let cgroups = held.cgroup.as_ref().map(|cgroup| cgroup.entrances()).transpose()?;
         let strings = |list: &[CString]| -> Vec<*const c_char> {
             list.iter().map(|text| text.as_ptr()).chain([ptr::null()]).collect()
         };
         let mut arguments = strings(&self.arguments);
         arguments.insert(0, self.executable.as_ptr());
+        if let Some(last) = last {
+            arguments.insert(arguments.len() - 1, last.as_ptr());
+        }
         let start = Start {
             executable: &self.executable,
             arguments: &arguments,
             environment: &strings(&self.environment),
             descriptors: &self.descriptors,
             failure: &failure,
-            raises_capabilities: namespaces == Namespaces::UserAndPid,
+            cgroups: cgroups.as_deref().unwrap_or_default(),
+            namespaces,
         };
         // SAFETY: `start` keeps the pointers valid, and the child runs only `Start::run`.
-        let child = unsafe { clone(namespaces.flags(), uid, &start) }?;
+        let child = unsafe { clone(namespaces.flags(), held, &start) }?;
         drop(failure);
         let mut error = [0; size_of::<c_int>()];
         match failed.read_exact(&mut error) {
@@ -154,7 +188,9 @@ struct Start<'a> {
     environment: &'a [*const c_char],
     descriptors: &'a [(OwnedFd, RawFd)],
     failure: &'a PipeWriter,
-    raises_capabilities: bool,
+    /// The entrances of the cgroups that the process enters.
+    cgroups: &'a [File],
+    namespaces: Namespaces,
 }
 
 impl Start<'_> {
@@ -184,6 +220,12 @@ impl Start<'_> {
     }
 
     fn prepare(&self) -> rustix::io::Result<()> {
+        for cgroup in self.cgroups {
+            rustix::io::write(cgroup, b"0")?;
+        }
+        if self.namespaces.has_pid() {
+            mount_proc()?;
+        }
         for (descriptor, number) in self.descriptors {
             // SAFETY: `number` has no owner in this process, which runs no other code before `exec`.
             if unsafe { libc::dup2(descriptor.as_raw_fd(), *number) } < 0 {
@@ -206,14 +248,17 @@ impl Start<'_> {
         }
         // An interrupt at the terminal reaches the supervisor only.
         rustix::process::setpgid(None, None)?;
-        // SAFETY: both calls change the state of this process's signals. The signal set is initialized.
+        // SAFETY: the calls change the state of this process's signals. The signal set is initialized.
         unsafe {
+            // Numbers without a signal are errors without effect.
+            for signal in 1..=libc::SIGRTMAX() {
+                libc::signal(signal, libc::SIG_DFL);
+            }
             let mut none = std::mem::zeroed();
             libc::sigemptyset(&mut none);
             libc::sigprocmask(libc::SIG_SETMASK, &none, ptr::null_mut());
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
         }
-        if self.raises_capabilities {
+        if self.namespaces.has_user() {
             // `exec` drops the capabilities of a user that is not root, except ambient ones.
             let sets = CapabilitySets { effective: SETUP, permitted: SETUP, inheritable: SETUP };
             rustix::thread::set_capabilities(None, sets)?;
@@ -225,30 +270,57 @@ impl Start<'_> {
     }
 }
 
+/// Mounts a `/proc` of this PID namespace, in a mount namespace that has just been created.
+fn mount_proc() -> rustix::io::Result<()> {
+    mount_change(c"/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)?;
+    let proc = fsopen(c"proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&proc)?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let mounts = fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes)?;
+    move_mount(&mounts, c"", CWD, c"/proc", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+}
+
 /// Creates a child that becomes the program of `start`.
 ///
 /// # Safety
 /// The pointers of `start` are valid.
-unsafe fn clone(flags: c_int, uid: Option<WorkerUid>, start: &Start<'_>) -> io::Result<Child> {
+unsafe fn clone(flags: c_int, held: Held, start: &Start<'_>) -> io::Result<Child> {
     let flags = flags | libc::CLONE_PIDFD | libc::SIGCHLD;
     let mut descriptor: c_int = -1;
     let none: c_long = 0;
     // The system call, because libc's `clone` takes a stack and a function. Without `CLONE_VM` and without a stack it
     // returns twice, like `fork`.
     // SAFETY: the kernel writes the descriptor of the child to `descriptor`. The child continues on a copy of this
-    // stack.
-    let pid = unsafe {
-        libc::syscall(libc::SYS_clone, c_long::from(flags), none, &raw mut descriptor, none, none)
+    // stack. The signal sets are initialized before they are read.
+    let (pid, error) = unsafe {
+        let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &all, &mut before);
+        let pid = libc::syscall(
+            libc::SYS_clone,
+            c_long::from(flags),
+            none,
+            &raw mut descriptor,
+            none,
+            none,
+        );
+        if pid == 0 {
+            // This is the child, and the caller keeps the pointers valid.
+            start.run();
+        }
+        let error = io::Error::last_os_error();
+        libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut());
+        (pid, error)
     };
     match pid {
-        ..0 => Err(io::Error::last_os_error()),
-        // SAFETY: this is the child, and the caller keeps the pointers valid.
-        0 => unsafe { start.run() },
+        ..0 => Err(error),
         pid => {
             // SAFETY: the kernel created the descriptor for this call.
             let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
             let pid = u32::try_from(pid).unwrap_or_default();
-            let process = Process { descriptor, is_child: true, is_reaped: false, uid };
+            let process = Process { descriptor, is_child: true, is_reaped: false, held };
             // SAFETY: the process owns its descriptor, and never replaces it. An error drops the process, which kills
             // and reaps it.
             let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }?;
@@ -265,11 +337,11 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Takes over a process that an earlier supervisor has started, with the user id that it has.
+    /// Takes over a process that an earlier supervisor has started, with what it holds.
     ///
     /// # Errors
     /// It has ended, or another process has its id now.
-    pub(super) fn adopt(pid: u32, started: u64, uid: Option<WorkerUid>) -> io::Result<Self> {
+    pub(super) fn adopt(pid: u32, started: u64, held: Held) -> io::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
         let raw = raw.ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = pidfd_open(raw, PidfdFlags::empty())?;
@@ -277,7 +349,7 @@ impl Child {
         if start_of(pid)? != started {
             return Err(io::ErrorKind::NotFound.into());
         }
-        let process = Process { descriptor, is_child: false, is_reaped: false, uid };
+        let process = Process { descriptor, is_child: false, is_reaped: false, held };
         // SAFETY: the process owns its descriptor, and never replaces it.
         let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) };
         Ok(Self { pid, process: process? })
@@ -288,9 +360,9 @@ impl Child {
         self.pid
     }
 
-    /// The user id that it has of those for workers.
-    pub(super) fn uid(&self) -> Option<u32> {
-        self.process.get_ref().uid.as_ref().map(WorkerUid::get)
+    /// What the process holds.
+    pub(super) fn held(&self) -> &Held {
+        &self.process.get_ref().held
     }
 
     /// Kills the process with `SIGKILL`, and with it the processes of its PID namespace if it has one.
@@ -331,7 +403,7 @@ struct Process {
     /// Whether this process has started it. Otherwise the first process of the system reaps it.
     is_child: bool,
     is_reaped: bool,
-    uid: Option<WorkerUid>,
+    held: Held,
 }
 
 impl Process {
@@ -372,10 +444,10 @@ impl Drop for Process {
         let Ok(descriptor) = self.descriptor.try_clone() else { return };
         // The end of a process with a GPU takes up to 100 ms, so a thread waits for it. Without the thread a zombie
         // remains until the supervisor ends.
-        let uid = self.uid.take();
+        let held = std::mem::take(&mut self.held);
         let reap = move || {
             _ = waitid(WaitId::PidFd(descriptor.as_fd()), WaitIdOptions::EXITED);
-            drop(uid);
+            drop(held);
         };
         _ = thread::Builder::new().name("worker-reaper".into()).stack_size(STACK).spawn(reap);
     }

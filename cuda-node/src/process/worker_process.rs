@@ -1,6 +1,14 @@
 //! Worker processes, as their supervisor sees them: launching, killing and reaping.
 
-use std::{ffi::OsString, fmt, io, io::PipeWriter, os::fd::OwnedFd, path::PathBuf, time::Duration};
+use std::{
+    ffi::{CString, OsString},
+    fmt, io,
+    io::PipeWriter,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use rustix::process::WaitIdStatus;
 use serde::{Deserialize, Serialize};
@@ -11,11 +19,12 @@ use tokio::{
 };
 
 use super::{
+    cgroup::WorkerCgroup,
     descriptors::{BULK_DESCRIPTOR, COMMANDS_DESCRIPTOR, JOBS_DESCRIPTOR, SUCCESSORS_DESCRIPTOR},
     ends::{SupervisorEnds, WorkerEnds, pair},
     error::{Error, Result},
-    sandbox::{self, Sandbox, WorkerUid},
-    spawn::{Child, Namespaces, Program, start_of},
+    sandbox::{self, DeviceFiles, Sandbox, WorkerUid},
+    spawn::{Child, Held, Namespaces, Program, start_of},
     successors,
 };
 
@@ -44,6 +53,7 @@ pub struct WorkerLauncher {
     sandbox: Option<Sandbox>,
     writable: Option<PathBuf>,
     sockets: Option<(PathBuf, Duration)>,
+    devices: DeviceFiles,
 }
 
 impl WorkerLauncher {
@@ -58,6 +68,7 @@ impl WorkerLauncher {
             sandbox: None,
             writable: None,
             sockets: None,
+            devices: DeviceFiles::default(),
         }
     }
 
@@ -115,17 +126,29 @@ impl WorkerLauncher {
     /// # Errors
     /// [`Error::Gone`] if the worker has ended. [`Error::NoUid`] if its user id is not one of the sandbox.
     pub fn adopt(&self, adopted: &AdoptedWorker) -> Result<(WorkerProcess, SupervisorEnds)> {
-        let AdoptedWorker { pid, started, socket, uid } = adopted;
+        let AdoptedWorker { pid, started, socket, uid, cgroup, memory_limit } = adopted;
         let gone = |source| Error::Gone { pid: *pid, source };
-        let uid = match (uid, &self.sandbox) {
-            (Some(uid), Some(sandbox)) => Some(sandbox.hold_uid(*uid)?),
-            _ => None,
+        let held = match &self.sandbox {
+            Some(sandbox) => Held {
+                uid: uid.map(|uid| sandbox.hold_uid(uid)).transpose()?,
+                cgroup: sandbox.hold_cgroup(cgroup).map(Arc::new),
+            },
+            None => Held::default(),
         };
-        let child = Child::adopt(*pid, *started, uid).map_err(gone)?;
-        let mut process = WorkerProcess::new(child, None);
+        let child = Child::adopt(*pid, *started, held.clone()).map_err(gone)?;
+        let mut process = WorkerProcess::new(child, None, held.cgroup);
         process.socket = Some(SocketPath(socket.clone()));
+        process.memory_limit = *memory_limit;
         let ends = successors::connect(socket).map_err(gone)?;
         Ok((process, ends))
+    }
+
+    /// Sets the device files that a worker with a sandbox can open, besides those such as `/dev/null`. By default it has
+    /// none, as a worker on the CPU.
+    #[must_use]
+    pub fn devices(mut self, devices: DeviceFiles) -> Self {
+        self.devices = devices;
+        self
     }
 
     /// Launches a worker and returns its process and the supervisor's ends of its sockets.
@@ -137,17 +160,21 @@ impl WorkerLauncher {
     ///
     /// # Errors
     /// [`Error::NoRuntime`] outside a tokio runtime. [`Error::Sockets`] and [`Error::Spawn`] with the cause of the
-    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. [`Error::Writable`] if the
-    /// writable folder cannot be given to the worker. No process is left then.
+    /// operating system. [`Error::NoUid`] if all user ids of the sandbox are in use. [`Error::Cgroup`] if the cgroup of
+    /// the worker cannot be created. [`Error::Writable`] if the writable folder cannot be given to the worker. No process
+    /// is left then.
     ///
     /// # Panics
     /// Inside a tokio runtime whose I/O is not enabled.
     pub fn launch(&self) -> Result<(WorkerProcess, SupervisorEnds)> {
-        let uid = self.sandbox.as_ref().and_then(Sandbox::take_uid).transpose()?;
+        let sandbox = self.sandbox.as_ref();
+        let uid = sandbox.and_then(Sandbox::take_uid).transpose()?;
+        let cgroup = sandbox.and_then(Sandbox::create_cgroup).transpose()?;
+        let held = Held { uid, cgroup: cgroup.map(Arc::new) };
         let runtime = Handle::try_current().map_err(|_| Error::NoRuntime)?;
         let (supervisor, worker) = pair()?;
         let spawn_error = |source| Error::Spawn { executable: self.executable.clone(), source };
-        if let (Some(uid), Some(folder)) = (&uid, &self.writable) {
+        if let (Some(uid), Some(folder)) = (&held.uid, &self.writable) {
             sandbox::give(folder, uid.get(), uid.get()).map_err(Error::Writable)?;
         }
         let successors = self.sockets.as_ref().map(|(folder, _)| {
@@ -156,33 +183,52 @@ impl WorkerLauncher {
         });
         let (socket, listener) = successors.transpose()?.unzip();
         let socket = socket.map(SocketPath);
-        let (program, supervisor_pipes) =
-            self.program(worker, listener, uid.as_ref()).map_err(spawn_error)?;
-
-        // A sandbox is wanted, but the machine may not give these namespaces. The worker reports which ones it has.
-        let attempts: &[_] = match (&self.sandbox, &uid) {
-            (None, _) => &[Namespaces::None],
-            // In a user namespace the worker could not become the user that owns its folder.
-            (Some(_), Some(_)) => &[Namespaces::Pid, Namespaces::None],
-            (Some(_), None) => &[Namespaces::UserAndPid, Namespaces::Pid, Namespaces::None],
-        };
-        let mut child = Err(io::ErrorKind::Unsupported.into());
-        for namespaces in attempts {
-            child = program.spawn(*namespaces, uid.clone());
-            if child.is_ok() {
-                break;
-            }
-        }
-        let child = child.map_err(spawn_error)?;
+        let (program, supervisor_pipes) = self.program(worker, listener).map_err(spawn_error)?;
+        let child = self.spawn(&program, &held).map_err(spawn_error)?;
         // The program owns the worker's ends, and is dropped on return. So the sockets close when the worker ends.
         let Pipes { liveness, output } = supervisor_pipes;
         for (name, pipe) in output {
             let lines = trace_lines(child.pid(), name, pipe);
             runtime.spawn(lines);
         }
-        let mut process = WorkerProcess::new(child, Some(liveness));
+        let mut process = WorkerProcess::new(child, Some(liveness), held.cgroup);
         process.socket = socket;
         Ok((process, supervisor))
+    }
+
+    /// Starts a worker in the best namespaces that the machine gives.
+    fn spawn(&self, program: &Program, held: &Held) -> io::Result<Child> {
+        let Some(sandbox) = &self.sandbox else {
+            return program.spawn(Namespaces::None, None, held.clone());
+        };
+        let attempts: &[_] = match &held.uid {
+            // In a user namespace the worker could not become the user that owns its folder.
+            Some(_) => &[Namespaces::Pid, Namespaces::None],
+            None => &[Namespaces::UserAndPid, Namespaces::User, Namespaces::Pid, Namespaces::None],
+        };
+        let mut child = Err(io::ErrorKind::Unsupported.into());
+        let mut refused = None;
+        for namespaces in attempts {
+            let writable = self.writable.as_deref();
+            let argument = sandbox.argument(
+                held.uid.as_ref(),
+                writable,
+                &self.devices,
+                refused.as_ref().map(io::Error::to_string),
+            );
+            let argument = CString::new(argument)?;
+            child = program.spawn(*namespaces, Some(&argument), held.clone());
+            match child {
+                Ok(child) => return Ok(child),
+                // The worker reports the first reason why it has no PID namespace.
+                Err(error) if namespaces.has_pid() && refused.is_none() => {
+                    refused = Some(io::Error::new(error.kind(), error.to_string()));
+                    child = Err(error);
+                }
+                Err(error) => child = Err(error),
+            }
+        }
+        child
     }
 
     /// Prepares the program of a worker, with the supervisor's ends of its pipes.
@@ -190,7 +236,6 @@ impl WorkerLauncher {
         &self,
         WorkerEnds { commands, bulk, jobs }: WorkerEnds,
         listener: Option<OwnedFd>,
-        uid: Option<&WorkerUid>,
     ) -> io::Result<(Program, Pipes)> {
         let (stdin, liveness) = io::pipe()?;
         let mut descriptors: Vec<(OwnedFd, _)> = vec![
@@ -211,9 +256,6 @@ impl WorkerLauncher {
         let mut arguments = self.arguments.clone();
         if let Some((_, wait)) = &self.sockets {
             arguments.push(format!("--outlive-secs={}", wait.as_secs()).into());
-        }
-        if let Some(sandbox) = &self.sandbox {
-            arguments.push(sandbox.argument(uid, self.writable.as_deref()).into());
         }
         let is_inherited = |name: &OsString| self.sandbox.is_none() || sandbox::passes(name);
         let mut environment: Vec<_> =
@@ -272,6 +314,9 @@ pub struct WorkerProcess {
     exit: ExitCause,
     /// The worker's standard input. A worker that does not outlive this supervisor kills itself when it closes.
     _liveness: Option<PipeWriter>,
+    cgroup: Option<Arc<WorkerCgroup>>,
+    /// The limit of its host memory, if its cgroup has one.
+    memory_limit: Option<u64>,
     /// The socket on which it waits for later supervisors.
     socket: Option<SocketPath>,
 }
@@ -297,12 +342,17 @@ pub struct AdoptedWorker {
     pub socket: PathBuf,
     /// The user id that it has of those for workers.
     pub uid: Option<u32>,
+    /// The folders of its cgroup.
+    pub cgroup: Vec<PathBuf>,
+    /// The limit of its host memory, if its cgroup has one.
+    pub memory_limit: Option<u64>,
 }
 
 impl WorkerProcess {
-    fn new(child: Child, liveness: Option<PipeWriter>) -> Self {
+    fn new(child: Child, liveness: Option<PipeWriter>, cgroup: Option<Arc<WorkerCgroup>>) -> Self {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
-        Self { pid, child: Some(child), exit, _liveness: liveness, socket: None }
+        let (child, memory_limit, socket) = (Some(child), None, None);
+        Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket }
     }
 
     /// What the next supervisor needs to know. `None` for a worker that does not outlive this one.
@@ -311,9 +361,33 @@ impl WorkerProcess {
     /// The process has ended.
     pub fn for_successor(&self) -> io::Result<Option<AdoptedWorker>> {
         let Some(SocketPath(socket)) = &self.socket else { return Ok(None) };
-        let (pid, started) = (self.pid, start_of(self.pid)?);
-        let uid = self.child.as_ref().and_then(Child::uid);
-        Ok(Some(AdoptedWorker { pid, started, socket: socket.clone(), uid }))
+        let held = self.child.as_ref().map(Child::held).cloned().unwrap_or_default();
+        Ok(Some(AdoptedWorker {
+            pid: self.pid,
+            started: start_of(self.pid)?,
+            socket: socket.clone(),
+            uid: held.uid.as_ref().map(WorkerUid::get),
+            cgroup: held.cgroup.map_or_else(Vec::new, |cgroup| cgroup.folders().to_vec()),
+            memory_limit: self.memory_limit,
+        }))
+    }
+
+    /// Limits the host memory of the worker to what it uses now and `additional` bytes, if it has a cgroup. The kernel
+    /// kills a worker that goes beyond.
+    ///
+    /// # Errors
+    /// The file system of cgroups refuses it. The worker then has no limit.
+    pub fn limit_host_memory(&mut self, additional: u64) -> io::Result<()> {
+        if let Some(cgroup) = &self.cgroup {
+            self.memory_limit = Some(cgroup.limit_memory(additional)?);
+        }
+        Ok(())
+    }
+
+    /// The limit of its host memory in bytes, if the kernel has killed the worker because it went beyond.
+    pub fn exceeded_host_memory(&self) -> Option<u64> {
+        let is_exceeded = self.cgroup.as_ref().is_some_and(|cgroup| cgroup.is_out_of_memory());
+        self.memory_limit.filter(|_| is_exceeded)
     }
 
     /// The process id in the namespace of the supervisor. It may name another process once this one is reaped.

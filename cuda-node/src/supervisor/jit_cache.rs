@@ -37,6 +37,12 @@ pub(super) const SIZE: u64 = 256 << 20;
 /// one each.
 const CACHES: u32 = 4;
 
+/// The maximum size of a cache that is kept, in bytes, of its files and folders in number, and of its depth. The driver
+/// stays far below them, a hostile worker need not.
+const LARGEST: u64 = 2 * SIZE;
+const MOST_FILES: usize = 65_536;
+const DEEPEST: usize = 8;
+
 /// The caches of compiled kernels of a node.
 #[derive(Clone)]
 pub struct JitCache(Arc<Folders>);
@@ -80,11 +86,12 @@ impl JitCache {
             }
             TryLockError::Error(error) => error,
         })?;
-        // The caches of a node that was killed.
-        for stale in fs::read_dir(root.join("workers"))?.flatten() {
-            _ = fs::remove_dir_all(stale.path());
-        }
+        let left: Vec<_> = fs::read_dir(root.join("workers"))?.flatten().collect();
         let workers = TempDir::new_in(root.join("workers"))?;
+        // The caches of a node that was killed.
+        for (number, left) in left.iter().enumerate() {
+            _ = remove(&left.path(), &workers.path().join(format!("left-{number}")));
+        }
         let count = AtomicU64::new(0);
         Ok(Self(Arc::new(Folders { root, workers, count, _lock: lock, _temporary: temporary })))
     }
@@ -124,19 +131,80 @@ impl Folders {
         fs::rename(&taken, path)
     }
 
-    /// Moves the cache at `path` to `home`, or removes it if there are enough. Only a folder counts as a cache: a
-    /// hostile worker may have put a link there.
+    /// Moves the cache at `path` to `home`, or removes it if there are enough, or if a hostile worker has put something
+    /// there that is not a cache of the driver.
     fn put_back(&self, path: &Path, home: &Path) -> io::Result<()> {
-        if !fs::symlink_metadata(path)?.is_dir() {
-            return fs::remove_file(path);
+        if !is_cache(path) {
+            return remove(path, &self.next_folder());
         }
-        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
         let mut free = (0..CACHES).map(|number| home.join(number.to_string()));
         // A folder that has kernels is not replaced.
         if free.any(|free| fs::rename(path, free).is_ok()) {
             return Ok(());
         }
-        fs::remove_dir_all(path)
+        remove(path, &self.next_folder())
+    }
+}
+
+/// Whether a folder has the form of a cache of the driver: a few levels of folders with files that are nowhere else.
+/// Makes the folders readable for the supervisor.
+fn is_cache(path: &Path) -> bool {
+    let is_cache = || -> io::Result<bool> {
+        let (mut bytes, mut files) = (0, 0);
+        let mut waiting = vec![(path.to_owned(), 0)];
+        while let Some((path, depth)) = waiting.pop() {
+            let found = fs::symlink_metadata(&path)?;
+            (bytes, files) = (bytes + found.len(), files + 1);
+            let is_folder = found.is_dir();
+            let is_own_file = found.is_file() && found.nlink() == 1 && depth > 0;
+            if depth > DEEPEST
+                || files > MOST_FILES
+                || bytes > LARGEST
+                || !(is_folder || is_own_file)
+            {
+                return Ok(false);
+            }
+            if is_folder {
+                fs::set_permissions(&path, fs::Permissions::from_mode(0o700))?;
+                for entry in fs::read_dir(&path)? {
+                    waiting.push((entry?.path(), depth + 1));
+                }
+            }
+        }
+        Ok(true)
+    };
+    is_cache().unwrap_or(false)
+}
+
+/// Removes a file, or a folder with its contents, by way of an empty place `trash`. Folders inside of each other move
+/// there, so that their depth, which a hostile worker chooses, takes neither stack nor descriptors nor long paths.
+fn remove(path: &Path, trash: &Path) -> io::Result<()> {
+    create_private_folder(trash)?;
+    let mut count = 0;
+    let mut empty = |path: &Path| -> io::Result<()> {
+        if !fs::symlink_metadata(path)?.is_dir() {
+            return fs::remove_file(path);
+        }
+        // A folder without rights of its owner can be neither read nor moved.
+        fs::set_permissions(path, fs::Permissions::from_mode(0o700))?;
+        count += 1;
+        fs::rename(path, trash.join(count.to_string()))
+    };
+    empty(path)?;
+    let mut number = 0;
+    loop {
+        number += 1;
+        let folder = trash.join(number.to_string());
+        match fs::read_dir(&folder) {
+            Ok(entries) => {
+                for entry in entries {
+                    empty(&entry?.path())?;
+                }
+                fs::remove_dir(folder)?;
+            }
+            Err(error) if error.kind() == ErrorKind::NotFound => return fs::remove_dir(trash),
+            Err(error) => return Err(error),
+        }
     }
 }
 
@@ -176,7 +244,9 @@ impl WorkerCache {
 impl Drop for WorkerCache {
     fn drop(&mut self) {
         let kept = self.cache.0.put_back(&self.path(), &self.home);
-        if let Err(error) = kept.and_then(|()| fs::remove_dir_all(&self.folder)) {
+        // A hostile worker may have removed it, and may have put other things beside it.
+        let removed = remove(&self.folder, &self.cache.0.next_folder());
+        if let Err(error) = kept.and(removed) {
             tracing::warn!(folder = %self.folder.display(), %error, "the compiled kernels of a worker are lost");
         }
     }
@@ -260,6 +330,62 @@ mod tests {
         let mut next = cache.for_worker().unwrap();
         next.assign(&tenant("a")).unwrap();
         assert!(next.path().symlink_metadata().unwrap().is_dir());
+    }
+
+    /// Ends a worker that has put something into its cache, and returns the entries of the next worker's cache.
+    fn after(hostile: impl FnOnce(&Path)) -> (usize, JitCache, TempDir) {
+        let root = tempfile::tempdir().unwrap();
+        let cache = JitCache::open(Some(root.path())).unwrap();
+        let mut worker = cache.for_worker().unwrap();
+        worker.assign(&tenant("a")).unwrap();
+        hostile(&worker.path());
+        drop(worker);
+        assert_eq!(fs::read_dir(cache.0.workers.path()).unwrap().count(), 0, "nothing remains");
+        let mut next = cache.for_worker().unwrap();
+        next.assign(&tenant("a")).unwrap();
+        (fs::read_dir(next.path()).unwrap().count(), cache.clone(), root)
+    }
+
+    #[test]
+    fn deep_folders_are_removed() {
+        let deep = |cache: &Path| {
+            let parent = cache.parent().unwrap();
+            let (inner, outer) = (parent.join("inner"), parent.join("outer"));
+            fs::create_dir(&inner).unwrap();
+            for _ in 0..10_000 {
+                fs::create_dir(&outer).unwrap();
+                fs::rename(&inner, outer.join("d")).unwrap();
+                fs::rename(&outer, &inner).unwrap();
+            }
+            fs::rename(&inner, cache.join("deep")).unwrap();
+        };
+        assert_eq!(after(deep).0, 0);
+    }
+
+    #[test]
+    fn folder_without_rights_is_removed() {
+        let closed = |cache: &Path| {
+            fs::create_dir_all(cache.join("closed/inner")).unwrap();
+            fs::set_permissions(cache.join("closed"), fs::Permissions::from_mode(0o0)).unwrap();
+            fs::set_permissions(cache.parent().unwrap(), fs::Permissions::from_mode(0o0)).unwrap();
+        };
+        after(closed);
+    }
+
+    #[test]
+    fn only_files_of_the_cache_itself_are_kept() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let link = |cache: &Path| fs::hard_link(file.path(), cache.join("key")).unwrap();
+        assert_eq!(after(link).0, 0);
+        let socket = |cache: &Path| {
+            std::os::unix::net::UnixListener::bind(cache.join("socket")).unwrap();
+        };
+        assert_eq!(after(socket).0, 0);
+        let large = |cache: &Path| {
+            File::create(cache.join("large")).unwrap().set_len(LARGEST + 1).unwrap();
+        };
+        assert_eq!(after(large).0, 0);
+        assert_eq!(after(|cache| fs::write(cache.join("kernel"), "").unwrap()).0, 1);
     }
 
     #[test]

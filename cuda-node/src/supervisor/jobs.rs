@@ -22,7 +22,7 @@ use tokio::{
 use super::{
     blobs::Blobs,
     memory_budget::{MemoryBudget, Reserved},
-    streams::{Refusal, read_frame, send_frame},
+    streams::{Refusal, make_room, read_frame, send_frame},
 };
 use crate::{metrics::Meter, worker::jobs::JobDone};
 
@@ -276,7 +276,13 @@ async fn run(
     if length > limit {
         return Err(io::Error::other(WireError::TooLong { what: "an output", length, limit }));
     }
-    let mut output = vec![0; length as usize];
+    let mut output = Vec::new();
+    if let Err((status, text)) = make_room(&mut output, length as usize) {
+        // The next answer of the worker follows the output.
+        tokio::io::copy(&mut socket.take(length), &mut tokio::io::sink()).await?;
+        return Ok((JobDone { status, text, output_bytes: 0, ..done }, output));
+    }
+    output.resize(length as usize, 0);
     socket.read_exact(&mut output).await?;
     Ok((done, output))
 }

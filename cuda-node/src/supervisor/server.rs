@@ -31,7 +31,7 @@ use super::{
 use crate::{
     gpu::{GpuInfo, GpuKind, GpuMonitor},
     leases::{LeaseTable, SlotConfig, TableConfig},
-    process::WorkerLauncher,
+    process::{DeviceFiles, SandboxReport, WorkerLauncher},
     quotas::Quotas,
     status,
 };
@@ -134,6 +134,8 @@ impl DeviceOptions {
     ) -> Self {
         let observed = Gpu { monitor, uuid: gpu.uuid.clone() };
         let jit_cache = Some(kernels.clone());
+        let files = gpu.device_files.clone().map_or(DeviceFiles::AllGpus, DeviceFiles::These);
+        let launcher = launcher.devices(files);
         let launcher = ProcessLauncher { launcher, gpu: Some(observed), jit_cache };
         let name = match gpu.kind {
             GpuKind::Whole => format!("cuda:{}", gpu.index),
@@ -435,12 +437,16 @@ fn serve_status(
     Ok(address)
 }
 
-/// Logs once which parts of the sandbox the machine does not give. All workers have the same.
+/// Logs once which parts of the sandbox the machine does not give. The workers of GPUs may lack more than others.
 fn log_sandbox(slots: &[LeasedDevice]) {
-    match slots.iter().find_map(|slot| slot.sandbox.as_ref()) {
+    let reports = || slots.iter().filter_map(|slot| slot.sandbox.as_ref());
+    let limit = reports().find_map(SandboxReport::memory_limit).unwrap_or("nothing");
+    match reports().find(|report| !report.is_complete()).or_else(|| reports().next()) {
         None => {}
         Some(report) if report.is_complete() => {
-            tracing::info!("every part of the sandbox of workers is in force");
+            tracing::info!(
+                "every part of the sandbox of workers is in force; their host memory is limited by {limit}"
+            );
         }
         Some(report) if report.parts().is_empty() => {
             tracing::warn!(
@@ -448,7 +454,7 @@ fn log_sandbox(slots: &[LeasedDevice]) {
             );
         }
         Some(report) => tracing::warn!(
-            "the sandbox of workers is incomplete: {report}; with `--sandbox required` the node refuses to start"
+            "the sandbox of workers is incomplete: {report}; their host memory is limited by {limit}; with `--sandbox required` the node refuses to start"
         ),
     }
 }

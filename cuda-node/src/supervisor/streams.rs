@@ -60,6 +60,12 @@ macro_rules! ends {
 
 ends! { io::Error quinn::ConnectionError quinn::ReadError quinn::WriteError }
 
+impl End {
+    fn refused((status, detail): Refusal) -> Self {
+        Self::Refused(status, detail)
+    }
+}
+
 impl From<WireError> for End {
     fn from(error: WireError) -> Self {
         End::Broken(error.into())
@@ -151,21 +157,41 @@ impl FrameStream {
     /// Reads `count` raw bytes. The buffer grows as they arrive.
     ///
     /// # Errors
-    /// [`End::Stalled`] if they arrive too slowly.
+    /// [`End::Stalled`] if they arrive too slowly. [`End::Refused`] if the node has no memory for them.
     pub(super) async fn read_raw(&mut self, count: usize) -> Result<Vec<u8>, End> {
         let deadline = Deadline::of(count);
         let buffered = self.buffer.buffer();
         let ready = buffered.len().min(count);
-        let mut bytes = buffered.split_to(ready).to_vec();
+        let mut bytes = Vec::new();
+        make_room(&mut bytes, ready).map_err(End::refused)?;
+        bytes.extend_from_slice(&buffered.split_to(ready));
         while bytes.len() < count {
             let chunk = self.stream.read_chunk((count - bytes.len()).min(READ), true);
             match deadline.next(chunk).await?? {
-                Some(chunk) => bytes.extend_from_slice(&chunk.bytes),
+                Some(chunk) => {
+                    make_room(&mut bytes, chunk.bytes.len()).map_err(End::refused)?;
+                    bytes.extend_from_slice(&chunk.bytes);
+                }
                 None => return Err(End::Closed),
             }
         }
         Ok(bytes)
     }
+}
+
+/// Makes room for bytes whose number a client or a worker states, so that a failed allocation ends its request and not
+/// the node.
+///
+/// # Errors
+/// The node has no memory for them.
+pub(super) fn make_room(bytes: &mut Vec<u8>, additional: usize) -> Result<(), Refusal> {
+    bytes.try_reserve(additional).map_err(|_| {
+        let total = bytes.len() + additional;
+        let detail = format!(
+            "the node has no host memory for {total} bytes; try again later, or use another node"
+        );
+        (Status::CapacityExceeded, detail)
+    })
 }
 
 /// Reads the opcode and the body of one frame of a worker. Reads nothing behind it.
@@ -178,7 +204,9 @@ pub(super) async fn read_frame(socket: &mut UnixStream) -> io::Result<(u16, Vec<
         let (length, limit) = (length.into(), FRAME_LIMIT.into());
         return Err(io::Error::other(WireError::TooLong { what: "a frame", length, limit }));
     }
-    let mut body = vec![0; length as usize];
+    let mut body = Vec::new();
+    make_room(&mut body, length as usize).map_err(|(_, detail)| io::Error::other(detail))?;
+    body.resize(length as usize, 0);
     socket.read_exact(&mut body).await?;
     Ok((opcode, body))
 }

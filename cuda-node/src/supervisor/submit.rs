@@ -96,7 +96,10 @@ async fn run(
         drop(frame);
         let wide = connection.widen();
         let input = tokio::select! {
-            input = receive.read_raw(submit.input_bytes as usize) => Some(input?),
+            input = receive.read_raw(submit.input_bytes as usize) => match input {
+                Err(End::Refused(status, detail)) => return Ok(Err((status, detail))),
+                input => Some(input?),
+            },
             () = leases.ended(lease) => None,
         };
         drop(wide);
@@ -205,7 +208,13 @@ pub(super) async fn put_blob(
         Ok::<_, End>((Bytes::from(receive.read_raw(put.bytes as usize).await?), memory))
     };
     let (bytes, _memory) = tokio::select! {
-        read = read => read?,
+        read = read => match read {
+            Err(End::Refused(status, detail)) => {
+                refuse(&mut send, status, &detail).await;
+                return Ok(());
+            }
+            read => read?,
+        },
         // An upload that does not end would keep its memory from other leases of the tenant.
         () = leases.ended(put.lease) => return Ok(()),
     };

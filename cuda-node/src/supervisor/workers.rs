@@ -32,6 +32,9 @@ const REPLENISH_PAUSE: Duration = Duration::from_millis(100);
 /// The maximum duration until the memory of a killed worker is free. On an H200 this takes 70 to 100 ms.
 const MEMORY_DEADLINE: Duration = Duration::from_secs(4);
 
+/// The maximum duration for which the end of a lease waits until the compiled kernels of its tenant are kept.
+const CACHE_DEADLINE: Duration = Duration::from_secs(1);
+
 /// The workers of a device. It keeps spare ones, so that a lease does not wait for the start of one.
 pub(super) struct Workers {
     launcher: Launcher,
@@ -337,6 +340,13 @@ impl WorkerHandle {
         if let (Some((commands, _)), false) = (&self.lanes, self.has_lease) {
             let mut out = Vec::new();
             put_frame(&mut out, Assign::OPCODE, 0, 0, |out| assign.encode(out));
+            if let Body::Process(worker) = &mut self.body {
+                let bytes = worker::host_memory(&self.device, &assign.limits);
+                if let Err(error) = worker.process.limit_host_memory(bytes) {
+                    tracing::error!(%error, "a worker ends, because its host memory cannot be limited");
+                    worker.process.kill();
+                }
+            }
             // The socket is empty and takes the bytes at once. The end of a worker is noticed where it is read.
             _ = rustix::io::write(commands, &out);
             self.has_lease = true;
@@ -367,6 +377,14 @@ impl WorkerHandle {
                 threads.ended.try_recv() == Err(oneshot::error::TryRecvError::Empty)
             }
             Body::Process(worker) => !worker.process.has_ended(),
+        }
+    }
+
+    /// The limit of its host memory in bytes, if the kernel has killed the worker because it went beyond.
+    pub(super) fn exceeded_host_memory(&self) -> Option<u64> {
+        match &self.body {
+            Body::Threads(_) => None,
+            Body::Process(process) => process.process.exceeded_host_memory(),
         }
     }
 
@@ -402,15 +420,19 @@ impl WorkerHandle {
                 true
             }
             Body::Process(worker) => {
-                // The cache goes back after the end of the worker.
-                let Process { mut process, memory, kernels: _kernels } = *worker;
+                let Process { mut process, memory, kernels } = *worker;
                 process.kill();
                 let cause = process.reaped().await;
                 tracing::debug!(pid = process.pid(), %cause, "a worker has exited");
-                match memory {
+                // The cache goes back after the end of the worker. A hostile one may have filled it, so that this takes
+                // long.
+                let cache = tokio::task::spawn_blocking(move || drop(kernels));
+                let memory_is_back = match memory {
                     Some(memory) => memory.memory_returned().await,
                     None => true,
-                }
+                };
+                _ = tokio::time::timeout(CACHE_DEADLINE, cache).await;
+                memory_is_back
             }
         }
     }

@@ -30,4 +30,5 @@ mod telemetry;
 pub use messages::{
     Assign, Drain, Drained, Measured, NeedCode, Ready, Resume, Resumed, WorkerBlob,
 };
+pub(crate) use run::host_memory;
 pub use run::run;

@@ -11,14 +11,14 @@ use std::{
 };
 
 use cuda_core::{
-    Access, Arguments, Backend, Device, DeviceBuffer, Error, LaunchConfig, PinnedBuffer, Provider,
-    protocol::Status,
+    Access, Arguments, Backend, Device, DeviceBuffer, DeviceInfo, Error, LaunchConfig,
+    PinnedBuffer, Provider, protocol::Status,
 };
 use cuda_lease::{
     session::SessionError,
     wire::{
-        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, Lane, TransferId, complete_frames,
-        features, frames_in, put_frame,
+        Chunk, Command, FRAME_LIMIT, Frame, HEADER_BYTES, Lane, Limits, TransferId,
+        complete_frames, features, frames_in, put_frame,
     },
 };
 use tracing::{
@@ -42,9 +42,16 @@ use crate::process::{SandboxReport, Successors, WorkerEnds, limit_host_memory};
 /// The bytes that a read can take behind an incomplete frame.
 const READ: usize = 256 << 10;
 
-/// The host memory of a CPU worker beside the memory of its lease, in bytes: staging and commands, code of modules and
-/// its decoded form, inputs and outputs of submits.
+/// The host memory of a worker for staging and commands, code of modules and its compiled or decoded form, inputs and
+/// outputs of submits, in bytes.
 const HOST_BYTES: u64 = 2 << 30;
+
+/// The host memory that a worker may use for a lease besides that which it uses before, in bytes. The memory of a lease
+/// on the CPU is host memory.
+pub(crate) fn host_memory(device: &DeviceInfo, limits: &Limits) -> u64 {
+    let of_lease = if device.driver.is_none() { limits.memory } else { 0 };
+    of_lease.saturating_add(HOST_BYTES)
+}
 
 /// Opens the device, and serves one session and the stateless submits of the same lease, until the supervisor closes
 /// the socket of commands. On a GPU it uses the device once before: that takes a quarter of a second, so a node keeps
@@ -106,7 +113,7 @@ fn serve(
     }
     tracing::info!("the worker has a lease");
     if sandbox.is_some() && backend.info().driver.is_none() {
-        limit_host_memory(assign.limits.memory.saturating_add(HOST_BYTES))?;
+        limit_host_memory(host_memory(backend.info(), &assign.limits))?;
     }
     let engine = Engine::new(backend.clone(), reports.clone(), assign.limits);
     let (quota, code) = (engine.quota(), engine.code().clone());

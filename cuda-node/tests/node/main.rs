@@ -13,6 +13,7 @@ mod kills;
 mod life;
 mod neighbor;
 mod network;
+mod out_of_memory;
 mod raw;
 mod requests;
 mod restart;

@@ -10,7 +10,7 @@ use std::{
         linux::net::SocketAddrExt as _,
         unix::{
             fs::FileExt as _,
-            net::{SocketAddr, UnixStream},
+            net::{SocketAddr, UnixDatagram, UnixStream},
         },
     },
     path::{Path, PathBuf},
@@ -47,10 +47,15 @@ pub struct Targets {
     /// The address of the secret in the supervisor.
     pub secret: usize,
     pub operator_socket: PathBuf,
+    /// A socket of datagrams that every user can open.
+    pub datagram_socket: PathBuf,
     pub abstract_socket: String,
     pub port: u16,
     pub own_cache: PathBuf,
     pub other_cache: PathBuf,
+    pub own_device: PathBuf,
+    /// The device file of another worker's GPU, which every user can open.
+    pub other_device: PathBuf,
     /// A file that does not exist, in the folder for temporary files.
     pub temporary: PathBuf,
     /// A file that does not exist, in the home folder.
@@ -65,6 +70,8 @@ pub type Outcomes = BTreeMap<String, Option<String>>;
 pub struct Findings {
     pub report: SandboxReport,
     pub outcomes: Outcomes,
+    /// Whether `/proc/self` is the folder of the process id that `getpid` returns. CUDA needs it.
+    pub has_own_proc: bool,
 }
 
 /// The role of a hostile worker: enters its sandbox, reads its targets, attacks them, and reports.
@@ -79,6 +86,9 @@ pub fn run() -> ExitCode {
 
     // A worker may use its cache.
     fs::write(targets.own_cache.join("kernel"), "own").unwrap();
+    fs::File::open(&targets.own_device).unwrap();
+    let has_own_proc =
+        fs::read_link("/proc/self").unwrap() == Path::new(&std::process::id().to_string());
     let mut outcomes = Outcomes::new();
     let mut record = |name: &str, outcome: io::Result<()>| {
         outcomes.insert(name.to_owned(), outcome.err().map(|error| error.to_string()));
@@ -95,7 +105,7 @@ pub fn run() -> ExitCode {
     };
     record("kill_other_worker", signal(targets.other_worker, Signal::KILL));
     record("daemon", daemon(ends.jobs.as_raw_fd()));
-    let findings = serde_json::to_string(&Findings { report, outcomes }).unwrap();
+    let findings = serde_json::to_string(&Findings { report, outcomes, has_own_proc }).unwrap();
     writeln!(&ends.commands, "{findings}").unwrap();
     loop {
         std::thread::park();
@@ -135,6 +145,9 @@ fn attack_all(targets: &Targets) -> Vec<(&'static str, io::Result<()>)> {
         // The default action of this signal is to ignore it.
         ("signal_supervisor", signal(supervisor, Signal::WINCH)),
         ("limit_supervisor", limit(supervisor)),
+        ("signal_supervisor_by_descriptor", signal_by_descriptor(supervisor)),
+        ("send_datagram", send_datagram(&targets.datagram_socket)),
+        ("open_other_device", fs::File::open(&targets.other_device).map(drop)),
         ("connect_to_operator_socket", UnixStream::connect(&targets.operator_socket).map(drop)),
         ("connect_to_abstract_socket", {
             SocketAddr::from_abstract_name(&targets.abstract_socket)
@@ -224,6 +237,26 @@ fn trace(process: u32) -> io::Result<()> {
 fn signal(process: u32, signal: Signal) -> io::Result<()> {
     let process = Pid::from_raw(process as i32).ok_or_else(|| refused("no process"))?;
     Ok(rustix::process::kill_process(process, signal)?)
+}
+
+/// Makes the kernel send a signal to a process when a pipe gets a byte.
+fn signal_by_descriptor(process: u32) -> io::Result<()> {
+    let (reader, mut writer) = io::pipe()?;
+    for (command, value) in [
+        (libc::F_SETOWN, process as i32),
+        (10 /* F_SETSIG */, libc::SIGWINCH),
+        (libc::F_SETFL, libc::O_ASYNC),
+    ] {
+        // SAFETY: the commands take numbers.
+        if unsafe { libc::fcntl(reader.as_raw_fd(), command, value) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    writer.write_all(b"!")
+}
+
+fn send_datagram(socket: &Path) -> io::Result<()> {
+    UnixDatagram::unbound()?.send_to(b"READY=0", socket).map(drop)
 }
 
 fn limit(process: u32) -> io::Result<()> {

@@ -16,7 +16,10 @@ use tempfile::TempDir;
 
 use crate::{
     attacks::{Findings, INCOMPLETE, SECRET, SECRET_VARIABLE},
-    supervisor::{HOLD, OFF, REQUIRED, WITHOUT_FILTERS, WITHOUT_NAMESPACES},
+    supervisor::{
+        FILL, Filled, HOLD, INHERITED, OFF, REQUIRED, WITHOUT_FILTERS, WITHOUT_LANDLOCK,
+        WITHOUT_MOUNTS, WITHOUT_NAMESPACES, cgroup_of,
+    },
 };
 
 /// The limit of a wait. A loaded machine stays far below it.
@@ -26,7 +29,7 @@ const LIMIT: Duration = Duration::from_secs(30);
 const USER: u32 = 64_321;
 
 /// The attacks that succeed on every machine if there is no sandbox.
-const CERTAIN: [&str; 19] = [
+const CERTAIN: [&str; 22] = [
     "become_root",
     "connect_to_abstract_socket",
     "connect_to_network",
@@ -39,6 +42,9 @@ const CERTAIN: [&str; 19] = [
     "end_other_worker",
     "find_secret_in_environment",
     "limit_supervisor",
+    "open_other_device",
+    "send_datagram",
+    "signal_supervisor_by_descriptor",
     "list_descriptors_of_supervisor",
     "read_environment_of_supervisor",
     "read_key",
@@ -65,6 +71,15 @@ const FILTERED: [&str; 10] = [
     "use_keyring",
     "use_perf",
     "use_userfaultfd",
+];
+
+/// Attacks on what is not protected by files of their own user, but by namespaces or filters.
+const BEYOND_USER: [&str; 5] = [
+    "connect_to_abstract_socket",
+    "connect_to_network",
+    "create_temporary_file",
+    "open_other_device",
+    "send_datagram",
 ];
 
 /// A copy of this program that every user can run.
@@ -100,11 +115,21 @@ pub fn all() -> Vec<Trial> {
         attacks_without_a_filter_of_system_calls_reach_nothing,
         required_sandbox_is_an_error_without_namespaces,
         killed_supervisor_ends_workers_in_namespaces,
+        pid_namespace_needs_a_proc_of_its_own,
+        required_sandbox_names_each_missing_part,
+        inherited_descriptor_is_reported,
     ];
     trials.extend(trials![
         !is_root;
         attacks_of_roots_worker_are_refused,
         attacks_of_roots_worker_without_namespaces_are_refused,
+        user_id_alone_keeps_workers_from_keys_and_processes,
+    ]);
+    trials.extend(trials![
+        !limit_of(&mut root_program("print-memory-limit")).starts_with("cgroup");
+        worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup,
+        cgroup_of_a_killed_supervisor_is_removed_by_the_next_one,
+        lease_whose_worker_is_beyond_its_memory_limit_says_so,
     ]);
     trials
 }
@@ -123,7 +148,7 @@ fn attacks_succeed_without_a_sandbox() {
 fn attacks_of_a_users_worker_are_refused() {
     let findings = attack(user(&[]));
     assert_refused(&findings, &[]);
-    assert!(findings.report.is_complete(), "{}", findings.report);
+    assert_eq!(missing(&findings), []);
 }
 
 fn attacks_under_a_root_of_a_namespace_are_refused() {
@@ -132,7 +157,7 @@ fn attacks_under_a_root_of_a_namespace_are_refused() {
     let findings = attack(as_user(supervisor));
     // User 0 of this namespace is the user of the supervisor.
     assert_refused(&findings, &["become_user_0"]);
-    assert!(findings.report.is_complete(), "{}", findings.report);
+    assert_eq!(missing(&findings), []);
 }
 
 fn attacks_without_namespaces_are_refused() {
@@ -161,6 +186,100 @@ fn attacks_of_roots_worker_without_namespaces_are_refused() {
     assert_eq!(missing(&findings), [Part::Processes, Part::Network]);
 }
 
+/// Neither namespaces nor Landlock nor a filter of system calls.
+fn user_id_alone_keeps_workers_from_keys_and_processes() {
+    let options = [WITHOUT_NAMESPACES, WITHOUT_LANDLOCK, WITHOUT_FILTERS];
+    let findings = attack(root(&options));
+    // The kernel checks the user again before it sends such a signal.
+    let others = ["run_program", "signal_supervisor_by_descriptor", "survive_the_kill"];
+    let harmless = [&FILTERED[..], &BEYOND_USER, &others].concat();
+    assert_refused(&findings, &harmless);
+    let missing = missing(&findings);
+    assert_eq!(missing, [Part::Processes, Part::Network, Part::Files, Part::SystemCalls]);
+}
+
+fn pid_namespace_needs_a_proc_of_its_own() {
+    let findings = attack(user(&[WITHOUT_MOUNTS]));
+    assert_refused(&findings, &[]);
+    assert_eq!(missing(&findings), [Part::Processes]);
+    let report = findings.report.to_string();
+    assert!(
+        report.starts_with("PID namespace: no PID namespace with a `/proc` of its own: "),
+        "{report}"
+    );
+}
+
+fn required_sandbox_names_each_missing_part() {
+    let options = [WITHOUT_NAMESPACES, WITHOUT_LANDLOCK, WITHOUT_FILTERS, REQUIRED];
+    let output = run(user(&options));
+    assert_eq!(output.status.code(), Some(INCOMPLETE.into()));
+    let stderr = String::from_utf8(output.stderr).unwrap();
+    for part in [Part::Processes, Part::Network, Part::Identity, Part::Files, Part::SystemCalls] {
+        assert!(stderr.contains(&format!("{part}: ")), "{part}: {stderr}");
+    }
+}
+
+fn inherited_descriptor_is_reported() {
+    let findings = attack(user(&[INHERITED]));
+    assert_refused(&findings, &["find_descriptors"]);
+    assert_eq!(missing(&findings), [Part::Descriptors]);
+}
+
+fn worker_beyond_its_memory_limit_is_killed_and_leaves_no_cgroup() {
+    let output = run(root(&[FILL]));
+    let Filled { cause, exceeded, cgroup } = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(cause, "was ended by signal 9");
+    let limit = exceeded.expect("the worker was killed for its memory");
+    assert!((64 << 20..256 << 20).contains(&limit), "{limit}");
+    assert!(!exists(&cgroup.expect("the worker had a cgroup")));
+}
+
+fn cgroup_of_a_killed_supervisor_is_removed_by_the_next_one() {
+    let mut supervisor = root(&[HOLD]).stdout(Stdio::piped()).spawn().unwrap();
+    let worker = first_line(&mut supervisor);
+    let cgroup = cgroup_of(worker.parse().unwrap()).expect("the worker has a cgroup");
+    supervisor.kill().unwrap();
+    supervisor.wait().unwrap();
+    wait_for_end(&worker);
+    assert!(exists(&cgroup), "{cgroup}");
+    // The cgroup of a process that has ended may be busy for a moment.
+    let deadline = Instant::now() + LIMIT;
+    while exists(&cgroup) {
+        assert!(Instant::now() < deadline, "{cgroup} exists");
+        limit_of(&mut root_program("print-memory-limit"));
+    }
+}
+
+fn lease_whose_worker_is_beyond_its_memory_limit_says_so() {
+    let output = root_program("node").output().unwrap();
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(stdout.contains("its worker ran out of host memory, the limit is "), "{output:?}");
+}
+
+/// Whether a cgroup exists in one of the hierarchies.
+fn exists(cgroup: &str) -> bool {
+    let mounts = ["", "/memory", "/pids", "/unified"];
+    mounts.iter().any(|mount| Path::new(&format!("/sys/fs/cgroup{mount}{cgroup}")).exists())
+}
+
+/// This program in a role, with the user of this process.
+fn root_program(role: &str) -> Command {
+    let mut command = Command::new(program());
+    command.arg(format!("--role={role}"));
+    command
+}
+
+/// The means that limits the memory of the workers of a supervisor.
+fn limit_of(supervisor: &mut Command) -> String {
+    String::from_utf8(supervisor.output().unwrap().stdout).unwrap()
+}
+
+fn first_line(process: &mut std::process::Child) -> String {
+    let mut line = String::new();
+    BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    line.trim().to_owned()
+}
+
 fn required_sandbox_is_an_error_without_namespaces() {
     let output = run(user(&[WITHOUT_NAMESPACES, REQUIRED]));
     assert_eq!(output.status.code(), Some(INCOMPLETE.into()));
@@ -173,15 +292,18 @@ fn required_sandbox_is_an_error_without_namespaces() {
 
 fn killed_supervisor_ends_workers_in_namespaces() {
     let mut supervisor = user(&[HOLD]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut line = String::new();
-    BufReader::new(supervisor.stdout.take().unwrap()).read_line(&mut line).unwrap();
-    let worker = PathBuf::from(format!("/proc/{}", line.trim()));
-    assert!(worker.exists());
+    let worker = first_line(&mut supervisor);
+    assert!(Path::new("/proc").join(&worker).exists());
     supervisor.kill().unwrap();
     supervisor.wait().unwrap();
-    // The worker is now a child of another process, which may reap it late.
+    wait_for_end(&worker);
+}
+
+/// Waits for the end of a process. It is now a child of another one, which may reap it late.
+fn wait_for_end(worker: &str) {
+    let stat = Path::new("/proc").join(worker).join("stat");
     let runs = || {
-        let state = std::fs::read_to_string(worker.join("stat")).unwrap_or_default();
+        let state = std::fs::read_to_string(&stat).unwrap_or_default();
         !matches!(
             state.rsplit(')').next().unwrap_or_default().trim_start().chars().next(),
             None | Some('Z' | 'X')
@@ -194,9 +316,10 @@ fn killed_supervisor_ends_workers_in_namespaces() {
     }
 }
 
+/// The parts that are missing. A user may have no cgroup, which a worker with device files then misses.
 fn missing(findings: &Findings) -> Vec<Part> {
-    let parts = findings.report.parts().iter();
-    parts.filter(|part| part.missing.is_some()).map(|part| part.part).collect()
+    let parts = findings.report.parts().iter().filter(|part| part.missing.is_some());
+    parts.map(|part| part.part).filter(|part| *part != Part::HostMemory).collect()
 }
 
 /// Checks that all attacks were refused, except those with these names.
@@ -205,6 +328,7 @@ fn assert_refused(findings: &Findings, harmless: &[&str]) {
     let names = succeeded.map(|(name, _)| name.strip_prefix("root:").unwrap_or(name));
     let harmful: Vec<_> = names.filter(|name| !harmless.contains(name)).collect();
     assert!(harmful.is_empty(), "these attacks succeeded: {harmful:?}\n{findings:#?}");
+    assert!(findings.has_own_proc, "{findings:#?}");
 }
 
 /// A supervisor that is root.

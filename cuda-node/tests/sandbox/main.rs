@@ -1,13 +1,14 @@
 //! The sandbox of workers, from the side of an attacker: a hostile worker tries to reach its supervisor, other workers
 //! and the machine.
 //!
-//! The program re-executes itself with `--role=NAME`: as a supervisor, as its hostile worker ([`attacks`]), and as
-//! another worker. Each attack is first seen to succeed without a sandbox.
+//! The program re-executes itself with `--role=NAME`: as a supervisor, as its hostile worker ([`attacks`]), as other
+//! workers, and as a node. Each attack is first seen to succeed without a sandbox.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod attacks;
 mod cases;
+mod node;
 mod supervisor;
 
 use std::process::ExitCode;
@@ -18,6 +19,11 @@ fn main() -> ExitCode {
         Some("attacker") => attacks::run(),
         Some("other-worker") => supervisor::other_worker(),
         Some("supervisor") => supervisor::run(),
+        Some("print-memory-limit") => supervisor::print_memory_limit(),
+        Some("reporter") => supervisor::reporter(),
+        Some("filler") => supervisor::filler(),
+        Some("node") => node::run(),
+        Some("greedy-worker") => node::greedy_worker(),
         Some(role) => panic!("no role {role}"),
         None => {
             let arguments = libtest_mimic::Arguments::from_args();

@@ -2,22 +2,28 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
-    io::Write as _,
+    fs::{self, Permissions},
+    io::{Read as _, Write as _},
     net::TcpListener,
     os::{
         fd::AsRawFd as _,
         linux::net::SocketAddrExt as _,
-        unix::{fs::OpenOptionsExt as _, net},
+        unix::{
+            fs::{DirBuilderExt as _, OpenOptionsExt as _, PermissionsExt as _},
+            net,
+        },
     },
     process::ExitCode,
 };
 
-use cuda_node::process::{DEFAULT_UIDS, ExitCause, Sandbox, WorkerLauncher, hide_memory};
+use cuda_node::process::{
+    DEFAULT_UIDS, DeviceFiles, ExitCause, Sandbox, WorkerLauncher, hide_memory,
+};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule,
 };
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 
 use crate::attacks::{self, Findings, SECRET, Targets};
@@ -28,6 +34,10 @@ pub const OFF: &str = "off";
 pub const REQUIRED: &str = "required";
 pub const WITHOUT_NAMESPACES: &str = "without-namespaces";
 pub const WITHOUT_FILTERS: &str = "without-filters";
+pub const WITHOUT_LANDLOCK: &str = "without-landlock";
+pub const WITHOUT_MOUNTS: &str = "without-mounts";
+pub const FILL: &str = "fill";
+pub const INHERITED: &str = "inherited";
 
 /// Launches a hostile worker and another worker, and prints the [`Findings`] as JSON. Exits with the code of a hostile
 /// worker that refuses to start.
@@ -36,6 +46,19 @@ pub fn run() -> ExitCode {
     let has = |option: &str| options.iter().any(|given| given == option);
     if has(WITHOUT_NAMESPACES) {
         refuse_namespaces();
+    }
+    if has(INHERITED) {
+        // SAFETY: duplicates a descriptor, without the flag that closes it on `exec`.
+        assert!(unsafe { libc::fcntl(0, libc::F_DUPFD, 100) } >= 0);
+        refuse([(libc::SYS_close_range, Vec::new())]);
+    }
+    if has(WITHOUT_LANDLOCK) {
+        refuse([(libc::SYS_landlock_create_ruleset, Vec::new())]);
+    }
+    if has(WITHOUT_MOUNTS) {
+        refuse(
+            [libc::SYS_mount, libc::SYS_fsopen, libc::SYS_open_tree].map(|call| (call, Vec::new())),
+        );
     }
     if has(WITHOUT_FILTERS) {
         refuse_filters();
@@ -51,6 +74,10 @@ pub fn run() -> ExitCode {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     if has(HOLD) {
         runtime.block_on(hold(sandbox.as_ref().unwrap()));
+    }
+    if has(FILL) {
+        println!("{}", serde_json::to_string(&runtime.block_on(fill(&sandbox.unwrap()))).unwrap());
+        return ExitCode::SUCCESS;
     }
     match runtime.block_on(attack(sandbox)) {
         Ok(findings) => {
@@ -79,6 +106,80 @@ async fn hold(sandbox: &Sandbox) {
     std::future::pending().await
 }
 
+/// The end of a worker that takes more memory than it may.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Filled {
+    pub cause: String,
+    pub exceeded: Option<u64>,
+    /// The cgroup of the worker while it ran, relative to its hierarchy.
+    pub cgroup: Option<String>,
+}
+
+/// Launches a worker that may take 64 MiB, and takes as much memory as it gets.
+async fn fill(sandbox: &Sandbox) -> Filled {
+    let (mut worker, mut ends) = launcher("filler", Some(sandbox)).launch().unwrap();
+    ends.commands.read_u8().await.unwrap();
+    let cgroup = cgroup_of(worker.pid());
+    worker.limit_host_memory(64 << 20).unwrap();
+    ends.commands.write_all(b"!").await.unwrap();
+    let cause = worker.reaped().await.to_string();
+    Filled { cause, exceeded: worker.exceeded_host_memory(), cgroup }
+}
+
+/// The cgroup that a supervisor made for a process.
+pub fn cgroup_of(process: u32) -> Option<String> {
+    let all = fs::read_to_string(format!("/proc/{process}/cgroup")).unwrap();
+    let own = all.lines().find(|line| line.contains("/cuda-node-"))?;
+    Some(own.splitn(3, ':').nth(2).unwrap().to_owned())
+}
+
+/// The role of a worker that takes memory, at most 1 GiB. The memory is shared, which `RLIMIT_DATA` does not count.
+pub fn filler() -> ExitCode {
+    let (_report, mut ends) = match attacks::start() {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    ends.commands.write_all(b"+").unwrap();
+    ends.commands.read_exact(&mut [0]).unwrap();
+    take_memory(1 << 30);
+    ExitCode::SUCCESS
+}
+
+/// Takes shared memory.
+pub fn take_memory(bytes: usize) {
+    let memory = rustix::fs::memfd_create(c"memory", rustix::fs::MemfdFlags::empty()).unwrap();
+    let mut memory = fs::File::from(memory);
+    for _ in 0..bytes >> 20 {
+        memory.write_all(&[1; 1 << 20]).unwrap();
+    }
+}
+
+/// The role of a supervisor that prints the means that limits the memory of its workers on the CPU.
+pub fn print_memory_limit() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let limit = async {
+        let sandbox = Sandbox::new(DEFAULT_UIDS);
+        let (_worker, mut ends) = launcher("reporter", Some(&sandbox)).launch().unwrap();
+        let mut line = String::new();
+        BufReader::new(&mut ends.commands).read_line(&mut line).await.unwrap();
+        line
+    };
+    print!("{}", runtime.block_on(limit));
+    ExitCode::SUCCESS
+}
+
+/// The role of a worker that reports the means that limits its memory.
+pub fn reporter() -> ExitCode {
+    let (report, mut ends) = match attacks::start() {
+        Ok(started) => started,
+        Err(code) => return code,
+    };
+    writeln!(ends.commands, "{}", report.memory_limit().unwrap_or_default()).unwrap();
+    // The supervisor ends.
+    _ = ends.commands.read_exact(&mut [0]);
+    ExitCode::SUCCESS
+}
+
 async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
     let folder = tempfile::Builder::new().prefix("sandbox-test-").tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
@@ -94,8 +195,17 @@ async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
     let network = TcpListener::bind("127.0.0.1:0").unwrap();
     let home =
         tempfile::Builder::new().prefix("sandbox-test-home-").tempdir_in("/var/tmp").unwrap();
+    // Only the modes of the files keep others out.
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(path("operator.sock"), Permissions::from_mode(0o600)).unwrap();
+    let datagrams = net::UnixDatagram::bind(path("datagram.sock")).unwrap();
+    fs::set_permissions(path("datagram.sock"), Permissions::from_mode(0o777)).unwrap();
+    for device in ["device0", "device1"] {
+        fs::write(path(device), "").unwrap();
+        fs::set_permissions(path(device), Permissions::from_mode(0o666)).unwrap();
+    }
     for cache in ["own", "other"] {
-        fs::create_dir(path(cache)).unwrap();
+        fs::DirBuilder::new().mode(0o700).create(path(cache)).unwrap();
     }
     fs::write(path("other").join("kernel"), "of another tenant").unwrap();
 
@@ -105,6 +215,7 @@ async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
         return Err(other.reaped().await);
     }
     let attacker = launcher("attacker", sandbox.as_ref()).writable(path("own"));
+    let attacker = attacker.devices(DeviceFiles::These(vec![path("device0")]));
     let (mut attacker, mut ends) = attacker.launch().unwrap();
     let targets = Targets {
         supervisor: std::process::id(),
@@ -113,10 +224,13 @@ async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
         key_descriptor: key.as_raw_fd(),
         secret: secret.as_ptr().addr(),
         operator_socket: path("operator.sock"),
+        datagram_socket: path("datagram.sock"),
         abstract_socket: abstract_name,
         port: network.local_addr().unwrap().port(),
         own_cache: path("own"),
         other_cache: path("other"),
+        own_device: path("device0"),
+        other_device: path("device1"),
         temporary: path("created"),
         home: home.path().join("created"),
     };
@@ -125,6 +239,10 @@ async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
     let mut findings = String::new();
     BufReader::new(&mut ends.commands).read_line(&mut findings).await.unwrap();
     let mut findings: Findings = serde_json::from_str(&findings).unwrap();
+    if findings.outcomes["kill_other_worker"].is_none() {
+        // The signal is sent, and the process ends soon.
+        other.reaped().await;
+    }
     let mut observe = |name: &str, is_safe: bool, reason: &str| {
         findings.outcomes.insert(name.to_owned(), is_safe.then(|| reason.to_owned()));
     };
@@ -138,7 +256,7 @@ async fn attack(sandbox: Option<Sandbox>) -> Result<Findings, ExitCause> {
     observe("change_other_cache", kernel == b"of another tenant", "the kernel is as it was");
     let own = fs::read(path("own").join("kernel")).ok();
     assert!(own.is_some_and(|own| own == b"own"), "the worker cannot write to its cache");
-    drop((operator, abstract_socket, secret));
+    drop((operator, abstract_socket, secret, datagrams));
     Ok(findings)
 }
 

@@ -284,15 +284,17 @@ impl LeaseTable {
         is_starting
     }
 
-    /// Reports that the worker of a lease died. The lease ends without grace; `KillWorker`
-    /// follows, and `worker_gone` answers it. Returns whether this had an effect.
-    pub fn worker_died(&mut self, now: Duration, lease: LeaseId) -> bool {
+    /// Reports that the worker of a lease died; `host_memory` is the limit of its host memory if it died because it went
+    /// beyond. The lease ends without grace; `KillWorker` follows, and `worker_gone` answers it. Returns whether this had
+    /// an effect.
+    pub fn worker_died(&mut self, now: Duration, lease: LeaseId, host_memory: Option<u64>) -> bool {
         self.advance(now);
         let phase = self.leases.get(&lease).map(|of| &of.phase);
         if matches!(phase, None | Some(Phase::Granted | Phase::Killing { .. })) {
             return false;
         }
-        self.begin_end(lease, Cause::WorkerDied);
+        let out_of_memory = |limit| Cause::OutOfHostMemory { limit };
+        self.begin_end(lease, host_memory.map_or(Cause::WorkerDied, out_of_memory));
         true
     }
 

@@ -55,11 +55,23 @@ fn a_worker_that_cannot_start_has_not_died() {
 fn a_dead_worker_ends_the_lease_without_grace() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
-    assert!(node.table.worker_died(at(1), lease));
+    assert!(node.table.worker_died(at(1), lease, None));
     let stop = Action::StopAdmission { lease, cause: Cause::WorkerDied };
     assert_eq!(node.actions(1), [stop, Action::KillWorker { lease }]);
-    assert!(!node.table.worker_died(at(1), lease));
+    assert!(!node.table.worker_died(at(1), lease, None));
     assert_eq!(node.table.counters().workers_died, 1);
+}
+
+#[test]
+fn worker_beyond_its_host_memory_ends_the_lease_with_the_limit() {
+    let mut node = Node::new(1);
+    let lease = node.active(0, 1);
+    assert!(node.table.worker_died(at(1), lease, Some(64 * MIB)));
+    let cause = Cause::OutOfHostMemory { limit: 64 * MIB };
+    assert!(cause.to_string().contains("ran out of host memory, the limit is 67108864 bytes"));
+    let stop = Action::StopAdmission { lease, cause };
+    assert_eq!(node.actions(1), [stop, Action::KillWorker { lease }]);
+    assert_eq!(node.table.counters().out_of_host_memory, 1);
 }
 
 #[test]
@@ -81,7 +93,7 @@ fn reports_about_unknown_leases_have_no_effect() {
     let mut node = Node::new(1);
     let lease = LeaseId(7);
     assert!(!node.table.worker_ready(at(0), lease));
-    assert!(!node.table.worker_died(at(0), lease));
+    assert!(!node.table.worker_died(at(0), lease, None));
     assert!(!node.table.worker_gone(at(0), lease, false));
     assert!(!node.table.session_busy(at(0), lease));
     assert!(!node.table.session_idle(at(0), lease));

@@ -15,6 +15,12 @@ use seccompiler::{
 /// are supported.
 const LAST: i64 = 469;
 
+/// Commands of `fcntl` and requests of `ioctl` of Linux that `libc` does not have, or not on every architecture.
+const F_SETSIG: libc::c_int = 10;
+const F_SETOWN_EX: libc::c_int = 15;
+const FIOSETOWN: u64 = 0x8901;
+const SIOCSPGRP: u64 = 0x8902;
+
 /// Calls that are refused with `EPERM`.
 const REFUSED: &[i64] = &[
     // Programs and namespaces.
@@ -136,6 +142,13 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     {
         refuse_if(call, &[(0, SeccompCmpOp::Ne, own)])?;
     }
+    // Signals of a descriptor, which go to any process.
+    for command in [libc::F_SETOWN, F_SETSIG, F_SETOWN_EX] {
+        refuse_if(libc::SYS_fcntl, &[(1, SeccompCmpOp::Eq, command as u64)])?;
+    }
+    for request in [FIOSETOWN, SIOCSPGRP] {
+        refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
+    }
     // Limits and priorities of others.
     let is_other = [(0, SeccompCmpOp::Ne, 0), (0, SeccompCmpOp::Ne, own)];
     for call in [
@@ -151,6 +164,9 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     }
     // Sockets other than Unix sockets, which the driver binds to a name in its network namespace.
     refuse_if(libc::SYS_socket, &[(0, SeccompCmpOp::Ne, libc::AF_UNIX as u64)])?;
+    // Datagrams need no connection.
+    let kind = SeccompCmpOp::MaskedEq(0xf);
+    refuse_if(libc::SYS_socket, &[(1, kind, libc::SOCK_DGRAM as u64)])?;
     // Input into the terminal of the operator.
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;

@@ -20,8 +20,8 @@ use landlock::{
 use rustix::{
     fs::{AtFlags, CWD},
     mount::{
-        FsMountFlags, FsOpenFlags, MountAttrFlags, MountFlags, MountPropagationFlags,
-        MoveMountFlags, OpenTreeFlags, UnmountFlags,
+        MountAttrFlags, MountFlags, MountPropagationFlags, MoveMountFlags, OpenTreeFlags,
+        UnmountFlags,
     },
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -56,8 +56,8 @@ const STAGES: [&str; 4] = ["/tmp", "/run", "/mnt", "/dev"];
 /// The newest version of Landlock whose restrictions are asked for. Older kernels give fewer.
 const LANDLOCK: ABI = ABI::V6;
 
-/// The device files of GPUs.
-pub(super) fn gpus() -> Vec<PathBuf> {
+/// The device files of all GPUs, and of the driver.
+pub(super) fn all_gpus() -> Vec<PathBuf> {
     entries("/dev", "nvidia")
 }
 
@@ -79,10 +79,11 @@ pub(super) struct View {
 }
 
 impl View {
-    /// The files that exist. The worker may write to `writable`.
-    pub(super) fn new(writable: Option<PathBuf>) -> Self {
-        let mut view = Self { readable: Vec::new(), links: Vec::new(), devices: gpus(), writable };
-        view.devices.extend(DEVICES.map(PathBuf::from).into_iter().filter(|path| path.exists()));
+    /// The files that exist. The worker may write to `writable`, and opens `devices`.
+    pub(super) fn new(writable: Option<PathBuf>, devices: Vec<PathBuf>) -> Self {
+        let mut view = Self { readable: Vec::new(), links: Vec::new(), devices, writable };
+        view.devices.extend(DEVICES.map(PathBuf::from));
+        view.devices.retain(|path| path.exists());
         for path in LIBRARIES.map(PathBuf::from).into_iter().chain(entries("/usr/local", "cuda")) {
             view.read(path);
         }
@@ -118,12 +119,11 @@ impl View {
         }
     }
 
-    /// Makes these files the root folder of this process, in a mount namespace of its own. With `has_namespace` the
-    /// `/proc` there is that of the PID namespace of this process.
+    /// Makes these files the root folder of this process, in a mount namespace of its own.
     ///
     /// # Errors
     /// The process may not mount. It keeps the root that it has.
-    pub(super) fn become_root(&self, has_namespace: bool) -> io::Result<()> {
+    pub(super) fn become_root(&self) -> io::Result<()> {
         // SAFETY: the flag is not `FILES`, so no thread loses descriptors.
         unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
         let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
@@ -144,10 +144,8 @@ impl View {
             let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | no_devices | no_programs;
             trees.push(tree(path, attributes)?);
         }
-        trees.push(match has_namespace {
-            true => new_proc()?,
-            false => tree("/proc", no_devices | no_programs)?,
-        });
+        let no_setuid = MountAttrFlags::MOUNT_ATTR_NOSUID;
+        trees.push(tree("/proc", no_setuid | no_devices | no_programs)?);
 
         let stage = STAGES.iter().map(Path::new).find(|stage| stage.is_dir());
         let stage = stage.ok_or_else(|| io::Error::other("the machine has no folder /tmp"))?;
@@ -278,16 +276,4 @@ fn set_attributes(tree: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Resul
         )
     };
     if failed != 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// A `/proc` of the PID namespace of this process.
-fn new_proc() -> io::Result<Tree> {
-    let proc = rustix::mount::fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    rustix::mount::fsconfig_create(&proc)?;
-    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    let mounted = rustix::mount::fsmount(&proc, FsMountFlags::FSMOUNT_CLOEXEC, attributes);
-    let mounts = mounted.map_err(|error| at("/proc".as_ref(), &error.into()))?;
-    Ok(Tree { path: "/proc".into(), is_folder: true, mounts })
 }

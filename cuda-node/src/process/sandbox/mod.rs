@@ -1,7 +1,7 @@
 //! The sandbox of a worker: a process that only reaches its sockets, its GPU and its cache of kernels.
 //!
-//! The launcher starts the worker in a PID namespace, where it is process 1, without the environment and the descriptors
-//! of the supervisor. At the start of its `main`, before it has threads, a device or bytes of a tenant, the worker
+//! The launcher starts the worker in a PID namespace, where it is process 1, and in a cgroup, without the environment and
+//! the descriptors of the supervisor. At the start of its `main`, before it has threads, a device or bytes of a tenant, the worker
 //! confines itself with [`Confinement::enter`]: a root folder with libraries and GPUs only, no network, a user id of its
 //! own, no capabilities, and filters of paths and of system calls. The launcher does only what must precede `exec`,
 //! because code between `clone` and `exec` may not allocate.
@@ -18,7 +18,10 @@ use std::{
     ffi::OsStr,
     fmt, fs, io,
     ops::RangeInclusive,
-    os::unix::{ffi::OsStrExt as _, fs::lchown},
+    os::unix::{
+        ffi::OsStrExt as _,
+        fs::{MetadataExt as _, lchown},
+    },
     path::{Path, PathBuf},
     str::FromStr,
     sync::Arc,
@@ -31,7 +34,11 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::error::{Error, Result};
+use super::{
+    cgroup::{Cgroups, WorkerCgroup},
+    descriptors::FIRST_FREE_DESCRIPTOR,
+    error::{Error, Result},
+};
 
 /// The user ids of the workers of a node that runs as root, if the operator states no others: 4096 above the ones that
 /// systemd gives to containers.
@@ -42,6 +49,25 @@ pub const DEFAULT_UIDS: RangeInclusive<u32> = 1_879_048_192..=1_879_052_287;
 pub struct Sandbox {
     is_required: bool,
     uids: Option<Arc<Uids>>,
+    /// Those of the workers, or the reason why there are none.
+    cgroups: Result<Arc<Cgroups>, String>,
+}
+
+/// The device files that a worker can open.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum DeviceFiles {
+    /// These ones. A worker without any is one on the CPU: its memory can be limited without a cgroup.
+    These(Vec<PathBuf>),
+    /// Those of all GPUs, because the files of its own GPU are not known.
+    AllGpus,
+}
+
+impl Default for DeviceFiles {
+    fn default() -> Self {
+        Self::These(Vec::new())
+    }
 }
 
 /// User ids for workers.
@@ -77,10 +103,14 @@ impl Drop for UsedUid {
 impl Sandbox {
     /// A sandbox of all parts that the machine gives. If the supervisor is root, each worker has one of `uids`, where
     /// these user ids exist.
+    ///
+    /// It divides the cgroup of this process among the workers. For that it may move this process into a child of the
+    /// cgroup.
     pub fn new(uids: RangeInclusive<u32>) -> Self {
-        let is_usable = geteuid().is_root() && identity::are_mapped(&uids);
+        let is_usable =
+            geteuid().is_root() && identity::are_mapped(&uids) && identity::may_use_uids();
         let uids = is_usable.then(|| Arc::new(Uids { range: uids, used: Mutex::default() }));
-        Self { is_required: false, uids }
+        Self { is_required: false, uids, cgroups: Cgroups::open().map(Arc::new) }
     }
 
     /// Makes every part required: a worker that lacks one does not start.
@@ -109,13 +139,43 @@ impl Sandbox {
         Ok(WorkerUid(Arc::new(UsedUid { uids: uids.clone(), uid })))
     }
 
-    /// The argument of a worker, from which it parses its [`Confinement`].
-    pub(super) fn argument(&self, uid: Option<&WorkerUid>, writable: Option<&Path>) -> String {
+    /// Creates the cgroup of a worker. `None` if the machine gives none.
+    pub(super) fn create_cgroup(&self) -> Option<Result<WorkerCgroup>> {
+        let cgroups = self.cgroups.as_ref().ok()?;
+        Some(cgroups.create().map_err(Error::Cgroup))
+    }
+
+    /// The cgroup of a worker that an earlier supervisor has started.
+    pub(super) fn hold_cgroup(&self, folders: &[PathBuf]) -> Option<WorkerCgroup> {
+        let cgroups = self.cgroups.as_ref().ok()?;
+        (!folders.is_empty()).then(|| cgroups.hold(folders.to_vec()))
+    }
+
+    /// The argument of a worker, from which it parses its [`Confinement`]. `no_processes` is the reason why it has no
+    /// PID namespace.
+    pub(super) fn argument(
+        &self,
+        uid: Option<&WorkerUid>,
+        writable: Option<&Path>,
+        devices: &DeviceFiles,
+        no_processes: Option<String>,
+    ) -> String {
+        let host_memory = match &self.cgroups {
+            Ok(cgroups) => Ok(cgroups.to_string()),
+            Err(reason) if *devices == DeviceFiles::default() => {
+                Ok(format!("RLIMIT_DATA, for private memory only, without a cgroup ({reason})"))
+            }
+            Err(reason) => Err(format!("no cgroup: {reason}")),
+        };
         let confinement = Confinement {
             is_required: self.is_required,
             uid: uid.map(WorkerUid::get),
             supervisor: (geteuid().as_raw(), getegid().as_raw()),
+            is_root: identity::is_root_of_machine(),
             writable: writable.map(Path::to_owned),
+            devices: devices.clone(),
+            no_processes,
+            host_memory,
         };
         // A path that is not UTF-8 is the only value without JSON. The worker then cannot write to its cache.
         let json = serde_json::to_string(&confinement);
@@ -130,7 +190,8 @@ impl Sandbox {
 /// must be the only process that can change the folder.
 ///
 /// # Errors
-/// The supervisor may not do that, or the file system fails.
+/// The supervisor may not do that, or the file system fails. A file with several links is refused: another one may be
+/// outside of the folder, where a hostile worker found it.
 pub(crate) fn give(folder: &Path, uid: u32, gid: u32) -> io::Result<()> {
     let mut folders = vec![folder.to_owned()];
     give_one(folder, uid, gid)?;
@@ -149,6 +210,10 @@ pub(crate) fn give(folder: &Path, uid: u32, gid: u32) -> io::Result<()> {
 }
 
 fn give_one(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
+    let file = fs::symlink_metadata(path).map_err(|error| at(path, &error))?;
+    if !file.is_dir() && file.nlink() > 1 {
+        return Err(at(path, &io::Error::other("the file has several links")));
+    }
     lchown(path, Some(uid), Some(gid)).map_err(|error| at(path, &error))
 }
 
@@ -182,8 +247,15 @@ pub struct Confinement {
     uid: Option<u32>,
     /// The user id and the group id of the supervisor, as the supervisor sees them.
     supervisor: (u32, u32),
+    /// Whether the supervisor is the user 0 of the machine, and not of a user namespace.
+    is_root: bool,
     /// The folder that the worker may write to.
     writable: Option<PathBuf>,
+    devices: DeviceFiles,
+    /// The reason why the launcher created no PID namespace.
+    no_processes: Option<String>,
+    /// The means that limits the host memory, or the reason why there is none.
+    host_memory: Result<String, String>,
 }
 
 impl FromStr for Confinement {
@@ -204,27 +276,36 @@ impl Confinement {
     /// [`Error::Sandbox`] if every part is required and the machine does not give one. End the process then.
     pub fn enter(self) -> Result<SandboxReport> {
         let mut report = SandboxReport::default();
-        let view = files::View::new(self.writable);
-        let is_first = getpid().is_init();
+        report.add(Part::Descriptors, no_other_descriptors());
+        let are_all_gpus = self.devices == DeviceFiles::AllGpus;
+        let gpus = match self.devices {
+            DeviceFiles::These(files) => files,
+            DeviceFiles::AllGpus => files::all_gpus(),
+        };
+        let view = files::View::new(self.writable, gpus.clone());
 
         // While the process has the capabilities of its user namespace, or those of root.
         let identity = identity::map_user(self.supervisor);
+        let reason = self.no_processes.unwrap_or_else(|| "an unknown reason".to_owned());
         report.add(
             Part::Processes,
-            match is_first {
+            match getpid().is_init() {
                 true => Ok(()),
-                false => Err("the supervisor may not create PID namespaces".to_owned()),
+                false => Err(format!("no PID namespace with a `/proc` of its own: {reason}")),
             },
         );
         let network = UnshareFlags::NEWNET | UnshareFlags::NEWIPC | UnshareFlags::NEWUTS;
         // SAFETY: no flag is `FILES`, so no thread loses descriptors.
         let unshared = unsafe { unshare_unsafe(network) };
         report.add(Part::Network, unshared);
-        let root = view.become_root(is_first);
+        let root = view.become_root();
         identity::empty_bounding_set();
         let identity = match (identity, self.uid) {
+            (Ok(true), _) if self.is_root => Err(io::Error::other(
+                "the worker is root, because the node is root without the capabilities to start and end processes of other users",
+            )),
             (Ok(true), _) => Ok(()),
-            (Ok(false), Some(uid)) => identity::become_user(uid),
+            (Ok(false), Some(uid)) => identity::become_user(uid, &gpus),
             (Ok(false), None) => Err(io::Error::other(
                 "the worker has the user of the supervisor, which may create no user namespaces",
             )),
@@ -236,8 +317,20 @@ impl Confinement {
         // From here on, only restrictions that need no capability.
         report.add(Part::NoNewPrivileges, rustix::thread::set_no_new_privs(true));
         report.add(Part::Files, view.restrict(root.err()));
+        report.add(
+            Part::Devices,
+            match are_all_gpus {
+                false => Ok(()),
+                true => Err("NVML does not tell which device files are those of its GPU"),
+            },
+        );
         report.add(Part::Memory, hide_memory());
         report.add(Part::SystemCalls, calls::filter(getpid()));
+        let (means, missing) = match self.host_memory {
+            Ok(means) => (Some(means), None),
+            Err(reason) => (None, Some(reason)),
+        };
+        report.0.push(PartReport { part: Part::HostMemory, means, missing });
         if self.is_required && !report.is_complete() {
             return Err(Error::Sandbox { missing: report.to_string() });
         }
@@ -245,11 +338,29 @@ impl Confinement {
     }
 }
 
+/// Checks that the launcher has left no descriptors to this process besides the standard ones and the sockets.
+fn no_other_descriptors() -> io::Result<()> {
+    for entry in fs::read_dir("/proc/self/fd")? {
+        let number = entry?.file_name().to_str().and_then(|name| name.parse().ok()).unwrap_or(0);
+        // SAFETY: the call reads the flags of a descriptor.
+        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
+        // The descriptor of this loop closes on `exec`, inherited ones do not.
+        if number >= FIRST_FREE_DESCRIPTOR && flags & libc::FD_CLOEXEC == 0 {
+            return Err(io::Error::other(format!(
+                "descriptor {number} is inherited, because the kernel is older than 5.11 or forbids `close_range`"
+            )));
+        }
+    }
+    Ok(())
+}
+
 /// A part of a sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Part {
+    /// No descriptors of the supervisor.
+    Descriptors,
     /// A PID namespace: the worker sees no other process, and all of its processes end with it.
     Processes,
     /// Namespaces of the network, of System V and of the host name: the worker has no network.
@@ -260,25 +371,32 @@ pub enum Part {
     Capabilities,
     /// No more rights by `exec` of a setuid program.
     NoNewPrivileges,
-    /// Only its libraries, GPUs and cache: by a root folder of its own, by Landlock, or by both.
+    /// Only its libraries, devices and cache: by a root folder of its own, by Landlock, or by both.
     Files,
+    /// No device files of GPUs other than its own.
+    Devices,
     /// Its memory is unreadable for other processes of its user.
     Memory,
     /// A filter of system calls: no new processes, no signals to others, no connections, nothing for administrators.
     SystemCalls,
+    /// A hard limit of its host memory: by a cgroup, or by `RLIMIT_DATA` if the worker has no GPU.
+    HostMemory,
 }
 
 impl fmt::Display for Part {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
+            Self::Descriptors => "no descriptors of the node",
             Self::Processes => "PID namespace",
             Self::Network => "network namespace",
             Self::Identity => "user of its own",
             Self::Capabilities => "no capabilities",
             Self::NoNewPrivileges => "no new privileges",
             Self::Files => "files",
+            Self::Devices => "only the device files of its GPU",
             Self::Memory => "unreadable memory",
             Self::SystemCalls => "filter of system calls",
+            Self::HostMemory => "limit of host memory",
         })
     }
 }
@@ -292,18 +410,26 @@ pub struct SandboxReport(Vec<PartReport>);
 pub struct PartReport {
     /// The part.
     pub part: Part,
+    /// The means, if there are several ones for the part.
+    pub means: Option<String>,
     /// The reason why the part is not, or not completely, in force. `None` if it is.
     pub missing: Option<String>,
 }
 
 impl SandboxReport {
     fn add<E: fmt::Display>(&mut self, part: Part, entered: Result<(), E>) {
-        self.0.push(PartReport { part, missing: entered.err().map(|error| error.to_string()) });
+        let missing = entered.err().map(|error| error.to_string());
+        self.0.push(PartReport { part, means: None, missing });
     }
 
     /// The parts. None if the worker has no sandbox.
     pub fn parts(&self) -> &[PartReport] {
         &self.0
+    }
+
+    /// The means that limits the host memory of the worker, if there is one.
+    pub fn memory_limit(&self) -> Option<&str> {
+        self.0.iter().find(|part| part.part == Part::HostMemory)?.means.as_deref()
     }
 
     /// Whether the worker has a sandbox of which every part is in force.
@@ -324,5 +450,23 @@ impl fmt::Display for SandboxReport {
             write!(formatter, "{separator}{part}: {reason}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_with_several_links_is_not_given() {
+        let folder = tempfile::tempdir().unwrap();
+        let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+        fs::create_dir(folder.path().join("kernels")).unwrap();
+        fs::write(folder.path().join("kernels/one"), "").unwrap();
+        give(folder.path(), uid, gid).unwrap();
+        let key = tempfile::NamedTempFile::new().unwrap();
+        fs::hard_link(key.path(), folder.path().join("kernels/two")).unwrap();
+        let error = give(folder.path(), uid, gid).unwrap_err();
+        assert!(error.to_string().ends_with("kernels/two: the file has several links"), "{error}");
     }
 }

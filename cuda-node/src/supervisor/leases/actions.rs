@@ -174,7 +174,7 @@ impl State {
 }
 
 /// The error of a client whose lease ended.
-fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
+pub(super) fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
     let address = address.to_owned();
     match cause {
         Some(cause) => {
@@ -184,6 +184,7 @@ fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Error {
                 | Cause::Revoked { .. }
                 | Cause::Preempted { .. }
                 | Cause::OverMemory { .. }
+                | Cause::OutOfHostMemory { .. }
                 | Cause::Fenced => Error::Remote { address, status, detail },
                 _ => Error::Disconnected { address, cause: detail, may_have_run: true },
             }

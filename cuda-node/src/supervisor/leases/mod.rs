@@ -12,7 +12,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use cuda_core::{DeviceInfo, protocol::Status};
+use cuda_core::{DeviceInfo, Error, protocol::Status};
 use cuda_lease::{
     authority::{Claims, Fingerprint, Tenant, TokenKey},
     wire::{Allocate, Granted, Limits, Renewed},
@@ -525,12 +525,12 @@ impl Leases {
                 };
             }
             let worker = entry.worker.as_mut().and_then(|worker| worker.lanes.take());
-            let address = self.address(entry.slot);
+            let died = self.error_of_dead_worker(LeaseId(lease), self.address(entry.slot));
             let worker = worker.ok_or_else(unknown)?;
             let turns = entry.is_session_exclusive.then(|| self.turns(LeaseId(lease)));
             let meter = entry.meter.clone();
             let span = entry.traced.as_ref().map(|traced| spans::session(traced, lease).span);
-            let terms = SessionTerms { epoch, address, span: span.unwrap_or_else(Span::none) };
+            let terms = SessionTerms { epoch, died, span: span.unwrap_or_else(Span::none) };
             let session = Session::start(terms, worker, blobs, meter, turns);
             entry.session = Some(session.clone());
             self.watch(LeaseId(lease), session.clone());
@@ -560,7 +560,7 @@ impl Leases {
             let leases = Arc::downgrade(self);
             let ended = move || {
                 if let Some(leases) = leases.upgrade() {
-                    leases.change(|state, now| state.table.worker_died(now, LeaseId(lease)));
+                    leases.change(|state, now| state.worker_died(now, LeaseId(lease)));
                 }
             };
             let jobs = entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
@@ -624,12 +624,28 @@ impl Leases {
         Turns::new(move |turn| _ = reports.send(turn))
     }
 
+    /// Finds the error of a client whose worker ended by itself.
+    fn error_of_dead_worker(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        address: String,
+    ) -> Box<dyn FnOnce() -> Error + Send> {
+        let leases = Arc::downgrade(self);
+        Box::new(move || {
+            let limit = leases
+                .upgrade()
+                .and_then(|leases| leases.with(|state, _| state.exceeded_host_memory(lease)).0);
+            let cause = limit.map(|limit| Cause::OutOfHostMemory { limit });
+            actions::end_of(lease, cause.as_ref().or(Some(&Cause::WorkerDied)), &address)
+        })
+    }
+
     /// Reports the end of a session's worker.
     fn watch(self: &Arc<Self>, lease: LeaseId, session: Arc<Session>) {
         let leases = self.clone();
         tokio::spawn(async move {
             session.ended().await;
-            leases.change(|state, now| state.table.worker_died(now, lease));
+            leases.change(|state, now| state.worker_died(now, lease));
         });
     }
 
@@ -691,6 +707,17 @@ impl Leases {
 }
 
 impl State {
+    /// The worker of a lease has ended by itself.
+    fn worker_died(&mut self, now: Duration, lease: LeaseId) {
+        let exceeded = self.exceeded_host_memory(lease);
+        self.table.worker_died(now, lease, exceeded);
+    }
+
+    /// The limit of host memory that the worker of a lease died of.
+    fn exceeded_host_memory(&self, lease: LeaseId) -> Option<u64> {
+        self.entries.get(&lease)?.worker.as_ref()?.exceeded_host_memory()
+    }
+
     /// A client uses a lease on a connection. A detached lease whose grant is confirmed has no connections.
     fn connected(&mut self, now: Duration, lease: LeaseId, connection: u64) -> Result<(), Refusal> {
         self.table.reconnected(now, lease).map_err(refusal)?;

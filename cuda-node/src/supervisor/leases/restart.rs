@@ -229,7 +229,7 @@ impl Leases {
                 }
                 Err(error) => {
                     tracing::warn!(lease = lease.0, %error, "the worker of a lease of an earlier node has ended");
-                    state.table.worker_died(now, lease);
+                    state.table.worker_died(now, lease, None);
                 }
             }
         });

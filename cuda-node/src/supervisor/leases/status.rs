@@ -62,6 +62,7 @@ impl Leases {
             ("worker_died", counters.workers_died),
             ("disconnected", counters.disconnected),
             ("over_memory", counters.over_memory),
+            ("out_of_host_memory", counters.out_of_host_memory),
             ("fenced", counters.fenced),
         ];
         let by_label = |(status, count): (&_, &u64)| (status_label(*status), *count);

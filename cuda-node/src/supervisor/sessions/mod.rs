@@ -67,8 +67,8 @@ pub(super) struct Session {
 pub(super) struct SessionTerms {
     /// The epoch, which the client chose.
     pub(super) epoch: u32,
-    /// The address of the device, for messages.
-    pub(super) address: String,
+    /// Returns the error of the client if the worker ends by itself.
+    pub(super) died: Box<dyn FnOnce() -> Error + Send>,
     pub(super) span: Span,
 }
 
@@ -81,7 +81,7 @@ impl Session {
         meter: Arc<Meter>,
         turns: Option<Turns>,
     ) -> Arc<Self> {
-        let SessionTerms { epoch, address, span } = terms;
+        let SessionTerms { epoch, died, span } = terms;
         let (events, commands_out) = commands.into_split();
         let (downloads, bulk_out) = bulk.into_split();
         let (commands, from_client) = Lane::new(epoch, opcode::MEM_ALLOC..=opcode::LAST_COMMAND);
@@ -116,22 +116,15 @@ impl Session {
         let own = session.clone();
         let read = async move {
             own.commands.read_worker(events, |frame| own.take(frame)).await;
-            own.worker_ended(address);
+            own.worker_ended(died);
         };
         tokio::spawn(read.instrument(span));
         session
     }
 
     /// The worker's socket ended.
-    fn worker_ended(&self, address: String) {
-        let cause = self
-            .cause
-            .lock()
-            .get_or_insert_with(|| {
-                let cause = "the worker of the lease ended".into();
-                Error::Disconnected { address, cause, may_have_run: true }
-            })
-            .clone();
+    fn worker_ended(&self, died: impl FnOnce() -> Error) {
+        let cause = self.cause.lock().get_or_insert_with(died).clone();
         tracing::info!(%cause, "a session has ended");
         self.ended.send_replace(true);
         self.commands.push(&Notice::Lost { error: cause }.into());

@@ -92,7 +92,7 @@ impl Program {
                 drop(self.table.revoke(now, self.lease(of), "test", at(notice)));
             }
             Step::Ready { of } => drop(self.table.worker_ready(now, self.lease(of))),
-            Step::Died { of } => drop(self.table.worker_died(now, self.lease(of))),
+            Step::Died { of } => drop(self.table.worker_died(now, self.lease(of), None)),
             Step::NotStarted { of } => {
                 let reason = "test".into();
                 self.table.worker_not_started(now, self.lease(of), reason);

@@ -1,0 +1,433 @@
+//! Cgroups of workers: hard limits of their host memory and of the number of their threads.
+//!
+//! A worker has a cgroup of its own, next to that of the supervisor. It enters the cgroup before `exec`, and the
+//! supervisor removes it after the end of the worker. The supervisor needs a cgroup that it may divide: of version 2 if
+//! the service manager delegates one (`Delegate=memory pids`), else of version 1 if it may write there.
+//!
+//! In version 2 only cgroups without processes can have children with controllers. So a supervisor that is alone in its
+//! cgroup moves into the child [`SUPERVISOR`], as `DelegateSubgroup=` of systemd does.
+
+use std::{
+    fmt, fs,
+    io::{self, ErrorKind},
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+/// The cgroup of the supervisor, in the one that is delegated to it.
+const SUPERVISOR: &str = "supervisor";
+
+/// The beginning of the names of workers' cgroups. The id of the supervisor and a number follow.
+const PREFIX: &str = "cuda-node-";
+
+/// The maximum number of threads of a worker. The filter of system calls refuses it other processes.
+const THREADS: u64 = 4096;
+
+/// The number of the next cgroup of this process.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// The cgroup that a supervisor divides among its workers.
+#[derive(Debug)]
+pub(super) struct Cgroups {
+    version: Version,
+    /// The folder with the controller of memory.
+    memory: PathBuf,
+    /// The folder with the controller of threads, if that is another one.
+    threads: Option<PathBuf>,
+}
+
+impl fmt::Display for Cgroups {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let version = if self.version == Version::V1 { 1 } else { 2 };
+        write!(formatter, "cgroup v{version} in {}", self.memory.display())
+    }
+}
+
+impl Cgroups {
+    /// Prepares the cgroup of this process, and removes cgroups that a killed supervisor left there.
+    ///
+    /// # Errors
+    /// The reasons why this process may divide neither a cgroup of version 2 nor one of version 1.
+    pub(super) fn open() -> Result<Self, String> {
+        let read = |file| fs::read_to_string(file).unwrap_or_default();
+        Self::open_in(&read("/proc/self/mountinfo"), &read("/proc/self/cgroup"))
+    }
+
+    /// `mounts` and `own` have the formats of `/proc/self/mountinfo` and `/proc/self/cgroup`.
+    fn open_in(mounts: &str, own: &str) -> Result<Self, String> {
+        let none = || "the machine has none with the controller `memory`".to_owned();
+        let second = folder(mounts, own, None).ok_or_else(none).and_then(open_v2);
+        second.or_else(|second| {
+            let threads = folder(mounts, own, Some("pids"));
+            let first = folder(mounts, own, Some("memory")).ok_or_else(none);
+            let first = first.and_then(|memory| open_v1(memory, threads));
+            first.map_err(|first| format!("cgroup v2: {second}; cgroup v1: {first}"))
+        })
+    }
+
+    /// Creates the cgroup of a worker. It has no limit of memory until [`WorkerCgroup::limit_memory`].
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn create(&self) -> io::Result<WorkerCgroup> {
+        let name = self.free_name();
+        let mut cgroup = WorkerCgroup { version: self.version, folders: Vec::new() };
+        for parent in [Some(&self.memory), self.threads.as_ref()].into_iter().flatten() {
+            let folder = parent.join(&name);
+            fs::create_dir(&folder).map_err(|error| at(&folder, &error))?;
+            cgroup.folders.push(folder);
+        }
+        let threads = cgroup.folders.last().map(|folder| folder.join("pids.max"));
+        if let Some(threads) = threads.filter(|file| file.exists()) {
+            fs::write(&threads, THREADS.to_string()).map_err(|error| at(&threads, &error))?;
+        }
+        Ok(cgroup)
+    }
+}
+
+impl Cgroups {
+    /// A name that no cgroup has. A worker of an earlier supervisor with the id of this one may still run.
+    fn free_name(&self) -> String {
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let name = format!("{PREFIX}{}-{number}", process::id());
+            if !self.memory.join(&name).exists() {
+                return name;
+            }
+        }
+    }
+
+    /// Takes over the cgroup of a worker that an earlier supervisor has started.
+    pub(super) fn hold(&self, folders: Vec<PathBuf>) -> WorkerCgroup {
+        WorkerCgroup { version: self.version, folders }
+    }
+}
+
+/// The folder of this process's cgroup: of version 2, or in the hierarchy of a controller of version 1.
+fn folder(mounts: &str, own: &str, controller: Option<&str>) -> Option<PathBuf> {
+    let own = own.lines().find_map(|line| {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (fields.next()?, fields.next()?);
+        let is_wanted = match controller {
+            None => controllers.is_empty(),
+            Some(name) => controllers.split(',').any(|other| other == name),
+        };
+        is_wanted.then_some(path)
+    })?;
+    mounts.lines().find_map(|line| {
+        let (mount, system) = line.split_once(" - ")?;
+        let mut mount = mount.split(' ').skip(3);
+        let (root, target) = (mount.next()?, mount.next()?);
+        let (mut system, mut options) = (system.split(' '), system.rsplit(' ').next()?.split(','));
+        let is_wanted = match (system.next()?, controller) {
+            ("cgroup2", None) => true,
+            ("cgroup", Some(name)) => options.any(|option| option == name),
+            _ => false,
+        };
+        // A container sees a part of the hierarchy.
+        let path = Path::new(own).strip_prefix(root).ok()?;
+        is_wanted.then(|| Path::new(target).join(path))
+    })
+}
+
+fn open_v2(own: PathBuf) -> Result<Cgroups, String> {
+    let memory = match own.parent() {
+        Some(parent) if own.ends_with(SUPERVISOR) => parent.to_owned(),
+        _ => own.clone(),
+    };
+    let has = |file: &str| {
+        let names = fs::read_to_string(memory.join(file)).unwrap_or_default();
+        names.split_whitespace().any(|name| name == "memory")
+    };
+    if !has("cgroup.controllers") {
+        return Err(format!("{} has no controller `memory`", memory.display()));
+    }
+    if !has("cgroup.subtree_control") {
+        let moved = (own == memory).then(|| move_into_child(&own)).transpose()?;
+        let control = memory.join("cgroup.subtree_control");
+        if let Err(error) = fs::write(&control, "+memory") {
+            if let Some(child) = moved {
+                _ = fs::write(memory.join("cgroup.procs"), process::id().to_string());
+                _ = fs::remove_dir(child);
+            }
+            return Err(at(&control, &error).to_string());
+        }
+        // Without it, workers have no limit of threads.
+        _ = fs::write(&control, "+pids");
+    }
+    checked(Cgroups { version: Version::V2, memory, threads: None })
+}
+
+/// Moves this process, which has to be alone in its cgroup, into a child of the cgroup.
+fn move_into_child(own: &Path) -> Result<PathBuf, String> {
+    let processes = own.join("cgroup.procs");
+    let all = fs::read_to_string(&processes).map_err(|error| at(&processes, &error).to_string())?;
+    let own_id = process::id().to_string();
+    if all.split_whitespace().any(|id| id != own_id) {
+        return Err(format!("{} has processes other than the node", own.display()));
+    }
+    let child = own.join(SUPERVISOR);
+    match fs::create_dir(&child) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => {
+            return Err(at(&child, &error).to_string());
+        }
+        _ => {}
+    }
+    let target = child.join("cgroup.procs");
+    fs::write(&target, own_id).map_err(|error| at(&target, &error).to_string())?;
+    Ok(child)
+}
+
+fn open_v1(memory: PathBuf, threads: Option<PathBuf>) -> Result<Cgroups, String> {
+    let with_threads = threads.and_then(|threads| {
+        checked(Cgroups {
+            version: Version::V1,
+            memory: memory.clone(),
+            threads: (threads != memory).then_some(threads),
+        })
+        .ok()
+    });
+    with_threads.map_or_else(
+        || checked(Cgroups { version: Version::V1, memory: memory.clone(), threads: None }),
+        Ok,
+    )
+}
+
+/// Removes what a killed supervisor left, and checks that a cgroup can be created.
+fn checked(cgroups: Cgroups) -> Result<Cgroups, String> {
+    for folder in [Some(&cgroups.memory), cgroups.threads.as_ref()].into_iter().flatten() {
+        remove_left(folder);
+    }
+    cgroups.create().map_err(|error| error.to_string())?;
+    Ok(cgroups)
+}
+
+/// Removes empty cgroups of supervisors that have ended. One that has a process stays.
+fn remove_left(folder: &Path) {
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let supervisor = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.split_once('-'));
+        let Some((id, _)) = supervisor else { continue };
+        // An earlier process with the id of this one, as in a container.
+        let is_earlier = id == process::id().to_string() && NEXT.load(Ordering::Relaxed) == 0;
+        if is_earlier || !Path::new("/proc").join(id).exists() {
+            _ = fs::remove_dir(entry.path());
+        }
+    }
+}
+
+/// The cgroup of a worker. Dropping it removes the cgroup. Drop it after the end of the worker.
+#[derive(Debug)]
+pub(super) struct WorkerCgroup {
+    version: Version,
+    /// That of the memory is the first one.
+    folders: Vec<PathBuf>,
+}
+
+impl WorkerCgroup {
+    /// The folders, of which that of the memory is the first one.
+    pub(super) fn folders(&self) -> &[PathBuf] {
+        &self.folders
+    }
+
+    /// Opens the files through which a process enters the cgroup, by writing `0`.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn entrances(&self) -> io::Result<Vec<fs::File>> {
+        let files = self.folders.iter().map(|folder| folder.join("cgroup.procs"));
+        files
+            .map(|file| {
+                fs::File::options().write(true).open(&file).map_err(|error| at(&file, &error))
+            })
+            .collect()
+    }
+
+    /// Limits the memory to what is in use and `additional` bytes, without swap. The kernel kills a worker that goes
+    /// beyond. Returns the limit.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub(super) fn limit_memory(&self, additional: u64) -> io::Result<u64> {
+        let (used, limit, swap) = match self.version {
+            Version::V1 => (
+                "memory.usage_in_bytes",
+                "memory.limit_in_bytes",
+                // The sum of memory and swap. Missing without swap.
+                "memory.memsw.limit_in_bytes",
+            ),
+            Version::V2 => ("memory.current", "memory.max", "memory.swap.max"),
+        };
+        let used = fs::read_to_string(self.file(used))?.trim().parse::<u64>().unwrap_or(0);
+        let bytes = used.saturating_add(additional);
+        let write = |name: &str, value: u64| {
+            let file = self.file(name);
+            fs::write(&file, value.to_string()).map_err(|error| at(&file, &error))
+        };
+        write(limit, bytes)?;
+        if self.file(swap).exists() {
+            write(swap, if self.version == Version::V1 { bytes } else { 0 })?;
+        }
+        if self.version == Version::V2 {
+            // All processes of the worker end together.
+            write("memory.oom.group", 1)?;
+        }
+        Ok(bytes)
+    }
+
+    /// Whether the kernel has killed the worker because it went beyond the limit.
+    pub(super) fn is_out_of_memory(&self) -> bool {
+        let events = match self.version {
+            Version::V1 => "memory.oom_control",
+            Version::V2 => "memory.events",
+        };
+        let events = fs::read_to_string(self.file(events)).unwrap_or_default();
+        let kills = events.lines().find_map(|line| line.strip_prefix("oom_kill "));
+        kills.is_some_and(|kills| kills.trim() != "0")
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.folders.first().map_or_else(PathBuf::new, |memory| memory.join(name))
+    }
+}
+
+impl Drop for WorkerCgroup {
+    fn drop(&mut self) {
+        for folder in &self.folders {
+            if let Err(error) = fs::remove_dir(folder) {
+                tracing::warn!(folder = %folder.display(), %error, "the cgroup of a worker remains");
+            }
+        }
+    }
+}
+
+fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::TempDir;
+
+    use super::*;
+
+    /// A folder that stands in for a mounted hierarchy, with the cgroup `/node` of this process.
+    fn stand_in(files: &[(&str, &str)]) -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("node")).unwrap();
+        for (name, contents) in files {
+            fs::write(root.path().join("node").join(name), contents).unwrap();
+        }
+        root
+    }
+
+    fn mount(root: &TempDir, system: &str, options: &str) -> String {
+        format!("30 20 0:1 / {} rw - {system} {system} rw,{options}\n", root.path().display())
+    }
+
+    #[test]
+    fn folder_of_a_container_is_relative_to_its_part_of_the_hierarchy() {
+        let mounts = "31 23 0:28 / /sys/fs/cgroup ro - tmpfs tmpfs rw\n\
+                      35 31 0:32 /docker/a /sys/fs/cgroup/memory rw master:1 - cgroup cgroup rw,memory\n\
+                      41 31 0:38 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw,nsdelegate\n";
+        let own = "8:pids:/docker/a\n4:cpu,memory:/docker/a/b\n0::/user.slice/x:y.scope\n";
+        let of = |controller| folder(mounts, own, controller);
+        assert_eq!(of(Some("memory")), Some("/sys/fs/cgroup/memory/b".into()));
+        assert_eq!(of(None), Some("/sys/fs/cgroup/unified/user.slice/x:y.scope".into()));
+        assert_eq!(of(Some("pids")), None);
+    }
+
+    #[test]
+    fn delegated_cgroup_is_divided_and_the_supervisor_moves() {
+        let own = process::id().to_string();
+        let root = stand_in(&[
+            ("cgroup.controllers", "cpu memory pids"),
+            ("cgroup.subtree_control", ""),
+            ("cgroup.procs", &own),
+        ]);
+        let cgroups = Cgroups::open_in(&mount(&root, "cgroup2", ""), "0::/node\n").unwrap();
+        let node = root.path().join("node");
+        let read = |file: PathBuf| fs::read_to_string(file).unwrap();
+        assert_eq!(read(node.join("supervisor/cgroup.procs")), own);
+        assert_eq!(read(node.join("cgroup.subtree_control")), "+pids");
+
+        let worker = cgroups.create().unwrap();
+        let folder = worker.folders[0].clone();
+        assert_eq!(folder.parent(), Some(&*node));
+        fs::write(folder.join("memory.current"), "100\n").unwrap();
+        fs::write(folder.join("memory.swap.max"), "max\n").unwrap();
+        assert_eq!(worker.limit_memory(50).unwrap(), 150);
+        for (file, value) in [("max", "150"), ("swap.max", "0"), ("oom.group", "1")] {
+            assert_eq!(read(folder.join(format!("memory.{file}"))), value);
+        }
+        fs::write(folder.join("memory.events"), "low 0\noom 0\noom_kill 0\n").unwrap();
+        assert!(!worker.is_out_of_memory());
+        fs::write(folder.join("memory.events"), "low 0\noom 1\noom_kill 1\n").unwrap();
+        assert!(worker.is_out_of_memory());
+    }
+
+    #[test]
+    fn supervisor_in_its_subgroup_divides_the_parent() {
+        let root =
+            stand_in(&[("cgroup.controllers", "memory"), ("cgroup.subtree_control", "memory")]);
+        let mounts = mount(&root, "cgroup2", "");
+        let cgroups = Cgroups::open_in(&mounts, "0::/node/supervisor\n").unwrap();
+        assert_eq!(cgroups.memory, root.path().join("node"));
+        assert!(cgroups.to_string().starts_with("cgroup v2 in "), "{cgroups}");
+    }
+
+    #[test]
+    fn cgroup_that_cannot_be_divided_is_named() {
+        let own = format!("1\n{}\n", process::id());
+        let root = stand_in(&[
+            ("cgroup.controllers", "memory"),
+            ("cgroup.subtree_control", ""),
+            ("cgroup.procs", &own),
+        ]);
+        let error = Cgroups::open_in(&mount(&root, "cgroup2", ""), "0::/node\n").unwrap_err();
+        assert!(error.contains("node has processes other than the node; cgroup v1: "), "{error}");
+        fs::write(root.path().join("node/cgroup.controllers"), "cpu").unwrap();
+        let error = Cgroups::open_in(&mount(&root, "cgroup2", ""), "0::/node\n").unwrap_err();
+        assert!(error.contains("node has no controller `memory`"), "{error}");
+        assert!(!root.path().join("node/supervisor").exists());
+    }
+
+    #[test]
+    fn cgroups_of_a_killed_supervisor_are_removed() {
+        let root = stand_in(&[]);
+        let node = root.path().join("node");
+        // No process has this id: it is above the greatest possible one.
+        let (left, used, other) = (
+            node.join("cuda-node-4194305-7"),
+            node.join("cuda-node-4194305-8"),
+            node.join(format!("cuda-node-{}-9", std::os::unix::process::parent_id())),
+        );
+        for folder in [&left, &used, &other] {
+            fs::create_dir(folder).unwrap();
+        }
+        fs::write(used.join("process"), "").unwrap();
+        let mounts = mount(&root, "cgroup", "memory");
+        let cgroups = Cgroups::open_in(&mounts, "4:memory:/node\n").unwrap();
+        assert!(cgroups.to_string().starts_with("cgroup v1 in "), "{cgroups}");
+        assert!(!left.exists());
+        assert!(used.exists() && other.exists());
+    }
+
+    #[test]
+    fn ended_worker_leaves_no_cgroup() {
+        let root = stand_in(&[]);
+        let mounts = mount(&root, "cgroup", "memory,pids");
+        let cgroups = Cgroups::open_in(&mounts, "4:memory,pids:/node\n").unwrap();
+        let [first, second] = [(); 2].map(|()| cgroups.create().unwrap());
+        assert_eq!(fs::read_dir(root.path().join("node")).unwrap().count(), 2);
+        drop((first, second));
+        assert_eq!(fs::read_dir(root.path().join("node")).unwrap().count(), 0);
+    }
+}
