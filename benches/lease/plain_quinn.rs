@@ -34,7 +34,7 @@ impl PlainCopy {
         let server = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
         let endpoint = {
             let _entered = server.enter();
-            let mut server = ServerTls::insecure().config_for(any)?;
+            let (mut server, _) = ServerTls::insecure().config_for(any)?;
             server.transport_config(settings.clone());
             open(any, Some(server), datagram)?
         };

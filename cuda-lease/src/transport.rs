@@ -52,6 +52,10 @@ pub const OVER_QUOTA: quinn::VarInt = quinn::VarInt::from_u32(3);
 /// The code with which a node closes a connection beyond its own limit.
 pub const OVER_CAPACITY: quinn::VarInt = quinn::VarInt::from_u32(4);
 
+/// The code with which a node closes the connection of a client whose certificate has expired, was revoked or is no
+/// longer accepted for another reason. Its leases go on: the client can connect again with another certificate.
+pub const CERTIFICATE_ENDED: quinn::VarInt = quinn::VarInt::from_u32(5);
+
 /// The code with which a node closes its connections whose leases the next node takes over.
 pub const RESTARTS: quinn::VarInt = quinn::VarInt::from_u32(16);
 

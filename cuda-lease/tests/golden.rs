@@ -70,7 +70,22 @@ fn examples() -> Vec<Example> {
     let mut out = Vec::new();
     let token = || "token".as_bytes().to_vec().into();
     message!(out, 1, Hello { oldest: VERSION, newest: VERSION, features: 0, program: "me".into() });
-    message!(out, 1, Welcome { version: VERSION, features: 0, node: "node".into() });
+    let node = || "node".into();
+    message!(
+        out,
+        1,
+        Welcome { version: VERSION, features: 0, node: node(), certificate_ends_in_ms: None }
+    );
+    message!(
+        out,
+        1,
+        Welcome {
+            version: VERSION,
+            features: 0,
+            node: node(),
+            certificate_ends_in_ms: Some(3_600_000)
+        }
+    );
     message!(
         out,
         2,

@@ -23,7 +23,6 @@ use cuda_node::{
         Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, Successors, WorkerEnds, WorkerLauncher,
         die_with_supervisor, hide_memory, log_to_stderr,
     },
-    quotas::Quotas,
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
     worker,
 };
@@ -72,6 +71,12 @@ enum Role {
         /// The notice period in seconds.
         #[arg(long, default_value_t = 0)]
         notice_secs: u32,
+        /// The value of the node's `--operator-socket`.
+        #[arg(long)]
+        socket: PathBuf,
+    },
+    /// Reads certificates, lists of revoked certificates and quotas again, as SIGHUP does.
+    Reload {
         /// The value of the node's `--operator-socket`.
         #[arg(long)]
         socket: PathBuf,
@@ -136,7 +141,7 @@ struct NodeArgs {
     /// Repeat the option for several names.
     #[arg(long = "metrics-name", value_name = "NAME", requires = "metrics")]
     metrics_names: Vec<String>,
-    /// A Unix socket for `cuda-node revoke` and `cuda-node unfence`, in an existing folder. Only the user of the node
+    /// A Unix socket for `cuda-node revoke`, `cuda-node reload` and `cuda-node unfence`, in an existing folder. Only the user of the node
     /// can open it.
     #[arg(long)]
     operator_socket: Option<PathBuf>,
@@ -152,17 +157,21 @@ struct NodeArgs {
     #[arg(long, value_name = "FIRST-LAST", value_parser = uids)]
     worker_uids: Option<RangeInclusive<u32>>,
     /// Serves without client certificates, on a loopback address only.
-    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca"])]
+    #[arg(long, conflicts_with_all = ["cert", "key", "client_ca", "crls"])]
     insecure: bool,
-    /// The certificate of the node, a PEM file.
+    /// The certificate of the node, a PEM file. Certificates, their key and the lists of `--crl` are read again on SIGHUP.
     #[arg(long, requires_all = ["key", "client_ca"])]
     cert: Option<PathBuf>,
-    /// The key of the certificate, a PEM file.
+    /// The key of the certificate, a PEM file that group and others cannot access.
     #[arg(long)]
     key: Option<PathBuf>,
     /// The authority that signs the certificates of clients, a PEM file.
     #[arg(long)]
     client_ca: Option<PathBuf>,
+    /// A list of revoked client certificates, a PEM or DER file. Repeat the option for several files. As soon as there
+    /// is one list, every authority needs one.
+    #[arg(long = "crl", value_name = "FILE", requires = "client_ca")]
+    crls: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -195,6 +204,7 @@ fn main() -> ExitCode {
         Some(Role::Revoke { lease, reason, notice_secs, socket }) => {
             revoke(lease, reason, notice_secs, &socket)
         }
+        Some(Role::Reload { socket }) => reload(&socket),
         Some(Role::Unfence { device, socket }) => unfence(device, &socket),
         None => serve(options.node),
     };
@@ -213,6 +223,12 @@ fn revoke(lease: u64, reason: String, notice_secs: u32, socket: &Path) -> Result
         0 => println!("lease {lease} is revoked"),
         secs => println!("lease {lease} is revoked, and ends in {secs} s"),
     }
+    Ok(())
+}
+
+fn reload(socket: &Path) -> Result<()> {
+    OperatorCommand::Reload {}.send(socket)?;
+    println!("certificates and quotas were read again");
     Ok(())
 }
 
@@ -281,14 +297,14 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.metrics = args.metrics;
     options.metrics_names = args.metrics_names.clone();
     options.operator_socket = args.operator_socket.clone();
-    options.quotas = quotas(&args)?;
+    options.quotas_file = args.quotas.clone();
     let node = Node::start(options)?;
     let signals = Signals::new()?;
     println!("listening on {}", node.address());
     if let Some(address) = node.metrics_address() {
         println!("status on http://{address}/");
     }
-    match signals.wait(&node, &args)? {
+    match signals.wait(&node)? {
         End::Interrupt => node.stop(),
         End::Terminate => node.leave(),
     }
@@ -374,20 +390,15 @@ fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
 
 fn tls(args: &NodeArgs) -> Result<ServerTls> {
     match (&args.cert, &args.key, &args.client_ca) {
-        (Some(cert), Some(key), Some(ca)) => Ok(ServerTls::mutual(cert, key, ca)),
+        (Some(cert), Some(key), Some(ca)) => {
+            Ok(args.crls.iter().fold(ServerTls::mutual(cert, key, ca), ServerTls::revoked))
+        }
         _ if args.insecure => Ok(ServerTls::insecure()),
         _ => Err(Error::setting(
             "the certificates of the node",
             "pass `--cert`, `--key` and `--client-ca`, or `--insecure` on a loopback address; `cuda-lease certs` makes certificates for tests",
         )),
     }
-}
-
-fn quotas(args: &NodeArgs) -> Result<Quotas> {
-    let Some(path) = &args.quotas else { return Ok(Quotas::default()) };
-    let what = || format!("failed to read the quotas in {}", path.display());
-    let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
-    Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
 }
 
 /// The signals of a node. From its creation on, SIGHUP does not end the process.
@@ -413,30 +424,19 @@ impl Signals {
     }
 
     /// Serves until a signal ends the node.
-    fn wait(mut self, node: &Node, args: &NodeArgs) -> Result<End> {
+    fn wait(mut self, node: &Node) -> Result<End> {
         self.runtime.block_on(async {
             loop {
                 tokio::select! {
                     _ = self.end.recv() => return Ok(End::Terminate),
                     _ = self.interrupt.recv() => return Ok(End::Interrupt),
-                    _ = self.reload.recv() => reload(node, args),
+                    _ = self.reload.recv() => match node.reload() {
+                        Ok(()) => {}
+                        Err(error) => tracing::error!(%error, "nothing was reloaded"),
+                    },
                 }
             }
         })
-    }
-}
-
-/// Reads the quotas again.
-fn reload(node: &Node, args: &NodeArgs) {
-    let Some(file) = &args.quotas else {
-        return tracing::info!("SIGHUP has no effect without --quotas");
-    };
-    match quotas(args) {
-        Ok(quotas) => {
-            node.set_quotas(quotas);
-            tracing::info!(file = %file.display(), "the quotas were read again");
-        }
-        Err(error) => tracing::error!(%error, "the earlier quotas stay in force"),
     }
 }
 

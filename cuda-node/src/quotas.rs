@@ -22,10 +22,10 @@
 
 #![forbid(unsafe_code)]
 
-use std::{collections::HashMap, fmt, num::NonZeroU32};
+use std::{collections::HashMap, fmt, num::NonZeroU32, path::Path};
 
+use cuda_core::Error;
 use serde::{Deserialize, Deserializer, de};
-use thiserror::Error;
 
 pub use cuda_lease::authority::Tenant;
 use cuda_lease::wire::parse_bytes;
@@ -88,6 +88,16 @@ impl Quotas {
         Ok(Quotas { defaults, tenants: tenants.collect() })
     }
 
+    /// Reads the quotas of a TOML file.
+    ///
+    /// # Errors
+    /// [`Error::Host`] names the file that cannot be read or is not valid.
+    pub fn read(path: &Path) -> cuda_core::Result<Quotas> {
+        let what = || format!("failed to read the quotas in {}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
+        Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
+    }
+
     /// The limits of this tenant.
     pub fn of(&self, tenant: &Tenant) -> Quota {
         self.tenants.get(tenant).copied().unwrap_or(self.defaults)
@@ -107,7 +117,7 @@ impl Quotas {
 }
 
 /// The quota file is not valid.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("quota file, line {line}, {}: {message}", if key.is_empty() { "no key".into() } else { format!("key {key:?}") })]
 #[non_exhaustive]
 pub struct QuotaError {

@@ -108,6 +108,7 @@ fn wrong_options_are_refused_by_their_names() {
         (&format!("{cpu} --sandbox maybe"), &["--sandbox", "auto, required, off"]),
         (&format!("{cpu} --worker-uids 0-9"), &["--worker-uids", "write FIRST-LAST"]),
         (&format!("{cpu} --worker-uids 9-5"), &["--worker-uids", "write FIRST-LAST"]),
+        (&format!("{cpu} --crl ca.crl"), &["--insecure", "--crl"]),
         (&format!("{cpu} --operator-socket no/op"), &["no/op; create its folder first"]),
     ] {
         let (status, stdout, stderr) = run(line, folder.path());
@@ -139,13 +140,21 @@ fn operator_reads_what_a_command_did() {
 
 #[test]
 fn log_in_a_file_has_no_colors_and_tells_of_reloads_and_the_end() {
-    let mut node = Node::start("--quotas /dev/null");
-    node.signal(Signal::HUP);
-    let started = Instant::now();
-    while !node.log().contains("the quotas were read again") {
-        assert!(started.elapsed() < LONG, "the quotas were not read again: {}", node.log());
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let folder = TempDir::new().unwrap();
+    let quotas = folder.path().join("quotas.toml");
+    std::fs::write(&quotas, "").unwrap();
+    let mut node = Node::start(&format!("--quotas {}", quotas.display()));
+    let reload = |words: &[&str]| {
+        node.signal(Signal::HUP);
+        let started = Instant::now();
+        while !words.iter().all(|word| node.log().contains(word)) {
+            assert!(started.elapsed() < LONG, "the log does not state {words:?}: {}", node.log());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    reload(&["certificates and quotas were read again"]);
+    std::fs::write(&quotas, "[tenants").unwrap();
+    reload(&["ERROR", "nothing was reloaded", quotas.to_str().unwrap()]);
     node.allocate();
     node.signal(Signal::TERM);
     assert!(node.child.wait().unwrap().success());

@@ -79,18 +79,32 @@ impl ClientTls {
         }
     }
 
-    /// Builds the configuration for a connection to `address`. Reads the PEM files.
+    /// Builds the configuration for a connection to `address`. Reads the PEM files. On Unix, the file of the private
+    /// key is refused if group or others can access it.
     ///
     /// # Errors
     ///
     /// [`TlsError::UnverifiedNode`] if no authority is set and `address` is not a loopback address. The other errors
     /// name the file that cannot be used.
     pub fn config_for(&self, address: SocketAddr) -> Result<quinn::ClientConfig, TlsError> {
-        let crypto = QuicClientConfig::try_from(self.crypto_for(address)?)?;
-        Ok(quinn::ClientConfig::new(Arc::new(crypto)))
+        self.load(address).map(|(config, _)| config)
     }
 
-    pub(super) fn crypto_for(&self, address: SocketAddr) -> Result<rustls::ClientConfig, TlsError> {
+    /// As [`config_for`](Self::config_for), with the client certificate that the configuration presents.
+    pub(crate) fn load(
+        &self,
+        address: SocketAddr,
+    ) -> Result<(quinn::ClientConfig, Option<CertificateDer<'static>>), TlsError> {
+        let (crypto, certificate) = self.crypto_for(address)?;
+        let crypto = QuicClientConfig::try_from(crypto)?;
+        Ok((quinn::ClientConfig::new(Arc::new(crypto)), certificate))
+    }
+
+    /// Builds the configuration, and returns the client certificate that it presents.
+    pub(super) fn crypto_for(
+        &self,
+        address: SocketAddr,
+    ) -> Result<(rustls::ClientConfig, Option<CertificateDer<'static>>), TlsError> {
         let provider = tls::provider();
         let builder = rustls::ClientConfig::builder_with_provider(provider.clone())
             .with_protocol_versions(&[&rustls::version::TLS13])
@@ -102,19 +116,21 @@ impl ClientTls {
                 .with_custom_certificate_verifier(Arc::new(AcceptAnyCertificate(provider))),
             None => return Err(TlsError::UnverifiedNode { address }),
         };
-        let mut config = match &self.credentials {
+        let (mut config, certificate) = match &self.credentials {
             Some(credentials) => {
                 let (chain, key) = credentials.read()?;
-                builder
+                let certificate = chain.first().cloned();
+                let config = builder
                     .with_client_auth_cert(chain, key)
-                    .map_err(|error| credentials.load_error(error))?
+                    .map_err(|error| credentials.load_error(error))?;
+                (config, certificate)
             }
-            None => builder.with_no_client_auth(),
+            None => (builder.with_no_client_auth(), None),
         };
         config.alpn_protocols = vec![ALPN.to_vec()];
         config.resumption = Resumption::disabled();
         config.enable_early_data = false;
-        Ok(config)
+        Ok((config, certificate))
     }
 }
 

@@ -14,12 +14,13 @@ use std::{
 };
 
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose,
+    RevokedCertParams, SanType, SerialNumber,
 };
-use rustls::pki_types::{DnsName, PrivateKeyDer};
+use rustls::pki_types::{CertificateDer, DnsName, PrivateKeyDer};
 use thiserror::Error;
-use x509_parser::prelude::GeneralName;
+use x509_parser::prelude::{ASN1Time, CertificateRevocationList, FromDer, GeneralName};
 
 use super::{
     identity::{Tenant, TenantError},
@@ -37,6 +38,7 @@ const NODE: &str = "node";
 /// | file | contents |
 /// |---|---|
 /// | `ca.pem`, `ca.key` | the authority; created if neither file exists, else used |
+/// | `ca.crl` | the list of revoked certificates, empty at first; see [`revoke`](DevelopmentCertificates::revoke) |
 /// | `node.pem`, `node.key` | the node's certificate for all hosts, if a host is given |
 /// | `TENANT.pem`, `TENANT.key` | the certificate of one client each, whose common name is the tenant |
 ///
@@ -127,6 +129,20 @@ pub enum DevelopmentCaError {
     IncompleteAuthority {
         /// The missing file.
         path: PathBuf,
+    },
+    /// The directory has no authority that could revoke a certificate.
+    #[error("{} does not exist, so there is no authority that revokes certificates; choose its directory", path.display())]
+    NoAuthority {
+        /// The missing file.
+        path: PathBuf,
+    },
+    /// A certificate cannot be revoked.
+    #[error("{} cannot be revoked: {reason}", path.display())]
+    NotRevocable {
+        /// The certificate's file.
+        path: PathBuf,
+        /// The reason.
+        reason: &'static str,
     },
     /// A file of the existing authority cannot be read.
     #[error("the existing authority cannot be used: {0}")]
@@ -242,6 +258,92 @@ impl DevelopmentCertificates {
         Ok(created)
     }
 
+    /// Revokes the certificates of the clients: adds them to the list `ca.crl`, which a node reads
+    /// ([`ServerTls::revoked`](super::ServerTls::revoked)). The list keeps its earlier entries. Their files stay, and
+    /// [`replace`](Self::replace) creates new ones for the same names. Returns the path of the list.
+    ///
+    /// # Errors
+    ///
+    /// [`DevelopmentCaError`] names the client or file. Then the list is unchanged.
+    pub fn revoke(&self) -> Result<PathBuf, DevelopmentCaError> {
+        let path = self.certificate_path(AUTHORITY);
+        let authority = self.existing_authority()?;
+        let authority = authority.ok_or(DevelopmentCaError::NoAuthority { path })?;
+        let now = timestamp(since_epoch()?)?.to_datetime();
+        let (number, mut entries) = self.revoked()?;
+        for name in &self.clients {
+            let serial_number = self.serial_of(client(name)?.as_str())?;
+            if !entries.iter().any(|entry| entry.serial_number == serial_number) {
+                entries.push(RevokedCertParams {
+                    serial_number,
+                    revocation_time: now,
+                    reason_code: None,
+                    invalidity_date: None,
+                });
+            }
+        }
+        let list = revocation_list(number + 1, entries, &authority)?;
+        // A node may read the list at any time.
+        let (path, temporary) = (self.list_path(), self.directory.join("ca.crl.new"));
+        remove_old(&temporary)?;
+        let mut created = CreatedCertificates { files: Vec::new(), authority_reused: true };
+        write_new(temporary.clone(), &list, 0o644, &mut created)?;
+        let failed = |source| DevelopmentCaError::Write { path: path.clone(), source };
+        fs::rename(temporary, &path).map_err(failed)?;
+        Ok(path)
+    }
+
+    /// The number and the entries of the list of revoked certificates.
+    fn revoked(&self) -> Result<(u64, Vec<RevokedCertParams>), DevelopmentCaError> {
+        let path = self.list_path();
+        if path.symlink_metadata().is_err() {
+            return Ok((0, Vec::new()));
+        }
+        let refused = |reason| DevelopmentCaError::Authority { path: path.clone(), reason };
+        let lists = pem::revocation_lists(&path)?;
+        let [list] = &*lists else { return Err(refused("the file has more than one list")) };
+        let (_, list) = CertificateRevocationList::from_der(list)
+            .map_err(|_| refused("it is not a list of revoked certificates"))?;
+        let authority = pem::certificates(&self.certificate_path(AUTHORITY))?;
+        let is_issuer = |authority: &CertificateDer<'_>| {
+            let parsed = x509_parser::parse_x509_certificate(authority);
+            parsed.is_ok_and(|(_, authority)| authority.subject() == list.issuer())
+        };
+        if !authority.first().is_some_and(is_issuer) {
+            return Err(refused("another authority issued the list"));
+        }
+        let number = list.crl_number().and_then(|number| number.iter_u64_digits().next());
+        let entries = list.iter_revoked_certificates().map(|entry| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(entry.raw_serial()),
+            revocation_time: entry.revocation_date.to_datetime(),
+            reason_code: None,
+            invalidity_date: None,
+        });
+        Ok((number.unwrap_or(0), entries.collect()))
+    }
+
+    /// The serial number of a certificate that the authority issued.
+    fn serial_of(&self, name: &str) -> Result<SerialNumber, DevelopmentCaError> {
+        let path = self.certificate_path(name);
+        let refused = |reason| DevelopmentCaError::NotRevocable { path: path.clone(), reason };
+        let unreadable = |_| refused("it is not an X.509 certificate");
+        let (own, authority) =
+            (pem::certificates(&path)?, pem::certificates(&self.certificate_path(AUTHORITY))?);
+        let ([own, ..], [authority, ..]) = (&*own, &*authority) else {
+            return Err(refused("there is no certificate"));
+        };
+        let (_, own) = x509_parser::parse_x509_certificate(own).map_err(unreadable)?;
+        let (_, authority) = x509_parser::parse_x509_certificate(authority).map_err(unreadable)?;
+        if own.issuer() != authority.subject() {
+            return Err(refused("another authority issued it"));
+        }
+        Ok(SerialNumber::from_slice(own.raw_serial()))
+    }
+
+    fn list_path(&self) -> PathBuf {
+        self.directory.join("ca.crl")
+    }
+
     fn certificate_path(&self, name: &str) -> PathBuf {
         self.directory.join(format!("{name}.pem"))
     }
@@ -284,7 +386,11 @@ impl DevelopmentCertificates {
         set_validity(&mut params, Self::MAX_DAYS)?;
         let certificate = params.self_signed(&key)?;
         self.write(AUTHORITY, &certificate.pem(), &key, created)?;
-        Ok(Issuer::new(params, key))
+        let authority = Issuer::new(params, key);
+        let list = revocation_list(1, Vec::new(), &authority)?;
+        remove_old(&self.list_path())?;
+        write_new(self.list_path(), &list, 0o644, created)?;
+        Ok(authority)
     }
 
     fn issue(
@@ -419,16 +525,38 @@ fn end_entity(common_name: &str, purpose: ExtendedKeyUsagePurpose) -> Certificat
 
 /// Makes a certificate valid from an hour ago until `days` days from now.
 fn set_validity(params: &mut CertificateParams, days: u32) -> Result<(), DevelopmentCaError> {
-    let now = SystemTime::now()
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .map_err(|_| DevelopmentCaError::Clock)?;
-    let timestamp = |since_epoch: Duration| {
-        let since_epoch = since_epoch.try_into().map_err(|_| DevelopmentCaError::Clock)?;
-        rcgen::date_time_ymd(1970, 1, 1).checked_add(since_epoch).ok_or(DevelopmentCaError::Clock)
-    };
-    params.not_before = timestamp(now.saturating_sub(CLOCK_SKEW))?;
-    params.not_after = timestamp(now + DAY * days)?;
+    let now = since_epoch()?;
+    params.not_before = timestamp(now.saturating_sub(CLOCK_SKEW))?.to_datetime();
+    params.not_after = timestamp(now + DAY * days)?.to_datetime();
     Ok(())
+}
+
+/// A list of revoked certificates in PEM, whose next update is due when the authority has expired.
+fn revocation_list(
+    number: u64,
+    revoked_certs: Vec<RevokedCertParams>,
+    authority: &Issuer<'static, KeyPair>,
+) -> Result<String, DevelopmentCaError> {
+    let now = since_epoch()?;
+    let list = CertificateRevocationListParams {
+        this_update: timestamp(now.saturating_sub(CLOCK_SKEW))?.to_datetime(),
+        next_update: timestamp(now + DAY * DevelopmentCertificates::MAX_DAYS)?.to_datetime(),
+        crl_number: SerialNumber::from(number),
+        issuing_distribution_point: None,
+        revoked_certs,
+        key_identifier_method: KeyIdMethod::Sha256,
+    };
+    Ok(list.signed_by(authority)?.pem()?)
+}
+
+fn since_epoch() -> Result<Duration, DevelopmentCaError> {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_err(|_| DevelopmentCaError::Clock)
+}
+
+fn timestamp(since_epoch: Duration) -> Result<ASN1Time, DevelopmentCaError> {
+    let seconds = since_epoch.as_secs().try_into().map_err(|_| DevelopmentCaError::Clock)?;
+    ASN1Time::from_timestamp(seconds).map_err(|_| DevelopmentCaError::Clock)
 }
 
 /// Loads an authority and checks that it can issue certificates and that the key is its own.

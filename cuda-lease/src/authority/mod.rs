@@ -2,9 +2,9 @@
 //!
 //! Files here use no other folder of this crate. They use `quinn` and `rustls` with the *ring* provider, which each
 //! configuration names explicitly. The client asks [`ClientTls`] for the configuration of a connection. The node
-//! (feature `server`) asks `ServerTls` for its configuration and for the [`Tenant`] and
-//! [`Fingerprint`] of each connection. It gives these to the lease table, and issues a [`Token`] for each lease with
-//! its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the command
+//! (feature `server`) asks `ServerTls` for its configuration and for the `ClientIdentity` of each
+//! connection: its [`Tenant`] and the [`Fingerprint`] of its key. It gives these to the lease table, and issues a
+//! [`Token`] for each lease with its [`TokenKey`]. `DevelopmentCertificates` writes the certificate files of a test installation for the command
 //! line.
 //!
 //! A typical connection goes through `tls` (shared settings) and `pem` (files) into `client_tls` and `server_tls`.
@@ -29,10 +29,10 @@ pub use client_tls::ClientTls;
 #[cfg(feature = "certs")]
 pub use development_ca::{CreatedCertificates, DevelopmentCaError, DevelopmentCertificates};
 #[cfg(feature = "server")]
-pub use identity::IdentityError;
+pub use identity::{ClientIdentity, IdentityError};
 pub use identity::{Fingerprint, Tenant, TenantError};
 pub use pem::PemError;
 #[cfg(feature = "server")]
-pub use server_tls::ServerTls;
+pub use server_tls::{ClientVerifier, ServerTls};
 pub use tls::{ALPN, TlsError};
 pub use token::{Claims, RandomnessError, Token, TokenError, TokenKey};

@@ -1,15 +1,26 @@
-//! Reads certificates and private keys from PEM files. Each error names the file and the remedy.
+//! Reads certificates, private keys and lists of revoked certificates from files. Each error names the file and the
+//! remedy.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+#[cfg(feature = "certs")]
+use rustls::pki_types::CertificateRevocationListDer;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use thiserror::Error;
 
-/// The size limit of a PEM file in bytes. A bundle of 150 public authorities has about 250 KB.
+/// The size limit of a file with certificates or a key, in bytes. A bundle of 150 public authorities has about 250 KB.
 const MAX_BYTES: u64 = 1 << 20;
+
+/// The size limit of a file with lists of revoked certificates, in bytes. 100,000 entries have about 4 MB.
+#[cfg(feature = "certs")]
+const MAX_LIST_BYTES: u64 = 64 << 20;
+
+/// The bits of a file's mode with which group or others can use it.
+#[cfg(unix)]
+const FOREIGN: u32 = 0o077;
 
 /// A PEM file that cannot be used.
 #[derive(Debug, Error)]
@@ -23,13 +34,35 @@ pub enum PemError {
         /// The error of the operating system.
         source: io::Error,
     },
-    /// The file is longer than any sensible PEM file.
-    #[error("{} has more than {limit} bytes, the limit of a PEM file; check the path", path.display())]
+    /// The file is longer than any sensible one.
+    #[error("{} has more than {limit} bytes, the limit of such a file; check the path", path.display())]
     TooLarge {
         /// The file.
         path: PathBuf,
         /// The limit in bytes.
         limit: u64,
+    },
+    /// Other users of the machine can use the file of a private key.
+    #[error(
+        "the private key in {path} is not used, because group or others can access the file (mode {mode:04o}); run \
+         `chmod 600 {path}`",
+        path = path.display()
+    )]
+    Exposed {
+        /// The file.
+        path: PathBuf,
+        /// The permissions of the file.
+        mode: u32,
+    },
+    /// The file has no list of revoked certificates.
+    #[error(
+        "{} contains no list of revoked certificates; it needs a section \"-----BEGIN X509 CRL-----\", or the DER \
+         bytes of one list",
+        path.display()
+    )]
+    NoRevocationList {
+        /// The file.
+        path: PathBuf,
     },
     /// The file has a damaged section.
     #[error("{} is not valid PEM: {source}; copy the file again from its origin", path.display())]
@@ -73,7 +106,7 @@ pub enum PemError {
 
 /// Reads all certificates of a file, in order; there is at least one.
 pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, PemError> {
-    let contents = read(path)?;
+    let contents = read(&mut open(path)?, path, MAX_BYTES)?;
     let certificates = CertificateDer::pem_slice_iter(&contents)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|source| PemError::Malformed { path: path.to_owned(), source })?;
@@ -83,9 +116,11 @@ pub(super) fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, 
     Ok(certificates)
 }
 
-/// Reads the first private key of a file.
+/// Reads the first private key of a file. On Unix only its owner may have access to the file.
 pub(super) fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, PemError> {
-    let contents = read(path)?;
+    let mut file = open(path)?;
+    check_private(&file, path)?;
+    let contents = read(&mut file, path, MAX_BYTES)?;
     PrivateKeyDer::from_pem_slice(&contents).map_err(|source| {
         let path = path.to_owned();
         match source {
@@ -104,13 +139,54 @@ fn is_encrypted(contents: &[u8]) -> bool {
     })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, PemError> {
+/// Reads all lists of revoked certificates of a file, in PEM, or one list in DER. There is at least one.
+#[cfg(feature = "certs")]
+pub(super) fn revocation_lists(
+    path: &Path,
+) -> Result<Vec<CertificateRevocationListDer<'static>>, PemError> {
+    /// The first byte of every list in DER. No PEM file begins with it.
+    const SEQUENCE: u8 = 0x30;
+    let contents = read(&mut open(path)?, path, MAX_LIST_BYTES)?;
+    if contents.first() == Some(&SEQUENCE) {
+        return Ok(vec![contents.into()]);
+    }
+    let lists = CertificateRevocationListDer::pem_slice_iter(&contents)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|source| PemError::Malformed { path: path.to_owned(), source })?;
+    if lists.is_empty() {
+        return Err(PemError::NoRevocationList { path: path.to_owned() });
+    }
+    Ok(lists)
+}
+
+fn open(path: &Path) -> Result<File, PemError> {
+    File::open(path).map_err(|source| PemError::Read { path: path.to_owned(), source })
+}
+
+/// Checks that only the owner of an open file has access to it. Other systems than Unix have no such mode.
+fn check_private(file: &File, path: &Path) -> Result<(), PemError> {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let metadata =
+            file.metadata().map_err(|source| PemError::Read { path: path.to_owned(), source })?;
+        let mode = metadata.permissions().mode() & 0o7777;
+        if mode & FOREIGN != 0 {
+            return Err(PemError::Exposed { path: path.to_owned(), mode });
+        }
+    }
+    #[cfg(not(unix))]
+    let _ = (file, path);
+    Ok(())
+}
+
+fn read(file: &mut File, path: &Path, limit: u64) -> Result<Vec<u8>, PemError> {
     let mut contents = Vec::new();
-    File::open(path)
-        .and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut contents))
+    file.take(limit + 1)
+        .read_to_end(&mut contents)
         .map_err(|source| PemError::Read { path: path.to_owned(), source })?;
-    if contents.len() as u64 > MAX_BYTES {
-        return Err(PemError::TooLarge { path: path.to_owned(), limit: MAX_BYTES });
+    if contents.len() as u64 > limit {
+        return Err(PemError::TooLarge { path: path.to_owned(), limit });
     }
     Ok(contents)
 }
@@ -119,11 +195,68 @@ fn read(path: &Path) -> Result<Vec<u8>, PemError> {
 mod tests {
     use super::*;
 
+    /// Writes a file that only its owner can read.
+    fn write_private(path: &Path, contents: &str) {
+        std::fs::write(path, contents).unwrap();
+        #[cfg(unix)]
+        set_mode(path, 0o600);
+    }
+
+    #[cfg(unix)]
+    fn set_mode(path: &Path, mode: u32) {
+        use std::os::unix::fs::PermissionsExt;
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn key_that_group_or_others_can_use_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.key");
+        let key = "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n";
+        write_private(&path, key);
+        for mode in [0o640, 0o604, 0o620, 0o610, 0o644, 0o666] {
+            set_mode(&path, mode);
+            let error = private_key(&path).unwrap_err();
+            assert!(matches!(error, PemError::Exposed { .. }), "{mode:o}: {error}");
+            let remedy = format!("`chmod 600 {}`", path.display());
+            assert!(error.to_string().contains(&remedy), "{error}");
+            assert!(error.to_string().contains(&format!("{mode:04o}")), "{error}");
+        }
+        for mode in [0o600, 0o400] {
+            set_mode(&path, mode);
+            private_key(&path).unwrap();
+        }
+    }
+
+    #[cfg(feature = "certs")]
+    #[test]
+    fn revocation_lists_are_pem_or_der() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("ca.crl");
+        let count = |contents: &[u8]| {
+            std::fs::write(&path, contents).unwrap();
+            revocation_lists(&path).map(|lists| lists.len())
+        };
+        let section = "-----BEGIN X509 CRL-----\nMAA=\n-----END X509 CRL-----\n";
+        assert_eq!(count(section.repeat(2).as_bytes()).unwrap(), 2);
+        assert_eq!(count(&[0x30, 0]).unwrap(), 1);
+        let certificate = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
+        for none in ["", "text", certificate] {
+            let error = count(none.as_bytes()).unwrap_err();
+            assert!(matches!(error, PemError::NoRevocationList { .. }), "{error}");
+        }
+        let error = count(&section.as_bytes()[..40]).unwrap_err();
+        assert!(matches!(error, PemError::Malformed { .. }), "{error}");
+        let missing = revocation_lists(Path::new("/nonexistent/ca.crl")).unwrap_err();
+        assert!(missing.to_string().contains("/nonexistent/ca.crl"), "{missing}");
+    }
+
     /// A file with these contents, and the result of both readers.
     fn read_both(contents: &str) -> (Result<usize, PemError>, Result<(), PemError>) {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file.pem");
-        std::fs::write(&path, contents).unwrap();
+        write_private(&path, contents);
         (certificates(&path).map(|all| all.len()), private_key(&path).map(drop))
     }
 

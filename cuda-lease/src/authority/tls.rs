@@ -88,6 +88,41 @@ pub enum TlsError {
         /// The error of the TLS library.
         source: rustls::server::VerifierBuilderError,
     },
+    /// The certificate of the node does not state that it is for servers.
+    #[cfg(feature = "server")]
+    #[error(
+        "the certificate in {} does not state the extended key usage serverAuth; issue one for a node, with that usage",
+        path.display()
+    )]
+    NotForNodes {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A list of revoked certificates cannot be used.
+    #[cfg(feature = "server")]
+    #[error(
+        "a list of revoked certificates in {} cannot be used: {source}; get a complete one of version 2 from its authority",
+        path.display()
+    )]
+    RevocationList {
+        /// The file.
+        path: PathBuf,
+        /// The error of the TLS library.
+        source: rustls::server::VerifierBuilderError,
+    },
+    /// An authority of clients has no list of revoked certificates, but another one has.
+    #[cfg(feature = "server")]
+    #[error(
+        "authority {authority:?} in {} has no list of revoked certificates, so all of its certificates would be \
+         refused; add its list with --crl",
+        path.display()
+    )]
+    NoListOfAuthority {
+        /// The file of the authorities.
+        path: PathBuf,
+        /// The name of the authority.
+        authority: String,
+    },
     /// The TLS library refuses TLS 1.3 with this build's cryptography.
     #[error("the TLS library refuses TLS 1.3: {0}; report this as a fault of cuda-lease")]
     Protocol(#[source] rustls::Error),

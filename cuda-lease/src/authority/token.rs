@@ -1,8 +1,9 @@
 //! Lease tokens: the proof that a client holds a lease.
 //!
-//! A token names the lease, its generation and the certificate of the client that it was issued to. A message
-//! authentication code (MAC) with the node's key protects these fields. The token is not encrypted, but the MAC makes
-//! it a secret: a client that presents the same certificate and this token holds the lease.
+//! A token names the lease, its generation and the key of the client that it was issued to. A message authentication
+//! code (MAC) with the node's key protects these fields. The token is not encrypted, but the MAC makes it a secret: a
+//! client that presents a certificate with the same key and this token holds the lease. The lease has a tenant, so the
+//! token does not name it: the node accepts a token only from a client of that tenant.
 //!
 //! | offset | bytes | field |
 //! |---|---|---|
@@ -10,7 +11,7 @@
 //! | 1 | 8 | lease id, little-endian |
 //! | 9 | 4 | generation, little-endian |
 //! | 13 | 8 | serial number, little-endian |
-//! | 21 | 32 | fingerprint of the client's certificate |
+//! | 21 | 32 | fingerprint of the client's key |
 //! | 53 | 32 | MAC: keyed blake3 of bytes 0 to 52 |
 //!
 //! The text form is `lt1_` and the bytes in lowercase hexadecimal.
@@ -37,7 +38,7 @@ pub struct Claims {
     pub generation: u32,
     /// The number of the token among those of the node, so that two tokens of one lease differ.
     pub serial: u64,
-    /// The certificate of the client that the token was issued to.
+    /// The key of the client that the token was issued to.
     pub client: Fingerprint,
 }
 
@@ -157,21 +158,31 @@ impl TokenKey {
         Token(bytes)
     }
 
-    /// Checks a token in binary form, presented by a client with the certificate `presented`.
+    /// Checks that this key issued a token, for any client. Only a request that issues a new token accepts the token of
+    /// another client, after it has checked the tenant.
     ///
     /// The time that the check of the MAC takes does not depend on its bytes.
     ///
     /// # Errors
     ///
-    /// The errors of [`Token::from_bytes`]; [`TokenError::Forged`] if this key did not issue the token; and
-    /// [`TokenError::OtherClient`] if it was issued to a client with another certificate.
-    pub fn verify(&self, token: &[u8], presented: Fingerprint) -> Result<Claims, TokenError> {
+    /// The errors of [`Token::from_bytes`], and [`TokenError::Forged`] if this key did not issue the token.
+    pub fn authenticate(&self, token: &[u8]) -> Result<Claims, TokenError> {
         let token = Token::from_bytes(token)?;
         // The comparison of two `blake3::Hash` takes constant time.
         if self.mac(&token.0) != blake3::Hash::from_bytes(token.field(SIGNED)) {
             return Err(TokenError::Forged);
         }
-        let claims = token.unverified_claims();
+        Ok(token.unverified_claims())
+    }
+
+    /// Checks a token in binary form, presented by a client whose certificate has the key `presented`.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`authenticate`](Self::authenticate), and [`TokenError::OtherClient`] if the token was issued to a
+    /// client with another key.
+    pub fn verify(&self, token: &[u8], presented: Fingerprint) -> Result<Claims, TokenError> {
+        let claims = self.authenticate(token)?;
         if claims.client == presented { Ok(claims) } else { Err(TokenError::OtherClient) }
     }
 
@@ -210,9 +221,10 @@ pub enum TokenError {
         "the lease token was not issued by this node since its last start; acquire a new lease"
     )]
     Forged,
-    /// The token was issued to a client with another certificate.
+    /// The token was issued to a client with another key.
     #[error(
-        "the lease token was issued to a client with another certificate; use that certificate, or acquire a new lease"
+        "the lease token was issued to a certificate with another key; renew the lease with this certificate first, \
+         which gives a token for its key"
     )]
     OtherClient,
 }

@@ -10,6 +10,7 @@ use cuda_core::{Device, Error, Result};
 use super::{
     address::{Address, has_port},
     backend::LeaseProvider,
+    certificate::Certificates,
     connection::{LeaseTerms, RESUME_WINDOW},
     lease::Lease,
     random::random,
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     authority::ClientTls,
-    transport,
     wire::{Allocate, Exclusivity, TraceContext},
 };
 
@@ -218,13 +218,12 @@ impl LeaseBuilder {
         let host = self.node.rsplit_once(':').map_or("", |(host, _)| host);
         let host = host.trim_start_matches('[').trim_end_matches(']');
         let server_name = self.tls.server_name_for(host).map_err(invalid)?;
-        let mut tls = self.tls.config_for(socket).map_err(invalid)?;
-        tls.transport_config(transport::connection());
+        let certificates = Certificates::read(self.tls.clone(), socket).map_err(invalid)?;
         Ok(LeaseTerms {
             address: self.node.clone(),
             socket,
             server_name,
-            tls,
+            certificates,
             allocate: self.request()?,
             renew_up_to: self.renew_up_to,
             resume_within: self.resume_within,

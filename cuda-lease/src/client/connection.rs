@@ -25,6 +25,7 @@ use tokio::sync::{
 use tracing::{Instrument, Span};
 
 use super::{
+    certificate::Certificates,
     end::{End, Refusal, lost, unavailable},
     link::Link,
     random::random,
@@ -178,7 +179,7 @@ pub(super) struct LeaseTerms {
     pub(super) address: String,
     pub(super) socket: SocketAddr,
     pub(super) server_name: String,
-    pub(super) tls: quinn::ClientConfig,
+    pub(super) certificates: Certificates,
     pub(super) allocate: Allocate,
     /// The total time up to which the lease is renewed. `None`: it is not renewed.
     pub(super) renew_up_to: Option<Duration>,
@@ -198,7 +199,7 @@ pub(super) fn endpoint(terms: &LeaseTerms) -> Result<quinn::Endpoint> {
     let endpoint = transport::endpoint(any, None, None);
     let mut endpoint =
         endpoint.map_err(|error| Error::host("failed to open a UDP socket", &error))?;
-    endpoint.set_default_client_config(terms.tls.clone());
+    endpoint.set_default_client_config(terms.certificates.config());
     Ok(endpoint)
 }
 
@@ -209,6 +210,12 @@ pub(super) async fn connect(
 ) -> Result<(quinn::Connection, RequestStream), End> {
     let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
     let stream = RequestStream::open(&connection).await?;
+    if let Some(ends_in) = stream.certificate_ends_in {
+        let (certificates, connected) = (terms.certificates.clone(), connection.clone());
+        tokio::spawn(
+            async move { certificates.warn_before_end(connected.closed(), ends_in).await },
+        );
+    }
     Ok((connection, stream))
 }
 
@@ -454,6 +461,8 @@ impl ConnectionThread {
         mut cause: String,
     ) -> Result<(quinn::Connection, RequestStream), End> {
         let begun = Instant::now();
+        self.terms.certificates.read_again();
+        self.endpoint.set_default_client_config(self.terms.certificates.config());
         loop {
             let left = self.terms.resume_within.saturating_sub(begun.elapsed());
             // A lease that was dropped meanwhile is not resumed.
@@ -461,7 +470,12 @@ impl ConnectionThread {
                 return Err(End::Lost(cause));
             }
             let limit = left.min(CONNECT_TIMEOUT);
-            match tokio::time::timeout(limit, connect(&self.endpoint, &self.terms)).await {
+            let connected = async {
+                let (connection, mut stream) = connect(&self.endpoint, &self.terms).await?;
+                self.renew_token(&mut stream).await?;
+                Ok((connection, stream))
+            };
+            match tokio::time::timeout(limit, connected).await {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(End::Lost(error))) => cause = error,
                 Ok(Err(end)) => return Err(end),
@@ -469,6 +483,18 @@ impl ConnectionThread {
             }
             tokio::time::sleep(RECONNECT_PAUSE).await;
         }
+    }
+
+    /// If the certificate was renewed with another key, gets a token for that key.
+    async fn renew_token(&self, stream: &mut RequestStream) -> Result<(), End> {
+        if self.terms.certificates.has_key_of(&self.grant.token()) {
+            return Ok(());
+        }
+        // A renewal never shortens the lease.
+        let reply = stream.ask(Renew::OPCODE, &self.grant.renew_request(1)).await?;
+        let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
+        self.grant.renewed(&Renewed::decode(&reply)?);
+        Ok(())
     }
 
     /// Ends the lease at the node.

@@ -5,7 +5,7 @@ use quinn::{ConnectionError, TransportErrorCode};
 
 use crate::{
     session::SessionError,
-    transport::{BROKEN, OVER_CAPACITY, OVER_QUOTA, REFUSED, STOPPED},
+    transport::{BROKEN, CERTIFICATE_ENDED, OVER_CAPACITY, OVER_QUOTA, REFUSED, STOPPED},
     wire::WireError,
 };
 
@@ -36,6 +36,8 @@ impl From<quinn::ConnectionError> for End {
                     return End::Stopped("the node closed the connection without a reason".into());
                 }
                 STOPPED => return End::Stopped(reason),
+                // The lease goes on, and the files may have a renewed certificate.
+                CERTIFICATE_ENDED => return End::Lost(reason),
                 REFUSED => return End::Refused(Status::Unauthorized, reason),
                 BROKEN => return End::Refused(Status::BadRequest, reason),
                 OVER_QUOTA => return End::Refused(Status::QuotaExceeded, reason),
@@ -162,7 +164,8 @@ fn tls_refusal(error: &ConnectionError) -> Option<End> {
         _ => return None,
     };
     let alert = alert_of(code)?;
-    let (status, detail) = if is_by_node { by_node(alert)? } else { by_client(alert, error)? };
+    let (status, detail) =
+        if is_by_node { by_node(alert, error)? } else { by_client(alert, error)? };
     Some(End::Refused(status, detail))
 }
 
@@ -171,24 +174,33 @@ fn alert_of(code: TransportErrorCode) -> Option<u8> {
     u64::from(code).checked_sub(0x100)?.try_into().ok()
 }
 
-/// The node refused this client.
-fn by_node(alert: u8) -> Option<Refusal> {
+/// The node refused this client. TLS has one alert for several reasons, so the text of the node decides between them.
+fn by_node(alert: u8, error: &ConnectionError) -> Option<Refusal> {
+    let text = error.to_string();
     let detail = match alert {
         alert::CERTIFICATE_REQUIRED => {
             "the node requires a client certificate; set the client's certificate and its key"
         }
-        // TLS has one alert for both.
+        alert::CERTIFICATE_EXPIRED if text.contains("not valid yet") => {
+            "the certificate of this client is not yet valid, by the clock of the node; wait until it is, or correct the clock that is wrong"
+        }
+        alert::CERTIFICATE_EXPIRED if text.contains("certificate expired") => {
+            "the certificate of this client has expired, by the clock of the node; get a new one, or correct the clock that is wrong"
+        }
         alert::CERTIFICATE_EXPIRED => {
-            "the certificate of this client has expired or is not valid yet, by the clock of the node; get a new one, or correct the clock that is wrong"
+            "the certificate of this client has expired or is not yet valid, by the clock of the node; get a new one, or correct the clock that is wrong"
         }
         alert::CERTIFICATE_REVOKED => "the certificate of this client was revoked; get a new one",
+        alert::UNKNOWN_CA if text.contains("UnknownRevocationStatus") => {
+            "the node has no list of revoked certificates of the authority that signed the certificate of this client; its operator adds the list with `--crl`"
+        }
         alert::UNKNOWN_CA | alert::DECRYPT_ERROR => {
             "the node does not trust the authority that signed the certificate of this client; get one from the authority of the node's `--client-ca`"
         }
-        alert::BAD_CERTIFICATE
-        | alert::UNSUPPORTED_CERTIFICATE
-        | alert::CERTIFICATE_UNKNOWN
-        | alert::ACCESS_DENIED => {
+        alert::UNSUPPORTED_CERTIFICATE => {
+            "the certificate of this client is not for clients; get one with the extended key usage clientAuth"
+        }
+        alert::BAD_CERTIFICATE | alert::CERTIFICATE_UNKNOWN | alert::ACCESS_DENIED => {
             "the node does not accept this client's certificate; use a client certificate whose common name is the \
              tenant"
         }
@@ -237,6 +249,8 @@ mod tests {
         };
         assert_eq!(closed(STOPPED, "the node stops"), "the node stops");
         assert_eq!(closed(STOPPED, ""), "the node closed the connection without a reason");
+        let ended = closed(CERTIFICATE_ENDED, "the certificate of this client has expired");
+        assert_eq!(ended, "the certificate of this client has expired");
         let full = quinn::ConnectionClose {
             error_code: TransportErrorCode::CONNECTION_REFUSED,
             frame_type: None,

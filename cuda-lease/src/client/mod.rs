@@ -7,8 +7,8 @@
 //! Requests without a session are those of a [`NodeClient`], and stateless submits ([`submit`]; [`burst()`] for many
 //! inputs).
 //!
-//! Layers, lowest first: [`end`] (the ends of connections as errors), [`link`], [`streams`], [`submit`],
-//! [`connection`], [`backend`], and the types that users hold.
+//! Layers, lowest first: [`end`] (the ends of connections as errors), [`certificate`], [`link`], [`streams`],
+//! [`submit`], [`connection`], [`backend`], and the types that users hold.
 //!
 //! The folder uses `wire`, `session`, `authority`, `transport` and `cuda_core`.
 
@@ -16,6 +16,7 @@ mod address;
 mod backend;
 mod builder;
 mod burst;
+mod certificate;
 mod connection;
 mod end;
 mod lease;

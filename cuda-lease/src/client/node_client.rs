@@ -35,7 +35,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct DetachedLease {
     /// The id of the lease at its node.
     pub id: u64,
-    /// The token that gives access to the lease, for programs with the same client certificate.
+    /// The token that gives access to the lease, for programs whose client certificates have the same key. For another
+    /// key of the same tenant, [`renew`](NodeClient::renew) gives a token.
     pub token: Bytes,
     /// The time from the reply of the node until the lease expires.
     pub expires_in: Duration,
@@ -45,7 +46,8 @@ pub struct DetachedLease {
     pub device: DeviceInfo,
 }
 
-/// A connection to a node for requests without a session. Calls block the calling thread.
+/// A connection to a node for requests without a session. Calls block the calling thread. The connection ends when the
+/// certificate of the client expires: connect again with a renewed one. Detached leases go on.
 ///
 /// ```standalone_crate
 /// use cuda_cpu::CpuProvider;
@@ -139,7 +141,8 @@ impl NodeClient {
     }
 
     /// Renews a lease: it expires `lease_secs` seconds from now. Returns its new token and the time that is left. The
-    /// old token stays valid for a while.
+    /// old token stays valid for a while. It may have been issued for another key of the same tenant: the new token is
+    /// for the key of this client. So a client whose certificate has a new key renews its leases first.
     ///
     /// # Errors
     /// The errors of [`inventory`](Self::inventory).
@@ -163,8 +166,8 @@ impl NodeClient {
     /// flight is lost.
     ///
     /// # Errors
-    /// The errors of [`inventory`](Self::inventory). The node refuses if the client certificate is not the one that
-    /// acquired the lease, or if the node verifies no certificates.
+    /// The errors of [`inventory`](Self::inventory). The node refuses if the key of the client certificate is not the
+    /// one that acquired or last renewed the lease, or if the node verifies no certificates.
     pub fn free_own(&self, lease: u64) -> Result<()> {
         self.free(lease, Bytes::new())
     }

@@ -55,6 +55,8 @@ pub(super) struct RequestStream {
     buffer: FrameBuffer,
     /// The features that both sides have, as in [`features`].
     pub(super) features: u64,
+    /// The time from the greeting until the certificate of this client expires.
+    pub(super) certificate_ends_in: Option<Duration>,
 }
 
 impl RequestStream {
@@ -66,14 +68,15 @@ impl RequestStream {
 
     async fn greet(connection: &quinn::Connection) -> Result<Self, End> {
         let (send, receive) = connection.open_bi().await?;
-        let mut opened = Self { send, receive, buffer: FrameBuffer::default(), features: 0 };
+        let (buffer, features, certificate_ends_in) = (FrameBuffer::default(), 0, None);
+        let mut opened = Self { send, receive, buffer, features, certificate_ends_in };
         let program = concat!("cuda-lease ", env!("CARGO_PKG_VERSION")).to_owned();
         let hello = Hello { oldest: VERSION, newest: VERSION, features: features::ALL, program };
         let mut body = Vec::new();
         hello.encode(&mut body);
         let reply = opened.ask(Hello::OPCODE, &body).await?;
         let reply = reply.map_err(|(status, detail)| End::Refused(status, detail))?;
-        let Welcome { version, features, .. } = Welcome::decode(&reply)?;
+        let Welcome { version, features, certificate_ends_in_ms, .. } = Welcome::decode(&reply)?;
         if version != VERSION {
             let detail = format!(
                 "the node speaks version {version} of the protocol, this client speaks {VERSION}; update the older program"
@@ -81,6 +84,7 @@ impl RequestStream {
             return Err(End::Refused(Status::UnsupportedVersion, detail));
         }
         opened.features = features;
+        opened.certificate_ends_in = certificate_ends_in_ms.map(Duration::from_millis);
         Ok(opened)
     }
 

@@ -34,6 +34,10 @@ message! {
         features: u64,
         /// The name of the node, for messages.
         node: String,
+    } + {
+        /// The time until the certificate of the client expires, in milliseconds, by the clock of the node. Then the
+        /// node closes the connection. `None` if the client has no certificate.
+        certificate_ends_in_ms: u64 = CERTIFICATE_END,
     }
 
     /// The first frame of a lane: a bidirectional stream of a session.
@@ -150,9 +154,10 @@ message! {
     Renew = opcode::LEASE_RENEW; {
         /// The lease.
         lease: u64,
-        /// Its token.
+        /// Its token. It may have been issued for another key of the same tenant: the new token is for the key of the
+        /// client that sends this.
         token: Bytes,
-        /// The new duration from now on, in seconds.
+        /// The new duration from now on, in seconds. A lease never expires earlier than before.
         lease_secs: u32,
     }
 
@@ -170,7 +175,8 @@ message! {
     Free = opcode::LEASE_FREE; {
         /// The lease.
         lease: u64,
-        /// Its token. If it is empty, the client certificate has to be the one that acquired the lease.
+        /// Its token. If it is empty, the client has to have the tenant and the key that acquired or last renewed the
+        /// lease.
         token: Bytes,
     }
 
@@ -211,6 +217,9 @@ pub type SubmitId = [u8; 16];
 
 /// The tag of the additional field of a [`Submit`] with its id.
 const SUBMIT_ID: u16 = 2;
+
+/// The tag of the additional field of a [`Welcome`] with the end of the client's certificate.
+const CERTIFICATE_END: u16 = 1;
 
 /// The tag of the additional field of a [`Granted`] with the features of the device.
 const FEATURES: u16 = 1;

@@ -1,6 +1,9 @@
 //! `cuda-lease certs`, and connections with its certificates.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+};
 
 use cuda_lease::authority::{DevelopmentCertificates, ServerTls};
 use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, Issuer, KeyPair};
@@ -11,7 +14,7 @@ use crate::support::Place;
 fn certs_writes_private_keys_and_overwrites_nothing_by_itself() {
     let place = Place::new();
     let written = place.run_without_node("certs --dir c").done();
-    let names = ["ca.pem", "ca.key", "node.pem", "node.key", "client.pem", "client.key"];
+    let names = ["ca.pem", "ca.key", "ca.crl", "node.pem", "node.key", "client.pem", "client.key"];
     assert_eq!(written, names.map(|name| format!("c/{name}\n")).concat());
     for name in names.into_iter().filter(|name| name.ends_with(".key")) {
         let mode = place.path(&format!("c/{name}")).metadata().unwrap().permissions().mode();
@@ -57,7 +60,7 @@ fn certs_keeps_the_certificate_of_the_node_for_another_client() {
     // Nor is a certificate of another authority kept.
     place.run_without_node("certs --dir d --host gpu-node --client alice").done();
     for name in ["ca.pem", "ca.key"] {
-        place.save(&format!("c/{name}"), place.load(&format!("d/{name}")));
+        fs::copy(place.path(&format!("d/{name}")), place.path(&format!("c/{name}"))).unwrap();
     }
     certs("--host gpu-node --client carol").failed(2, "another authority issued it");
 }
@@ -84,7 +87,7 @@ fn node_with_certificates_serves_clients_of_its_authority() {
         |who: &str| place.run(&format!("top --json {who}")).done_with_json()["leases"].clone();
     assert_eq!(leases(alice).as_array().unwrap().len(), 1);
     assert_eq!(leases(bob).as_array().unwrap().len(), 0);
-    place.run(&format!("free --lease lease.json {bob}")).failed(4, "another certificate");
+    place.run(&format!("free --lease lease.json {bob}")).failed(4, "does not belong to tenant bob");
     // A lease whose token is lost is freed by its number.
     let lost = place.run(&format!("alloc --json --min-vram 1MiB {alice}")).done_with_json();
     let free = |who: &str| place.run(&format!("free --id {} {who}", lost["lease"]));
@@ -123,7 +126,9 @@ fn issue(place: &Place, file: &str, common_name: &str, [from, until]: [i32; 2]) 
     params.not_after = rcgen::date_time_ymd(until, 1, 1);
     let key = KeyPair::generate().unwrap();
     place.save(&format!("{file}.pem"), params.signed_by(&key, &issuer).unwrap().pem());
-    place.save(&format!("{file}.key"), key.serialize_pem());
+    let (path, text) = (format!("{file}.key"), key.serialize_pem());
+    place.save(&path, text);
+    fs::set_permissions(place.path(&path), Permissions::from_mode(0o600)).unwrap();
 }
 
 #[test]
@@ -135,10 +140,40 @@ fn refused_certificate_has_a_reason() {
     let inventory = |name: &str| {
         place.run(&format!("inventory --ca ca.pem --cert {name}.pem --key {name}.key"))
     };
-    // TLS has one alert for both.
-    let invalid = "has expired or is not valid yet, by the clock of the node";
-    inventory("early").failed(4, invalid);
-    inventory("late").failed(4, invalid);
+    inventory("early").failed(4, "client is not yet valid, by the clock of the node");
+    inventory("late").failed(4, "client has expired, by the clock of the node");
+    inventory("node").failed(4, "get one with the extended key usage clientAuth");
     inventory("unnamed")
         .failed(4, "names no valid tenant: tenant name \"not a tenant\" is refused");
+}
+
+#[test]
+fn revoked_client_is_refused_by_a_node_that_reads_the_list() {
+    let place = Place::with(|options, folder| {
+        let certificates = DevelopmentCertificates::new(folder);
+        certificates.host("127.0.0.1").client("alice").client("bob").create().unwrap();
+        let revoked = DevelopmentCertificates::new(folder).client("alice").revoke().unwrap();
+        let file = |name: &str| folder.join(name);
+        let tls = ServerTls::mutual(file("node.pem"), file("node.key"), file("ca.pem"));
+        options.tls = tls.revoked(revoked);
+    });
+    let inventory = |name: &str| {
+        place.run(&format!("inventory --ca ca.pem --cert {name}.pem --key {name}.key"))
+    };
+    inventory("alice").failed(4, "the certificate of this client was revoked");
+    inventory("bob").done();
+    let certs = |line: &str| place.run_without_node(&format!("certs --dir . {line}"));
+    assert_eq!(certs("--revoke bob").done(), "./ca.crl\n");
+    certs("--revoke nobody").failed(2, "nobody.pem");
+    certs("--revoke bob --force").failed(2, "--force");
+    certs("--revoke ../bob").failed(2, "tenant name");
+    place.run_without_node("certs --dir new --revoke bob").failed(2, "new/ca.pem does not exist");
+}
+
+#[test]
+fn key_that_others_can_read_is_refused() {
+    let place = secured();
+    fs::set_permissions(place.path("alice.key"), Permissions::from_mode(0o644)).unwrap();
+    let inventory = place.run("inventory --ca ca.pem --cert alice.pem --key alice.key");
+    inventory.failed(2, "run `chmod 600 alice.key`");
 }

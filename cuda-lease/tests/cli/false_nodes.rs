@@ -30,7 +30,7 @@ impl FalseNode {
         let mut runtime = tokio::runtime::Builder::new_multi_thread();
         let runtime = runtime.worker_threads(1).enable_all().build().unwrap();
         let listen = ([127, 0, 0, 1], 0).into();
-        let mut config = ServerTls::insecure().config_for(listen).unwrap();
+        let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
         config.transport_config(transport::connection());
         let entered = runtime.enter();
         let endpoint = transport::endpoint(listen, Some(config)).unwrap();
@@ -81,7 +81,8 @@ macro_rules! reply {
 }
 
 fn welcome(version: u16) -> Option<Reply> {
-    reply!(Welcome { version, features: 0, node: "false".into() }, Hello::OPCODE)
+    let (node, certificate_ends_in_ms) = ("false".into(), None);
+    reply!(Welcome { version, features: 0, node, certificate_ends_in_ms }, Hello::OPCODE)
 }
 
 fn granted() -> Option<Reply> {

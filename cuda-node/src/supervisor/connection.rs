@@ -5,7 +5,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use bytes::Bytes;
@@ -211,7 +211,7 @@ async fn serve_requests(
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    reply(&mut send, id, greet(&hello)).await?;
+    reply(&mut send, id, greet(&hello, client)).await?;
     if hello.oldest > VERSION || hello.newest < VERSION {
         return Ok(());
     }
@@ -245,7 +245,7 @@ async fn serve_requests(
     }
 }
 
-fn greet(hello: &Hello) -> Reply {
+fn greet(hello: &Hello, client: &Client) -> Reply {
     if hello.oldest > VERSION || hello.newest < VERSION {
         let (oldest, newest) = (hello.oldest, hello.newest);
         let detail = format!(
@@ -257,7 +257,10 @@ fn greet(hello: &Hello) -> Reply {
     let node = concat!("cuda-node ", env!("CARGO_PKG_VERSION")).to_owned();
     let mut body = Vec::new();
     let features = hello.features & features::ALL;
-    Welcome { version: VERSION, features, node }.encode(&mut body);
+    let left = |end: SystemTime| end.duration_since(SystemTime::now()).unwrap_or_default();
+    let left = client.certificate_ends.map(|end| left(end).as_millis());
+    let certificate_ends_in_ms = left.map(|left| left.try_into().unwrap_or(u64::MAX));
+    Welcome { version: VERSION, features, node, certificate_ends_in_ms }.encode(&mut body);
     Ok((Welcome::OPCODE, body))
 }
 

@@ -18,7 +18,7 @@ use tokio::{
     net::{UnixListener, UnixStream},
 };
 
-use super::leases::Leases;
+use super::{leases::Leases, reload::Reload};
 
 /// The maximum number of bytes of a request.
 const LINE: u64 = 64 << 10;
@@ -36,6 +36,8 @@ pub enum OperatorCommand {
         /// The notice period in seconds.
         notice_secs: u32,
     },
+    /// Reads certificates, lists of revoked certificates and quotas again ([`Node::reload`](super::Node::reload)).
+    Reload {},
     /// Puts a fenced device back into service. Before this command, the operator verifies that the memory of ended
     /// workers is free.
     Unfence {
@@ -116,11 +118,11 @@ impl OperatorSocket {
     }
 
     /// Serves requests until the node ends.
-    pub(super) async fn serve(self, leases: Arc<Leases>) {
+    pub(super) async fn serve(self, leases: Arc<Leases>, reload: Arc<Reload>) {
         loop {
             match self.listener.accept().await {
                 Ok((stream, _)) => {
-                    if let Err(error) = answer(&leases, stream).await {
+                    if let Err(error) = answer(&leases, &reload, stream).await {
                         tracing::warn!(%error, "a request of the operator failed");
                     }
                 }
@@ -140,13 +142,13 @@ impl Drop for OperatorSocket {
     }
 }
 
-async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> {
+async fn answer(leases: &Arc<Leases>, reload: &Reload, mut stream: UnixStream) -> io::Result<()> {
     let (read, mut write) = stream.split();
     let mut line = String::new();
     let mut reader = tokio::io::BufReader::new(read.take(LINE));
     tokio::time::timeout(Duration::from_secs(5), reader.read_line(&mut line)).await??;
     let reply = match serde_json::from_str(&line) {
-        Ok(command) => carry_out(leases, command).await,
+        Ok(command) => carry_out(leases, reload, command).await,
         Err(error) => Reply::Refused(format!(
             "the request is not a valid command: {error}; send one line of JSON, as `cuda-node revoke` does"
         )),
@@ -156,12 +158,16 @@ async fn answer(leases: &Arc<Leases>, mut stream: UnixStream) -> io::Result<()> 
     write.write_all(reply.as_bytes()).await
 }
 
-async fn carry_out(leases: &Arc<Leases>, command: OperatorCommand) -> Reply {
+async fn carry_out(leases: &Arc<Leases>, reload: &Reload, command: OperatorCommand) -> Reply {
     let done = match command {
         OperatorCommand::Revoke { lease, reason, notice_secs } => {
             let notice = Duration::from_secs(notice_secs.into());
             leases.revoke(lease, reason, notice).await.map(|()| true)
         }
+        OperatorCommand::Reload {} => match reload.run() {
+            Ok(()) => Ok(true),
+            Err(error) => Err((Status::BadRequest, error.to_string())),
+        },
         OperatorCommand::Unfence { device } => leases.unfence(&device).await,
     };
     match done {

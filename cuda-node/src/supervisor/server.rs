@@ -4,6 +4,7 @@ use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener},
     num::NonZeroU32,
     path::{Path, PathBuf},
+    pin::pin,
     sync::Arc,
     thread,
     time::Duration,
@@ -11,12 +12,15 @@ use std::{
 
 use cuda_core::{Error, Limit, Provider, Quantity, Result, protocol::Status};
 use cuda_lease::{
-    authority::{Fingerprint, ServerTls, Tenant, TokenKey},
+    authority::{ClientIdentity, ClientVerifier, IdentityError, ServerTls, TokenKey},
     internals::transport,
     wire::Limits,
 };
 use governor::{Quota, RateLimiter};
-use tokio::runtime::{Builder, Runtime};
+use tokio::{
+    runtime::{Builder, Runtime},
+    sync::watch,
+};
 
 use super::{
     audit::Audit,
@@ -25,6 +29,7 @@ use super::{
     jit_cache::JitCache,
     leases::{Adopted, Client, LeasedDevice, Leases},
     operator::OperatorSocket,
+    reload::{Reload, end_of_certificate},
     state_folder::{Left, StateFolder},
     workers::{FirstWorker, Gpu, Launcher, ProcessLauncher, Workers},
 };
@@ -72,6 +77,8 @@ pub struct NodeOptions {
     pub table: TableConfig,
     /// The limits of tenants.
     pub quotas: Quotas,
+    /// A TOML file with the limits of tenants, in the place of `quotas`. [`Node::reload`] reads it again.
+    pub quotas_file: Option<PathBuf>,
     /// The maximum number of submissions of a client in flight on a stream.
     pub submissions_in_flight: u64,
     /// The file to which one line of JSON is appended for each decision about a lease. It is created with mode 0600. While
@@ -216,6 +223,7 @@ impl NodeOptions {
             devices,
             table: TableConfig::default(),
             quotas: Quotas::default(),
+            quotas_file: None,
             submissions_in_flight: 4096,
             audit: None,
             state: None,
@@ -232,6 +240,7 @@ pub struct Node {
     metrics: Option<SocketAddr>,
     endpoint: quinn::Endpoint,
     leases: Arc<Leases>,
+    reload: Arc<Reload>,
     /// `None` after the end.
     runtime: Option<Runtime>,
 }
@@ -267,7 +276,9 @@ impl Node {
         };
         let (configs, slots) = open_all(&runtime, devices)?;
         log_sandbox(&slots);
-        let table = LeaseTable::new(options.table, configs, options.quotas).map_err(invalid)?;
+        let quotas = options.quotas_file.as_deref().map(Quotas::read).transpose()?;
+        let quotas = quotas.unwrap_or(options.quotas);
+        let table = LeaseTable::new(options.table, configs, quotas).map_err(invalid)?;
         let limits = Limits {
             submissions_in_flight: options.submissions_in_flight,
             host_bytes_in_flight: HOST_BYTES,
@@ -295,17 +306,26 @@ impl Node {
             let leases = leases.clone();
             on_runtime(&runtime, async move { leases.restore(adopted).await });
         }
-        let mut config = options.tls.config_for(options.listen).map_err(invalid)?;
+        let (mut config, verifier) = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport::narrow_connection());
         config.retry_token_lifetime(RETRY_TOKENS);
         let endpoint = {
             let _entered = runtime.enter();
-            transport::endpoint(options.listen, Some(config), reset)
+            transport::endpoint(options.listen, Some(config.clone()), reset)
         };
         let failed = |error| Error::host(format!("failed to listen on {}", options.listen), &error);
         let endpoint = endpoint.map_err(failed)?;
         let address = endpoint.local_addr();
         let address = address.map_err(|error| Error::host("the socket has no address", &error))?;
+        let reload = Arc::new(Reload {
+            tls: options.tls.clone(),
+            listen: options.listen,
+            quotas: options.quotas_file,
+            endpoint: endpoint.clone(),
+            config,
+            verifier: watch::Sender::new(verifier),
+            leases: leases.clone(),
+        });
         if let Some(path) = &options.operator_socket {
             let entered = runtime.enter();
             let socket = OperatorSocket::open(path).map_err(|error| {
@@ -316,7 +336,7 @@ impl Node {
                 Error::host(format!("failed to open the socket {}{hint}", path.display()), &error)
             })?;
             drop(entered);
-            runtime.spawn(socket.serve(leases.clone()));
+            runtime.spawn(socket.serve(leases.clone(), reload.clone()));
         }
         let metrics = match options.metrics {
             Some(address) => {
@@ -326,8 +346,9 @@ impl Node {
         };
         runtime.spawn(leases.clone().run());
         runtime.spawn(leases.clone().watch_memory());
-        runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls));
-        Ok(Self { address, metrics, endpoint, leases, runtime: Some(runtime) })
+        let verifiers = reload.verifier.subscribe();
+        runtime.spawn(accept(endpoint.clone(), leases.clone(), options.tls, verifiers));
+        Ok(Self { address, metrics, endpoint, leases, reload, runtime: Some(runtime) })
     }
 
     /// Returns the address that the node listens on.
@@ -343,6 +364,16 @@ impl Node {
     /// Replaces the quotas of tenants. Later requests and renewals have the new ones.
     pub fn set_quotas(&self, quotas: Quotas) {
         self.leases.set_quotas(quotas);
+    }
+
+    /// Reads the files of [`NodeOptions::tls`] and [`NodeOptions::quotas_file`] again, and puts all of them into force.
+    /// Leases go on, and so do connections, except those of clients whose certificates are no longer valid: their
+    /// authority was removed, or they were revoked.
+    ///
+    /// # Errors
+    /// The error names the file that cannot be used. Then nothing changes.
+    pub fn reload(&self) -> Result<()> {
+        self.reload.run()
     }
 }
 
@@ -476,7 +507,12 @@ fn invalid(cause: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> Error 
     Error::setting("the settings of a node", cause)
 }
 
-async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) {
+async fn accept(
+    endpoint: quinn::Endpoint,
+    leases: Arc<Leases>,
+    tls: ServerTls,
+    verifiers: watch::Receiver<ClientVerifier>,
+) {
     let (tls, handshakes) = (Arc::new(tls), Arc::new(Handshakes::default()));
     let logged = Arc::new(RateLimiter::direct(Quota::per_second(REFUSALS_LOGGED)));
     let mut connections = 0;
@@ -492,12 +528,18 @@ async fn accept(endpoint: quinn::Endpoint, leases: Arc<Leases>, tls: ServerTls) 
         let handshake = handshakes.begin(incoming.remote_address().ip());
         let (leases, tls, connection) = (leases.clone(), tls.clone(), connections);
         let logged = logged.clone();
+        // Before the handshake begins, so that no reload is missed.
+        let mut verifier = verifiers.clone();
+        verifier.mark_unchanged();
         tokio::spawn(async move {
             let ended = match shake_hands(incoming, handshake, &tls).await {
-                Ok((connected, tenant, fingerprint)) => {
+                Ok((connected, identity)) => {
+                    let ClientIdentity { tenant, key, .. } = identity.clone();
                     let account = leases.tenants().account(&tenant);
-                    let client = Client { tenant, fingerprint, account, connection };
-                    serve(leases, client, connected).await
+                    let certificate_ends = identity.expires();
+                    let client = Client { tenant, key, account, certificate_ends, connection };
+                    let ended = end_of_certificate(&identity, verifier);
+                    serve(leases, client, connected, ended).await
                 }
                 Err(error) => Err(error),
             };
@@ -515,32 +557,44 @@ async fn shake_hands(
     incoming: quinn::Incoming,
     mut handshake: Handshake,
     tls: &ServerTls,
-) -> Result<(quinn::Connection, Tenant, Fingerprint), String> {
+) -> Result<(quinn::Connection, ClientIdentity), String> {
     let connected = tokio::select! {
         connected = tokio::time::timeout(HANDSHAKE, incoming) => connected,
         () = handshake.displaced() => return Err("another handshake took the place of its own".into()),
     };
     let connected = connected.map_err(|_| "its handshake took too long")?;
     let connected = connected.map_err(|error| error.to_string())?;
-    let (tenant, fingerprint) = tls.identify(&connected).map_err(|error| {
+    let identity = tls.identify(&connected).map_err(|error| {
         let reason = error.to_string();
         connected.close(transport::REFUSED, reason.as_bytes());
         reason
     })?;
-    Ok((connected, tenant, fingerprint))
+    Ok((connected, identity))
 }
 
-/// Serves a client that is known. Returns the reason if it has too many connections.
+/// Serves a client that is known, until the connection or the certificate of the client ends. Returns the reason if the
+/// client has too many connections.
 async fn serve(
     leases: Arc<Leases>,
     client: Client,
     connected: quinn::Connection,
+    certificate_ended: impl Future<Output = IdentityError>,
 ) -> Result<(), String> {
     let place = leases.tenants().connect(&client.account, || leases.has_lease(&client.tenant));
     match place {
         Ok(_place) => {
             client.account.request().await;
-            connection::serve(leases, client, connected).await;
+            let closing = connected.clone();
+            let tenant = client.tenant.clone();
+            let mut serving = pin!(connection::serve(leases, client, connected));
+            tokio::select! {
+                () = &mut serving => {}
+                reason = certificate_ended => {
+                    tracing::info!(%tenant, %reason, "a client was disconnected");
+                    closing.close(transport::CERTIFICATE_ENDED, reason.to_string().as_bytes());
+                    serving.await;
+                }
+            }
             Ok(())
         }
         Err((status, reason)) => {

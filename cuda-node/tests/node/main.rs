@@ -9,6 +9,7 @@ mod ends;
 mod graphs;
 mod harness;
 mod hostile;
+mod identity;
 mod kills;
 mod life;
 mod neighbor;

@@ -28,7 +28,7 @@ fn with_certificate<T>(path: &Path, check: impl FnOnce(&X509Certificate<'_>) -> 
 #[test]
 fn new_installation_has_all_files_and_private_keys() {
     let (_directory, created) = installation();
-    let expected = ["ca.pem", "ca.key", "node.pem", "node.key", "alice.pem", "alice.key"];
+    let expected = ["ca.pem", "ca.key", "ca.crl", "node.pem", "node.key", "alice.pem", "alice.key"];
     assert_eq!(names(&created), expected);
     assert!(!created.authority_reused);
     for path in &created.files {
@@ -204,4 +204,56 @@ fn replacement_renews_the_named_files_and_keeps_the_authority() {
     assert_eq!(is_new, [false, false, false, false, true, true]);
     let mode = folder.join("alice.key").metadata().unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
+}
+
+/// The serial numbers on the list of a directory.
+fn revoked(folder: &Path) -> Vec<Vec<u8>> {
+    let lists = pem::revocation_lists(&folder.join("ca.crl")).unwrap();
+    let [list] = &*lists else { panic!("{} lists", lists.len()) };
+    let (_, list) = CertificateRevocationList::from_der(list).unwrap();
+    list.iter_revoked_certificates().map(|entry| entry.raw_serial().to_vec()).collect()
+}
+
+#[test]
+fn revoked_certificates_are_added_to_the_list() {
+    let (directory, _) = installation();
+    let folder = directory.path().join("certs");
+    let certificates = DevelopmentCertificates::new(&folder);
+    certificates.clone().client("bob").create().unwrap();
+    assert!(revoked(&folder).is_empty());
+    let serial = |name: &str| {
+        with_certificate(&folder.join(name), |certificate| certificate.raw_serial().to_vec())
+    };
+    let (alice, bob) = (serial("alice.pem"), serial("bob.pem"));
+    let revoke = |name: &str| certificates.clone().client(name).revoke();
+    assert_eq!(revoke("alice").unwrap(), folder.join("ca.crl"));
+    revoke("alice").unwrap();
+    assert_eq!(revoked(&folder), std::slice::from_ref(&alice));
+    revoke("bob").unwrap();
+    assert_eq!(revoked(&folder), [alice, bob]);
+    let list = pem::revocation_lists(&folder.join("ca.crl")).unwrap();
+    let (_, list) = CertificateRevocationList::from_der(&list[0]).unwrap();
+    assert_eq!(list.crl_number().unwrap(), &4u32.into());
+    assert!(!folder.join("ca.crl.new").exists());
+}
+
+#[test]
+fn certificate_that_cannot_be_revoked_is_named_and_the_list_stays() {
+    let (directory, _) = installation();
+    let folder = directory.path().join("certs");
+    let certificates = DevelopmentCertificates::new(&folder);
+    let list = fs::read(folder.join("ca.crl")).unwrap();
+    let error = certificates.clone().client("nobody").revoke().unwrap_err();
+    assert!(error.to_string().contains("nobody.pem"), "{error}");
+    let (other, _) = installation();
+    fs::copy(other.path().join("certs/alice.pem"), folder.join("carol.pem")).unwrap();
+    let error = certificates.clone().client("carol").revoke().unwrap_err();
+    assert!(matches!(error, DevelopmentCaError::NotRevocable { .. }), "{error}");
+    assert!(fs::read(folder.join("ca.crl")).unwrap() == list);
+    fs::copy(other.path().join("certs/ca.crl"), folder.join("ca.crl")).unwrap();
+    let error = certificates.clone().client("alice").revoke().unwrap_err();
+    assert!(error.to_string().contains("another authority issued the list"), "{error}");
+    let empty = DevelopmentCertificates::new(directory.path().join("empty"));
+    let error = empty.client("alice").revoke().unwrap_err();
+    assert!(matches!(error, DevelopmentCaError::NoAuthority { .. }), "{error}");
 }

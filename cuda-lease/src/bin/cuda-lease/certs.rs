@@ -1,4 +1,4 @@
-//! Creates certificates for development.
+//! Creates certificates for development, and revokes them.
 
 use command_line::{Failure, stdout};
 use cuda_lease::authority::{DevelopmentCaError, DevelopmentCertificates};
@@ -8,8 +8,20 @@ use crate::options::CertsArgs;
 /// The names under which programs of this machine reach a node.
 const HOSTS: [&str; 3] = ["localhost", "127.0.0.1", "::1"];
 
-/// Creates the files, and prints their paths.
+/// Creates the files, or revokes certificates, and prints the paths of the written files.
 pub(crate) fn run(args: &CertsArgs) -> Result<(), Failure> {
+    if args.revoke.is_empty() { create(args) } else { revoke(args) }
+}
+
+fn revoke(args: &CertsArgs) -> Result<(), Failure> {
+    let revoked = args.revoke.iter().map(String::as_str);
+    let certificates = DevelopmentCertificates::new(&args.dir);
+    let certificates = revoked.fold(certificates, DevelopmentCertificates::client);
+    let list = certificates.revoke().map_err(Failure::bad_input)?;
+    stdout::print(&format!("{}\n", list.display()))
+}
+
+fn create(args: &CertsArgs) -> Result<(), Failure> {
     let mut certificates = DevelopmentCertificates::new(&args.dir).days(args.days);
     // A command without --host that adds a client keeps the node's certificate, whatever its hosts are.
     let has_node = args.dir.join("node.pem").exists();

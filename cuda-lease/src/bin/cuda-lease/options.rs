@@ -86,7 +86,7 @@ pub(crate) enum Command {
     Submit(Box<SubmitArgs>),
     /// Shows the devices of the node and your leases, again and again.
     Top(TopArgs),
-    /// Creates certificates for development: an authority, a node and clients.
+    /// Creates certificates for development: an authority, a node and clients. Revokes those of clients.
     Certs(CertsArgs),
 }
 
@@ -193,8 +193,8 @@ pub(crate) struct RenewArgs {
 pub(crate) struct FreeArgs {
     #[command(flatten)]
     pub(crate) lease: LeaseArgs,
-    /// The number of a lease whose token is lost; `top` lists your leases. Only the certificate that allocated the lease
-    /// frees it so.
+    /// The number of a lease whose token is lost; `top` lists your leases. Only a certificate with the key that
+    /// allocated or last renewed the lease frees it so.
     #[arg(long, value_name = "N", group = "LeaseArgs")]
     pub(crate) id: Option<u64>,
     #[command(flatten)]
@@ -297,6 +297,10 @@ pub(crate) struct CertsArgs {
     /// kept.
     #[arg(long)]
     pub(crate) force: bool,
+    /// Revokes the certificate of a client: adds it to the list ca.crl, and creates nothing. Repeat it. The node reads the
+    /// list with `--crl`, again on SIGHUP.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["hosts", "clients", "days", "force"])]
+    pub(crate) revoke: Vec<String>,
 }
 
 fn address(text: &str) -> Result<String, String> {

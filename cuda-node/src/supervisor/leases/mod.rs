@@ -8,13 +8,13 @@ mod tests;
 
 use std::{
     sync::{Arc, atomic::AtomicBool},
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
 use cuda_core::{DeviceInfo, Error, protocol::Status};
 use cuda_lease::{
-    authority::{Claims, Fingerprint, Tenant, TokenKey},
+    authority::{Claims, Fingerprint, Tenant, TokenError, TokenKey},
     wire::{Allocate, Granted, Limits, Renewed},
 };
 use parking_lot::Mutex;
@@ -35,7 +35,7 @@ use super::{
     workers::{WorkerHandle, Workers},
 };
 use crate::{
-    leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, RequestId, SlotId},
+    leases::{Cause, LeaseId, LeaseRequest, LeaseTable, Placement, Renewal, RequestId, SlotId},
     metrics::{Meter, NodeMetrics},
     process::SandboxReport,
     quotas::Quotas,
@@ -44,12 +44,14 @@ use crate::{
 /// The time between two looks at the memory of all workers.
 const MEMORY_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A client: its tenant, its certificate and its connection.
+/// A client: its tenant, the key of its certificate, and its connection.
 #[derive(Clone)]
 pub(super) struct Client {
     pub(super) tenant: Tenant,
-    pub(super) fingerprint: Fingerprint,
+    pub(super) key: Fingerprint,
     pub(super) account: Arc<Account>,
+    /// The time at which its certificate expires, and with it the connection. `None` if it has no certificate.
+    pub(super) certificate_ends: Option<SystemTime>,
     /// The number of the connection.
     pub(super) connection: u64,
 }
@@ -111,7 +113,7 @@ struct Entry {
     traced: Option<Traced>,
     /// The time of its grant.
     since: Duration,
-    /// The certificate that acquired it. `None` until the request sets it.
+    /// The key of the client that acquired it or last renewed it. `None` until the request sets it.
     owner: Option<Fingerprint>,
     /// Whether the lease outlives the connections of its client, once the client has confirmed the grant.
     is_detached: bool,
@@ -336,7 +338,7 @@ impl Leases {
             // The lease may have ended meanwhile, with a cause.
             state.table.reconnected(now, lease).map_err(refusal)?;
             let entry = state.entries.get_mut(&lease).ok_or_else(unknown)?;
-            entry.owner = Some(client.fingerprint);
+            entry.owner = Some(client.key);
             entry.is_detached = is_detached;
             entry.traced = Some(traced);
             let ready = entry.ready.subscribe();
@@ -370,14 +372,44 @@ impl Leases {
 
     fn token(&self, state: &mut State, client: &Client, lease: LeaseId, generation: u32) -> Bytes {
         state.serial += 1;
-        let (serial, client) = (state.serial, client.fingerprint);
+        let (serial, client) = (state.serial, client.key);
         let claims = Claims { lease: lease.0, generation, serial, client };
         Bytes::copy_from_slice(self.key.issue(&claims).as_bytes())
     }
 
     /// Checks a token. Returns the generation that it states.
     fn verify(&self, client: &Client, lease: u64, token: &[u8]) -> Result<u64, Refusal> {
-        let claims = self.key.verify(token, client.fingerprint);
+        let claims = self.key.verify(token, client.key);
+        self.check_claims(client, lease, claims)
+    }
+
+    /// Checks a token that may have been issued for another key of the tenant. Returns the generation that it states.
+    fn verify_for_renewal(
+        &self,
+        client: &Client,
+        lease: u64,
+        token: &[u8],
+    ) -> Result<u64, Refusal> {
+        self.check_claims(client, lease, self.key.authenticate(token))
+    }
+
+    /// Checks that a token is for this lease, and that the lease belongs to the tenant of the client. Whatever a token
+    /// states, a lease acts for its own tenant only.
+    fn check_claims(
+        &self,
+        client: &Client,
+        lease: u64,
+        claims: Result<Claims, TokenError>,
+    ) -> Result<u64, Refusal> {
+        let state = self.state.lock();
+        let tenant = state.table.lease(LeaseId(lease)).map(|view| view.tenant);
+        if tenant.is_some_and(|tenant| *tenant != client.tenant) {
+            let message = format!(
+                "lease {lease} does not belong to tenant {}; use a certificate of the tenant that acquired it",
+                client.tenant
+            );
+            return Err((Status::Unauthorized, message));
+        }
         let claims = claims.map_err(|error| (Status::Unauthorized, error.to_string()))?;
         if claims.lease != lease {
             let message = format!(
@@ -389,7 +421,7 @@ impl Leases {
         Ok(claims.generation.into())
     }
 
-    /// Renews a lease.
+    /// Renews a lease. The token may be that of another key of the tenant: the new token is for the key of this client.
     pub(super) async fn renew(
         self: &Arc<Self>,
         client: &Client,
@@ -397,12 +429,20 @@ impl Leases {
         token: &[u8],
         secs: u32,
     ) -> Result<Renewed, Refusal> {
-        let generation = self.verify(client, lease, token)?;
+        let generation = self.verify_for_renewal(client, lease, token)?;
         let id = LeaseId(lease);
-        let renewed = self.change(|state, now| {
-            let renewed = state.table.renew(now, id, generation, secs).map_err(refusal)?;
+        let (renewed, has_moved) = self.change(|state, now| {
+            let renewed = match state.table.renew(now, id, generation, secs) {
+                Ok(renewed) => renewed,
+                // A lease that cannot be renewed is of use until its end, also with another key.
+                Err(refused) => {
+                    state.unchanged(client, now, id, generation).ok_or(refusal(refused))?
+                }
+            };
             state.confirmed(now, id)?;
-            Ok(renewed)
+            let entry = state.entries.get_mut(&id).ok_or_else(unknown)?;
+            let has_moved = entry.owner.replace(client.key) != Some(client.key);
+            Ok((renewed, has_moved))
         })?;
         self.keep(id).await?;
         let renewed = self.change(|state, _| {
@@ -410,8 +450,9 @@ impl Leases {
             let token = self.token(state, client, id, generation);
             Renewed { token, generation, expires_in_ms: millis(renewed.remaining) }
         });
-        let (tenant, event) = (Some(client.tenant.as_str()), "renewed");
-        self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
+        let (tenant, event, lease) = (Some(client.tenant.as_str()), "renewed", Some(lease));
+        let reason = has_moved.then(|| format!("moved to the key {}", client.key));
+        self.audit.write(&Decision { event, tenant, lease, reason, ..Decision::default() });
         Ok(renewed)
     }
 
@@ -741,19 +782,35 @@ impl State {
         Ok(())
     }
 
-    /// Checks that the certificate of a client has acquired a lease.
+    /// The terms of a lease that is not renewed, for a client of its tenant whose key is new.
+    fn unchanged(
+        &mut self,
+        client: &Client,
+        now: Duration,
+        lease: LeaseId,
+        generation: u64,
+    ) -> Option<Renewal> {
+        if self.entries.get(&lease)?.owner == Some(client.key) {
+            return None;
+        }
+        self.table.authorize(now, lease, generation).ok()?;
+        let view = self.table.lease(lease)?;
+        Some(Renewal { generation: view.generation, remaining: view.remaining? })
+    }
+
+    /// Checks that a client has the key that acquired or last renewed a lease.
     fn check_owner(&self, client: &Client, lease: LeaseId) -> Result<(), Refusal> {
-        if client.fingerprint == Fingerprint::UNAUTHENTICATED {
+        if client.key == Fingerprint::UNAUTHENTICATED {
             let detail = "the node verifies no certificates, so it frees a lease with its token only; state the token, or wait until the lease expires";
             return Err((Status::Unauthorized, detail.into()));
         }
         let tenant = self.table.lease(lease).map(|view| view.tenant);
         let owner = self.entries.get(&lease).and_then(|entry| entry.owner);
-        if tenant == Some(&client.tenant) && owner == Some(client.fingerprint) {
+        if tenant == Some(&client.tenant) && owner == Some(client.key) {
             return Ok(());
         }
         let detail = format!(
-            "tenant {} has no lease {lease} that this certificate has acquired; state its token",
+            "tenant {} has no lease {lease} that the key of this certificate has acquired; state its token",
             client.tenant
         );
         Err((Status::NotFound, detail))

@@ -13,10 +13,19 @@ use cuda_core::{
     protocol::{Backend, DeviceInfo, NoticeSink, Provider, Status},
 };
 use cuda_cpu::CpuProvider;
-use cuda_lease::LeaseBuilder;
+use cuda_lease::{
+    LeaseBuilder,
+    authority::{Claims, Fingerprint, Tenant, Token, TokenKey},
+    wire::Limits,
+};
 use tempfile::TempDir;
 
-use crate::supervisor::{DeviceOptions, Node, NodeOptions};
+use super::{Client, Leases};
+use crate::{
+    leases::{LeaseId, LeaseRequest, LeaseTable, Placement, SlotConfig, TableConfig},
+    quotas::Quotas,
+    supervisor::{DeviceOptions, Node, NodeOptions, audit::Audit, tenants::Tenants},
+};
 
 /// The longest wait for a state. A test that waits longer has found a bug.
 const LONG: Duration = Duration::from_secs(60);
@@ -88,4 +97,55 @@ fn worker_that_cannot_start_has_not_died() {
     assert!(!audit.contains("died"), "{audit}");
     is_broken.store(false, Ordering::Relaxed);
     drop(place.request().acquire_blocking().unwrap());
+}
+
+/// A lease acts for its own tenant only, whatever the token states.
+#[test]
+fn token_that_the_node_signed_for_a_lease_of_another_tenant_is_refused() {
+    let (alice, bob) = (client("alice"), client("bob"));
+    let slot = SlotConfig { name: "cpu".into(), capacity: 1 << 30, reserve: 0, max_leases: 4 };
+    let quotas = Quotas::default();
+    let mut table = LeaseTable::new(TableConfig::default(), vec![slot], quotas).unwrap();
+    let request = LeaseRequest::new(alice.tenant.clone(), [1; 16], 1 << 20);
+    let Ok(Placement::Leased(lease)) = table.request(Duration::ZERO, request) else { panic!() };
+    let key = TokenKey::from_bytes([7; 32]);
+    let limits = Limits {
+        submissions_in_flight: 1,
+        host_bytes_in_flight: 1,
+        memory: 0,
+        streams: 1,
+        module_bytes: 1,
+    };
+    let leases = Leases::new(table, key.clone(), Vec::new(), limits, Audit::default());
+    let token = |lease: LeaseId, client: &Client| {
+        key.issue(&Claims { lease: lease.0, generation: 1, serial: 1, client: client.key })
+    };
+    let verify = |client: &Client, token: &Token| leases.verify(client, lease.0, token.as_bytes());
+    assert_eq!(verify(&alice, &token(lease, &alice)), Ok(1));
+    for (client, token) in [
+        (&bob, token(lease, &bob)),
+        (&bob, token(lease, &alice)),
+        (&alice, token(LeaseId(lease.0 + 1), &alice)),
+        (&alice, token(lease, &bob)),
+    ] {
+        assert_eq!(verify(client, &token).unwrap_err().0, Status::Unauthorized);
+    }
+    let renewal = |client: &Client, token: &Token| {
+        leases.verify_for_renewal(client, lease.0, token.as_bytes())
+    };
+    // A renewal takes the token of another key, and only of the same tenant.
+    assert_eq!(renewal(&alice, &token(lease, &bob)), Ok(1));
+    assert_eq!(renewal(&bob, &token(lease, &bob)).unwrap_err().0, Status::Unauthorized);
+    let forged = TokenKey::from_bytes([8; 32]);
+    let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
+    let refused = renewal(&alice, &forged.issue(&claims)).unwrap_err();
+    assert_eq!(refused.0, Status::Unauthorized);
+}
+
+/// A client whose key depends on its name.
+fn client(name: &str) -> Client {
+    let tenant = Tenant::new(name).unwrap();
+    let account = Tenants::default().account(&tenant);
+    let key = Fingerprint::from_bytes(*blake3::hash(name.as_bytes()).as_bytes());
+    Client { tenant, key, account, certificate_ends: None, connection: 1 }
 }
