@@ -553,6 +553,8 @@ pub(super) struct Sent {
     has_more: AtomicBool,
     /// Whether a task will wait for the last submission.
     awaited: AtomicBool,
+    /// Whether it may count submissions of other handles as its own, besides those of joined handles.
+    counts_others: AtomicBool,
     /// Whether a window is open.
     window: AtomicBool,
     /// Whether work was submitted in the window.
@@ -581,8 +583,9 @@ impl Sent {
     #[inline]
     pub(super) fn new() -> Self {
         let [first, last] = [1, 0].map(AtomicU64::new);
-        let [has_more, awaited, window, deferred] = [false; 4].map(AtomicBool::new);
-        Self { first, last, has_more, awaited, window, deferred, more: Mutex::default() }
+        let [has_more, awaited, counts_others, window, deferred] = [false; 5].map(AtomicBool::new);
+        let more = Mutex::default();
+        Self { first, last, has_more, awaited, counts_others, window, deferred, more }
     }
 
     #[inline]
@@ -653,6 +656,7 @@ impl Sent {
     /// lock held.
     pub(super) fn count_up_to(&self, number: u64) {
         if number > self.last.load(Ordering::Relaxed) {
+            self.counts_others.store(true, Ordering::Relaxed);
             self.count(number);
         }
     }
@@ -673,6 +677,7 @@ impl Sent {
         if more.runs.len() > MAX_RUNS {
             let (first, _) = more.runs.remove(0);
             more.runs[0].0 = first;
+            self.counts_others.store(true, Ordering::Relaxed);
         }
         self.has_more.store(true, Ordering::Release);
     }
@@ -682,6 +687,7 @@ impl Sent {
         self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
         self.last.store(other.last(), Ordering::Release);
         self.awaited.store(other.is_awaited(), Ordering::Release);
+        self.counts_others.store(other.counts_others.load(Ordering::Relaxed), Ordering::Relaxed);
         if other.has_more.load(Ordering::Acquire) {
             let theirs = other.more.lock();
             let Some(theirs) = theirs.as_deref() else { return };
@@ -772,11 +778,12 @@ impl Sent {
     }
 
     /// Calls `each` with the runs of the handle's submissions that are not known to be complete, and with those of
-    /// handles that are a part of it.
+    /// handles that are a part of it. Leaves out the runs of a handle that may count submissions of others.
     fn in_flight(&self, stream: &Stream, each: &mut dyn FnMut(StreamId, u64, u64)) {
         let completed = stream.timeline().progress.completed();
+        let is_own = !self.counts_others.load(Ordering::Relaxed);
         let mut pass_on = |first: u64, last: u64| {
-            if first <= last && completed < last {
+            if is_own && first <= last && completed < last {
                 each(stream.id(), first.max(completed + 1), last);
             }
         };
