@@ -86,15 +86,14 @@ pub(crate) struct Cancelled {
 impl Cancelled {
     /// Adds this to the ranges that are not sent yet: to the newest one if it follows it directly, else behind it.
     fn add_to(self, ranges: &mut Vec<Self>) {
-        match ranges.last_mut() {
-            Some(newest)
-                if (newest.stream, newest.downloads) == (self.stream, self.downloads)
-                    && newest.last.checked_add(1) == Some(self.first) =>
-            {
-                newest.last = self.last;
-            }
-            _ if ranges.len() < MAX_CANCELLED => ranges.push(self),
-            _ => {}
+        let follows = |newest: &&mut Self| {
+            (newest.stream, newest.downloads) == (self.stream, self.downloads)
+                && newest.last.checked_add(1) == Some(self.first)
+        };
+        if let Some(newest) = ranges.last_mut().filter(follows) {
+            newest.last = self.last;
+        } else if ranges.len() < MAX_CANCELLED {
+            ranges.push(self);
         }
     }
 }
@@ -196,7 +195,7 @@ impl DeviceCore {
     #[inline]
     pub(crate) fn reclaim_memory(&self) {
         if !self.dropped.cancelled.is_empty() {
-            self.send_cancelled();
+            self.send_all_cancelled();
         }
         if !self.dropped.frees.is_empty() {
             self.free_all();
@@ -204,11 +203,14 @@ impl DeviceCore {
     }
 
     #[cold]
-    fn send_cancelled(&self) {
-        for Cancelled { stream, first, last, downloads } in self.dropped.cancelled.take() {
-            // SAFETY: the control frees, retires, drops and unloads nothing.
-            unsafe { self.send(Control::Cancel { stream, first, last, downloads }) };
-        }
+    fn send_all_cancelled(&self) {
+        self.dropped.cancelled.take().into_iter().for_each(|range| self.send_cancelled(range));
+    }
+
+    pub(crate) fn send_cancelled(&self, range: Cancelled) {
+        let Cancelled { stream, first, last, downloads } = range;
+        // SAFETY: the control frees, retires, drops and unloads nothing.
+        unsafe { self.send(Control::Cancel { stream, first, last, downloads }) };
     }
 
     /// Takes dropped memory whose free is not sent yet, for reuse on `stream`. It has this size and pool, and each use
