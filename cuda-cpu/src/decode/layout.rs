@@ -1,6 +1,6 @@
 //! Addresses of variables in global, constant and shared memory, and their names for faults.
 
-use cuda_ptx::{AddressBase, Function, Init, InitValue, Module, Operand, Space, Symbol, Variable};
+use cuda_ptx::{Function, Init, InitValue, Module, Space, Symbol, Variable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::LoadError;

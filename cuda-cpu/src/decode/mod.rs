@@ -23,8 +23,7 @@ mod tensor;
 use std::borrow::Cow;
 
 use cuda_ptx::{
-    Checker, Function, InitValue, Instruction, Module, Opcode as O, Operand, RegId, Space, Symbol,
-    Word as W,
+    Checker, Function, InitValue, Instruction, Module, Opcode as O, RegId, Symbol, Word as W,
 };
 use rustc_hash::FxHashSet;
 

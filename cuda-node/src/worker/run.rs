@@ -31,7 +31,6 @@ use super::{
     engine::Engine,
     jobs::JobServer,
     messages::{Assign, Drain, Measured, ReadError, Ready, WorkerBlob, read_message},
-    quota::Quota,
     reports::{Reports, Sink, StagedDownload},
     staging::{PIECE, Staged},
 };
@@ -108,8 +107,8 @@ fn serve(
     let server =
         JobServer { provider, ordinal, quota: quota.clone(), code, socket: jobs.try_clone()? };
     let server = spawn("lease-jobs", move || server.run())?;
-    let (events, outgoing, used) = (commands.try_clone()?, reports.clone(), quota.clone());
-    let writer = spawn("lease-events", move || write_events(&events, &outgoing, &used))?;
+    let (events, outgoing, measured) = (commands.try_clone()?, reports.clone(), engine.clone());
+    let writer = spawn("lease-events", move || write_events(&events, &outgoing, &measured))?;
     // Ends when the reports are dropped.
     let (socket, pumped) = (bulk.try_clone()?, Arc::downgrade(reports));
     drop(spawn("lease-downloads", move || write_downloads(&socket, &downloads, &pumped))?);
@@ -184,12 +183,13 @@ fn broken(error: &SessionError) -> Error {
     }
 }
 
-fn write_events(mut socket: &UnixStream, reports: &Reports, quota: &Quota) {
+fn write_events(mut socket: &UnixStream, reports: &Reports, engine: &Engine) {
     let mut out = Vec::new();
     loop {
         let wake = reports.outbox.wait(&mut out);
         if wake.is_report_due {
-            let measured = reports.telemetry.report(|| quota.limit_and_used().1);
+            let used = || engine.quota().limit_and_used().1;
+            let measured = reports.telemetry.report(used, || engine.report_backlog());
             put_frame(&mut out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
         }
         if socket.write_all(&out).is_err() || !wake.is_open {
