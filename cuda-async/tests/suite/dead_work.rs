@@ -278,7 +278,7 @@ fn timeout_skips_what_has_not_begun() {
         let mut waits = timeout.schedule(&held.policy);
         let begun = held.device.backlog().submissions;
         // Until the second one was submitted.
-        while held.device.backlog().submissions < begun + 6 {
+        while held.device.backlog().submissions == begun {
             assert!(poll_once(&mut waits).is_pending());
         }
         held.release();
