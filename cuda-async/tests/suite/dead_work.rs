@@ -299,3 +299,23 @@ fn race_skips_what_has_not_begun() {
         assert_eq!(held.launches(), 2, "{}", held.device.info().address);
     }
 }
+
+#[test]
+fn backlog_of_dropped_operations_is_bounded() {
+    for open in DEVICES {
+        let held = Held::new(open);
+        let policy = StreamPoolRoundRobin::with_streams(&held.device, 1).unwrap();
+        let before = held.device.backlog().submissions;
+        let limit = held.device.capabilities().submissions_in_flight;
+        for _ in 0..limit {
+            let mut future = held.download().schedule(&policy);
+            assert!(poll_once(&mut future).is_pending());
+        }
+        let backlog = held.device.backlog().submissions - before;
+        // The last operation that began may exceed the limit.
+        assert!((limit..limit + 8).contains(&backlog), "{backlog} of {limit}");
+        held.release();
+        assert_eq!(block_on(held.download().schedule(&policy)), Ok(SUM.to_vec()));
+        assert_eq!(held.launches(), 2);
+    }
+}

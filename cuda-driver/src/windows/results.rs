@@ -5,8 +5,6 @@ use cuda_core::{
     protocol::{AllocId, Work},
 };
 
-use super::window::HeldFree;
-
 /// The work that a stream holds, as far as its results are concerned.
 #[derive(Default)]
 pub(super) struct Results {
@@ -23,14 +21,14 @@ impl Results {
     #[inline]
     pub(super) fn add(&mut self, number: u64, work: &Work<'_>) {
         self.awaited.push(number);
-        let before = self.written.len();
+        let mut writes = false;
         work.uses(|used| {
+            writes |= used.access == Access::Write;
             if used.access == Access::Write && self.written.last() != Some(&used.base) {
                 self.written.push(used.base);
             }
         });
-        // A write of the same allocation as the work before it adds nothing.
-        self.has_other_purpose |= self.written.len() == before && !writes(work);
+        self.has_other_purpose |= !writes;
     }
 
     /// Records that no caller waits for these submissions.
@@ -38,12 +36,12 @@ impl Results {
         self.awaited.retain(|number| !(first..=last).contains(number));
     }
 
-    /// Whether no caller waits for any of the work, and all memory that it writes is freed behind it. `frees` are the
-    /// frees that are held behind the work. Reads of other work come before a free, and such work is not held: it would
-    /// have flushed this work.
-    pub(super) fn are_unseen(&self, frees: &[HeldFree]) -> bool {
-        let is_freed = |id: &AllocId| frees.iter().any(|free| free.id == *id);
-        self.awaited.is_empty() && !self.has_other_purpose && self.written.iter().all(is_freed)
+    /// Whether no caller waits for any of the work, and all memory that it writes is freed behind it. Reads of other work
+    /// come before a free, and such work is not held: it would have flushed this work.
+    pub(super) fn are_unseen(&self, is_freed: impl Fn(AllocId) -> bool) -> bool {
+        self.awaited.is_empty()
+            && !self.has_other_purpose
+            && self.written.iter().all(|id| is_freed(*id))
     }
 
     /// Forgets the work, which was launched or discarded.
@@ -53,12 +51,6 @@ impl Results {
         self.written.clear();
         self.has_other_purpose = false;
     }
-}
-
-fn writes(work: &Work<'_>) -> bool {
-    let mut writes = false;
-    work.uses(|used| writes |= used.access == Access::Write);
-    writes
 }
 
 #[cfg(all(test, not(loom)))]
@@ -85,8 +77,7 @@ mod tests {
         let mut results = Results::default();
         (1..).zip(works).for_each(|(number, operands)| results.add(number, &launch(operands)));
         results.cancel(1, u64::MAX);
-        let free = |id: &u64| HeldFree { id: AllocId(*id), after: Vec::new() };
-        results.are_unseen(&freed.iter().map(free).collect::<Vec<_>>())
+        results.are_unseen(|id| freed.contains(&id.0))
     }
 
     #[test]

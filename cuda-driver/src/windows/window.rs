@@ -181,7 +181,7 @@ impl Window {
     /// Whether no caller waits for the held work, and nothing can see what it writes to device memory.
     #[inline]
     pub(crate) fn is_unseen(&self) -> bool {
-        self.results.are_unseen(&self.frees)
+        self.results.are_unseen(|id| self.frees.iter().any(|free| free.id == id))
     }
 
     /// The functions that the held work launches.
