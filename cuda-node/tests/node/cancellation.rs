@@ -4,7 +4,7 @@ use std::{
     future::Future,
     pin::pin,
     sync::Arc,
-    task::{Context, Poll, Waker},
+    task::{Context, Waker},
     time::{Duration, Instant},
 };
 
@@ -99,7 +99,7 @@ fn of_word(kernel: &Function, x: &Arc<Words>) -> impl DeviceOp<Output = Words> +
 fn drop_within(time: Duration, future: impl Future) {
     let (mut future, start) = (pin!(future), Instant::now());
     let mut task = Context::from_waker(Waker::noop());
-    while let Poll::Pending = future.as_mut().poll(&mut task) {
+    while future.as_mut().poll(&mut task).is_pending() {
         if start.elapsed() >= time {
             return;
         }
