@@ -72,6 +72,7 @@ impl CudaBackend {
         capabilities.graphs = true;
         capabilities.loops = primary.condition.is_some();
         capabilities.graph_cache = true;
+        capabilities.discards_held = true;
         capabilities.growable = primary.has_mapped_memory;
         capabilities.reuses_memory = true;
         capabilities.pools = if primary.pool.is_some() { MAX_POOLS } else { 0 };
@@ -407,6 +408,11 @@ unsafe impl Backend for CudaBackend {
                 self.create_graph(id, &graph)
             }
             Control::DropGraph { id } => self.graphs.remove(id),
+            // Held work is copies, fills and launches. A download is never held.
+            Control::Cancel { stream, first, last, .. } => {
+                self.cancel_held(stream, first, last);
+                Ok(())
+            }
             Control::Receive { transfer, to, bytes } => {
                 self.primary.alive()?;
                 self.announce(transfer, to, bytes)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use cuda_core::{
     internals::sync::atomic::Ordering,
-    protocol::{Error, HostBlock, ModuleId, Result, Submission, Ticket},
+    protocol::{Error, HostBlock, ModuleId, Result, StreamId, Submission, Ticket},
 };
 
 use super::{
@@ -50,7 +50,7 @@ impl CudaBackend {
                 // SAFETY: no thread unloads the module of the launch before its ticket is complete.
                 let node = unsafe { work::checked_node(place.names, submission.work, host) };
                 let node = node.inspect_err(|_| window.leave())?;
-                window.hold(step, node, number);
+                window.hold(step, node, number, submission.work);
             }
             Next::Submit => {
                 let bound = &self.primary.bind()?;
@@ -69,6 +69,15 @@ impl CudaBackend {
             return self.end_part(stream);
         }
         Ok(())
+    }
+
+    /// Records that no caller waits for these submissions. Those that are not held are not affected.
+    pub(super) fn cancel_held(&self, stream: StreamId, first: u64, last: u64) {
+        if let Ok(stream) = self.streams.find(stream)
+            && stream.is_windowed()
+        {
+            stream.window().cancel(first, last);
+        }
     }
 
     /// Ends a part of the window of a stream.
@@ -137,7 +146,7 @@ impl CudaBackend {
         frees.into_iter().try_for_each(|free| self.free_now(stream, free, bound))
     }
 
-    /// Passes the held work to the driver.
+    /// Passes the held work to the driver, or discards it if nothing can see its results.
     fn flush_window(
         &self,
         stream: &DriverStream,
@@ -145,9 +154,16 @@ impl CudaBackend {
         bound: &Bound,
     ) -> Result<()> {
         let number = window.last();
-        // SAFETY: frees of this stream are held, and frees of others come after a flush. So the memory that the nodes
-        // name is alive. The modules are loaded (rule 4), and the caller holds the stream.
-        let flushed = unsafe { window.flush(stream.raw, self.primary, bound) };
+        let is_unseen = window.is_unseen()
+            && !window.launched().any(|f| self.modules.may_have_other_effects(f));
+        let flushed = if is_unseen {
+            window.discard();
+            Ok(None)
+        } else {
+            // SAFETY: frees of this stream are held, and frees of others come after a flush. So the memory that the
+            // nodes name is alive. The modules are loaded (rule 4), and the caller holds the stream.
+            unsafe { window.flush(stream.raw, self.primary, bound) }
+        };
         match flushed {
             Ok(due) => {
                 stream.set_submitted(number);

@@ -14,6 +14,7 @@
 
 mod ast;
 mod check;
+mod effects;
 mod error;
 mod lexer;
 pub mod limits;

@@ -131,14 +131,17 @@ impl ExecutionContext {
         Some(last).filter(|number| *number > 0)
     }
 
-    /// Calls `submit`, whose work the device may launch together: see [`Stream::open_window`].
+    /// Calls `submit`, whose work the device may launch together: see [`Window`]. If `submit` fails or panics, no caller
+    /// waits for the work, and the device may discard what it still holds.
     #[inline]
-    pub(crate) fn in_window<R>(&self, submit: impl FnOnce() -> R) -> R {
+    pub(crate) fn in_window<R>(&self, submit: impl FnOnce() -> Result<R>) -> Result<R> {
         if let Some(stream) = self.known_stream() {
             Window(stream).open();
         }
-        let _window = OpenWindow(self);
-        submit()
+        let mut window = OpenWindow { cx: self, has_failed: true };
+        let result = submit();
+        window.has_failed = result.is_err();
+        result
     }
 
     /// Counts submission `number` as this context's own.
@@ -215,17 +218,26 @@ impl std::fmt::Debug for ExecutionContext {
 }
 
 /// The open window of a context. Closed when it is dropped, also by unwinding.
-struct OpenWindow<'a>(&'a ExecutionContext);
+struct OpenWindow<'a> {
+    cx: &'a ExecutionContext,
+    has_failed: bool,
+}
 
 impl Drop for OpenWindow<'_> {
     #[inline]
     fn drop(&mut self) {
-        // A context that was promoted meanwhile has two handles with a window.
-        if let Repr::Inline(root) = &self.0.0 {
-            root.close_window();
-        } else if let Some(stream) = self.0.known_stream() {
-            Window(stream).close();
-        }
+        // A caller may wait for the stream of a detached run.
+        let close = match self.has_failed && self.cx.mode() != RunMode::Detached {
+            false => Window::close,
+            true => Window::discard,
+        };
+        // A context that was promoted meanwhile has two handles with a window. The shared one also counts the
+        // submissions of the other one, so it comes first.
+        let own = match &self.cx.0 {
+            Repr::Inline(root) => Some(&root.stream),
+            Repr::Shared(_) => None,
+        };
+        self.cx.known_stream().into_iter().chain(own).for_each(|stream| close(&Window(stream)));
     }
 }
 
@@ -288,17 +300,6 @@ impl InlineRoot {
         match self.shared.get() {
             None => &self.stream,
             Some(shared) => shared.known_stream().unwrap_or(&self.stream),
-        }
-    }
-
-    /// Closes the windows of both handles.
-    #[inline]
-    pub(super) fn close_window(&self) {
-        Window(&self.stream).close();
-        if let Some(shared) = self.shared.get()
-            && let Some(stream) = shared.known_stream()
-        {
-            Window(stream).close();
         }
     }
 

@@ -48,7 +48,13 @@ fn run<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
 #[cold]
 fn submit_blocking<S: Submit>(steps: S, cx: &ExecutionContext) -> Result<S::Output> {
     let mut steps = Some(steps);
-    poll_until_ready(cx, |task| cx.in_window(|| poll_stored(&mut steps, task, cx)))
+    poll_until_ready(cx, |task| {
+        let polled = cx.in_window(|| match poll_stored(&mut steps, task, cx) {
+            Poll::Ready(output) => output.map(Some),
+            Poll::Pending => Ok(None),
+        });
+        polled.transpose().map_or(Poll::Pending, Poll::Ready)
+    })
 }
 
 /// Waits for one submission by a waker. A blocking wait could also wait for later work on the stream, such as that of a

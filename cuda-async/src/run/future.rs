@@ -119,7 +119,7 @@ impl Run {
 
     /// Submits work of the run, inside its span.
     #[inline]
-    fn submit<R>(&self, submit: impl FnOnce(&ExecutionContext) -> R) -> R {
+    fn submit<R>(&self, submit: impl FnOnce(&ExecutionContext) -> Result<R>) -> Result<R> {
         self.span.in_scope(|| self.cx.in_window(|| submit(&self.cx)))
     }
 

@@ -14,13 +14,13 @@ use std::{
 };
 
 use cuda_async::{
-    Device, DeviceFuture, Error, LaunchConfig,
+    BoxedOp, Device, DeviceFuture, Error, LaunchConfig, Retry,
     cuda_cpu::{CpuOptions, CpuProvider, Profile},
-    launch,
+    in_order, join_all, launch,
     memory::fill,
     policy::StreamPoolRoundRobin,
     prelude::*,
-    race, zip,
+    race, retry, zip,
 };
 use cuda_core::{Backend, DeviceInfo, NoticeSink, Provider, Result, protocol::Notice};
 use futures::{FutureExt, executor::block_on};
@@ -145,6 +145,8 @@ fn cpu(provider: Gated) -> Device {
 }
 
 const DEVICES: [fn(Gated) -> Device; 2] = [cpu, own_lease::<Gated>];
+/// Longer than any test.
+const LONG: Duration = Duration::from_secs(600);
 /// `x + x`, times two.
 const SUM: [f32; 16] = [6.0; 16];
 
@@ -207,5 +209,113 @@ fn output_that_is_dropped_while_a_caller_waits_is_computed() {
         // A caller may wait for the stream of the detached run.
         assert_eq!(detached.synchronize(), Ok(()));
         assert_eq!(held.launches(), 4);
+    }
+}
+
+/// Each operation has two launches whose output it drops.
+#[test]
+fn every_combinator_computes_what_a_caller_waits_for() {
+    type Unread = BoxedOp<'static, ()>;
+    let of: [fn(&Held) -> Unread; 13] = [
+        |held| held.op().map(drop).boxed(),
+        |held| held.op().boxed().map(drop).boxed(),
+        |held| held.op().named("op").map(drop).boxed(),
+        |held| held.op().settled().map(drop).boxed(),
+        |held| held.op().timed().map(drop).boxed(),
+        |held| held.op().timeout(LONG).map(drop).boxed(),
+        |held| held.op().map(drop).or_else(|_| cuda_async::value(())).boxed(),
+        |held| join_all([held.op()]).map(drop).boxed(),
+        |held| in_order([held.op()]).map(drop).boxed(),
+        |held| zip!(held.op(), cuda_async::value(())).map(drop).boxed(),
+        |held| race!(held.op()).map(drop).boxed(),
+        |held| {
+            let op = held.op().shared();
+            let other = op.clone();
+            let waits = op.map(drop).boxed();
+            held.drop_after_poll(other);
+            waits
+        },
+        |held| {
+            let mut op = Some(held.op());
+            retry(Retry::times(1), move || op.take().unwrap()).map(drop).boxed()
+        },
+    ];
+    for open in DEVICES {
+        for (number, op) in of.iter().enumerate() {
+            let held = Held::new(open);
+            let op = op(&held);
+            let waits = held.begin(op);
+            held.release();
+            assert_eq!(block_on(waits), Ok(()));
+            assert_eq!(held.launches(), 2, "operation {number}");
+        }
+    }
+}
+
+#[test]
+fn operation_on_another_device_computes_what_a_caller_waits_for() {
+    for open in DEVICES {
+        let held = Held::new(open);
+        let other = Device::open(&CpuProvider::default(), 0).unwrap();
+        let other = StreamPoolRoundRobin::with_streams(&other, 1).unwrap();
+        let mut waits = held.op().map(drop).on(&held.device).schedule(&other);
+        assert!(poll_once(&mut waits).is_pending());
+        held.release();
+        assert_eq!(block_on(waits), Ok(()));
+        assert_eq!(held.launches(), 2);
+    }
+}
+
+#[test]
+fn timeout_skips_what_has_not_begun() {
+    for open in DEVICES {
+        let held = Held::new(open);
+        let timeout = held.download().timeout(Duration::from_millis(1)).schedule(&held.policy);
+        assert!(matches!(block_on(timeout), Err(Error::TimedOut { .. })));
+        // As a part of an operation that goes on.
+        let other = held.download();
+        let timeout = held.download().timeout(Duration::from_millis(1)).or_else(move |_| other);
+        let mut waits = timeout.schedule(&held.policy);
+        let begun = held.device.backlog().submissions;
+        // Until the second one was submitted.
+        while held.device.backlog().submissions == begun {
+            assert!(poll_once(&mut waits).is_pending());
+        }
+        held.release();
+        assert_eq!(block_on(waits), Ok(SUM.to_vec()));
+        assert_eq!(held.launches(), 2, "{}", held.device.info().address);
+    }
+}
+
+#[test]
+fn race_skips_what_has_not_begun() {
+    for open in DEVICES {
+        let held = Held::new(open);
+        let first = race!(held.download(), held.download(), cuda_async::value(vec![1.0]));
+        assert_eq!(block_on(first.schedule(&held.policy)), Ok(vec![1.0]));
+        let next = held.begin(held.download());
+        held.release();
+        assert_eq!(block_on(next), Ok(SUM.to_vec()));
+        assert_eq!(held.launches(), 2, "{}", held.device.info().address);
+    }
+}
+
+#[test]
+fn backlog_of_dropped_operations_is_bounded() {
+    for open in DEVICES {
+        let held = Held::new(open);
+        let policy = StreamPoolRoundRobin::with_streams(&held.device, 1).unwrap();
+        let before = held.device.backlog().submissions;
+        let limit = held.device.capabilities().submissions_in_flight;
+        for _ in 0..limit {
+            let mut future = held.download().schedule(&policy);
+            assert!(poll_once(&mut future).is_pending());
+        }
+        let backlog = held.device.backlog().submissions - before;
+        // The last operation that began may exceed the limit.
+        assert!((limit..limit + 8).contains(&backlog), "{backlog} of {limit}");
+        held.release();
+        assert_eq!(block_on(held.download().schedule(&policy)), Ok(SUM.to_vec()));
+        assert_eq!(held.launches(), 2);
     }
 }

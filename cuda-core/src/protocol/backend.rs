@@ -214,6 +214,10 @@ pub struct Capabilities {
     pub growable: bool,
     /// Whether the backend skips submissions that no caller waits for ([`Control::Cancel`](super::Control::Cancel)).
     pub cancels: bool,
+    /// Whether the backend discards deferrable submissions that no caller waits for, while it holds them
+    /// ([`Backend::submit_deferrable`](super::Backend::submit_deferrable)). The client then sends
+    /// [`Control::Cancel`](super::Control::Cancel) before it flushes such submissions, and otherwise only if `cancels`.
+    pub discards_held: bool,
     /// Whether a client may make a new allocation of dropped memory without a free. The backend does not see that the
     /// allocation is new. So it must not track initialized bytes or lost contents of single allocations.
     pub reuses_memory: bool,
@@ -240,6 +244,7 @@ impl Capabilities {
             managed_pools: false,
             growable: false,
             cancels: false,
+            discards_held: false,
             reuses_memory: false,
             only_thread: None,
         }

@@ -139,7 +139,8 @@ pub enum Control {
     /// States that no caller waits for some submissions of a stream any more. It is a hint: the backend may skip those
     /// of them that have not begun and whose results cannot be seen, because the memory that they write is freed before
     /// any other work reads it. A skipped submission completes in its place in the stream, without a failure. A backend
-    /// takes this if [`Capabilities::cancels`](super::Capabilities::cancels) says so.
+    /// takes this if [`Capabilities::cancels`](super::Capabilities::cancels) or
+    /// [`Capabilities::discards_held`](super::Capabilities::discards_held) says so.
     Cancel {
         /// The stream.
         stream: StreamId,

@@ -121,6 +121,9 @@ pub struct GraphCacheInfo {
     pub built: u64,
     /// The number of times that a graph did not save enough time, or that the driver or the memory limit refused it.
     pub refused: u64,
+    /// The submissions that were held and never launched, because no caller waited for them and nothing could see their
+    /// results.
+    pub discarded: u64,
     /// The graphs that were dropped to make room for others.
     pub evicted: u64,
     /// An estimate of the memory of all graphs, in bytes.

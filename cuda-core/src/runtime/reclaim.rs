@@ -40,11 +40,15 @@ const MAX_FREEING: Duration = Duration::from_secs(1);
 /// half of it.
 const MAX_KEPT: u64 = 64 << 20;
 
+/// The maximum number of cancelled ranges that are not sent to the device yet, 128 KiB. Work of further ranges is not
+/// cancelled, so it runs.
+const MAX_CANCELLED: usize = 4096;
+
 /// The queues of dropped resources that still have to be given back to the device.
 #[derive(Default)]
 pub(crate) struct Dropped {
     pub(super) frees: Inbox<Freed>,
-    /// Submissions in flight, so the credit of the streams bounds their number.
+    /// At most [`MAX_CANCELLED`].
     cancelled: Inbox<Cancelled>,
     /// The number of threads that have taken `frees` and not yet freed all of it.
     freeing: Counter,
@@ -77,6 +81,21 @@ pub(crate) struct Cancelled {
     pub(crate) last: u64,
     /// Whether no caller reads the host memory of the downloads among them either.
     pub(crate) downloads: bool,
+}
+
+impl Cancelled {
+    /// Adds this to the ranges that are not sent yet: to the newest one if it follows it directly, else behind it.
+    fn add_to(self, ranges: &mut Vec<Self>) {
+        let follows = |newest: &&mut Self| {
+            (newest.stream, newest.downloads) == (self.stream, self.downloads)
+                && newest.last.checked_add(1) == Some(self.first)
+        };
+        if let Some(newest) = ranges.last_mut().filter(follows) {
+            newest.last = self.last;
+        } else if ranges.len() < MAX_CANCELLED {
+            ranges.push(self);
+        }
+    }
 }
 
 /// An allocation that was dropped.
@@ -127,7 +146,7 @@ impl DeviceCore {
             && first <= number
             && !self.streams.is_complete(Ticket { stream, number })
         {
-            self.dropped.cancelled.push(cancelled);
+            self.dropped.cancelled.change(|ranges| cancelled.add_to(ranges));
         }
     }
 
@@ -176,7 +195,7 @@ impl DeviceCore {
     #[inline]
     pub(crate) fn reclaim_memory(&self) {
         if !self.dropped.cancelled.is_empty() {
-            self.send_cancelled();
+            self.send_all_cancelled();
         }
         if !self.dropped.frees.is_empty() {
             self.free_all();
@@ -184,11 +203,14 @@ impl DeviceCore {
     }
 
     #[cold]
-    fn send_cancelled(&self) {
-        for Cancelled { stream, first, last, downloads } in self.dropped.cancelled.take() {
-            // SAFETY: the control frees, retires, drops and unloads nothing.
-            unsafe { self.send(Control::Cancel { stream, first, last, downloads }) };
-        }
+    fn send_all_cancelled(&self) {
+        self.dropped.cancelled.take().into_iter().for_each(|range| self.send_cancelled(range));
+    }
+
+    pub(crate) fn send_cancelled(&self, range: Cancelled) {
+        let Cancelled { stream, first, last, downloads } = range;
+        // SAFETY: the control frees, retires, drops and unloads nothing.
+        unsafe { self.send(Control::Cancel { stream, first, last, downloads }) };
     }
 
     /// Takes dropped memory whose free is not sent yet, for reuse on `stream`. It has this size and pool, and each use
@@ -413,8 +435,13 @@ pub(crate) struct Inbox<T> {
 
 impl<T> Inbox<T> {
     pub(crate) fn push(&self, item: T) {
+        self.change(|items| items.push(item));
+    }
+
+    /// Calls `change` with the items, under the lock.
+    fn change(&self, change: impl FnOnce(&mut Vec<T>)) {
         let mut items = self.items.lock();
-        items.push(item);
+        change(&mut items);
         self.waiting.store(items.len(), Ordering::Release);
     }
 
@@ -456,5 +483,29 @@ impl<T> Inbox<T> {
 impl<T> Default for Inbox<T> {
     fn default() -> Self {
         Self { items: Mutex::default(), waiting: AtomicUsize::new(0) }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cancelled_ranges_are_merged_and_bounded() {
+        let mut ranges = Vec::new();
+        let mut add = |stream, first, last, downloads| {
+            Cancelled { stream: StreamId(stream), first, last, downloads }.add_to(&mut ranges);
+            ranges.iter().map(|range| (range.first, range.last)).collect::<Vec<_>>()
+        };
+        assert_eq!(add(1, 1, 3, false), [(1, 3)]);
+        assert_eq!(add(1, 4, 5, false), [(1, 5)]);
+        assert_eq!(add(1, 6, 6, true), [(1, 5), (6, 6)]);
+        assert_eq!(add(2, 7, 7, true), [(1, 5), (6, 6), (7, 7)]);
+        // Submission 8 is between them.
+        assert_eq!(add(2, 9, 9, true), [(1, 5), (6, 6), (7, 7), (9, 9)]);
+        for number in 0..2 * MAX_CANCELLED as u64 {
+            add(3, 2 * number + 1, 2 * number + 1, false);
+        }
+        assert_eq!(ranges.len(), MAX_CANCELLED);
     }
 }

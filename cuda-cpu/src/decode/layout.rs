@@ -1,6 +1,6 @@
 //! Addresses of variables in global, constant and shared memory, and their names for faults.
 
-use cuda_ptx::{AddressBase, Function, Init, InitValue, Module, Operand, Space, Symbol, Variable};
+use cuda_ptx::{Function, Init, InitValue, Module, Space, Symbol, Variable};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::error::LoadError;
@@ -207,7 +207,7 @@ fn shared_users(module: &Module, reachable: &FxHashSet<u32>) -> FxHashMap<u32, O
     let mut users: FxHashMap<u32, Option<u32>> = FxHashMap::default();
     for (index, f) in functions(module, reachable) {
         let user = f.is_entry.then_some(index);
-        for symbol in symbols(f) {
+        for symbol in f.symbols() {
             let Symbol::Module(variable) = symbol else { continue };
             let known = users.entry(variable).or_insert(user);
             if *known != user {
@@ -216,36 +216,6 @@ fn shared_users(module: &Module, reachable: &FxHashSet<u32>) -> FxHashMap<u32, O
         }
     }
     users
-}
-
-/// Returns all symbols in a function's instructions.
-pub(crate) fn symbols(f: &Function) -> Vec<Symbol> {
-    let mut found = Vec::new();
-    let instructions = f.body.iter().flat_map(|b| &b.instructions);
-    instructions.flat_map(|i| &i.operands).for_each(|o| collect(o, &mut found));
-    let lists = f.body.iter().flat_map(|b| &b.target_lists).flat_map(|t| &t.functions);
-    found.extend(lists.map(|&f| Symbol::Function(f)));
-    found
-}
-
-fn collect(operand: &Operand, into: &mut Vec<Symbol>) {
-    match operand {
-        Operand::Symbol(symbol, _) => into.push(*symbol),
-        Operand::Address(address) => {
-            if let AddressBase::Symbol(symbol) | AddressBase::Element { symbol, .. } = address.base
-            {
-                into.push(symbol);
-            }
-        }
-        Operand::Vector(parts) | Operand::List(parts) => {
-            parts.iter().for_each(|p| collect(p, into))
-        }
-        Operand::Pair(a, b) => {
-            collect(a, into);
-            collect(b, into);
-        }
-        _ => {}
-    }
 }
 
 /// Returns all variables of global, constant and shared memory that reachable functions may name.

@@ -23,8 +23,7 @@ mod tensor;
 use std::borrow::Cow;
 
 use cuda_ptx::{
-    Checker, Function, InitValue, Instruction, Module, Opcode as O, Operand, RegId, Space, Symbol,
-    Word as W,
+    Checker, Function, InitValue, Instruction, Module, Opcode as O, RegId, Symbol, Word as W,
 };
 use rustc_hash::FxHashSet;
 
@@ -67,66 +66,12 @@ pub(crate) fn reachable(module: &Module) -> FxHashSet<u32> {
         if function.body.is_none() || !found.insert(index) {
             continue;
         }
-        left.extend(layout::symbols(function).into_iter().filter_map(|s| match s {
+        left.extend(function.symbols().into_iter().filter_map(|s| match s {
             Symbol::Function(i) => Some(i),
             _ => None,
         }));
     }
     found
-}
-
-/// Returns whether a kernel may have effects besides those on the memory of its operands: it reaches a variable that
-/// kernels can write, it may trap, or it calls a function that the module does not define (such as `vprintf`) or whose
-/// address it computes.
-pub(crate) fn has_other_effects(module: &Module, entry: u32) -> bool {
-    let (mut functions, mut variables) = (FxHashSet::default(), FxHashSet::default());
-    let mut left = vec![entry];
-    while let Some(index) = left.pop() {
-        if !functions.insert(index) {
-            continue;
-        }
-        let function = module.functions.get(index as usize);
-        let Some((function, body)) = function.and_then(|f| Some((f, f.body.as_ref()?))) else {
-            return true;
-        };
-        if body.instructions.iter().any(is_effect) {
-            return true;
-        }
-        let mut symbols = layout::symbols(function);
-        while let Some(symbol) = symbols.pop() {
-            let variable = match symbol {
-                Symbol::Function(called) => {
-                    left.push(called);
-                    continue;
-                }
-                Symbol::Module(index) if variables.insert(index) => {
-                    module.variables.get(index as usize)
-                }
-                Symbol::Body(index) => body.variables.get(index as usize),
-                Symbol::Module(_) | Symbol::Param(_) | Symbol::Return(_) => continue,
-            };
-            let Some(variable) = variable.filter(|variable| variable.space != Space::Global) else {
-                return true;
-            };
-            // A constant may have the address of a variable.
-            symbols.extend(variable.init.iter().filter_map(|init| match init.value {
-                InitValue::Address { symbol, .. } => Some(symbol),
-                _ => None,
-            }));
-        }
-    }
-    false
-}
-
-/// Whether an instruction traps, or calls a function through its address.
-fn is_effect(instruction: &Instruction) -> bool {
-    let names_function =
-        |operand: &Operand| matches!(operand, Operand::Symbol(Symbol::Function(_), 0));
-    match instruction.opcode {
-        Ok(O::Trap | O::Brkpt) | Err(_) => true,
-        Ok(O::Call) => !instruction.operands.iter().any(names_function),
-        Ok(_) => false,
-    }
 }
 
 /// Decodes all reachable functions, and compares the others with the table.

@@ -6,7 +6,7 @@ use cuda_ptx::Module;
 
 use super::description::{Invalid, Launch, LaunchDims, LaunchError};
 use super::grid::{Grid, Spares};
-use crate::decode::{Layout, LoadError, decode, has_other_effects, reachable};
+use crate::decode::{Layout, LoadError, decode, reachable};
 use crate::isa::{MAX_CLUSTER_BLOCKS, MAX_SHARED_BYTES};
 use crate::lanes::LANES;
 use crate::machine::budget::Budget;
@@ -98,7 +98,7 @@ impl Program {
                 required_threads: f.required_threads,
                 required_cluster: f.required_cluster,
                 function: index,
-                has_other_effects: has_other_effects(module, index),
+                has_other_effects: module.has_other_effects(index),
             })
             .collect();
         let globals = layout.globals(module);

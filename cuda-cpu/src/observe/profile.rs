@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -24,6 +25,7 @@ const MAX_KERNELS: usize = 4096;
 #[derive(Debug, Default)]
 pub struct Profile {
     kernels: Mutex<BTreeMap<String, Kernel>>,
+    skipped: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -85,9 +87,21 @@ impl Profile {
         kernels.iter().map(|(name, kernel)| kernel.profile(name)).collect()
     }
 
+    /// Returns the number of launches and copies that the device has skipped, because no caller waited for them and
+    /// nothing could see their results.
+    pub fn skipped(&self) -> u64 {
+        self.skipped.load(Ordering::Relaxed)
+    }
+
     /// Removes all counts.
     pub fn clear(&self) {
         self.kernels.lock().clear();
+        self.skipped.store(0, Ordering::Relaxed);
+    }
+
+    /// Counts a submission that is skipped.
+    pub(crate) fn count_skipped(&self) {
+        self.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a launch that ends.

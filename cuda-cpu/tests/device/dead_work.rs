@@ -189,6 +189,7 @@ fn cancelled_chain_is_skipped_when_its_memory_is_freed_unread() {
     drop(go);
     assert_eq!(c.d.outcome(kept), Ok(()));
     assert_eq!((c.launches(), word(&host)), (1, 0));
+    assert_eq!(c.profile.skipped(), chain.len() as u64);
     assert!(chain.iter().all(|ticket| c.d.sink.failure(*ticket).is_none()));
 }
 

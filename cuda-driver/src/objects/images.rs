@@ -90,9 +90,14 @@ pub(super) fn kernels_of(
 
 /// Refuses PTX whose kernels declare more static shared memory than a block of the device can have. The driver
 /// truncates such a size to 32 bits: it loads the module, and the first launch faults.
-pub(super) fn refuse_too_much_shared(primary: &Primary, text: &str) -> Result<()> {
+pub(super) fn refuse_too_much_shared(
+    primary: &Primary,
+    module: Option<&cuda_ptx::Module>,
+) -> Result<()> {
     let most = primary.limits.shared;
-    declared_static_shared(text)
+    module
+        .map(declared_static_shared)
+        .unwrap_or_default()
         .iter()
         .try_for_each(|(kernel, bytes)| check_shared(kernel, *bytes, most))
 }
@@ -100,13 +105,8 @@ pub(super) fn refuse_too_much_shared(primary: &Primary, text: &str) -> Result<()
 /// The static shared memory that each kernel of a PTX text declares, in bytes, or less.
 ///
 /// A lower bound, since a module may declare variables that a kernel does not use: the variables of the kernel's own
-/// body, or the largest `.shared` variable of the module if that is larger. A text that cuda-ptx cannot parse is
-/// left to the driver.
-fn declared_static_shared(text: &str) -> Vec<(String, u64)> {
-    if !text.contains(".shared") {
-        return Vec::new();
-    }
-    let Ok(module) = cuda_ptx::parse(text) else { return Vec::new() };
+/// body, or the largest `.shared` variable of the module if that is larger.
+fn declared_static_shared(module: &cuda_ptx::Module) -> Vec<(String, u64)> {
     let shared = |variable: &Variable| match variable.space {
         Space::Shared if !variable.external => variable.size.unwrap_or(0),
         _ => 0,
@@ -257,9 +257,8 @@ mod tests {
 
     #[test]
     fn declared_shared_memory_counts_the_body_or_the_largest_variable_of_the_module() {
-        let declared = declared_static_shared(SHARED);
+        let declared = declared_static_shared(&cuda_ptx::parse(SHARED).unwrap());
         assert_eq!(declared, [("a".into(), (1 << 40) + 64), ("b".into(), 100)]);
-        assert_eq!(declared_static_shared("no PTX with .shared"), []);
     }
 
     #[test]

@@ -73,6 +73,8 @@ pub(crate) struct DriverFunction {
     pub(crate) param_bytes: u32,
     pub(crate) max_threads: u32,
     pub(crate) static_shared: u32,
+    /// Whether a launch may have effects besides those on the memory of its arguments.
+    pub(crate) has_other_effects: bool,
     /// Dynamic shared memory that it may be launched with at present. The first launch that needs more raises it.
     pub(crate) dynamic_shared: AtomicU32,
     /// Whether it may be launched with clusters of more than eight blocks. The first such launch sets it.
@@ -176,6 +178,14 @@ impl Modules {
         Ok(function)
     }
 
+    /// Whether a launch of a kernel may have effects besides those on the memory of its arguments.
+    pub(crate) fn may_have_other_effects(&self, id: FunctionId) -> bool {
+        let slot = self.hold(id.module);
+        let module = slot.as_ref().ok().and_then(|slot| slot.ready());
+        let function = module.as_ref().and_then(|module| module.function_at(id).ok());
+        function.is_none_or(|function| function.has_other_effects)
+    }
+
     /// Takes out every module, for a backend that is dropped.
     pub(crate) fn take(&mut self) -> Vec<Arc<ModuleSlot>> {
         std::mem::take(self.table.get_mut()).into_values().collect()
@@ -213,7 +223,9 @@ impl LoadedModule {
 
     fn compile(primary: &'static Primary, text: String) -> Result<Self> {
         let info = module_info(&text)?;
-        refuse_too_much_shared(primary, &text)?;
+        // A text that cuda-ptx cannot parse is left to the driver.
+        let parsed = cuda_ptx::parse(&text).ok();
+        refuse_too_much_shared(primary, parsed.as_ref())?;
         let version = ptx_version(&text);
         let text = CString::new(text).map_err(|error| Error::InvalidPtx {
             detail: format!("there is a NUL character at byte {}", error.nul_position()),
@@ -222,13 +234,14 @@ impl LoadedModule {
         let (raw, log) = compile(primary, &text, version, &bound)?;
         let mut module = Self::new(primary, raw, log);
         let functions = info.entries.iter().map(|kernel| {
+            let effects = has_other_effects(parsed.as_ref(), &kernel.name);
             let name = CString::new(kernel.name.as_str())
                 .map_err(|error| Error::InvalidPtx { detail: error.to_string() })?;
             let mut function = FunctionHandle::NULL;
             // SAFETY: writes one handle; the module is loaded, and the name ends with a NUL.
             unsafe { primary.api.module_function(&mut function, raw, name.as_ptr()) }
                 .map_err(|failed| primary.error(failed))?;
-            module.function(function, kernel, &bound)
+            module.function(function, kernel, effects, &bound)
         });
         module.functions = functions.collect::<Result<_>>()?;
         let variables = info.variables.into_iter();
@@ -242,7 +255,8 @@ impl LoadedModule {
         let raw = load_machine_code(primary, image, &bound)?;
         let mut module = Self::new(primary, raw, String::new());
         let kernels = kernels_of(primary, raw, &bound)?;
-        let functions = kernels.iter().map(|(raw, kernel)| module.function(*raw, kernel, &bound));
+        let functions =
+            kernels.iter().map(|(raw, kernel)| module.function(*raw, kernel, true, &bound));
         module.functions = functions.collect::<Result<_>>()?;
         module.entries = kernels.into_iter().map(|(_, kernel)| kernel).collect();
         module.is_machine_code = true;
@@ -283,6 +297,7 @@ impl LoadedModule {
         &self,
         raw: FunctionHandle,
         entry: &EntryInfo,
+        has_other_effects: bool,
         _: &Bound,
     ) -> Result<DriverFunction> {
         let (primary, api) = (self.primary, self.primary.api);
@@ -304,10 +319,18 @@ impl LoadedModule {
             param_bytes: entry.param_bytes(),
             max_threads: ask(attribute::MAX_THREADS_PER_BLOCK)?.min(primary.limits.threads),
             static_shared,
+            has_other_effects,
             dynamic_shared: AtomicU32::new(ask(attribute::MAX_DYNAMIC_SHARED)?),
             has_large_clusters: AtomicBool::new(false),
         })
     }
+}
+
+/// Whether a kernel of a PTX text may have effects besides those on the memory of its arguments.
+fn has_other_effects(module: Option<&cuda_ptx::Module>, kernel: &str) -> bool {
+    let Some(module) = module else { return true };
+    let named = (0..).zip(&module.functions).find(|(_, function)| function.name == kernel);
+    named.is_none_or(|(index, _)| module.has_other_effects(index))
 }
 
 impl Drop for LoadedModule {

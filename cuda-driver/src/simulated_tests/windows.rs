@@ -48,6 +48,26 @@ impl<'a> Windows<'a> {
         self.flush();
     }
 
+    /// Submits four fills of a new allocation, which the stream holds. Returns the allocation and the first and last
+    /// ticket.
+    fn held(&mut self) -> (AllocId, [Ticket; 2]) {
+        let id = self.stream.alloc();
+        let before = std::mem::replace(&mut self.to.alloc, id);
+        let tickets: Vec<_> = (0..4).map(|_| self.fill()).collect();
+        self.to.alloc = before;
+        (id, [tickets[0], tickets[3]])
+    }
+
+    fn cancel(&self, [first, last]: [Ticket; 2]) {
+        let (stream, first, last) = (self.stream.id, first.number, last.number);
+        self.stream.gpu.control(Control::Cancel { stream, first, last, downloads: false });
+    }
+
+    fn free(&self, id: AllocId) {
+        let free = Control::Free { id, stream: self.stream.id, after: Vec::new() };
+        self.stream.gpu.control(free);
+    }
+
     /// Repeats a window until the next ones are launched as graphs.
     fn learn(&mut self, fills: usize) {
         let (start, graphs) = (Instant::now(), self.graphs());
@@ -323,4 +343,95 @@ fn unloading_a_module_keeps_held_work() {
     windows.check();
     windows.learn(4);
     windows.check();
+}
+
+#[test]
+fn held_work_that_nothing_can_see_is_discarded() {
+    let gpu = Gpu::open();
+    let mut windows = Windows::new(&gpu);
+    windows.learn(4);
+    let used = gpu.memory_in_use();
+    for round in 1..=10 {
+        let ran = windows.submitted.len();
+        let (id, tickets) = windows.held();
+        windows.cancel(tickets);
+        windows.free(id);
+        windows.flush();
+        windows.submitted.truncate(ran);
+        windows.check();
+        assert_eq!(gpu.backend.graph_cache().discarded, 4 * round);
+        // It is complete, and so is what comes behind it.
+        // SAFETY: no stream is retired.
+        unsafe { gpu.backend.block_until(tickets[1]) }.unwrap();
+        windows.window(4);
+        windows.check();
+    }
+    assert_eq!(gpu.memory_in_use(), used);
+}
+
+#[test]
+fn held_work_that_may_be_seen_runs() {
+    let gpu = Gpu::open();
+    let (mut windows, mut other) = (Windows::new(&gpu), Windows::new(&gpu));
+    windows.learn(5);
+    // A caller waits for it.
+    let (id, _) = windows.held();
+    windows.free(id);
+    windows.flush();
+    windows.check();
+    // A caller waits for the last submission.
+    let (id, [first, last]) = windows.held();
+    windows.cancel([first, Ticket { number: last.number - 1, ..last }]);
+    windows.free(id);
+    windows.flush();
+    windows.check();
+    // The memory is kept.
+    let (_, tickets) = windows.held();
+    windows.cancel(tickets);
+    windows.flush();
+    windows.check();
+    // Another stream reads the memory, and its free comes behind that.
+    let (id, tickets) = windows.held();
+    windows.cancel(tickets);
+    let read = other.fill_after(&[tickets[1]]);
+    windows.check();
+    let free = Control::Free { id, stream: windows.stream.id, after: vec![read] };
+    gpu.control(free);
+    windows.flush();
+    windows.check();
+    // It waits with other work, which writes memory that is kept.
+    let first = windows.fill();
+    let (id, [_, last]) = windows.held();
+    assert!(driver::log(windows.raw).len() + 5 == windows.submitted.len(), "it is not held");
+    windows.cancel([first, last]);
+    windows.free(id);
+    windows.flush();
+    windows.check();
+    assert_eq!(gpu.backend.graph_cache().discarded, 0);
+}
+
+#[test]
+fn cancelling_work_that_is_not_held_has_no_effect() {
+    let gpu = Gpu::open();
+    let mut windows = Windows::new(&gpu);
+    let (id, tickets) = windows.held();
+    windows.cancel(tickets);
+    windows.free(id);
+    windows.flush();
+    windows.learn(4);
+    let (id, tickets) = windows.held();
+    windows.flush();
+    windows.cancel(tickets);
+    windows.free(id);
+    let stream = StreamId(u64::MAX);
+    gpu.control(Control::Cancel { stream, first: 1, last: 9, downloads: true });
+    windows.window(4);
+    windows.check();
+    assert_eq!(gpu.backend.graph_cache().discarded, 0);
+}
+
+#[test]
+fn kernel_of_an_unknown_module_may_have_other_effects() {
+    let unknown = FunctionId { module: ModuleId(78), entry: 0 };
+    assert!(Gpu::open().backend.modules.may_have_other_effects(unknown));
 }

@@ -14,11 +14,15 @@
 //! - The window's lock is taken before the driver's calls for held work, and no thread holds the windows of two
 //!   streams. So a thread that needs the work of another stream can flush that stream.
 //! - A free that comes while a stream holds work is held too, so the nodes name memory that is alive.
+//! - Held work is discarded instead of flushed if no caller waits for it, if every allocation that it writes has a held
+//!   free, and if its kernels have no other effects ([`Module::has_other_effects`](cuda_ptx::Module::has_other_effects)).
+//!   Nothing else can read these allocations: other work that uses them would have flushed the stream before the free.
 //! - A client unloads a module when all its launches are complete, so no held node names one that is being unloaded.
 //!   Windows with launches of the module are forgotten before it is unloaded.
 
 mod measure;
 mod memory;
+mod results;
 mod tree;
 mod window;
 

@@ -51,11 +51,15 @@ impl Shape {
         }
     }
 
-    fn module(self) -> Option<ModuleId> {
+    fn function(self) -> Option<FunctionId> {
         match self {
-            Self::Launch(function, _) => Some(function.module),
+            Self::Launch(function, _) => Some(function),
             Self::Copy | Self::Fill(_) => None,
         }
+    }
+
+    fn module(self) -> Option<ModuleId> {
+        self.function().map(|function| function.module)
     }
 }
 
@@ -193,6 +197,11 @@ impl Tree {
             step.held = if held { step.held + 1 } else { step.held.saturating_sub(1) };
             at = step.parent;
         }
+    }
+
+    /// The function that a step launches.
+    pub(super) fn function(&self, id: StepId) -> Option<FunctionId> {
+        self.step(id).shape.function()
     }
 
     /// The modules of the launches on a path.

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use cuda_core::{
     internals::sync::atomic::{AtomicBool, Ordering},
-    protocol::{AllocId, GraphCacheInfo, ModuleId, Result, Ticket},
+    protocol::{AllocId, FunctionId, GraphCacheInfo, ModuleId, Result, Ticket, Work},
 };
 
 use super::{
     measure::Measure,
     memory::CacheMemory,
+    results::Results,
     tree::{CachedGraph, End, EndId, MEASURE_EVERY, ROOT, Shape, StepId, Tree},
 };
 use crate::{
@@ -59,6 +60,7 @@ pub(crate) struct Window {
     position: Position,
     /// The steps whose nodes are held.
     held: Vec<StepId>,
+    results: Results,
     /// The number of the last submission that is held.
     last: u64,
     frees: Vec<HeldFree>,
@@ -161,13 +163,41 @@ impl Window {
         }
     }
 
-    /// Holds the node of the submission that came last. `step` is that of [`Next::Hold`].
+    /// Holds the node of the submission that came last, which is `work`. `step` is that of [`Next::Hold`].
     #[inline]
-    pub(crate) fn hold(&mut self, step: StepId, node: DriverNode, number: u64) {
+    pub(crate) fn hold(&mut self, step: StepId, node: DriverNode, number: u64, work: &Work<'_>) {
         self.version += 1;
         self.tree.set_node(step, node, self.version);
         self.held.push(step);
+        self.results.add(number, work);
         self.last = number;
+    }
+
+    /// Records that no caller waits for these submissions.
+    pub(crate) fn cancel(&mut self, first: u64, last: u64) {
+        self.results.cancel(first, last);
+    }
+
+    /// Whether no caller waits for the held work, and nothing can see what it writes to device memory.
+    #[inline]
+    pub(crate) fn is_unseen(&self) -> bool {
+        self.results.are_unseen(|id| self.frees.iter().any(|free| free.id == id))
+    }
+
+    /// The functions that the held work launches.
+    pub(crate) fn launched(&self) -> impl Iterator<Item = FunctionId> {
+        self.held.iter().filter_map(|step| self.tree.function(*step))
+    }
+
+    /// Discards the held work.
+    pub(crate) fn discard(&mut self) {
+        self.counts.discarded += self.held.len() as u64;
+        self.forget_held();
+    }
+
+    fn forget_held(&mut self) {
+        self.held.clear();
+        self.results.clear();
     }
 
     /// Whether this part of the window is full, so that it has to [end](Self::end_part).
@@ -293,7 +323,7 @@ impl Window {
             // SAFETY: everything that the held nodes name is alive, and the caller holds the stream.
             unsafe { self.enqueue_measured(id, stream, primary, bound) }
         };
-        self.held.clear();
+        self.forget_held();
         flushed
     }
 
@@ -425,6 +455,7 @@ impl Window {
         to.built += self.counts.built;
         to.refused += self.counts.refused;
         to.evicted += self.counts.evicted;
+        to.discarded += self.counts.discarded;
     }
 }
 

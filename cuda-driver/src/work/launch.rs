@@ -240,6 +240,7 @@ mod tests {
             param_bytes: 12,
             max_threads: 512,
             static_shared: 1 << 10,
+            has_other_effects: true,
             dynamic_shared: (48 << 10).into(),
             has_large_clusters: false.into(),
         }

@@ -147,7 +147,12 @@ impl Snapshot {
         let help = "Leases of a tenant that the quotas name; without a name, of all others";
         out.gauges(("tenant_leases", None), help, of(|tenant| tenant.leases as u64))?;
         let help = "The sum of the quotas of a tenant's leases";
-        out.gauges(("tenant_vram", Some(Unit::Bytes)), help, of(|tenant| tenant.memory))
+        out.gauges(("tenant_vram", Some(Unit::Bytes)), help, of(|tenant| tenant.memory))?;
+        let help = "Submissions of a tenant's sessions that are not known to be complete";
+        out.gauges(("tenant_backlog", None), help, of(|tenant| tenant.backlog))?;
+        let help = "Host memory that workers hold for the backlog of a tenant";
+        let bytes = of(|tenant| tenant.backlog_bytes);
+        out.gauges(("tenant_backlog_memory", Some(Unit::Bytes)), help, bytes)
     }
 
     fn data(&self, out: &mut Metrics<'_>) -> fmt::Result {

@@ -116,12 +116,15 @@ pub struct Meter {
     pub node: Arc<NodeMetrics>,
     lease: Traffic,
     memory: AtomicU64,
+    backlog: AtomicU64,
+    backlog_bytes: AtomicU64,
 }
 
 impl Meter {
     /// Creates the meter of a lease.
     pub fn new(node: Arc<NodeMetrics>) -> Self {
-        Self { node, lease: Traffic::default(), memory: AtomicU64::new(0) }
+        let (lease, memory, backlog, backlog_bytes) = Default::default();
+        Self { node, lease, memory, backlog, backlog_bytes }
     }
 
     /// Returns the totals of the lease.
@@ -179,6 +182,20 @@ impl Meter {
     /// Returns the device memory that the lease used at the last report of its worker, in bytes.
     pub fn memory(&self) -> u64 {
         self.memory.load(Relaxed)
+    }
+}
+
+impl Meter {
+    /// Sets the submissions of the lease that are not known to be complete, and the host memory that its worker holds for
+    /// them, in bytes.
+    pub fn set_backlog(&self, submissions: u64, bytes: u64) {
+        self.backlog.store(submissions, Relaxed);
+        self.backlog_bytes.store(bytes, Relaxed);
+    }
+
+    /// Returns the values that were set last: the submissions, and the bytes.
+    pub fn backlog(&self) -> (u64, u64) {
+        (self.backlog.load(Relaxed), self.backlog_bytes.load(Relaxed))
     }
 }
 

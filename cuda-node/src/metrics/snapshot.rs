@@ -87,6 +87,10 @@ pub struct LeaseStatus {
     pub uploaded_bytes: u64,
     /// The bytes of downloads and outputs.
     pub output_bytes: u64,
+    /// The submissions that were not known to be complete at the last report of the worker.
+    pub backlog: u64,
+    /// The host memory that the worker held for them, in bytes.
+    pub backlog_bytes: u64,
 }
 
 /// The leases of a tenant that the quotas name, or of all others.
@@ -98,6 +102,10 @@ pub struct TenantStatus {
     pub leases: usize,
     /// The sum of their quotas in bytes.
     pub memory: u64,
+    /// The sum of their backlogs.
+    pub backlog: u64,
+    /// The sum of the host memory of their backlogs, in bytes.
+    pub backlog_bytes: u64,
 }
 
 /// Leases whose end has begun, by reason.

@@ -79,6 +79,10 @@ message! {
         device: Histogram,
         /// The device memory in use, in bytes.
         memory: u64,
+        /// The submissions that are not known to be complete.
+        backlog: u64,
+        /// The host memory of the worker that is held for them, in bytes.
+        backlog_bytes: u64,
     }
 
     /// The first frame of a worker: its device is open.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use cuda_core::{
-    Error, NoticeSink, Ticket,
+    Backlog, Error, NoticeSink, Ticket,
     protocol::{Notice, StreamId},
 };
 use cuda_lease::wire::{Chunk, TransferId};
@@ -126,6 +126,7 @@ impl Reports {
         let mut streams = self.streams.lock();
         let stream = streams.entry(client.stream).or_default();
         let number = stream.numbers.begin(client.number, is_last);
+        self.telemetry.changed(&self.outbox);
         stream.submitted_at = Some(now);
         match memory {
             StepMemory::Nothing => {}
@@ -219,6 +220,20 @@ impl Reports {
         streams.get(&id).map_or((0, 0), |stream| (stream.numbers.backlog(), stream.numbers.taken()))
     }
 
+    /// The submissions of the client that were begun and are not known to be complete, over all streams, and the staging
+    /// memory that they use.
+    pub(super) fn whole_backlog(&self) -> Backlog {
+        let mut backlog = Backlog::default();
+        for stream in self.streams.lock().values() {
+            backlog.submissions += stream.numbers.in_flight.len() as u64;
+            let uploads = stream.uploads.iter().map(|(_, staged)| staged);
+            let downloads = stream.downloads.iter().map(|(_, download)| &download.block);
+            let bytes = uploads.chain(downloads).map(|staged| staged.block().len() as u64);
+            backlog.host_bytes += bytes.sum::<u64>();
+        }
+        backlog
+    }
+
     /// The streams that have not completed everything that the backend has taken.
     pub(super) fn busy_streams(&self) -> Vec<StreamId> {
         let streams = self.streams.lock();
@@ -259,6 +274,7 @@ impl Reports {
             self.telemetry.device(at.elapsed(), &self.outbox);
         }
         let more = stream.numbers.complete(complete).is_some();
+        self.telemetry.changed(&self.outbox);
         self.completed(id, more, stream);
         if stream.is_retired && stream.numbers.backlog() == 0 {
             streams.remove(&id);

@@ -32,7 +32,6 @@ use super::{
     jobs::JobServer,
     messages::{Assign, Drain, Measured, ReadError, Ready, WorkerBlob, read_message},
     outbox::{Batch, Outbox},
-    quota::Quota,
     reports::{Reports, Sink, StagedDownload},
     sockets::{Connected, Sockets},
     staging::{PIECE, Staged},
@@ -128,8 +127,8 @@ fn serve(
     let server =
         JobServer { provider, ordinal, quota: quota.clone(), code, sockets: sockets.clone() };
     let server = spawn("lease-jobs", move || server.run())?;
-    let (own, outgoing, used) = (sockets.clone(), reports.clone(), quota.clone());
-    let writer = spawn("lease-events", move || write_events(&own, &outgoing, &used))?;
+    let (own, outgoing, measured) = (sockets.clone(), reports.clone(), engine.clone());
+    let writer = spawn("lease-events", move || write_events(&own, &outgoing, &measured))?;
     let bulk = Arc::<Outbox>::default();
     let (own, outbox) = (sockets.clone(), bulk.clone());
     let bulk_writer = spawn("lease-downloads", move || write_downloads(&own, &outbox))?;
@@ -254,12 +253,13 @@ fn lost(error: &SessionError) -> Error {
 }
 
 /// Writes events and reports to the socket of commands, until the session ends.
-fn write_events(sockets: &Sockets, reports: &Reports, quota: &Quota) {
+fn write_events(sockets: &Sockets, reports: &Reports, engine: &Engine) {
     let mut connected = sockets.current();
     loop {
         let mut batch = reports.outbox.wait();
         if batch.is_report_due {
-            let measured = reports.telemetry.report(|| quota.limit_and_used().1);
+            let used = || engine.quota().limit_and_used().1;
+            let measured = reports.telemetry.report(used, || engine.report_backlog());
             let out = &mut batch.unnumbered;
             put_frame(out, Measured::OPCODE, 0, 0, |out| measured.encode(out));
         }

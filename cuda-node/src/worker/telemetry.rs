@@ -8,6 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use cuda_core::Backlog;
 use parking_lot::Mutex;
 
 use super::{messages::Measured, outbox::Outbox};
@@ -57,11 +58,16 @@ impl Telemetry {
     }
 
     /// Takes the report that is due.
-    pub(super) fn report(&self, memory: impl FnOnce() -> u64) -> Measured {
+    pub(super) fn report(
+        &self,
+        memory: impl FnOnce() -> u64,
+        backlog: impl FnOnce() -> Backlog,
+    ) -> Measured {
         // First, so that a change during this call schedules the next report.
         self.is_scheduled.store(false, Ordering::Release);
         let Times { queue, device } = std::mem::take(&mut *self.times.lock());
-        Measured { queue, device, memory: memory() }
+        let Backlog { submissions: backlog, host_bytes: backlog_bytes, .. } = backlog();
+        Measured { queue, device, memory: memory(), backlog, backlog_bytes }
     }
 }
 
@@ -133,11 +139,11 @@ mod tests {
         // Returns when the report is due.
         let batch = outbox.wait();
         assert!(batch.is_report_due && batch.is_open && batch.unnumbered.is_empty());
-        let Measured { queue, device, memory } = telemetry.report(|| 7);
+        let Measured { queue, device, memory, .. } = telemetry.report(|| 7, Backlog::default);
         assert_eq!((queue.count(), device.count(), memory), (2, 1, 7));
         telemetry.device(Duration::from_millis(1), &outbox);
         assert!(outbox.wait().is_report_due);
-        let Measured { queue, device, .. } = telemetry.report(|| 7);
+        let Measured { queue, device, .. } = telemetry.report(|| 7, Backlog::default);
         assert_eq!((queue.count(), device.count()), (0, 1));
     }
 }

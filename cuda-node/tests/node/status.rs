@@ -172,6 +172,8 @@ fn replies_forbid_foreign_content_and_show_no_secret() {
     fields.sort_unstable();
     let known = [
         "age_ms",
+        "backlog",
+        "backlog_bytes",
         "cause",
         "class",
         "connected",

@@ -54,6 +54,6 @@ pub fn greedy_worker() -> ExitCode {
         }
         take_memory(8 << 30);
     });
-    worker::run(Arc::new(CpuProvider::default()), 0, ends, Some(&report)).unwrap();
+    worker::run(Arc::new(CpuProvider::default()), 0, ends, Some(&report), None).unwrap();
     ExitCode::SUCCESS
 }

@@ -165,6 +165,16 @@ impl Kernels {
                 // SAFETY: writes the target, of n elements.
                 unsafe { launch(&self.fill, BLOCK, (Returned(target), v, n)) }.boxed()
             }
+            Prepared::CountAndCopy(v) => {
+                let fill = self.fill.clone();
+                // SAFETY: writes x, of n elements.
+                let count = move |x| unsafe { launch(&fill, BLOCK, (x, v, n)) };
+                uninitialized(len)
+                    .then(count)
+                    .then(move |x: Buffer| copy(x, target))
+                    .map(|(_, target)| target)
+                    .boxed()
+            }
             Prepared::Upload(v) => upload_into(target, counted(v)[..len].to_vec()).boxed(),
             Prepared::Copy(from) => copy(from, target).map(|(_, x)| x).boxed(),
             Prepared::Sum(a, b) => {
@@ -260,6 +270,7 @@ pub enum Prepared {
     Mad(u32, u32),
     Fill(u32),
     Count(u32),
+    CountAndCopy(u32),
     Upload(u32),
     Copy(SharedSlice<u32>),
     Sum(SharedSlice<u32>, SharedSlice<u32>),
@@ -276,6 +287,7 @@ impl Prepared {
             Change::Mad(a, b) => Prepared::Mad(a, b),
             Change::Fill(v) => Prepared::Fill(v),
             Change::Count(v) => Prepared::Count(v),
+            Change::CountAndCopy(v) => Prepared::CountAndCopy(v),
             Change::Upload(v) => Prepared::Upload(v),
             Change::Copy { from, at } => Prepared::Copy(source(from, at)),
             Change::Sum { a, b, at } => Prepared::Sum(source(a, at), source(b, at)),

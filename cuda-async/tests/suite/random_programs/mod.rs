@@ -17,7 +17,7 @@ mod run;
 use std::{
     io::{self, Write},
     sync::{
-        Mutex,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
     thread,
@@ -26,7 +26,7 @@ use std::{
 
 use cuda_async::{
     Device,
-    cuda_cpu::{CpuOptions, CpuProvider, Timing},
+    cuda_cpu::{CpuOptions, CpuProvider, Profile, Timing},
 };
 
 pub use self::program::Random;
@@ -41,32 +41,39 @@ on_every_device! { random_programs_agree }
 /// The number of threads that run programs.
 const THREADS: usize = 6;
 
+/// The least number of submissions of a program that are skipped, on average.
+const MIN_SKIPPED: f64 = 0.05;
+
 /// The first seed of a run. The others follow it.
 const SEED: u64 = 0x5eed_0000;
 
-fn adversarial() -> CpuProvider {
-    let mut options = CpuOptions::default();
+fn adversarial(profile: Arc<Profile>) -> CpuProvider {
+    let mut options = CpuOptions::default().profile(profile);
     let max_delay = Duration::from_micros(400);
     options.timing = Timing::Adversarial { seed: SEED, max_delay };
     CpuProvider::new(options)
 }
 
-/// Returns a device of the same kind that no other test uses, and the number of programs to run on it.
-fn own(device: &Device) -> (Device, u64) {
+/// Returns a device of the same kind that no other test uses, the number of programs to run on it, and its profile if
+/// it skips work of dropped operations.
+fn own(device: &Device) -> (Device, u64, Option<Arc<Profile>>) {
+    let profile = Arc::new(Profile::new());
     let is = |other: Option<Device>| other.as_ref() == Some(device);
     if is(devices::cpu()) {
-        (Device::open(&adversarial(), 0).unwrap(), 4000)
+        (Device::open(&adversarial(profile.clone()), 0).unwrap(), 4000, Some(profile))
     } else if is(devices::link()) {
-        (LinkProvider::new(std::time::Duration::from_micros(200)).open_device(), 200)
+        (LinkProvider::new(Duration::from_micros(200)).open_device(), 200, None)
     } else if is(devices::lease()) {
-        (devices::own_lease(adversarial()), 500)
+        let is_here = std::env::var_os("LEASE_NODE").is_none();
+        let device = devices::own_lease(adversarial(profile.clone()));
+        (device, 500, Some(profile).filter(|_| is_here))
     } else {
-        (devices::own_cuda().unwrap(), 500)
+        (devices::own_cuda().unwrap(), 500, None)
     }
 }
 
 fn random_programs_agree(device: &Device) {
-    let (device, count) = own(device);
+    let (device, count, profile) = own(device);
     let longer = std::env::var("RANDOM_PROGRAMS_COUNT").ok();
     let count = longer.map_or(count, |count| count.parse().expect("a number"));
     let again = std::env::var("RANDOM_PROGRAMS_SEED").ok().map(|seed| {
@@ -82,6 +89,14 @@ fn random_programs_agree(device: &Device) {
         panic!("program {number}, RANDOM_PROGRAMS_SEED={seed:#x}: {wrong}\nsmallest: {program:#?}");
     }
     comes_back(&device, before);
+    if let Some(profile) = profile {
+        let (skipped, per_program) = (profile.skipped(), profile.skipped() as f64 / count as f64);
+        println!(
+            "{skipped} submissions of {count} programs were skipped: {per_program:.2} of each"
+        );
+        // Programs of which nothing is skipped would show nothing about dropped work.
+        assert!(again.is_some() || per_program > MIN_SKIPPED, "{skipped} of {count} programs");
+    }
 }
 
 /// Runs programs from many threads and returns the first wrong one.

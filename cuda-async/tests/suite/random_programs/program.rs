@@ -70,6 +70,9 @@ pub struct PartChange {
     pub part: usize,
     pub change: Change,
     pub stream: usize,
+    /// Whether the operation is dropped once it is submitted, if the change is made of a borrowed slice and all of its
+    /// work is submitted by one poll.
+    pub is_dropped: bool,
 }
 
 /// A change to some elements of a buffer.
@@ -81,6 +84,8 @@ pub enum Change {
     Fill(u32),
     /// `v`, `v + 1`, .., by a kernel.
     Count(u32),
+    /// `v`, `v + 1`, .., by a kernel that writes other memory, and a copy.
+    CountAndCopy(u32),
     /// `v`, `v + 1`, .., by an upload.
     Upload(u32),
     /// Elements of a register, by a copy.
@@ -95,13 +100,14 @@ impl Change {
     /// Reads no register but those that `registers` gives.
     fn drawn(r: &mut Random, registers: &dyn Fn(&mut Random) -> usize) -> Self {
         let (from, at) = (registers(r), r.below(LEN + 1));
-        match r.below(13) {
+        match r.below(15) {
             0..4 => Change::Mad(r.word() | 1, r.word()),
             4..6 => Change::Fill(r.word()),
             6 => Change::Count(r.word()),
             7..9 => Change::Upload(r.word()),
             9 | 10 => Change::Copy { from, at },
             11 => Change::Sum { a: from, b: registers(r), at },
+            12 | 13 => Change::CountAndCopy(r.word()),
             _ => Change::Host(r.word()),
         }
     }
@@ -111,7 +117,7 @@ impl PartChange {
     fn drawn(r: &mut Random, register: usize) -> Self {
         let other = |r: &mut Random| (register + 1 + r.below(REGISTERS - 1)) % REGISTERS;
         let (part, stream) = (r.below(LEN), r.below(STREAMS));
-        Self { part, change: Change::drawn(r, &other), stream }
+        Self { part, change: Change::drawn(r, &other), stream, is_dropped: r.below(2) == 0 }
     }
 }
 

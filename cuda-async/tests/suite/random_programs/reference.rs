@@ -72,7 +72,9 @@ pub fn apply(change: Change, words: &mut [u32], registers: &[Words]) {
     let new = match change {
         Change::Mad(a, b) => mad(words, a, b),
         Change::Fill(v) => vec![v; words.len()],
-        Change::Count(v) | Change::Upload(v) => counted(v)[..words.len()].to_vec(),
+        Change::Count(v) | Change::CountAndCopy(v) | Change::Upload(v) => {
+            counted(v)[..words.len()].to_vec()
+        }
         Change::Copy { from, at } => source(from, at).to_vec(),
         Change::Sum { a, b, at } => added(source(a, at), source(b, at)),
         Change::Host(v) => mad(words, 1, v),

@@ -199,14 +199,21 @@ impl<'w> Machine<'w> {
         let mut slices = slices(&mut buffer, cut).map_err(wrong)?;
         for change in changes {
             let part = change.part % slices.len();
-            self.changed(register, cut, change, slices[part].reborrow())?;
+            let is_submitted_at_once =
+                !matches!(change.change, Change::Host(_) | Change::Upload(_));
+            if change.is_dropped && is_submitted_at_once {
+                let op = self.change_of(register, cut, change, slices[part].reborrow());
+                drop_submitted(op, &self.world.streams[change.stream]);
+            } else {
+                self.changed(register, cut, change, slices[part].reborrow())?;
+            }
         }
         self.registers[register] = Some(Arc::new(Held::new(buffer)));
         Ok(())
     }
 
     /// Changes one part of a register, on the device and in the reference.
-    fn changed<T>(
+    fn changed<'a, T>(
         &mut self,
         register: usize,
         cut: Cut,
@@ -214,20 +221,34 @@ impl<'w> Machine<'w> {
         target: T,
     ) -> Result<T, Wrong>
     where
-        T: BufferTarget<Element = u32> + BufferSource<Element = u32> + KernelArg,
+        T: BufferTarget<Element = u32> + BufferSource<Element = u32> + KernelArg + 'a,
+    {
+        let op = self.change_of(register, cut, change, target);
+        let stream = &self.world.streams[change.stream];
+        match change.change {
+            Change::Host(_) => op.sync_on(stream).map_err(wrong),
+            _ => submit(op, stream),
+        }
+    }
+
+    /// Changes one part of a register in the reference, and returns the operation that changes it on the device.
+    fn change_of<'a, T>(
+        &mut self,
+        register: usize,
+        cut: Cut,
+        change: &PartChange,
+        target: T,
+    ) -> BoxedOp<'a, T>
+    where
+        T: BufferTarget<Element = u32> + BufferSource<Element = u32> + KernelArg + 'a,
     {
         let ranges = cut.ranges();
         let range = ranges[change.part % ranges.len()].clone();
         let mut value = std::mem::take(&mut self.values[register]);
         reference::apply(change.change, &mut value[range.clone()], &self.values);
         self.values[register] = value;
-        let stream = &self.world.streams[change.stream];
         let prepared = Prepared::new(change.change, range.len(), &self.registers);
-        let op = self.world.kernels.change(target, prepared);
-        match change.change {
-            Change::Host(_) => op.sync_on(stream).map_err(wrong),
-            _ => submit(op, stream),
-        }
+        self.world.kernels.change(target, prepared)
     }
 
     fn check(&self, register: usize, stream: &Stream) -> Result<(), Wrong> {
@@ -349,6 +370,17 @@ fn compare(got: Words, expected: &Words) -> Result<(), Wrong> {
 fn submit<O: DeviceOp>(op: O, stream: &Stream) -> Result<<O as DeviceOp>::Output, Wrong> {
     // SAFETY: outputs are used only by operations of the library.
     unsafe { op.async_on(stream) }.map_err(wrong)
+}
+
+/// Drops an operation as soon as its work is submitted.
+fn drop_submitted<T: Send>(op: BoxedOp<'_, T>, stream: &Stream) {
+    let mut future = op.schedule(&SingleStream::from(stream.clone()));
+    // A stream without credit takes the work later.
+    while format!("{future:?}") != "DeviceFuture(executing)" {
+        if future.poll_unpin(&mut Context::from_waker(Waker::noop())).is_ready() {
+            return;
+        }
+    }
 }
 
 fn wrong(error: Error) -> Wrong {

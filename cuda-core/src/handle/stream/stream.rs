@@ -553,6 +553,8 @@ pub(super) struct Sent {
     has_more: AtomicBool,
     /// Whether a task will wait for the last submission.
     awaited: AtomicBool,
+    /// Whether it may count submissions of other handles as its own, besides those of joined handles.
+    counts_others: AtomicBool,
     /// Whether a window is open.
     window: AtomicBool,
     /// Whether work was submitted in the window.
@@ -581,8 +583,9 @@ impl Sent {
     #[inline]
     pub(super) fn new() -> Self {
         let [first, last] = [1, 0].map(AtomicU64::new);
-        let [has_more, awaited, window, deferred] = [false; 4].map(AtomicBool::new);
-        Self { first, last, has_more, awaited, window, deferred, more: Mutex::default() }
+        let [has_more, awaited, counts_others, window, deferred] = [false; 5].map(AtomicBool::new);
+        let more = Mutex::default();
+        Self { first, last, has_more, awaited, counts_others, window, deferred, more }
     }
 
     #[inline]
@@ -653,6 +656,7 @@ impl Sent {
     /// lock held.
     pub(super) fn count_up_to(&self, number: u64) {
         if number > self.last.load(Ordering::Relaxed) {
+            self.counts_others.store(true, Ordering::Relaxed);
             self.count(number);
         }
     }
@@ -673,6 +677,7 @@ impl Sent {
         if more.runs.len() > MAX_RUNS {
             let (first, _) = more.runs.remove(0);
             more.runs[0].0 = first;
+            self.counts_others.store(true, Ordering::Relaxed);
         }
         self.has_more.store(true, Ordering::Release);
     }
@@ -682,6 +687,7 @@ impl Sent {
         self.first.store(other.first.load(Ordering::Relaxed), Ordering::Relaxed);
         self.last.store(other.last(), Ordering::Release);
         self.awaited.store(other.is_awaited(), Ordering::Release);
+        self.counts_others.store(other.counts_others.load(Ordering::Relaxed), Ordering::Relaxed);
         if other.has_more.load(Ordering::Acquire) {
             let theirs = other.more.lock();
             let Some(theirs) = theirs.as_deref() else { return };
@@ -771,22 +777,34 @@ impl Sent {
         Ok(())
     }
 
-    /// Calls `each` with the runs of the handle's submissions that are not known to be complete, and with those of
-    /// handles that are a part of it.
+    /// Calls `each` with the submissions in flight that only this handle and its parts count.
     fn in_flight(&self, stream: &Stream, each: &mut dyn FnMut(StreamId, u64, u64)) {
         let completed = stream.timeline().progress.completed();
-        let mut pass_on = |first: u64, last: u64| {
-            if first <= last && completed < last {
-                each(stream.id(), first.max(completed + 1), last);
-            }
-        };
-        pass_on(self.first.load(Ordering::Relaxed), self.last());
+        self.own_runs(completed, &mut |first, last| each(stream.id(), first, last));
         if self.has_more.load(Ordering::Acquire) {
             let more = self.more.lock();
             let Some(more) = more.as_deref() else { return };
-            more.runs.iter().for_each(|(first, last)| pass_on(*first, *last));
             let parts = more.joined.iter().filter(|joined| joined.is_part);
             parts.for_each(|part| part.handle.sent.in_flight(&part.handle, each));
+        }
+    }
+
+    /// Calls `each` with the runs of submissions behind `completed`. Leaves all of them out if one may have submissions
+    /// of other handles.
+    fn own_runs(&self, completed: u64, each: &mut dyn FnMut(u64, u64)) {
+        if self.counts_others.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut pass_on = |first: u64, last: u64| {
+            if first <= last && completed < last {
+                each(first.max(completed + 1), last);
+            }
+        };
+        pass_on(self.first.load(Ordering::Relaxed), self.last());
+        if self.has_more.load(Ordering::Acquire)
+            && let Some(more) = self.more.lock().as_deref()
+        {
+            more.runs.iter().for_each(|(first, last)| pass_on(*first, *last));
         }
     }
 }
@@ -906,9 +924,31 @@ impl Window<'_> {
     #[inline]
     pub fn close(&self) {
         if self.0.sent.close_window() {
-            // SAFETY: the stream is held. If the device is lost, waits for the work report it.
-            _ = unsafe { self.0.device().core().backend.flush(self.0.id()) };
+            self.flush();
         }
+    }
+
+    /// Closes the window as [`close`](Self::close) does, when no caller waits for the work of this handle any more. The
+    /// device may discard the work that it holds, if the memory that this work writes was dropped.
+    #[cold]
+    pub fn discard(&self) {
+        if !self.0.sent.close_window() {
+            return;
+        }
+        let core = self.0.device().core();
+        if core.capabilities.discards_held {
+            self.0.sent.in_flight(self.0, &mut |stream, first, last| {
+                core.send_cancelled(Cancelled { stream, first, last, downloads: false });
+            });
+            // The device needs the frees to know that nothing reads the memory.
+            core.reclaim_memory();
+        }
+        self.flush();
+    }
+
+    fn flush(&self) {
+        // SAFETY: the stream is held. If the device is lost, waits for the work report it.
+        _ = unsafe { self.0.device().core().backend.flush(self.0.id()) };
     }
 }
 
@@ -1154,5 +1194,38 @@ pub struct RecordedName {
 impl Drop for RecordedName {
     fn drop(&mut self) {
         self.recorder.end_name(self.key);
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    fn own_runs(sent: &Sent, completed: u64) -> Vec<(u64, u64)> {
+        let mut runs = Vec::new();
+        sent.own_runs(completed, &mut |first, last| runs.push((first, last)));
+        runs
+    }
+
+    #[test]
+    fn own_runs_have_no_submissions_of_other_handles() {
+        let sent = Sent::new();
+        assert_eq!(own_runs(&sent, 0), []);
+        [1, 2, 5, 6].into_iter().for_each(|number| sent.count(number));
+        assert_eq!(own_runs(&sent, 0), [(5, 6), (1, 2)]);
+        assert_eq!(own_runs(&sent, 1), [(5, 6), (2, 2)]);
+        assert_eq!(own_runs(&sent, 6), []);
+        // Memory that another handle used in submission 9 is reused.
+        sent.count_up_to(9);
+        sent.count(10);
+        assert_eq!(own_runs(&sent, 0), []);
+
+        // More runs than are kept: the oldest ones become one, with the submissions between them.
+        let sent = Sent::new();
+        let mut numbers = (1..).step_by(2);
+        (&mut numbers).take(MAX_RUNS + 1).for_each(|number| sent.count(number));
+        assert_eq!(own_runs(&sent, 0).len(), MAX_RUNS + 1);
+        numbers.take(1).for_each(|number| sent.count(number));
+        assert_eq!(own_runs(&sent, 0), []);
     }
 }

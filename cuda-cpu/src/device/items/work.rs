@@ -288,6 +288,9 @@ impl QueueItem {
         };
         let launches = matches!(work, Work::Launch(_));
         if cancelled == Cancelled::Dead {
+            if let Some(profile) = &device.launch_options.profile {
+                profile.count_skipped();
+            }
             // Dropping the work can run code of the application, which can panic.
             _ = contained(|| drop(work));
             return launches;

@@ -130,6 +130,7 @@ impl State {
             status.operations = traffic.operations().iter().sum();
             status.uploaded_bytes = traffic.uploaded();
             status.output_bytes = traffic.output();
+            (status.backlog, status.backlog_bytes) = entry.meter.backlog();
         }
         status
     }
@@ -140,7 +141,7 @@ impl State {
         let mut tenants: Vec<_> = table.quotas().tenants().map(ToString::to_string).collect();
         tenants.sort_unstable();
         tenants.push(String::new());
-        let status = |name: String| TenantStatus { name, leases: 0, memory: 0 };
+        let status = |name: String| TenantStatus { name, ..TenantStatus::default() };
         let mut tenants: Vec<_> = tenants.into_iter().map(status).collect();
         for lease in table.leases() {
             let name = lease.tenant.to_string();
@@ -148,6 +149,10 @@ impl State {
                 tenants.iter().position(|tenant| tenant.name == name).unwrap_or(tenants.len() - 1);
             tenants[of].leases += 1;
             tenants[of].memory += lease.quota;
+            let (backlog, bytes) =
+                self.entries.get(&lease.id).map_or((0, 0), |entry| entry.meter.backlog());
+            tenants[of].backlog += backlog;
+            tenants[of].backlog_bytes += bytes;
         }
         tenants
     }

@@ -116,7 +116,7 @@ fn token_that_the_node_signed_for_a_lease_of_another_tenant_is_refused() {
         streams: 1,
         module_bytes: 1,
     };
-    let leases = Leases::new(table, key.clone(), Vec::new(), limits, Audit::default());
+    let leases = Leases::new(table, key.clone(), Vec::new(), limits, Audit::default(), None);
     let token = |lease: LeaseId, client: &Client| {
         key.issue(&Claims { lease: lease.0, generation: 1, serial: 1, client: client.key })
     };

@@ -184,9 +184,10 @@ impl Session {
                 }
             }
             (Measured::OPCODE, _) => {
-                if let Ok(Measured { queue, device, memory }) = Measured::decode(frame.body) {
-                    self.meter.node.merge(&queue, &device);
-                    self.meter.set_memory(memory);
+                if let Ok(measured) = Measured::decode(frame.body) {
+                    self.meter.node.merge(&measured.queue, &measured.device);
+                    self.meter.set_memory(measured.memory);
+                    self.meter.set_backlog(measured.backlog, measured.backlog_bytes);
                 }
             }
             (NeedCode::OPCODE, _) => {

@@ -16,7 +16,7 @@ use std::sync::{
 };
 
 use cuda_core::{
-    Backend, Error, MemoryInfo, Ticket,
+    Backend, Backlog, Error, MemoryInfo, Ticket,
     order::uses_of,
     protocol::{
         AllocId, Answer, Control, Feature, ModuleId, PoolId, PoolSpec, Reply, Request, StreamId,
@@ -57,6 +57,10 @@ const POOL_QUERY_LIMIT: usize = 256;
 
 /// The maximum number of commands that a session may have waiting.
 const HELD_LIMIT: usize = 64 << 10;
+
+/// The number of commands that may wait for a cancellation to wait too. The others are ignored, so that a hint does not
+/// end a session.
+const HELD_CANCELS: usize = HELD_LIMIT / 2;
 
 /// The maximum number of bytes of the commands that a session may have waiting.
 const HELD_BYTES: usize = 128 << 20;
@@ -570,12 +574,7 @@ impl Engine {
                 self.put(state, stream, after, Task::Free { id })?;
             }
             Control::Cancel { stream, first, last, downloads } => {
-                // A hint. The client may have retired the stream meanwhile.
-                if state.stream(stream).is_ok_and(|found| last <= found.last) {
-                    // In the order of the stream, because it may concern commands that are held.
-                    let cancel = Task::Cancel { first, last, downloads };
-                    self.put(state, stream, Vec::new(), cancel)?;
-                }
+                self.cancel(state, stream, (first, last), downloads)?;
             }
             Control::CreateStream { id, priority } => self.create_stream(state, id, priority)?,
             Control::RetireStream { id } => {
@@ -617,6 +616,34 @@ impl Engine {
             _ => return Err(violation("a lease does not have this control")),
         }
         Ok(())
+    }
+
+    /// Takes a cancellation. It is a hint: the client may have retired the stream meanwhile. It is carried out in the
+    /// order of the stream, because it may concern commands that are held.
+    fn cancel(
+        &self,
+        state: &mut State,
+        id: StreamId,
+        (first, last): (u64, u64),
+        downloads: bool,
+    ) -> Result<(), SessionError> {
+        let has_room = state.held < HELD_CANCELS;
+        let Some(stream) = state.stream(id).ok().filter(|stream| last <= stream.last) else {
+            return Ok(());
+        };
+        match stream.held.back_mut().map(|item| &mut item.task) {
+            None => {}
+            Some(Task::Cancel { last: before, downloads: same, .. })
+                if *same == downloads && before.checked_add(1) == Some(first) =>
+            {
+                *before = last;
+                return Ok(());
+            }
+            // The work runs.
+            Some(_) if !has_room => return Ok(()),
+            Some(_) => {}
+        }
+        self.put(state, id, Vec::new(), Task::Cancel { first, last, downloads })
     }
 
     /// Takes an allocation, which may have to wait.
@@ -855,6 +882,21 @@ impl Engine {
                 .and_then(|reply| if reply.tag().is_some() { Ok(reply) } else { Err(unknown()) });
             reports.outbox.push(&Event::Reply { id, reply });
         })
+    }
+
+    /// Returns the submissions that are not known to be complete, with the host memory that is held for them. Requests
+    /// the progress of the backend, so that a later call knows more.
+    pub(super) fn report_backlog(&self) -> Backlog {
+        let state = self.state.lock();
+        let mut backlog = self.reports.whole_backlog();
+        let held = state.streams.values().flat_map(|stream| &stream.held);
+        backlog.submissions += held.filter(|item| item.number().is_some()).count() as u64;
+        backlog.host_bytes += state.held_bytes as u64;
+        for stream in self.reports.busy_streams() {
+            let (_, number) = self.reports.backlog(stream);
+            self.control(Control::Want { ticket: Ticket { stream, number } });
+        }
+        backlog
     }
 
     /// Requests a report when all work is complete.

@@ -253,6 +253,36 @@ fn bytes_of_commands_that_wait_are_limited() {
     assert!(error.to_string().contains("bytes of commands wait"), "{error}");
 }
 
+/// Every other command is a launch, which waits, and the others cancel. Those that do not fit are ignored.
+#[test]
+fn cancellations_that_wait_are_merged_and_limited() {
+    let engine = engine();
+    let (module, kind) = (ModuleId(1), ImageKind::Ptx);
+    engine.command(Command::LoadModule { id: module, kind, hash: [0; 32], bytes: 1 }, 64).unwrap();
+    let launched = |number| {
+        let (ticket, step) =
+            (Ticket { stream: STREAM, number }, Step::Work(Work::Launch(launch(module))));
+        engine.command(Command::Submit { ticket, after: Vec::new(), step }, 64).unwrap();
+    };
+    let cancel = |first, last| {
+        let cancel = Control::Cancel { stream: STREAM, first, last, downloads: false };
+        engine.command(Command::Control(cancel), 64).unwrap();
+    };
+    let held = || engine.state.lock().held;
+    (1..=4).for_each(launched);
+    (1..=4).for_each(|number| cancel(number, number));
+    assert_eq!(held(), 4 + 1);
+    cancel(1, 1); // is not next to the last one
+    assert_eq!(held(), 4 + 2);
+    let count = HELD_CANCELS as u64;
+    for number in 5..=count {
+        launched(number);
+        cancel(number, number);
+    }
+    // The launches, and a cancellation behind each of them until half of the limit was reached.
+    assert_eq!(held(), HELD_CANCELS + HELD_CANCELS / 2 - 1);
+}
+
 #[test]
 fn code_of_modules_is_limited() {
     let engine = engine();
