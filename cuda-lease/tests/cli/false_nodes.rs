@@ -33,7 +33,7 @@ impl FalseNode {
         let (mut config, _) = ServerTls::insecure().config_for(listen).unwrap();
         config.transport_config(transport::connection());
         let entered = runtime.enter();
-        let endpoint = transport::endpoint(listen, Some(config)).unwrap();
+        let endpoint = transport::endpoint(listen, Some(config), None).unwrap();
         drop(entered);
         let address = endpoint.local_addr().unwrap();
         runtime.spawn(async move {

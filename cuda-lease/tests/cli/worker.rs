@@ -23,5 +23,5 @@ fn serves_one_lease() {
     let ends = WorkerEnds::take().unwrap();
     die_with_supervisor().unwrap();
     let sandbox = SandboxReport::default();
-    worker::run(Arc::new(CpuProvider::default()), 0, ends, Some(&sandbox)).unwrap();
+    worker::run(Arc::new(CpuProvider::default()), 0, ends, Some(&sandbox), None).unwrap();
 }
