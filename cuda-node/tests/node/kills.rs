@@ -19,7 +19,7 @@ use crate::{
     harness::{Node, Signal, wait_until},
 };
 
-/// The number of leases. `KILL_CYCLES` replaces it.
+/// The number of leases. `KILL_CYCLES` replaces it, and `KILL_SEED` the choice of the points.
 const CYCLES: u32 = 60;
 
 /// The threads that acquire leases.
@@ -32,6 +32,10 @@ const ADDRESS: &str = "KILLS_ADDRESS";
 struct Random(u64);
 
 impl Random {
+    fn new(seed: u64) -> Self {
+        Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1)
+    }
+
     fn below(&mut self, limit: u64) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -192,6 +196,7 @@ fn audit(path: &Path) -> BTreeMap<u64, Vec<String>> {
 #[test]
 fn nothing_is_lost_and_nothing_runs_twice() {
     let cycles = std::env::var("KILL_CYCLES").map_or(CYCLES, |count| count.parse().unwrap());
+    let seed = std::env::var("KILL_SEED").map_or(1, |seed| seed.parse().unwrap());
     let folder = tempfile::tempdir().unwrap();
     let (state, log) = (folder.path().join("state"), folder.path().join("audit"));
     let [state_text, log_text] = [&state, &log].map(|path| path.to_str().unwrap().to_owned());
@@ -216,7 +221,7 @@ fn nothing_is_lost_and_nothing_runs_twice() {
         let threads: Vec<_> = (1..=THREADS)
             .map(|thread| {
                 scope.spawn(move || {
-                    let mut random = Random(u64::from(thread).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                    let mut random = Random::new(seed * 100 + u64::from(thread));
                     while done.fetch_add(1, Ordering::Relaxed) < cycles {
                         cycle(address, &mut random, history, || {
                             done.load(Ordering::Relaxed) > u32::MAX / 4
@@ -227,7 +232,7 @@ fn nothing_is_lost_and_nothing_runs_twice() {
             .collect();
         // If this thread panics, the others end too.
         let _end = SetOnDrop(done);
-        let mut random = Random(0x2545_F491_4F6C_DD1D);
+        let mut random = Random::new(seed * 100);
         while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             std::thread::sleep(Duration::from_millis(random.below(400)));
             kill(&mut node, &state, &mut random, history);
