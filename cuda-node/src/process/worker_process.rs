@@ -128,6 +128,7 @@ impl WorkerLauncher {
     pub fn adopt(&self, adopted: &AdoptedWorker) -> Result<(WorkerProcess, SupervisorEnds)> {
         let AdoptedWorker { pid, started, socket, uid, cgroup, memory_limit } = adopted;
         let gone = |source| Error::Gone { pid: *pid, source };
+        let path = SocketPath(socket.clone());
         let held = match &self.sandbox {
             Some(sandbox) => Held {
                 uid: uid.map(|uid| sandbox.hold_uid(uid)).transpose()?,
@@ -137,7 +138,7 @@ impl WorkerLauncher {
         };
         let child = Child::adopt(*pid, *started, held.clone()).map_err(gone)?;
         let mut process = WorkerProcess::new(child, None, held.cgroup);
-        process.socket = Some(SocketPath(socket.clone()));
+        process.socket = Some(path);
         process.memory_limit = *memory_limit;
         let ends = successors::connect(socket).map_err(gone)?;
         Ok((process, ends))

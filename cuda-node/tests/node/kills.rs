@@ -51,8 +51,8 @@ struct History {
     granted: Mutex<BTreeSet<u64>>,
     /// The leases whose workers were killed.
     killed: Mutex<BTreeSet<u64>>,
-    /// All processes of workers.
-    workers: Mutex<BTreeSet<u32>>,
+    /// All processes of workers, with the times of their starts: numbers are used again.
+    workers: Mutex<BTreeSet<(u32, String)>>,
     restarts: AtomicU32,
 }
 
@@ -134,12 +134,20 @@ fn cycle(address: &str, random: &mut Random, history: &History, ends: impl Fn() 
     }
 }
 
+/// The time of the start of a process that has not ended.
+fn started(pid: u32) -> Option<String> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = status.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    fields.nth(18).filter(|_| state != "Z").map(str::to_owned)
+}
+
 /// Kills something.
 fn kill(node: &mut Node, state: &Path, random: &mut Random, history: &History) {
     let found = records(state);
     let mut workers = history.workers.lock().unwrap();
-    workers.extend(node.workers());
-    workers.extend(found.iter().map(|(_, pid)| *pid));
+    let all = found.iter().map(|(_, pid)| *pid).chain(node.workers());
+    workers.extend(all.filter_map(|pid| Some((pid, started(pid)?))));
     drop(workers);
     match random.below(8) {
         0..=2 => node.restart(Signal::KILL),
@@ -254,10 +262,8 @@ fn nothing_is_lost_and_nothing_runs_twice() {
     let sockets = || std::fs::read_dir(state.join("workers")).unwrap().count();
     wait_until("only the socket of the spare worker is left", || sockets() == 1);
     let spares = node.workers();
-    let is_alive = |pid: &u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let state = status.rsplit_once(") ").map_or("", |(_, rest)| rest);
-        !state.is_empty() && !state.starts_with('Z') && !spares.contains(pid)
+    let is_alive = |(pid, start): &(u32, String)| {
+        started(*pid).as_ref() == Some(start) && !spares.contains(pid)
     };
     let workers = history.workers.into_inner().unwrap();
     wait_until("all workers have ended", || !workers.iter().any(is_alive));
