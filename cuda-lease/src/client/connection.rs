@@ -321,14 +321,7 @@ impl ConnectionThread {
         let address = terms.address.clone();
         let fail = |end: End| unavailable(&address, end);
         let endpoint = endpoint(&terms)?;
-        let (connection, mut stream) = connect(&endpoint, &terms).await.map_err(fail)?;
-        let mut body = Vec::new();
-        terms.allocate.encode(&mut body);
-        let within = grant_within(&terms.allocate);
-        let reply = tokio::time::timeout(within, stream.ask(Allocate::OPCODE, &body)).await;
-        let reply =
-            reply.map_err(|_| fail(End::Lost(unanswered("the request for a lease", within))))?;
-        let reply = reply.map_err(fail)?;
+        let (connection, stream, reply) = request(&endpoint, &mut terms).await.map_err(fail)?;
         let reply = reply.map_err(|(status, detail)| fail(End::Refused(status, detail)))?;
         let granted = Granted::decode(&reply).map_err(|error| fail(error.into()))?;
         Span::current().record("lease", granted.lease);
@@ -458,31 +451,18 @@ impl ConnectionThread {
     /// Tries to connect again, until the window is over or the lease is dropped.
     async fn reconnect(
         &mut self,
-        mut cause: String,
+        cause: String,
     ) -> Result<(quinn::Connection, RequestStream), End> {
-        let begun = Instant::now();
         self.terms.certificates.read_again();
         self.endpoint.set_default_client_config(self.terms.certificates.config());
-        loop {
-            let left = self.terms.resume_within.saturating_sub(begun.elapsed());
-            // A lease that was dropped meanwhile is not resumed.
-            if left.is_zero() || self.requests.is_closed() {
-                return Err(End::Lost(cause));
-            }
-            let limit = left.min(CONNECT_TIMEOUT);
-            let connected = async {
-                let (connection, mut stream) = connect(&self.endpoint, &self.terms).await?;
-                self.renew_token(&mut stream).await?;
-                Ok((connection, stream))
-            };
-            match tokio::time::timeout(limit, connected).await {
-                Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(End::Lost(error))) => cause = error,
-                Ok(Err(end)) => return Err(end),
-                Err(_) => {}
-            }
-            tokio::time::sleep(RECONNECT_PAUSE).await;
-        }
+        // A lease that was dropped meanwhile is not resumed.
+        let is_over = || self.requests.is_closed();
+        connect_again(self.terms.resume_within, cause, is_over, async || {
+            let (connection, mut stream) = connect(&self.endpoint, &self.terms).await?;
+            self.renew_token(&mut stream).await?;
+            Ok((connection, stream))
+        })
+        .await
     }
 
     /// If the certificate was renewed with another key, gets a token for that key.
@@ -537,6 +517,60 @@ impl Drop for ConnectionThread {
     /// If the thread of the connection panics, everything in flight ends with an error.
     fn drop(&mut self) {
         self.end("the thread of the connection ended");
+    }
+}
+
+/// Connects and requests the lease. If the connection is lost, for example because the node starts again, requests it
+/// again: the node recognizes the request.
+async fn request(
+    endpoint: &quinn::Endpoint,
+    terms: &mut LeaseTerms,
+) -> Result<(quinn::Connection, RequestStream, Result<Bytes, Refusal>), End> {
+    let (mut connection, mut stream) = connect(endpoint, terms).await?;
+    let until = Instant::now() + Duration::from_millis(terms.allocate.wait_ms.into());
+    loop {
+        let mut body = Vec::new();
+        terms.allocate.encode(&mut body);
+        let within = grant_within(&terms.allocate);
+        let reply = tokio::time::timeout(within, stream.ask(Allocate::OPCODE, &body)).await;
+        let cause = match reply {
+            Ok(Ok(reply)) => return Ok((connection, stream, reply)),
+            Err(_) => return Err(End::Lost(unanswered("the request for a lease", within))),
+            Ok(Err(End::Lost(cause))) => cause,
+            Ok(Err(End::Closed)) => match reason(&connection).await {
+                End::Lost(cause) => cause,
+                end => return Err(end),
+            },
+            Ok(Err(end)) => return Err(end),
+        };
+        tracing::debug!(cause, address = terms.address, "a request for a lease is repeated");
+        let again = async || connect(endpoint, terms).await;
+        (connection, stream) = connect_again(terms.resume_within, cause, || false, again).await?;
+        let left = until.saturating_duration_since(Instant::now()).as_millis();
+        terms.allocate.wait_ms = left.try_into().unwrap_or(u32::MAX);
+    }
+}
+
+/// Tries to connect again, within a time and until `is_over`.
+async fn connect_again<T>(
+    within: Duration,
+    mut cause: String,
+    is_over: impl Fn() -> bool,
+    connect: impl AsyncFn() -> Result<T, End>,
+) -> Result<T, End> {
+    let begun = Instant::now();
+    loop {
+        let left = within.saturating_sub(begun.elapsed());
+        if left.is_zero() || is_over() {
+            return Err(End::Lost(cause));
+        }
+        match tokio::time::timeout(left.min(CONNECT_TIMEOUT), connect()).await {
+            Ok(Ok(connected)) => return Ok(connected),
+            Ok(Err(End::Lost(error))) => cause = error,
+            Ok(Err(end)) => return Err(end),
+            Err(_) => {}
+        }
+        tokio::time::sleep(RECONNECT_PAUSE).await;
     }
 }
 

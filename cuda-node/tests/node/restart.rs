@@ -171,3 +171,19 @@ fn submit_in_flight_is_not_repeated() {
         assert!(done > 0 && lost <= 6, "{done} done, {lost} lost");
     });
 }
+
+#[test]
+fn request_that_waits_is_repeated() {
+    let (_folder, mut node) = node(&["--max-leases", "1", "--metrics", "127.0.0.1:0"]);
+    let first = node.lease().acquire_blocking().unwrap();
+    let request = node.lease().wait(std::time::Duration::from_secs(60));
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn(|| request.acquire_blocking());
+        let waits = |node: &Node| node.metric("cuda_node_leases_waiting") == 1.0;
+        wait_until("the request waits", || waits(&node));
+        node.restart(Signal::KILL);
+        wait_until("the request waits again", || waits(&node));
+        drop(first);
+        check(&waiting.join().unwrap().unwrap());
+    });
+}

@@ -171,30 +171,13 @@ pub(super) fn filter(own: Pid) -> Result<(), Error> {
     for request in [libc::TIOCSTI, libc::TIOCLINUX] {
         refuse_if(libc::SYS_ioctl, &[(1, SeccompCmpOp::Eq, request)])?;
     }
-    let frequent = FREQUENT.iter().filter(|call| !refused.contains_key(call));
-    let frequent: Vec<_> = frequent.copied().collect();
     let processor = TargetArch::try_from(std::env::consts::ARCH)?;
     let error = SeccompAction::Errno(libc::EPERM as u32);
     let filter = SeccompFilter::new(refused, SeccompAction::Allow, error, processor)?;
-    apply_filter(&allow_first(filter.try_into()?, &frequent))?;
+    let program: BpfProgram = filter.try_into()?;
+    apply_filter(&program)?;
     apply_filter(&refuse_unknown())
 }
-
-/// The calls of a worker that serves commands. The first instructions of the filter allow them: it is a list, and a
-/// kernel may interpret it for each call.
-const FREQUENT: &[i64] = &[
-    libc::SYS_read,
-    libc::SYS_write,
-    libc::SYS_futex,
-    libc::SYS_recvfrom,
-    libc::SYS_sendto,
-    libc::SYS_sched_yield,
-    libc::SYS_clock_nanosleep,
-    #[cfg(target_arch = "x86_64")]
-    libc::SYS_poll,
-    libc::SYS_ppoll,
-    libc::SYS_madvise,
-];
 
 const LOAD: u16 = (libc::BPF_LD | libc::BPF_W | libc::BPF_ABS) as u16;
 const RETURN: u16 = (libc::BPF_RET | libc::BPF_K) as u16;
@@ -209,21 +192,6 @@ fn instruction(code: u16, yes: u8, no: u8, k: u32) -> sock_filter {
     sock_filter { code, jt: yes, jf: no, k }
 }
 
-/// Inserts the calls that a program allows first, behind the instruction that loads the number of the call.
-fn allow_first(mut program: BpfProgram, calls: &[i64]) -> BpfProgram {
-    let loads = |of: &sock_filter| of.code == LOAD && of.k == NUMBER;
-    if let Some(load) = program.iter().position(loads) {
-        let allow = |call: &i64| {
-            [
-                instruction(IF_EQUAL, 0, 1, *call as u32),
-                instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
-            ]
-        };
-        program.splice(load + 1..load + 1, calls.iter().flat_map(allow));
-    }
-    program
-}
-
 /// A filter that knows no calls above [`LAST`], and not `clone3`: that takes its flags from memory, which a filter cannot
 /// read. The C library then uses `clone`.
 fn refuse_unknown() -> BpfProgram {
@@ -234,23 +202,4 @@ fn refuse_unknown() -> BpfProgram {
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ALLOW),
         instruction(RETURN, 0, 0, libc::SECCOMP_RET_ERRNO | libc::ENOSYS as u32),
     ]
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn frequent_calls_are_allowed_first() {
-        let rules = [(libc::SYS_mount, Vec::new())].into();
-        let processor = TargetArch::try_from(std::env::consts::ARCH).unwrap();
-        let (allow, refuse) = (SeccompAction::Allow, SeccompAction::Errno(1));
-        let filter = SeccompFilter::new(rules, allow, refuse, processor).unwrap();
-        let program: BpfProgram = filter.try_into().unwrap();
-        let length = program.len();
-        let program = allow_first(program, &[libc::SYS_read, libc::SYS_write]);
-        assert_eq!(program.len(), length + 4);
-        // Behind the check of the processor, which comes first.
-        assert_eq!(program[4], instruction(IF_EQUAL, 0, 1, libc::SYS_read as u32));
-    }
 }
