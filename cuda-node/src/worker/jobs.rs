@@ -521,18 +521,27 @@ mod tests {
 
     impl Supervisor {
         fn start() -> Self {
+            Self::start_with(false).0
+        }
+
+        /// With the sockets of the worker, which may outlive its supervisor.
+        fn start_with(has_next: bool) -> (Self, Arc<Sockets>) {
             let (supervisor, socket) = UnixStream::pair().unwrap();
             let provider = Arc::new(cuda_cpu::CpuProvider::default());
             let quota = Arc::new(Quota::new("", 1 << 20));
             let code = Arc::new(Quota::new("", 1 << 20));
-            let sockets = Arc::new(Sockets::new(of_jobs(socket), false));
-            let server = JobServer { provider, ordinal: 0, quota, code, sockets };
+            let sockets = Arc::new(Sockets::new(of_jobs(socket), has_next));
+            let server = JobServer { provider, ordinal: 0, quota, code, sockets: sockets.clone() };
             thread::spawn(move || server.run());
-            Self(supervisor)
+            (Self(supervisor), sockets)
         }
 
         /// Runs `iota` of a PTX text for four values, with a region of `bytes` bytes.
         fn run(&self, image: &str, bytes: u64) -> Answer {
+            self.run_with_id(image, bytes, None)
+        }
+
+        fn run_with_id(&self, image: &str, bytes: u64, id: Option<SubmitId>) -> Answer {
             let mut socket = &self.0;
             let job = Submit {
                 lease: 1,
@@ -550,7 +559,7 @@ mod tests {
                 output_offset: 0,
                 max_output: bytes,
                 trace: None,
-                id: None,
+                id,
             };
             let mut out = Vec::new();
             put_frame(&mut out, Submit::OPCODE, 0, 0, |out| job.encode(out));
@@ -573,6 +582,23 @@ mod tests {
 
     fn numbers() -> Vec<u8> {
         [1f32, 2.0, 3.0, 4.0].map(f32::to_le_bytes).concat()
+    }
+
+    #[test]
+    fn job_of_an_earlier_supervisor_does_not_run_again() {
+        let (first, sockets) = Supervisor::start_with(true);
+        let run = |supervisor: &Supervisor, id| {
+            let (_, done, output) = supervisor.run_with_id(IOTA, 16, Some([id; 16]));
+            (done.status, output)
+        };
+        assert_eq!(run(&first, 1), (Status::Ok, numbers()));
+        drop(first);
+        let (supervisor, socket) = UnixStream::pair().unwrap();
+        sockets.replace(of_jobs(socket));
+        let second = Supervisor(supervisor);
+        assert_eq!(run(&second, 1), (Status::Disconnected, Vec::new()));
+        assert_eq!(run(&second, 2), (Status::Ok, numbers()));
+        sockets.close();
     }
 
     #[test]
