@@ -30,7 +30,7 @@ const IDS: u64 = 1000;
 /// The state of a node on disk.
 pub(super) struct StateFolder {
     root: PathBuf,
-    /// Ids of leases below this one may be in use, also by tokens of leases that have ended.
+    /// Ids of leases below this one may be in use, also by tokens of leases that have ended. As on disk.
     reserved: Mutex<u64>,
     /// Held by the node that uses the folder.
     _lock: File,
@@ -122,6 +122,7 @@ impl StateFolder {
             folder.write("boot", boot.as_bytes())?;
         }
         left.first_id = folder.first_id()?;
+        *folder.reserved.lock() = left.first_id;
         Ok((folder, left))
     }
 
@@ -335,6 +336,8 @@ mod tests {
         let (state, left) = StateFolder::open(&root).unwrap();
         assert_eq!((state.key().unwrap(), left.first_id), (key, 5 + IDS));
         assert_eq!(left.fenced, ["cuda:0"]);
+        // A lease of the earlier node is renewed.
+        state.reserve(5).unwrap();
         assert_eq!(root.join("token.key").metadata().unwrap().mode() & 0o777, 0o600);
         // After a start of the machine, nothing is left but the key and the ids.
         fs::write(root.join("boot"), "another").unwrap();
