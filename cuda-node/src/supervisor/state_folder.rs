@@ -328,13 +328,13 @@ mod tests {
         assert!(
             StateFolder::open(&root).is_err_and(|error| error.to_string().contains("another node"))
         );
-        state.reserve(5).unwrap();
+        state.reserve(500).unwrap();
         state.set_fenced("cuda:0", true).unwrap();
         state.set_fenced("cuda:1", true).unwrap();
         state.set_fenced("cuda:1", false).unwrap();
         drop(state);
         let (state, left) = StateFolder::open(&root).unwrap();
-        assert_eq!((state.key().unwrap(), left.first_id), (key, 5 + IDS));
+        assert_eq!((state.key().unwrap(), left.first_id), (key, 500 + IDS));
         assert_eq!(left.fenced, ["cuda:0"]);
         // A lease of the earlier node is renewed.
         state.reserve(5).unwrap();
@@ -344,7 +344,7 @@ mod tests {
         drop(state);
         let (state, left) = StateFolder::open(&root).unwrap();
         assert!(left.fenced.is_empty());
-        assert_eq!((state.key().unwrap(), left.first_id), (key, 5 + IDS));
+        assert_eq!((state.key().unwrap(), left.first_id), (key, 500 + IDS));
     }
 
     #[test]
