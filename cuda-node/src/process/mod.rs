@@ -13,6 +13,9 @@
 //! A worker with a sandbox also has a cgroup where the machine gives one, in which the supervisor limits its host memory
 //! when it gets a lease.
 //!
+//! A worker whose launcher has a folder for [successors](WorkerLauncher::successors) outlives its supervisor, once it has
+//! a lease: it waits for the next one with [`Successors`], which takes it over with [`WorkerLauncher::adopt`].
+//!
 //! This module uses nothing else of the crate.
 
 mod cgroup;

@@ -4,6 +4,10 @@
 //! data in both directions. *Jobs* carries stateless submits in and their replies out (`jobs`). The worker uses `wire`,
 //! `cuda_core` and the sockets of `process`, and no network.
 //!
+//! The worker keeps the state of the session's frames: it numbers its events and keeps them until the client has
+//! acknowledged them (`outbox`), and it checks and acknowledges those of the client (`inbox`). So a session outlives the
+//! connections of the client, and the supervisor: `sockets` has those of the current one.
+//!
 //! `graphs` keeps the graphs of the session. A command goes through `engine`, which holds it until its bytes and its
 //! predecessors are there and then submits it to the backend. `reports` turns notices of the backend into events.
 //!
