@@ -355,6 +355,12 @@ impl WorkerProcess {
         Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket }
     }
 
+    /// Lets the process outlive this supervisor, which has not used it. The next one can take it over.
+    pub fn leave(self) {
+        // Dropping them would end the process, and remove its socket and its cgroup.
+        std::mem::forget(self);
+    }
+
     /// What the next supervisor needs to know. `None` for a worker that does not outlive this one.
     ///
     /// # Errors

@@ -238,12 +238,12 @@ impl StateFolder {
         names.collect()
     }
 
-    /// The records of a folder. A file that is no record is logged, and stays.
+    /// The records of a folder. Anything else is logged, and stays.
     fn records(&self, folder: &str) -> io::Result<Vec<LeaseRecord>> {
         let mut records = Vec::new();
         for name in self.names(folder)? {
             let path = self.root.join(folder).join(&name);
-            match serde_json::from_slice(&fs::read(&path)?) {
+            match record(&path, &name) {
                 Ok(record) => records.push(record),
                 Err(error) => {
                     tracing::error!(file = %path.display(), %error, "a lease of the state folder cannot be read");
@@ -266,6 +266,19 @@ impl StateFolder {
         file.write_all(content)?;
         file.persist(self.root.join(name))?;
         Ok(())
+    }
+}
+
+/// Reads a record, whose name is the id of its lease.
+fn record(path: &Path, name: &str) -> io::Result<LeaseRecord> {
+    let invalid = |message| io::Error::new(ErrorKind::InvalidData, message);
+    if !path.symlink_metadata()?.is_file() {
+        return Err(invalid("it is no file"));
+    }
+    let record: LeaseRecord = serde_json::from_slice(&fs::read(path)?)?;
+    match record.lease.id.to_string() == name {
+        true => Ok(record),
+        false => Err(invalid("its name is not the id of its lease")),
     }
 }
 

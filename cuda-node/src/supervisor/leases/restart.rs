@@ -1,7 +1,7 @@
 //! Leases that outlive the node: what is written before a promise, and what a new node takes over.
 
 use std::{
-    io,
+    io, mem,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -47,6 +47,17 @@ impl Adopted {
         let [leases, ended] =
             [leases, ended].map(|records| records.into_iter().map(with_process).collect());
         Self { leases, ended, fenced, first_id }
+    }
+}
+
+impl Drop for Adopted {
+    /// The node does not start, and the workers wait for the next one.
+    fn drop(&mut self) {
+        for (_, process) in self.leases.drain(..).chain(self.ended.drain(..)) {
+            if let Ok((process, _ends)) = process {
+                process.leave();
+            }
+        }
     }
 }
 
@@ -136,8 +147,9 @@ impl Leases {
     }
 
     /// Takes over the leases of an earlier node. Each is as its record says, or has ended.
-    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, left: Adopted) {
-        let Adopted { leases, ended, fenced, first_id } = left;
+    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: Adopted) {
+        let (leases, ended) = (mem::take(&mut left.leases), mem::take(&mut left.ended));
+        let (fenced, first_id) = (mem::take(&mut left.fenced), left.first_id);
         self.change(|state, _| state.table.skip_ids(first_id));
         for (lease, process) in ended {
             let worker = match process {

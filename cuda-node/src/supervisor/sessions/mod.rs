@@ -130,6 +130,12 @@ impl Session {
         self.commands.push(&Notice::Lost { error: cause }.into());
     }
 
+    /// The worker is gone. The client has a while for the rest of its events, also if it does not take those in front of
+    /// it.
+    pub(super) fn worker_gone(&self) {
+        self.ended.send_replace(true);
+    }
+
     /// Ends the session: its client gets `error` when the worker has exited.
     pub(super) fn end(&self, error: Error) {
         self.cause.lock().get_or_insert(error);
@@ -277,7 +283,10 @@ impl Session {
     /// Counts the frames behind number `before`, which were passed to the worker.
     fn count(&self, frames: &Frames, before: u64) {
         let mut tally = Tally::default();
-        for frame in frames.iter().filter(|frame| frame.header.sequence > before) {
+        let is_new = |frame: &Frame<'_>| {
+            frame.header.opcode != Ack::OPCODE && frame.header.sequence > before
+        };
+        for frame in frames.iter().filter(is_new) {
             tally.add(&frame);
             if let Some(turns) =
                 self.turns.as_ref().filter(|_| frame.header.opcode != opcode::CHUNK)
