@@ -333,3 +333,56 @@ fn burst_of_a_million_commands_is_bounded() {
         assert!(memory(node) < before + (400 << 20), "{before} bytes before");
     });
 }
+
+/// A process that does not end when it is killed, as one that a driver holds.
+struct Frozen {
+    cgroup: std::path::PathBuf,
+    pid: u32,
+}
+
+impl Frozen {
+    /// `None` where this process may not freeze others.
+    fn new(pid: u32) -> Option<Self> {
+        let cgroup =
+            std::path::PathBuf::from(format!("/sys/fs/cgroup/freezer/cuda-node-test-{pid}"));
+        std::fs::create_dir(&cgroup).ok()?;
+        std::fs::write(cgroup.join("cgroup.procs"), pid.to_string()).unwrap();
+        std::fs::write(cgroup.join("freezer.state"), "FROZEN").unwrap();
+        let state = || std::fs::read_to_string(cgroup.join("freezer.state")).unwrap();
+        wait_until("the process is frozen", || state().trim() == "FROZEN");
+        Some(Self { cgroup, pid })
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        _ = std::fs::write(self.cgroup.join("freezer.state"), "THAWED");
+        let process = rustix::process::Pid::from_raw(self.pid as i32).unwrap();
+        _ = rustix::process::kill_process(process, Signal::KILL);
+        wait_until("the cgroup is empty", || std::fs::remove_dir(&self.cgroup).is_ok());
+    }
+}
+
+/// A worker that does not end keeps its device from service, and no node from its start.
+#[test]
+fn worker_that_does_not_end_delays_no_start() {
+    let (_folder, mut node) = node(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let Some(_frozen) = Frozen::new(node.workers()[0]) else {
+            return eprintln!("skipped: needs root and the freezer of cgroups, version 1");
+        };
+        let free = Free { lease: granted.lease, token: granted.token };
+        client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+        client.control.reply().await.unwrap();
+        node.end(Signal::KILL);
+        let (sender, started) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            node.start_again();
+            _ = sender.send(node);
+        });
+        let node = started.recv_timeout(LONG).expect("the node does not start");
+        wait_until("the device is fenced", || node.json()["devices"][0]["fenced"] == true);
+    });
+}
