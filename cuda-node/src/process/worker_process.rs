@@ -121,21 +121,24 @@ impl WorkerLauncher {
         self
     }
 
-    /// Takes over a worker of an earlier supervisor.
+    /// Takes over a worker of an earlier supervisor. One that cannot be taken over ends.
     ///
     /// # Errors
     /// [`Error::Gone`] if the worker has ended. [`Error::NoUid`] if its user id is not one of the sandbox.
     pub fn adopt(&self, adopted: &AdoptedWorker) -> Result<(WorkerProcess, SupervisorEnds)> {
         let AdoptedWorker { pid, started, socket, uid, cgroup, memory_limit } = adopted;
         let gone = |source| Error::Gone { pid: *pid, source };
-        let held = match &self.sandbox {
-            Some(sandbox) => Held {
-                uid: uid.map(|uid| sandbox.hold_uid(uid)).transpose()?,
-                cgroup: sandbox.hold_cgroup(cgroup).map(Arc::new),
-            },
-            None => Held::default(),
+        let (uid, cgroup) = match &self.sandbox {
+            Some(sandbox) => (
+                uid.map(|uid| sandbox.hold_uid(uid)).transpose(),
+                sandbox.hold_cgroup(cgroup).map(Arc::new),
+            ),
+            None => (Ok(None), None),
         };
+        // Without its user id it is taken over too, so that it ends.
+        let held = Held { uid: uid.as_ref().ok().cloned().flatten(), cgroup };
         let child = Child::adopt(*pid, *started, held.clone()).map_err(gone)?;
+        uid?;
         let mut process = WorkerProcess::new(child, None, held.cgroup);
         process.socket = Some(SocketPath(socket.clone()));
         process.memory_limit = *memory_limit;

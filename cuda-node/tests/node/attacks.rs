@@ -386,3 +386,180 @@ fn worker_that_does_not_end_delays_no_start() {
         wait_until("the device is fenced", || node.json()["devices"][0]["fenced"] == true);
     });
 }
+
+/// The certificate of a client that never expires (RFC 5280, 4.1.2.5).
+#[test]
+fn certificate_without_an_end_is_served() {
+    let folder = crate::tenants::certificates();
+    let node = crate::tenants::secured(folder.path(), &[]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seconds = 253_402_300_799 - now.as_secs() - 1;
+    let key = crate::identity::new_key();
+    crate::identity::issue(folder.path(), "forever", "forever", seconds, &key);
+    let tls = crate::tenants::client(folder.path(), "forever");
+    check(&node.lease().tls(tls).acquire_blocking().unwrap());
+}
+
+/// A node starts while the one before it still ends.
+#[test]
+fn node_that_starts_at_once_takes_over() {
+    let (_folder, node) = node(&["--spares", "0"]);
+    let leases: Vec<_> = (0..10).map(|_| node.lease().acquire_blocking().unwrap()).collect();
+    let pid = rustix::process::Pid::from_raw(node.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let mut child = node.begin_to_start();
+    leases.iter().for_each(check);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The next node has less memory: leases that have no place end, with a reason.
+#[test]
+fn smaller_node_ends_what_has_no_place() {
+    let (folder, mut node) = node(&["--spares", "0"]);
+    let leases: Vec<_> = (0..3).map(|_| node.lease().acquire_blocking().unwrap()).collect();
+    node.end(Signal::KILL);
+    let state = folder.path().join("state");
+    let state = state.to_str().unwrap();
+    node.start_again_with(&[
+        "--insecure",
+        "--spares",
+        "0",
+        "--state",
+        state,
+        "--capacity",
+        "150MiB",
+    ]);
+    wait_until("a lease has ended", || {
+        leases.iter().filter(|lease| lease.device().new_stream().is_err()).count() == 1
+    });
+    leases.iter().filter(|lease| lease.device().new_stream().is_ok()).for_each(check);
+}
+
+/// The disk with the state is full for a while.
+#[test]
+fn full_disk_refuses_leases_and_loses_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs"])
+        .arg(folder.path())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: this process may not mount");
+    }
+    let state = folder.path().join("state");
+    let mut node = Node::start(&[
+        "--spares",
+        "0",
+        "--metrics",
+        "127.0.0.1:0",
+        "--state",
+        state.to_str().unwrap(),
+    ]);
+    let kept = node.lease().acquire_blocking().unwrap();
+    let freed = node.lease().acquire_blocking().unwrap();
+    let fill = folder.path().join("fill");
+    _ = std::fs::write(&fill, vec![1; 1 << 20]);
+    let error = node.lease().acquire_blocking().map(drop).unwrap_err();
+    assert!(error.to_string().contains("free space on the disk"), "{error}");
+    check(&kept);
+    drop(freed);
+    wait_until("one lease is left", || node.json()["leases"].as_array().unwrap().len() == 1);
+    node.restart(Signal::TERM);
+    check(&kept);
+    std::fs::remove_file(&fill).unwrap();
+    check(&node.lease().acquire_blocking().unwrap());
+    node.restart(Signal::KILL);
+    check(&kept);
+    drop(node);
+    // Its workers wait for another node.
+    let unmounted = std::process::Command::new("umount").arg("-l").arg(folder.path()).status();
+    assert!(unmounted.unwrap().success());
+}
+
+/// A tenant that resumes and breaks its session while its worker dies.
+#[test]
+fn resuming_while_the_worker_dies_leaves_nothing() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    let neighbor = node.lease().acquire_blocking().unwrap();
+    let others = node.workers();
+    block_on(async {
+        for round in 0..5u64 {
+            let mut client = RawClient::connect(&node.address).await;
+            let (lease, token, mut stream) = session(&mut client).await;
+            command(&mut stream, 1, create_stream()).await;
+            let workers = node.workers();
+            let worker = *workers.iter().find(|pid| !others.contains(pid)).unwrap();
+            let mut resumed = Vec::new();
+            for at in 0..10 {
+                let attach = Attach {
+                    lease,
+                    token: token.clone(),
+                    lane: Lane::Commands,
+                    epoch: 1,
+                    is_resumed: true,
+                    received: 0,
+                };
+                let mut attaching = Stream::open(&client.connection).await;
+                attaching.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
+                resumed.push(attaching);
+                if at == 2 * round {
+                    let pid = rustix::process::Pid::from_raw(worker as i32).unwrap();
+                    _ = rustix::process::kill_process(pid, Signal::KILL);
+                }
+            }
+            let (mut last, reply) = client.resume(lease, token, Lane::Commands, 0).await;
+            if let Ok((Attached::OPCODE, _)) = reply {
+                lost(&mut last).await;
+            }
+            wait_until("only the neighbor is left", || node.workers() == others);
+        }
+    });
+    wait_until("one lease is left", || node.json()["leases"].as_array().unwrap().len() == 1);
+    check(&neighbor);
+}
+
+/// Text that kernels print without end, which nobody reads, beside a neighbor.
+#[test]
+fn flood_of_events_while_a_neighbor_works() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session(&mut client).await;
+        let before = memory(node);
+        command(&mut stream, 1, create_stream()).await;
+        // Each request has a reply, which is never acknowledged.
+        let mut burst = Vec::new();
+        for id in 1..=300_000u64 {
+            let request =
+                cuda_core::protocol::Request::Loaded { module: cuda_core::protocol::ModuleId(id) };
+            let request = Command::Request { id, request };
+            cuda_lease::wire::put_frame(&mut burst, request.opcode().unwrap(), 1, id + 1, |out| {
+                request.encode(out)
+            });
+        }
+        _ = tokio::time::timeout(Duration::from_secs(10), stream.bytes(&burst)).await;
+        assert!(memory(node) < before + (300 << 20), "{before} bytes before");
+    });
+}
+
+/// The next node uses other user ids: workers that it cannot take over end at once, and free their memory.
+#[test]
+fn worker_of_another_range_of_user_ids_ends() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root");
+    }
+    let (folder, mut node) = node(&["--spares", "0", "--worker-uids", "700000-700009"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let worker = node.workers()[0];
+    let started = std::time::Instant::now();
+    node.end(Signal::KILL);
+    let state = folder.path().join("state");
+    let state = state.to_str().unwrap();
+    let arguments = ["--insecure", "--spares", "0", "--state", state];
+    node.start_again_with(&[&arguments[..], &["--worker-uids", "800000-800009"]].concat());
+    let process = format!("/proc/{worker}/exe");
+    wait_until("the worker has ended", || !std::fs::exists(&process).unwrap_or(false));
+    assert!(started.elapsed() < Duration::from_secs(25), "it has waited for another node");
+    wait_until("the lease is lost", || lease.device().new_stream().is_err());
+    check(&node.lease().acquire_blocking().unwrap());
+}

@@ -76,6 +76,12 @@ impl Node {
         String::from_utf8(output.stderr).unwrap()
     }
 
+    /// Starts another process with other arguments on the same address, after the end of this one.
+    pub fn start_again_with(&mut self, arguments: &[&str]) {
+        let arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        *self = Self::launch(&self.address, arguments);
+    }
+
     /// Begins to start another process with the same arguments on the same address.
     pub fn begin_to_start(&self) -> Child {
         Command::new(program())
