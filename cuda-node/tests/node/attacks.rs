@@ -563,3 +563,17 @@ fn worker_of_another_range_of_user_ids_ends() {
     wait_until("the lease is lost", || lease.device().new_stream().is_err());
     check(&node.lease().acquire_blocking().unwrap());
 }
+
+/// Sessions that share a device in turns, while the node starts again.
+#[test]
+fn sessions_take_turns_after_a_restart() {
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let exclusive = || node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    let leases = [exclusive(), exclusive(), exclusive()];
+    // The last one has sent no work before.
+    leases[..2].iter().for_each(check);
+    for signal in [Signal::KILL, Signal::TERM] {
+        node.restart(signal);
+        leases.iter().rev().for_each(check);
+    }
+}

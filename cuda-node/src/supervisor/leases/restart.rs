@@ -265,6 +265,8 @@ impl Leases {
                     entry.worker = Some(worker);
                     if record.is_detached && record.is_confirmed {
                         _ = state.table.reconnected(now, lease);
+                        // It may have no client that could report that.
+                        state.table.session_idle(now, lease);
                     }
                 }
                 Err(error) => {

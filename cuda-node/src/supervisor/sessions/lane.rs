@@ -341,6 +341,11 @@ impl Lane {
         Ok(last)
     }
 
+    /// Whether frames were passed to the worker, also by an earlier supervisor.
+    pub(super) fn has_passed(&self) -> bool {
+        self.passed.load(Ordering::Acquire) > 0
+    }
+
     /// Waits until frames arrive while the session is paused.
     pub(super) async fn waits(&self) {
         self.waits.notified().await;

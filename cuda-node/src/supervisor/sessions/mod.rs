@@ -265,7 +265,12 @@ impl Session {
             match lane {
                 wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
                 wire::Lane::Commands => {
-                    let own = || self.own_events();
+                    let own = || {
+                        if let Some(turns) = &self.turns {
+                            turns.attached(self.commands.has_passed());
+                        }
+                        self.own_events()
+                    };
                     self.commands.serve(send, receive, resume, own, seen).await
                 }
             }
@@ -363,6 +368,8 @@ pub(super) struct Turns {
     drained: AtomicU64,
     /// Set while the session does not have the turn.
     is_paused: AtomicBool,
+    /// Whether it is known what an earlier supervisor has passed to the worker.
+    is_settled: AtomicBool,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -373,12 +380,25 @@ impl Turns {
             has_passed: Notify::new(),
             drained: AtomicU64::new(0),
             is_paused: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
             report: Box::new(report),
         }
     }
 
     fn report(&self, turn: Turn) {
         (self.report)(turn);
+    }
+
+    /// The client has a connection. On the first one, reports that the session is idle: at once, or after the work that
+    /// an earlier supervisor has passed to the worker.
+    fn attached(&self, has_passed: bool) {
+        if self.is_settled.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match has_passed {
+            true => self.pass(),
+            false => self.report(Turn::Idle),
+        }
     }
 
     /// A command was passed to the worker.
