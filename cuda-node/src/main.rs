@@ -277,6 +277,7 @@ fn provider(device: &str) -> Result<(Arc<dyn Provider>, u32)> {
 
 /// The supervisor.
 fn serve(args: NodeArgs) -> Result<()> {
+    let hangups = Hangups::new()?;
     // Before the node has a key.
     hide_memory().map_err(|error| {
         Error::host("failed to hide the memory of the node from other processes", &error)
@@ -299,7 +300,7 @@ fn serve(args: NodeArgs) -> Result<()> {
     options.operator_socket = args.operator_socket.clone();
     options.quotas_file = args.quotas.clone();
     let node = Node::start(options)?;
-    let signals = Signals::new()?;
+    let signals = Signals::new(hangups)?;
     println!("listening on {}", node.address());
     if let Some(address) = node.metrics_address() {
         println!("status on http://{address}/");
@@ -401,7 +402,28 @@ fn tls(args: &NodeArgs) -> Result<ServerTls> {
     }
 }
 
-/// The signals of a node. From its creation on, SIGHUP does not end the process.
+/// The requests to reload. From its creation on, SIGHUP does not end the process.
+struct Hangups {
+    runtime: Runtime,
+    reload: Signal,
+}
+
+impl Hangups {
+    fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(no_signals)?;
+        let entered = runtime.enter();
+        let reload = signal(SignalKind::hangup()).map_err(no_signals)?;
+        drop(entered);
+        Ok(Self { runtime, reload })
+    }
+}
+
+fn no_signals(error: std::io::Error) -> Error {
+    Error::host("failed to prepare the wait for signals", &error)
+}
+
+/// The signals of a node.
 struct Signals {
     runtime: Runtime,
     end: Signal,
@@ -410,15 +432,10 @@ struct Signals {
 }
 
 impl Signals {
-    fn new() -> Result<Self> {
-        let failed =
-            |error: std::io::Error| Error::host("failed to prepare the wait for signals", &error);
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-        let runtime = runtime.map_err(failed)?;
+    fn new(Hangups { runtime, reload }: Hangups) -> Result<Self> {
         let entered = runtime.enter();
-        let end = signal(SignalKind::terminate()).map_err(failed)?;
-        let interrupt = signal(SignalKind::interrupt()).map_err(failed)?;
-        let reload = signal(SignalKind::hangup()).map_err(failed)?;
+        let end = signal(SignalKind::terminate()).map_err(no_signals)?;
+        let interrupt = signal(SignalKind::interrupt()).map_err(no_signals)?;
         drop(entered);
         Ok(Self { runtime, end, interrupt, reload })
     }

@@ -29,11 +29,23 @@ pub(super) struct Sessions {
     queue: VecDeque<LeaseId>,
     /// The debts of the sessions that have overrun earlier time slices.
     debts: Vec<(LeaseId, Duration)>,
+    /// The sessions of an earlier node, of which one may have work in flight. None runs before that is known.
+    unsettled: Vec<LeaseId>,
 }
 
 impl Sessions {
     pub(super) fn running(&self) -> Option<LeaseId> {
         self.running.as_ref().map(|running| running.lease)
+    }
+
+    /// Adds a session of an earlier node, which may have work in flight.
+    pub(super) fn restore(&mut self, lease: LeaseId) {
+        self.unsettled.push(lease);
+    }
+
+    /// Notes that a session has no work in flight from the time of an earlier node.
+    pub(super) fn settle(&mut self, lease: LeaseId) {
+        self.unsettled.retain(|other| *other != lease);
     }
 
     /// Puts a session at the end of the run queue. Returns whether it neither waited nor ran.
@@ -95,12 +107,13 @@ impl Sessions {
     pub(super) fn remove(&mut self, lease: LeaseId) -> bool {
         self.leave_queue(lease);
         self.take_debt(lease);
+        self.settle(lease);
         self.running.take_if(|running| running.lease == lease).is_some()
     }
 
     /// Starts the next session, if none runs. Returns that session.
     pub(super) fn next(&mut self, slice: Duration) -> Option<LeaseId> {
-        if self.running.is_some() {
+        if self.running.is_some() || !self.unsettled.is_empty() {
             return None;
         }
         // Every pass over the run queue reduces each debt by a time slice, so this ends after MAX_DEBT passes.

@@ -121,7 +121,7 @@ impl WorkerLauncher {
         self
     }
 
-    /// Takes over a worker of an earlier supervisor.
+    /// Takes over a worker of an earlier supervisor. One that cannot be taken over ends.
     ///
     /// # Errors
     /// [`Error::Gone`] if the worker has ended. [`Error::NoUid`] if its user id is not one of the sandbox.
@@ -129,14 +129,17 @@ impl WorkerLauncher {
         let AdoptedWorker { pid, started, socket, uid, cgroup, memory_limit } = adopted;
         let gone = |source| Error::Gone { pid: *pid, source };
         let path = SocketPath(socket.clone());
-        let held = match &self.sandbox {
-            Some(sandbox) => Held {
-                uid: uid.map(|uid| sandbox.hold_uid(uid)).transpose()?,
-                cgroup: sandbox.hold_cgroup(cgroup).map(Arc::new),
-            },
-            None => Held::default(),
+        let (uid, cgroup) = match &self.sandbox {
+            Some(sandbox) => (
+                uid.map(|uid| sandbox.hold_uid(uid)).transpose(),
+                sandbox.hold_cgroup(cgroup).map(Arc::new),
+            ),
+            None => (Ok(None), None),
         };
+        // Without its user id it is taken over too, so that it ends.
+        let held = Held { uid: uid.as_ref().ok().cloned().flatten(), cgroup };
         let child = Child::adopt(*pid, *started, held.clone()).map_err(gone)?;
+        uid?;
         let mut process = WorkerProcess::new(child, None, held.cgroup);
         process.socket = Some(path);
         process.memory_limit = *memory_limit;
@@ -354,6 +357,12 @@ impl WorkerProcess {
         let (pid, exit) = (child.pid(), ExitCause::Unknown);
         let (child, memory_limit, socket) = (Some(child), None, None);
         Self { pid, child, exit, _liveness: liveness, cgroup, memory_limit, socket }
+    }
+
+    /// Lets the process outlive this supervisor, which has not used it. The next one can take it over.
+    pub fn leave(self) {
+        // Dropping them would end the process, and remove its socket and its cgroup.
+        std::mem::forget(self);
     }
 
     /// What the next supervisor needs to know. `None` for a worker that does not outlive this one.

@@ -302,10 +302,6 @@ impl Node {
             })?,
         };
         let leases = Leases::new(table, key, slots, limits, audit, folder);
-        if let Some(adopted) = adopted {
-            let leases = leases.clone();
-            on_runtime(&runtime, async move { leases.restore(adopted).await });
-        }
         let (mut config, verifier) = options.tls.config_for(options.listen).map_err(invalid)?;
         config.transport_config(transport::narrow_connection());
         config.retry_token_lifetime(RETRY_TOKENS);
@@ -326,24 +322,32 @@ impl Node {
             verifier: watch::Sender::new(verifier),
             leases: leases.clone(),
         });
-        if let Some(path) = &options.operator_socket {
-            let entered = runtime.enter();
-            let socket = OperatorSocket::open(path).map_err(|error| {
+        let open_operator_socket = |path: &PathBuf| {
+            let _entered = runtime.enter();
+            OperatorSocket::open(path).map_err(|error| {
                 let hint = match error.kind() {
                     std::io::ErrorKind::NotFound => "; create its folder first",
                     _ => "",
                 };
                 Error::host(format!("failed to open the socket {}{hint}", path.display()), &error)
-            })?;
-            drop(entered);
-            runtime.spawn(socket.serve(leases.clone(), reload.clone()));
-        }
+            })
+        };
+        let operator_socket =
+            options.operator_socket.as_ref().map(open_operator_socket).transpose()?;
         let metrics = match options.metrics {
             Some(address) => {
                 Some(serve_status(&runtime, address, options.metrics_names, leases.clone())?)
             }
             None => None,
         };
+        // Last, because it ends leases that have no place here. A start that fails before ends none.
+        if let Some(adopted) = adopted {
+            let leases = leases.clone();
+            on_runtime(&runtime, async move { leases.restore(adopted).await });
+        }
+        if let Some(socket) = operator_socket {
+            runtime.spawn(socket.serve(leases.clone(), reload.clone()));
+        }
         runtime.spawn(leases.clone().run());
         runtime.spawn(leases.clone().watch_memory());
         let verifiers = reload.verifier.subscribe();

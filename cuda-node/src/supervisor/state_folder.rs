@@ -24,6 +24,9 @@ use crate::{leases::KeptLease, process::AdoptedWorker};
 /// The time in which the folder of a node that was killed is free.
 const HANDOVER: Duration = Duration::from_secs(2);
 
+/// The names of files that are not complete begin with this.
+const INCOMPLETE: &str = "new-";
+
 /// The ids of leases that are reserved at a time.
 const IDS: u64 = 1000;
 
@@ -105,6 +108,7 @@ impl StateFolder {
         let lock = lock.open(root.join("lock"))?;
         take_lock(&lock)?;
         let folder = Self { root, reserved: Mutex::new(0), _lock: lock };
+        folder.remove_incomplete()?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let is_same_boot = folder.read("boot")?.is_some_and(|of| of == boot.as_bytes());
         let mut left = Left::default();
@@ -214,6 +218,14 @@ impl StateFolder {
         })
     }
 
+    /// Removes the files that an earlier node was writing when it was killed.
+    fn remove_incomplete(&self) -> io::Result<()> {
+        for name in self.names("")?.iter().filter(|name| name.starts_with(INCOMPLETE)) {
+            ignore_absent(fs::remove_file(self.root.join(name)))?;
+        }
+        Ok(())
+    }
+
     /// Removes the sockets of workers without a lease, which ended with their node.
     fn remove_sockets_without(&self, left: &Left) -> io::Result<()> {
         let kept: Vec<_> =
@@ -239,12 +251,12 @@ impl StateFolder {
         names.collect()
     }
 
-    /// The records of a folder. A file that is no record is logged, and stays.
+    /// The records of a folder. Anything else is logged, and stays.
     fn records(&self, folder: &str) -> io::Result<Vec<LeaseRecord>> {
         let mut records = Vec::new();
         for name in self.names(folder)? {
             let path = self.root.join(folder).join(&name);
-            match serde_json::from_slice(&fs::read(&path)?) {
+            match record(&path, &name) {
                 Ok(record) => records.push(record),
                 Err(error) => {
                     tracing::error!(file = %path.display(), %error, "a lease of the state folder cannot be read");
@@ -263,10 +275,23 @@ impl StateFolder {
 
     /// Writes a file, which has its old content until the new one is complete.
     fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
-        let mut file = tempfile::Builder::new().prefix("new-").tempfile_in(&self.root)?;
+        let mut file = tempfile::Builder::new().prefix(INCOMPLETE).tempfile_in(&self.root)?;
         file.write_all(content)?;
         file.persist(self.root.join(name))?;
         Ok(())
+    }
+}
+
+/// Reads a record, whose name is the id of its lease.
+fn record(path: &Path, name: &str) -> io::Result<LeaseRecord> {
+    let invalid = |message| io::Error::new(ErrorKind::InvalidData, message);
+    if !path.symlink_metadata()?.is_file() {
+        return Err(invalid("it is no file"));
+    }
+    let record: LeaseRecord = serde_json::from_slice(&fs::read(path)?)?;
+    match record.lease.id.to_string() == name {
+        true => Ok(record),
+        false => Err(invalid("its name is not the id of its lease")),
     }
 }
 
@@ -329,6 +354,7 @@ mod tests {
             StateFolder::open(&root).is_err_and(|error| error.to_string().contains("another node"))
         );
         state.reserve(500).unwrap();
+        fs::write(root.join("new-aBcDeF"), "incomplete").unwrap();
         state.set_fenced("cuda:0", true).unwrap();
         state.set_fenced("cuda:1", true).unwrap();
         state.set_fenced("cuda:1", false).unwrap();
@@ -338,6 +364,7 @@ mod tests {
         assert_eq!(left.fenced, ["cuda:0"]);
         // A lease of the earlier node is renewed.
         state.reserve(5).unwrap();
+        assert!(!root.join("new-aBcDeF").exists());
         assert_eq!(root.join("token.key").metadata().unwrap().mode() & 0o777, 0o600);
         // After a start of the machine, nothing is left but the key and the ids.
         fs::write(root.join("boot"), "another").unwrap();

@@ -64,6 +64,34 @@ impl Node {
         *self = Self::launch(&self.address, self.arguments.clone());
     }
 
+    /// Starts another process with these arguments besides the earlier ones, which is to fail. Returns its output.
+    pub fn fail_to_start(&self, more: &[&str]) -> String {
+        let output = Command::new(program())
+            .args(["--listen", &self.address, "--device", &device()])
+            .args(&self.arguments)
+            .args(more)
+            .output()
+            .unwrap();
+        assert!(!output.status.success(), "the node has started");
+        String::from_utf8(output.stderr).unwrap()
+    }
+
+    /// Starts another process with other arguments on the same address, after the end of this one.
+    pub fn start_again_with(&mut self, arguments: &[&str]) {
+        let arguments = arguments.iter().map(|text| (*text).to_owned()).collect();
+        *self = Self::launch(&self.address, arguments);
+    }
+
+    /// Begins to start another process with the same arguments on the same address.
+    pub fn begin_to_start(&self) -> Child {
+        Command::new(program())
+            .args(["--listen", &self.address, "--device", &device()])
+            .args(&self.arguments)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap()
+    }
+
     /// Ends the process with a signal.
     pub fn end(&mut self, signal: Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);

@@ -43,17 +43,17 @@ pub fn memory(node: &Node) -> u64 {
     processes.iter().filter_map(resident).sum::<u64>() << 10
 }
 
-fn ticket(number: u64) -> Ticket {
+pub fn ticket(number: u64) -> Ticket {
     Ticket { stream: StreamId(1), number }
 }
 
-async fn command(stream: &mut Stream, sequence: u64, command: impl Into<Command<'_>>) {
+pub async fn command(stream: &mut Stream, sequence: u64, command: impl Into<Command<'_>>) {
     let command = command.into();
     stream.frame(command.opcode().unwrap(), 1, sequence, |out| command.encode(out)).await;
 }
 
 /// The error that ended a session.
-async fn lost(stream: &mut Stream) -> String {
+pub async fn lost(stream: &mut Stream) -> String {
     loop {
         match stream.reply().await {
             Ok((opcode, body)) => match Event::decode(opcode, &body) {
@@ -65,7 +65,7 @@ async fn lost(stream: &mut Stream) -> String {
     }
 }
 
-async fn session(client: &mut RawClient) -> (u64, Bytes, Stream) {
+pub async fn session(client: &mut RawClient) -> (u64, Bytes, Stream) {
     let granted = client.allocate().await;
     let (stream, reply) = client.attach(granted.lease, granted.token.clone(), Lane::Commands).await;
     assert_eq!(reply.unwrap().0, Attached::OPCODE);

@@ -35,13 +35,13 @@ const SHORT: u64 = 8;
 /// The seconds of any other certificate.
 const DAY: u64 = 86_400;
 
-fn new_key() -> KeyPair {
+pub fn new_key() -> KeyPair {
     KeyPair::generate().unwrap()
 }
 
 /// Issues a client certificate of the authority in the folder, valid for this time, to `NAME.pem` and `NAME.key`. Each
 /// file is replaced at once, as a program that renews certificates does.
-fn issue(folder: &Path, name: &str, tenant: &str, seconds: u64, key: &KeyPair) {
+pub fn issue(folder: &Path, name: &str, tenant: &str, seconds: u64, key: &KeyPair) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
     let ca_key = KeyPair::from_pem(&read("ca.key")).unwrap();
     let issuer = Issuer::from_ca_cert_pem(&read("ca.pem"), ca_key).unwrap();

@@ -114,7 +114,7 @@ impl RawClient {
         self.attach_with(Attach { lease, token, lane, epoch: 1, is_resumed: true, received }).await
     }
 
-    async fn attach_with(&self, attach: Attach) -> (Stream, Reply) {
+    pub async fn attach_with(&self, attach: Attach) -> (Stream, Reply) {
         let mut stream = Stream::open(&self.connection).await;
         stream.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
         let reply = stream.reply().await;

@@ -90,6 +90,7 @@ impl LeaseTable {
 
     /// Adds a lease of an earlier table, `elapsed` after [`kept`](Self::kept). Its client has no connection yet, so the
     /// reconnect window begins. The previous generation is valid for the overlap: the reply to a renewal may be lost.
+    /// No session of the slot runs until [`session_idle`](Self::session_idle) is reported for each that was restored.
     /// The quotas of tenants do not apply.
     ///
     /// # Errors
@@ -116,6 +117,9 @@ impl LeaseTable {
             return Err(kept.into());
         }
         place.add(id, charge, class);
+        if class == Exclusivity::Session {
+            place.sessions.restore(id);
+        }
         let mut request = LeaseRequest::new(tenant, kept.nonce, kept.quota);
         request.lease_secs = kept.requested_secs;
         request.slot = kept.requested_slot;

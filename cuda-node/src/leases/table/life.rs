@@ -86,6 +86,15 @@ impl LeaseTable {
         Ok(renewal)
     }
 
+    /// The client does not get the token of a renewal. Its earlier one stays valid for another overlap.
+    pub fn renewal_lost(&mut self, now: Duration, lease: LeaseId) {
+        self.advance(now);
+        let until = self.now.saturating_add(self.config.generation_overlap);
+        if let Some(overlap) = self.leases.get_mut(&lease).and_then(|of| of.overlap.as_mut()) {
+            *overlap = until;
+        }
+    }
+
     /// Ends a lease for its client, without grace. A lease whose end has begun loses the rest of its grace.
     ///
     /// # Errors

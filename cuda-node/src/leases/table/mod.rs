@@ -253,8 +253,15 @@ impl LeaseTable {
     /// did.
     pub fn session_idle(&mut self, now: Duration, lease: LeaseId) -> bool {
         self.advance(now);
-        let was_queued = self.slot_of(lease).is_some_and(|slot| slot.sessions.leave_queue(lease));
-        self.stop_session(lease, false) || was_queued
+        let was_queued = self.slot_of(lease).is_some_and(|slot| {
+            slot.sessions.settle(lease);
+            slot.sessions.leave_queue(lease)
+        });
+        let has_stopped = self.stop_session(lease, false);
+        if let Some(slot) = self.leases.get(&lease).map(|of| of.slot) {
+            self.run_next_session(slot);
+        }
+        has_stopped || was_queued
     }
 
     /// Answers `PauseSession`: the session has no work in flight, but more to do. It waits behind the other sessions.

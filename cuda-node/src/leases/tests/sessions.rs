@@ -151,3 +151,27 @@ fn no_session_runs_before_its_worker_is_ready() {
     assert!(!node.table.session_busy(at(0), lease));
     assert_eq!(node.actions(0), []);
 }
+
+#[test]
+fn no_session_runs_before_all_sessions_of_an_earlier_node_are_idle() {
+    let mut earlier = Node::new(1);
+    let leases = [session(&mut earlier), session(&mut earlier), session(&mut earlier)];
+    let mut node = Node::new(1);
+    for lease in leases {
+        let kept = earlier.table.kept(lease).unwrap();
+        node.table.restore(at(0), kept, Duration::ZERO).unwrap();
+    }
+    let [a, b, c] = leases;
+    node.table.session_busy(at(0), a);
+    assert_eq!(node.actions(0), []);
+    node.table.session_idle(at(0), b);
+    // It has drained what it had, and more waits.
+    node.table.session_idle(at(0), a);
+    node.table.session_busy(at(0), a);
+    assert_eq!(node.actions(0), []);
+    // The client of the last one has not come back.
+    node.table.worker_died(at(0), c, None);
+    assert!(node.actions(0).contains(&Action::KillWorker { lease: c }));
+    node.table.worker_gone(at(0), c, true);
+    assert_eq!(node.actions(0), [run(a)]);
+}

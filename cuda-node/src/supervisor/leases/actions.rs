@@ -117,12 +117,15 @@ impl Leases {
         if let Some(session) = &entry.session {
             session.end(end_of(lease, entry.cause.as_ref(), &address));
         }
-        let (worker, leases) = (entry.worker.take(), self.clone());
+        let (worker, session, leases) = (entry.worker.take(), entry.session.take(), self.clone());
         tokio::spawn(async move {
             let memory_is_back = match worker {
                 Some(worker) => worker.kill().await,
                 None => true,
             };
+            if let Some(session) = session {
+                session.worker_gone();
+            }
             let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
             leases.audit.write(&ended);
             leases.forget(lease).await;

@@ -444,7 +444,10 @@ impl Leases {
             let has_moved = entry.owner.replace(client.key) != Some(client.key);
             Ok((renewed, has_moved))
         })?;
-        self.keep(id).await?;
+        if let Err(refused) = self.keep(id).await {
+            self.change(|state, now| state.table.renewal_lost(now, id));
+            return Err(refused);
+        }
         let renewed = self.change(|state, _| {
             let generation = renewed.generation as u32;
             let token = self.token(state, client, id, generation);

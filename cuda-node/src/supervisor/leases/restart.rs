@@ -1,7 +1,7 @@
 //! Leases that outlive the node: what is written before a promise, and what a new node takes over.
 
 use std::{
-    io,
+    io, mem,
     sync::{Arc, atomic::Ordering},
     time::Duration,
 };
@@ -23,6 +23,9 @@ use crate::{
     },
     worker::Assign,
 };
+
+/// The time in which a worker that an earlier node has left ends.
+const KILL: Duration = Duration::from_secs(5);
 
 /// The leases that an earlier node has left, with the processes of their workers.
 #[derive(Default)]
@@ -47,6 +50,17 @@ impl Adopted {
         let [leases, ended] =
             [leases, ended].map(|records| records.into_iter().map(with_process).collect());
         Self { leases, ended, fenced, first_id }
+    }
+}
+
+impl Drop for Adopted {
+    /// The node does not start, and the workers wait for the next one.
+    fn drop(&mut self) {
+        for (_, process) in self.leases.drain(..).chain(self.ended.drain(..)) {
+            if let Ok((process, _ends)) = process {
+                process.leave();
+            }
+        }
     }
 }
 
@@ -136,15 +150,16 @@ impl Leases {
     }
 
     /// Takes over the leases of an earlier node. Each is as its record says, or has ended.
-    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, left: Adopted) {
-        let Adopted { leases, ended, fenced, first_id } = left;
+    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: Adopted) {
+        let (leases, ended) = (mem::take(&mut left.leases), mem::take(&mut left.ended));
+        let (fenced, first_id) = (mem::take(&mut left.fenced), left.first_id);
         self.change(|state, _| state.table.skip_ids(first_id));
         for (lease, process) in ended {
             let worker = match process {
                 Ok(process) => self.adopt(&lease.lease.slot, process).await.ok(),
                 Err(_) => None,
             };
-            self.end_left(LeaseId(lease.lease.id), worker).await;
+            self.end_left(LeaseId(lease.lease.id), &lease.lease.slot, worker).await;
         }
         for (record, process) in leases {
             let process = process.map_err(|error| Error::host("the worker has ended", &error));
@@ -154,11 +169,13 @@ impl Leases {
             };
             self.restore_one(record, worker).await;
         }
-        for device in fenced {
-            let slot = self.slots.iter().position(|slot| slot.info.address == device);
-            if let Some(slot) = slot {
-                self.change(|state, now| state.table.fence(now, SlotId(slot)));
-            }
+        fenced.iter().for_each(|device| self.fence(device));
+    }
+
+    fn fence(self: &Arc<Self>, device: &str) {
+        let slot = self.slots.iter().position(|slot| slot.info.address == device);
+        if let Some(slot) = slot {
+            self.change(|state, now| state.table.fence(now, SlotId(slot)));
         }
     }
 
@@ -170,13 +187,36 @@ impl Leases {
         found.workers.adopt(process, found.info.clone(), found.features).await
     }
 
-    /// Ends a lease that the table does not have.
-    async fn end_left(self: &Arc<Self>, lease: LeaseId, worker: Option<WorkerHandle>) {
-        if let Some(worker) = worker {
-            worker.kill().await;
+    /// Ends a lease that the table does not have. A device whose worker does not end, because the driver holds it, or
+    /// whose memory is not free, is fenced: the node starts without it.
+    async fn end_left(
+        self: &Arc<Self>,
+        lease: LeaseId,
+        device: &str,
+        worker: Option<WorkerHandle>,
+    ) {
+        let leases = self.clone();
+        let end = tokio::spawn(async move {
+            let memory_is_back = match worker {
+                Some(worker) => worker.kill().await,
+                None => true,
+            };
+            let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
+            leases.audit.write(&ended);
+            leases.forget(lease).await;
+            memory_is_back
+        });
+        let is_fenced = self.change(|state, _| {
+            state.table.slots().any(|slot| slot.is_fenced && slot.name == device)
+        });
+        if !is_fenced && !matches!(tokio::time::timeout(KILL, end).await, Ok(Ok(true))) {
+            tracing::error!(
+                lease = lease.0,
+                device,
+                "the worker of a lease of an earlier node does not end"
+            );
+            self.fence(device);
         }
-        self.audit.write(&Decision { event: "ended", lease: Some(lease.0), ..Decision::default() });
-        self.forget(lease).await;
     }
 
     async fn restore_one(
@@ -194,7 +234,7 @@ impl Leases {
                 device = record.lease.slot,
                 "a lease of an earlier node has no place on this one, and ends"
             );
-            return self.end_left(lease, worker.ok()).await;
+            return self.end_left(lease, &record.lease.slot, worker.ok()).await;
         }
         self.change(|state, now| {
             let Some(view) = state.table.lease(lease) else { return };
@@ -225,6 +265,8 @@ impl Leases {
                     entry.worker = Some(worker);
                     if record.is_detached && record.is_confirmed {
                         _ = state.table.reconnected(now, lease);
+                        // It may have no client that could report that.
+                        state.table.session_idle(now, lease);
                     }
                 }
                 Err(error) => {

@@ -329,15 +329,21 @@ impl Lane {
     /// Checks that the client may send frames here. Returns the number of the last one. The worker checks the numbers.
     fn check(&self, frames: &Frames) -> Result<u64, WireError> {
         let mut last = 0;
-        for frame in frames.iter() {
+        // An acknowledgement has no number, whatever the client writes there.
+        for frame in frames.iter().filter(|frame| frame.header.opcode != Ack::OPCODE) {
             let opcode = frame.header.opcode;
             // Other opcodes are those of messages between supervisor and worker, among others.
-            if opcode != Ack::OPCODE && !self.opcodes.contains(&opcode) {
+            if !self.opcodes.contains(&opcode) {
                 return Err(WireError::UnexpectedOpcode { opcode });
             }
             last = last.max(frame.header.sequence);
         }
         Ok(last)
+    }
+
+    /// Whether frames were passed to the worker, also by an earlier supervisor.
+    pub(super) fn has_passed(&self) -> bool {
+        self.passed.load(Ordering::Acquire) > 0
     }
 
     /// Waits until frames arrive while the session is paused.

@@ -130,6 +130,12 @@ impl Session {
         self.commands.push(&Notice::Lost { error: cause }.into());
     }
 
+    /// The worker is gone. The client has a while for the rest of its events, also if it does not take those in front of
+    /// it.
+    pub(super) fn worker_gone(&self) {
+        self.ended.send_replace(true);
+    }
+
     /// Ends the session: its client gets `error` when the worker has exited.
     pub(super) fn end(&self, error: Error) {
         self.cause.lock().get_or_insert(error);
@@ -259,7 +265,12 @@ impl Session {
             match lane {
                 wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
                 wire::Lane::Commands => {
-                    let own = || self.own_events();
+                    let own = || {
+                        if let Some(turns) = &self.turns {
+                            turns.attached(self.commands.has_passed());
+                        }
+                        self.own_events()
+                    };
                     self.commands.serve(send, receive, resume, own, seen).await
                 }
             }
@@ -277,7 +288,10 @@ impl Session {
     /// Counts the frames behind number `before`, which were passed to the worker.
     fn count(&self, frames: &Frames, before: u64) {
         let mut tally = Tally::default();
-        for frame in frames.iter().filter(|frame| frame.header.sequence > before) {
+        let is_new = |frame: &Frame<'_>| {
+            frame.header.opcode != Ack::OPCODE && frame.header.sequence > before
+        };
+        for frame in frames.iter().filter(is_new) {
             tally.add(&frame);
             if let Some(turns) =
                 self.turns.as_ref().filter(|_| frame.header.opcode != opcode::CHUNK)
@@ -354,6 +368,8 @@ pub(super) struct Turns {
     drained: AtomicU64,
     /// Set while the session does not have the turn.
     is_paused: AtomicBool,
+    /// Whether it is known what an earlier supervisor has passed to the worker.
+    is_settled: AtomicBool,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -364,12 +380,25 @@ impl Turns {
             has_passed: Notify::new(),
             drained: AtomicU64::new(0),
             is_paused: AtomicBool::new(false),
+            is_settled: AtomicBool::new(false),
             report: Box::new(report),
         }
     }
 
     fn report(&self, turn: Turn) {
         (self.report)(turn);
+    }
+
+    /// The client has a connection. On the first one, reports that the session is idle: at once, or after the work that
+    /// an earlier supervisor has passed to the worker.
+    fn attached(&self, has_passed: bool) {
+        if self.is_settled.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        match has_passed {
+            true => self.pass(),
+            false => self.report(Turn::Idle),
+        }
     }
 
     /// A command was passed to the worker.

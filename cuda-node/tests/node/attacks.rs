@@ -1,0 +1,579 @@
+//! Attacks on what is passed on between clients and workers, and on restarts.
+
+use std::{net::UdpSocket, time::Duration};
+
+use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
+use cuda_lease::wire::{
+    Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew,
+    Renewed, Step, TransferId,
+};
+use tempfile::TempDir;
+
+use crate::{
+    harness::{LONG, Node, Signal, check, wait_until},
+    hostile::{attack, command, lost, memory, session, ticket},
+    raw::{RawClient, Stream, block_on, refusal, request},
+};
+
+/// A node with a state folder.
+fn node(more: &[&str]) -> (TempDir, Node) {
+    let folder = tempfile::tempdir().unwrap();
+    let state = folder.path().join("state");
+    let node = Node::start(&[&["--state", state.to_str().unwrap()], more].concat());
+    (folder, node)
+}
+
+fn create_stream() -> Command<'static> {
+    Command::Control(Control::CreateStream { id: StreamId(1), priority: 0 })
+}
+
+fn allocate(bytes: u64) -> Command<'static> {
+    Command::Control(Control::Allocate { id: AllocId(1), bytes, at: ticket(1) })
+}
+
+fn read(number: u64, bytes: u64) -> Command<'static> {
+    let region = Region { alloc: AllocId(1), offset: 0 };
+    let step = Step::Read { from: region, transfer: TransferId(number), bytes };
+    Command::Submit { ticket: ticket(number + 1), after: Vec::new(), step }
+}
+
+/// A start that fails, for example because of a file with a mistake, ends no lease of the node before it.
+#[test]
+fn failed_start_ends_no_lease() {
+    let (folder, mut node) = node(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    check(&lease);
+    let quotas = folder.path().join("quotas.toml");
+    std::fs::write(&quotas, "nonsense").unwrap();
+    node.end(Signal::KILL);
+    let error = node.fail_to_start(&["--quotas", quotas.to_str().unwrap()]);
+    assert!(error.contains("quotas.toml"), "{error}");
+    let taken = UdpSocket::bind(&node.address).unwrap();
+    let error = node.fail_to_start(&[]);
+    assert!(error.contains("failed to listen"), "{error}");
+    drop(taken);
+    let error = node.fail_to_start(&["--operator-socket", "/nowhere/operator"]);
+    assert!(error.contains("create its folder"), "{error}");
+    node.start_again();
+    check(&lease);
+}
+
+/// The number of an acknowledgement does not count as that of a command: its commands would not be counted any more, and
+/// a lease of the class `session` would give up its turn while its commands run.
+#[test]
+fn number_of_an_acknowledgement_hides_no_commands() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session(&mut client).await;
+        stream.frame(Ack::OPCODE, 1, u64::MAX, |out| Ack { received: 0 }.encode(out)).await;
+        command(&mut stream, 1, create_stream()).await;
+        command(&mut stream, 2, allocate(64)).await;
+        for number in 1..=2 {
+            command(&mut stream, number + 2, read(number, 64)).await;
+            // The next command is in another batch.
+            while stream.reply().await.unwrap().0 != Chunk::OPCODE {}
+            wait_until("the command is counted", || {
+                node.metric("cuda_node_operations_total{kind=\"read\"}") == number as f64
+            });
+        }
+    });
+}
+
+/// A client that does not read the events of a session keeps nothing of the node after the end of its lease.
+#[test]
+fn unread_events_do_not_outlive_their_lease() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut stream) = session(&mut client).await;
+        let small = 16 << 10;
+        command(&mut stream, 1, create_stream()).await;
+        command(&mut stream, 2, allocate(small)).await;
+        for number in 1..=4000 {
+            command(&mut stream, number + 2, read(number, small)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        let free = Free { lease, token };
+        client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+        client.control.reply().await.unwrap();
+        let stopped = tokio::time::timeout(LONG, stream.send.stopped()).await;
+        assert!(stopped.is_ok(), "the lane is still served");
+    });
+}
+
+/// While the state cannot be written, renewals are refused, and the token stays valid.
+#[test]
+fn refused_renewals_cost_no_token() {
+    let (folder, node) = node(&["--spares", "0"]);
+    let (leases, aside) = (folder.path().join("state/leases"), folder.path().join("state/aside"));
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let lease = granted.lease;
+        let renew = Renew { lease, token: granted.token.clone(), lease_secs: 60 };
+        std::fs::rename(&leases, &aside).unwrap();
+        let mut id = 3;
+        let mut renewed = async |client: &mut RawClient| {
+            id += 1;
+            client.control.frame(Renew::OPCODE, 0, id, |out| renew.encode(out)).await;
+            client.control.reply().await
+        };
+        // Longer than an earlier token is valid behind a renewal.
+        for _ in 0..33 {
+            let reply = renewed(&mut client).await;
+            assert_eq!(refusal(&reply), Status::Internal);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        std::fs::rename(&aside, &leases).unwrap();
+        let (_, body) = renewed(&mut client).await.unwrap();
+        let token = Renewed::decode(&body).unwrap().token;
+        let (_, reply) = client.attach(lease, token, Lane::Commands).await;
+        assert_eq!(reply.unwrap().0, Attached::OPCODE);
+    });
+}
+
+/// Files that are no records do not keep a node from starting.
+#[test]
+fn foreign_files_in_the_state_folder_are_skipped() {
+    let (folder, mut node) = node(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    node.end(Signal::KILL);
+    let leases = folder.path().join("state/leases");
+    std::fs::create_dir(leases.join("folder")).unwrap();
+    std::fs::write(leases.join("empty"), "").unwrap();
+    std::fs::write(leases.join("garbage"), [255; 1000]).unwrap();
+    let record = std::fs::read_to_string(leases.join(lease.id().to_string())).unwrap();
+    std::fs::write(leases.join("truncated"), &record[..record.len() / 2]).unwrap();
+    std::os::unix::fs::symlink("/nowhere", leases.join("link")).unwrap();
+    // A copy names the same worker.
+    std::fs::write(leases.join("0"), &record).unwrap();
+    node.start_again();
+    check(&lease);
+}
+
+/// A worker that is stopped while the node starts again.
+#[test]
+fn stopped_worker_goes_on_with_the_next_node() {
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    check(&lease);
+    let worker = rustix::process::Pid::from_raw(node.workers()[0] as i32).unwrap();
+    rustix::process::kill_process(worker, Signal::STOP).unwrap();
+    node.restart(Signal::KILL);
+    node.restart(Signal::KILL);
+    let other = node.lease().acquire_blocking().unwrap();
+    check(&other);
+    rustix::process::kill_process(worker, Signal::CONT).unwrap();
+    check(&lease);
+}
+
+/// A signal to reload that arrives while a node starts does not end it.
+#[test]
+fn reload_during_the_start_does_not_end_the_node() {
+    let (folder, mut node) = node(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    node.end(Signal::KILL);
+    let path = folder.path().join("state/lock");
+    let lock = std::fs::File::open(&path).unwrap();
+    lock.lock().unwrap();
+    let mut child = node.begin_to_start();
+    let waits = || {
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", child.id())).unwrap().flatten();
+        let mut files = descriptors.filter_map(|entry| std::fs::read_link(entry.path()).ok());
+        files.any(|file| file == path)
+    };
+    wait_until("the node waits for the lock", waits);
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    drop(lock);
+    check(&lease);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// Signals to reload in great number.
+#[test]
+fn storm_of_reloads_disturbs_nobody() {
+    let (folder, node) = node(&["--spares", "0"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let pid = rustix::process::Pid::from_raw(node.pid() as i32).unwrap();
+    for _ in 0..2000 {
+        rustix::process::kill_process(pid, Signal::HUP).unwrap();
+    }
+    check(&lease);
+    check(&node.lease().acquire_blocking().unwrap());
+    drop(folder);
+}
+
+/// Many leases are in use while nodes are killed at every point of their start.
+#[test]
+fn nodes_that_are_killed_while_they_start_lose_nothing() {
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let leases: Vec<_> = (0..10).map(|_| node.lease().acquire_blocking().unwrap()).collect();
+    leases.iter().for_each(check);
+    node.end(Signal::KILL);
+    for round in 0..25u64 {
+        let mut child = node.begin_to_start();
+        std::thread::sleep(Duration::from_millis(round * 8));
+        child.kill().unwrap();
+        child.wait().unwrap();
+    }
+    node.start_again();
+    leases.iter().for_each(check);
+}
+
+/// Many connections attach one lane at once, with right and wrong numbers.
+#[test]
+fn lane_that_is_attached_again_and_again_disturbs_nobody() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut stream) = session(&mut client).await;
+        command(&mut stream, 1, create_stream()).await;
+        let before = memory(node);
+        let mut connections = Vec::new();
+        for _ in 0..8 {
+            connections.push(RawClient::connect(&node.address).await);
+        }
+        for round in 0..400u64 {
+            let at = round as usize % connections.len();
+            // Each refusal closes its connection.
+            if connections[at].connection.close_reason().is_some() {
+                connections[at] = RawClient::connect(&node.address).await;
+            }
+            let (token, received) = (token.clone(), if at == 3 { u64::MAX } else { 0 });
+            let (lane, is_resumed) = (Lane::Commands, at != 5);
+            let attach = Attach { lease, token, lane, epoch: 1, is_resumed, received };
+            let mut attaching = Stream::open(&connections[at].connection).await;
+            attaching.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
+        }
+        // Until the others are served, each takes the lane from the one before.
+        'works: loop {
+            let (mut last, _) = client.resume(lease, token.clone(), Lane::Commands, 0).await;
+            command(&mut last, 2, allocate(64)).await;
+            command(&mut last, 3, read(1, 64)).await;
+            while let Ok((opcode, _)) = last.reply().await {
+                if opcode == Chunk::OPCODE {
+                    break 'works;
+                }
+            }
+        }
+        assert!(memory(node) < before + (64 << 20), "{before} bytes before");
+    });
+}
+
+/// A client acknowledges frames that it was not sent, on both lanes.
+#[test]
+fn acknowledgement_of_frames_that_were_not_sent_ends_only_its_session() {
+    attack(async |node| {
+        for lane in [Lane::Commands, Lane::Bulk] {
+            let mut client = RawClient::connect(&node.address).await;
+            let (lease, token, mut commands) = session(&mut client).await;
+            let (mut bulk, _) = client.attach(lease, token, Lane::Bulk).await;
+            let stream = if lane == Lane::Bulk { &mut bulk } else { &mut commands };
+            stream.frame(Ack::OPCODE, 0, 0, |out| Ack { received: 7 }.encode(out)).await;
+            let error = lost(&mut commands).await;
+            assert!(error.contains("acknowledged frame 7"), "{error}");
+        }
+    });
+}
+
+/// A session that does not take its events keeps the turn of other sessions no longer than its lease.
+#[test]
+fn slow_reader_of_an_exclusive_session_gives_back_its_turn() {
+    let node = Node::start(&["--spares", "0"]);
+    let exclusive = || node.lease().exclusive(Exclusivity::Session);
+    let neighbor = exclusive().acquire_blocking().unwrap();
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        client.send(&Allocate { exclusivity: Exclusivity::Session, ..request() }).await;
+        let granted = client.granted().await;
+        let (mut stream, _) = client.attach(granted.lease, granted.token, Lane::Commands).await;
+        command(&mut stream, 1, create_stream()).await;
+        let small = 16 << 10;
+        command(&mut stream, 2, allocate(small)).await;
+        for number in 1..=4000 {
+            command(&mut stream, number + 2, read(number, small)).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::task::spawn_blocking(move || check(&neighbor)).await.unwrap();
+    });
+}
+
+/// Code beyond the limits.
+#[test]
+fn blob_of_200_mib_is_refused() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, _stream) = session(&mut client).await;
+        let mut put = Stream::open(&client.connection).await;
+        let blob = PutBlob { lease, token, hash: [1; 32], bytes: 200 << 20 };
+        put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+        assert_eq!(refusal(&put.reply().await), Status::TooLarge);
+    });
+}
+
+/// A million commands in a burst, whose events nobody reads.
+#[test]
+fn burst_of_a_million_commands_is_bounded() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session(&mut client).await;
+        let before = memory(node);
+        command(&mut stream, 1, create_stream()).await;
+        command(&mut stream, 2, allocate(64)).await;
+        let mut burst = Vec::new();
+        for number in 1..=1_000_000u64 {
+            let read = read(number, 16);
+            cuda_lease::wire::put_frame(&mut burst, read.opcode().unwrap(), 1, number + 2, |out| {
+                read.encode(out);
+            });
+        }
+        _ = tokio::time::timeout(Duration::from_secs(10), stream.bytes(&burst)).await;
+        drop(burst);
+        assert!(memory(node) < before + (400 << 20), "{before} bytes before");
+    });
+}
+
+/// A process that does not end when it is killed, as one that a driver holds.
+struct Frozen {
+    cgroup: std::path::PathBuf,
+    pid: u32,
+}
+
+impl Frozen {
+    /// `None` where this process may not freeze others.
+    fn new(pid: u32) -> Option<Self> {
+        let cgroup =
+            std::path::PathBuf::from(format!("/sys/fs/cgroup/freezer/cuda-node-test-{pid}"));
+        std::fs::create_dir(&cgroup).ok()?;
+        std::fs::write(cgroup.join("cgroup.procs"), pid.to_string()).unwrap();
+        std::fs::write(cgroup.join("freezer.state"), "FROZEN").unwrap();
+        let state = || std::fs::read_to_string(cgroup.join("freezer.state")).unwrap();
+        wait_until("the process is frozen", || state().trim() == "FROZEN");
+        Some(Self { cgroup, pid })
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        _ = std::fs::write(self.cgroup.join("freezer.state"), "THAWED");
+        let process = rustix::process::Pid::from_raw(self.pid as i32).unwrap();
+        _ = rustix::process::kill_process(process, Signal::KILL);
+        wait_until("the cgroup is empty", || std::fs::remove_dir(&self.cgroup).is_ok());
+    }
+}
+
+/// A worker that does not end keeps its device from service, and no node from its start.
+#[test]
+fn worker_that_does_not_end_delays_no_start() {
+    let (_folder, mut node) = node(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let granted = client.allocate().await;
+        let Some(_frozen) = Frozen::new(node.workers()[0]) else {
+            return eprintln!("skipped: needs root and the freezer of cgroups, version 1");
+        };
+        let free = Free { lease: granted.lease, token: granted.token };
+        client.control.frame(Free::OPCODE, 0, 3, |out| free.encode(out)).await;
+        client.control.reply().await.unwrap();
+        node.end(Signal::KILL);
+        let (sender, started) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            node.start_again();
+            _ = sender.send(node);
+        });
+        let node = started.recv_timeout(LONG).expect("the node does not start");
+        wait_until("the device is fenced", || node.json()["devices"][0]["fenced"] == true);
+    });
+}
+
+/// The certificate of a client that never expires (RFC 5280, 4.1.2.5).
+#[test]
+fn certificate_without_an_end_is_served() {
+    let folder = crate::tenants::certificates();
+    let node = crate::tenants::secured(folder.path(), &[]);
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seconds = 253_402_300_799 - now.as_secs() - 1;
+    let key = crate::identity::new_key();
+    crate::identity::issue(folder.path(), "forever", "forever", seconds, &key);
+    let tls = crate::tenants::client(folder.path(), "forever");
+    check(&node.lease().tls(tls).acquire_blocking().unwrap());
+}
+
+/// A node starts while the one before it still ends.
+#[test]
+fn node_that_starts_at_once_takes_over() {
+    let (_folder, node) = node(&["--spares", "0"]);
+    let leases: Vec<_> = (0..10).map(|_| node.lease().acquire_blocking().unwrap()).collect();
+    let pid = rustix::process::Pid::from_raw(node.pid() as i32).unwrap();
+    rustix::process::kill_process(pid, Signal::TERM).unwrap();
+    let mut child = node.begin_to_start();
+    leases.iter().for_each(check);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
+/// The next node has less memory: leases that have no place end, with a reason.
+#[test]
+fn smaller_node_ends_what_has_no_place() {
+    let (folder, mut node) = node(&["--spares", "0"]);
+    let leases: Vec<_> = (0..3).map(|_| node.lease().acquire_blocking().unwrap()).collect();
+    node.end(Signal::KILL);
+    let state = folder.path().join("state");
+    let state = state.to_str().unwrap();
+    node.start_again_with(&[
+        "--insecure",
+        "--spares",
+        "0",
+        "--state",
+        state,
+        "--capacity",
+        "150MiB",
+    ]);
+    wait_until("a lease has ended", || {
+        leases.iter().filter(|lease| lease.device().new_stream().is_err()).count() == 1
+    });
+    leases.iter().filter(|lease| lease.device().new_stream().is_ok()).for_each(check);
+}
+
+/// The disk with the state is full for a while.
+#[test]
+fn full_disk_refuses_leases_and_loses_none() {
+    let folder = tempfile::tempdir().unwrap();
+    let mounted = std::process::Command::new("mount")
+        .args(["-t", "tmpfs", "-o", "size=256k,mode=700", "tmpfs"])
+        .arg(folder.path())
+        .status();
+    if !mounted.is_ok_and(|status| status.success()) {
+        return eprintln!("skipped: this process may not mount");
+    }
+    let state = folder.path().join("state");
+    let mut node = Node::start(&[
+        "--spares",
+        "0",
+        "--metrics",
+        "127.0.0.1:0",
+        "--state",
+        state.to_str().unwrap(),
+    ]);
+    let kept = node.lease().acquire_blocking().unwrap();
+    let freed = node.lease().acquire_blocking().unwrap();
+    let fill = folder.path().join("fill");
+    _ = std::fs::write(&fill, vec![1; 1 << 20]);
+    let error = node.lease().acquire_blocking().map(drop).unwrap_err();
+    assert!(error.to_string().contains("free space on the disk"), "{error}");
+    check(&kept);
+    drop(freed);
+    wait_until("one lease is left", || node.json()["leases"].as_array().unwrap().len() == 1);
+    node.restart(Signal::TERM);
+    check(&kept);
+    std::fs::remove_file(&fill).unwrap();
+    check(&node.lease().acquire_blocking().unwrap());
+    node.restart(Signal::KILL);
+    check(&kept);
+    drop(node);
+    // Its workers wait for another node.
+    let unmounted = std::process::Command::new("umount").arg("-l").arg(folder.path()).status();
+    assert!(unmounted.unwrap().success());
+}
+
+/// A tenant that resumes and breaks its session while its worker dies.
+#[test]
+fn resuming_while_the_worker_dies_leaves_nothing() {
+    let node = Node::start(&["--spares", "0", "--metrics", "127.0.0.1:0"]);
+    let neighbor = node.lease().acquire_blocking().unwrap();
+    let others = node.workers();
+    block_on(async {
+        for round in 0..5u64 {
+            let mut client = RawClient::connect(&node.address).await;
+            let (lease, token, mut stream) = session(&mut client).await;
+            command(&mut stream, 1, create_stream()).await;
+            let workers = node.workers();
+            let worker = *workers.iter().find(|pid| !others.contains(pid)).unwrap();
+            let mut resumed = Vec::new();
+            for at in 0..10 {
+                let attach = Attach {
+                    lease,
+                    token: token.clone(),
+                    lane: Lane::Commands,
+                    epoch: 1,
+                    is_resumed: true,
+                    received: 0,
+                };
+                let mut attaching = Stream::open(&client.connection).await;
+                attaching.frame(Attach::OPCODE, 0, 0, |out| attach.encode(out)).await;
+                resumed.push(attaching);
+                if at == 2 * round {
+                    let pid = rustix::process::Pid::from_raw(worker as i32).unwrap();
+                    _ = rustix::process::kill_process(pid, Signal::KILL);
+                }
+            }
+            let (mut last, reply) = client.resume(lease, token, Lane::Commands, 0).await;
+            if let Ok((Attached::OPCODE, _)) = reply {
+                lost(&mut last).await;
+            }
+            wait_until("only the neighbor is left", || node.workers() == others);
+        }
+    });
+    wait_until("one lease is left", || node.json()["leases"].as_array().unwrap().len() == 1);
+    check(&neighbor);
+}
+
+/// Text that kernels print without end, which nobody reads, beside a neighbor.
+#[test]
+fn flood_of_events_while_a_neighbor_works() {
+    attack(async |node| {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session(&mut client).await;
+        let before = memory(node);
+        command(&mut stream, 1, create_stream()).await;
+        // Each request has a reply, which is never acknowledged.
+        let mut burst = Vec::new();
+        for id in 1..=300_000u64 {
+            let request =
+                cuda_core::protocol::Request::Loaded { module: cuda_core::protocol::ModuleId(id) };
+            let request = Command::Request { id, request };
+            cuda_lease::wire::put_frame(&mut burst, request.opcode().unwrap(), 1, id + 1, |out| {
+                request.encode(out)
+            });
+        }
+        _ = tokio::time::timeout(Duration::from_secs(10), stream.bytes(&burst)).await;
+        assert!(memory(node) < before + (300 << 20), "{before} bytes before");
+    });
+}
+
+/// The next node uses other user ids: workers that it cannot take over end at once, and free their memory.
+#[test]
+fn worker_of_another_range_of_user_ids_ends() {
+    if !rustix::process::geteuid().is_root() {
+        return eprintln!("skipped: needs root");
+    }
+    let (folder, mut node) = node(&["--spares", "0", "--worker-uids", "700000-700009"]);
+    let lease = node.lease().acquire_blocking().unwrap();
+    let worker = node.workers()[0];
+    let started = std::time::Instant::now();
+    node.end(Signal::KILL);
+    let state = folder.path().join("state");
+    let state = state.to_str().unwrap();
+    let arguments = ["--insecure", "--spares", "0", "--state", state];
+    node.start_again_with(&[&arguments[..], &["--worker-uids", "800000-800009"]].concat());
+    let process = format!("/proc/{worker}/exe");
+    wait_until("the worker has ended", || !std::fs::exists(&process).unwrap_or(false));
+    assert!(started.elapsed() < Duration::from_secs(25), "it has waited for another node");
+    wait_until("the lease is lost", || lease.device().new_stream().is_err());
+    check(&node.lease().acquire_blocking().unwrap());
+}
+
+/// Sessions that share a device in turns, while the node starts again.
+#[test]
+fn sessions_take_turns_after_a_restart() {
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let exclusive = || node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    let leases = [exclusive(), exclusive(), exclusive()];
+    // The last one has sent no work before.
+    leases[..2].iter().for_each(check);
+    for signal in [Signal::KILL, Signal::TERM] {
+        node.restart(signal);
+        leases.iter().rev().for_each(check);
+    }
+}
