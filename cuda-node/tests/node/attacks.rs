@@ -277,28 +277,6 @@ fn acknowledgement_of_frames_that_were_not_sent_ends_only_its_session() {
     });
 }
 
-/// A session that does not take its events keeps the turn of other sessions no longer than its lease.
-#[test]
-fn slow_reader_of_an_exclusive_session_gives_back_its_turn() {
-    let node = Node::start(&["--spares", "0"]);
-    let exclusive = || node.lease().exclusive(Exclusivity::Session);
-    let neighbor = exclusive().acquire_blocking().unwrap();
-    block_on(async {
-        let mut client = RawClient::connect(&node.address).await;
-        client.send(&Allocate { exclusivity: Exclusivity::Session, ..request() }).await;
-        let granted = client.granted().await;
-        let (mut stream, _) = client.attach(granted.lease, granted.token, Lane::Commands).await;
-        command(&mut stream, 1, create_stream()).await;
-        let small = 16 << 10;
-        command(&mut stream, 2, allocate(small)).await;
-        for number in 1..=4000 {
-            command(&mut stream, number + 2, read(number, small)).await;
-        }
-        tokio::time::sleep(Duration::from_secs(1)).await;
-        tokio::task::spawn_blocking(move || check(&neighbor)).await.unwrap();
-    });
-}
-
 /// Code beyond the limits.
 #[test]
 fn blob_of_200_mib_is_refused() {

@@ -20,7 +20,7 @@ use crate::{
 };
 
 /// The number of leases. `KILL_CYCLES` replaces it, and `KILL_SEED` the choice of the points.
-const CYCLES: u32 = 60;
+const CYCLES: u32 = 40;
 
 /// The threads that acquire leases.
 const THREADS: u32 = 4;
