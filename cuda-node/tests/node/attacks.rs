@@ -4,15 +4,15 @@ use std::{net::UdpSocket, time::Duration};
 
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
 use cuda_lease::wire::{
-    Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew,
-    Renewed, Step, TransferId,
+    Ack, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew, Renewed, Step,
+    TransferId,
 };
 use tempfile::TempDir;
 
 use crate::{
     harness::{LONG, Node, Signal, check, wait_until},
     hostile::{attack, command, lost, memory, session, ticket},
-    raw::{RawClient, Stream, block_on, refusal, request},
+    raw::{RawClient, Stream, block_on, refusal},
 };
 
 /// A node with a state folder.
