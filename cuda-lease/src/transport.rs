@@ -59,7 +59,7 @@ pub const CERTIFICATE_ENDED: quinn::VarInt = quinn::VarInt::from_u32(5);
 /// The code with which a node closes its connections whose leases the next node takes over.
 pub const RESTARTS: quinn::VarInt = quinn::VarInt::from_u32(16);
 
-/// The secret of an endpoint. One that starts again with the same secret tells the peers of its connections that they
+/// The secret of an endpoint. An endpoint that starts again with the same secret tells its peers that their connections
 /// are lost, so they need not wait until the connections time out (stateless reset, RFC 9000, section 10.3).
 pub struct ResetKey([u8; 32]);
 

@@ -27,7 +27,7 @@ use super::{
 const STACK: usize = 64 << 10;
 
 /// The time in which a worker reads what its supervisor had written before its end.
-const LAST_WORDS: Duration = Duration::from_millis(200);
+const FINAL_READ: Duration = Duration::from_millis(200);
 
 /// The ends of the sockets between a supervisor and one worker, on one of the sides.
 #[derive(Debug)]
@@ -111,7 +111,8 @@ impl SupervisorWatch {
     }
 }
 
-/// Starts a thread that kills this process with `SIGKILL` when the supervisor has exited.
+/// Starts a thread that kills this process with `SIGKILL` when the supervisor has exited, unless this process outlives
+/// it by then.
 ///
 /// The thread blocks reading standard input, which the supervisor holds open. The kernel closes the pipe when the
 /// supervisor ends, also by `SIGKILL`. The thread uses a signal instead of `exit`, because exit handlers of the CUDA
@@ -138,13 +139,13 @@ fn watch(outlives: &AtomicBool) {
     let mut ignored = [0; 64];
     // Any other error counts as the end of the pipe, because the supervisor cannot be watched any more.
     while let Ok(1..) | Err(Errno::INTR) = rustix::io::read(stdin.as_fd(), &mut ignored) {}
-    // A worker that is to outlive its supervisor may still have to read that.
-    let end = Instant::now() + LAST_WORDS;
+    // The supervisor may have written the lease just before its end. The worker reads it now, and then outlives it.
+    let end = Instant::now() + FINAL_READ;
     while Instant::now() < end {
         if outlives.load(Ordering::Acquire) {
             return;
         }
-        thread::sleep(LAST_WORDS / 20);
+        thread::sleep(FINAL_READ / 20);
     }
     die();
 }

@@ -1,7 +1,7 @@
 //! Workers that outlive their supervisor: the next supervisor connects to the worker's Unix socket.
 //!
 //! The supervisor that launches the worker binds the socket in a folder of its own, and the worker inherits the
-//! listener. So a worker needs no access to the folder, and whoever can open the folder is the user of the node.
+//! listener. So a worker needs no access to the folder. Only the user of the node can open the folder and connect.
 //!
 //! A supervisor connects three times, once for each socket of [`Ends`](super::Ends). On each connection it sends one
 //! byte: the number of the socket in [`LANES`].
@@ -92,7 +92,7 @@ impl Successors {
                 die();
             }
             let Some((lane, socket)) = with_lane(self.listener.accept()?.0) else { continue };
-            // Those of a supervisor that has ended before it had all.
+            // Discards the sockets of a supervisor that ended before it had connected all three.
             if lane == LANES[0] {
                 sockets = Default::default();
             }

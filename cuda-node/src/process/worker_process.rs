@@ -136,7 +136,7 @@ impl WorkerLauncher {
             ),
             None => (Ok(None), None),
         };
-        // Without its user id it is taken over too, so that it ends.
+        // Takes over the process even if its user id is not free, so that dropping it ends the process.
         let held = Held { uid: uid.as_ref().ok().cloned().flatten(), cgroup };
         let child = Child::adopt(*pid, *started, held.clone()).map_err(gone)?;
         uid?;
@@ -365,7 +365,7 @@ impl WorkerProcess {
         std::mem::forget(self);
     }
 
-    /// What the next supervisor needs to know. `None` for a worker that does not outlive this one.
+    /// Returns the record with which the next supervisor takes over the worker. `None` for a worker that ends with this one.
     ///
     /// # Errors
     /// The process has ended.

@@ -62,7 +62,7 @@ impl LeaseRecord {
         Self { lease, worker, is_detached, is_confirmed, owner, at: since_boot() }
     }
 
-    /// The certificate that acquired the lease.
+    /// The key of the client that acquired or last renewed the lease.
     pub(super) fn owner(&self) -> Option<Fingerprint> {
         self.owner.map(Fingerprint::from_bytes)
     }
@@ -147,7 +147,7 @@ impl StateFolder {
                 return Err(io::Error::new(ErrorKind::PermissionDenied, message));
             }
             return key.try_into().map_err(|_| {
-                let message = format!("{} is no key of 32 bytes; remove it", path.display());
+                let message = format!("{} does not have the 32 bytes of a key; remove it, which invalidates all tokens", path.display());
                 io::Error::new(ErrorKind::InvalidData, message)
             });
         }

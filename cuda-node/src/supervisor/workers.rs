@@ -361,7 +361,7 @@ impl WorkerHandle {
         }
     }
 
-    /// What the next node needs to know of the worker. `None` for one that ends with this node.
+    /// Returns the record with which the next node takes over the worker. `None` for one that ends with this node.
     pub(super) fn for_successor(&self) -> Option<AdoptedWorker> {
         match &self.body {
             Body::Threads(_) => None,

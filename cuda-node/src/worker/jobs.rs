@@ -183,7 +183,7 @@ fn read_bytes(mut socket: &UnixStream, count: u64) -> io::Result<Vec<u8>> {
 }
 
 /// The answer to a job that has begun for an earlier supervisor.
-const ANSWER_LOST: &str = "the node was restarted while the submit waited or ran, and its answer is lost; the kernel may have run";
+const ANSWER_LOST: &str = "the node restarted while the submit waited or ran, so the answer is lost; the kernel may have run, so submit again only if it may run twice";
 
 /// The number of jobs whose ids are remembered.
 const BEGUN: usize = 1024;

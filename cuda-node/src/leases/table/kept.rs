@@ -64,7 +64,7 @@ impl From<Class> for Exclusivity {
 }
 
 impl LeaseTable {
-    /// What a later table needs to know of an active lease. `None` for a lease that is not active yet, and for one whose
+    /// Returns the record of an active lease for a later table. `None` for one that is not active yet, and for one whose
     /// end has begun or was announced.
     pub fn kept(&self, lease: LeaseId) -> Option<KeptLease> {
         let of = self.leases.get(&lease).filter(|of| !of.is_leaving())?;
@@ -146,7 +146,7 @@ impl LeaseTable {
         Ok(id)
     }
 
-    /// Gives no later lease or request an id below `first`.
+    /// Makes sure that later leases and requests get ids of at least `first`.
     pub fn skip_ids(&mut self, first: u64) {
         self.next_id = self.next_id.max(first);
     }

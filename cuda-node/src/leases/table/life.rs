@@ -86,7 +86,7 @@ impl LeaseTable {
         Ok(renewal)
     }
 
-    /// The client does not get the token of a renewal. Its earlier one stays valid for another overlap.
+    /// Reports that the client did not get the token of a renewal. Its earlier token stays valid for another overlap.
     pub fn renewal_lost(&mut self, now: Duration, lease: LeaseId) {
         self.advance(now);
         let until = self.now.saturating_add(self.config.generation_overlap);

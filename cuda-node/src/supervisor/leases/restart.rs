@@ -1,4 +1,5 @@
-//! Leases that outlive the node: what is written before a promise, and what a new node takes over.
+//! Leases that outlive the node: writes each change before the client hears of it, and restores the leases of an earlier
+//! node.
 
 use std::{
     io, mem,
@@ -54,7 +55,7 @@ impl Adopted {
 }
 
 impl Drop for Adopted {
-    /// The node does not start, and the workers wait for the next one.
+    /// Leaves the workers to the next node, because the start of this one failed.
     fn drop(&mut self) {
         for (_, process) in self.leases.drain(..).chain(self.ended.drain(..)) {
             if let Ok((process, _ends)) = process {
@@ -127,7 +128,7 @@ impl Leases {
         let written = tokio::task::spawn_blocking(move || write(&folder)).await;
         written.map_err(io::Error::other).flatten().map_err(|error| {
             tracing::error!(%error, "the state folder cannot be written");
-            let detail = "the node cannot write its state, so it promises nothing; its operator has to free space on the disk, then try again";
+            let detail = "the node failed to write its state folder, so it refused the request; ask its operator to free disk space, then try again";
             (Status::Internal, detail.into())
         })
     }
@@ -179,7 +180,7 @@ impl Leases {
         }
     }
 
-    /// A device that is not served any more can be any other one: its worker ends.
+    /// Takes over a worker. If the node no longer serves its device, any slot will do: the worker only has to end.
     async fn adopt(&self, slot: &str, process: AdoptedProcess) -> cuda_core::Result<WorkerHandle> {
         let found = self.slots.iter().find(|other| other.info.address == slot);
         let found = found.or(self.slots.first());
