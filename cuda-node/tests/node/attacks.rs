@@ -439,7 +439,7 @@ fn full_disk_refuses_leases_and_loses_none() {
     let fill = folder.path().join("fill");
     _ = std::fs::write(&fill, vec![1; 1 << 20]);
     let error = node.lease().acquire_blocking().map(drop).unwrap_err();
-    assert!(error.to_string().contains("free space on the disk"), "{error}");
+    assert!(error.to_string().contains("free disk space"), "{error}");
     check(&kept);
     drop(freed);
     wait_until("one lease is left", || node.json()["leases"].as_array().unwrap().len() == 1);
