@@ -329,7 +329,8 @@ unsafe fn clone(flags: c_int, held: Held, start: &Start<'_>) -> io::Result<Child
     }
 }
 
-/// A process of a worker: a child, or the child of an earlier supervisor. Dropping it kills the process. Where it has not been reaped, a thread reaps it.
+/// A process of a worker: a child, or the child of an earlier supervisor. Dropping it kills the process. A thread reaps a
+/// child that has not been reaped.
 #[derive(Debug)]
 pub(super) struct Child {
     pid: u32,
@@ -360,7 +361,7 @@ impl Child {
         self.pid
     }
 
-    /// What the process holds.
+    /// The user id and the cgroup of the process.
     pub(super) fn held(&self) -> &Held {
         &self.process.get_ref().held
     }

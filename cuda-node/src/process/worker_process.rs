@@ -335,7 +335,7 @@ impl Drop for SocketPath {
     }
 }
 
-/// What the next supervisor needs to know of a worker.
+/// The record with which the next supervisor takes over a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AdoptedWorker {
     /// Its process id.

@@ -74,7 +74,7 @@ impl LeaseRecord {
 }
 
 fn since_boot() -> Duration {
-    // It goes on while the machine sleeps, and nobody sets it.
+    // This clock goes on while the machine sleeps, and cannot be set.
     let now = clock_gettime(ClockId::Boottime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec.unsigned_abs() as u32)
 }

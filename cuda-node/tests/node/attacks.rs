@@ -290,7 +290,7 @@ fn blob_of_200_mib_is_refused() {
     });
 }
 
-/// A million commands in a burst, whose events nobody reads.
+/// A million commands in a burst of a client that reads no events.
 #[test]
 fn burst_of_a_million_commands_is_bounded() {
     attack(async |node| {
@@ -497,7 +497,7 @@ fn resuming_while_the_worker_dies_leaves_nothing() {
     check(&neighbor);
 }
 
-/// Text that kernels print without end, which nobody reads, beside a neighbor.
+/// Kernels that print without end, for a client that reads no events, beside a neighbor.
 #[test]
 fn flood_of_events_while_a_neighbor_works() {
     attack(async |node| {

@@ -44,7 +44,7 @@ impl Random {
     }
 }
 
-/// What the test has done and seen.
+/// The leases, kills and processes of the test.
 #[derive(Default)]
 struct History {
     /// The leases that clients got.
