@@ -26,7 +26,7 @@ use tracing::{Instrument, Span};
 
 use super::{
     certificate::Certificates,
-    end::{End, Refusal, lost, unavailable},
+    end::{End, Refusal, is_ended_handshake, lost, unavailable},
     link::Link,
     random::random,
     spans,
@@ -54,6 +54,9 @@ const GRANT: Duration = Duration::from_secs(60);
 pub(super) fn grant_within(request: &Allocate) -> Duration {
     GRANT + Duration::from_millis(request.wait_ms.into())
 }
+
+/// The maximum number of handshakes for one connection.
+const HANDSHAKES: usize = 5;
 
 /// The pause between two attempts to reconnect.
 const RECONNECT_PAUSE: Duration = Duration::from_millis(50);
@@ -208,7 +211,7 @@ pub(super) async fn connect(
     endpoint: &quinn::Endpoint,
     terms: &LeaseTerms,
 ) -> Result<(quinn::Connection, RequestStream), End> {
-    let connection = endpoint.connect(terms.socket, &terms.server_name)?.await?;
+    let connection = shake_hands(endpoint, terms).await?;
     let stream = RequestStream::open(&connection).await?;
     if let Some(ends_in) = stream.certificate_ends_in {
         let (certificates, connected) = (terms.certificates.clone(), connection.clone());
@@ -217,6 +220,20 @@ pub(super) async fn connect(
         );
     }
     Ok((connection, stream))
+}
+
+/// Connects to a node. Repeats a handshake that the node ended because it has too many.
+async fn shake_hands(
+    endpoint: &quinn::Endpoint,
+    terms: &LeaseTerms,
+) -> Result<quinn::Connection, End> {
+    for _ in 1..HANDSHAKES {
+        match endpoint.connect(terms.socket, &terms.server_name)?.await {
+            Err(error) if is_ended_handshake(&error) => tokio::time::sleep(RECONNECT_PAUSE).await,
+            connected => return Ok(connected?),
+        }
+    }
+    Ok(endpoint.connect(terms.socket, &terms.server_name)?.await?)
 }
 
 /// The current state of a lease that was granted. A renewal changes it.

@@ -50,8 +50,20 @@ impl From<quinn::ConnectionError> for End {
         {
             return End::Lost("the node takes no more connections; try again later".into());
         }
+        if is_ended_handshake(&error) {
+            return End::Lost(
+                "the node ended the handshake, because it has too many; try again later".into(),
+            );
+        }
         tls_refusal(&error).unwrap_or_else(|| End::Lost(describe(&error)))
     }
+}
+
+/// Whether the node ended the handshake in favour of another one. Before the end of a handshake, this transport error
+/// stands for each error code of the node (RFC 9000, section 10.2.3).
+pub(super) fn is_ended_handshake(error: &ConnectionError) -> bool {
+    matches!(error, ConnectionError::ConnectionClosed(close)
+        if close.error_code == TransportErrorCode::APPLICATION_ERROR)
 }
 
 impl From<quinn::WriteError> for End {

@@ -245,3 +245,34 @@ async fn open(terms: &LeaseTerms) -> Result<(quinn::Endpoint, quinn::Connection,
     let (connection, stream) = connected.map_err(|end| unavailable(&terms.address, end))?;
     Ok((endpoint, connection, stream))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::authority::ServerTls;
+
+    #[tokio::test]
+    async fn ended_handshakes_are_repeated_a_few_times() {
+        let address = ([127, 0, 0, 1], 0).into();
+        let (config, _) = ServerTls::insecure().config_for(address).unwrap();
+        let node = quinn::Endpoint::server(config, address).unwrap();
+        let (address, handshakes) = (node.local_addr().unwrap(), AtomicUsize::new(0));
+        let node = async {
+            while let Some(incoming) = node.accept().await {
+                handshakes.fetch_add(1, Ordering::Relaxed);
+                drop(incoming.accept());
+            }
+        };
+        let client = tokio::task::spawn_blocking(move || {
+            NodeClient::connect(&address.to_string(), ClientTls::loopback()).unwrap_err()
+        });
+        let error = tokio::select! {
+            () = node => unreachable!("the endpoint is open"),
+            error = client => error.unwrap(),
+        };
+        assert!(error.to_string().contains("ended the handshake"), "{error}");
+        assert_eq!(handshakes.into_inner(), 5);
+    }
+}

@@ -205,7 +205,11 @@ pub struct Kernels {
 
 impl Kernels {
     pub fn new(lease: &Lease) -> Result<Self> {
-        let device = lease.device().clone();
+        Self::on(lease.device())
+    }
+
+    pub fn on(device: &Device) -> Result<Self> {
+        let device = device.clone();
         let load = |text: &str| device.load_ptx_blocking(text);
         let scale = load(include_str!("../../../kernels/basic.ptx"))?.function("scale")?;
         let faults = load(include_str!("../../../kernels/faults.ptx"))?;
@@ -222,6 +226,20 @@ impl Kernels {
             unsafe { launch(&self.scale, config, (x, 2.0f32, count)) }
         };
         h2d(values).then(double).then(to_host).sync_on(&stream)
+    }
+
+    /// Runs 1,000 kernels on 4 MiB of device memory.
+    pub fn run_many(&self) -> Result<()> {
+        let (stream, count) = (self.device.new_stream()?, 1 << 20);
+        let mut x = zeros::<f32>(count).sync_on(&stream)?;
+        for _ in 0..1000 {
+            let config = LaunchConfig::for_num_elems(count);
+            // SAFETY: reads and writes `x`, of `count` elements.
+            let launch = unsafe { launch(&self.scale, config, (x, 1.0f32, count as u32)) };
+            // SAFETY: the output goes to the next launch on the same stream.
+            x = unsafe { launch.async_on(&stream) }?;
+        }
+        stream.synchronize()
     }
 
     /// Runs an endless kernel.

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use cuda_async::Result;
+use cuda_async::{Device, Result, runtime::open_blocking};
 use cuda_lease::{
     Lease, LeaseBuilder,
     authority::ClientTls,
@@ -19,7 +19,7 @@ use quinn::{Endpoint, TransportConfig};
 
 use crate::{
     abuse::black_hole,
-    harness::{Kernels, Node},
+    harness::{Kernels, Node, device},
     raw::{RawClient, Stream, request},
     tenants::{certificates, client, secured},
 };
@@ -68,11 +68,15 @@ struct Figures {
 
 fn measure(builder: impl Fn() -> LeaseBuilder) -> Figures {
     let lease = builder().acquire_blocking().unwrap();
-    let kernels = Kernels::new(&lease).unwrap();
-    let values = [1.5; 1000];
-    let pipeline = Times::of(|| drop(kernels.double(&values).unwrap()));
+    let pipeline = pipelines(lease.device());
     let acquire = Times::of(|| drop(builder().acquire_blocking().unwrap()));
     Figures { acquire, pipeline }
+}
+
+fn pipelines(device: &Device) -> Times {
+    let kernels = Kernels::on(device).unwrap();
+    let values = [1.5; 1000];
+    Times::of(|| drop(kernels.double(&values).unwrap()))
 }
 
 /// A tenant that takes all that it can without device time.
@@ -148,7 +152,7 @@ async fn abuse(address: Arc<str>, tls: impl Fn() -> ClientTls + Send + Sync + 's
     // Handshakes that do not end.
     let handshakes = if kinds.contains("handshakes") { 300 } else { 0 };
     tasks.spawn(async move {
-        let (hole, _) = black_hole(address.parse().unwrap());
+        let (hole, _) = black_hole(address.parse().unwrap(), usize::MAX);
         let endpoint = Endpoint::client(([127, 0, 0, 1], 0).into()).unwrap();
         let config = tls().config_for(hole).unwrap();
         loop {
@@ -183,12 +187,16 @@ fn observed<T>(node: &Node, during: impl FnOnce() -> T) -> (T, u64) {
     (result, most.into_inner())
 }
 
-/// Keeps the device busy until `ends`.
+/// Keeps the device busy until `ends`, with copies of 4 MiB and kernels. With `BUSY=kernels` with kernels only.
 fn keep_busy(lease: &Lease, ends: &AtomicBool) -> Result<()> {
     let kernels = Kernels::new(lease)?;
     let values = vec![1.5; 1 << 20];
+    let without_copies = std::env::var("BUSY").is_ok_and(|busy| busy == "kernels");
     while !ends.load(Ordering::Relaxed) {
-        kernels.double(&values)?;
+        match without_copies {
+            true => kernels.run_many()?,
+            false => drop(kernels.double(&values)?),
+        }
     }
     Ok(())
 }
@@ -205,6 +213,10 @@ fn neighbor_of_an_abusive_tenant_keeps_its_speed() {
     let bob = || builder("bob");
     measure(bob);
     let quiet = measure(bob);
+    // The same pipelines without a node, on the same device.
+    let local = open_blocking(&device()).unwrap();
+    pipelines(&local);
+    let quiet_local = pipelines(&local);
     let before = resident(node.pid());
 
     let of_alice = builder("alice").acquire_blocking().unwrap();
@@ -222,16 +234,17 @@ fn neighbor_of_an_abusive_tenant_keeps_its_speed() {
     println!("| memory of the supervisor, MiB | {} | {} | |", before >> 20, most >> 20);
 
     let ends = AtomicBool::new(false);
-    let busy = thread::scope(|scope| {
+    let (busy, busy_local) = thread::scope(|scope| {
         scope.spawn(|| keep_busy(&of_alice, &ends).unwrap());
         thread::sleep(Duration::from_secs(1));
-        let busy = measure(bob);
+        let busy = (measure(bob), pipelines(&local));
         ends.store(true, Ordering::Relaxed);
         busy
     });
     assert!(!abuse.is_finished(), "the abuse has ended");
     abuser.shutdown_background();
     busy.acquire.report("acquire, with kernels", &quiet.acquire, 99);
+    busy_local.report("pipeline without a node, with kernels", &quiet_local, 50);
     let with_kernels = busy.pipeline.report("pipeline, with kernels", &quiet.pipeline, 50);
     assert!(acquire <= 2.0 && pipeline <= 1.5, "{acquire:.2}, {pipeline:.2}");
     assert!(with_kernels <= 2.2, "{with_kernels:.2}");
