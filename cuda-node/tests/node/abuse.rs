@@ -93,9 +93,8 @@ fn handshakes_that_do_not_end_keep_no_client_out() {
         let tls = ClientTls::loopback();
         let (config, name) = (tls.config_for(hole).unwrap(), tls.server_name_for("127.0.0.1"));
         let name = name.unwrap();
-        let handshakes: Vec<_> = (0..700)
-            .map(|_| endpoint.connect_with(config.clone(), hole, &name).unwrap())
-            .collect();
+        let handshakes: Vec<_> =
+            (0..700).map(|_| endpoint.connect_with(config.clone(), hole, &name).unwrap()).collect();
         let started = Instant::now();
         while begun.load(Ordering::Relaxed) < BEGUN {
             assert!(started.elapsed() < LONG, "{begun:?} handshakes have begun");

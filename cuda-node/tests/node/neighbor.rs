@@ -24,8 +24,11 @@ use crate::{
     tenants::{certificates, client, secured},
 };
 
-/// The leases and pipelines of a measurement.
-const COUNT: usize = 100;
+/// The leases of a measurement.
+const LEASES: usize = 100;
+
+/// The pipelines of a measurement. They are short.
+const PIPELINES: usize = 2000;
 
 /// The memory of a supervisor besides the stated limits of one tenant: code that it keeps and that is arriving, and the
 /// first frames of streams.
@@ -36,13 +39,13 @@ const STATED: u64 = (256 + 128 + 16) << 20;
 struct Times(Vec<Duration>);
 
 impl Times {
-    fn of(mut step: impl FnMut()) -> Self {
+    fn of(count: usize, mut step: impl FnMut()) -> Self {
         let time = |_| {
             let started = Instant::now();
             step();
             started.elapsed()
         };
-        let mut times: Vec<_> = (0..COUNT).map(time).collect();
+        let mut times: Vec<_> = (0..count).map(time).collect();
         times.sort_unstable();
         Self(times)
     }
@@ -69,14 +72,14 @@ struct Figures {
 fn measure(builder: impl Fn() -> LeaseBuilder) -> Figures {
     let lease = builder().acquire_blocking().unwrap();
     let pipeline = pipelines(lease.device());
-    let acquire = Times::of(|| drop(builder().acquire_blocking().unwrap()));
+    let acquire = Times::of(LEASES, || drop(builder().acquire_blocking().unwrap()));
     Figures { acquire, pipeline }
 }
 
 fn pipelines(device: &Device) -> Times {
     let kernels = Kernels::on(device).unwrap();
     let values = [1.5; 1000];
-    Times::of(|| drop(kernels.double(&values).unwrap()))
+    Times::of(PIPELINES, || drop(kernels.double(&values).unwrap()))
 }
 
 /// A tenant that takes all that it can without device time.
