@@ -342,7 +342,7 @@ impl Child {
     ///
     /// # Errors
     /// It has ended, or another process has its id now.
-    pub(super) fn adopt(pid: u32, started: u64, held: Held) -> io::Result<Self> {
+    pub(super) fn take_over(pid: u32, started: u64, held: Held) -> io::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
         let raw = raw.ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = pidfd_open(raw, PidfdFlags::empty())?;

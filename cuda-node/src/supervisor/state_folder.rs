@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::{leases::KeptLease, process::AdoptedWorker};
+use crate::{leases::KeptLease, process::WorkerRecord};
 
 /// The time in which the folder of a node that was killed is free.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ pub(super) struct StateFolder {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseRecord {
     pub(super) lease: KeptLease,
-    pub(super) worker: AdoptedWorker,
+    pub(super) worker: WorkerRecord,
     pub(super) is_detached: bool,
     pub(super) is_confirmed: bool,
     owner: Option<[u8; 32]>,
@@ -54,7 +54,7 @@ pub(super) struct LeaseRecord {
 impl LeaseRecord {
     pub(super) fn new(
         lease: KeptLease,
-        worker: AdoptedWorker,
+        worker: WorkerRecord,
         (is_detached, is_confirmed): (bool, bool),
         owner: Option<Fingerprint>,
     ) -> Self {
@@ -81,7 +81,7 @@ fn since_boot() -> Duration {
 
 /// The leases that an earlier node has left.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct LeftState {
     pub(super) leases: Vec<LeaseRecord>,
     /// Their ends were promised, and their workers may still run.
     pub(super) ended: Vec<LeaseRecord>,
@@ -96,7 +96,7 @@ impl StateFolder {
     ///
     /// # Errors
     /// Those of the file system, another node uses the folder, or another user can write to it.
-    pub(super) fn open(root: &Path) -> io::Result<(Self, Left)> {
+    pub(super) fn open(root: &Path) -> io::Result<(Self, LeftState)> {
         let root = std::path::absolute(root)?;
         create_private(&root)?;
         check_private(&root)?;
@@ -111,7 +111,7 @@ impl StateFolder {
         folder.remove_incomplete()?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let is_same_boot = folder.read("boot")?.is_some_and(|of| of == boot.as_bytes());
-        let mut left = Left::default();
+        let mut left = LeftState::default();
         if is_same_boot {
             left.leases = folder.records("leases")?;
             left.ended = folder.records("ended")?;
@@ -227,7 +227,7 @@ impl StateFolder {
     }
 
     /// Removes the sockets of workers without a lease, which ended with their node.
-    fn remove_sockets_without(&self, left: &Left) -> io::Result<()> {
+    fn remove_sockets_without(&self, left: &LeftState) -> io::Result<()> {
         let kept: Vec<_> =
             left.leases.iter().chain(&left.ended).map(|record| &record.worker.socket).collect();
         for name in self.names("workers")? {

@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{Instrument, Span};
 
-pub(super) use self::restart::Adopted;
+pub(super) use self::restart::LeftLeases;
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::{BlobStore, Blobs},

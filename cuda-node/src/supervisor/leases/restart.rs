@@ -15,12 +15,12 @@ use super::{Entry, Leases, State};
 use crate::{
     leases::{LeaseId, SlotId},
     metrics::Meter,
-    process::{self, AdoptedWorker},
+    process::{self, WorkerRecord},
     supervisor::{
         audit::Entry as Decision,
-        state_folder::{LeaseRecord, Left, StateFolder},
+        state_folder::{LeaseRecord, LeftState, StateFolder},
         streams::Refusal,
-        workers::{AdoptedProcess, WorkerHandle},
+        workers::{LeftProcess, WorkerHandle},
     },
     worker::Assign,
 };
@@ -30,22 +30,22 @@ const KILL: Duration = Duration::from_secs(5);
 
 /// The leases that an earlier node has left, with the processes of their workers.
 #[derive(Default)]
-pub(in crate::supervisor) struct Adopted {
-    leases: Vec<(LeaseRecord, process::Result<AdoptedProcess>)>,
-    ended: Vec<(LeaseRecord, process::Result<AdoptedProcess>)>,
+pub(in crate::supervisor) struct LeftLeases {
+    leases: Vec<(LeaseRecord, process::Result<LeftProcess>)>,
+    ended: Vec<(LeaseRecord, process::Result<LeftProcess>)>,
     fenced: Vec<String>,
     first_id: u64,
 }
 
-impl Adopted {
+impl LeftLeases {
     /// Takes over the processes, before others are launched: a process has its user id until it ends.
     pub(in crate::supervisor) fn new(
-        left: Left,
-        adopt: impl Fn(&AdoptedWorker) -> process::Result<AdoptedProcess>,
+        left: LeftState,
+        take_over: impl Fn(&WorkerRecord) -> process::Result<LeftProcess>,
     ) -> Self {
-        let Left { leases, ended, fenced, first_id } = left;
+        let LeftState { leases, ended, fenced, first_id } = left;
         let with_process = |record: LeaseRecord| {
-            let process = adopt(&record.worker);
+            let process = take_over(&record.worker);
             (record, process)
         };
         let [leases, ended] =
@@ -54,7 +54,7 @@ impl Adopted {
     }
 }
 
-impl Drop for Adopted {
+impl Drop for LeftLeases {
     /// Leaves the workers to the next node, because the start of this one failed.
     fn drop(&mut self) {
         for (_, process) in self.leases.drain(..).chain(self.ended.drain(..)) {
@@ -151,13 +151,13 @@ impl Leases {
     }
 
     /// Takes over the leases of an earlier node. Each is as its record says, or has ended.
-    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: Adopted) {
+    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: LeftLeases) {
         let (leases, ended) = (mem::take(&mut left.leases), mem::take(&mut left.ended));
         let (fenced, first_id) = (mem::take(&mut left.fenced), left.first_id);
         self.change(|state, _| state.table.skip_ids(first_id));
         for (lease, process) in ended {
             let worker = match process {
-                Ok(process) => self.adopt(&lease.lease.slot, process).await.ok(),
+                Ok(process) => self.take_over(&lease.lease.slot, process).await.ok(),
                 Err(_) => None,
             };
             self.end_left(LeaseId(lease.lease.id), &lease.lease.slot, worker).await;
@@ -165,7 +165,7 @@ impl Leases {
         for (record, process) in leases {
             let process = process.map_err(|error| Error::host("the worker has ended", &error));
             let worker = match process {
-                Ok(process) => self.adopt(&record.lease.slot, process).await,
+                Ok(process) => self.take_over(&record.lease.slot, process).await,
                 Err(error) => Err(error),
             };
             self.restore_one(record, worker).await;
@@ -181,11 +181,11 @@ impl Leases {
     }
 
     /// Takes over a worker. If the node no longer serves its device, any slot will do: the worker only has to end.
-    async fn adopt(&self, slot: &str, process: AdoptedProcess) -> cuda_core::Result<WorkerHandle> {
+    async fn take_over(&self, slot: &str, process: LeftProcess) -> cuda_core::Result<WorkerHandle> {
         let found = self.slots.iter().find(|other| other.info.address == slot);
         let found = found.or(self.slots.first());
         let found = found.ok_or_else(|| Error::host("the node has no device", &slot))?;
-        found.workers.adopt(process, found.info.clone(), found.features).await
+        found.workers.take_over(process, found.info.clone(), found.features).await
     }
 
     /// Ends a lease that the table does not have. A device whose worker does not end, because the driver holds it, or
