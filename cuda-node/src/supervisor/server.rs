@@ -262,7 +262,7 @@ impl Node {
             Some(path) => {
                 let opened = StateFolder::open(path);
                 let (folder, left) = opened.map_err(|error| state_error(path, &error))?;
-                (Some(Arc::new(folder)), left)
+                (Some(folder), left)
             }
         };
         let mut devices = options.devices;

@@ -60,7 +60,7 @@ impl Leases {
                 let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
                 if let Some(device) = device.map(str::to_owned) {
                     let leases = self.clone();
-                    tokio::spawn(async move { leases.keep_fence(device, true).await });
+                    tokio::spawn(async move { leases.write_fence(device, true).await });
                 }
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(

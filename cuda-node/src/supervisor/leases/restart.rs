@@ -1,5 +1,5 @@
-//! Leases that outlive the node: writes each change before the client hears of it, and restores the leases of an earlier
-//! node.
+//! Leases that outlive the node: writes each change to disk before the client gets the answer, and restores the leases of
+//! an earlier node.
 
 use std::{
     io, mem,
@@ -66,16 +66,16 @@ impl Drop for LeftLeases {
 }
 
 impl Leases {
-    /// Writes a lease, before it or a change of it is promised. A worker outlives the node only once it has its lease, so
-    /// this gives it to the worker.
-    pub(super) async fn keep(self: &Arc<Self>, lease: LeaseId) -> Result<(), Refusal> {
-        if self.folder.is_none() {
-            return Ok(());
-        }
-        let _turn = self.keeping.lock().await;
-        // `None` if the end of the lease has begun. Its client hears of that.
-        let Some(record) = self.change(|state, _| self.record(state, lease)) else { return Ok(()) };
-        self.on_disk(move |folder| folder.keep(&record)).await
+    /// Writes the record of a lease. Call it before the client gets the answer to a request that grants or changes the
+    /// lease. A worker outlives the node only once it has its lease, so this gives it to the worker.
+    pub(super) async fn write_lease(self: &Arc<Self>, lease: LeaseId) -> Result<(), Refusal> {
+        let leases = self.clone();
+        self.on_disk(move |folder| {
+            // `None` if the end of the lease has begun. Its client hears of that.
+            let record = leases.change(|state, _| leases.record(state, lease));
+            record.map_or(Ok(()), |record| folder.write_lease(&record))
+        })
+        .await
     }
 
     fn record(&self, state: &mut State, lease: LeaseId) -> Option<LeaseRecord> {
@@ -96,15 +96,13 @@ impl Leases {
         Assign { limits, lease: lease.0, trace }
     }
 
-    /// Records the end of a lease, before it is promised.
-    pub(super) async fn keep_end(&self, lease: LeaseId) -> Result<(), Refusal> {
-        let _turn = self.keeping.lock().await;
+    /// Records the end of a lease. Call it before the client gets the answer to a request that ends the lease.
+    pub(super) async fn write_end(&self, lease: LeaseId) -> Result<(), Refusal> {
         self.on_disk(move |folder| folder.end(lease.0)).await
     }
 
-    /// Forgets a lease whose worker is gone.
+    /// Removes the record of a lease whose worker has ended.
     pub(super) async fn forget(&self, lease: LeaseId) {
-        let _turn = self.keeping.lock().await;
         if let Err((_, error)) = self.on_disk(move |folder| folder.forget(lease.0)).await {
             tracing::error!(
                 lease = lease.0,
@@ -115,17 +113,18 @@ impl Leases {
     }
 
     /// Records that a device is out of service, or in service again.
-    pub(super) async fn keep_fence(&self, device: String, is_fenced: bool) -> Result<(), Refusal> {
-        let _turn = self.keeping.lock().await;
+    pub(super) async fn write_fence(&self, device: String, is_fenced: bool) -> Result<(), Refusal> {
         self.on_disk(move |folder| folder.set_fenced(&device, is_fenced)).await
     }
 
+    /// Writes to the state folder, if there is one. The write completes even if the caller stops waiting.
     async fn on_disk(
         &self,
-        write: impl FnOnce(&StateFolder) -> io::Result<()> + Send + 'static,
+        write: impl FnOnce(&mut StateFolder) -> io::Result<()> + Send + 'static,
     ) -> Result<(), Refusal> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
-        let written = tokio::task::spawn_blocking(move || write(&folder)).await;
+        let mut folder = folder.lock_owned().await;
+        let written = tokio::task::spawn_blocking(move || write(&mut folder)).await;
         written.map_err(io::Error::other).flatten().map_err(|error| {
             tracing::error!(%error, "the state folder cannot be written");
             let detail = "the node failed to write its state folder, so it refused the request; ask its operator to free disk space, then try again";
