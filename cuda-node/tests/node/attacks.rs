@@ -411,7 +411,13 @@ fn smaller_node_ends_what_has_no_place() {
     wait_until("a lease has ended", || {
         leases.iter().filter(|lease| lease.device().new_stream().is_err()).count() == 1
     });
-    leases.iter().filter(|lease| lease.device().new_stream().is_ok()).for_each(check);
+    let streams = leases.iter().map(|lease| (lease, lease.device().new_stream()));
+    for (lease, stream) in streams {
+        match stream {
+            Ok(_) => check(lease),
+            Err(error) => assert!(error.to_string().contains("with less capacity"), "{error}"),
+        }
+    }
 }
 
 /// The disk with the state is full for a while.

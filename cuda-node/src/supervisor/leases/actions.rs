@@ -188,7 +188,8 @@ pub(super) fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Er
                 | Cause::Preempted { .. }
                 | Cause::OverMemory { .. }
                 | Cause::OutOfHostMemory { .. }
-                | Cause::Fenced => Error::Remote { address, status, detail },
+                | Cause::Fenced
+                | Cause::NoPlace => Error::Remote { address, status, detail },
                 _ => Error::Disconnected { address, cause: detail, may_have_run: true },
             }
         }

@@ -228,7 +228,7 @@ impl Leases {
         let (quota, elapsed) = (record.lease.quota, record.elapsed());
         let restored =
             self.change(|state, now| state.table.restore(now, record.lease.clone(), elapsed));
-        if restored.is_err() {
+        if restored.is_none() {
             tracing::error!(
                 lease = lease.0,
                 device = record.lease.slot,
