@@ -75,7 +75,7 @@ impl Cgroups {
     /// Creates the cgroup of a worker. It has no limit of memory until [`WorkerCgroup::limit_memory`].
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn create(&self) -> io::Result<WorkerCgroup> {
         let name = self.free_name();
         let mut cgroup = WorkerCgroup { version: self.version, folders: Vec::new() };
@@ -240,7 +240,7 @@ impl WorkerCgroup {
     /// Opens the files through which a process enters the cgroup, by writing `0`.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn entrances(&self) -> io::Result<Vec<fs::File>> {
         let files = self.folders.iter().map(|folder| folder.join("cgroup.procs"));
         files
@@ -254,7 +254,7 @@ impl WorkerCgroup {
     /// beyond. Returns the limit.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn limit_memory(&self, additional: u64) -> io::Result<u64> {
         let (used, limit, swap) = match self.version {
             Version::V1 => (
