@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore};
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Error};
 
 use super::identity::{ClientIdentity, IdentityError};
 use super::pem;
@@ -189,6 +189,7 @@ fn verifier(
     for path in revoked {
         let of_file = pem::revocation_lists(path)?;
         check_lists(path, &of_file, &roots)?;
+        check_signatures(path, &of_file, &authorities)?;
         lists.extend(of_file);
     }
     if !lists.is_empty() {
@@ -216,6 +217,39 @@ fn check_lists(
     for next in parsed.filter_map(|(_, list)| list.next_update()).filter(|next| *next < now) {
         let file = path.display();
         tracing::warn!(%file, due = %next, "a list of revoked certificates is out of date, and stays in force");
+    }
+    Ok(())
+}
+
+/// Checks that each list of an authority in `authorities` has its signature. The verifier checks that of the other lists,
+/// which are those of intermediate authorities, when it has their certificates.
+fn check_signatures(
+    path: &Path,
+    lists: &[CertificateRevocationListDer<'static>],
+    authorities: &[CertificateDer<'static>],
+) -> Result<(), TlsError> {
+    let authorities: Vec<_> = authorities
+        .iter()
+        .filter_map(|authority| Some(x509_parser::parse_x509_certificate(authority).ok()?.1))
+        .collect();
+    for list in lists {
+        let Ok((_, list)) = CertificateRevocationList::from_der(list) else { continue };
+        let issuer = list.issuer();
+        let is_issuer =
+            |authority: &&X509Certificate<'_>| authority.subject().as_raw() == issuer.as_raw();
+        // Authorities may have the same name: one that has a new key, for example.
+        let signed: Vec<_> = authorities
+            .iter()
+            .filter(is_issuer)
+            .map(|authority| list.verify_signature(authority.public_key()))
+            .collect();
+        // An algorithm that is not supported here may be supported by the verifier.
+        let is_forged =
+            |signed: &Result<(), X509Error>| *signed == Err(X509Error::SignatureVerificationError);
+        if !signed.is_empty() && signed.iter().all(is_forged) {
+            let (path, authority) = (path.to_owned(), issuer.to_string());
+            return Err(TlsError::ForgedList { path, authority });
+        }
     }
     Ok(())
 }

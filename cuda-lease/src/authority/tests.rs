@@ -400,6 +400,20 @@ fn unusable_list_is_refused_with_the_name_of_its_file() {
     }
 }
 
+/// The verifier finds a forged list only when a client connects, and then refuses all clients of that authority.
+#[test]
+fn forged_list_is_refused() {
+    let installation = Installation::new();
+    let lists = pem::revocation_lists(&installation.file("ca.crl")).unwrap();
+    let mut list = lists[0].to_vec();
+    *list.last_mut().unwrap() ^= 1;
+    fs::write(installation.file("forged.crl"), list).unwrap();
+    let server = installation.server_with_lists(&["forged.crl"]);
+    let error = server.config_for(loopback()).unwrap_err();
+    assert!(matches!(error, TlsError::ForgedList { .. }), "{error}");
+    assert!(error.to_string().contains("forged.crl"), "{error}");
+}
+
 /// Issues the certificate of an authority below `issuer`, or of a root.
 fn authority(
     name: &str,

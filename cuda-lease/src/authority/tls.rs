@@ -110,6 +110,19 @@ pub enum TlsError {
         /// The error of the TLS library.
         source: rustls::server::VerifierBuilderError,
     },
+    /// The signature of a list of revoked certificates is not that of its authority.
+    #[cfg(feature = "server")]
+    #[error(
+        "authority {authority:?} has not signed its list of revoked certificates in {}, or another authority has its \
+         name; get the list again from the authority",
+        path.display()
+    )]
+    ForgedList {
+        /// The file.
+        path: PathBuf,
+        /// The name of the authority.
+        authority: String,
+    },
     /// An authority of clients has no list of revoked certificates, but another one has.
     #[cfg(feature = "server")]
     #[error(
