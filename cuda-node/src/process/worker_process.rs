@@ -124,7 +124,7 @@ impl WorkerLauncher {
     /// Takes over a worker of an earlier supervisor. One that cannot be taken over ends.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the worker has ended. [`Error::NoUid`] if its user id is not one of the sandbox.
+    /// [`Error::Gone`] if the worker has ended. [`Error::OtherUid`] if its user id is not one of the sandbox.
     pub fn take_over(&self, record: &WorkerRecord) -> Result<(WorkerProcess, SupervisorEnds)> {
         let WorkerRecord { pid, started, socket, uid, cgroup, memory_limit } = record;
         let gone = |source| Error::Gone { pid: *pid, source };
