@@ -37,8 +37,8 @@ impl Results {
         self.awaited.retain(|number| !(first..=last).contains(number));
     }
 
-    /// Whether no caller waits for any of the work, and all memory that it writes is freed behind it. Reads of other work
-    /// come before a free, and such work is not held: it would have flushed this work.
+    /// Whether no caller waits for any of the work, and all memory that it writes is freed behind it. Nothing else can
+    /// read that memory: other work that uses it would have flushed this work before the free.
     pub(super) fn are_unseen(&self, is_freed: impl Fn(AllocId) -> bool) -> bool {
         self.awaited.is_empty()
             && !self.has_unstated_effects

@@ -72,7 +72,7 @@ impl Workers {
         }
     }
 
-    /// Takes over a worker of an earlier node. It keeps the compiled kernels of its tenant no longer.
+    /// Takes over a worker of an earlier node. The kernels that it has compiled do not return to the cache of its tenant.
     ///
     /// # Errors
     /// The memory of the GPU is unknown.
