@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore};
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Error};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Error};
 
 use super::identity::{ClientIdentity, IdentityError};
 use super::pem;
@@ -221,8 +221,8 @@ fn check_lists(
     Ok(())
 }
 
-/// Checks that each list of an authority in `authorities` has its signature. The verifier checks that of the other lists,
-/// which are those of intermediate authorities, when it has their certificates.
+/// Checks that a list that names one of the authorities has its signature: otherwise all certificates of that authority
+/// would be refused.
 fn check_signatures(
     path: &Path,
     lists: &[CertificateRevocationListDer<'static>],
@@ -234,20 +234,13 @@ fn check_signatures(
         .collect();
     for list in lists {
         let Ok((_, list)) = CertificateRevocationList::from_der(list) else { continue };
-        let issuer = list.issuer();
-        let is_issuer =
-            |authority: &&X509Certificate<'_>| authority.subject().as_raw() == issuer.as_raw();
-        // Authorities may have the same name: one that has a new key, for example.
-        let signed: Vec<_> = authorities
-            .iter()
-            .filter(is_issuer)
-            .map(|authority| list.verify_signature(authority.public_key()))
-            .collect();
-        // An algorithm that is not supported here may be supported by the verifier.
-        let is_forged =
-            |signed: &Result<(), X509Error>| *signed == Err(X509Error::SignatureVerificationError);
-        if !signed.is_empty() && signed.iter().all(is_forged) {
-            let (path, authority) = (path.to_owned(), issuer.to_string());
+        let of_list =
+            authorities.iter().filter(|of| of.subject().as_raw() == list.issuer().as_raw());
+        // Several authorities may have one name, while the key of an authority changes.
+        let mut verified = of_list.map(|of| list.verify_signature(of.public_key())).peekable();
+        let is_forged = |verified| verified == Err(X509Error::SignatureVerificationError);
+        if verified.peek().is_some() && verified.all(is_forged) {
+            let (path, authority) = (path.to_owned(), list.issuer().to_string());
             return Err(TlsError::ForgedList { path, authority });
         }
     }

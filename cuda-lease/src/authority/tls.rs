@@ -110,15 +110,15 @@ pub enum TlsError {
         /// The error of the TLS library.
         source: rustls::server::VerifierBuilderError,
     },
-    /// The signature of a list of revoked certificates is not that of its authority.
+    /// A list of revoked certificates does not have the signature of the authority that it names.
     #[cfg(feature = "server")]
     #[error(
-        "authority {authority:?} has not signed its list of revoked certificates in {}, or another authority has its \
-         name; get the list again from the authority",
+        "a list of revoked certificates in {} is not signed by authority {authority:?}, which it names; get it from that \
+         authority again",
         path.display()
     )]
     ForgedList {
-        /// The file.
+        /// The file of the list.
         path: PathBuf,
         /// The name of the authority.
         authority: String,
