@@ -16,6 +16,9 @@ use bytes::Bytes;
 
 use crate::wire::{Frame, HEADER_BYTES, Header, Reader, WireError, put_frame};
 
+/// The number of received bytes after which they are acknowledged. Both sides use it.
+pub const ACKNOWLEDGED_STEP: usize = 256 << 10;
+
 /// A violation of the protocol by the other side. The session ends.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -96,10 +99,10 @@ impl Incoming {
         Ok(is_new)
     }
 
-    /// Returns the sequence number to acknowledge if at least `bytes` bytes were received since the last
+    /// Returns the sequence number to acknowledge if at least [`ACKNOWLEDGED_STEP`] bytes were received since the last
     /// acknowledgement.
-    pub fn acknowledgement(&mut self, bytes: usize) -> Option<u64> {
-        if self.unreported < bytes || self.unreported == 0 {
+    pub fn acknowledgement(&mut self) -> Option<u64> {
+        if self.unreported < ACKNOWLEDGED_STEP {
             return None;
         }
         self.unreported = 0;

@@ -94,6 +94,11 @@ impl Quotas {
     /// [`Error::Host`] names the file that cannot be read or is not valid.
     pub fn read(path: &Path) -> cuda_core::Result<Quotas> {
         let what = || format!("failed to read the quotas in {}", path.display());
+        // To open a FIFO would block until a process writes to it.
+        let metadata = path.metadata().map_err(|error| Error::host(what(), &error))?;
+        if !metadata.is_file() {
+            return Err(Error::host(what(), &"it is not a regular file; check the path"));
+        }
         let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
         Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
     }
@@ -279,5 +284,16 @@ mod tests {
     fn text_that_is_not_toml_is_an_error() {
         assert_eq!(error("[defaults\n").line, 1);
         assert_eq!(error("limits = 3\n").key, "limits");
+    }
+    #[test]
+    fn only_regular_files_are_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let fifo = folder.path().join("fifo");
+        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+        for path in [Path::new("/dev/null"), &fifo] {
+            let error = Quotas::read(path).unwrap_err().to_string();
+            assert!(error.contains("not a regular file"), "{error}");
+            assert!(error.contains(path.to_str().unwrap()), "{error}");
+        }
     }
 }

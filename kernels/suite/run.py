@@ -3,7 +3,7 @@
 
     cargo test -p cuda-cpu --test suite write -- --ignored       # writes FOLDER: inputs, PTX, command lines
     python3 kernels/suite/run.py target/release/cuda-run FOLDER cuda [RESULTS.tar.xz]
-    cargo test -p cuda-cpu --test suite adopt -- --ignored       # copies FOLDER/cuda to golden/
+    cargo test -p cuda-cpu --test suite update -- --ignored       # copies FOLDER/cuda to golden/
 
 On `cuda`, variants for targets after sm_90 are skipped, because an H200 cannot load them. Needs only Python.
 """

@@ -4,7 +4,7 @@
 //! those that compilers seldom emit: video instructions, packed halfwords, and conversions of small formats. A line
 //! starts with the kind of the inputs: integers, f32, f64 or halves. A `~` marks approximations, which are checked in
 //! `approximations`. To add operations: add lines, run the ignored test `write`, run `gpu_ops.py` on a machine with a
-//! GPU, and run `adopt`.
+//! GPU, and run `update`.
 
 use crate::args;
 use crate::host::Host;
@@ -235,7 +235,7 @@ fn write() {
 
 #[test]
 #[ignore = "a tool: compares with a GPU's results and writes ops.golden"]
-fn adopt() {
+fn update() {
     let common = include_str!("ops.txt").lines().count();
     let mut golden = [String::new(), String::new()];
     for (i, (approximate, kind, op)) in ops().enumerate() {

@@ -1,4 +1,4 @@
-//! Exchange of files with a GPU machine: `write` stores the inputs of `kernels/suite/run.py`, `adopt` reads its
+//! Exchange of files with a GPU machine: `write` stores the inputs of `kernels/suite/run.py`, `update` reads its
 //! results.
 
 use std::fmt::Write as _;
@@ -88,13 +88,13 @@ fn command(case: &Case, variant: &str) -> String {
 
 #[test]
 #[ignore = "a tool: takes a GPU's results into golden/, and writes the table of differences"]
-fn adopt() {
+fn update() {
     let results = place().join("cuda");
     for theme in themes() {
         let (mut text, mut bin) = (String::new(), Vec::new());
         for variant in theme.variants.iter().filter(|v| judged_by(v) == **v) {
             for case in &theme.cases {
-                adopt_case(case, variant, &results, &mut text, &mut bin);
+                update_case(case, variant, &results, &mut text, &mut bin);
             }
         }
         std::fs::write(folder().join(format!("golden/{}.txt", theme.name)), text).unwrap();
@@ -107,7 +107,7 @@ fn adopt() {
     }
 }
 
-fn adopt_case(case: &Case, variant: &str, results: &Path, text: &mut String, bin: &mut Vec<u8>) {
+fn update_case(case: &Case, variant: &str, results: &Path, text: &mut String, bin: &mut Vec<u8>) {
     let full = case.full_name(variant);
     for (i, _) in case.outputs() {
         let Some(bytes) = npy::read(&results.join(format!("{full}.{i}.npy"))) else {

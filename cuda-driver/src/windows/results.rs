@@ -12,8 +12,9 @@ pub(super) struct Results {
     awaited: Vec<u64>,
     /// The allocations that the work writes, also several times.
     written: Vec<AllocId>,
-    /// Whether some of the work states no write. It has another purpose than its results.
-    has_other_purpose: bool,
+    /// Whether some of the work states no write. Only an effect that it does not state can be its purpose, for example
+    /// output of `printf`, so it always runs.
+    has_unstated_effects: bool,
 }
 
 impl Results {
@@ -28,7 +29,7 @@ impl Results {
                 self.written.push(used.base);
             }
         });
-        self.has_other_purpose |= !writes;
+        self.has_unstated_effects |= !writes;
     }
 
     /// Records that no caller waits for these submissions.
@@ -36,11 +37,11 @@ impl Results {
         self.awaited.retain(|number| !(first..=last).contains(number));
     }
 
-    /// Whether no caller waits for any of the work, and all memory that it writes is freed behind it. Reads of other work
-    /// come before a free, and such work is not held: it would have flushed this work.
+    /// Whether no caller waits for any of the work, and all memory that it writes is freed behind it. Nothing else can
+    /// read that memory: other work that uses it would have flushed this work before the free.
     pub(super) fn are_unseen(&self, is_freed: impl Fn(AllocId) -> bool) -> bool {
         self.awaited.is_empty()
-            && !self.has_other_purpose
+            && !self.has_unstated_effects
             && self.written.iter().all(|id| is_freed(*id))
     }
 
@@ -49,7 +50,7 @@ impl Results {
     pub(super) fn clear(&mut self) {
         self.awaited.clear();
         self.written.clear();
-        self.has_other_purpose = false;
+        self.has_unstated_effects = false;
     }
 }
 
@@ -89,7 +90,7 @@ mod tests {
         ));
         assert!(!are_unseen(&[&[(1, Write), (2, Write)]], &[2]));
         assert!(!are_unseen(&[&[(2, Write)], &[(1, Write)], &[(2, Write)]], &[2]));
-        // Work that only reads has another purpose.
+        // Work that states no write may have effects that it does not state.
         assert!(!are_unseen(&[&[(2, Write)], &[(2, Read)]], &[2]));
         assert!(!are_unseen(&[&[]], &[2]));
     }

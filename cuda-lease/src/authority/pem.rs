@@ -34,6 +34,12 @@ pub enum PemError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// The path is that of a folder, a FIFO or a device.
+    #[error("{} is not a regular file; check the path, or copy the contents to a file", path.display())]
+    NotRegular {
+        /// The path.
+        path: PathBuf,
+    },
     /// The file is longer than any sensible one.
     #[error("{} has more than {limit} bytes, the limit of such a file; check the path", path.display())]
     TooLarge {
@@ -159,8 +165,13 @@ pub(super) fn revocation_lists(
     Ok(lists)
 }
 
+/// Opens a regular file. To open a FIFO would block until a process writes to it.
 fn open(path: &Path) -> Result<File, PemError> {
-    File::open(path).map_err(|source| PemError::Read { path: path.to_owned(), source })
+    let failed = |source| PemError::Read { path: path.to_owned(), source };
+    if !path.metadata().map_err(failed)?.is_file() {
+        return Err(PemError::NotRegular { path: path.to_owned() });
+    }
+    File::open(path).map_err(failed)
 }
 
 /// Checks that only the owner of an open file has access to it. Other systems than Unix have no such mode.
@@ -266,7 +277,6 @@ mod tests {
         assert!(matches!(error, PemError::Read { .. }));
         assert!(error.to_string().contains("/nonexistent/ca.pem"), "{error}");
         assert!(matches!(private_key(Path::new("/nonexistent/a.key")), Err(PemError::Read { .. })));
-        assert!(matches!(certificates(Path::new("/")), Err(PemError::Read { .. })));
     }
 
     #[test]
@@ -308,8 +318,25 @@ mod tests {
     }
 
     #[test]
-    fn endless_file_is_refused() {
-        let error = certificates(Path::new("/dev/zero")).unwrap_err();
+    fn large_file_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(MAX_BYTES + 1).unwrap();
+        let error = certificates(file.path()).unwrap_err();
         assert!(matches!(error, PemError::TooLarge { limit: MAX_BYTES, .. }), "{error}");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn only_regular_files_are_read() {
+        let directory = tempfile::tempdir().unwrap();
+        let fifo = directory.path().join("fifo");
+        let made = std::process::Command::new("mkfifo").arg(&fifo).status().unwrap();
+        assert!(made.success());
+        for path in [Path::new("/"), Path::new("/dev/zero"), &fifo] {
+            for error in [certificates(path).unwrap_err(), private_key(path).unwrap_err()] {
+                assert!(matches!(error, PemError::NotRegular { .. }), "{error}");
+                assert!(error.to_string().contains(path.to_str().unwrap()), "{error}");
+            }
+        }
     }
 }

@@ -24,9 +24,6 @@ use crate::{
     },
 };
 
-/// Received bytes are acknowledged in steps of this size.
-const ACKNOWLEDGE: usize = 256 << 10;
-
 /// The packets that one read takes at most.
 const PACKETS: usize = 64;
 
@@ -355,7 +352,7 @@ impl LaneStream {
                 self.frame(link, received, &frame, &need)?;
             }
             let incoming = received.of(self.lane);
-            if let Some(sequence) = incoming.borrow_mut().acknowledgement(ACKNOWLEDGE) {
+            if let Some(sequence) = incoming.borrow_mut().acknowledgement() {
                 self.acknowledge.set(sequence);
                 self.wake(link).notify_one();
             }

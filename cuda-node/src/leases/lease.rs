@@ -67,6 +67,8 @@ pub enum Cause {
     Disconnected,
     /// The slot was fenced.
     Fenced,
+    /// The node started again, and this lease of the earlier one has no place on it: its device is gone, or is smaller.
+    NoPlace,
 }
 
 impl Cause {
@@ -78,7 +80,8 @@ impl Cause {
             Cause::Revoked { .. }
             | Cause::Preempted { .. }
             | Cause::OverMemory { .. }
-            | Cause::OutOfHostMemory { .. } => Status::Revoked,
+            | Cause::OutOfHostMemory { .. }
+            | Cause::NoPlace => Status::Revoked,
             Cause::StartTimedOut | Cause::NotStarted { .. } => Status::Internal,
             Cause::WorkerDied | Cause::Disconnected => Status::Disconnected,
             Cause::Fenced => Status::Fenced,
@@ -132,6 +135,9 @@ impl fmt::Display for Cause {
                 "has ended: its client had no connection for longer than the reconnect window",
             ),
             Cause::Fenced => f.write_str("has ended: its device was fenced"),
+            Cause::NoPlace => f.write_str(
+                "has ended: the node started again without its device, or with less capacity or fewer leases on it",
+            ),
         }
     }
 }

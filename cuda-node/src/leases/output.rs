@@ -197,6 +197,8 @@ pub struct Counters {
     pub disconnected: u64,
     /// Leases that ended because their slot was fenced.
     pub fenced: u64,
+    /// Leases of an earlier node that had no place on this one.
+    pub no_place: u64,
     /// Leases that have ended, by any cause.
     pub ended: u64,
     /// Times that a slot was fenced.
@@ -221,6 +223,7 @@ impl Counters {
             Cause::WorkerDied => &mut self.workers_died,
             Cause::Disconnected => &mut self.disconnected,
             Cause::Fenced => &mut self.fenced,
+            Cause::NoPlace => &mut self.no_place,
         };
         *counter += 1;
     }
@@ -238,6 +241,7 @@ impl Counters {
             + self.workers_died
             + self.disconnected
             + self.fenced
+            + self.no_place
     }
 
     /// The number of requests that got no lease.

@@ -15,6 +15,8 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
+use super::error::at;
+
 /// The cgroup of the supervisor, in the one that is delegated to it.
 const SUPERVISOR: &str = "supervisor";
 
@@ -75,7 +77,7 @@ impl Cgroups {
     /// Creates the cgroup of a worker. It has no limit of memory until [`WorkerCgroup::limit_memory`].
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn create(&self) -> io::Result<WorkerCgroup> {
         let name = self.free_name();
         let mut cgroup = WorkerCgroup { version: self.version, folders: Vec::new() };
@@ -90,9 +92,7 @@ impl Cgroups {
         }
         Ok(cgroup)
     }
-}
 
-impl Cgroups {
     /// A name that no cgroup has. A worker of an earlier supervisor with the id of this one may still run.
     fn free_name(&self) -> String {
         loop {
@@ -240,7 +240,7 @@ impl WorkerCgroup {
     /// Opens the files through which a process enters the cgroup, by writing `0`.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn entrances(&self) -> io::Result<Vec<fs::File>> {
         let files = self.folders.iter().map(|folder| folder.join("cgroup.procs"));
         files
@@ -254,7 +254,7 @@ impl WorkerCgroup {
     /// beyond. Returns the limit.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn limit_memory(&self, additional: u64) -> io::Result<u64> {
         let (used, limit, swap) = match self.version {
             Version::V1 => (
@@ -265,7 +265,9 @@ impl WorkerCgroup {
             ),
             Version::V2 => ("memory.current", "memory.max", "memory.swap.max"),
         };
-        let used = fs::read_to_string(self.file(used))?.trim().parse::<u64>().unwrap_or(0);
+        let used = self.file(used);
+        let used = fs::read_to_string(&used).map_err(|error| at(&used, &error))?;
+        let used = used.trim().parse::<u64>().map_err(io::Error::other)?;
         let bytes = used.saturating_add(additional);
         let write = |name: &str, value: u64| {
             let file = self.file(name);
@@ -306,10 +308,6 @@ impl Drop for WorkerCgroup {
             }
         }
     }
-}
-
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 #[cfg(test)]

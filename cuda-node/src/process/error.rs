@@ -1,6 +1,10 @@
 //! Errors of worker processes.
 
-use std::{io, os::fd::RawFd, path::PathBuf};
+use std::{
+    io,
+    os::fd::RawFd,
+    path::{Path, PathBuf},
+};
 
 /// The result of a call that can fail.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -34,6 +38,14 @@ pub enum Error {
     NoUid {
         /// The number of user ids.
         count: usize,
+    },
+    /// The user id of a worker of an earlier supervisor is not one for workers of this one, or another worker has it.
+    #[error(
+        "the worker has user id {uid}, which is not free for workers of this node; start the node with the same `--worker-uids` as before"
+    )]
+    OtherUid {
+        /// The user id.
+        uid: u32,
     },
     /// The cgroup of a worker cannot be created.
     #[error(
@@ -87,6 +99,11 @@ pub enum Error {
         "cannot start the thread that watches the supervisor: {0}; raise the limit of processes (`ulimit -u`)"
     )]
     LivenessThread(#[source] io::Error),
+}
+
+/// Adds the path to an error of the file system.
+pub(super) fn at(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// The difference between a descriptor and an inherited Unix stream socket.

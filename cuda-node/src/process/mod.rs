@@ -14,7 +14,7 @@
 //! when it gets a lease.
 //!
 //! A worker whose launcher has a folder for [successors](WorkerLauncher::successors) outlives its supervisor, once it has
-//! a lease: it waits for the next one with [`Successors`], which takes it over with [`WorkerLauncher::adopt`].
+//! a lease: it waits for the next one with [`Successors`], which takes it over with [`WorkerLauncher::take_over`].
 //!
 //! This module uses nothing else of the crate.
 
@@ -41,4 +41,4 @@ pub use sandbox::{
     Confinement, DEFAULT_UIDS, DeviceFiles, Part, PartReport, Sandbox, SandboxReport, hide_memory,
 };
 pub use successors::Successors;
-pub use worker_process::{AdoptedWorker, ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess};
+pub use worker_process::{ExitCause, WorkerLauncher, WorkerOutput, WorkerProcess, WorkerRecord};

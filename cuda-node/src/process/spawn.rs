@@ -329,8 +329,8 @@ unsafe fn clone(flags: c_int, held: Held, start: &Start<'_>) -> io::Result<Child
     }
 }
 
-/// A process of a worker: a child, or the child of an earlier supervisor. Dropping it kills the process. A thread reaps a
-/// child that has not been reaped.
+/// A process of a worker: a child, or the child of an earlier supervisor. Dropping it kills the process. A thread then
+/// waits for its end, and reaps it if it is a child.
 #[derive(Debug)]
 pub(super) struct Child {
     pid: u32,
@@ -342,7 +342,7 @@ impl Child {
     ///
     /// # Errors
     /// It has ended, or another process has its id now.
-    pub(super) fn adopt(pid: u32, started: u64, held: Held) -> io::Result<Self> {
+    pub(super) fn take_over(pid: u32, started: u64, held: Held) -> io::Result<Self> {
         let raw = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
         let raw = raw.ok_or(io::ErrorKind::InvalidInput)?;
         let descriptor = pidfd_open(raw, PidfdFlags::empty())?;
@@ -436,18 +436,20 @@ impl AsRawFd for Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.is_reaped || self.kill().is_err() {
-            // An error means that another part of the program has reaped the process.
-            return;
-        }
-        if !self.is_child {
+            // An error means that the process has ended and was reaped.
             return;
         }
         let Ok(descriptor) = self.descriptor.try_clone() else { return };
-        // The end of a process with a GPU takes up to 100 ms, so a thread waits for it. Without the thread a zombie
-        // remains until the supervisor ends.
-        let held = std::mem::take(&mut self.held);
+        // The end of a process with a GPU takes up to 100 ms, so a thread waits for it. Until then no other process may
+        // have its user id, and its cgroup cannot be removed. Without the thread, a child remains as a zombie until the
+        // supervisor ends.
+        let (is_child, held) = (self.is_child, std::mem::take(&mut self.held));
         let reap = move || {
-            _ = waitid(WaitId::PidFd(descriptor.as_fd()), WaitIdOptions::EXITED);
+            if is_child {
+                _ = waitid(WaitId::PidFd(descriptor.as_fd()), WaitIdOptions::EXITED);
+            } else {
+                _ = poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], None);
+            }
             drop(held);
         };
         _ = thread::Builder::new().name("worker-reaper".into()).stack_size(STACK).spawn(reap);

@@ -74,7 +74,7 @@ impl Successors {
     /// Waits until the supervisor of these sockets has ended.
     ///
     /// # Errors
-    /// Those of the system.
+    /// A system call fails.
     pub fn await_end(&self, ends: &WorkerEnds) -> io::Result<()> {
         await_event(&ends.commands, PollFlags::RDHUP, None).map(drop)
     }
@@ -82,7 +82,7 @@ impl Successors {
     /// Waits for the next supervisor. Without one this process ends.
     ///
     /// # Errors
-    /// Those of the system.
+    /// A system call fails.
     pub fn accept(&self) -> io::Result<WorkerEnds> {
         let until = Instant::now() + self.wait;
         let mut sockets: [Option<BlockingStream>; LANES.len()] = Default::default();
@@ -139,7 +139,7 @@ fn await_event(
 /// Binds a listener for a worker to a new path in `folder`.
 ///
 /// # Errors
-/// Those of the file system. A path of more than about 100 bytes is too long for a socket.
+/// The file system fails. A path of more than about 100 bytes is too long for a socket.
 pub(super) fn bind(folder: &Path) -> io::Result<(PathBuf, OwnedFd)> {
     for number in 0..NAMES {
         let path = folder.join(number.to_string());

@@ -124,9 +124,9 @@ impl WorkerLauncher {
     /// Takes over a worker of an earlier supervisor. One that cannot be taken over ends.
     ///
     /// # Errors
-    /// [`Error::Gone`] if the worker has ended. [`Error::NoUid`] if its user id is not one of the sandbox.
-    pub fn adopt(&self, adopted: &AdoptedWorker) -> Result<(WorkerProcess, SupervisorEnds)> {
-        let AdoptedWorker { pid, started, socket, uid, cgroup, memory_limit } = adopted;
+    /// [`Error::Gone`] if the worker has ended. [`Error::OtherUid`] if its user id is not one of the sandbox.
+    pub fn take_over(&self, record: &WorkerRecord) -> Result<(WorkerProcess, SupervisorEnds)> {
+        let WorkerRecord { pid, started, socket, uid, cgroup, memory_limit } = record;
         let gone = |source| Error::Gone { pid: *pid, source };
         let path = SocketPath(socket.clone());
         let (uid, cgroup) = match &self.sandbox {
@@ -138,7 +138,7 @@ impl WorkerLauncher {
         };
         // Takes over the process even if its user id is not free, so that dropping it ends the process.
         let held = Held { uid: uid.as_ref().ok().cloned().flatten(), cgroup };
-        let child = Child::adopt(*pid, *started, held.clone()).map_err(gone)?;
+        let child = Child::take_over(*pid, *started, held.clone()).map_err(gone)?;
         uid?;
         let mut process = WorkerProcess::new(child, None, held.cgroup);
         process.socket = Some(path);
@@ -337,7 +337,7 @@ impl Drop for SocketPath {
 
 /// The record with which the next supervisor takes over a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AdoptedWorker {
+pub struct WorkerRecord {
     /// Its process id.
     pub pid: u32,
     /// The time of its start, in clock ticks since the start of the machine. With the process id, it names one process.
@@ -369,10 +369,10 @@ impl WorkerProcess {
     ///
     /// # Errors
     /// The process has ended.
-    pub fn for_successor(&self) -> io::Result<Option<AdoptedWorker>> {
+    pub fn for_successor(&self) -> io::Result<Option<WorkerRecord>> {
         let Some(SocketPath(socket)) = &self.socket else { return Ok(None) };
         let held = self.child.as_ref().map(Child::held).cloned().unwrap_or_default();
-        Ok(Some(AdoptedWorker {
+        Ok(Some(WorkerRecord {
             pid: self.pid,
             started: start_of(self.pid)?,
             socket: socket.clone(),

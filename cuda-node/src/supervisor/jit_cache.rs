@@ -64,7 +64,7 @@ impl JitCache {
     /// most 256 MiB for each of its workers, and keeps at most four caches of this size.
     ///
     /// # Errors
-    /// Those of the file system, or another node uses `root`.
+    /// The file system fails, or another node uses `root`.
     pub fn open(root: Option<&Path>) -> io::Result<Self> {
         let (root, temporary) = match root {
             Some(root) => (std::path::absolute(root)?, None),
@@ -99,7 +99,7 @@ impl JitCache {
     /// Creates the cache of a worker, with kernels that earlier workers compiled without a tenant.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn for_worker(&self) -> io::Result<WorkerCache> {
         let folder = self.0.next_folder();
         create_private_folder(&folder)?;
@@ -230,7 +230,7 @@ impl WorkerCache {
     /// Replaces the kernels by those of `tenant`. Call it once, before the worker has commands of the tenant.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn assign(&mut self, tenant: &Tenant) -> io::Result<()> {
         // A tenant's name is a valid file name.
         let home = self.cache.0.root.join("tenants").join(tenant.as_str());

@@ -27,10 +27,10 @@ use super::{
     connection,
     handshakes::{Handshake, Handshakes},
     jit_cache::JitCache,
-    leases::{Adopted, Client, LeasedDevice, Leases},
+    leases::{Client, LeasedDevice, Leases, LeftLeases},
     operator::OperatorSocket,
     reload::{Reload, end_of_certificate},
-    state_folder::{Left, StateFolder},
+    state_folder::{LeftState, StateFolder},
     workers::{FirstWorker, Gpu, Launcher, ProcessLauncher, Workers},
 };
 use crate::{
@@ -258,21 +258,21 @@ impl Node {
             .build()
             .map_err(|error| Error::host("failed to start the runtime of the node", &error))?;
         let (folder, left) = match &options.state {
-            None => (None, Left::default()),
+            None => (None, LeftState::default()),
             Some(path) => {
                 let opened = StateFolder::open(path);
                 let (folder, left) = opened.map_err(|error| state_error(path, &error))?;
-                (Some(Arc::new(folder)), left)
+                (Some(folder), left)
             }
         };
         let mut devices = options.devices;
         if let Some(folder) = &folder {
             devices.iter_mut().for_each(|device| device.outlive_node(folder));
         }
-        let adopted = {
+        let left_leases = {
             let _entered = runtime.enter();
             let launcher = devices.iter().find_map(DeviceOptions::launcher);
-            launcher.map(|launcher| Adopted::new(left, |worker| launcher.adopt(worker)))
+            launcher.map(|launcher| LeftLeases::new(left, |worker| launcher.take_over(worker)))
         };
         let (configs, slots) = open_all(&runtime, devices)?;
         log_sandbox(&slots);
@@ -341,9 +341,9 @@ impl Node {
             None => None,
         };
         // Last, because it ends leases that have no place here. A start that fails before ends none.
-        if let Some(adopted) = adopted {
+        if let Some(left_leases) = left_leases {
             let leases = leases.clone();
-            on_runtime(&runtime, async move { leases.restore(adopted).await });
+            on_runtime(&runtime, async move { leases.restore(left_leases).await });
         }
         if let Some(socket) = operator_socket {
             runtime.spawn(socket.serve(leases.clone(), reload.clone()));

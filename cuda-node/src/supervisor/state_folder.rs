@@ -1,9 +1,12 @@
-//! The folder in which a node keeps what the next one needs: its key, its leases with their workers, and its fences.
+//! The folder with the state of a node that the next one needs: its key, its leases with their workers, and its fences.
 //!
-//! Each lease is a file in `leases`. It is written before the lease, or a renewal of it, is promised to a client. It moves
-//! to `ended` before the end is promised, and is removed when the worker is gone. Files are written beside their place
-//! and moved there, so a reader sees the old or the new one. They need not outlive the machine: neither do workers. The
-//! boot id tells one run of the machine from the next.
+//! Each lease is a file in `leases`, its record. The node writes it before it answers a request for the lease, or for its
+//! renewal. It moves the file to `ended` before it answers a request that ends the lease, and removes it when the worker
+//! has ended. A new file is complete and on the disk before it takes the place of the old one, so a node that is killed
+//! and a machine that loses power leave the old or the new one.
+//!
+//! Records and fences are of use until the machine starts again, because workers do not last longer. The boot id tells
+//! one run of the machine from the next. The key and the ids of leases last longer.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions, TryLockError},
@@ -15,11 +18,10 @@ use std::{
 };
 
 use cuda_lease::authority::Fingerprint;
-use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use crate::{leases::KeptLease, process::AdoptedWorker};
+use crate::{leases::KeptLease, process::WorkerRecord};
 
 /// The time in which the folder of a node that was killed is free.
 const HANDOVER: Duration = Duration::from_secs(2);
@@ -34,7 +36,7 @@ const IDS: u64 = 1000;
 pub(super) struct StateFolder {
     root: PathBuf,
     /// Ids of leases below this one may be in use, also by tokens of leases that have ended. As on disk.
-    reserved: Mutex<u64>,
+    reserved: u64,
     /// Held by the node that uses the folder.
     _lock: File,
 }
@@ -43,7 +45,7 @@ pub(super) struct StateFolder {
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct LeaseRecord {
     pub(super) lease: KeptLease,
-    pub(super) worker: AdoptedWorker,
+    pub(super) worker: WorkerRecord,
     pub(super) is_detached: bool,
     pub(super) is_confirmed: bool,
     owner: Option<[u8; 32]>,
@@ -54,7 +56,7 @@ pub(super) struct LeaseRecord {
 impl LeaseRecord {
     pub(super) fn new(
         lease: KeptLease,
-        worker: AdoptedWorker,
+        worker: WorkerRecord,
         (is_detached, is_confirmed): (bool, bool),
         owner: Option<Fingerprint>,
     ) -> Self {
@@ -81,9 +83,9 @@ fn since_boot() -> Duration {
 
 /// The leases that an earlier node has left.
 #[derive(Default)]
-pub(super) struct Left {
+pub(super) struct LeftState {
     pub(super) leases: Vec<LeaseRecord>,
-    /// Their ends were promised, and their workers may still run.
+    /// Their clients know that they have ended. Their workers may still run.
     pub(super) ended: Vec<LeaseRecord>,
     /// The devices that are out of service.
     pub(super) fenced: Vec<String>,
@@ -95,8 +97,8 @@ impl StateFolder {
     /// Opens the folder, and creates it if it does not exist.
     ///
     /// # Errors
-    /// Those of the file system, another node uses the folder, or another user can write to it.
-    pub(super) fn open(root: &Path) -> io::Result<(Self, Left)> {
+    /// The file system fails, another node uses the folder, or another user can open it.
+    pub(super) fn open(root: &Path) -> io::Result<(Self, LeftState)> {
         let root = std::path::absolute(root)?;
         create_private(&root)?;
         check_private(&root)?;
@@ -107,11 +109,11 @@ impl StateFolder {
         lock.create(true).truncate(false).write(true).mode(0o600);
         let lock = lock.open(root.join("lock"))?;
         take_lock(&lock)?;
-        let folder = Self { root, reserved: Mutex::new(0), _lock: lock };
+        let mut folder = Self { root, reserved: 0, _lock: lock };
         folder.remove_incomplete()?;
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
         let is_same_boot = folder.read("boot")?.is_some_and(|of| of == boot.as_bytes());
-        let mut left = Left::default();
+        let mut left = LeftState::default();
         if is_same_boot {
             left.leases = folder.records("leases")?;
             left.ended = folder.records("ended")?;
@@ -126,7 +128,7 @@ impl StateFolder {
             folder.write("boot", boot.as_bytes())?;
         }
         left.first_id = folder.first_id()?;
-        *folder.reserved.lock() = left.first_id;
+        folder.reserved = left.first_id;
         Ok((folder, left))
     }
 
@@ -138,7 +140,7 @@ impl StateFolder {
     /// The secret key of tokens. The first call draws it.
     ///
     /// # Errors
-    /// Those of the file system, or the system has no random numbers.
+    /// The file system fails, others can read the key, its file has another length, or the system has no random numbers.
     pub(super) fn key(&self) -> io::Result<[u8; 32]> {
         let (path, name) = (self.root.join("token.key"), "token.key");
         if let Some(key) = self.read(name)? {
@@ -157,11 +159,11 @@ impl StateFolder {
         Ok(key)
     }
 
-    /// Writes a lease.
+    /// Writes the record of a lease.
     ///
     /// # Errors
-    /// Those of the file system. An earlier record of the lease stays then.
-    pub(super) fn keep(&self, record: &LeaseRecord) -> io::Result<()> {
+    /// The file system fails. An earlier record of the lease stays then.
+    pub(super) fn write_lease(&mut self, record: &LeaseRecord) -> io::Result<()> {
         self.reserve(record.lease.id)?;
         let text = serde_json::to_vec_pretty(record)?;
         self.write(&format!("leases/{}", record.lease.id), &text)
@@ -170,16 +172,16 @@ impl StateFolder {
     /// Records that a lease has ended.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn end(&self, lease: u64) -> io::Result<()> {
         let [from, to] = ["leases", "ended"].map(|folder| self.path(folder, lease));
         ignore_absent(fs::rename(from, to))
     }
 
-    /// Forgets a lease whose worker is gone.
+    /// Removes the record of a lease whose worker has ended.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn forget(&self, lease: u64) -> io::Result<()> {
         ignore_absent(fs::remove_file(self.path("leases", lease)))?;
         ignore_absent(fs::remove_file(self.path("ended", lease)))
@@ -188,7 +190,7 @@ impl StateFolder {
     /// Records that a device is out of service, or that it is in service again.
     ///
     /// # Errors
-    /// Those of the file system.
+    /// The file system fails.
     pub(super) fn set_fenced(&self, device: &str, is_fenced: bool) -> io::Result<()> {
         let name = format!("fenced/{device}");
         match is_fenced {
@@ -198,12 +200,11 @@ impl StateFolder {
     }
 
     /// Makes sure that no later node gives the id of this lease to another one.
-    fn reserve(&self, id: u64) -> io::Result<()> {
-        let mut reserved = self.reserved.lock();
-        if id >= *reserved {
+    fn reserve(&mut self, id: u64) -> io::Result<()> {
+        if id >= self.reserved {
             let next = id.saturating_add(IDS);
             self.write("ids", next.to_string().as_bytes())?;
-            *reserved = next;
+            self.reserved = next;
         }
         Ok(())
     }
@@ -227,7 +228,7 @@ impl StateFolder {
     }
 
     /// Removes the sockets of workers without a lease, which ended with their node.
-    fn remove_sockets_without(&self, left: &Left) -> io::Result<()> {
+    fn remove_sockets_without(&self, left: &LeftState) -> io::Result<()> {
         let kept: Vec<_> =
             left.leases.iter().chain(&left.ended).map(|record| &record.worker.socket).collect();
         for name in self.names("workers")? {
@@ -273,12 +274,14 @@ impl StateFolder {
         }
     }
 
-    /// Writes a file, which has its old content until the new one is complete.
+    /// Writes a file, which has its old content until the new one is complete and on the disk.
     fn write(&self, name: &str, content: &[u8]) -> io::Result<()> {
         let mut file = tempfile::Builder::new().prefix(INCOMPLETE).tempfile_in(&self.root)?;
         file.write_all(content)?;
-        file.persist(self.root.join(name))?;
-        Ok(())
+        file.as_file().sync_all()?;
+        let path = self.root.join(name);
+        file.persist(&path)?;
+        File::open(path.parent().unwrap_or(&self.root))?.sync_all()
     }
 }
 
@@ -346,7 +349,7 @@ mod tests {
     fn key_and_ids_last() {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("state");
-        let (state, left) = StateFolder::open(&root).unwrap();
+        let (mut state, left) = StateFolder::open(&root).unwrap();
         assert_eq!(left.first_id, 1);
         let key = state.key().unwrap();
         assert_eq!(state.key().unwrap(), key);
@@ -359,7 +362,7 @@ mod tests {
         state.set_fenced("cuda:1", true).unwrap();
         state.set_fenced("cuda:1", false).unwrap();
         drop(state);
-        let (state, left) = StateFolder::open(&root).unwrap();
+        let (mut state, left) = StateFolder::open(&root).unwrap();
         assert_eq!((state.key().unwrap(), left.first_id), (key, 500 + IDS));
         assert_eq!(left.fenced, ["cuda:0"]);
         // A lease of the earlier node is renewed.

@@ -21,8 +21,9 @@ const READ: usize = 256 << 10;
 /// The packets that one read takes at most.
 const PACKETS: usize = 64;
 
-/// The time in which a client sends or takes at least some bytes of a transfer that uses memory of the node.
-const STALL: Duration = Duration::from_secs(10);
+/// The time in which a client sends or takes at least some bytes of a transfer that uses memory of the node, and the time
+/// in which it takes the last events of a session that has ended. Afterwards the node frees that memory.
+pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// The rate of such a transfer, in bytes per second, that a client reaches at least, besides [`STALL`].
 const SLOWEST: u64 = 256 << 10;

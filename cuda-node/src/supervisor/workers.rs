@@ -21,7 +21,7 @@ use super::{
 };
 use crate::{
     gpu::{self, GpuMonitor, GpuUuid, MemoryCheck, MemoryReturn, ProcessMemory},
-    process::{self, AdoptedWorker, SandboxReport, SupervisorEnds, WorkerLauncher, WorkerProcess},
+    process::{self, SandboxReport, SupervisorEnds, WorkerLauncher, WorkerProcess, WorkerRecord},
     worker::{self, Assign, Ready},
 };
 
@@ -72,13 +72,13 @@ impl Workers {
         }
     }
 
-    /// Takes over a worker of an earlier node. It keeps the compiled kernels of its tenant no longer.
+    /// Takes over a worker of an earlier node. The kernels that it has compiled do not return to the cache of its tenant.
     ///
     /// # Errors
     /// The memory of the GPU is unknown.
-    pub(super) async fn adopt(
+    pub(super) async fn take_over(
         &self,
-        (process, ends): AdoptedProcess,
+        (process, ends): LeftProcess,
         device: DeviceInfo,
         features: u64,
     ) -> Result<WorkerHandle> {
@@ -227,7 +227,7 @@ impl Launcher {
 }
 
 /// The process of a worker that an earlier node has started.
-pub(super) type AdoptedProcess = (WorkerProcess, SupervisorEnds);
+pub(super) type LeftProcess = (WorkerProcess, SupervisorEnds);
 
 impl ProcessLauncher {
     async fn launch(&self) -> Result<(SupervisorEnds, Body)> {
@@ -362,7 +362,7 @@ impl WorkerHandle {
     }
 
     /// Returns the record with which the next node takes over the worker. `None` for one that ends with this node.
-    pub(super) fn for_successor(&self) -> Option<AdoptedWorker> {
+    pub(super) fn for_successor(&self) -> Option<WorkerRecord> {
         match &self.body {
             Body::Threads(_) => None,
             // A worker that has ended is noticed where it is used.

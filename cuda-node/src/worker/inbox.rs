@@ -9,9 +9,6 @@ use cuda_lease::{
 
 use super::{messages::Resume, outbox::Outbox};
 
-/// Received bytes are acknowledged in steps of this size.
-const ACKNOWLEDGE: usize = 256 << 10;
-
 /// The opcodes of messages between supervisor and worker.
 const OF_SUPERVISOR: std::ops::Range<u16> = 0x0700..0x0800;
 
@@ -56,7 +53,7 @@ impl Inbox {
     /// Acknowledges the frames that have arrived, if they are enough.
     pub(super) fn acknowledge(&mut self) {
         let incoming = self.incoming.as_mut();
-        if let Some(received) = incoming.and_then(|of| of.acknowledgement(ACKNOWLEDGE)) {
+        if let Some(received) = incoming.and_then(Incoming::acknowledgement) {
             self.outbox.push_acknowledgement(received);
         }
     }

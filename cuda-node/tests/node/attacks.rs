@@ -411,7 +411,13 @@ fn smaller_node_ends_what_has_no_place() {
     wait_until("a lease has ended", || {
         leases.iter().filter(|lease| lease.device().new_stream().is_err()).count() == 1
     });
-    leases.iter().filter(|lease| lease.device().new_stream().is_ok()).for_each(check);
+    let streams = leases.iter().map(|lease| (lease, lease.device().new_stream()));
+    for (lease, stream) in streams {
+        match stream {
+            Ok(_) => check(lease),
+            Err(error) => assert!(error.to_string().contains("with less capacity"), "{error}"),
+        }
+    }
 }
 
 /// The disk with the state is full for a while.
@@ -520,7 +526,7 @@ fn flood_of_events_while_a_neighbor_works() {
     });
 }
 
-/// The next node uses other user ids: workers that it cannot take over end at once, and free their memory.
+/// The next node uses other user ids: workers that it cannot take over end at once, and leave no memory and no cgroup.
 #[test]
 fn worker_of_another_range_of_user_ids_ends() {
     if !rustix::process::geteuid().is_root() {
@@ -532,12 +538,18 @@ fn worker_of_another_range_of_user_ids_ends() {
     let started = std::time::Instant::now();
     node.end(Signal::KILL);
     let state = folder.path().join("state");
+    let record = std::fs::read(state.join("leases").join(lease.id().to_string())).unwrap();
+    let record: serde_json::Value = serde_json::from_slice(&record).unwrap();
+    let cgroups = record["worker"]["cgroup"].as_array().unwrap();
     let state = state.to_str().unwrap();
     let arguments = ["--insecure", "--spares", "0", "--state", state];
     node.start_again_with(&[&arguments[..], &["--worker-uids", "800000-800009"]].concat());
     let process = format!("/proc/{worker}/exe");
     wait_until("the worker has ended", || !std::fs::exists(&process).unwrap_or(false));
     assert!(started.elapsed() < Duration::from_secs(25), "it has waited for another node");
+    wait_until("its cgroup is gone", || {
+        !cgroups.iter().any(|folder| std::fs::exists(folder.as_str().unwrap()).unwrap())
+    });
     wait_until("the lease is lost", || lease.device().new_stream().is_err());
     check(&node.lease().acquire_blocking().unwrap());
 }

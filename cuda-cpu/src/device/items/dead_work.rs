@@ -7,9 +7,9 @@
 //! - Every allocation that it writes is freed by a later item, and every item between the two that reads the allocation
 //!   is dead.
 //!
-//! Items of all streams are considered in the order in which they arrived. This order is one in which they may run: the
-//! client names only tickets that arrived earlier, and it frees memory after the last use has arrived. Items that have
-//! begun are not considered. What they read was written before, and what they write is not read by an earlier item.
+//! "Later" is the order in which the items of all streams arrived. They may run in this order: the client names only
+//! tickets that arrived earlier, and it frees memory after the last use has arrived. Items that have begun are not
+//! looked at. They read only what was written before, and no earlier item reads what they write.
 //!
 //! A dead item stays dead. Nothing that arrives later can use its results, because the memory is already freed.
 

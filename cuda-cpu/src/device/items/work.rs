@@ -261,7 +261,7 @@ impl QueueItem {
             (_, Cancelled::No) => false,
             (Work::Upload { .. } | Work::Copy { .. } | Work::Fill { .. }, _) => true,
             (Work::Download { .. }, cancelled) => cancelled != Cancelled::Unawaited,
-            // Checks report what a kernel does. A kernel that states no write has another purpose than its results.
+            // Checks report the accesses of a kernel. A kernel that states no write has effects that it does not state.
             (Work::Launch(kernel), _) => {
                 let writes = self.uses.iter().any(|used| used.access == Access::Write);
                 writes && !device.launch_options.checks.any() && !kernel.has_other_effects()

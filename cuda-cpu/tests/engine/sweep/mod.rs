@@ -2,7 +2,7 @@
 //!
 //! `instructions.txt` lists the forms (`instructions.py` gets them from ptxas). `sweep.golden` contains hashes of a
 //! GPU's results: of the first chunk, of all values, and for instructions with 2^32 inputs, of all those. The ignored
-//! tests take long. To update the hashes: run `write`, run `gpu.py` on a machine with a GPU, and run `adopt`. If a
+//! tests take long. To update the hashes: run `write`, run `gpu.py` on a machine with a GPU, and run `update`. If a
 //! chunk differs, `all_values` adds it to `wanted.txt`; run `gpu.py` again, and `explain`.
 
 mod kernel;

@@ -64,7 +64,7 @@ fn write() {
 
 #[test]
 #[ignore = "a tool: writes sweep.golden"]
-fn adopt() {
+fn update() {
     let mut golden = String::new();
     for (form, (chunks, every)) in forms().zip(from_gpu()) {
         golden += &format!("{} {:016x} {:016x}", form.name, chunks[0], total(&chunks));

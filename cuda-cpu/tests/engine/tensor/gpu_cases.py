@@ -2,7 +2,7 @@
 """Runs the cases written by `tensor/mod.rs` on a GPU: gpu_cases.py FOLDER OUT. Needs only the driver.
 
 Writes all results in sequence to OUT/results.0, OUT/results.1 and so on, of at most 15 MB each. Concatenate them to
-FOLDER/results for `adopt`. A fault makes CUDA unusable in its process, so another process continues.
+FOLDER/results for `update`. A fault makes CUDA unusable in its process, so another process continues.
 """
 import ctypes
 import os

@@ -1,7 +1,7 @@
 //! Tensor cores and the instructions that move their data, compared with the results of an H200.
 //!
 //! A case is a kernel with its inputs. `tensor.golden` contains a hash of the GPU's results for each case. To add
-//! cases: add them, run the ignored test `write`, run `gpu_cases.py` on a machine with a GPU, and run `adopt`.
+//! cases: add them, run the ignored test `write`, run `gpu_cases.py` on a machine with a GPU, and run `update`.
 
 mod fragments;
 mod inputs;
@@ -137,7 +137,7 @@ fn write() {
 
 #[test]
 #[ignore = "a tool: compares with a GPU's results and writes tensor.golden"]
-fn adopt() {
+fn update() {
     let mut golden = String::new();
     let results = std::fs::read(folder().join("results")).unwrap();
     let mut at = 0;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::LeaseTable;
 use crate::leases::{
-    lease::{Lease, Phase},
+    lease::{Cause, Lease, Phase},
     request::{Exclusivity, LeaseId, LeaseRequest},
 };
 
@@ -93,29 +93,36 @@ impl LeaseTable {
     /// No session of the slot runs until [`session_idle`](Self::session_idle) is reported for each that was restored.
     /// The quotas of tenants do not apply.
     ///
-    /// # Errors
-    /// Returns the lease if there is no such slot, or if it does not fit beside the leases there.
+    /// Returns `None` if there is no such slot, or if the lease does not fit beside the leases there: it has ended then,
+    /// with [`Cause::NoPlace`]. Also if its id is in use or its tenant's name is not valid.
     pub fn restore(
         &mut self,
         now: Duration,
         kept: KeptLease,
         elapsed: Duration,
-    ) -> Result<LeaseId, Box<KeptLease>> {
+    ) -> Option<LeaseId> {
         self.advance(now);
         let id = LeaseId(kept.id);
         let class = Exclusivity::from(kept.class);
-        let Ok(tenant) = Tenant::try_from(kept.tenant.clone()) else { return Err(kept.into()) };
-        let slot = self.slots.iter().position(|slot| slot.config.name == kept.slot);
-        let Some((slot, place)) = slot.and_then(|at| Some((at, self.slots.get_mut(at)?))) else {
-            return Err(kept.into());
-        };
-        let has_room = place.has_room(place.occupancy(), kept.quota, class);
-        let Some(charge) = place.charge(kept.quota).filter(|_| has_room) else {
-            return Err(kept.into());
-        };
+        let tenant = Tenant::try_from(kept.tenant).ok()?;
         if self.leases.contains_key(&id) {
-            return Err(kept.into());
+            return None;
         }
+        self.counters.requests += 1;
+        self.counters.granted += 1;
+        let slot = self.slots.iter().position(|slot| slot.config.name == kept.slot);
+        let place = slot.and_then(|at| {
+            let place = self.slots.get_mut(at)?;
+            let has_room = place.has_room(place.occupancy(), kept.quota, class);
+            let charge = place.charge(kept.quota).filter(|_| has_room)?;
+            Some((at, place, charge))
+        });
+        let Some((slot, place, charge)) = place else {
+            self.counters.ending(&Cause::NoPlace);
+            self.counters.ended += 1;
+            self.ended.add(id, tenant, kept.nonce, Cause::NoPlace, self.config.ended_limit);
+            return None;
+        };
         place.add(id, charge, class);
         if class == Exclusivity::Session {
             place.sessions.restore(id);
@@ -140,10 +147,8 @@ impl LeaseTable {
             reconnect_by: Some(self.now.saturating_add(self.config.reconnect_window)),
         };
         self.leases.insert(id, lease);
-        self.counters.requests += 1;
-        self.counters.granted += 1;
         self.skip_ids(kept.id.saturating_add(1));
-        Ok(id)
+        Some(id)
     }
 
     /// Makes sure that later leases and requests get ids of at least `first`.

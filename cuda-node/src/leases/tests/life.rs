@@ -284,3 +284,21 @@ fn the_reconnect_window_ends_the_grace() {
     assert_eq!(node.actions(60), [stop(lease, Cause::Expired)]);
     assert_eq!(node.actions(63), [Action::KillWorker { lease }]);
 }
+
+#[test]
+fn lease_of_an_earlier_node_without_a_place_is_refused_with_the_reason() {
+    let mut earlier = Node::new(1);
+    let [a, b, c] = [300, 300, 50].map(|mib| earlier.active(0, mib));
+    let slot = SlotConfig { capacity: 600 * MIB, ..gpu("cuda:0") };
+    let mut table = LeaseTable::new(TableConfig::default(), vec![slot], Quotas::default()).unwrap();
+    let mut restore = |lease| {
+        let kept = earlier.table.kept(lease).unwrap();
+        table.restore(at(0), kept, Duration::ZERO)
+    };
+    assert_eq!([a, b, c].map(&mut restore), [Some(a), None, Some(c)]);
+    let refused = table.authorize(at(0), b, 1).unwrap_err();
+    assert_eq!(refused.status, Status::Revoked);
+    assert!(refused.message.contains("with less capacity"), "{}", refused.message);
+    let counters = table.counters();
+    assert_eq!((counters.no_place, counters.endings(), counters.ended), (1, 1, 1));
+}

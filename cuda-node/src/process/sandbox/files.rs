@@ -26,6 +26,8 @@ use rustix::{
     thread::{UnshareFlags, unshare_unsafe},
 };
 
+use crate::process::error::at;
+
 /// Folders and files in which libraries are, and the driver's settings. Not `/usr` or `/opt`, where an operator may keep
 /// a key.
 const LIBRARIES: [&str; 16] = [
@@ -251,10 +253,6 @@ fn tree(path: impl AsRef<Path>, attributes: MountAttrFlags) -> io::Result<Tree> 
     Ok(Tree { path: path.to_owned(), is_folder: path.is_dir(), mounts })
 }
 
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
-}
-
 /// Sets attributes of all mounts of a tree.
 fn set_attributes(tree: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Result<()> {
     let attributes = libc::mount_attr {
@@ -263,7 +261,7 @@ fn set_attributes(tree: BorrowedFd<'_>, attributes: MountAttrFlags) -> io::Resul
         propagation: 0,
         userns_fd: 0,
     };
-    let flags = AtFlags::EMPTY_PATH.bits() | 0x8000; // AT_RECURSIVE
+    let flags = AtFlags::EMPTY_PATH.bits() | OpenTreeFlags::AT_RECURSIVE.bits();
     // SAFETY: the path is a C string, and the kernel reads as many bytes of the attributes as they have.
     let failed = unsafe {
         libc::syscall(

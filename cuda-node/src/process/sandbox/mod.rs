@@ -1,10 +1,10 @@
 //! The sandbox of a worker: a process that only reaches its sockets, its GPU and its cache of kernels.
 //!
 //! The launcher starts the worker in a PID namespace, where it is process 1, and in a cgroup, without the environment and
-//! the descriptors of the supervisor. At the start of its `main`, before it has threads, a device or bytes of a tenant, the worker
-//! confines itself with [`Confinement::enter`]: a root folder with libraries and GPUs only, no network, a user id of its
-//! own, no capabilities, and filters of paths and of system calls. The launcher does only what must precede `exec`,
-//! because code between `clone` and `exec` may not allocate.
+//! the descriptors of the supervisor. At the start of its `main`, before it has threads, a device or bytes of a tenant,
+//! the worker confines itself with [`Confinement::enter`]: a root folder with libraries and GPUs only, no network, a user
+//! id of its own, no capabilities, and filters of paths and of system calls. The launcher does only what must precede
+//! `exec`, because code between `clone` and `exec` may not allocate.
 //!
 //! Each [`Part`] stands alone. A machine that does not give one loses this part and keeps the others. The
 //! [`SandboxReport`] states which parts are in force.
@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     cgroup::{Cgroups, WorkerCgroup},
     descriptors::FIRST_FREE_DESCRIPTOR,
-    error::{Error, Result},
+    error::{Error, Result, at},
 };
 
 /// The user ids of the workers of a node that runs as root, if the operator states no others: 4096 above the ones that
@@ -132,9 +132,9 @@ impl Sandbox {
     /// Takes the user id of a worker that an earlier supervisor has started.
     pub(super) fn hold_uid(&self, uid: u32) -> Result<WorkerUid> {
         let uids = self.uids.as_ref().filter(|uids| uids.range.contains(&uid));
-        let uids = uids.ok_or(Error::NoUid { count: 0 })?;
+        let uids = uids.ok_or(Error::OtherUid { uid })?;
         if !uids.used.lock().insert(uid) {
-            return Err(Error::NoUid { count: 1 });
+            return Err(Error::OtherUid { uid });
         }
         Ok(WorkerUid(Arc::new(UsedUid { uids: uids.clone(), uid })))
     }
@@ -215,10 +215,6 @@ fn give_one(path: &Path, uid: u32, gid: u32) -> io::Result<()> {
         return Err(at(path, &io::Error::other("the file has several links")));
     }
     lchown(path, Some(uid), Some(gid)).map_err(|error| at(path, &error))
-}
-
-fn at(path: &Path, error: &io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
 /// Whether a worker with a sandbox inherits this variable of the supervisor's environment.

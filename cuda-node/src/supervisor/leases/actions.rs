@@ -60,7 +60,7 @@ impl Leases {
                 let device = self.slots.get(slot.0).map(|slot| &*slot.info.address);
                 if let Some(device) = device.map(str::to_owned) {
                     let leases = self.clone();
-                    tokio::spawn(async move { leases.keep_fence(device, true).await });
+                    tokio::spawn(async move { leases.write_fence(device, true).await });
                 }
                 self.audit.write(&Decision { event: "fenced", device, ..Decision::default() });
                 tracing::error!(
@@ -188,7 +188,8 @@ pub(super) fn end_of(lease: LeaseId, cause: Option<&Cause>, address: &str) -> Er
                 | Cause::Preempted { .. }
                 | Cause::OverMemory { .. }
                 | Cause::OutOfHostMemory { .. }
-                | Cause::Fenced => Error::Remote { address, status, detail },
+                | Cause::Fenced
+                | Cause::NoPlace => Error::Remote { address, status, detail },
                 _ => Error::Disconnected { address, cause: detail, may_have_run: true },
             }
         }

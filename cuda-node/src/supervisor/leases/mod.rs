@@ -22,7 +22,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tracing::{Instrument, Span};
 
-pub(super) use self::restart::Adopted;
+pub(super) use self::restart::LeftLeases;
 use super::{
     audit::{Audit, Entry as Decision},
     blobs::{BlobStore, Blobs},
@@ -74,12 +74,11 @@ pub(super) struct Leases {
     /// The limits of every session, without its memory.
     limits: Limits,
     audit: Audit,
-    /// The state on disk, of a node whose leases outlive it.
-    folder: Option<Arc<StateFolder>>,
+    /// The state on disk, of a node whose leases outlive it. Locked from the state of a lease to its record, so that the
+    /// last record is the latest one.
+    folder: Option<Arc<tokio::sync::Mutex<StateFolder>>>,
     /// Whether the leases were left to the next node.
     has_left: AtomicBool,
-    /// Leases are written in turn, so that the last record is the latest one.
-    keeping: tokio::sync::Mutex<()>,
     metrics: Arc<NodeMetrics>,
     tenants: Tenants,
     blobs: Arc<BlobStore>,
@@ -133,7 +132,7 @@ impl Leases {
         slots: Vec<LeasedDevice>,
         limits: Limits,
         audit: Audit,
-        folder: Option<Arc<StateFolder>>,
+        folder: Option<StateFolder>,
     ) -> Arc<Self> {
         let tenants = Tenants::new(table.quotas().clone());
         let (entries, waiting, blobs, serial) = Default::default();
@@ -146,9 +145,8 @@ impl Leases {
             slots,
             limits,
             audit,
-            folder,
+            folder: folder.map(|folder| Arc::new(tokio::sync::Mutex::new(folder))),
             has_left: AtomicBool::new(false),
-            keeping: tokio::sync::Mutex::default(),
             metrics,
             tenants,
             blobs,
@@ -319,7 +317,7 @@ impl Leases {
         if request.detached && !confirms {
             self.change(|state, now| state.confirmed(now, lease))?;
         }
-        if let Err(refused) = self.keep(lease).await {
+        if let Err(refused) = self.write_lease(lease).await {
             self.change(|state, now| _ = state.table.free(now, lease));
             return Err(refused);
         }
@@ -444,7 +442,7 @@ impl Leases {
             let has_moved = entry.owner.replace(client.key) != Some(client.key);
             Ok((renewed, has_moved))
         })?;
-        if let Err(refused) = self.keep(id).await {
+        if let Err(refused) = self.write_lease(id).await {
             self.change(|state, now| state.table.renewal_lost(now, id));
             return Err(refused);
         }
@@ -472,7 +470,7 @@ impl Leases {
             state.table.authorize(now, id, generation).map_err(refusal)?;
             state.confirmed(now, id)
         })?;
-        self.keep(id).await
+        self.write_lease(id).await
     }
 
     /// Ends a lease. Without a token, the client has to be its owner.
@@ -496,7 +494,7 @@ impl Leases {
             }
             state.table.free(now, id).map_err(refusal)
         })?;
-        self.keep_end(id).await?;
+        self.write_end(id).await?;
         let (tenant, event) = (Some(client.tenant.as_str()), "freed");
         self.audit.write(&Decision { event, tenant, lease: Some(lease), ..Decision::default() });
         Ok(())
@@ -521,7 +519,7 @@ impl Leases {
                 (status, format!("{fact}; the status page and the audit log have the leases"))
             },
         )?;
-        self.keep_end(LeaseId(lease)).await?;
+        self.write_end(LeaseId(lease)).await?;
         let (event, lease) = ("revoked", Some(lease));
         self.audit.write(&Decision { event, lease, reason: why, ..Decision::default() });
         Ok(())
@@ -544,7 +542,7 @@ impl Leases {
                 state.table.unfence(now, slot).map(|()| was_fenced)
             })
             .map_err(refusal)?;
-        self.keep_fence(device.to_owned(), false).await?;
+        self.write_fence(device.to_owned(), false).await?;
         let (event, device) = ("unfenced", Some(device));
         self.audit.write(&Decision { event, device, ..Decision::default() });
         Ok(was_fenced)

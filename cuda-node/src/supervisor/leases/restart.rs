@@ -1,5 +1,5 @@
-//! Leases that outlive the node: writes each change before the client hears of it, and restores the leases of an earlier
-//! node.
+//! Leases that outlive the node: writes each change to disk before the client gets the answer, and restores the leases of
+//! an earlier node.
 
 use std::{
     io, mem,
@@ -15,12 +15,12 @@ use super::{Entry, Leases, State};
 use crate::{
     leases::{LeaseId, SlotId},
     metrics::Meter,
-    process::{self, AdoptedWorker},
+    process::{self, WorkerRecord},
     supervisor::{
         audit::Entry as Decision,
-        state_folder::{LeaseRecord, Left, StateFolder},
+        state_folder::{LeaseRecord, LeftState, StateFolder},
         streams::Refusal,
-        workers::{AdoptedProcess, WorkerHandle},
+        workers::{LeftProcess, WorkerHandle},
     },
     worker::Assign,
 };
@@ -30,22 +30,22 @@ const KILL: Duration = Duration::from_secs(5);
 
 /// The leases that an earlier node has left, with the processes of their workers.
 #[derive(Default)]
-pub(in crate::supervisor) struct Adopted {
-    leases: Vec<(LeaseRecord, process::Result<AdoptedProcess>)>,
-    ended: Vec<(LeaseRecord, process::Result<AdoptedProcess>)>,
+pub(in crate::supervisor) struct LeftLeases {
+    leases: Vec<(LeaseRecord, process::Result<LeftProcess>)>,
+    ended: Vec<(LeaseRecord, process::Result<LeftProcess>)>,
     fenced: Vec<String>,
     first_id: u64,
 }
 
-impl Adopted {
+impl LeftLeases {
     /// Takes over the processes, before others are launched: a process has its user id until it ends.
     pub(in crate::supervisor) fn new(
-        left: Left,
-        adopt: impl Fn(&AdoptedWorker) -> process::Result<AdoptedProcess>,
+        left: LeftState,
+        take_over: impl Fn(&WorkerRecord) -> process::Result<LeftProcess>,
     ) -> Self {
-        let Left { leases, ended, fenced, first_id } = left;
+        let LeftState { leases, ended, fenced, first_id } = left;
         let with_process = |record: LeaseRecord| {
-            let process = adopt(&record.worker);
+            let process = take_over(&record.worker);
             (record, process)
         };
         let [leases, ended] =
@@ -54,7 +54,7 @@ impl Adopted {
     }
 }
 
-impl Drop for Adopted {
+impl Drop for LeftLeases {
     /// Leaves the workers to the next node, because the start of this one failed.
     fn drop(&mut self) {
         for (_, process) in self.leases.drain(..).chain(self.ended.drain(..)) {
@@ -66,16 +66,16 @@ impl Drop for Adopted {
 }
 
 impl Leases {
-    /// Writes a lease, before it or a change of it is promised. A worker outlives the node only once it has its lease, so
-    /// this gives it to the worker.
-    pub(super) async fn keep(self: &Arc<Self>, lease: LeaseId) -> Result<(), Refusal> {
-        if self.folder.is_none() {
-            return Ok(());
-        }
-        let _turn = self.keeping.lock().await;
-        // `None` if the end of the lease has begun. Its client hears of that.
-        let Some(record) = self.change(|state, _| self.record(state, lease)) else { return Ok(()) };
-        self.on_disk(move |folder| folder.keep(&record)).await
+    /// Writes the record of a lease. Call it before the client gets the answer to a request that grants or changes the
+    /// lease. A worker outlives the node only once it has its lease, so this gives it to the worker.
+    pub(super) async fn write_lease(self: &Arc<Self>, lease: LeaseId) -> Result<(), Refusal> {
+        let leases = self.clone();
+        self.on_disk(move |folder| {
+            // `None` if the end of the lease has begun. Its client hears of that.
+            let record = leases.change(|state, _| leases.record(state, lease));
+            record.map_or(Ok(()), |record| folder.write_lease(&record))
+        })
+        .await
     }
 
     fn record(&self, state: &mut State, lease: LeaseId) -> Option<LeaseRecord> {
@@ -96,15 +96,13 @@ impl Leases {
         Assign { limits, lease: lease.0, trace }
     }
 
-    /// Records the end of a lease, before it is promised.
-    pub(super) async fn keep_end(&self, lease: LeaseId) -> Result<(), Refusal> {
-        let _turn = self.keeping.lock().await;
+    /// Records the end of a lease. Call it before the client gets the answer to a request that ends the lease.
+    pub(super) async fn write_end(&self, lease: LeaseId) -> Result<(), Refusal> {
         self.on_disk(move |folder| folder.end(lease.0)).await
     }
 
-    /// Forgets a lease whose worker is gone.
+    /// Removes the record of a lease whose worker has ended.
     pub(super) async fn forget(&self, lease: LeaseId) {
-        let _turn = self.keeping.lock().await;
         if let Err((_, error)) = self.on_disk(move |folder| folder.forget(lease.0)).await {
             tracing::error!(
                 lease = lease.0,
@@ -115,17 +113,18 @@ impl Leases {
     }
 
     /// Records that a device is out of service, or in service again.
-    pub(super) async fn keep_fence(&self, device: String, is_fenced: bool) -> Result<(), Refusal> {
-        let _turn = self.keeping.lock().await;
+    pub(super) async fn write_fence(&self, device: String, is_fenced: bool) -> Result<(), Refusal> {
         self.on_disk(move |folder| folder.set_fenced(&device, is_fenced)).await
     }
 
+    /// Writes to the state folder, if there is one. The write completes even if the caller stops waiting.
     async fn on_disk(
         &self,
-        write: impl FnOnce(&StateFolder) -> io::Result<()> + Send + 'static,
+        write: impl FnOnce(&mut StateFolder) -> io::Result<()> + Send + 'static,
     ) -> Result<(), Refusal> {
         let Some(folder) = self.folder.clone() else { return Ok(()) };
-        let written = tokio::task::spawn_blocking(move || write(&folder)).await;
+        let mut folder = folder.lock_owned().await;
+        let written = tokio::task::spawn_blocking(move || write(&mut folder)).await;
         written.map_err(io::Error::other).flatten().map_err(|error| {
             tracing::error!(%error, "the state folder cannot be written");
             let detail = "the node failed to write its state folder, so it refused the request; ask its operator to free disk space, then try again";
@@ -151,13 +150,13 @@ impl Leases {
     }
 
     /// Takes over the leases of an earlier node. Each is as its record says, or has ended.
-    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: Adopted) {
+    pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: LeftLeases) {
         let (leases, ended) = (mem::take(&mut left.leases), mem::take(&mut left.ended));
         let (fenced, first_id) = (mem::take(&mut left.fenced), left.first_id);
         self.change(|state, _| state.table.skip_ids(first_id));
         for (lease, process) in ended {
             let worker = match process {
-                Ok(process) => self.adopt(&lease.lease.slot, process).await.ok(),
+                Ok(process) => self.take_over(&lease.lease.slot, process).await.ok(),
                 Err(_) => None,
             };
             self.end_left(LeaseId(lease.lease.id), &lease.lease.slot, worker).await;
@@ -165,7 +164,7 @@ impl Leases {
         for (record, process) in leases {
             let process = process.map_err(|error| Error::host("the worker has ended", &error));
             let worker = match process {
-                Ok(process) => self.adopt(&record.lease.slot, process).await,
+                Ok(process) => self.take_over(&record.lease.slot, process).await,
                 Err(error) => Err(error),
             };
             self.restore_one(record, worker).await;
@@ -181,11 +180,11 @@ impl Leases {
     }
 
     /// Takes over a worker. If the node no longer serves its device, any slot will do: the worker only has to end.
-    async fn adopt(&self, slot: &str, process: AdoptedProcess) -> cuda_core::Result<WorkerHandle> {
+    async fn take_over(&self, slot: &str, process: LeftProcess) -> cuda_core::Result<WorkerHandle> {
         let found = self.slots.iter().find(|other| other.info.address == slot);
         let found = found.or(self.slots.first());
         let found = found.ok_or_else(|| Error::host("the node has no device", &slot))?;
-        found.workers.adopt(process, found.info.clone(), found.features).await
+        found.workers.take_over(process, found.info.clone(), found.features).await
     }
 
     /// Ends a lease that the table does not have. A device whose worker does not end, because the driver holds it, or
@@ -229,7 +228,7 @@ impl Leases {
         let (quota, elapsed) = (record.lease.quota, record.elapsed());
         let restored =
             self.change(|state, now| state.table.restore(now, record.lease.clone(), elapsed));
-        if restored.is_err() {
+        if restored.is_none() {
             tracing::error!(
                 lease = lease.0,
                 device = record.lease.slot,

@@ -64,6 +64,7 @@ impl Leases {
             ("over_memory", counters.over_memory),
             ("out_of_host_memory", counters.out_of_host_memory),
             ("fenced", counters.fenced),
+            ("no_place", counters.no_place),
         ];
         let by_label = |(status, count): (&_, &u64)| (status_label(*status), *count);
         let totals = Totals {

@@ -7,12 +7,9 @@
 mod lane;
 mod module_code;
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicU64, Ordering},
-    },
-    time::Duration,
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
 };
 
 use bytes::Bytes;
@@ -31,7 +28,7 @@ use self::{
 };
 use super::{
     blobs::Blobs,
-    streams::{End, FrameStream},
+    streams::{End, FrameStream, STALL},
     workers::Lanes,
 };
 use crate::{
@@ -41,9 +38,6 @@ use crate::{
 
 /// The maximum number of bytes of a blob in one frame to the worker.
 const BLOB_PART: usize = 256 << 10;
-
-/// The time in which a client takes the last events of a session that has ended. Then their memory is freed.
-const LINGER: Duration = Duration::from_secs(10);
 
 /// A session of a lease.
 pub(super) struct Session {
@@ -277,7 +271,7 @@ impl Session {
         };
         let lingered = async {
             self.ended().await;
-            tokio::time::sleep(LINGER).await;
+            tokio::time::sleep(STALL).await;
         };
         tokio::select! {
             served = served.instrument(self.span.clone()) => served,
