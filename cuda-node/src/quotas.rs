@@ -22,13 +22,16 @@
 
 #![forbid(unsafe_code)]
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, path::Path};
+use std::{collections::HashMap, fmt, fs, io::Read as _, num::NonZeroU32, path::Path};
 
 use cuda_core::Error;
 use serde::{Deserialize, Deserializer, de};
 
 pub use cuda_lease::authority::Tenant;
 use cuda_lease::wire::parse_bytes;
+
+/// The size limit of a file, in bytes. Some ten thousand tenants have as much.
+const MAX_BYTES: u64 = 2 << 20;
 
 /// The limits of one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,7 +97,14 @@ impl Quotas {
     /// [`Error::Host`] names the file that cannot be read or is not valid.
     pub fn read(path: &Path) -> cuda_core::Result<Quotas> {
         let what = || format!("failed to read the quotas in {}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
+        let mut text = String::new();
+        let file = fs::File::open(path)
+            .and_then(|file| file.take(MAX_BYTES + 1).read_to_string(&mut text));
+        file.map_err(|error| Error::host(what(), &error))?;
+        if text.len() as u64 > MAX_BYTES {
+            let error = format!("it has more than {MAX_BYTES} bytes; check the path");
+            return Err(Error::host(what(), &error));
+        }
         Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
     }
 
@@ -224,6 +234,12 @@ mod tests {
 
     fn error(text: &str) -> QuotaError {
         Quotas::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn file_without_an_end_is_refused() {
+        let error = Quotas::read(Path::new("/dev/zero")).unwrap_err().to_string();
+        assert!(error.contains("/dev/zero") && error.contains("more than"), "{error}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore};
-use x509_parser::prelude::{CertificateRevocationList, FromDer};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Error};
 
 use super::identity::{ClientIdentity, IdentityError};
 use super::pem;
@@ -189,6 +189,7 @@ fn verifier(
     for path in revoked {
         let of_file = pem::revocation_lists(path)?;
         check_lists(path, &of_file, &roots)?;
+        check_signatures(path, &of_file, &authorities)?;
         lists.extend(of_file);
     }
     if !lists.is_empty() {
@@ -216,6 +217,32 @@ fn check_lists(
     for next in parsed.filter_map(|(_, list)| list.next_update()).filter(|next| *next < now) {
         let file = path.display();
         tracing::warn!(%file, due = %next, "a list of revoked certificates is out of date, and stays in force");
+    }
+    Ok(())
+}
+
+/// Checks that a list that names one of the authorities has its signature: otherwise all certificates of that authority
+/// would be refused.
+fn check_signatures(
+    path: &Path,
+    lists: &[CertificateRevocationListDer<'static>],
+    authorities: &[CertificateDer<'static>],
+) -> Result<(), TlsError> {
+    let authorities: Vec<_> = authorities
+        .iter()
+        .filter_map(|authority| Some(x509_parser::parse_x509_certificate(authority).ok()?.1))
+        .collect();
+    for list in lists {
+        let Ok((_, list)) = CertificateRevocationList::from_der(list) else { continue };
+        let of_list =
+            authorities.iter().filter(|of| of.subject().as_raw() == list.issuer().as_raw());
+        // Several authorities may have one name, while the key of an authority changes.
+        let mut verified = of_list.map(|of| list.verify_signature(of.public_key())).peekable();
+        let is_forged = |verified| verified == Err(X509Error::SignatureVerificationError);
+        if verified.peek().is_some() && verified.all(is_forged) {
+            let (path, authority) = (path.to_owned(), list.issuer().to_string());
+            return Err(TlsError::ForgedList { path, authority });
+        }
     }
     Ok(())
 }

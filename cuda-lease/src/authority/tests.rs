@@ -391,6 +391,13 @@ fn unusable_list_is_refused_with_the_name_of_its_file() {
     assert!(
         installation.server_with_lists(&["other.crl", "ca.crl"]).config_for(loopback()).is_ok()
     );
+    let list = pem::revocation_lists(&installation.file("ca.crl")).unwrap();
+    let mut forged = list[0].to_vec();
+    *forged.last_mut().unwrap() ^= 1;
+    fs::write(installation.file("forged.crl"), forged).unwrap();
+    let error = refused(&["forged.crl"]);
+    assert!(matches!(error, TlsError::ForgedList { .. }), "{error}");
+    assert!(error.to_string().contains("forged.crl"), "{error}");
     fs::write(installation.file("bad.crl"), [0x30, 0x82, 0, 1, 0]).unwrap();
     let error = refused(&["ca.crl", "bad.crl"]);
     assert!(matches!(error, TlsError::RevocationList { .. }), "{error}");

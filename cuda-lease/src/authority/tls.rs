@@ -110,6 +110,19 @@ pub enum TlsError {
         /// The error of the TLS library.
         source: rustls::server::VerifierBuilderError,
     },
+    /// A list of revoked certificates does not have the signature of the authority that it names.
+    #[cfg(feature = "server")]
+    #[error(
+        "a list of revoked certificates in {} is not signed by authority {authority:?}, which it names; get it from that \
+         authority again",
+        path.display()
+    )]
+    ForgedList {
+        /// The file of the list.
+        path: PathBuf,
+        /// The name of the authority.
+        authority: String,
+    },
     /// An authority of clients has no list of revoked certificates, but another one has.
     #[cfg(feature = "server")]
     #[error(

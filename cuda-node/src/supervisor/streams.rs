@@ -236,8 +236,18 @@ pub(super) async fn send_reply(
 ) -> Result<(), End> {
     let mut frame = Vec::new();
     put_frame(&mut frame, opcode, 0, id, body);
-    let deadline = Deadline::of(frame.len() + following.len());
-    let mut parts = &mut [Bytes::from(frame), following][..];
+    send_bytes(stream, &mut [frame.into(), following]).await
+}
+
+/// Sends bytes to a client.
+///
+/// # Errors
+/// [`End::Stalled`] if the client takes them too slowly.
+pub(super) async fn send_bytes(
+    stream: &mut SendStream,
+    mut parts: &mut [Bytes],
+) -> Result<(), End> {
+    let deadline = Deadline::of(parts.iter().map(Bytes::len).sum());
     while !parts.is_empty() {
         let written = deadline.next(stream.write_chunks(parts)).await??;
         parts = &mut parts[written.chunks..];

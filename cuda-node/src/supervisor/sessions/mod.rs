@@ -60,6 +60,8 @@ pub(super) struct Session {
     cause: Mutex<Option<Error>>,
     /// The turns of a session-exclusive lease.
     turns: Option<Turns>,
+    /// Whether the next node knows of a session that takes turns.
+    is_kept: AtomicBool,
     span: Span,
 }
 
@@ -95,6 +97,7 @@ impl Session {
             ended: tokio::sync::watch::Sender::new(false),
             ending: Mutex::default(),
             cause: Mutex::default(),
+            is_kept: AtomicBool::new(turns.is_none()),
             turns,
             span: span.clone(),
         });
@@ -230,6 +233,22 @@ impl Session {
         }
     }
 
+    /// Whether the next node knows of the session, as far as it has to.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_kept(&self) {
+        self.is_kept.store(true, Ordering::SeqCst);
+    }
+
+    /// Reports that the session is idle, after the work that an earlier supervisor has passed to the worker.
+    pub(super) fn settle(&self) {
+        if let Some(turns) = &self.turns {
+            turns.pass();
+        }
+    }
+
     /// Waits until the worker has exited.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
@@ -265,13 +284,7 @@ impl Session {
             match lane {
                 wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
                 wire::Lane::Commands => {
-                    let own = || {
-                        if let Some(turns) = &self.turns {
-                            turns.attached(self.commands.has_passed());
-                        }
-                        self.own_events()
-                    };
-                    self.commands.serve(send, receive, resume, own, seen).await
+                    self.commands.serve(send, receive, resume, || self.own_events(), seen).await
                 }
             }
         };
@@ -368,8 +381,6 @@ pub(super) struct Turns {
     drained: AtomicU64,
     /// Set while the session does not have the turn.
     is_paused: AtomicBool,
-    /// Whether it is known what an earlier supervisor has passed to the worker.
-    is_settled: AtomicBool,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -380,25 +391,12 @@ impl Turns {
             has_passed: Notify::new(),
             drained: AtomicU64::new(0),
             is_paused: AtomicBool::new(false),
-            is_settled: AtomicBool::new(false),
             report: Box::new(report),
         }
     }
 
     fn report(&self, turn: Turn) {
         (self.report)(turn);
-    }
-
-    /// The client has a connection. On the first one, reports that the session is idle: at once, or after the work that
-    /// an earlier supervisor has passed to the worker.
-    fn attached(&self, has_passed: bool) {
-        if self.is_settled.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        match has_passed {
-            true => self.pass(),
-            false => self.report(Turn::Idle),
-        }
     }
 
     /// A command was passed to the worker.
