@@ -23,7 +23,7 @@ use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     leases::{Client, Leases},
-    streams::{End, FrameStream, Refusal, refuse, send_reply},
+    streams::{End, FrameStream, Refusal, logged, refuse, send_reply},
     submit,
     tenants::WidePlace,
 };
@@ -133,9 +133,10 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
         streams.spawn(async move {
             let end = serve_stream(&leases, &client, &connection, send, receive).await;
             if let Err(end @ (End::Broken(_) | End::Stalled)) = end {
-                let connection = &connection.connection;
-                tracing::info!(%end, peer = %connection.remote_address(), "a client was disconnected");
-                connection.close(transport::BROKEN, end.to_string().as_bytes());
+                let (connection, end) = (&connection.connection, end.to_string());
+                let peer = connection.remote_address();
+                tracing::info!(end = logged(&end), %peer, "a client was disconnected");
+                connection.close(transport::BROKEN, end.as_bytes());
             }
         });
     }

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use cuda_core::protocol::Status;
+use cuda_core::{internals::text_prefix, protocol::Status};
 
 /// The bytes that one read takes at most.
 const READ: usize = 256 << 10;
@@ -26,6 +26,14 @@ const STALL: Duration = Duration::from_secs(10);
 
 /// The rate of such a transfer, in bytes per second, that a client reaches at least, besides [`STALL`].
 const SLOWEST: u64 = 256 << 10;
+
+/// The longest text of a client or a worker in a line of the log, in bytes.
+const LOGGED: usize = 512;
+
+/// Cuts a text of a client or a worker for the log. A field of type `&str` is logged with escaped control characters.
+pub(super) fn logged(text: &str) -> &str {
+    text_prefix(text, LOGGED)
+}
 
 /// A refusal: its status and its message.
 pub(super) type Refusal = (Status, String);

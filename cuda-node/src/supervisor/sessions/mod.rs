@@ -31,7 +31,7 @@ use self::{
 };
 use super::{
     blobs::Blobs,
-    streams::{End, FrameStream},
+    streams::{End, FrameStream, logged},
     workers::Lanes,
 };
 use crate::{
@@ -128,7 +128,8 @@ impl Session {
     /// The worker's socket ended.
     fn worker_ended(&self, died: impl FnOnce() -> Error) {
         let cause = self.cause.lock().get_or_insert_with(died).clone();
-        tracing::info!(%cause, "a session has ended");
+        // The worker may have written any text.
+        tracing::info!(cause = logged(&cause.to_string()), "a session has ended");
         self.ended.send_replace(true);
         self.commands.push(&Notice::Lost { error: cause }.into());
     }
@@ -187,8 +188,10 @@ impl Session {
         self.meter.returned(frame);
         match (frame.header.opcode, &self.turns) {
             (Drained::OPCODE, Some(turns)) => {
-                if let Ok(Drained { request }) = Drained::decode(frame.body) {
-                    turns.drained(request, |is_running| self.commands.set_running(is_running));
+                let set_running = |is_running| self.commands.set_running(is_running);
+                if let Ok(Drained { request }) = Drained::decode(frame.body)
+                    && turns.drained(request, set_running)
+                {
                     self.report_waiting(turns);
                 }
             }
@@ -410,19 +413,26 @@ impl Turns {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands.
-    fn drained(&self, request: u64, set_running: impl Fn(bool)) {
-        self.drained.store(request, Ordering::SeqCst);
-        if self.passed.load(Ordering::SeqCst) != request {
-            return;
+    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands. Returns
+    /// whether the session has reported that it is idle.
+    fn drained(&self, request: u64, set_running: impl Fn(bool)) -> bool {
+        let passed = self.passed.load(Ordering::SeqCst);
+        // A hostile worker may answer again and again, or what it was not asked.
+        if request > passed || self.drained.fetch_max(request, Ordering::SeqCst) >= request {
+            return false;
+        }
+        if passed != request {
+            return false;
         }
         set_running(false);
         // A command may have passed just before that.
-        if self.passed.load(Ordering::SeqCst) == request {
+        let is_idle = self.passed.load(Ordering::SeqCst) == request;
+        if is_idle {
             self.report(Turn::Idle);
         } else if !self.is_paused.load(Ordering::SeqCst) {
             set_running(true);
         }
+        is_idle
     }
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
@@ -453,9 +463,13 @@ mod tests {
         turns.drained(request, |_| panic!("a command is in flight"));
         assert!(reports.lock().unwrap().is_empty());
         let lane = Mutex::new(true);
-        turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running);
-        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+        assert!(turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running));
         assert!(!*lane.lock().unwrap());
+        // The worker answers once more, and what it was not asked.
+        for request in [turns.request(), 0, turns.request() + 1, turns.request()] {
+            assert!(!turns.drained(request, |_| panic!("the answer has an effect")));
+        }
+        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
     #[test]
