@@ -12,7 +12,7 @@ use quinn::TransportConfig;
 use tempfile::TempDir;
 
 use crate::{
-    harness::{LONG, Node, Signal, check, wait_until},
+    harness::{Kernels, LONG, Node, Signal, check, wait_until},
     hostile::{attack, command, lost, memory, session, ticket},
     raw::{RawClient, Stream, block_on, refusal, request},
 };
@@ -632,6 +632,26 @@ fn session_of_an_earlier_node_that_is_not_attached_keeps_no_other_out() {
     });
 }
 
+/// The kernel of an earlier node keeps the turn of its session until it ends, here with its lease.
+#[test]
+fn kernel_of_an_earlier_node_keeps_its_turn() {
+    let (_folder, mut node) =
+        node(&["--spares", "0", "--grace-ms", "100", "--metrics", "127.0.0.1:0"]);
+    let exclusive = || node.lease().exclusive(Exclusivity::Session);
+    let other = exclusive().acquire_blocking().unwrap();
+    check(&other);
+    let first = exclusive().lease_secs(10).without_renewal().acquire_blocking().unwrap();
+    let kernels = Kernels::new(&first).unwrap();
+    std::thread::scope(|scope| {
+        let (sender, begun) = std::sync::mpsc::channel();
+        scope.spawn(|| kernels.run_until(move || sender.send(()).unwrap()).unwrap_err());
+        begun.recv().unwrap();
+        node.restart(Signal::KILL);
+        check(&other);
+        assert_eq!(node.json()["leases"].as_array().unwrap().len(), 1);
+    });
+}
+
 /// Many connections with windows that a lease pays for, each full of frames that do not end.
 #[test]
 fn connections_of_one_lease_occupy_bounded_memory() {
@@ -649,7 +669,8 @@ fn connections_of_one_lease_occupy_bounded_memory() {
             let blob = PutBlob { lease, token, hash: [1; 32], bytes: 1024 };
             put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
             put.bytes(&[0]).await;
-            (clients.push(client), uploads.push(put));
+            clients.push(client);
+            uploads.push(put);
         }
         let mut streams = tokio::task::JoinSet::new();
         let mut frame = Vec::new();
