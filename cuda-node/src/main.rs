@@ -21,7 +21,7 @@ use cuda_node::{
     leases::TableConfig,
     process::{
         Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, Successors, WorkerEnds, WorkerLauncher,
-        die_with_supervisor, hide_memory, log_to_stderr,
+        WorkerOutput, die_with_supervisor, hide_memory, log_to_stderr,
     },
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
     worker,
@@ -354,6 +354,8 @@ fn devices(args: &NodeArgs) -> Result<Vec<DeviceOptions>> {
     let launcher = |device: &str| {
         let launcher = WorkerLauncher::new(&own);
         let launcher = launcher.argument("worker").argument("--device").argument(device);
+        // Kernels print to the output of their worker.
+        let launcher = launcher.output(WorkerOutput::Trace);
         match &sandbox {
             Some(sandbox) => launcher.sandbox(sandbox.clone()),
             None => launcher,

@@ -22,13 +22,16 @@
 
 #![forbid(unsafe_code)]
 
-use std::{collections::HashMap, fmt, num::NonZeroU32, path::Path};
+use std::{collections::HashMap, fmt, fs, num::NonZeroU32, path::Path};
 
 use cuda_core::Error;
 use serde::{Deserialize, Deserializer, de};
 
 pub use cuda_lease::authority::Tenant;
 use cuda_lease::wire::parse_bytes;
+
+/// The size limit of a file, in bytes. Some ten thousand tenants have as much.
+const MAX_BYTES: u64 = 2 << 20;
 
 /// The limits of one tenant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,12 +97,16 @@ impl Quotas {
     /// [`Error::Host`] names the file that cannot be read or is not valid.
     pub fn read(path: &Path) -> cuda_core::Result<Quotas> {
         let what = || format!("failed to read the quotas in {}", path.display());
+        let refused = |cause: String| Error::host(what(), &cause);
         // To open a FIFO would block until a process writes to it.
         let metadata = path.metadata().map_err(|error| Error::host(what(), &error))?;
         if !metadata.is_file() {
-            return Err(Error::host(what(), &"it is not a regular file; check the path"));
+            return Err(refused("it is not a regular file; check the path".into()));
         }
-        let text = std::fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
+        if metadata.len() > MAX_BYTES {
+            return Err(refused(format!("it has more than {MAX_BYTES} bytes; check the path")));
+        }
+        let text = fs::read_to_string(path).map_err(|error| Error::host(what(), &error))?;
         Quotas::parse(&text).map_err(|error| Error::host(what(), &error))
     }
 
@@ -229,6 +236,14 @@ mod tests {
 
     fn error(text: &str) -> QuotaError {
         Quotas::parse(text).unwrap_err()
+    }
+
+    #[test]
+    fn file_that_is_too_large_is_refused() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        file.as_file().set_len(1 << 30).unwrap();
+        let error = Quotas::read(file.path()).unwrap_err().to_string();
+        assert!(error.contains("more than 2097152 bytes"), "{error}");
     }
 
     #[test]

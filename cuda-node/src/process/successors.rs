@@ -18,7 +18,7 @@ use std::{
 
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    net::sockopt,
+    net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt},
 };
 use tokio::net::UnixStream;
 
@@ -155,12 +155,15 @@ pub(super) fn bind(folder: &Path) -> io::Result<(PathBuf, OwnedFd)> {
 /// Connects to the socket of a worker whose supervisor has ended.
 ///
 /// # Errors
-/// The worker has ended.
+/// The worker has ended, or takes no connections.
 pub(super) fn connect(path: &Path) -> io::Result<SupervisorEnds> {
     let connect = |lane| -> io::Result<_> {
-        let mut socket = BlockingStream::connect(path)?;
+        // Without a wait: a hostile worker would keep its node from starting.
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        let mut socket = BlockingStream::from(socket);
         socket.write_all(&[lane])?;
-        socket.set_nonblocking(true)?;
         UnixStream::from_std(socket)
     };
     let [commands, bulk, jobs] = LANES.map(connect);
@@ -215,6 +218,21 @@ mod tests {
         let mut byte = [0];
         (&worker.jobs).read_exact(&mut byte).unwrap();
         assert_eq!(byte, [3]);
+    }
+
+    /// A hostile worker shortens the queue of its listener and takes no connection, so that the next node does not start.
+    #[tokio::test]
+    async fn worker_that_takes_no_connections_delays_no_supervisor() {
+        let (_folder, path, successors) = successors();
+        rustix::net::listen(&successors.listener, 0).unwrap();
+        let (sender, done) = std::sync::mpsc::channel();
+        let runtime = tokio::runtime::Handle::current();
+        std::thread::spawn(move || {
+            let _entered = runtime.enter();
+            sender.send(connect(&path).map(drop))
+        });
+        let connected = done.recv_timeout(Duration::from_secs(30)).expect("the supervisor waits");
+        assert_eq!(connected.unwrap_err().kind(), ErrorKind::WouldBlock);
     }
 
     #[test]

@@ -4,12 +4,15 @@ use std::{
     ffi::{CString, OsString},
     fmt, io,
     io::PipeWriter,
+    mem,
+    num::NonZeroU32,
     os::fd::OwnedFd,
     path::PathBuf,
     sync::Arc,
     time::Duration,
 };
 
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use rustix::process::WaitIdStatus;
 use serde::{Deserialize, Serialize};
 use tokio::{
@@ -31,6 +34,12 @@ use super::{
 /// The longest line of a worker's output that becomes one event, in bytes. Longer lines are split.
 const LONGEST_LINE: usize = 4 << 10;
 
+/// The lines of an output of a worker that become events, per second.
+const LINES: NonZeroU32 = NonZeroU32::new(50).unwrap();
+
+/// The pause of the reader of an output whose lines are dropped. The worker waits meanwhile.
+const PAUSE: Duration = Duration::from_millis(10);
+
 /// The destination of a worker's standard output and standard error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
@@ -38,8 +47,9 @@ pub enum WorkerOutput {
     /// The worker writes to the supervisor's standard output and standard error.
     #[default]
     Inherit,
-    /// Each line becomes an event of `tracing` at level `INFO` with the worker's process id. A line above 4 KiB becomes
-    /// several events.
+    /// Each line becomes an event of `tracing` with the worker's process id. Its level is that of the line, if it is of
+    /// the worker's own log, or `INFO`. A line above 4 KiB becomes several events. Lines beyond 50 per second are dropped,
+    /// and an event states their number.
     Trace,
 }
 
@@ -284,11 +294,8 @@ struct Pipes {
 
 /// Emits the lines of a worker's output as events, until the worker closes it.
 async fn trace_lines(pid: u32, name: &'static str, mut output: impl AsyncRead + Unpin) {
-    let emit = |line: &[u8]| {
-        if !line.is_empty() {
-            tracing::info!(pid, "{name}: {}", String::from_utf8_lossy(line));
-        }
-    };
+    let rate = RateLimiter::direct(Quota::per_second(LINES));
+    let mut lines = OutputLines { pid, name, rate, dropped: 0 };
     let mut buffer = [0; LONGEST_LINE];
     let mut filled = 0;
     // An error ends the output as its end does: the pipe is of no more use.
@@ -296,17 +303,57 @@ async fn trace_lines(pid: u32, name: &'static str, mut output: impl AsyncRead + 
         filled += read;
         let mut start = 0;
         while let Some(length) = buffer[start..filled].iter().position(|byte| *byte == b'\n') {
-            emit(&buffer[start..start + length]);
+            lines.emit(&buffer[start..start + length]);
             start += length + 1;
         }
         buffer.copy_within(start..filled, 0);
         filled -= start;
         if filled == buffer.len() {
-            emit(&buffer);
+            lines.emit(&buffer);
             filled = 0;
         }
+        if lines.dropped > 0 {
+            tokio::time::sleep(PAUSE).await;
+        }
     }
-    emit(&buffer[..filled]);
+    lines.emit(&buffer[..filled]);
+    lines.report_dropped();
+}
+
+/// The lines of one output of a worker. Those beyond a rate are dropped: kernels that print, or a hostile worker, do not
+/// fill the log of the node.
+struct OutputLines {
+    pid: u32,
+    name: &'static str,
+    rate: DefaultDirectRateLimiter,
+    dropped: u64,
+}
+
+impl OutputLines {
+    fn emit(&mut self, line: &[u8]) {
+        if line.is_empty() {
+            return;
+        }
+        if self.rate.check().is_err() {
+            self.dropped += 1;
+            return;
+        }
+        self.report_dropped();
+        let (pid, name, line) = (self.pid, self.name, String::from_utf8_lossy(line));
+        // A line of the worker's own log has its level behind the time.
+        match line.split_whitespace().nth(1) {
+            Some("ERROR") => tracing::error!(pid, "{name}: {line}"),
+            Some("WARN") => tracing::warn!(pid, "{name}: {line}"),
+            _ => tracing::info!(pid, "{name}: {line}"),
+        }
+    }
+
+    fn report_dropped(&mut self) {
+        let lines = mem::take(&mut self.dropped);
+        if lines > 0 {
+            tracing::warn!(pid = self.pid, "{}: {lines} lines were dropped", self.name);
+        }
+    }
 }
 
 /// A worker process. Dropping it kills the process, and a thread reaps it, so the worker leaves no zombie.

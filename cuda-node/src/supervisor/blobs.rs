@@ -27,6 +27,10 @@ const TENANT_ARRIVING: u64 = 128 << 20;
 /// The maximum number of bytes of all blobs that are arriving.
 const ARRIVING: u64 = 512 << 20;
 
+/// The bytes of arriving blobs that a tenant has beside [`ARRIVING`], so that slow uploads of others do not keep its code
+/// out. Larger blobs wait for those of others.
+const ASSURED: u64 = 8 << 20;
+
 /// The blobs of all tenants. A node keeps them when a lease ends, for the next lease of the tenant.
 ///
 /// Of a tenant that has too many, the least recently used are dropped first. If all tenants together have too many, so
@@ -41,6 +45,7 @@ pub(super) struct Blobs {
     store: Arc<BlobStore>,
     tenant: Tenant,
     arriving: MemoryBudget,
+    assured: MemoryBudget,
 }
 
 #[derive(Default)]
@@ -66,8 +71,8 @@ impl Default for BlobStore {
 impl BlobStore {
     /// Returns the blobs of a tenant.
     pub(super) fn of(self: &Arc<Self>, tenant: &Tenant) -> Arc<Blobs> {
-        let arriving = MemoryBudget::new(TENANT_ARRIVING);
-        Arc::new(Blobs { store: self.clone(), tenant: tenant.clone(), arriving })
+        let [arriving, assured] = [TENANT_ARRIVING, ASSURED].map(MemoryBudget::new);
+        Arc::new(Blobs { store: self.clone(), tenant: tenant.clone(), arriving, assured })
     }
 }
 
@@ -75,7 +80,11 @@ impl Blobs {
     /// Waits until there is memory for a blob of `bytes` bytes, before its bytes are read.
     pub(super) async fn memory_for(&self, bytes: u64) -> Option<(Reserved, Reserved)> {
         let own = self.arriving.reserve(bytes).await?;
-        Some((own, self.store.arriving.reserve(bytes).await?))
+        let assured = if bytes <= ASSURED { self.assured.try_reserve(bytes) } else { None };
+        match assured {
+            Some(assured) => Some((own, assured)),
+            None => Some((own, self.store.arriving.reserve(bytes).await?)),
+        }
     }
 
     pub(super) fn get(&self, hash: &Hash) -> Option<Bytes> {
@@ -170,6 +179,26 @@ mod tests {
         assert!(store.bytes <= BYTES && store.bytes > BYTES - (60 << 20));
         assert_eq!(store.bytes, store.tenants.values().map(|cache| cache.bytes).sum::<usize>());
         assert!(store.tenants.values().all(|cache| !cache.blobs.is_empty()));
+    }
+
+    #[tokio::test]
+    async fn slow_uploads_of_others_do_not_keep_small_blobs_out() {
+        let store = Arc::<BlobStore>::default();
+        let slow: Vec<_> =
+            (0..4).map(|of| store.of(&Tenant::new(&format!("t{of}")).unwrap())).collect();
+        let mut arriving = Vec::new();
+        for blobs in slow.iter().chain(&slow) {
+            arriving.push(blobs.memory_for(TENANT_ARRIVING / 2).await);
+        }
+        let other = store.of(&Tenant::local());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        let mut large = Box::pin(other.memory_for(ASSURED + 1));
+        assert!(large.as_mut().poll(&mut cx).is_pending());
+        let small = Box::pin(other.memory_for(ASSURED)).as_mut().poll(&mut cx);
+        assert!(matches!(small, std::task::Poll::Ready(Some(_))));
+        let mut next = Box::pin(other.memory_for(1));
+        drop(small);
+        assert!(next.as_mut().poll(&mut cx).is_ready());
     }
 
     #[tokio::test]

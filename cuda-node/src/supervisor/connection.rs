@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
     time::{Duration, SystemTime},
 };
@@ -17,13 +17,15 @@ use cuda_lease::{
         PutBlob, Refused, Renew, Submit, VERSION, Welcome, WireError, features, opcode::REPLY,
     },
 };
+use parking_lot::Mutex;
 use quinn::{RecvStream, SendStream};
 use tokio::{sync::mpsc, time::Instant};
 
 use super::{
     leases::{Client, Leases},
-    streams::{End, FrameStream, Refusal, refuse, send_reply},
+    streams::{End, FrameStream, Refusal, logged, refuse, send_reply},
     submit,
+    tenants::WidePlace,
 };
 
 /// The time within which a client sends the first frame of a stream.
@@ -41,9 +43,17 @@ const REQUEST_BYTES: u32 = 4 << 10;
 /// A connection of a client.
 pub(super) struct Connection {
     connection: quinn::Connection,
-    /// The streams that use memory of a lease.
-    wide: AtomicUsize,
+    wide: Mutex<WideStreams>,
     has_request_stream: AtomicBool,
+}
+
+/// The streams of a connection that use memory of a lease.
+#[derive(Default)]
+struct WideStreams {
+    count: usize,
+    /// The place among the wide connections of the tenant, from the first such stream until the connection ends: what the
+    /// client has sent by then stays in memory.
+    place: Option<WidePlace>,
 }
 
 /// While this exists, the connection has windows as large as a lease pays for.
@@ -55,18 +65,26 @@ impl Connection {
         Self { connection, wide, has_request_stream }
     }
 
-    /// A stream of the connection uses memory of a lease.
-    pub(super) fn widen(&self) -> Wide<'_> {
-        if self.wide.fetch_add(1, Ordering::Relaxed) == 0 {
+    /// A stream of the connection uses memory of a lease. If the tenant has enough wide connections, this one stays as it
+    /// is, and the stream is slower.
+    pub(super) fn widen(&self, leases: &Leases, client: &Client) -> Option<Wide<'_>> {
+        let mut wide = self.wide.lock();
+        if wide.place.is_none() {
+            wide.place = Some(client.account.wide_place(|| leases.count_of(&client.tenant))?);
+        }
+        if wide.count == 0 {
             transport::set_wide(&self.connection, true);
         }
-        Wide(self)
+        wide.count += 1;
+        Some(Wide(self))
     }
 }
 
 impl Drop for Wide<'_> {
     fn drop(&mut self) {
-        if self.0.wide.fetch_sub(1, Ordering::Relaxed) == 1 {
+        let mut wide = self.0.wide.lock();
+        wide.count -= 1;
+        if wide.count == 0 {
             transport::set_wide(&self.0.connection, false);
         }
     }
@@ -115,9 +133,10 @@ pub(super) async fn serve(leases: Arc<Leases>, client: Client, connection: quinn
         streams.spawn(async move {
             let end = serve_stream(&leases, &client, &connection, send, receive).await;
             if let Err(end @ (End::Broken(_) | End::Stalled)) = end {
-                let connection = &connection.connection;
-                tracing::info!(%end, peer = %connection.remote_address(), "a client was disconnected");
-                connection.close(transport::BROKEN, end.to_string().as_bytes());
+                let (connection, end) = (&connection.connection, end.to_string());
+                let peer = connection.remote_address();
+                tracing::info!(end = logged(&end), %peer, "a client was disconnected");
+                connection.close(transport::BROKEN, end.as_bytes());
             }
         });
     }
@@ -172,10 +191,15 @@ async fn serve_stream(
             serve_requests(leases, client, (hello, id), send, receive).await
         }
         First::Attach(attach) => {
-            match leases.session(client, attach.lease, &attach.token, attach.epoch) {
+            let session = leases.session(client, attach.lease, &attach.token, attach.epoch);
+            let kept = match session {
+                Ok(session) => leases.keep_session(attach.lease, &session).await.map(|()| session),
+                Err(refusal) => Err(refusal),
+            };
+            match kept {
                 Ok(session) => {
                     drop(memory);
-                    let _wide = connection.widen();
+                    let _wide = connection.widen(leases, client);
                     if attach.is_resumed && attach.lane == Lane::Commands {
                         leases.metrics().resumed();
                     }

@@ -6,13 +6,17 @@
 use std::{
     fs,
     io::{self, BufRead, BufReader, Write},
-    os::unix::fs::{FileTypeExt, PermissionsExt},
+    os::unix::fs::FileTypeExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
 
 use cuda_core::{Error, Result, protocol::Status};
+use rustix::{
+    fs::Mode,
+    net::{self, AddressFamily, SocketAddrUnix, SocketFlags, SocketType},
+};
 use serde::{Deserialize, Serialize};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt},
@@ -23,6 +27,9 @@ use super::{leases::Leases, reload::Reload};
 
 /// The maximum number of bytes of a request.
 const LINE: u64 = 64 << 10;
+
+/// The maximum number of connections that wait.
+const BACKLOG: i32 = 16;
 
 /// A command of the operator.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,8 +120,13 @@ impl OperatorSocket {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             Err(_) => {}
         }
-        let listener = UnixListener::bind(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        // The file has this mode from its beginning, whatever the umask is.
+        rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+        net::listen(&socket, BACKLOG)?;
+        let listener = UnixListener::from_std(socket.into())?;
         Ok(Self { path: path.to_owned(), listener })
     }
 
@@ -179,5 +191,20 @@ async fn carry_out(leases: &Arc<Leases>, reload: &Reload, command: OperatorComma
         Ok(true) => Reply::Done,
         Ok(false) => Reply::Unchanged,
         Err((_, detail)) => Reply::Refused(detail),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_user_of_the_node_can_open_the_socket() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("operator");
+        let _socket = OperatorSocket::open(&path).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
     }
 }

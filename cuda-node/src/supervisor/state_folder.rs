@@ -49,6 +49,8 @@ pub(super) struct LeaseRecord {
     pub(super) is_detached: bool,
     pub(super) is_confirmed: bool,
     owner: Option<[u8; 32]>,
+    /// The epoch of its session, if it has one and takes turns with others: work of it may be in flight.
+    pub(super) epoch: Option<u32>,
     /// The time of the record, by the clock of the machine since its start.
     at: Duration,
 }
@@ -59,9 +61,10 @@ impl LeaseRecord {
         worker: WorkerRecord,
         (is_detached, is_confirmed): (bool, bool),
         owner: Option<Fingerprint>,
+        epoch: Option<u32>,
     ) -> Self {
         let owner = owner.map(|owner| *owner.as_bytes());
-        Self { lease, worker, is_detached, is_confirmed, owner, at: since_boot() }
+        Self { lease, worker, is_detached, is_confirmed, owner, epoch, at: since_boot() }
     }
 
     /// The key of the client that acquired or last renewed the lease.

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use cuda_core::protocol::Status;
+use cuda_core::{internals::text_prefix, protocol::Status};
 
 /// The bytes that one read takes at most.
 const READ: usize = 256 << 10;
@@ -27,6 +27,14 @@ pub(super) const STALL: Duration = Duration::from_secs(10);
 
 /// The rate of such a transfer, in bytes per second, that a client reaches at least, besides [`STALL`].
 const SLOWEST: u64 = 256 << 10;
+
+/// The longest text of a client or a worker in a line of the log, in bytes.
+const LOGGED: usize = 512;
+
+/// Cuts a text of a client or a worker for the log. A field of type `&str` is logged with escaped control characters.
+pub(super) fn logged(text: &str) -> &str {
+    text_prefix(text, LOGGED)
+}
 
 /// A refusal: its status and its message.
 pub(super) type Refusal = (Status, String);
@@ -237,8 +245,18 @@ pub(super) async fn send_reply(
 ) -> Result<(), End> {
     let mut frame = Vec::new();
     put_frame(&mut frame, opcode, 0, id, body);
-    let deadline = Deadline::of(frame.len() + following.len());
-    let mut parts = &mut [Bytes::from(frame), following][..];
+    send_bytes(stream, &mut [frame.into(), following]).await
+}
+
+/// Sends bytes to a client.
+///
+/// # Errors
+/// [`End::Stalled`] if the client takes them too slowly.
+pub(super) async fn send_bytes(
+    stream: &mut SendStream,
+    mut parts: &mut [Bytes],
+) -> Result<(), End> {
+    let deadline = Deadline::of(parts.iter().map(Bytes::len).sum());
     while !parts.is_empty() {
         let written = deadline.next(stream.write_chunks(parts)).await??;
         parts = &mut parts[written.chunks..];

@@ -44,7 +44,7 @@ pub(super) async fn serve(
     match ran {
         Ok((jobs, reply)) => {
             let replied = Instant::now();
-            let wide = connection.widen();
+            let wide = connection.widen(leases, client);
             reply_with(&mut send, reply).await?;
             drop(wide);
             // The client has acknowledged all of the reply. Or it has read the reply and closed the stream before the
@@ -94,7 +94,7 @@ async fn run(
             Err(refusal) => return Ok(Err(refusal)),
         };
         drop(frame);
-        let wide = connection.widen();
+        let wide = connection.widen(leases, client);
         let input = tokio::select! {
             input = receive.read_raw(submit.input_bytes as usize) => match input {
                 Err(End::Refused(status, detail)) => return Ok(Err((status, detail))),
@@ -204,7 +204,7 @@ pub(super) async fn put_blob(
     };
     let read = async {
         let memory = blobs.memory_for(put.bytes).await;
-        let _wide = connection.widen();
+        let _wide = connection.widen(leases, client);
         Ok::<_, End>((Bytes::from(receive.read_raw(put.bytes as usize).await?), memory))
     };
     let (bytes, _memory) = tokio::select! {

@@ -59,6 +59,8 @@ pub(super) struct Account {
     tenant: Tenant,
     connections: Arc<AtomicU32>,
     limits: Mutex<AccountLimits>,
+    /// The connections whose windows are as large as a lease pays for.
+    wide: Arc<AtomicU32>,
     frames: MemoryBudget,
     refusals: Semaphore,
 }
@@ -139,6 +141,11 @@ pub(super) struct ConnectionPlace {
     _of_node: Counted,
 }
 
+/// The place of a connection among the wide ones of its tenant.
+pub(super) struct WidePlace {
+    _of_tenant: Counted,
+}
+
 /// Counts until it is dropped.
 struct Counted(Arc<AtomicU32>);
 
@@ -165,7 +172,8 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        Self { tenant, connections: Arc::default(), limits, frames, refusals }
+        let (connections, wide) = Default::default();
+        Self { tenant, connections, limits, wide, frames, refusals }
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
@@ -201,6 +209,13 @@ impl Account {
             "tenant {tenant} has reached its limit (submits_per_second = {limit}); submit later"
         );
         Err((if limit == 0 { Status::TooLarge } else { Status::QuotaExceeded }, detail))
+    }
+
+    /// Takes a place for a wide connection. A tenant has as many as leases, and one for a client that connects again
+    /// before its earlier connection has ended.
+    pub(super) fn wide_place(&self, leases: impl FnOnce() -> usize) -> Option<WidePlace> {
+        let limit = u32::try_from(leases()).unwrap_or(u32::MAX).saturating_add(1);
+        Some(WidePlace { _of_tenant: Counted::below(&self.wide, limit)? })
     }
 
     /// Waits until there is memory for a frame.
@@ -304,6 +319,17 @@ mod tests {
         assert!(detail.contains("2 connections") && detail.contains("max_connections"), "{detail}");
         drop(first);
         assert!(connect().is_ok());
+    }
+
+    #[test]
+    fn wide_connections_of_a_tenant_are_limited_by_its_leases() {
+        let tenants = Tenants::default();
+        let (a, b) = (tenants.account(&tenant("a")), tenants.account(&tenant("b")));
+        let (first, _second) = (a.wide_place(|| 1).unwrap(), a.wide_place(|| 1).unwrap());
+        assert!(a.wide_place(|| 1).is_none());
+        assert!(a.wide_place(|| 2).is_some() && b.wide_place(|| 1).is_some());
+        drop(first);
+        assert!(a.wide_place(|| 1).is_some());
     }
 
     #[test]

@@ -2,17 +2,19 @@
 
 use std::{net::UdpSocket, time::Duration};
 
+use bytes::Bytes;
 use cuda_core::protocol::{AllocId, Control, Region, Status, StreamId};
 use cuda_lease::wire::{
-    Ack, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew, Renewed, Step,
-    TransferId,
+    Ack, Allocate, Attach, Attached, Chunk, Command, Exclusivity, Free, Lane, PutBlob, Renew,
+    Renewed, Step, Submit, TransferId, Writer,
 };
+use quinn::TransportConfig;
 use tempfile::TempDir;
 
 use crate::{
-    harness::{LONG, Node, Signal, check, wait_until},
+    harness::{Kernels, LONG, Node, Signal, check, wait_until},
     hostile::{attack, command, lost, memory, session, ticket},
-    raw::{RawClient, Stream, block_on, refusal},
+    raw::{RawClient, Stream, block_on, refusal, request},
 };
 
 /// A node with a state folder.
@@ -566,4 +568,163 @@ fn sessions_take_turns_after_a_restart() {
         node.restart(signal);
         leases.iter().rev().for_each(check);
     }
+}
+
+/// Requests a lease whose session takes turns, and attaches its commands.
+async fn session_in_turns(client: &mut RawClient) -> (u64, Bytes, Stream) {
+    client.send(&Allocate { exclusivity: Exclusivity::Session, ..request() }).await;
+    let granted = client.granted().await;
+    let attached = client.attach(granted.lease, granted.token.clone(), Lane::Commands).await;
+    (granted.lease, granted.token, attached.0)
+}
+
+/// A client takes no events, so the worker's message that its work is complete waits behind them.
+#[test]
+fn session_whose_client_takes_no_events_gives_up_its_turn() {
+    let node = Node::start(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    check(&other);
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (_, _, mut stream) = session_in_turns(&mut client).await;
+        let small = 16 << 10;
+        command(&mut stream, 1, create_stream()).await;
+        command(&mut stream, 2, allocate(small)).await;
+        for number in 1..=2000 {
+            command(&mut stream, number + 2, read(number, small)).await;
+        }
+        // One event is there: the session has had a turn.
+        stream.reply().await.unwrap();
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            check(&other);
+            _ = sender.send(());
+        });
+        let done = tokio::task::spawn_blocking(move || done.recv_timeout(LONG)).await.unwrap();
+        assert!(done.is_ok(), "the other session has no turn");
+    });
+}
+
+/// After a restart, a client uses its lease in every way but the one that tells whether its session has work.
+#[test]
+fn session_of_an_earlier_node_that_is_not_attached_keeps_no_other_out() {
+    let (_folder, mut node) = node(&["--spares", "0"]);
+    let other = node.lease().exclusive(Exclusivity::Session).acquire_blocking().unwrap();
+    block_on(async {
+        let mut client = RawClient::connect(&node.address).await;
+        let (lease, token, mut stream) = session_in_turns(&mut client).await;
+        command(&mut stream, 1, create_stream()).await;
+        command(&mut stream, 2, allocate(64)).await;
+        command(&mut stream, 3, read(1, 64)).await;
+        while stream.reply().await.unwrap().0 != Chunk::OPCODE {}
+        node.restart(Signal::KILL);
+        let client = RawClient::connect(&node.address).await;
+        let attach = |epoch| {
+            let (token, lane, is_resumed) = (token.clone(), Lane::Commands, true);
+            Attach { lease, token, lane, epoch, is_resumed, received: 0 }
+        };
+        let (_, reply) = client.attach_with(attach(7)).await;
+        assert_eq!(refusal(&reply), Status::BadRequest);
+        let (sender, done) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            check(&other);
+            _ = sender.send(());
+        });
+        let started = std::time::Instant::now();
+        while done.try_recv().is_err() {
+            assert!(started.elapsed() < LONG, "the other session has no turn");
+            let mut put = Stream::open(&client.connection).await;
+            let blob = PutBlob { lease, token: token.clone(), hash: [1; 32], bytes: 1 << 40 };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            assert_eq!(refusal(&put.reply().await), Status::TooLarge);
+        }
+        // The client of the session can still have it.
+        let (_stream, reply) = client.attach_with(attach(1)).await;
+        assert_eq!(reply.unwrap().0, Attached::OPCODE);
+    });
+}
+
+/// The kernel of an earlier node keeps the turn of its session until it ends, here with its lease.
+#[test]
+fn kernel_of_an_earlier_node_keeps_its_turn() {
+    let (_folder, mut node) =
+        node(&["--spares", "0", "--grace-ms", "100", "--metrics", "127.0.0.1:0"]);
+    let exclusive = || node.lease().exclusive(Exclusivity::Session);
+    let other = exclusive().acquire_blocking().unwrap();
+    check(&other);
+    let first = exclusive().lease_secs(10).without_renewal().acquire_blocking().unwrap();
+    let kernels = Kernels::new(&first).unwrap();
+    std::thread::scope(|scope| {
+        let (sender, begun) = std::sync::mpsc::channel();
+        scope.spawn(|| kernels.run_until(move || sender.send(()).unwrap()).unwrap_err());
+        begun.recv().unwrap();
+        node.restart(Signal::KILL);
+        check(&other);
+        assert_eq!(node.json()["leases"].as_array().unwrap().len(), 1);
+    });
+}
+
+/// Many connections with windows that a lease pays for, each full of frames that do not end.
+#[test]
+fn connections_of_one_lease_occupy_bounded_memory() {
+    attack(async |node| {
+        let granted = RawClient::connect(&node.address).await.allocate().await;
+        let before = memory(node);
+        let (mut clients, mut uploads) = (Vec::new(), Vec::new());
+        for _ in 0..8 {
+            let mut transport = TransportConfig::default();
+            transport.send_window(64 << 20);
+            let client = RawClient::connect_tuned(&node.address, transport).await;
+            // While an upload arrives, the node takes more of the connection.
+            let mut put = Stream::open(&client.connection).await;
+            let (lease, token) = (granted.lease, granted.token.clone());
+            let blob = PutBlob { lease, token, hash: [1; 32], bytes: 1024 };
+            put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+            put.bytes(&[0]).await;
+            clients.push(client);
+            uploads.push(put);
+        }
+        let mut streams = tokio::task::JoinSet::new();
+        let mut frame = Vec::new();
+        let length = 1 << 20;
+        Writer::new(&mut frame).put(length).put(Submit::OPCODE).put(0u16).put(0u32).put(0u64);
+        frame.resize(length as usize - 1, 0);
+        for connection in clients.iter().flat_map(|client| vec![&client.connection; 40]) {
+            let (connection, frame) = (connection.clone(), frame.clone());
+            streams.spawn(async move {
+                let write = async {
+                    let mut stream = Stream::open(&connection).await;
+                    stream.bytes(&frame).await;
+                    std::future::pending::<()>().await;
+                };
+                _ = tokio::time::timeout(Duration::from_secs(10), write).await;
+            });
+        }
+        let mut most = 0;
+        while !streams.is_empty() {
+            most = most.max(memory(node));
+            _ = tokio::time::timeout(Duration::from_millis(100), streams.join_next()).await;
+        }
+        let grown = most.saturating_sub(before);
+        // Two wide connections, and what the others have without a lease.
+        assert!(grown < 192 << 20, "the memory has grown by {grown} bytes");
+    });
+}
+
+/// A worker that has the output of its node as its own could fill or truncate the log, or read the terminal.
+#[test]
+fn worker_does_not_have_the_output_of_its_node() {
+    attack(async |node| {
+        for worker in node.workers() {
+            let output = |pid: u32, number| std::fs::read_link(format!("/proc/{pid}/fd/{number}"));
+            for number in [1, 2] {
+                let Ok(own) = output(worker, number) else {
+                    return eprintln!("skipped: needs root");
+                };
+                for of_node in [1, 2] {
+                    assert_ne!(own, output(node.pid(), of_node).unwrap());
+                }
+            }
+        }
+    });
 }

@@ -49,6 +49,7 @@ pub fn all() -> Vec<Trial> {
         killed_supervisor_ends_its_workers,
         cycles_leave_no_descriptor_zombie_or_thread,
         output_is_traced_line_by_line,
+        flood_of_output_does_not_fill_the_log,
         launch_outside_a_runtime_is_an_error,
         taking_ends_without_a_launcher_is_an_error,
         taking_a_file_as_an_end_is_an_error,
@@ -243,6 +244,28 @@ fn output_is_traced_line_by_line() {
         ["first w1".to_owned(), long(4096), long(4096), long(10_000 - 8192), "no newline".into()]
     );
     assert_eq!(lines.of("stderr"), ["problem"]);
+}
+
+fn flood_of_output_does_not_fill_the_log() {
+    let lines = Lines::default();
+    let _guard = tracing::subscriber::set_default(lines.clone());
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let counted = || {
+        let dropped =
+            |line: &String| line.strip_suffix(" lines were dropped")?.parse::<usize>().ok();
+        let lines = lines.of("stdout");
+        let dropped = lines.iter().filter_map(dropped).collect::<Vec<_>>();
+        (lines.len() - dropped.len(), dropped.iter().sum::<usize>())
+    };
+    runtime.block_on(async {
+        let (mut worker, _ends) = launcher("flood").output(WorkerOutput::Trace).launch().unwrap();
+        assert_eq!(worker.reaped().await, ExitCause::Exited(0));
+        while counted().0 + counted().1 < 5000 {
+            tokio::task::yield_now().await;
+        }
+    });
+    let (traced, dropped) = counted();
+    assert!(dropped > 0 && traced >= 50, "{traced} lines and {dropped} dropped ones");
 }
 
 fn launch_outside_a_runtime_is_an_error() {

@@ -43,6 +43,7 @@ pub fn run(role: &str) -> ExitCode {
         "descriptors" => report_descriptors(),
         "take" => report_take(),
         "output" => write_output(),
+        "flood" => (0..5000).for_each(|line| println!("{line}")),
         "supervisor" => supervisor(&["spin", "idle"]),
         "kernel" => crate::on_gpu::endless_kernel(start()),
         "kernel-supervisor" => supervisor(&["kernel"]),

@@ -566,18 +566,28 @@ impl Leases {
                     Err((Status::BadRequest, other.into()))
                 };
             }
-            let worker = entry.worker.as_mut().and_then(|worker| worker.lanes.take());
-            let died = self.error_of_dead_worker(LeaseId(lease), self.address(entry.slot));
-            let worker = worker.ok_or_else(unknown)?;
-            let turns = entry.is_session_exclusive.then(|| self.turns(LeaseId(lease)));
-            let meter = entry.meter.clone();
-            let span = entry.traced.as_ref().map(|traced| spans::session(traced, lease).span);
-            let terms = SessionTerms { epoch, died, span: span.unwrap_or_else(Span::none) };
-            let session = Session::start(terms, worker, blobs, meter, turns);
-            entry.session = Some(session.clone());
-            self.watch(LeaseId(lease), session.clone());
-            Ok(session)
+            self.start_session(entry, LeaseId(lease), epoch, blobs)
         })
+    }
+
+    fn start_session(
+        self: &Arc<Self>,
+        entry: &mut Entry,
+        lease: LeaseId,
+        epoch: u32,
+        blobs: Arc<Blobs>,
+    ) -> Result<Arc<Session>, Refusal> {
+        let worker = entry.worker.as_mut().and_then(|worker| worker.lanes.take());
+        let died = self.error_of_dead_worker(lease, self.address(entry.slot));
+        let worker = worker.ok_or_else(unknown)?;
+        let turns = entry.is_session_exclusive.then(|| self.turns(lease));
+        let meter = entry.meter.clone();
+        let span = entry.traced.as_ref().map(|traced| spans::session(traced, lease.0).span);
+        let terms = SessionTerms { epoch, died, span: span.unwrap_or_else(Span::none) };
+        let session = Session::start(terms, worker, blobs, meter, turns);
+        entry.session = Some(session.clone());
+        self.watch(lease, session.clone());
+        Ok(session)
     }
 
     /// Returns the queue of a lease's stateless submits and the blobs of its tenant. The lease needs no session. The
@@ -719,7 +729,12 @@ impl Leases {
 
     /// Whether a tenant has a lease.
     pub(super) fn has_lease(&self, tenant: &Tenant) -> bool {
-        self.state.lock().table.leases().any(|lease| lease.tenant == tenant)
+        self.count_of(tenant) > 0
+    }
+
+    /// The number of the leases of a tenant.
+    pub(super) fn count_of(&self, tenant: &Tenant) -> usize {
+        self.state.lock().table.leases().filter(|lease| lease.tenant == tenant).count()
     }
 
     /// Waits until a lease has ended.

@@ -18,6 +18,7 @@ use crate::{
     process::{self, WorkerRecord},
     supervisor::{
         audit::Entry as Decision,
+        sessions::Session,
         state_folder::{LeaseRecord, LeftState, StateFolder},
         streams::Refusal,
         workers::{LeftProcess, WorkerHandle},
@@ -85,8 +86,24 @@ impl Leases {
         let worker = entry.worker.as_mut()?;
         worker.begin(&assign);
         let worker = worker.for_successor()?;
-        let is_confirmed = entry.is_confirmed;
-        Some(LeaseRecord::new(kept, worker, (entry.is_detached, is_confirmed), entry.owner))
+        let flags = (entry.is_detached, entry.is_confirmed);
+        let in_turns = entry.session.as_ref().filter(|_| entry.is_session_exclusive);
+        let epoch = in_turns.map(|session| session.epoch);
+        Some(LeaseRecord::new(kept, worker, flags, entry.owner, epoch))
+    }
+
+    /// Writes that a lease has a session, before the first command of a session that takes turns: the next node lets
+    /// others wait for its work.
+    pub(in crate::supervisor) async fn keep_session(
+        self: &Arc<Self>,
+        lease: u64,
+        session: &Session,
+    ) -> Result<(), Refusal> {
+        if !session.is_kept() {
+            self.write_lease(LeaseId(lease)).await?;
+            session.set_kept();
+        }
+        Ok(())
     }
 
     /// The message that gives a lease to its worker.
@@ -219,6 +236,31 @@ impl Leases {
         }
     }
 
+    /// Lets other sessions of the device run when a session of an earlier node has completed its work. The node asks the
+    /// worker: the client may never come back.
+    fn settle(
+        self: &Arc<Self>,
+        state: &mut State,
+        now: Duration,
+        lease: LeaseId,
+        epoch: Option<u32>,
+    ) {
+        let State { table, entries, blobs, .. } = state;
+        let tenant = table.lease(lease).map(|view| view.tenant.clone());
+        let started =
+            epoch.zip(entries.get_mut(&lease)).zip(tenant).and_then(|((epoch, entry), tenant)| {
+                let blobs = blobs.entry(tenant).or_insert_with_key(|tenant| self.blobs.of(tenant));
+                self.start_session(entry, lease, epoch, blobs.clone()).ok()
+            });
+        match started {
+            Some(session) => {
+                session.set_kept();
+                session.settle();
+            }
+            None => _ = table.session_idle(now, lease),
+        }
+    }
+
     async fn restore_one(
         self: &Arc<Self>,
         record: LeaseRecord,
@@ -265,9 +307,8 @@ impl Leases {
                     entry.worker = Some(worker);
                     if record.is_detached && record.is_confirmed {
                         _ = state.table.reconnected(now, lease);
-                        // It may have no client that could report that.
-                        state.table.session_idle(now, lease);
                     }
+                    self.settle(state, now, lease, record.epoch);
                 }
                 Err(error) => {
                     tracing::warn!(lease = lease.0, %error, "the worker of a lease of an earlier node has ended");

@@ -23,7 +23,7 @@ use tokio::{
 };
 
 use crate::{
-    supervisor::streams::{End, FrameStream, send_frame},
+    supervisor::streams::{End, FrameStream, send_bytes, send_frame},
     worker::{Resume, Resumed},
 };
 
@@ -275,7 +275,9 @@ impl Lane {
         Ok((received, receiver))
     }
 
-    /// Sends the frames of the worker, and own events behind those that have arrived.
+    /// Sends the frames of the worker, and own events behind those that have arrived. Ends a connection on which the client
+    /// takes none: messages of the worker for the supervisor wait behind these frames, among them the one with which a
+    /// session gives its turn back.
     async fn write_client(
         &self,
         stream: &mut SendStream,
@@ -284,7 +286,7 @@ impl Lane {
         loop {
             tokio::select! {
                 biased;
-                Some(frames) = frames.recv() => stream.write_chunk(frames).await?,
+                Some(frames) = frames.recv() => send_bytes(stream, &mut [frames]).await?,
                 () = self.filled.notified() => {
                     let (own, has_overflowed) = {
                         let mut client = self.client.lock();
@@ -295,7 +297,7 @@ impl Lane {
                             format!("more than {OWN_EVENTS} bytes of events wait for the client");
                         return Err(SessionError::Command(message).into());
                     }
-                    stream.write_chunk(own.into()).await?;
+                    send_bytes(stream, &mut [own.into()]).await?;
                 }
             }
         }
@@ -339,11 +341,6 @@ impl Lane {
             last = last.max(frame.header.sequence);
         }
         Ok(last)
-    }
-
-    /// Whether frames were passed to the worker, also by an earlier supervisor.
-    pub(super) fn has_passed(&self) -> bool {
-        self.passed.load(Ordering::Acquire) > 0
     }
 
     /// Waits until frames arrive while the session is paused.

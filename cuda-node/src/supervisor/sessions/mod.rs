@@ -28,7 +28,7 @@ use self::{
 };
 use super::{
     blobs::Blobs,
-    streams::{End, FrameStream, STALL},
+    streams::{End, FrameStream, STALL, logged},
     workers::Lanes,
 };
 use crate::{
@@ -54,6 +54,8 @@ pub(super) struct Session {
     cause: Mutex<Option<Error>>,
     /// The turns of a session-exclusive lease.
     turns: Option<Turns>,
+    /// Whether the next node knows of a session that takes turns.
+    is_kept: AtomicBool,
     span: Span,
 }
 
@@ -89,6 +91,7 @@ impl Session {
             ended: tokio::sync::watch::Sender::new(false),
             ending: Mutex::default(),
             cause: Mutex::default(),
+            is_kept: AtomicBool::new(turns.is_none()),
             turns,
             span: span.clone(),
         });
@@ -119,7 +122,8 @@ impl Session {
     /// The worker's socket ended.
     fn worker_ended(&self, died: impl FnOnce() -> Error) {
         let cause = self.cause.lock().get_or_insert_with(died).clone();
-        tracing::info!(%cause, "a session has ended");
+        // The worker may have written any text.
+        tracing::info!(cause = logged(&cause.to_string()), "a session has ended");
         self.ended.send_replace(true);
         self.commands.push(&Notice::Lost { error: cause }.into());
     }
@@ -178,8 +182,10 @@ impl Session {
         self.meter.returned(frame);
         match (frame.header.opcode, &self.turns) {
             (Drained::OPCODE, Some(turns)) => {
-                if let Ok(Drained { request }) = Drained::decode(frame.body) {
-                    turns.drained(request, |is_running| self.commands.set_running(is_running));
+                let set_running = |is_running| self.commands.set_running(is_running);
+                if let Ok(Drained { request }) = Drained::decode(frame.body)
+                    && turns.drained(request, set_running)
+                {
                     self.report_waiting(turns);
                 }
             }
@@ -224,6 +230,22 @@ impl Session {
         }
     }
 
+    /// Whether the next node knows of the session, as far as it has to.
+    pub(super) fn is_kept(&self) -> bool {
+        self.is_kept.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn set_kept(&self) {
+        self.is_kept.store(true, Ordering::SeqCst);
+    }
+
+    /// Reports that the session is idle, after the work that an earlier supervisor has passed to the worker.
+    pub(super) fn settle(&self) {
+        if let Some(turns) = &self.turns {
+            turns.pass();
+        }
+    }
+
     /// Waits until the worker has exited.
     pub(super) async fn ended(&self) {
         _ = self.ended.subscribe().wait_for(|ended| *ended).await;
@@ -259,13 +281,7 @@ impl Session {
             match lane {
                 wire::Lane::Bulk => self.bulk.serve(send, receive, resume, Vec::new, seen).await,
                 wire::Lane::Commands => {
-                    let own = || {
-                        if let Some(turns) = &self.turns {
-                            turns.attached(self.commands.has_passed());
-                        }
-                        self.own_events()
-                    };
-                    self.commands.serve(send, receive, resume, own, seen).await
+                    self.commands.serve(send, receive, resume, || self.own_events(), seen).await
                 }
             }
         };
@@ -362,8 +378,6 @@ pub(super) struct Turns {
     drained: AtomicU64,
     /// Set while the session does not have the turn.
     is_paused: AtomicBool,
-    /// Whether it is known what an earlier supervisor has passed to the worker.
-    is_settled: AtomicBool,
     report: Box<dyn Fn(Turn) + Send + Sync>,
 }
 
@@ -374,25 +388,12 @@ impl Turns {
             has_passed: Notify::new(),
             drained: AtomicU64::new(0),
             is_paused: AtomicBool::new(false),
-            is_settled: AtomicBool::new(false),
             report: Box::new(report),
         }
     }
 
     fn report(&self, turn: Turn) {
         (self.report)(turn);
-    }
-
-    /// The client has a connection. On the first one, reports that the session is idle: at once, or after the work that
-    /// an earlier supervisor has passed to the worker.
-    fn attached(&self, has_passed: bool) {
-        if self.is_settled.swap(true, Ordering::SeqCst) {
-            return;
-        }
-        match has_passed {
-            true => self.pass(),
-            false => self.report(Turn::Idle),
-        }
     }
 
     /// A command was passed to the worker.
@@ -406,19 +407,26 @@ impl Turns {
         self.passed.load(Ordering::SeqCst)
     }
 
-    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands.
-    fn drained(&self, request: u64, set_running: impl Fn(bool)) {
-        self.drained.store(request, Ordering::SeqCst);
-        if self.passed.load(Ordering::SeqCst) != request {
-            return;
+    /// The worker has completed everything up to a request. `set_running` opens or closes the lane of commands. Returns
+    /// whether the session has reported that it is idle.
+    fn drained(&self, request: u64, set_running: impl Fn(bool)) -> bool {
+        let passed = self.passed.load(Ordering::SeqCst);
+        // A hostile worker may answer again and again, or what it was not asked.
+        if request > passed || self.drained.fetch_max(request, Ordering::SeqCst) >= request {
+            return false;
+        }
+        if passed != request {
+            return false;
         }
         set_running(false);
         // A command may have passed just before that.
-        if self.passed.load(Ordering::SeqCst) == request {
+        let is_idle = self.passed.load(Ordering::SeqCst) == request;
+        if is_idle {
             self.report(Turn::Idle);
         } else if !self.is_paused.load(Ordering::SeqCst) {
             set_running(true);
         }
+        is_idle
     }
 
     /// Applies `RunSession` or `PauseSession` of the lease table.
@@ -449,9 +457,13 @@ mod tests {
         turns.drained(request, |_| panic!("a command is in flight"));
         assert!(reports.lock().unwrap().is_empty());
         let lane = Mutex::new(true);
-        turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running);
-        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+        assert!(turns.drained(turns.request(), |is_running| *lane.lock().unwrap() = is_running));
         assert!(!*lane.lock().unwrap());
+        // The worker answers once more, and what it was not asked.
+        for request in [turns.request(), 0, turns.request() + 1, turns.request()] {
+            assert!(!turns.drained(request, |_| panic!("the answer has an effect")));
+        }
+        assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
     }
 
     #[test]
