@@ -1,18 +1,12 @@
 //! Tenants with certificates, their limits, and the operator.
 
-use std::{
-    fs::{self, Permissions},
-    os::unix::fs::PermissionsExt as _,
-    path::Path,
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use cuda_core::{Error, protocol::Status};
 use cuda_lease::{
     LeaseBuilder, NodeClient,
     authority::{ClientTls, DevelopmentCertificates},
 };
-use cuda_node::supervisor::OperatorCommand;
 use tempfile::TempDir;
 
 use crate::harness::{Node, check, program, wait_until};
@@ -193,31 +187,6 @@ fn operator_revokes_a_lease_with_a_reason() {
     let unknown = operator(&["unfence", "cuda:7"]);
     let message = String::from_utf8_lossy(&unknown.stderr).into_owned();
     assert!(message.contains("the node has"), "{message}");
-}
-
-/// The socket has the mode of the process's mask until the node sets it: another user may connect in between.
-#[test]
-fn operator_socket_answers_its_own_user_only() {
-    if !rustix::process::geteuid().is_root() {
-        return eprintln!("skipped: needs root");
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let socket = folder.path().join("operator");
-    let _node = Node::start(&["--operator-socket", socket.to_str().unwrap()]);
-    let reload = || OperatorCommand::Reload {}.send(&socket);
-    for (path, mode) in [(folder.path(), 0o711), (&socket, 0o666)] {
-        fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
-    }
-    let by_another = std::thread::scope(|scope| {
-        let other = scope.spawn(|| {
-            let nobody = rustix::process::Uid::from_raw(65_534);
-            rustix::thread::set_thread_res_uid(nobody, nobody, nobody).unwrap();
-            reload()
-        });
-        other.join().unwrap()
-    });
-    assert!(by_another.is_err());
-    assert_eq!(reload(), Ok(true));
 }
 
 #[test]
