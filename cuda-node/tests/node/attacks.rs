@@ -401,15 +401,8 @@ fn smaller_node_ends_what_has_no_place() {
     node.end(Signal::KILL);
     let state = folder.path().join("state");
     let state = state.to_str().unwrap();
-    node.start_again_with(&[
-        "--insecure",
-        "--spares",
-        "0",
-        "--state",
-        state,
-        "--capacity",
-        "150MiB",
-    ]);
+    let fewer = ["--insecure", "--spares", "0", "--state", state, "--max-leases", "2"];
+    node.start_again_with(&fewer);
     wait_until("a lease has ended", || {
         leases.iter().filter(|lease| lease.device().new_stream().is_err()).count() == 1
     });
@@ -417,7 +410,7 @@ fn smaller_node_ends_what_has_no_place() {
     for (lease, stream) in streams {
         match stream {
             Ok(_) => check(lease),
-            Err(error) => assert!(error.to_string().contains("with less capacity"), "{error}"),
+            Err(error) => assert!(error.to_string().contains("fewer leases"), "{error}"),
         }
     }
 }

@@ -121,7 +121,10 @@ impl Session {
 
     /// The worker's socket ended.
     fn worker_ended(&self, died: impl FnOnce() -> Error) {
-        let cause = self.cause.lock().get_or_insert_with(died).clone();
+        let known = self.cause.lock().clone();
+        // `died` locks the leases, and a thread with that lock calls `end`. So the cause is not locked meanwhile.
+        let cause = known.unwrap_or_else(died);
+        let cause = self.cause.lock().get_or_insert(cause).clone();
         // The worker may have written any text.
         tracing::info!(cause = logged(&cause.to_string()), "a session has ended");
         self.ended.send_replace(true);
@@ -444,7 +447,10 @@ impl Turns {
 mod tests {
     use std::sync::{Arc, Mutex};
 
+    use cuda_lease::authority::Tenant;
+
     use super::*;
+    use crate::supervisor::blobs::BlobStore;
 
     #[test]
     fn turn_is_given_back_when_everything_is_complete() {
@@ -464,6 +470,33 @@ mod tests {
             assert!(!turns.drained(request, |_| panic!("the answer has an effect")));
         }
         assert_eq!((*reports.lock().unwrap()).as_slice(), [Turn::Idle]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn session_is_ended_while_the_error_of_its_dead_worker_is_found() {
+        let [commands, bulk] = [(); 2].map(|()| tokio::net::UnixStream::pair().unwrap());
+        let (session_of, session) = std::sync::mpsc::channel::<Arc<Session>>();
+        let (ended, has_ended) = std::sync::mpsc::channel();
+        let error = |text| Error::setting("a test", text);
+        let died = Box::new(move || {
+            let session = session.recv().unwrap();
+            std::thread::spawn(move || {
+                session.end(error("ended"));
+                ended.send(()).unwrap();
+            });
+            has_ended.recv_timeout(std::time::Duration::from_secs(30)).expect("a deadlock");
+            error("died")
+        });
+        let terms = SessionTerms { epoch: 1, died, span: Span::none() };
+        let blobs = Arc::<BlobStore>::default().of(&Tenant::local());
+        let meter = Arc::new(Meter::new(Arc::default()));
+        let session = Session::start(terms, (commands.0, bulk.0), blobs, meter, None);
+        session_of.send(session.clone()).unwrap();
+        drop((commands.1, bulk.1));
+        let ended = tokio::time::timeout(std::time::Duration::from_secs(60), session.ended());
+        ended.await.expect("the session does not end");
+        let cause = session.cause.lock().clone().unwrap();
+        assert!(cause.to_string().contains("ended"), "{cause}");
     }
 
     #[test]
