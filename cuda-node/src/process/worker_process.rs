@@ -138,7 +138,6 @@ impl WorkerLauncher {
     pub fn take_over(&self, record: &WorkerRecord) -> Result<(WorkerProcess, SupervisorEnds)> {
         let WorkerRecord { pid, started, socket, uid, cgroup, memory_limit } = record;
         let gone = |source| Error::Gone { pid: *pid, source };
-        let path = SocketPath(socket.clone());
         let (uid, cgroup) = match &self.sandbox {
             Some(sandbox) => (
                 uid.map(|uid| sandbox.hold_uid(uid)).transpose(),
@@ -149,9 +148,10 @@ impl WorkerLauncher {
         // Takes over the process even if its user id is not free, so that dropping it ends the process.
         let held = Held { uid: uid.as_ref().ok().cloned().flatten(), cgroup };
         let child = Child::take_over(*pid, *started, held.clone()).map_err(gone)?;
-        uid?;
         let mut process = WorkerProcess::new(child, None, held.cgroup);
-        process.socket = Some(path);
+        // Not before: if the process has ended, a later worker may have a socket at the same path.
+        process.socket = Some(SocketPath(socket.clone()));
+        uid?;
         process.memory_limit = *memory_limit;
         let ends = successors::connect(socket).map_err(gone)?;
         Ok((process, ends))

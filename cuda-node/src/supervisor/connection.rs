@@ -193,7 +193,10 @@ async fn serve_stream(
         First::Attach(attach) => {
             let session = leases.session(client, attach.lease, &attach.token, attach.epoch);
             let kept = match session {
-                Ok(session) => leases.keep_session(attach.lease, &session).await.map(|()| session),
+                Ok(session) => {
+                    let kept = leases.keep_session(client, attach.lease, &session).await;
+                    kept.map(|()| session)
+                }
                 Err(refusal) => Err(refusal),
             };
             match kept {

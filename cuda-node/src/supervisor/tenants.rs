@@ -17,7 +17,7 @@ use governor::{
 };
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
-use tokio::sync::Semaphore;
+use tokio::sync::{MutexGuard, Semaphore};
 
 use super::{
     memory_budget::{MemoryBudget, Reserved},
@@ -63,6 +63,8 @@ pub(super) struct Account {
     wide: Arc<AtomicU32>,
     frames: MemoryBudget,
     refusals: Semaphore,
+    /// Held while a record of one of its leases is written or waits for the disk.
+    record: tokio::sync::Mutex<()>,
 }
 
 struct AccountLimits {
@@ -172,8 +174,8 @@ impl Account {
             submits: Rate::new(quota.submits_per_second),
         });
         let (frames, refusals) = (MemoryBudget::new(FRAMES), Semaphore::new(REFUSALS));
-        let (connections, wide) = Default::default();
-        Self { tenant, connections, limits, wide, frames, refusals }
+        let (connections, wide, record) = Default::default();
+        Self { tenant, connections, limits, wide, frames, refusals, record }
     }
 
     /// Waits before a connection is refused. So a client that connects again and again does so at the rate of its
@@ -216,6 +218,12 @@ impl Account {
     pub(super) fn wide_place(&self, leases: impl FnOnce() -> usize) -> Option<WidePlace> {
         let limit = u32::try_from(leases()).unwrap_or(u32::MAX).saturating_add(1);
         Some(WidePlace { _of_tenant: Counted::below(&self.wide, limit)? })
+    }
+
+    /// Waits until no other record of the tenant waits for the disk. So a tenant with many requests does not keep others
+    /// from a slow disk.
+    pub(super) async fn record_place(&self) -> MutexGuard<'_, ()> {
+        self.record.lock().await
     }
 
     /// Waits until there is memory for a frame.

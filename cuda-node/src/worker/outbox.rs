@@ -36,8 +36,12 @@ const LIMIT: usize = 128 << 20;
 /// wait.
 const DOWNLOADS: usize = 16 << 20;
 
-/// The maximum number of bytes of printed text that wait. More is dropped.
+/// The maximum number of bytes of printed text that wait to be sent. More is dropped.
 const OUTPUT_LIMIT: usize = 1 << 20;
+
+/// With this number of bytes that the client has not acknowledged, printed text is dropped: a kernel that prints while its
+/// client is gone does not end the session.
+const UNREAD_BEFORE_OUTPUT: usize = LIMIT / 2;
 
 /// Frames in their order. Progress is cumulative, so a stream has at most one report that waits.
 #[derive(Default)]
@@ -144,14 +148,15 @@ impl Outbox {
         self.add(queue, event.opcode(), |out| out.extend_from_slice(&body));
     }
 
-    /// Adds text that a kernel printed, in parts that fit in a message. Text beyond [`OUTPUT_LIMIT`] is dropped.
+    /// Adds text that a kernel printed, in parts that fit in a message. Text beyond [`OUTPUT_LIMIT`] and
+    /// [`UNREAD_BEFORE_OUTPUT`] is dropped.
     pub(super) fn push_output(&self, text: &str) {
         let mut rest = text;
         while !rest.is_empty() {
             let (part, behind) = rest.split_at(text_prefix(rest, TEXT_LIMIT).len());
             let Some(mut queue) = self.open() else { return };
             queue.output += part.len();
-            if queue.output > OUTPUT_LIMIT {
+            if queue.output > OUTPUT_LIMIT || queue.outgoing.bytes() > UNREAD_BEFORE_OUTPUT {
                 return;
             }
             let event = Event::Notice(Notice::Output { text: part.to_owned() });
@@ -469,6 +474,22 @@ mod tests {
             other => panic!("{other:?}"),
         });
         assert_eq!(parts.collect::<String>(), text);
+    }
+
+    /// A kernel prints while its client is gone, or takes no events.
+    #[test]
+    fn output_that_is_not_acknowledged_is_dropped_and_ends_no_session() {
+        let outbox = attached();
+        let text = "x".repeat(TEXT_LIMIT);
+        let mut sent = 0;
+        for _ in 0..2 * LIMIT / TEXT_LIMIT {
+            outbox.push_output(&text);
+            outbox.progress(StreamId(1), 1);
+            sent += events(&outbox).len();
+        }
+        outbox.acknowledge(sent as u64).unwrap();
+        outbox.push_output("y");
+        assert_eq!(events(&outbox).len(), 1);
     }
 
     #[test]

@@ -721,3 +721,24 @@ fn worker_does_not_have_the_output_of_its_node() {
         }
     });
 }
+
+/// A node is killed before a slow disk has removed the records of leases that have ended. Their places, and the names of
+/// their sockets, belong to another lease by then.
+#[test]
+fn records_of_ended_leases_take_nothing_from_a_later_one() {
+    let (folder, mut node) = node(&["--spares", "0", "--max-leases", "1"]);
+    let records = folder.path().join("state/leases");
+    let ended = node.lease().acquire_blocking().unwrap();
+    let id = ended.id();
+    let record = std::fs::read_to_string(records.join(id.to_string())).unwrap();
+    drop(ended);
+    let lease = node.lease().wait(LONG).acquire_blocking().unwrap();
+    check(&lease);
+    node.end(Signal::KILL);
+    for other in 100..110 {
+        let text = record.replacen(&format!("\"id\": {id},"), &format!("\"id\": {other},"), 1);
+        std::fs::write(records.join(other.to_string()), text).unwrap();
+    }
+    node.start_again();
+    check(&lease);
+}

@@ -128,8 +128,9 @@ impl Leases {
             }
             let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
             leases.audit.write(&ended);
-            leases.forget(lease).await;
+            // Before the disk, which may be slow: the table fences a device whose worker does not end in time.
             leases.change(|state, now| state.table.worker_gone(now, lease, memory_is_back));
+            leases.forget(lease).await;
         });
     }
 }

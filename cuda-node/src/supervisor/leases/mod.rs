@@ -317,7 +317,7 @@ impl Leases {
         if request.detached && !confirms {
             self.change(|state, now| state.confirmed(now, lease))?;
         }
-        if let Err(refused) = self.write_lease(lease).await {
+        if let Err(refused) = self.write_lease(client, lease).await {
             self.change(|state, now| _ = state.table.free(now, lease));
             return Err(refused);
         }
@@ -442,7 +442,7 @@ impl Leases {
             let has_moved = entry.owner.replace(client.key) != Some(client.key);
             Ok((renewed, has_moved))
         })?;
-        if let Err(refused) = self.write_lease(id).await {
+        if let Err(refused) = self.write_lease(client, id).await {
             self.change(|state, now| state.table.renewal_lost(now, id));
             return Err(refused);
         }
@@ -470,7 +470,7 @@ impl Leases {
             state.table.authorize(now, id, generation).map_err(refusal)?;
             state.confirmed(now, id)
         })?;
-        self.write_lease(id).await
+        self.write_lease(client, id).await
     }
 
     /// Ends a lease. Without a token, the client has to be its owner.

@@ -9,9 +9,9 @@ use std::{
 
 use cuda_core::{Error, protocol::Status};
 use rustc_hash::FxHashSet;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 
-use super::{Entry, Leases, State};
+use super::{Client, Entry, Leases, State};
 use crate::{
     leases::{LeaseId, SlotId},
     metrics::Meter,
@@ -69,7 +69,12 @@ impl Drop for LeftLeases {
 impl Leases {
     /// Writes the record of a lease. Call it before the client gets the answer to a request that grants or changes the
     /// lease. A worker outlives the node only once it has its lease, so this gives it to the worker.
-    pub(super) async fn write_lease(self: &Arc<Self>, lease: LeaseId) -> Result<(), Refusal> {
+    pub(super) async fn write_lease(
+        self: &Arc<Self>,
+        client: &Client,
+        lease: LeaseId,
+    ) -> Result<(), Refusal> {
+        let _place = client.account.record_place().await;
         let leases = self.clone();
         self.on_disk(move |folder| {
             // `None` if the end of the lease has begun. Its client hears of that.
@@ -96,11 +101,12 @@ impl Leases {
     /// others wait for its work.
     pub(in crate::supervisor) async fn keep_session(
         self: &Arc<Self>,
+        client: &Client,
         lease: u64,
         session: &Session,
     ) -> Result<(), Refusal> {
         if !session.is_kept() {
-            self.write_lease(LeaseId(lease)).await?;
+            self.write_lease(client, LeaseId(lease)).await?;
             session.set_kept();
         }
         Ok(())
@@ -168,7 +174,9 @@ impl Leases {
 
     /// Takes over the leases of an earlier node. Each is as its record says, or has ended.
     pub(in crate::supervisor) async fn restore(self: &Arc<Self>, mut left: LeftLeases) {
-        let (leases, ended) = (mem::take(&mut left.leases), mem::take(&mut left.ended));
+        let (mut leases, ended) = (mem::take(&mut left.leases), mem::take(&mut left.ended));
+        // Leases whose workers have ended come last: their places may belong to later leases by now.
+        leases.sort_by_key(|(_, process)| process.is_err());
         let (fenced, first_id) = (mem::take(&mut left.fenced), left.first_id);
         self.change(|state, _| state.table.skip_ids(first_id));
         for (lease, process) in ended {
@@ -213,15 +221,17 @@ impl Leases {
         worker: Option<WorkerHandle>,
     ) {
         let leases = self.clone();
-        let end = tokio::spawn(async move {
+        let (sender, end) = oneshot::channel();
+        tokio::spawn(async move {
             let memory_is_back = match worker {
                 Some(worker) => worker.kill().await,
                 None => true,
             };
             let ended = Decision { event: "ended", lease: Some(lease.0), ..Decision::default() };
             leases.audit.write(&ended);
+            _ = sender.send(memory_is_back);
+            // The disk may be slow, which is no reason to fence the device.
             leases.forget(lease).await;
-            memory_is_back
         });
         let is_fenced = self.change(|state, _| {
             state.table.slots().any(|slot| slot.is_fenced && slot.name == device)

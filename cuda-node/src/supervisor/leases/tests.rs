@@ -20,11 +20,13 @@ use cuda_lease::{
 };
 use tempfile::TempDir;
 
-use super::{Client, Leases};
+use super::{Client, Leases, State};
 use crate::{
     leases::{LeaseId, LeaseRequest, LeaseTable, Placement, SlotConfig, TableConfig},
     quotas::Quotas,
-    supervisor::{DeviceOptions, Node, NodeOptions, audit::Audit, tenants::Tenants},
+    supervisor::{
+        DeviceOptions, Node, NodeOptions, audit::Audit, state_folder::StateFolder, tenants::Tenants,
+    },
 };
 
 /// The longest wait for a state. A test that waits longer has found a bug.
@@ -103,20 +105,10 @@ fn worker_that_cannot_start_has_not_died() {
 #[test]
 fn token_that_the_node_signed_for_a_lease_of_another_tenant_is_refused() {
     let (alice, bob) = (client("alice"), client("bob"));
-    let slot = SlotConfig { name: "cpu".into(), capacity: 1 << 30, reserve: 0, max_leases: 4 };
-    let quotas = Quotas::default();
-    let mut table = LeaseTable::new(TableConfig::default(), vec![slot], quotas).unwrap();
+    let mut table = table();
     let request = LeaseRequest::new(alice.tenant.clone(), [1; 16], 1 << 20);
     let Ok(Placement::Leased(lease)) = table.request(Duration::ZERO, request) else { panic!() };
-    let key = TokenKey::from_bytes([7; 32]);
-    let limits = Limits {
-        submissions_in_flight: 1,
-        host_bytes_in_flight: 1,
-        memory: 0,
-        streams: 1,
-        module_bytes: 1,
-    };
-    let leases = Leases::new(table, key.clone(), Vec::new(), limits, Audit::default(), None);
+    let (key, leases) = (key(), leases(table, None));
     let token = |lease: LeaseId, client: &Client| {
         key.issue(&Claims { lease: lease.0, generation: 1, serial: 1, client: client.key })
     };
@@ -140,6 +132,77 @@ fn token_that_the_node_signed_for_a_lease_of_another_tenant_is_refused() {
     let claims = Claims { lease: lease.0, generation: 1, serial: 1, client: alice.key };
     let refused = renewal(&alice, &forged.issue(&claims)).unwrap_err();
     assert_eq!(refused.0, Status::Unauthorized);
+}
+
+/// A tenant with many changes that wait for a slow disk delays another one by no more than one of them.
+#[tokio::test]
+async fn records_of_a_tenant_wait_for_each_other() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let leases = leases(table(), Some(folder));
+    // The disk is busy meanwhile.
+    let busy = leases.folder.clone().unwrap().lock_owned().await;
+    let (sender, mut written) = tokio::sync::mpsc::unbounded_channel();
+    let (alice, bob) = (client("alice"), client("bob"));
+    for client in std::iter::repeat_n(&alice, 20).chain([&bob]) {
+        let (leases, client, sender) = (leases.clone(), client.clone(), sender.clone());
+        tokio::spawn(async move {
+            leases.write_lease(&client, LeaseId(1)).await.unwrap();
+            _ = sender.send(client.tenant);
+        });
+        tokio::task::yield_now().await;
+    }
+    drop((busy, sender));
+    let mut order = Vec::new();
+    while let Some(tenant) = written.recv().await {
+        order.push(tenant);
+    }
+    assert_eq!(order.len(), 21);
+    let at = order.iter().position(|tenant| *tenant == bob.tenant).unwrap();
+    assert!(at < 5, "the record of the other tenant is written behind {at}");
+}
+
+/// The memory of a lease is free when its worker has ended, also if the disk is slow. Otherwise the device is fenced.
+#[tokio::test]
+async fn slow_disk_does_not_delay_the_end_of_a_lease() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let leases = leases(table(), Some(folder));
+    let _busy = leases.folder.clone().unwrap().lock_owned().await;
+    leases.change(|state, now| {
+        let request = LeaseRequest::new(client("alice").tenant, [1; 16], 1 << 20);
+        let Ok(Placement::Leased(lease)) = state.table.request(now, request) else { panic!() };
+        state.table.free(now, lease).unwrap();
+    });
+    let started = Instant::now();
+    while leases.count() > 0 {
+        assert!(started.elapsed() < LONG, "the lease does not end");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        leases.change(|_, _| ());
+    }
+    let is_fenced = |state: &mut State, _| state.table.slots().any(|slot| slot.is_fenced);
+    assert!(!leases.change(is_fenced), "the device is fenced");
+}
+
+fn table() -> LeaseTable {
+    let slot = SlotConfig { name: "cpu".into(), capacity: 1 << 30, reserve: 0, max_leases: 4 };
+    LeaseTable::new(TableConfig::default(), vec![slot], Quotas::default()).unwrap()
+}
+
+fn key() -> TokenKey {
+    TokenKey::from_bytes([7; 32])
+}
+
+/// The leases of a node without a device of its own.
+fn leases(table: LeaseTable, folder: Option<StateFolder>) -> Arc<Leases> {
+    let limits = Limits {
+        submissions_in_flight: 1,
+        host_bytes_in_flight: 1,
+        memory: 0,
+        streams: 1,
+        module_bytes: 1,
+    };
+    Leases::new(table, key(), Vec::new(), limits, Audit::default(), folder)
 }
 
 /// A client whose key depends on its name.
