@@ -19,6 +19,7 @@ use std::{
 use cuda_lease::wire::Status;
 use parking_lot::{Condvar, Mutex};
 use serde::Serialize;
+use tokio::sync::watch;
 
 use crate::supervisor::streams::Refusal;
 
@@ -83,12 +84,16 @@ struct Log {
     limit: usize,
     lines: Mutex<Lines>,
     changed: Condvar,
+    /// The bytes that are in the file.
+    written: watch::Sender<u64>,
 }
 
 /// The lines that are not in the file yet.
 #[derive(Default)]
 struct Lines {
     waiting: Vec<u8>,
+    /// The bytes that were ever added.
+    added: u64,
     /// The bytes that the thread has taken to write.
     taken: usize,
     /// The lines that were dropped since the last line `dropped`.
@@ -102,6 +107,11 @@ struct Lines {
 impl Lines {
     fn len(&self) -> usize {
         self.waiting.len() + self.taken
+    }
+
+    fn add(&mut self, line: &[u8]) {
+        self.waiting.extend(line);
+        self.added += line.len() as u64;
     }
 }
 
@@ -118,8 +128,8 @@ impl Audit {
         let is_fifo = path.metadata().is_ok_and(|metadata| metadata.file_type().is_fifo());
         // To open a FIFO blocks until a process reads it.
         let file = if is_fifo { None } else { Some(open(path)?) };
-        let (lines, changed) = Default::default();
-        let log = Arc::new(Log { path: path.to_owned(), limit, lines, changed });
+        let (lines, changed, written) = Default::default();
+        let log = Arc::new(Log { path: path.to_owned(), limit, lines, changed, written });
         let of_thread = log.clone();
         let thread = thread::Builder::new().name("lease-audit".into());
         thread.spawn(move || of_thread.write_lines(file))?;
@@ -138,9 +148,9 @@ impl Audit {
         if lines.dropped > 0 {
             let dropped = Some(mem::take(&mut lines.dropped));
             let entry = Entry { event: "dropped", lines: dropped, ..Entry::default() };
-            lines.waiting.extend(entry.line());
+            lines.add(&entry.line());
         }
-        lines.waiting.extend(line);
+        lines.add(&line);
         log.changed.notify_all();
     }
 
@@ -160,6 +170,13 @@ impl Audit {
             "the audit log of the node cannot be written ({reason}), and the node grants no lease without it; try again later, or tell the operator of the node"
         );
         Err((Status::CapacityExceeded, message))
+    }
+
+    /// Waits until all lines that were added before are in the file, however long that takes.
+    pub(super) async fn written(&self) {
+        let Some(log) = &self.0 else { return };
+        let added = log.lines.lock().added;
+        _ = log.written.subscribe().wait_for(|written| *written >= added).await;
     }
 
     /// Waits until all lines are in the file, or cannot be written, or until the time is over.
@@ -204,6 +221,7 @@ impl Log {
                 let Some(bytes) = written else { return };
                 rest = &rest[bytes..];
                 self.lines.lock().taken = rest.len();
+                self.written.send_modify(|written| *written += bytes as u64);
                 self.changed.notify_all();
             }
         }

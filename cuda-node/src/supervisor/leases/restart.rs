@@ -124,8 +124,10 @@ impl Leases {
         self.on_disk(move |folder| folder.end(lease.0)).await
     }
 
-    /// Removes the record of a lease whose worker has ended.
+    /// Removes the record of a lease whose worker has ended, once the audit log has its end. If the node is killed before
+    /// that, the next one writes the end.
     pub(super) async fn forget(&self, lease: LeaseId) {
+        self.audit.written().await;
         if let Err((_, error)) = self.on_disk(move |folder| folder.forget(lease.0)).await {
             tracing::error!(
                 lease = lease.0,

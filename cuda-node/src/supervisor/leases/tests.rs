@@ -25,7 +25,10 @@ use crate::{
     leases::{LeaseId, LeaseRequest, LeaseTable, Placement, SlotConfig, TableConfig},
     quotas::Quotas,
     supervisor::{
-        DeviceOptions, Node, NodeOptions, audit::Audit, state_folder::StateFolder, tenants::Tenants,
+        DeviceOptions, Node, NodeOptions,
+        audit::{Audit, Entry as Decision},
+        state_folder::StateFolder,
+        tenants::Tenants,
     },
 };
 
@@ -184,6 +187,26 @@ async fn slow_disk_does_not_delay_the_end_of_a_lease() {
     assert!(!leases.change(is_fenced), "the device is fenced");
 }
 
+/// If the node is killed, the next one finds the record and writes the end of the lease.
+#[tokio::test]
+async fn record_stays_until_the_audit_log_has_the_end() {
+    let state = TempDir::new().unwrap();
+    let (folder, _) = StateFolder::open(&state.path().join("state")).unwrap();
+    let fifo = state.path().join("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let audit = Audit::append_to(&fifo).unwrap();
+    let leases = Leases::new(table(), key(), Vec::new(), limits(), audit, Some(folder));
+    let record = state.path().join("state/leases/1");
+    std::fs::write(&record, "").unwrap();
+    leases.audit.write(&Decision { event: "ended", lease: Some(1), ..Decision::default() });
+    let mut forget = std::pin::pin!(leases.forget(LeaseId(1)));
+    let early = tokio::time::timeout(Duration::from_millis(100), &mut forget).await;
+    assert!(early.is_err() && record.exists(), "the record is gone before the line is written");
+    let _reader = std::fs::File::open(&fifo).unwrap();
+    tokio::time::timeout(LONG, forget).await.expect("the record stays");
+    assert!(!record.exists());
+}
+
 fn table() -> LeaseTable {
     let slot = SlotConfig { name: "cpu".into(), capacity: 1 << 30, reserve: 0, max_leases: 4 };
     LeaseTable::new(TableConfig::default(), vec![slot], Quotas::default()).unwrap()
@@ -195,14 +218,17 @@ fn key() -> TokenKey {
 
 /// The leases of a node without a device of its own.
 fn leases(table: LeaseTable, folder: Option<StateFolder>) -> Arc<Leases> {
-    let limits = Limits {
+    Leases::new(table, key(), Vec::new(), limits(), Audit::default(), folder)
+}
+
+fn limits() -> Limits {
+    Limits {
         submissions_in_flight: 1,
         host_bytes_in_flight: 1,
         memory: 0,
         streams: 1,
         module_bytes: 1,
-    };
-    Leases::new(table, key(), Vec::new(), limits, Audit::default(), folder)
+    }
 }
 
 /// A client whose key depends on its name.
