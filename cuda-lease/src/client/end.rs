@@ -59,7 +59,7 @@ impl From<quinn::ConnectionError> for End {
     }
 }
 
-/// Whether the node ended the handshake in favour of another one. Before the end of a handshake, this transport error
+/// Whether the node ended the handshake in favor of another one. Before the end of a handshake, this transport error
 /// stands for each error code of the node (RFC 9000, section 10.2.3).
 pub(super) fn is_ended_handshake(error: &ConnectionError) -> bool {
     matches!(error, ConnectionError::ConnectionClosed(close)
