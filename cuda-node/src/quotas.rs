@@ -300,6 +300,7 @@ mod tests {
         assert_eq!(error("[defaults\n").line, 1);
         assert_eq!(error("limits = 3\n").key, "limits");
     }
+
     #[test]
     fn only_regular_files_are_read() {
         let folder = tempfile::tempdir().unwrap();

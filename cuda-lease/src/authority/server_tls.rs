@@ -10,7 +10,7 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use rustls::server::danger::ClientCertVerifier;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{CertificateError, RootCertStore};
-use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Error};
+use x509_parser::prelude::{CertificateRevocationList, FromDer, X509Certificate, X509Error};
 
 use super::identity::{ClientIdentity, IdentityError};
 use super::pem;
@@ -201,6 +201,13 @@ fn verifier(
         .map_err(|source| TlsError::ClientAuthority { path: client_ca.to_owned(), source })
 }
 
+/// Parses certificates or lists. Those that cannot be parsed have another error.
+fn parsed<'a, T: FromDer<'a, X509Error>>(
+    encoded: &'a [impl AsRef<[u8]>],
+) -> impl Iterator<Item = T> {
+    encoded.iter().filter_map(|encoded| Some(T::from_der(encoded.as_ref()).ok()?.1))
+}
+
 /// Checks the lists of one file, and warns of those that wait for their next update.
 fn check_lists(
     path: &Path,
@@ -212,9 +219,9 @@ fn check_lists(
         .with_crls(lists.iter().cloned())
         .build()
         .map_err(|source| TlsError::RevocationList { path: path.to_owned(), source })?;
-    let parsed = lists.iter().filter_map(|list| CertificateRevocationList::from_der(list).ok());
     let now = x509_parser::time::ASN1Time::now();
-    for next in parsed.filter_map(|(_, list)| list.next_update()).filter(|next| *next < now) {
+    let lists = parsed::<CertificateRevocationList<'_>>(lists);
+    for next in lists.filter_map(|list| list.next_update()).filter(|next| *next < now) {
         let file = path.display();
         tracing::warn!(%file, due = %next, "a list of revoked certificates is out of date, and stays in force");
     }
@@ -228,12 +235,8 @@ fn check_signatures(
     lists: &[CertificateRevocationListDer<'static>],
     authorities: &[CertificateDer<'static>],
 ) -> Result<(), TlsError> {
-    let authorities: Vec<_> = authorities
-        .iter()
-        .filter_map(|authority| Some(x509_parser::parse_x509_certificate(authority).ok()?.1))
-        .collect();
-    for list in lists {
-        let Ok((_, list)) = CertificateRevocationList::from_der(list) else { continue };
+    let authorities: Vec<X509Certificate<'_>> = parsed(authorities).collect();
+    for list in parsed::<CertificateRevocationList<'_>>(lists) {
         let of_list =
             authorities.iter().filter(|of| of.subject().as_raw() == list.issuer().as_raw());
         // Several authorities may have one name, while the key of an authority changes.
@@ -253,12 +256,8 @@ fn check_complete(
     authorities: &[CertificateDer<'static>],
     lists: &[CertificateRevocationListDer<'static>],
 ) -> Result<(), TlsError> {
-    let lists: Vec<_> = lists
-        .iter()
-        .filter_map(|list| Some(CertificateRevocationList::from_der(list).ok()?.1))
-        .collect();
-    for authority in authorities {
-        let Ok((_, authority)) = x509_parser::parse_x509_certificate(authority) else { continue };
+    let lists: Vec<CertificateRevocationList<'_>> = parsed(lists).collect();
+    for authority in parsed::<X509Certificate<'_>>(authorities) {
         if !lists.iter().any(|list| list.issuer().as_raw() == authority.subject().as_raw()) {
             let (path, authority) = (client_ca.to_owned(), authority.subject().to_string());
             return Err(TlsError::NoListOfAuthority { path, authority });

@@ -84,7 +84,7 @@ struct Log {
     limit: usize,
     lines: Mutex<Lines>,
     changed: Condvar,
-    /// The bytes that are in the file.
+    /// The bytes that are in the file. Changed while the lines are locked.
     written: watch::Sender<u64>,
 }
 
@@ -92,8 +92,6 @@ struct Log {
 #[derive(Default)]
 struct Lines {
     waiting: Vec<u8>,
-    /// The bytes that were ever added.
-    added: u64,
     /// The bytes that the thread has taken to write.
     taken: usize,
     /// The lines that were dropped since the last line `dropped`.
@@ -107,11 +105,6 @@ struct Lines {
 impl Lines {
     fn len(&self) -> usize {
         self.waiting.len() + self.taken
-    }
-
-    fn add(&mut self, line: &[u8]) {
-        self.waiting.extend(line);
-        self.added += line.len() as u64;
     }
 }
 
@@ -148,9 +141,9 @@ impl Audit {
         if lines.dropped > 0 {
             let dropped = Some(mem::take(&mut lines.dropped));
             let entry = Entry { event: "dropped", lines: dropped, ..Entry::default() };
-            lines.add(&entry.line());
+            lines.waiting.extend(entry.line());
         }
-        lines.add(&line);
+        lines.waiting.extend(line);
         log.changed.notify_all();
     }
 
@@ -175,8 +168,11 @@ impl Audit {
     /// Waits until all lines that were added before are in the file, however long that takes.
     pub(super) async fn written(&self) {
         let Some(log) = &self.0 else { return };
-        let added = log.lines.lock().added;
-        _ = log.written.subscribe().wait_for(|written| *written >= added).await;
+        let until = {
+            let lines = log.lines.lock();
+            *log.written.borrow() + lines.len() as u64
+        };
+        _ = log.written.subscribe().wait_for(|written| *written >= until).await;
     }
 
     /// Waits until all lines are in the file, or cannot be written, or until the time is over.
@@ -220,7 +216,8 @@ impl Log {
                 });
                 let Some(bytes) = written else { return };
                 rest = &rest[bytes..];
-                self.lines.lock().taken = rest.len();
+                let mut lines = self.lines.lock();
+                lines.taken = rest.len();
                 self.written.send_modify(|written| *written += bytes as u64);
                 self.changed.notify_all();
             }

@@ -25,7 +25,7 @@ use super::{
     leases::{Client, Leases},
     streams::{End, FrameStream, Refusal, logged, refuse, send_reply},
     submit,
-    tenants::WidePlace,
+    tenants::Counted,
 };
 
 /// The time within which a client sends the first frame of a stream.
@@ -53,7 +53,7 @@ struct WideStreams {
     count: usize,
     /// The place among the wide connections of the tenant, from the first such stream until the connection ends: what the
     /// client has sent by then stays in memory.
-    place: Option<WidePlace>,
+    place: Option<Counted>,
 }
 
 /// While this exists, the connection has windows as large as a lease pays for.

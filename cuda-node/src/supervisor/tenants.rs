@@ -143,13 +143,8 @@ pub(super) struct ConnectionPlace {
     _of_node: Counted,
 }
 
-/// The place of a connection among the wide ones of its tenant.
-pub(super) struct WidePlace {
-    _of_tenant: Counted,
-}
-
 /// Counts until it is dropped.
-struct Counted(Arc<AtomicU32>);
+pub(super) struct Counted(Arc<AtomicU32>);
 
 impl Counted {
     fn below(count: &Arc<AtomicU32>, limit: u32) -> Option<Self> {
@@ -215,9 +210,9 @@ impl Account {
 
     /// Takes a place for a wide connection. A tenant has as many as leases, and one for a client that connects again
     /// before its earlier connection has ended.
-    pub(super) fn wide_place(&self, leases: impl FnOnce() -> usize) -> Option<WidePlace> {
+    pub(super) fn wide_place(&self, leases: impl FnOnce() -> usize) -> Option<Counted> {
         let limit = u32::try_from(leases()).unwrap_or(u32::MAX).saturating_add(1);
-        Some(WidePlace { _of_tenant: Counted::below(&self.wide, limit)? })
+        Counted::below(&self.wide, limit)
     }
 
     /// Waits until no other record of the tenant waits for the disk. So a tenant with many requests does not keep others
