@@ -34,6 +34,12 @@ const CONNECTION_WINDOW: u32 = 64 << 20;
 /// The same for a client whose connection serves no lease at the moment. A node has it for each connection.
 const NARROW_WINDOW: u32 = 256 << 10;
 
+/// The maximum number of streams that a client has open on a connection.
+const STREAMS: u8 = 64;
+
+/// The same for a narrow connection. A stream that the node does not read yet takes kilobytes there besides its bytes.
+const NARROW_STREAMS: u8 = 8;
+
 /// A connection on which nothing arrives for this time is lost.
 const IDLE: Duration = Duration::from_secs(5);
 
@@ -136,15 +142,22 @@ pub fn connection() -> Arc<quinn::TransportConfig> {
 /// Returns the settings of a node's connections. They are narrow at first: see [`set_wide`].
 pub fn narrow_connection() -> Arc<quinn::TransportConfig> {
     let mut config = settings();
-    config.receive_window(NARROW_WINDOW.into()).send_window(NARROW_WINDOW.into());
+    config
+        .receive_window(NARROW_WINDOW.into())
+        .send_window(NARROW_WINDOW.into())
+        .max_concurrent_bidi_streams(NARROW_STREAMS.into());
     config.into()
 }
 
 /// Lets a connection use the memory that belongs to a lease, or no longer.
 pub fn set_wide(connection: &quinn::Connection, is_wide: bool) {
-    let window = if is_wide { CONNECTION_WINDOW } else { NARROW_WINDOW };
+    let (window, streams) = match is_wide {
+        true => (CONNECTION_WINDOW, STREAMS),
+        false => (NARROW_WINDOW, NARROW_STREAMS),
+    };
     connection.set_receive_window(window.into());
     connection.set_send_window(window.into());
+    connection.set_max_concurrent_bi_streams(streams.into());
 }
 
 fn settings() -> quinn::TransportConfig {
@@ -160,7 +173,7 @@ fn settings() -> quinn::TransportConfig {
         .receive_window(CONNECTION_WINDOW.into())
         .send_window(u64::from(CONNECTION_WINDOW))
         .keep_alive_interval(Some(IDLE / 5))
-        .max_concurrent_bidi_streams(64u8.into())
+        .max_concurrent_bidi_streams(STREAMS.into())
         .max_concurrent_uni_streams(0u8.into())
         .datagram_receive_buffer_size(None)
         .max_idle_timeout(IDLE.try_into().ok());

@@ -21,7 +21,7 @@ use cuda_node::{
     leases::TableConfig,
     process::{
         Confinement, DEFAULT_UIDS, Sandbox, SandboxReport, Successors, WorkerEnds, WorkerLauncher,
-        WorkerOutput, die_with_supervisor, hide_memory, log_to_stderr,
+        WorkerOutput, die_with_supervisor, hide_memory, log_to_stderr, return_large_blocks,
     },
     supervisor::{DeviceOptions, JitCache, Node, NodeOptions, OperatorCommand},
     worker,
@@ -198,6 +198,10 @@ fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if options.role.is_none() {
+        // Before it has a thread: that of the log is the first one.
+        return_large_blocks();
+    }
     let _log = log_to_stderr();
     let done = match options.role {
         Some(Role::Worker { device, outlive_secs, .. }) => work(&device, outlive_secs, &sandbox),

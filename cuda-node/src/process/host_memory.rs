@@ -1,4 +1,7 @@
-//! The limit of the host memory of a process.
+//! The host memory of a process: its limit, and blocks that go back to the kernel.
+//!
+//! # Rules
+//! - The settings of the allocator change only while the process has one thread.
 
 use std::{fs, io};
 
@@ -22,4 +25,22 @@ pub fn limit_host_memory(additional: u64) -> io::Result<()> {
     let limit = now.maximum.map_or(limit, |maximum| maximum.min(limit));
     setrlimit(Resource::Data, Rlimit { current: Some(limit), maximum: Some(limit) })?;
     Ok(())
+}
+
+/// The size of a large block in bytes, glibc's default.
+#[cfg(target_env = "gnu")]
+const LARGE: std::ffi::c_int = 128 << 10;
+
+/// Makes the allocator take each large block from the kernel, and return it when it is freed. A process with other
+/// threads, or with another C library than glibc, stays as it is.
+///
+/// By default, glibc does so only for blocks that are larger than those that were freed before, up to 32 MiB
+/// (`mallopt(3)`, `M_MMAP_THRESHOLD`). The code that tenants upload then leaves holes: a supervisor with 270 MiB of code
+/// had 635 MiB.
+pub fn return_large_blocks() {
+    #[cfg(target_env = "gnu")]
+    if fs::read_dir("/proc/self/task").is_ok_and(|threads| threads.count() == 1) {
+        // SAFETY: no other thread uses the allocator meanwhile. A value that glibc refuses changes nothing.
+        unsafe { libc::mallopt(libc::M_MMAP_THRESHOLD, LARGE) };
+    }
 }

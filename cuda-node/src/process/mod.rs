@@ -34,7 +34,7 @@ pub use descriptors::{
 };
 pub use ends::{Ends, SupervisorEnds, SupervisorWatch, WorkerEnds, die_with_supervisor, pair};
 pub use error::{DescriptorProblem, Error, Result};
-pub use host_memory::limit_host_memory;
+pub use host_memory::{limit_host_memory, return_large_blocks};
 pub use log::log_to_stderr;
 pub(crate) use sandbox::give;
 pub use sandbox::{

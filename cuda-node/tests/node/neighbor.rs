@@ -24,8 +24,11 @@ use crate::{
     tenants::{certificates, client, secured},
 };
 
-/// The leases of a measurement.
-const LEASES: usize = 100;
+/// The leases of a measurement. The slowest hundredth varies by a factor of three between series of 300 on a quiet CPU
+/// device. On a GPU a lease takes longer, and varies less.
+fn leases() -> usize {
+    if device() == "cpu" { 600 } else { 100 }
+}
 
 /// The pipelines of a measurement. They are short.
 const PIPELINES: usize = 2000;
@@ -50,8 +53,9 @@ impl Times {
         Self(times)
     }
 
+    /// The smallest time that at least this percentage of all times does not exceed.
     fn percentile(&self, percent: usize) -> Duration {
-        self.0[(self.0.len() * percent / 100).min(self.0.len() - 1)]
+        self.0[(self.0.len() * percent).div_ceil(100).saturating_sub(1)]
     }
 
     /// Prints the times beside those of a quiet node. Returns the ratio of the percentile.
@@ -69,10 +73,10 @@ struct Figures {
     pipeline: Times,
 }
 
-fn measure(builder: impl Fn() -> LeaseBuilder) -> Figures {
+fn measure(builder: impl Fn() -> LeaseBuilder, leases: usize) -> Figures {
     let lease = builder().acquire_blocking().unwrap();
     let pipeline = pipelines(lease.device());
-    let acquire = Times::of(LEASES, || drop(builder().acquire_blocking().unwrap()));
+    let acquire = Times::of(leases, || drop(builder().acquire_blocking().unwrap()));
     Figures { acquire, pipeline }
 }
 
@@ -214,8 +218,8 @@ fn neighbor_of_an_abusive_tenant_keeps_its_speed() {
     let wait = Duration::from_secs(10);
     let builder = |name| node.lease().tls(client(folder.path(), name)).wait(wait);
     let bob = || builder("bob");
-    measure(bob);
-    let quiet = measure(bob);
+    measure(bob, 10);
+    let quiet = measure(bob, leases());
     // The same pipelines without a node, on the same device.
     let local = open_blocking(&device()).unwrap();
     pipelines(&local);
@@ -228,7 +232,7 @@ fn neighbor_of_an_abusive_tenant_keeps_its_speed() {
     let (address, path) = (node.address.clone().into(), folder.path().to_owned());
     let abuse = abuser.spawn(abuse(address, move || client(&path, "alice")));
     thread::sleep(Duration::from_secs(3));
-    let (abused, most) = observed(&node, || measure(bob));
+    let (abused, most) = observed(&node, || measure(bob, leases()));
     println!("| | quiet | abused | ratio |\n|---|---|---|---|");
     let acquire = abused.acquire.report("acquire", &quiet.acquire, 99);
     abused.acquire.report("acquire", &quiet.acquire, 50);
@@ -240,7 +244,7 @@ fn neighbor_of_an_abusive_tenant_keeps_its_speed() {
     let (busy, busy_local) = thread::scope(|scope| {
         scope.spawn(|| keep_busy(&of_alice, &ends).unwrap());
         thread::sleep(Duration::from_secs(1));
-        let busy = (measure(bob), pipelines(&local));
+        let busy = (measure(bob, leases()), pipelines(&local));
         ends.store(true, Ordering::Relaxed);
         busy
     });
