@@ -191,7 +191,7 @@ async fn serve_stream(
             serve_requests(leases, client, (hello, id), send, receive).await
         }
         First::Attach(attach) => {
-            let session = leases.session(client, attach.lease, &attach.token, attach.epoch);
+            let session = leases.session(client, attach.lease, &attach.token, attach.epoch).await;
             let kept = match session {
                 Ok(session) => {
                     let kept = leases.keep_session(client, attach.lease, &session).await;

@@ -76,7 +76,7 @@ async fn run(
 ) -> Result<Result<(Arc<Jobs>, Reply), Refusal>, End> {
     // The worker needs neither the token nor the image.
     let (lease, token) = (submit.lease, mem::take(&mut submit.token));
-    let (jobs, blobs) = match leases.jobs(client, lease, &token) {
+    let (jobs, blobs) = match leases.jobs(client, lease, &token).await {
         Ok(found) => found,
         Err(refusal) => return Ok(Err(refusal)),
     };
@@ -111,15 +111,16 @@ async fn run(
     if reply.as_ref().is_some_and(|reply| reply.done.status == Status::NotFound) {
         return Ok(Err(missing_image()));
     }
-    Ok(reply.map(|reply| (jobs, reply)).ok_or_else(|| {
-        // If the lease has ended, its cause is reported instead of the worker's exit.
-        let cause = leases.jobs(client, lease, &token).err();
-        let gone = || {
-            let detail = "the worker of the lease ended; acquire a new lease";
-            (Status::Disconnected, detail.to_owned())
-        };
-        cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)
-    }))
+    if let Some(reply) = reply {
+        return Ok(Ok((jobs, reply)));
+    }
+    // If the lease has ended, its cause is reported instead of the worker's exit.
+    let cause = leases.jobs(client, lease, &token).await.err();
+    let gone = || {
+        let detail = "the worker of the lease ended; acquire a new lease";
+        (Status::Disconnected, detail.to_owned())
+    };
+    Ok(Err(cause.filter(|(status, _)| status.ends_lease()).unwrap_or_else(gone)))
 }
 
 /// Checks the limits of a request.
@@ -183,7 +184,7 @@ pub(super) async fn put_blob(
     mut send: SendStream,
     mut receive: FrameStream,
 ) -> Result<(), End> {
-    let target = leases.blobs(client, put.lease, &put.token).and_then(|target| {
+    let target = leases.blobs(client, put.lease, &put.token).await.and_then(|target| {
         let limit = leases.blob_limit();
         if put.bytes > limit {
             let detail = format!(
