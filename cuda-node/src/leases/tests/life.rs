@@ -133,9 +133,8 @@ fn a_repeated_renewal_begins_no_generation() {
 fn a_lost_renewal_costs_no_token() {
     let mut node = Node::new(1);
     let lease = node.active(0, 1);
-    let is_valid = |node: &mut Node, now, generation| {
-        node.table.authorize(at(now), lease, generation).is_ok()
-    };
+    let is_valid =
+        |node: &mut Node, now, generation| node.table.authorize(at(now), lease, generation).is_ok();
     node.table.renew(at(10), lease, 1, 3000).unwrap();
     node.table.renewal_lost(lease);
     assert!(is_valid(&mut node, 1000, 1));

@@ -311,7 +311,13 @@ impl Leases {
             Ok(lease) => lease,
             Err(request) => {
                 let mut waiter = Waiter { leases: self, request, receiver };
-                (&mut waiter.receiver).await.unwrap_or_else(|_| Err(unknown()))?
+                let lease = (&mut waiter.receiver).await.unwrap_or_else(|_| Err(unknown()))?;
+                // The audit log may have failed during the wait.
+                if let Err(refused) = self.audit.check() {
+                    _ = self.change(|state, now| state.table.free(now, lease));
+                    return Err(refused);
+                }
+                lease
             }
         };
         traced.span.record("lease", lease.0);
@@ -603,8 +609,7 @@ impl Leases {
     ) -> Result<(Arc<Jobs>, Arc<Blobs>), Refusal> {
         let of_lease = |entry: &mut Entry, blobs: Arc<Blobs>| {
             if entry.is_session_exclusive {
-                let detail =
-                    "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
+                let detail = "a lease of the class `session` runs no stateless submits; use its session, or acquire a lease of another class";
                 return Err((Status::BadRequest, detail.into()));
             }
             if let Some(jobs) = &entry.jobs {
@@ -618,7 +623,8 @@ impl Leases {
                     leases.change(|state, now| state.worker_died(now, LeaseId(lease)));
                 }
             };
-            let jobs = entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
+            let jobs =
+                entry.jobs.insert(Jobs::start(socket, blobs.clone(), entry.meter.clone(), ended));
             Ok((jobs.clone(), blobs))
         };
         self.access(client, lease, token, of_lease).await
