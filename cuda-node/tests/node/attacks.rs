@@ -780,3 +780,37 @@ fn detached_lease_whose_token_was_used_outlives_its_node_and_its_connection() {
         assert_eq!(lease["connected"], true, "the lease ends soon: {lease}");
     }
 }
+
+/// Images of one client wait for memory. Those that have it still arrive, and so does everything else.
+#[test]
+fn images_that_wait_for_memory_do_not_keep_the_others_from_arriving() {
+    attack(async |node| {
+        let mut transport = TransportConfig::default();
+        transport.send_window(512 << 20);
+        let client = RawClient::connect_tuned(&node.address, transport).await;
+        let mut client = client.greet(0).await;
+        let (lease, token, mut session) = session(&mut client).await;
+        let image = Bytes::from(vec![0; 64 << 20]);
+        let mut puts = tokio::task::JoinSet::new();
+        for number in 0..8 {
+            let (image, token) = (image.clone(), token.clone());
+            let mut put = Stream::open(&client.connection).await;
+            puts.spawn(async move {
+                let (hash, bytes) = ([number; 32], image.len() as u64);
+                let blob = PutBlob { lease, token, hash, bytes };
+                put.frame(PutBlob::OPCODE, 0, 0, |out| blob.encode(out)).await;
+                _ = put.send.write_chunk(image).await;
+                put.reply().await
+            });
+        }
+        let replies = tokio::time::timeout(LONG, puts.join_all()).await.expect("they wait");
+        for reply in replies {
+            // The hash is another one.
+            assert_eq!(refusal(&reply), Status::BadRequest);
+        }
+        command(&mut session, 1, create_stream()).await;
+        command(&mut session, 2, allocate(64)).await;
+        command(&mut session, 3, read(1, 64)).await;
+        while session.reply().await.unwrap().0 != Chunk::OPCODE {}
+    });
+}
